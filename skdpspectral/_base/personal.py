@@ -1,11 +1,4 @@
-"""What regressors of one model a user share: ids, warnings and scores.
-
-Models of users beside what is released: copies of them, and files.
-
-Files of what is published, and of one user's own model beside it.
-
-Numbers that belong to users, found by their ids.
-"""
+"""Base of estimators with one model per user: ids, files, warnings and scores."""
 
 from __future__ import annotations
 
@@ -31,23 +24,8 @@ _OF_USER = "user_"
 def write_user_entries(save: Callable, path, user, own: Mapping) -> None:
     """Write what is published, and then the entries of one user.
 
-    Parameters
-    ----------
-    save : callable
-        ``save(path)`` writes what is published.
-    path : str or path-like
-        File to write.
-    user : str or int or None
-        The user; None for nobody.
-    own : mapping of str to ndarray
-        That user's arrays; empty if there is no model of that user.
-
-    Raises
-    ------
-    ValueError
-        If there is no model; no file is written.
-    TypeError
-        If the id is neither a string nor a number; no file is written.
+    ``save(path)`` writes what is published. `own` holds that user's arrays; it is empty
+    if there is no model of that user.
     """
     if user is None:
         save(path)
@@ -68,19 +46,9 @@ def write_user_entries(save: Callable, path, user, own: Mapping) -> None:
 def read_user_entries(arrays: dict, names: Sequence[str]) -> tuple:
     """Take a user's entries out of those of a file.
 
-    Parameters
-    ----------
-    arrays : dict of str to ndarray
-        Entries of a file; a user's are removed.
-    names : sequence of str
-        Names of a user's arrays.
-
-    Returns
-    -------
-    index : IdIndex or None
-        Of that user alone; None if there is none.
-    own : dict of str to ndarray
-        That user's arrays.
+    `arrays`: entries of a file; a user's are removed. `names`: names of a user's
+    arrays. Returns `index`: of that user alone; None if there is none; `own`: that
+    user's arrays.
     """
     user = arrays.pop(f"{_OF_USER}id", None)
     own = {name: arrays.pop(f"{_OF_USER}{name}", None) for name in names}
@@ -311,10 +279,7 @@ class UserModels:
     A subclass names its arrays, and those that may grow wider to make room for the
     models of further users.
 
-    Parameters
-    ----------
-    index : IdIndex or None
-        Ids; None for a single user without an id.
+    `index`: ids; None for a single user without an id.
     """
 
     entries: ClassVar[tuple[str, ...]] = ()
@@ -356,10 +321,7 @@ class UserModels:
     def updated(self, new: UserModels) -> UserModels:
         """Return models with those of some users replaced or added.
 
-        Parameters
-        ----------
-        new : UserModels
-            Models of users, known or not; of a single one without an id, that alone.
+        `new`: models of users, known or not; of a single one without an id, that alone.
         """
         if self.index is None or new.index is None:
             return new

@@ -1,4 +1,4 @@
-"""One regression a user: low rank plus sparse, with a private shared part."""
+"""LRSRegressor: one low rank plus sparse regression per user."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Strategies and parameters of LRSRegressor: checks, the statistic, the start.
-
-Parameters that a fit does not use are refused. Offsets are added to predictions.
-"""
+"""Solvers, intercepts and weights of LRSRegressor, and checks of its parameters."""
 
 from __future__ import annotations
 
@@ -290,13 +287,7 @@ CONSTRAINTS = {
 
 
 def check_lrs_parameters(model) -> None:
-    """Refuse parameters, each valid on its own, that do not go together.
-
-    Raises
-    ------
-    ValueError
-        Naming the parameter and the remedy.
-    """
+    """Refuse parameters, each valid on its own, that do not go together."""
     if isinstance(model.fit_intercept, (bool, np.bool_)) and model.fit_intercept:
         raise ValueError(
             'fit_intercept must be "user", UserIntercept(...) or False, got True: a '
@@ -349,13 +340,7 @@ def _check_fixed_weights(model, solver) -> None:
 
 
 def solver_of(model) -> PrivateRounds | Alternation | GivenDirections:
-    """Return how U is found, as it is now.
-
-    Raises
-    ------
-    ValueError
-        If the solver is for the other kind of fit, with or without a budget.
-    """
+    """Return how U is found, as it is now."""
     private = model._is_private()
     if isinstance(model.solver, str):
         return PrivateRounds() if private else Alternation()
@@ -502,19 +487,9 @@ def columns_beside(model) -> dict[str, int | str]:
 def find_offset(model, X, n_features: int) -> int | None:
     """Return the place of the offsets among columns that hold no users, or None.
 
-    Parameters
-    ----------
-    model : LRSRegressor
-        With parameters `user_feature` and `offset_feature`.
-    X : array-like or dataframe of shape (n_rows, n_columns)
-        Of which the names of columns are read, and their number.
-    n_features : int
-        Columns that hold no users.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming `offset_feature`.
+    `model`: with parameters `user_feature` and `offset_feature`. `X`
+    (n_rows, n_columns): of which the names of columns are read, and their number.
+    `n_features`: columns that hold no users.
     """
     columns = columns_beside(model)
     feature = columns.get("offset_feature")
@@ -549,19 +524,8 @@ def find_offset(model, X, n_features: int) -> int | None:
 def without_offset(table: UserTable, place: int | None) -> tuple[UserTable, np.ndarray]:
     """Take the offsets out of a table.
 
-    Parameters
-    ----------
-    table : UserTable
-        Rows.
-    place : int or None
-        Of the offsets among the features; None for no offsets.
-
-    Returns
-    -------
-    table : UserTable
-        Without the offsets.
-    offsets : ndarray of shape (n_rows,)
-        The offsets; zeros where there are none.
+    `place`: of the offsets among the features; None for no offsets. Returns `table`:
+    without the offsets; `offsets` (n_rows,): the offsets; zeros where there are none.
     """
     if place is None:
         return table, np.zeros(len(table.X))
@@ -579,24 +543,7 @@ def rest_of(y: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 def read_like_fit(model, X, users) -> tuple[UserTable, np.ndarray]:
     """Read rows for a fitted model.
 
-    Parameters
-    ----------
-    model : LRSRegressor
-        Fitted.
-    X, users
-        As for its methods.
-
-    Returns
-    -------
-    table : UserTable
-        With the features of fit.
-    offsets : ndarray of shape (n_rows,)
-        The offsets.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming what is wrong.
+    Returns `table`: with the features of fit; `offsets` (n_rows,): the offsets.
     """
     table = read_users(model, X, users, model.user_feature, reset=False)
     place = find_offset(model, X, table.n_features)

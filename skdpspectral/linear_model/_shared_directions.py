@@ -1,21 +1,8 @@
-"""Directions that many users' regressions share: with a budget, and without one.
+"""Private statistics of shared directions: start, clip norms, rounds.
 
-With a budget users answer releases one after another, each from their own rows and
-earlier releases alone; what they answer is summed, with noise.
-
-What users' curvatures and gradients are measured in: private medians of norms.
-
-Private shared directions: a start, units of clipping, and rounds.
-
-Shared directions without privacy: alternation of users and U until rest.
-
-What shared directions leave for everybody.
-
-Rounds of shared directions: least squares from sums of the users' moments.
-
-The directions that users' correlations have in common.
-
-How users answer a release, and how their answers are summed.
+With a budget, users contribute to one release after another, each from their own rows
+and earlier releases alone. The clipped contributions are summed, with noise. Without a
+budget, U and the users' parameters alternate until convergence.
 """
 
 from __future__ import annotations
@@ -48,22 +35,13 @@ BILLBOARD = (
 class SharedModel:
     """Shared directions, and the model of who has no other.
 
-    Parameters
-    ----------
-    U : ndarray of shape (n_features, rank)
-        Shared directions of the scaled features.
-    scale : ndarray of shape (n_features,)
-        What features were divided by.
-    weights : ndarray of shape (rank,)
-        Weights of the shared model.
-    intercept : float, default=0.0
-        Intercept of the shared model.
-    n_iter : int, default=1
-        Iterations or releases of U.
-    converged : bool, default=True
-        Whether U came to rest; what is released does not tell.
-    users : UserParameters or None, default=None
-        Parameters of all users, where nothing is private.
+    `U` (n_features, rank): shared directions of the scaled features.
+    `scale` (n_features,): what features were divided by.
+    `weights` (rank,): weights of the shared model.
+    `intercept`: intercept of the shared model.
+    `n_iter`: iterations or releases of U.
+    `converged`: whether U came to rest; what is released does not tell.
+    `users`: parameters of all users, where nothing is private.
     """
 
     U: np.ndarray
@@ -93,16 +71,9 @@ _LOCAL_STEPS = 10
 class Users:
     """What is public of the users, and how their vectors are made and summed.
 
-    Parameters
-    ----------
-    rules : LocalRules
-        Rules of the users' fits.
-    n_features : int
-        Number of features.
-    neighbors : Neighbors
-        Add-remove-one or replace-one, of users.
-    n_jobs : int or None, default=None
-        Threads.
+    `rules`: rules of the users' fits.
+
+    `neighbors`: Add-remove-one or replace-one, of users.
     """
 
     rules: _kernels_users.LocalRules
@@ -136,8 +107,6 @@ class Users:
 
 # Steps of the bisections for the users' median norms, on a logarithmic scale.
 _BISECTIONS = 12
-
-
 _SMALLEST_LOG10, _LARGEST_LOG10 = -8.0, 8.0
 
 
@@ -148,12 +117,8 @@ class ClipSizes(RepeatedStatistic):
     Every step of the bisections releases by how much more of the users lie below
     than above the tried values; of the noisy answers only the signs are used.
 
-    Parameters
-    ----------
-    users : Users
-        How users answer.
-    curvature, gradient : float or None
-        Public units; None for a median.
+    `users`: how users answer.
+    `curvature`, `gradient`: public units; None for a median.
     """
 
     users: Users
@@ -231,18 +196,11 @@ def _logarithm(place):
 class ExactDirections(Statistic):
     """Directions U that fit all users best, without noise.
 
-    Parameters
-    ----------
-    users : Users
-        Rules of the users; as many directions as they have weights.
-    max_iter : int
-        Largest number of iterations.
-    tol : float
-        Iterations end when U moves by at most this distance.
-    shrink : bool
-        Whether weights are shrunk to their mean over users.
-    update : str
-        How U is improved.
+    `users`: rules of the users; as many directions as they have weights.
+    `max_iter`: largest number of iterations.
+    `tol`: iterations end when U moves by at most this distance.
+    `shrink`: whether weights are shrunk to their mean over users.
+    `update`: how U is improved.
     """
 
     users: Users
@@ -262,28 +220,10 @@ class ExactDirections(Statistic):
     def run(self, release, rows, start, scale, progress: Any) -> SharedModel:
         """Fit U and all users, and release U.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : UserRows
-            The users' rows.
-        start : str or ndarray of shape (n_features, rank)
-            Start, or the name of one.
-        scale : ndarray of shape (n_features,) or None
-            What features are divided by; None for their root mean squares.
-        progress : FitProgress
-            Told of every iteration; it may stop the alternation.
-
-        Returns
-        -------
-        SharedModel
-            Of finite numbers, with the users' parameters.
-
-        Raises
-        ------
-        ValueError
-            If numbers were too large.
+        `start` (n_features, rank): start, or the name of one. `scale` (n_features,):
+        what features are divided by; None for their root mean squares. `progress`: told
+        of every iteration; it may stop the alternation. The result has finite
+        numbers and the users' parameters.
         """
         try:
             with np.errstate(all="ignore"):
@@ -337,14 +277,9 @@ def _mean_intercept(rows, coef: np.ndarray) -> float:
 class MomentRounds(RepeatedStatistic):
     """Rounds in which users fit themselves at U, and their moments give the next U.
 
-    Parameters
-    ----------
-    users : Users
-        How users answer and are summed.
-    n_rounds : int
-        Number of rounds.
-    n_before : int
-        Releases of U before the first round.
+    `users`: how users answer and are summed.
+
+    `n_before`: releases of U before the first round.
     """
 
     users: Users
@@ -402,10 +337,7 @@ class MomentRounds(RepeatedStatistic):
 class SpectralStart(RepeatedStatistic):
     """Leading directions of the sum of s s', for each user's correlations s.
 
-    Parameters
-    ----------
-    users : Users
-        How users are summed.
+    `users`: how users are summed.
     """
 
     users: Users
@@ -447,22 +379,14 @@ def _contributions(block, rows):
 class SharedDirections(CombinedRounds):
     """Directions U from releases of equal cost, and the clipping that they need.
 
-    Parameters
-    ----------
-    users : Users
-        Rules of the users; as many directions as they have weights.
-    n_releases : int
-        Releases of U: the start, if it is released, and rounds; 0 for a U that is
-        given and kept.
-    release_start : bool
-        Whether the first release is a private spectral start.
-    clip_curvature, clip_gradient : float or None
-        What a user's curvature and gradient are measured in; None for a private
-        median of the users' norms.
-    clip_share : float
-        Share of mu**2 for the medians.
-    fresh : bool, default=False
-        Whether each release of U has rows of its own of every user.
+    `users`: rules of the users; as many directions as they have weights.
+    `n_releases`: releases of U: the start, if it is released, and rounds; 0 for a U
+    that is given and kept.
+    `release_start`: whether the first release is a private spectral start.
+    `clip_curvature`, `clip_gradient`: what a user's curvature and gradient are measured
+    in; None for a private median of the users' norms.
+    `clip_share`: share of mu**2 for the medians.
+    `fresh`: whether each release of U has rows of its own of every user.
     """
 
     users: Users
@@ -505,24 +429,10 @@ class SharedDirections(CombinedRounds):
         Between releases every user answers from their own rows and earlier releases
         alone; nothing else that is computed here depends on more than one user.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : UserRows
-            The users' rows.
-        start : ndarray of shape (n_features, rank) or None
-            Public start; None where the start is released.
-        scale : ndarray of shape (n_features,)
-            What features are divided by, public.
-        progress : FitProgress
-            Told of every release but those of medians.
-
-        Returns
-        -------
-        SharedModel
-            With orthonormal directions, unless the weights of the users are fixed,
-            and public weights.
+        `start` (n_features, rank): public start; None where the start is released.
+        `scale` (n_features,): what features are divided by, public. `progress`: told of
+        every release but those of medians. The directions are orthonormal, unless
+        the users' weights are fixed; the weights are public.
         """
         U = self._directions(release, rows, start, progress.step)
         n_iter = max(self.n_releases, 1)

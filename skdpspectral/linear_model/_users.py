@@ -1,12 +1,6 @@
-"""Models of users and predictions made from them: the users' side of the billboard.
+"""Users' own models beside the shared directions: fits, predictions, groups, clusters.
 
-New models of users beside what is released, and files for their devices.
-
-Models of users: what stays with them, and predictions made from it.
-
-What a federation of groups of users asks of an estimator of one model a user.
-
-Users on a cluster, who answer there.
+Nothing in this file is released; it must not draw noise.
 """
 
 from __future__ import annotations
@@ -59,18 +53,11 @@ _PART_NUMBERS = 1 << 20
 class PersonalModels(UserModels):
     """Parameters of users beside shared components.
 
-    Parameters
-    ----------
-    index : IdIndex or None
-        Ids; None for a single user without an id.
-    weights : ndarray of shape (n_users, rank)
-        w.
-    support : ndarray of shape (n_users, sparsity)
-        Features of b.
-    sparse : ndarray of shape (n_users, sparsity)
-        b on its support.
-    intercepts : ndarray of shape (n_users,)
-        Intercepts.
+    `index`: ids; None for a single user without an id.
+    `weights` (n_users, rank): w.
+    `support` (n_users, sparsity): features of b.
+    `sparse` (n_users, sparsity): b on its support.
+    `intercepts` (n_users,): intercepts.
     """
 
     entries: ClassVar[tuple[str, ...]] = (
@@ -101,18 +88,10 @@ class PersonalModels(UserModels):
     def fitted(cls, rows, users, index, scale, components) -> PersonalModels:
         """Make models of what users fitted, and their intercepts, in data units.
 
-        Parameters
-        ----------
-        rows : UserRows
-            The users' rows and targets, with their means where there are intercepts.
-        users : object
-            Weights, supports and sparse parts that they fitted, of scaled features.
-        index : IdIndex or None
-            Ids; None for a single user without one.
-        scale : ndarray of shape (n_features,)
-            What features were divided by.
-        components : ndarray of shape (rank, n_features)
-            U'.
+        `users`: weights, supports and sparse parts that they fitted, of scaled
+        features. `index`: ids; None for a single user without one. `scale`
+        (n_features,): what features were divided by. `components` (rank, n_features):
+        U'.
         """
         with np.errstate(all="ignore"):
             sparse = users.sparse / scale[users.support]
@@ -153,19 +132,9 @@ class PersonalModels(UserModels):
     def predict(self, features, codes: np.ndarray, components: np.ndarray):
         """Predict rows of several users, each with the bits that it has alone.
 
-        Parameters
-        ----------
-        features : callable
-            ``features(rows)``: features of a slice of rows.
-        codes : ndarray of shape (n_rows,)
-            Users of the rows.
-        components : ndarray of shape (rank, n_features)
-            U'.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-            Predictions.
+        `features`: ``features(rows)``: features of a slice of rows. `codes` (n_rows,):
+        users of the rows. `components` (rank, n_features): U'. Returns (n_rows,):
+        predictions.
         """
         # A warning would tell of the values of some user.
         with np.errstate(all="ignore"):
@@ -415,18 +384,11 @@ def personalize(model, X, y, **users):
 class ClusterUserRows:
     """Rows and targets of users, grouped on a cluster.
 
-    Parameters
-    ----------
-    table : ClusterUserTable
-        Rows, and whose they are.
-    targets : list of dask.delayed.Delayed
-        Targets of each part.
-    offset : int or None
-        Place of the offsets among the features.
-    name : str
-        What errors call the users.
-    **how : object
-        How users' rows are centered and scaled: as for ``UserRows``.
+    `table`: rows, and whose they are.
+    `targets`: targets of each part.
+    `offset`: place of the offsets among the features.
+    `name`: what errors call the users.
+    `**how`: how users' rows are centered and scaled: as for ``UserRows``.
     """
 
     def __init__(
@@ -445,10 +407,7 @@ class ClusterUserRows:
     def dealt(self, part: int, n_parts: int) -> ClusterUserRows:
         """Rows of one of several parts, which each user's rows are dealt to in turn.
 
-        Parameters
-        ----------
-        part, n_parts : int
-            Number of the part, from 0, and how many there are.
+        `part`, `n_parts`: number of the part, from 0, and how many there are.
         """
         other = copy.copy(self)
         other._part = part, n_parts
@@ -457,13 +416,8 @@ class ClusterUserRows:
     def sums(self, function: Callable, n_jobs=None) -> Iterator:
         """Yield the sum of what a function makes of all blocks of users.
 
-        Parameters
-        ----------
-        function : callable
-            Block, and the rows that it is one of -> sums over its users, exact in any
-            order; public and picklable.
-        n_jobs : int or None, default=None
-            Unused: the cluster has its own threads.
+        `function`: block, and the rows that it is one of -> sums over its users, exact
+        in any order; public and picklable.
         """
         kernel = partial(_sum_of_blocks, function=function, dealt=self._part)
         total = self._users.reduce(kernel)
@@ -471,13 +425,7 @@ class ClusterUserRows:
 
 
 def check_cluster(model, table) -> None:
-    """Refuse what needs all users in one place.
-
-    Raises
-    ------
-    ValueError
-        Naming epsilon, or users.
-    """
+    """Refuse what needs all users in one place."""
     if table.distant is None:
         return
     if not model._is_private():

@@ -1,4 +1,4 @@
-"""The model of items that users clicked: popularity, then factors in two rounds."""
+"""Private statistic of clicks: popularity of items, then factors in two rounds."""
 
 from __future__ import annotations
 
@@ -17,30 +17,16 @@ from ._kernels_models import ItemModel, click_shares, click_weights
 
 # Shares of mu^2.
 _POPULARITY_ALONE = {"clicks": 1.0}
-
-
 _WITH_FACTORS = {"clicks": 0.5, "neighbors": 0.2, "factors": 0.3}
-
-
 # The most popular items, by which the first factors are made.
 _ANCHORS = 8
-
-
 # Penalties of users' squared weights: on public features and popularity, on factors.
 _PUBLIC_RIDGE, _FACTOR_RIDGE = 100.0, 10.0
-
-
 # Variance of factors between items, in squares of a user's unit taste.
 _FACTOR_SPREADS = (1e-5, 1.0)
-
-
 _LEAST_SPREAD = 1e-3
-
-
 # Noise that is left where there is none, so that quotients are finite.
 _LEAST_NOISE = 1e-9
-
-
 # Weights of a user in the later rounds, in those of the first one.
 _GROWTH = _kernels_models.SHARE_ALONE / _kernels_models.SHARE_BESIDE_ONE
 
@@ -49,14 +35,8 @@ _GROWTH = _kernels_models.SHARE_ALONE / _kernels_models.SHARE_BESIDE_ONE
 class ClicksModel(Combination):
     """Popularity of items, and factors of what else is clicked with them.
 
-    Parameters
-    ----------
-    item_features : ndarray of shape (n_items, d)
-        Public features of the items.
-    n_components : int
-        Factors.
-    n_jobs : int or None, default=None
-        Threads.
+    `item_features` (n_items, d): public features of the items.
+    `n_components`: factors.
     """
 
     item_features: np.ndarray
@@ -88,14 +68,7 @@ class ClicksModel(Combination):
     def run(self, release, rows: UserRatings, progress: Any) -> FoundItems:
         """Release all rounds; return what they leave of the items.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : UserRatings
-            What users clicked; values are not used.
-        progress : FitProgress
-            Told of every release.
+        `progress`: told of every release.
         """
         parts = self.parts()
         found = _Popularity.of(
@@ -133,16 +106,10 @@ class ClicksModel(Combination):
 class _Popularity:
     """What is known of the items after the first round.
 
-    Parameters
-    ----------
-    counts : ndarray of shape (n_items,)
-        Positive sums of the weights of users who clicked an item.
-    logged : ndarray of shape (n_items,)
-        Their logarithms.
-    weight : float
-        Typical weight of a user, by clicks.
-    columns : ndarray of shape (n_items, d)
-        Standardized public features.
+    `counts` (n_items,): positive sums of the weights of users who clicked an item.
+    `logged` (n_items,): their logarithms.
+    `weight`: typical weight of a user, by clicks.
+    `columns` (n_items, d): standardized public features.
     """
 
     counts: np.ndarray

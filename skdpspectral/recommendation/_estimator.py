@@ -1,9 +1,4 @@
-"""What estimators of ratings tables have in common: a catalog, and a plan of users.
-
-What a federation of groups of users asks of a recommender.
-
-Models of users of a recommender, which stay with them, and what they have seen.
-"""
+"""Base of the estimators of ratings tables: catalog, plan, groups, users' models."""
 
 from __future__ import annotations
 
@@ -256,16 +251,10 @@ class RatingGroupsMixin:
 class RaterModels:
     """Weights of users, and the items that they rated.
 
-    Parameters
-    ----------
-    index : IdIndex or None
-        Ids; None for no user.
-    weights : ndarray of shape (n_users, q)
-        Weights on the items' features.
-    pointer : ndarray of shape (n_users + 1,)
-        Where the items of each user begin and end.
-    items : ndarray of shape (n_rated,)
-        Codes of items.
+    `index`: ids; None for no user.
+    `weights` (n_users, q): weights on the items' features.
+    `pointer` (n_users + 1,): where the items of each user begin and end.
+    `items` (n_rated,): codes of items.
     """
 
     entries: ClassVar[tuple[str, ...]] = ("weights", "items")
@@ -323,10 +312,7 @@ class RaterModels:
     def updated(self, new: RaterModels) -> RaterModels:
         """Return models with those of some users replaced or added.
 
-        Parameters
-        ----------
-        new : RaterModels
-            Models of users, known or not.
+        `new`: models of users, known or not.
         """
         if self.index is None:
             return new

@@ -1,7 +1,4 @@
-"""Private embeddings of items, from the ratings of users.
-
-What is written for an item: features on scales that one penalty suits.
-"""
+"""DPItemEmbedding: private features of items, from the ratings of users."""
 
 from __future__ import annotations
 
@@ -55,8 +52,6 @@ from ._ratings_tables import (
 # What stands before the public features: a prediction for the average user, and the
 # features that tastes differ in beside public ones.
 MEASURES = ("mean", "offset", "popularity")
-
-
 # The penalty of a user's weights that columns are scaled for, whatever they would cost
 # on their own: that of LRSRegressor.
 PENALTY = 100.0
@@ -66,14 +61,9 @@ PENALTY = 100.0
 class ItemColumns:
     """What is written for items.
 
-    Parameters
-    ----------
-    measures : ndarray of shape (n_items, n_measures)
-        What comes first.
-    public : ndarray of shape (n_items, n_item_features)
-        Public features.
-    components : ndarray of shape (n_items, n_components)
-        Private ones.
+    `measures` (n_items, n_measures): what comes first.
+    `public` (n_items, n_item_features): public features.
+    `components` (n_items, n_components): private ones.
     """
 
     measures: np.ndarray
@@ -98,23 +88,11 @@ def columns_of_model(
 ) -> ItemColumns:
     """Return what a model of items rests on, column by column.
 
-    Parameters
-    ----------
-    model : ItemModel
-        Released offsets and factors.
-    features : ndarray of shape (n_items, n_item_features)
-        Public features, in any units.
-    counts : ndarray of shape (n_items,)
-        Released sums of weights, positive.
-    n_factors : int
-        Private factors, the last features of the model.
-    units : tuple (middle, quarter)
-        Middle of the range of ratings, and a quarter of it.
-
-    Returns
-    -------
-    ItemColumns
-        Means in units of ratings; all others such that ``PENALTY`` suits them.
+    `model`: released offsets and factors. `features` (n_items, n_item_features): public
+    features, in any units. `counts` (n_items,): released sums of weights, positive.
+    `n_factors`: private factors, the last features of the model. `units`: middle of the
+    range of ratings, and a quarter of it. Returns means in units of ratings; all others
+    such that ``PENALTY`` suits them.
     """
     middle, quarter = units
     last = model.features.shape[1] - n_factors
@@ -149,8 +127,6 @@ def with_unknown(table: np.ndarray, n_measures: int) -> np.ndarray:
 
 # Attributes that one method alone has.
 _OF_OFFSETS = ("level_", "item_offsets_", "item_popularity_")
-
-
 _REMEDY = (
     "; name those that are to be features as remainder=[...], or pass remainder=[]"
 )

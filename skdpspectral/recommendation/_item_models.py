@@ -1,17 +1,8 @@
-"""Models of items from users' ratings: offsets in two rounds, then factors.
+"""Private statistics of items from users' ratings: offsets, factors, second moments.
 
-In every round a user answers with one vector of norm at most one, made from their own
-ratings and earlier releases; the sum over users is released with noise.
-
-Sums over users of one answer each, and how they are released.
-
-Offsets of items, as two rounds of users' answers leave them.
-
-The model of items: offsets, what is left of them, and factors of tastes.
-
-Offsets of items, and components of what they leave of the ratings.
-
-The second moment of users x items, one row of unit norm a user.
+In every round a user contributes one vector of norm at most one, made from their own
+ratings and earlier releases. The sum over users is released with noise. In a second
+moment, every user contributes one row of unit norm.
 """
 
 from __future__ import annotations
@@ -36,8 +27,6 @@ from ._kernels_models import STEP, ItemModel, item_model, user_weights
 
 # Users that sums are exact for.
 MOST_RATERS = 2.0**31
-
-
 # Items that the bound of what a user answers holds for: terms of a sum.
 MOST_ITEMS = 2**26 - 1
 
@@ -45,12 +34,8 @@ MOST_ITEMS = 2**26 - 1
 class Answers(NamedTuple):
     """A released sum.
 
-    Parameters
-    ----------
-    total : ndarray
-        The sum with its noise.
-    noise_std : float
-        Standard deviation of the noise; 0 without privacy.
+    `total`: the sum with its noise.
+    `noise_std`: standard deviation of the noise; 0 without privacy.
     """
 
     total: np.ndarray
@@ -61,14 +46,7 @@ class Answers(NamedTuple):
 class SumOfAnswers(Statistic):
     """The sum over users of one vector each, of norm at most 1, in whole steps.
 
-    Parameters
-    ----------
-    name : str
-        Of the release.
-    shape : tuple of int
-        Of the sum.
-    n_jobs : int or None
-        Threads.
+    `shape`: of the sum.
     """
 
     name: str
@@ -97,14 +75,7 @@ class SumOfAnswers(Statistic):
     ) -> Answers:
         """Release the sum of what `answer` gives for each block, in whole steps.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : UserRatings
-            The ratings of all users.
-        answer : callable
-            Sums the vectors of a block's users.
+        `answer`: sums the vectors of a block's users.
         """
         total = np.zeros(self.shape)
         for steps in rows.map(answer, self.n_jobs):
@@ -117,19 +88,11 @@ class SumOfAnswers(Statistic):
 # Variance of offsets of items of equal popularity and features, and of what tastes add,
 # in squares of a quarter of the range.
 _OFFSET_SPREADS = (0.06, 1.0)
-
-
 _FACTOR_SPREADS = (1e-5, 1.0)
-
-
 # Noise that is left where there is none, so that quotients are finite.
 _LEAST_NOISE = 1e-9
-
-
 # Of the variance within users at least this share is not that of items.
 _LEAST_SHARE = 0.25
-
-
 # Factors are of unit size where tastes differ at least by this variance.
 _LEAST_TASTE = 1e-3
 
@@ -138,26 +101,15 @@ _LEAST_TASTE = 1e-3
 class ItemOffsets:
     """What is known of the items so far; all of it made from releases.
 
-    Parameters
-    ----------
-    counts : ndarray of shape (n_items,)
-        Positive sums of the weights of users who rated an item.
-    logged : ndarray of shape (n_items,)
-        Their logarithms.
-    offsets, variance : ndarray of shape (n_items,)
-        Posterior means and variances.
-    level : float
-        Mean of users' levels.
-    weight : float
-        Typical weight of a user, by ratings.
-    residual : float
-        Variance of ratings within users and items.
-    n_users : float
-        Noisy number of users.
-    design : ndarray of shape (n_items, d)
-        Columns of the prior mean.
-    growth : float, default=1.0
-        How much more a user's residuals weigh in the second round.
+    `counts` (n_items,): positive sums of the weights of users who rated an item.
+    `logged` (n_items,): their logarithms.
+    `offsets`, `variance` (n_items,): posterior means and variances.
+    `level`: mean of users' levels.
+    `weight`: typical weight of a user, by ratings.
+    `residual`: variance of ratings within users and items.
+    `n_users`: noisy number of users.
+    `design` (n_items, d): columns of the prior mean.
+    `growth`: how much more a user's residuals weigh in the second round.
     """
 
     counts: np.ndarray
@@ -174,10 +126,7 @@ class ItemOffsets:
     def with_residuals(self, second: Answers) -> ItemOffsets:
         """Add what users answered in the second round.
 
-        Parameters
-        ----------
-        second : Answers
-            Sums of residuals, and of the quotients of users' weights.
+        `second`: sums of residuals, and of the quotients of users' weights.
         """
         total, noise_std = second
         growth = (
@@ -202,10 +151,7 @@ class ItemOffsets:
     def factors(self, third: Answers) -> np.ndarray:
         """Return what tastes add to items, of at most unit variance.
 
-        Parameters
-        ----------
-        third : Answers
-            Sums of products of residuals and tastes: (n_items, k).
+        `third`: sums of products of residuals and tastes: (n_items, k).
         """
         total, noise_std = third
         k = total.shape[1]
@@ -226,12 +172,8 @@ class ItemOffsets:
 def first_offsets(first: Answers, columns: np.ndarray) -> ItemOffsets:
     """Estimate offsets from the first round.
 
-    Parameters
-    ----------
-    first : Answers
-        Sums of weights, of weighted residuals, and of three numbers a user.
-    columns : ndarray of shape (n_items, d)
-        Standardized public features.
+    `first`: sums of weights, of weighted residuals, and of three numbers a user.
+    `columns` (n_items, d): standardized public features.
     """
     total, noise_std = first
     n_items = len(columns)
@@ -274,11 +216,7 @@ def first_offsets(first: Answers, columns: np.ndarray) -> ItemOffsets:
 
 # Shares of mu^2.
 _TWO_ROUNDS = {"offsets": 0.5, "residuals": 0.5}
-
-
 _WITH_FACTORS = {"offsets": 0.45, "residuals": 0.45, "factors": 0.1}
-
-
 REMARKS = (
     "The catalog of items is taken to be public.",
     "Models of users stay with their users: what is predicted for a user of the fit "
@@ -289,14 +227,9 @@ REMARKS = (
 class FoundItems(NamedTuple):
     """What a fit leaves of the items.
 
-    Parameters
-    ----------
-    model : ItemModel
-        What users' models rest on.
-    popularity : ndarray of shape (n_items,)
-        Logarithms of sums of users' weights.
-    counts : ndarray of shape (n_items,)
-        These sums, positive.
+    `model`: what users' models rest on.
+    `popularity` (n_items,): logarithms of sums of users' weights.
+    `counts` (n_items,): these sums, positive.
     """
 
     model: ItemModel
@@ -308,14 +241,8 @@ class FoundItems(NamedTuple):
 class RatingsModel(Combination):
     """Offsets of items in two rounds, and factors of tastes.
 
-    Parameters
-    ----------
-    features : ndarray of shape (n_items, d)
-        Public features of the items.
-    n_components : int
-        Tastes whose products with residuals are released.
-    n_jobs : int or None, default=None
-        Threads.
+    `features` (n_items, d): public features of the items.
+    `n_components`: tastes whose products with residuals are released.
     """
 
     features: np.ndarray
@@ -350,14 +277,7 @@ class RatingsModel(Combination):
     def run(self, release, rows: UserRatings, progress: Any = None) -> FoundItems:
         """Release all rounds; return what they leave of the items.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : UserRatings
-            Ratings in units of a quarter of their range, from its middle.
-        progress : FitProgress or None, default=None
-            Told of every release.
+        `progress`: told of every release.
         """
         step = progress.step if progress else _nobody_is_told
         model, found = self._offsets(release, rows, step)
@@ -433,14 +353,9 @@ def residuals_of(
 class CodedRatings(NamedTuple):
     """Ratings of users, by numbers.
 
-    Parameters
-    ----------
-    users : ndarray of shape (n_ratings,)
-        Codes of users.
-    items : ndarray of shape (n_ratings,)
-        Codes of items; -1 for those outside the catalog.
-    values : ndarray of shape (n_ratings,)
-        Finite ratings.
+    `users` (n_ratings,): codes of users.
+    `items` (n_ratings,): codes of items; -1 for those outside the catalog.
+    `values` (n_ratings,): finite ratings.
     """
 
     users: np.ndarray
@@ -452,16 +367,11 @@ class CodedRatings(NamedTuple):
 class ItemMoment(Statistic):
     """Leading directions of the sum of x x' over users, for rows x of unit norm.
 
-    Parameters
-    ----------
-    n_items : int
-        Items of the public catalog.
-    n_components : int
-        Directions that are asked for; with 0 nothing is released.
-    rating_range : tuple (low, high), default=(1.0, 5.0)
-        Public range that ratings are clipped to, and measured from the middle of.
-    max_ratings_per_user : int or None, default=None
-        Ratings of a user that count, the last ones.
+    `n_items`: items of the public catalog.
+    `n_components`: directions that are asked for; with 0 nothing is released.
+    `rating_range`: public range that ratings are clipped to, and measured from the
+    middle of.
+    `max_ratings_per_user`: ratings of a user that count, the last ones.
     """
 
     n_items: int
@@ -494,19 +404,8 @@ class ItemMoment(Statistic):
     def run(self, release, rows: CodedRatings) -> tuple[np.ndarray, np.ndarray]:
         """Release the sum; return its components and their eigenvalues.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : CodedRatings
-            The ratings of all users.
-
-        Returns
-        -------
-        components : ndarray of shape (n_components, n_items)
-            Orthonormal rows, leading first; no more than items.
-        values : ndarray of shape (n_components,)
-            Eigenvalues, floored at 0.
+        Returns `components` (n_components, n_items): orthonormal rows, leading first;
+        no more than items; `values` (n_components,): eigenvalues, floored at 0.
         """
         rank = min(self.n_components, self.n_items)
         if not rank:
@@ -534,8 +433,6 @@ class ItemMoment(Statistic):
 
 # Shares of mu^2.
 _WITHOUT = {"offsets": 0.5, "residuals": 0.5}
-
-
 _WITH_MOMENT = {"offsets": 0.25, "residuals": 0.25, "second_moment": 0.5}
 
 
@@ -546,14 +443,7 @@ class ResidualMoment(ItemMoment):
     def run(self, release, rows: UserRatings, model: ItemModel) -> Answers:  # type: ignore[override]
         """Release the sum.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : UserRatings
-            Ratings of all users.
-        model : ItemModel
-            Made of earlier releases.
+        `model`: made of earlier releases.
         """
         projectors = partial(_projectors, model=model, n_items=self.n_items)
         total = np.zeros((self.n_items, self.n_items), order="F")

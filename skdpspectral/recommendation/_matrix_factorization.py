@@ -1,7 +1,4 @@
-"""A private recommender: offsets and factors of items, and a model a user.
-
-What a fitted recommender does for users: predictions, lists, models of new ones.
-"""
+"""DPMatrixFactorization: offsets and factors of items, and one model per user."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def test_nodes_add_the_noise_that_the_task_says(mode, share):
     rows, users = rng.normal(size=(6, d)), np.repeat(np.arange(3), 2)
     targets = rng.normal(size=6)
     exact, noisy = (
-        shared_task(lrs(n_rounds=1), d, noise=noise, n_shares=shares)
+        shared_task(lrs(solver=PrivateRounds(1)), d, noise=noise, n_shares=shares)
         for noise, shares in (("server", None), (mode, n_shares))
     )
     values = []
@@ -807,7 +807,7 @@ def test_bad_arguments():
         GroupTask(DPPCA(), 4)
     for model, n_features, more, said in (
         (lrs(epsilon=None), 4, {}, "epsilon=None"),
-        (lrs(init="random"), 4, {}, 'init="random"'),
+        (lrs(solver=PrivateRounds(init="random")), 4, {}, 'init="random"'),
         (lrs(n_components=0), 4, {}, "n_components=0"),
         (lrs(), None, {}, "n_features is needed"),
         (lrs(), 4, {"noise": "nobody"}, "noise must be"),

@@ -191,8 +191,8 @@ class TranscriptRatio:
         return (part.reshape(len(w), -1) for part in (curvature, gradient))
 
     def _clips(self, curvature, gradient, released):
-        clip = solver_of(self.model)
-        given = [clip.curvature, clip.gradient]
+        solver = solver_of(self.model)
+        given = [solver.curvature_clip_norm, solver.gradient_clip_norm]
         norms = [np.linalg.norm(part, axis=1) for part in (curvature, gradient)]
         wanted = [i for i in (0, 1) if given[i] is None]
         low, high = np.full(len(wanted), _RANGE[0]), np.full(len(wanted), _RANGE[1])
