@@ -209,37 +209,6 @@ class RepeatedStatistic(Statistic):
         return self.each(mu / math.sqrt(max(len(self.names), 1)))
 
 
-class CombinedRounds(Combination):
-    """Rounds that share one budget, which is shared out by single releases.
-
-    Releases of different parts that are to cost the same then do so to the last bit.
-    """
-
-    @abc.abstractmethod
-    def parts(self) -> Mapping[str, RepeatedStatistic]:
-        """Return the statistics, in the order of their releases."""
-
-    @abc.abstractmethod
-    def shares_of_releases(self) -> Mapping[str, float]:
-        """Return the share of mu**2 of one release of each part, by its name."""
-
-    def shares(self) -> dict[str, float]:
-        """Return shares of mu**2 which add up to 1, by the names of parts."""
-        single = self.shares_of_releases()
-        parts = self.parts().items()
-        return {name: len(p.names) * single[name] for name, p in parts if p.names}
-
-    def mechanisms(self, mu: float) -> tuple[Gaussian, ...]:
-        """Plan all parts at a total cost of mu, which is finite."""
-        parts, single = self.parts(), self.shares_of_releases()
-        owners = [name for name, part in parts.items() for _ in part.names]
-        if not owners:
-            return ()
-        split = split_mu(mu, [single[name] for name in owners])
-        costs = dict(zip(owners, split, strict=True))
-        return tuple(m for name in costs for m in parts[name].each(costs[name]))
-
-
 # Pairs that a row is the first of, where a table has up to so many numbers, and where
 # it has more: they lower the sampling error, and cost time.
 _SHIFTS, _FEWEST_SHIFTS = ((1 << 20, 8), (1 << 22, 4)), 2

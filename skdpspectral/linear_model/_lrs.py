@@ -19,13 +19,12 @@ from ..mechanisms import PrivacyPlan, Unit
 from ..mechanisms._relations import check_count
 from . import _parameters
 from ._shared_directions import SharedModel
-from ._users import PersonalModels, PersonalPredictions, RegressionGroupsMixin
+from ._users import PersonalModels, UserModelsMixin
 
 
 @documented
 class LRSRegressor(
-    RegressionGroupsMixin,
-    PersonalPredictions,
+    UserModelsMixin,
     PersonalEstimator,
     CallbackSupportMixin,
     RegressorMixin,

@@ -17,9 +17,9 @@ import numpy as np
 
 from .. import sensitivity
 from .._linalg import user_rows
-from .._statistics.statistic import CombinedRounds, RepeatedStatistic, Statistic
+from .._statistics.statistic import Combination, RepeatedStatistic, Statistic
 from .._statistics.user_sums import MOST_USERS, planned_sum, released_sum
-from ..accounting import calibrate_gaussian
+from ..accounting import calibrate_gaussian, split_mu
 from ..mechanisms import Exact, Gaussian, Mechanism, Neighbors
 from . import _kernels_shared, _kernels_users
 
@@ -376,7 +376,7 @@ def _contributions(block, rows):
 
 
 @dataclass(frozen=True)
-class SharedDirections(CombinedRounds):
+class SharedDirections(Combination):
     """Directions U from releases of equal cost, and the clipping that they need.
 
     `users`: rules of the users; as many directions as they have weights.
@@ -409,13 +409,32 @@ class SharedDirections(CombinedRounds):
             parts |= {"clips": ClipSizes(self.users, *sizes), "rounds": rounds}
         return parts
 
-    def shares_of_releases(self) -> dict[str, float]:
+    def shares(self) -> dict[str, float]:
+        """Return shares of mu**2 which add up to 1, by the names of parts."""
+        each = self._shares_of_releases()
+        parts = self.parts().items()
+        return {name: len(p.names) * each[name] for name, p in parts if p.names}
+
+    def _shares_of_releases(self) -> dict[str, float]:
         """Return equal shares for all releases of U, after those of the medians."""
         clips = self.parts().get("clips")
         n_votes = len(clips.names) if clips else 0
         share = self.clip_share if n_votes else 0.0
         each = (1.0 - share) / max(self.n_releases, 1)
         return {"start": each, "clips": share / max(n_votes, 1), "rounds": each}
+
+    def mechanisms(self, mu: float) -> tuple[Gaussian, ...]:
+        """Plan all parts at a total cost of mu, which is finite.
+
+        The budget is split by releases: those of equal cost are equal to the last bit.
+        """
+        parts, shares = self.parts(), self._shares_of_releases()
+        owners = [name for name, part in parts.items() for _ in part.names]
+        if not owners:
+            return ()
+        split = split_mu(mu, [shares[name] for name in owners])
+        costs = dict(zip(owners, split, strict=True))
+        return tuple(m for name in costs for m in parts[name].each(costs[name]))
 
     def remarks(self) -> tuple[str, ...]:
         """Sentences that a reader of the guarantee must know."""

@@ -161,7 +161,7 @@ class PersonalModels(UserModels):
         return out
 
 
-class PersonalPredictions:
+class UserModelsMixin:
     """Models of users beside the shared directions: fits, predictions, coefficients."""
 
     def _user_rows(self, table: UserTable, y, index, scale) -> user_rows.UserRows:
@@ -326,6 +326,96 @@ class PersonalPredictions:
         shrunk = shrinks and not (self._was_private() or is_fixed(self))
         return self.weights_ if shrunk else self._public_prior(rank)
 
+    # -- reading rows; several groups of users --------------------------------------
+
+    def _billboard(self, n_features) -> Billboard:
+        """Return what many groups of users release together, and all that is public."""
+        self._check_parameters()
+        if not self._is_private():
+            raise ValueError("epsilon=None: groups of users need a budget")
+        if n_features is None:
+            raise ValueError("n_features is needed for an LRSRegressor")
+        if not self.n_components:
+            raise ValueError("n_components=0: nothing would be released")
+        solver = _parameters.solver_of(self)
+        if not isinstance(solver, PrivateRounds):
+            raise ValueError(f"solver={solver!r}: nothing would be released")
+        if solver.fresh_rows:
+            raise ValueError(
+                "fresh_rows=True is not for groups of users, which use all rows in "
+                "every round: leave fresh_rows=False"
+            )
+        if isinstance(solver.init, str) and solver.init == "random":
+            raise ValueError(
+                'init="random" would differ between nodes: draw an array once, and '
+                "pass it as init"
+            )
+        d = check_count("n_features", n_features)
+        start = _parameters.given_start(self, solver, d)
+        start = _parameters.start_of(self, solver, None, start, d)
+        given = (start, _parameters.public_scale(self, d))
+        intercept = intercept_of(self)
+        rows = (False, None, 0.0)
+        if intercept is not None:
+            rows = ("user", intercept.prior, float(intercept.ridge))
+        return Billboard(_parameters.shared_statistic(self, solver, d), given, rows)
+
+    def _unread_group(self, board: Billboard, names, X, y, *, users=None) -> Callable:
+        """Check the form of a group's rows, and read no value; return what reads them.
+
+        `names` are those of the features, or None. ``read()`` returns the users' rows
+        and their ids.
+        """
+        X = in_declared_order(X, names, list(_parameters.columns_beside(self).items()))
+        table, targets, offset, d = self._unread(X, y, users)
+        scale = board.given[1]
+        if len(scale) != d:
+            raise ValueError(
+                f"X has {d} features beside users and offsets, the task has "
+                f"n_features={len(scale)}"
+            )
+        return lambda: self._grouped(table.read(), targets.read(), offset, scale)
+
+    def _unread(self, X, y, users) -> tuple[UnreadTable, Unread, int | None, int]:
+        """Check the form of rows and targets; return the place of offsets, and d."""
+        table = unread_users(self, X, users, self.user_feature, reset=True)
+        targets = unread_targets_of(self, y, table)
+        check_cluster(self, table)
+        offset = find_offset(self, X, table.n_features)
+        return table, targets, offset, table.n_features - (offset is not None)
+
+    def _grouped(self, table, targets, offset, scale):
+        """Return rows by user, and the ids of the users."""
+        if isinstance(table, ClusterUserTable):
+            given = table, targets, offset, self._users_name()
+            return ClusterUserRows(*given, **self._centered(), scale=scale), None
+        table, offsets = without_offset(table, offset)
+        index = self._index(table)
+        rows = self._user_rows(table, rest_of(targets, offsets), index, scale)
+        return rows, index
+
+    def _finish(self, board: Billboard, found, plan, rows=None, index=None) -> None:
+        """Make public attributes of what was released, and models of users at hand."""
+        self._keep(found)
+        if rows is None:
+            n_others = len(_parameters.columns_beside(self))
+            self.n_features_in_ = len(self.scale_) + n_others
+        else:
+            self._keep_users(found, rows, index, board.statistic.users.rules)
+        self.privacy_ = plan
+
+    def _keep_users(self, found, rows, index, rules) -> None:
+        """Fit users beside what was found, apart from all that is public."""
+        if isinstance(rows, ClusterUserRows):
+            self._personal = PersonalModels.empty(len(self.components_))
+            self._users_given = True
+            return
+        fit = self._users_beside(found, rows, rules)
+        self._personal = PersonalModels.fitted(
+            rows, fit, index, self.scale_, self.components_
+        )
+        self._users_given = index is not None
+
 
 def personalize(model, X, y, **users):
     """Fit some users through a pipeline: transform their rows, then fit their models.
@@ -463,98 +553,3 @@ def _sum_of_blocks(rows: user_rows.UserRows | None, function: Callable, dealt=No
     for found in rows.sums(function):
         total = found if total is None else total + found
     return total
-
-
-class RegressionGroupsMixin:
-    """The parts of a fit: what is public, how rows are read, and what is made of them.
-
-    A fit in one place goes through them, and so do the nodes of a federation.
-    """
-
-    def _billboard(self, n_features) -> Billboard:
-        """Return what many groups of users release together, and all that is public."""
-        self._check_parameters()
-        if not self._is_private():
-            raise ValueError("epsilon=None: groups of users need a budget")
-        if n_features is None:
-            raise ValueError("n_features is needed for an LRSRegressor")
-        if not self.n_components:
-            raise ValueError("n_components=0: nothing would be released")
-        solver = _parameters.solver_of(self)
-        if not isinstance(solver, PrivateRounds):
-            raise ValueError(f"solver={solver!r}: nothing would be released")
-        if solver.fresh_rows:
-            raise ValueError(
-                "fresh_rows=True is not for groups of users, which use all rows in "
-                "every round: leave fresh_rows=False"
-            )
-        if isinstance(solver.init, str) and solver.init == "random":
-            raise ValueError(
-                'init="random" would differ between nodes: draw an array once, and '
-                "pass it as init"
-            )
-        d = check_count("n_features", n_features)
-        start = _parameters.given_start(self, solver, d)
-        start = _parameters.start_of(self, solver, None, start, d)
-        given = (start, _parameters.public_scale(self, d))
-        intercept = intercept_of(self)
-        rows = (False, None, 0.0)
-        if intercept is not None:
-            rows = ("user", intercept.prior, float(intercept.ridge))
-        return Billboard(_parameters.shared_statistic(self, solver, d), given, rows)
-
-    def _unread_group(self, board: Billboard, names, X, y, *, users=None) -> Callable:
-        """Check the form of a group's rows, and read no value; return what reads them.
-
-        `names` are those of the features, or None. ``read()`` returns the users' rows
-        and their ids.
-        """
-        X = in_declared_order(X, names, list(_parameters.columns_beside(self).items()))
-        table, targets, offset, d = self._unread(X, y, users)
-        scale = board.given[1]
-        if len(scale) != d:
-            raise ValueError(
-                f"X has {d} features beside users and offsets, the task has "
-                f"n_features={len(scale)}"
-            )
-        return lambda: self._grouped(table.read(), targets.read(), offset, scale)
-
-    def _unread(self, X, y, users) -> tuple[UnreadTable, Unread, int | None, int]:
-        """Check the form of rows and targets; return the place of offsets, and d."""
-        table = unread_users(self, X, users, self.user_feature, reset=True)
-        targets = unread_targets_of(self, y, table)
-        check_cluster(self, table)
-        offset = find_offset(self, X, table.n_features)
-        return table, targets, offset, table.n_features - (offset is not None)
-
-    def _grouped(self, table, targets, offset, scale):
-        """Return rows by user, and the ids of the users."""
-        if isinstance(table, ClusterUserTable):
-            given = table, targets, offset, self._users_name()
-            return ClusterUserRows(*given, **self._centered(), scale=scale), None
-        table, offsets = without_offset(table, offset)
-        index = self._index(table)
-        rows = self._user_rows(table, rest_of(targets, offsets), index, scale)
-        return rows, index
-
-    def _finish(self, board: Billboard, found, plan, rows=None, index=None) -> None:
-        """Make public attributes of what was released, and models of users at hand."""
-        self._keep(found)
-        if rows is None:
-            n_others = len(_parameters.columns_beside(self))
-            self.n_features_in_ = len(self.scale_) + n_others
-        else:
-            self._keep_users(found, rows, index, board.statistic.users.rules)
-        self.privacy_ = plan
-
-    def _keep_users(self, found, rows, index, rules) -> None:
-        """Fit users beside what was found, apart from all that is public."""
-        if isinstance(rows, ClusterUserRows):
-            self._personal = PersonalModels.empty(len(self.components_))
-            self._users_given = True
-            return
-        fit = self._users_beside(found, rows, rules)
-        self._personal = PersonalModels.fitted(
-            rows, fit, index, self.scale_, self.components_
-        )
-        self._users_given = index is not None

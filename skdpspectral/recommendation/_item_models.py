@@ -462,12 +462,16 @@ def _projectors(block: RatingsBlock, model: ItemModel, n_items: int) -> np.ndarr
 
 
 @dataclass(frozen=True)
-class ItemComponents(ItemFeatures):
+class ItemComponents(RatingsModel):
     """Offsets in two rounds, and leading components of the residuals.
 
-    Parameters are those of :class:`ItemFeatures`; `n_components` counts components, of
+    Parameters are those of :class:`RatingsModel`; `n_components` counts components, of
     which there are no more than items.
     """
+
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences that a reader of the guarantee must know."""
+        return REMARKS[:1]
 
     @property
     def n_factors(self) -> int:
