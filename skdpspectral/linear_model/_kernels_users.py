@@ -121,9 +121,9 @@ def least_squares(
     """
     # Gram matrices of many columns are larger than the rows: of a few users at a time.
     size = max(1, _GRAM_NUMBERS // (scores.shape[1] + support.shape[1] + 1) ** 2)
-    if len(block) <= size:
+    if len(scores) <= size:
         return _least_squares(block, scores, support, allowed, rules)
-    parts = [slice(start, start + size) for start in range(0, len(block), size)]
+    parts = [slice(start, start + size) for start in range(0, len(scores), size)]
     return LocalFit.appended(
         [
             _least_squares(block.take(p), scores[p], support[p], allowed[p], rules)

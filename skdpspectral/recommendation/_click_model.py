@@ -22,9 +22,6 @@ _WITH_FACTORS = {"clicks": 0.5, "neighbors": 0.2, "factors": 0.3}
 _ANCHORS = 8
 # Penalties of users' squared weights: on public features and popularity, on factors.
 _PUBLIC_RIDGE, _FACTOR_RIDGE = 100.0, 10.0
-# Variance of factors between items, in squares of a user's unit taste.
-_FACTOR_SPREADS = (1e-5, 1.0)
-_LEAST_SPREAD = 1e-3
 # Noise that is left where there is none, so that quotients are finite.
 _LEAST_NOISE = 1e-9
 # Weights of a user in the later rounds, in those of the first one.
@@ -142,15 +139,7 @@ class _Popularity:
         design = np.column_stack([ones, self.columns, popular, popular**2])
         noise = (noise_std / _GROWTH) ** 2 + _LEAST_NOISE
         noise = noise + self.weight / total.shape[1] * self.counts
-        found = [
-            _kernels_models.shrink(self.counts, sums, design, noise, _FACTOR_SPREADS)
-            for sums in total.T / _GROWTH
-        ]
-        # What the prior explains users have as features already.
-        own = np.column_stack([column.values - column.prior for column in found])
-        # Measured by what is left of tastes: little, where noise has swallowed them.
-        least = max(_LEAST_SPREAD, *(column.spread for column in found))
-        return _kernels_models.principal_columns(own, self.counts, least)
+        return _kernels_models.factors_of(self.counts, total / _GROWTH, design, noise)
 
     def model(self, factors: np.ndarray) -> tuple[ItemModel, np.ndarray]:
         """Return a model of the items, and what turns weights back to columns."""

@@ -20,27 +20,15 @@ from ._catalog import (
     N_BUCKETS,
     catalog_of_data,
     index_of,
-    item_codes,
     read_catalog,
     read_range,
-    units,
 )
-from ._item_models import MOST_RATERS, CodedRatings
-from ._kernels import RatingsChunk, UserRatings, last_of_each, latest_of_each
-from ._rated_tables import (
-    ClusterCodes,
-    ClusterRated,
-    ClusterRatings,
-    UnreadOnCluster,
-    unread_on_cluster,
-)
+from ._kernels import UserRatings
 from ._ratings_tables import (
-    RatingsTable,
     UnreadRatings,
     find_columns,
     parquet_ratings,
     unread_ratings,
-    unread_ratings_beside,
 )
 
 
@@ -119,58 +107,18 @@ class CatalogEstimator(PrivateEstimator):
             return catalog_of_data(table.read().items)
         return read_catalog(self.items)
 
-    def _unread(self, X, y) -> tuple[UnreadRatings | UnreadOnCluster, list]:
-        """Check the form of a table and of its ratings, which may be in it."""
-        distant = unread_on_cluster(self, X, y)
-        if distant is not None:
-            return distant, []
-        unread = unread_ratings(self, X, reset=True)
-        return unread, unread_ratings_beside(self, unread, y)
-
-    def _user_ratings(
-        self, table: RatingsTable | ClusterRated, catalog, ratings, index
-    ):
-        """Return the ratings of known items, grouped by user, in quarters."""
-        if isinstance(table, ClusterRated):
-            most = getattr(self, "max_ratings_per_user", None)
-            return ClusterRatings(table, catalog, self.rating_range, most)
-        items = item_codes(catalog, table.items)
-        users, ratings = index.codes, np.clip(ratings, *read_range(self.rating_range))
-        most = getattr(self, "max_ratings_per_user", None)
-        if most is not None:
-            known = np.flatnonzero(items >= 0)
-            *found, rows = last_of_each(users[known], items[known], ratings[known])
-            kept = latest_of_each(found[0], rows, most)
-            users, items, ratings = (column[kept] for column in found)
-        counts = np.bincount(users, minlength=len(index))
-        part = RatingsChunk(users, items, ratings)
-        return UserRatings([part], counts, len(catalog), *units(self.rating_range))
-
-    def _coded_ratings(self, table: RatingsTable | ClusterRated, catalog, ratings):
-        """Return all ratings as they are, by codes."""
-        if isinstance(table, ClusterRated):
-            return ClusterCodes(table, catalog)
-        codes = self._user_index(table).codes
-        return CodedRatings(codes, item_codes(catalog, table.items), ratings)
-
-    def _user_index(self, table: RatingsTable | ClusterRated) -> IdIndex | None:
-        """Return the users of a fit, who must not be more than sums are exact for."""
-        if isinstance(table, ClusterRated):
-            return None
-        index = IdIndex(table.users, "user_feature")
-        if len(index) > MOST_RATERS:
-            raise ValueError("user_feature must hold at most 2**31 users")
-        return index
-
-    def _warn_of_columns(self, X, kept=(), remedy: str = "") -> None:
-        """Say which columns of a table are not used, lest somebody expects it."""
-        n_columns = self.n_features_in_
+    def _warn_of_columns(self, X, kept=(), remedy: str = "", ratings=None) -> None:
+        """Warn of columns of a table that are not used; one may hold the ratings."""
+        file = parquet_ratings(X)
+        names = column_names(X) if file is None else file.names
+        n_columns = self.n_features_in_ if names is None else len(names)
         if n_columns <= 2:
             return
-        names = column_names(X)
         used = {*find_columns(self, names, n_columns), *kept}
         labels = [f"x{j}" for j in range(n_columns)] if names is None else names
         rest = [str(label) for j, label in enumerate(labels) if j not in used]
+        if ratings in rest:
+            rest.remove(ratings)
         if not rest:
             return
         warnings.warn(

@@ -20,7 +20,7 @@ from .._base.sklearn_compat import (
     check_input_features,
     output_container,
 )
-from .._tables.ids import column_names
+from .._tables.ids import IdIndex, column_names
 from .._tables.rows import table_shape
 from . import _kernels_models
 from ._catalog import (
@@ -32,7 +32,14 @@ from ._catalog import (
     units,
 )
 from ._estimator import CatalogEstimator
-from ._item_models import FoundItems, ItemComponents, ItemFeatures, ItemMoment
+from ._item_models import (
+    MOST_RATERS,
+    CodedRatings,
+    FoundItems,
+    ItemComponents,
+    ItemFeatures,
+    ItemMoment,
+)
 from ._kernels_models import (
     FACTOR_RIDGE,
     OFFSET_RIDGE,
@@ -40,12 +47,23 @@ from ._kernels_models import (
     ItemModel,
     weighted_variance,
 )
+from ._rated_tables import (
+    ClusterCodes,
+    ClusterRated,
+    ClusterRatings,
+    UnreadOnCluster,
+    group_ratings,
+    unread_on_cluster,
+)
 from ._ratings_tables import (
+    RatingsTable,
+    UnreadRatings,
     embedded_names,
     find_columns,
     join_columns,
     kept_columns,
     unread_ratings,
+    unread_ratings_beside,
     users_first,
 )
 
@@ -358,12 +376,47 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
                 rows = self._coded_ratings(*given)
                 self._set_moment(statistic.run(release, rows), features)
             else:
-                rows = self._user_ratings(*given, self._user_index(table))
+                rows = self._user_ratings(*given)
                 found = statistic.run(release, rows)
                 self._set_model(found, features, statistic.n_factors)
             self._set_items(catalog)
             self.privacy_ = plan
         return self
+
+    def _unread(self, X, y) -> tuple[UnreadRatings | UnreadOnCluster, list]:
+        """Check the form of a table and of its ratings, which may be in it."""
+        distant = unread_on_cluster(self, X, y)
+        if distant is not None:
+            return distant, []
+        unread = unread_ratings(self, X, reset=True)
+        return unread, unread_ratings_beside(self, unread, y)
+
+    def _user_ratings(self, table: RatingsTable | ClusterRated, catalog, ratings):
+        """Return the ratings of known items, grouped by user, in quarters."""
+        index, how = (
+            self._user_index(table),
+            (self.rating_range, self.max_ratings_per_user),
+        )
+        if isinstance(table, ClusterRated):
+            return ClusterRatings(table, catalog, *how)
+        codes = item_codes(catalog, table.items)
+        return group_ratings(index, codes, ratings, len(catalog), *how)
+
+    def _coded_ratings(self, table: RatingsTable | ClusterRated, catalog, ratings):
+        """Return all ratings as they are, by codes."""
+        if isinstance(table, ClusterRated):
+            return ClusterCodes(table, catalog)
+        codes = self._user_index(table).codes
+        return CodedRatings(codes, item_codes(catalog, table.items), ratings)
+
+    def _user_index(self, table: RatingsTable | ClusterRated) -> IdIndex | None:
+        """Return the users of a fit, who must not be more than sums are exact for."""
+        if isinstance(table, ClusterRated):
+            return None
+        index = IdIndex(table.users, "user_feature")
+        if len(index) > MOST_RATERS:
+            raise ValueError("user_feature must hold at most 2**31 users")
+        return index
 
     def _set_moment(self, found, features: np.ndarray) -> None:
         """Set what comes of a second moment."""

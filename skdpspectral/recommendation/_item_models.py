@@ -85,16 +85,13 @@ class SumOfAnswers(Statistic):
         return Answers(released, getattr(planned, "noise_std", 0.0))
 
 
-# Variance of offsets of items of equal popularity and features, and of what tastes add,
-# in squares of a quarter of the range.
+# Variance of offsets of items of equal popularity and features, in squares of a quarter
+# of the range.
 _OFFSET_SPREADS = (0.06, 1.0)
-_FACTOR_SPREADS = (1e-5, 1.0)
 # Noise that is left where there is none, so that quotients are finite.
 _LEAST_NOISE = 1e-9
 # Of the variance within users at least this share is not that of items.
 _LEAST_SHARE = 0.25
-# Factors are of unit size where tastes differ at least by this variance.
-_LEAST_TASTE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -157,16 +154,9 @@ class ItemOffsets:
         k = total.shape[1]
         noise = (noise_std / self.growth) ** 2 + _LEAST_NOISE
         noise = noise + self.residual / k * self.weight * self.counts
-        columns = [
-            _kernels_models.shrink(
-                self.counts, sums, self.design, noise, _FACTOR_SPREADS
-            )
-            for sums in total.T / self.growth
-        ]
-        # What the prior explains users have as features already.
-        own = np.column_stack([column.values - column.prior for column in columns])
-        least = max(_LEAST_TASTE, *(column.spread for column in columns))
-        return _kernels_models.principal_columns(own, self.counts, least)
+        return _kernels_models.factors_of(
+            self.counts, total / self.growth, self.design, noise
+        )
 
 
 def first_offsets(first: Answers, columns: np.ndarray) -> ItemOffsets:

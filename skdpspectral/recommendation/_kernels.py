@@ -221,10 +221,7 @@ _KEPT_NUMBERS = 1 << 26
 class KeptProducts:
     """Sums of one round that wait for the next, and what all blocks share.
 
-    Attributes
-    ----------
-    sums : dict
-        Features and sums of their pairs, by the first user of a block.
+    `sums`: features and sums of their pairs, by the first user of a block.
     """
 
     def __init__(self) -> None:
@@ -258,27 +255,13 @@ class KeptProducts:
 class RatingsBlock:
     """Some users, one after another, with the items that each of them rated.
 
-    Parameters
-    ----------
-    users : slice
-        Their codes.
-    pointer : ndarray of shape (n_users + 1,)
-        Where each user's ratings begin and end.
-    items : ndarray of shape (n_ratings,)
-        Codes of items, ascending for each user, none twice.
-    values : ndarray of shape (n_ratings,)
-        Ratings.
-    n_items : int
-        Items of the catalog.
-    kept : KeptProducts
-        Where sums of one round wait for the next.
-
-    Attributes
-    ----------
-    counts : ndarray of shape (n_users,)
-        Ratings of each user.
-    of_user : ndarray of shape (n_ratings,)
-        Place of each rating's user in the block.
+    `users`: their codes.
+    `pointer` (n_users + 1,): where each user's ratings begin and end.
+    `items` (n_ratings,): codes of items, ascending for each user, none twice.
+    `values` (n_ratings,): ratings.
+    `kept`: sums of one round, for the next.
+    `counts` (n_users,): ratings of each user.
+    `of_user` (n_ratings,): place of each rating's user in the block.
     """
 
     users: slice
@@ -346,23 +329,11 @@ class RatingsBlock:
 class UserRatings:
     """The last rating of every user and item, by user and then by item.
 
-    Parameters
-    ----------
-    parts : iterable of Part
-        Users' and items' codes and finite ratings, in the order of the table.
-    counts : ndarray of shape (n_users,)
-        Rows of each user.
-    n_items : int
-        Items of the catalog.
-    middle, unit : float, default=0.0 and 1.0
-        What is subtracted from ratings, and what they are divided by then.
-
-    Attributes
-    ----------
-    pointer : ndarray of shape (n_users + 1,)
-        Where each user's ratings begin and end.
-    items : ndarray of shape (n_ratings,)
-        Codes of items, ascending for each user, in the narrowest type.
+    `parts`: chunks of the table, in its order.
+    `counts` (n_users,): rows of each user.
+    `middle`, `unit`: subtracted from ratings, which are then divided by the other.
+    `pointer` (n_users + 1,): where each user's ratings begin and end.
+    `items` (n_ratings,): codes, ascending for each user, in the narrowest type.
     """
 
     def __init__(self, parts, counts, n_items: int, middle=0.0, unit=1.0):

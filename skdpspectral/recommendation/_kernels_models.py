@@ -246,6 +246,26 @@ def principal_columns(columns: np.ndarray, counts, least: float) -> np.ndarray:
     return centered @ vectors[:, ::-1] / np.sqrt(largest)
 
 
+# Variance of factors between items, in squares of a quarter of the range or of a unit
+# taste; and the least variance of tastes that factors are scaled by.
+_FACTOR_SPREADS, _LEAST_TASTE = (1e-5, 1.0), 1e-3
+
+
+def factors_of(counts, sums: np.ndarray, design: np.ndarray, noise) -> np.ndarray:
+    """Return what tastes add to items, of at most unit variance: (n_items, k).
+
+    `sums` (n_items, k): of products with tastes, of variances `noise`.
+    """
+    found = [
+        shrink(counts, column, design, noise, _FACTOR_SPREADS) for column in sums.T
+    ]
+    # Users have the part that the prior explains as features already.
+    own = np.column_stack([column.values - column.prior for column in found])
+    # Measured by what is left of tastes: little, where noise has swallowed them.
+    least = max(_LEAST_TASTE, *(column.spread for column in found))
+    return principal_columns(own, counts, least)
+
+
 def measured_columns(columns: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Measure columns as :func:`principal_columns` does, but do not turn them.
 

@@ -24,7 +24,7 @@ from .._base.sklearn_compat import (
     with_callbacks,
 )
 from .._statistics.user_sums import Billboard
-from .._tables.ids import IdIndex, column_names, refuse_masked
+from .._tables.ids import IdIndex, refuse_masked
 from ..accounting import PrivacyLeakWarning
 from ._catalog import (
     index_of,
@@ -40,7 +40,7 @@ from ._item_models import MOST_ITEMS, MOST_RATERS, RatingsModel
 from ._kernels import RatingsChunk, UserRatings
 from ._kernels_models import ItemModel, click_weights, user_weights
 from ._rated_tables import ClusterRated, ClusterRatings, RatedTable, unread_rated
-from ._ratings_tables import find_columns, parquet_ratings, read_ratings
+from ._ratings_tables import read_ratings
 
 # Scores of users and items that are in memory together.
 _PART_NUMBERS = 1 << 18
@@ -285,7 +285,8 @@ class DPMatrixFactorization(
         self._check_parameters()
         with self._progress() as progress, self._unchanged_on_error():
             unread = unread_rated(self, X, y, reset=True)
-            self._warn_of_unused(X, y)
+            given = y is not None or self.implicit
+            self._warn_of_columns(X, ratings=None if given else self.rating_feature)
             catalog = self._catalog(unread)
             self._warn_of_buckets(catalog)
             statistic = self._statistic(len(catalog))
@@ -323,27 +324,6 @@ class DPMatrixFactorization(
         n_items = len(catalog)
         ids = np.arange(n_items) if self.hashed_ else of_one_type(catalog.ids, "items")
         self.items_ = ids.copy()
-
-    def _warn_of_unused(self, X, y) -> None:
-        """Say which columns of a table are not used, lest somebody expects it."""
-        file = parquet_ratings(X)
-        names = column_names(X) if file is None else file.names
-        n_columns = self.n_features_in_ if names is None else len(names)
-        if n_columns <= 2:
-            return
-        used = find_columns(self, names, n_columns)
-        labels = [f"x{j}" for j in range(n_columns)] if names is None else names
-        rest = [str(label) for j, label in enumerate(labels) if j not in used]
-        if y is None and not self.implicit and self.rating_feature in rest:
-            rest.remove(self.rating_feature)
-        if not rest:
-            return
-        warnings.warn(
-            f"columns of X beside users and items are not used: {', '.join(rest[:5])}"
-            f"{', ...' if len(rest) > 5 else ''}",
-            UserWarning,
-            stacklevel=3 + self._levels_around_fit,
-        )
 
     # -- several groups of users ------------------------------------------------------
 

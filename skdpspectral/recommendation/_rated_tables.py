@@ -155,12 +155,18 @@ def _checked(users, items, ratings) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def _ratings_of_users(ids, items, ratings, *, catalog, rating_range, most):
     """Group ratings of known items by user, in quarters of the range."""
-    index = IdIndex(ids, "user_feature") if len(ids) else None
     n_items = len(catalog)
-    if index is None:
+    if not len(ids):
         return UserRatings((), np.zeros(0, dtype=np.int64), n_items)
-    users, codes = index.codes, item_codes(catalog, items)
-    ratings = np.clip(ratings, *read_range(rating_range))
+    index, codes = IdIndex(ids, "user_feature"), item_codes(catalog, items)
+    return group_ratings(index, codes, ratings, n_items, rating_range, most)
+
+
+def group_ratings(
+    index: IdIndex, codes, ratings, n_items: int, rating_range, most: int | None
+) -> UserRatings:
+    """Group the last ratings of known items by user, in quarters of the range."""
+    users, ratings = index.codes, np.clip(ratings, *read_range(rating_range))
     if most is not None:
         known = np.flatnonzero(codes >= 0)
         *found, rows = last_of_each(users[known], codes[known], ratings[known])

@@ -223,9 +223,8 @@ def test_the_comparison_can_fail():
 def fitted_at(U, users, X, y, **parameters):
     """Fit every user beside the same U, as after releases that happen to be equal."""
     with lrs_tools.scripted():
-        return LRSRegressor(len(U), solver=PrivateRounds(init=U), **parameters).fit(
-            X, y, users=users
-        )
+        model = LRSRegressor(len(U), solver=PrivateRounds(1, init=U), **parameters)
+        return model.fit(X, y, users=users)
 
 
 def own_numbers(model, user, X):
@@ -257,7 +256,6 @@ def test_what_stays_with_a_user_has_the_same_bits_in_any_company(seed):
         rank = int(rng.integers(1, min(d, 4) + 1))
         parameters = {
             "sparsity": int(rng.integers(0, min(d, 11) + 1)),
-            "solver": PrivateRounds(n_rounds=1),
             "n_jobs": [None, 2][rng.integers(2)],
         }
         U = np.linalg.qr(rng.standard_normal((d, rank)))[0].T

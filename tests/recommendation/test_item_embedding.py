@@ -22,7 +22,7 @@ from skdpspectral._release.release import record_releases
 from skdpspectral._statistics import user_sums as item_moment
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.recommendation import _catalog as _item_catalog
-from skdpspectral.recommendation import _estimator as _choice_of_items
+from skdpspectral.recommendation import _item_embedding as _choice_of_items
 from skdpspectral.recommendation import _kernels as user_item
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
