@@ -278,8 +278,6 @@ class UserModels:
 
     A subclass names its arrays, and those that may grow wider to make room for the
     models of further users.
-
-    `index`: ids; None for a single user without an id.
     """
 
     entries: ClassVar[tuple[str, ...]] = ()

@@ -83,7 +83,6 @@ def clip_contributions(vectors: np.ndarray) -> np.ndarray:
 class Released(NamedTuple):
     """A sum as it was released.
 
-    `total`: the sum with its noise.
     `noise_std`: standard deviation of the noise that is in it.
     """
 
@@ -94,7 +93,6 @@ class Released(NamedTuple):
 class Sum(NamedTuple):
     """A sum over users that is to be released next.
 
-    `name`: name of the release.
     `value`: part of the users at hand, whole numbers in steps of a power of two.
     """
 

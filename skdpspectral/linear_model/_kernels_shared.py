@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
@@ -422,7 +422,6 @@ class AlternatingSolver:
     their mean.
     `shrink`: whether `ridge_shared` shrinks to the mean of the weights, made anew each
     iteration.
-    `solver`: see :class:`SharedStep`.
     """
 
     def __init__(self, rows: UserRows, rules, *, shrink, solver="auto", n_jobs=None):
@@ -444,7 +443,8 @@ class AlternatingSolver:
     def spectral_start(self) -> np.ndarray:
         """Leading directions of the users' correlations beside their sparse parts."""
         d, rank = self.rows.n_features, len(self.rules.prior)
-        alone = self._rules_without_shared()
+        none = {"prior": np.zeros(0), "fixed": False}
+        alone = replace(self.rules, ridge_shared=0.0, **none)
 
         def part(block):
             empty = np.zeros((len(block), 0, block.X.shape[1]))
@@ -480,15 +480,6 @@ class AlternatingSolver:
         total = sum(self.rows.map(part, self._n_jobs), np.zeros((d, d)))
         return np.linalg.eigh(total)[1][:, ::-1][:, :rank]
 
-    def _rules_without_shared(self):
-        return _kernels_users.LocalRules(
-            sparsity=self.rules.sparsity,
-            ridge_shared=0.0,
-            ridge_sparse=self.rules.ridge_sparse,
-            prior=np.zeros(0),
-            free=self.rules.free,
-        )
-
     def fit(
         self, U: np.ndarray, max_iter: int, tol: float, progress: Callable
     ) -> tuple[np.ndarray, int, bool]:
@@ -514,9 +505,7 @@ class AlternatingSolver:
         return U, iteration, bool(move <= tol)
 
     def _shrink_to_mean(self) -> None:
-        self.rules = _kernels_users.LocalRules(
-            **{**vars(self.rules), "prior": self.users.weights.mean(axis=0)}
-        )
+        self.rules = replace(self.rules, prior=self.users.weights.mean(axis=0))
 
     def _local_steps(self, U: np.ndarray) -> np.ndarray:
         """Improve all users at U and return sum_i X_i' e_i w_i'."""

@@ -30,7 +30,6 @@ class LocalRules:
     `sparsity`: largest number k of nonzeros of b, at most d.
     `ridge_shared`, `ridge_sparse`: penalties of |w - prior|^2 and |b|^2.
     `prior` (rank,): what w is shrunk to; with `fixed`, what it is.
-    `fixed`: whether w is not fitted.
     `free`: whether every user has all features, `sparsity` of them, whatever their
     rows.
     """
@@ -380,7 +379,6 @@ def _with_best(block, scores, squares, fit, position, rules, n_before) -> np.nda
 class _Start:
     """What pursuits of a block begin with: the fit of w alone, and what that leaves.
 
-    `fit`: of w alone.
     `rest` (n_users, n_features): squares of the features beside XU.
     `features` (n_users, n_starts): the most promising first features, the best one
     first.

@@ -489,7 +489,6 @@ def find_offset(model, X, n_features: int) -> int | None:
 
     `model`: with parameters `user_feature` and `offset_feature`. `X`
     (n_rows, n_columns): of which the names of columns are read, and their number.
-    `n_features`: columns that hold no users.
     """
     columns = columns_beside(model)
     feature = columns.get("offset_feature")

@@ -37,9 +37,6 @@ class SharedModel:
 
     `U` (n_features, rank): shared directions of the scaled features.
     `scale` (n_features,): what features were divided by.
-    `weights` (rank,): weights of the shared model.
-    `intercept`: intercept of the shared model.
-    `n_iter`: iterations or releases of U.
     `converged`: whether U came to rest; what is released does not tell.
     `users`: parameters of all users, where nothing is private.
     """
@@ -69,12 +66,7 @@ _LOCAL_STEPS = 10
 
 @dataclass(frozen=True)
 class Users:
-    """What is public of the users, and how their vectors are made and summed.
-
-    `rules`: rules of the users' fits.
-
-    `neighbors`: Add-remove-one or replace-one, of users.
-    """
+    """What is public of the users, and how their vectors are made and summed."""
 
     rules: _kernels_users.LocalRules
     n_features: int
@@ -117,7 +109,6 @@ class ClipSizes(RepeatedStatistic):
     Every step of the bisections releases by how much more of the users lie below
     than above the tried values; of the noisy answers only the signs are used.
 
-    `users`: how users answer.
     `curvature`, `gradient`: public units; None for a median.
     """
 
@@ -196,11 +187,7 @@ def _logarithm(place):
 class ExactDirections(Statistic):
     """Directions U that fit all users best, without noise.
 
-    `users`: rules of the users; as many directions as they have weights.
-    `max_iter`: largest number of iterations.
     `tol`: iterations end when U moves by at most this distance.
-    `shrink`: whether weights are shrunk to their mean over users.
-    `update`: how U is improved.
     """
 
     users: Users
@@ -263,21 +250,16 @@ class ExactDirections(Statistic):
             converged=converged,
             users=users,
         )
-        return replace(found, intercept=_mean_intercept(rows, found.coef))
-
-
-def _mean_intercept(rows, coef: np.ndarray) -> float:
-    """Mean over users of the intercept that suits the shared coefficients."""
-    if rows.y_means is None:
-        return 0.0
-    return float((rows.y_means - rows.X_means @ coef).mean())
+        if rows.y_means is None:
+            return found
+        # The mean over users of the intercept that suits the shared coefficients.
+        intercepts = rows.y_means - rows.X_means @ found.coef
+        return replace(found, intercept=float(intercepts.mean()))
 
 
 @dataclass(frozen=True)
 class MomentRounds(RepeatedStatistic):
     """Rounds in which users fit themselves at U, and their moments give the next U.
-
-    `users`: how users answer and are summed.
 
     `n_before`: releases of U before the first round.
     """
@@ -335,10 +317,7 @@ class MomentRounds(RepeatedStatistic):
 
 @dataclass(frozen=True)
 class SpectralStart(RepeatedStatistic):
-    """Leading directions of the sum of s s', for each user's correlations s.
-
-    `users`: how users are summed.
-    """
+    """Leading directions of the sum of s s', for each user's correlations s."""
 
     users: Users
 
@@ -379,7 +358,6 @@ def _contributions(block, rows):
 class SharedDirections(Combination):
     """Directions U from releases of equal cost, and the clipping that they need.
 
-    `users`: rules of the users; as many directions as they have weights.
     `n_releases`: releases of U: the start, if it is released, and rounds; 0 for a U
     that is given and kept.
     `release_start`: whether the first release is a private spectral start.

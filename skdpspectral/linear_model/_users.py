@@ -53,11 +53,9 @@ _PART_NUMBERS = 1 << 20
 class PersonalModels(UserModels):
     """Parameters of users beside shared components.
 
-    `index`: ids; None for a single user without an id.
     `weights` (n_users, rank): w.
     `support` (n_users, sparsity): features of b.
     `sparse` (n_users, sparsity): b on its support.
-    `intercepts` (n_users,): intercepts.
     """
 
     entries: ClassVar[tuple[str, ...]] = (
@@ -197,12 +195,6 @@ class UserModelsMixin:
         chosen = own or UserIntercept()
         level = user_rows.Level(chosen.prior or 0.0, float(chosen.ridge))
         return {"center": own is not None, "level": level}
-
-    def _users_beside(self, found, rows, rules):
-        """Fit each user by their own rows and U: nothing of this leaves the user."""
-        if found.users is not None:  # without privacy
-            return found.users
-        return _kernels_shared.solve_users(rows, found.U, rules, self.n_jobs)
 
     def predict(self, X, *, users=None):
         """Predict every row by the model of its user.
@@ -410,7 +402,9 @@ class UserModelsMixin:
             self._personal = PersonalModels.empty(len(self.components_))
             self._users_given = True
             return
-        fit = self._users_beside(found, rows, rules)
+        fit = found.users
+        if fit is None:  # each by their own rows and U: nothing of this leaves the user
+            fit = _kernels_shared.solve_users(rows, found.U, rules, self.n_jobs)
         self._personal = PersonalModels.fitted(
             rows, fit, index, self.scale_, self.components_
         )
@@ -474,8 +468,6 @@ def personalize(model, X, y, **users):
 class ClusterUserRows:
     """Rows and targets of users, grouped on a cluster.
 
-    `table`: rows, and whose they are.
-    `targets`: targets of each part.
     `offset`: place of the offsets among the features.
     `name`: what errors call the users.
     `**how`: how users' rows are centered and scaled: as for ``UserRows``.

@@ -135,10 +135,7 @@ def item_moment(model, n_items: int) -> ItemMoment:
 
 
 def public_features(item_features, n_items: int) -> np.ndarray:
-    """Return public features of the items: (n_items, n_item_features).
-
-    `n_items`: items of the catalog.
-    """
+    """Return public features of the items: (n_items, n_item_features)."""
     if item_features is None:
         return np.zeros((n_items, 0))
     refuse_masked(item_features, "item_features")

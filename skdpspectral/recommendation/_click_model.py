@@ -30,11 +30,7 @@ _GROWTH = _kernels_models.SHARE_ALONE / _kernels_models.SHARE_BESIDE_ONE
 
 @dataclass(frozen=True)
 class ClicksModel(Combination):
-    """Popularity of items, and factors of what else is clicked with them.
-
-    `item_features` (n_items, d): public features of the items.
-    `n_components`: factors.
-    """
+    """Popularity of items, and factors of what else is clicked with them."""
 
     item_features: np.ndarray
     n_components: int
@@ -63,10 +59,7 @@ class ClicksModel(Combination):
         return REMARKS
 
     def run(self, release, rows: UserRatings, progress: Any) -> FoundItems:
-        """Release all rounds; return what they leave of the items.
-
-        `progress`: told of every release.
-        """
+        """Release all rounds; return what they leave of the items."""
         parts = self.parts()
         found = _Popularity.of(
             parts["clicks"].run(release, rows, _kernels_models.click_answers),

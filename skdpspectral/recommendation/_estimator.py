@@ -145,7 +145,6 @@ class RaterModels:
     `index`: ids; None for no user.
     `weights` (n_users, q): weights on the items' features.
     `pointer` (n_users + 1,): where the items of each user begin and end.
-    `items` (n_rated,): codes of items.
     """
 
     entries: ClassVar[tuple[str, ...]] = ("weights", "items")
@@ -201,10 +200,7 @@ class RaterModels:
         return cls(index, pointer=np.array([0, len(arrays["items"])]), **arrays)
 
     def updated(self, new: RaterModels) -> RaterModels:
-        """Return models with those of some users replaced or added.
-
-        `new`: models of users, known or not.
-        """
+        """Return models with those of some users replaced or added."""
         if self.index is None:
             return new
         codes = self.index.find(new.index.ids, "users")

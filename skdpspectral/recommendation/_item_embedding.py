@@ -77,12 +77,7 @@ PENALTY = 100.0
 
 @dataclass(frozen=True)
 class ItemColumns:
-    """What is written for items.
-
-    `measures` (n_items, n_measures): what comes first.
-    `public` (n_items, n_item_features): public features.
-    `components` (n_items, n_components): private ones.
-    """
+    """What is written for items."""
 
     measures: np.ndarray
     public: np.ndarray

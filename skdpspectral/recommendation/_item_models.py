@@ -34,7 +34,6 @@ MOST_ITEMS = 2**26 - 1
 class Answers(NamedTuple):
     """A released sum.
 
-    `total`: the sum with its noise.
     `noise_std`: standard deviation of the noise; 0 without privacy.
     """
 
@@ -44,10 +43,7 @@ class Answers(NamedTuple):
 
 @dataclass(frozen=True)
 class SumOfAnswers(Statistic):
-    """The sum over users of one vector each, of norm at most 1, in whole steps.
-
-    `shape`: of the sum.
-    """
+    """The sum over users of one vector each, of norm at most 1, in whole steps."""
 
     name: str
     shape: tuple[int, ...]
@@ -73,10 +69,7 @@ class SumOfAnswers(Statistic):
         rows: UserRatings,
         answer: Callable[[RatingsBlock], np.ndarray],
     ) -> Answers:
-        """Release the sum of what `answer` gives for each block, in whole steps.
-
-        `answer`: sums the vectors of a block's users.
-        """
+        """Release the sum of what `answer` gives for each block, in whole steps."""
         total = np.zeros(self.shape)
         for steps in rows.map(answer, self.n_jobs):
             total += steps
@@ -101,10 +94,8 @@ class ItemOffsets:
     `counts` (n_items,): positive sums of the weights of users who rated an item.
     `logged` (n_items,): their logarithms.
     `offsets`, `variance` (n_items,): posterior means and variances.
-    `level`: mean of users' levels.
     `weight`: typical weight of a user, by ratings.
     `residual`: variance of ratings within users and items.
-    `n_users`: noisy number of users.
     `design` (n_items, d): columns of the prior mean.
     `growth`: how much more a user's residuals weigh in the second round.
     """
@@ -265,11 +256,8 @@ class RatingsModel(Combination):
         return min(self.n_components, n_columns + 2)
 
     def run(self, release, rows: UserRatings, progress: Any = None) -> FoundItems:
-        """Release all rounds; return what they leave of the items.
-
-        `progress`: told of every release.
-        """
-        step = progress.step if progress else _nobody_is_told
+        """Release all rounds; return what they leave of the items."""
+        step = progress.step if progress else (lambda _: None)
         model, found = self._offsets(release, rows, step)
         if self.n_tastes:
             model = self._with_factors(release, rows, model, found)
@@ -328,10 +316,6 @@ def _products(block: RatingsBlock, model: ItemModel, order: list) -> np.ndarray:
     return _kernels_models.taste_answers(block, left, weights[:, order])
 
 
-def _nobody_is_told(_: int) -> None:
-    pass
-
-
 def residuals_of(
     block: RatingsBlock, model: ItemModel
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -357,7 +341,6 @@ class CodedRatings(NamedTuple):
 class ItemMoment(Statistic):
     """Leading directions of the sum of x x' over users, for rows x of unit norm.
 
-    `n_items`: items of the public catalog.
     `n_components`: directions that are asked for; with 0 nothing is released.
     `rating_range`: public range that ratings are clipped to, and measured from the
     middle of.
@@ -431,10 +414,7 @@ class ResidualMoment(ItemMoment):
     """The sum over users of x x' for unit rows x of what their models leave."""
 
     def run(self, release, rows: UserRatings, model: ItemModel) -> Answers:  # type: ignore[override]
-        """Release the sum.
-
-        `model`: made of earlier releases.
-        """
+        """Release the sum."""
         projectors = partial(_projectors, model=model, n_items=self.n_items)
         total = np.zeros((self.n_items, self.n_items), order="F")
         for moment in rows.map(projectors):

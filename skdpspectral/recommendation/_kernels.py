@@ -255,10 +255,8 @@ class KeptProducts:
 class RatingsBlock:
     """Some users, one after another, with the items that each of them rated.
 
-    `users`: their codes.
     `pointer` (n_users + 1,): where each user's ratings begin and end.
     `items` (n_ratings,): codes of items, ascending for each user, none twice.
-    `values` (n_ratings,): ratings.
     `kept`: sums of one round, for the next.
     `counts` (n_users,): ratings of each user.
     `of_user` (n_ratings,): place of each rating's user in the block.

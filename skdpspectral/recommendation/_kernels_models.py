@@ -357,7 +357,6 @@ LEVEL_RIDGE, OFFSET_RIDGE, TASTE_RIDGE, FACTOR_RIDGE = 5.0, 3.0, 60.0, 30.0
 class ItemModel:
     """What is released or public of the items.
 
-    `level`: mean of the users' levels.
     `offsets` (n_items,): what an item is rated above the level.
     `features` (n_items, q): ones, the offsets, and what tastes differ in.
     `ridge` (q,): penalties of a user's weights on the features.

@@ -73,7 +73,6 @@ class UnreadOnCluster(NamedTuple):
     """A ratings table on a cluster, of which the form was checked.
 
     `read`: returns a :class:`ClusterRated`; to be called once the fit is charged.
-    `names`: names of the columns.
     """
 
     read: Callable[[], ClusterRated]
@@ -104,10 +103,7 @@ def unread_on_cluster(estimator, X, y) -> UnreadOnCluster | None:
 
 
 class ClusterCodes:
-    """All ratings by codes, on a cluster.
-
-    `catalog`: public items.
-    """
+    """All ratings by codes, on a cluster."""
 
     def __init__(self, table: ClusterRated, catalog) -> None:
         make = partial(_codes_of_users, catalog=catalog)
@@ -121,8 +117,6 @@ class ClusterCodes:
 class ClusterRatings:
     """The last rating of every user and item, on a cluster.
 
-    `catalog`: public items.
-    `rating_range`: public range that ratings are clipped to.
     `most`: ratings of a user that count: the last ones.
     """
 
@@ -335,9 +329,6 @@ def _unread_whole(estimator, X, y, reset: bool) -> UnreadRated:
 class _Targets:
     """Ratings beside a table, or in a column of it.
 
-    `estimator`: whose targets they are.
-    `y`: ratings beside it.
-    `name`: of the column.
     `position`: of the column; None where they are beside the table.
     """
 

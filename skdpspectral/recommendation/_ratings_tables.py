@@ -124,8 +124,6 @@ class RatingsTable:
     """Columns of a ratings table.
 
     `columns`: columns in their order; None for those that were not read.
-    `names`: their names.
-    `user`, `item`: positions of users and items.
     `given`: the same as a dataframe holds them, of its own dtypes.
     `ratings`: entries of a sparse matrix; None for a table, whose ratings are targets.
     `n_items`: columns of a sparse matrix, which are a public catalog.
@@ -160,7 +158,6 @@ class UnreadRatings(NamedTuple):
     `n_items`: columns of a sparse matrix.
     `read`: ``read(beside=())`` reads users, items and the columns at these further
     positions: a :class:`RatingsTable`. To be called once the fit is charged.
-    `names`: names of the columns, if they have any.
     """
 
     n_rows: int | None
