@@ -120,10 +120,10 @@ class Billboard:
         `plan`: what is released. `released`: releases so far, in their order. Returns
         what is to be released next, or what the statistic returns in the end.
         """
-        relay = _Relay(plan, released)
+        relay = _RecordedReleases(plan, released)
         try:
-            return self.statistic.run(relay, rows, *self.given, _NobodyIsTold())
-        except _AskedFor as asked:
+            return self.statistic.run(relay, rows, *self.given, _NoProgress())
+        except _NextSum as asked:
             return asked.sum
 
 
@@ -185,7 +185,7 @@ class _NoUsers:
 NO_USERS = _NoUsers()
 
 
-class _AskedFor(Exception):
+class _NextSum(Exception):
     """Ends a run where a release is asked for that was not made yet."""
 
     def __init__(self, asked: Sum) -> None:
@@ -193,7 +193,7 @@ class _AskedFor(Exception):
         self.sum = asked
 
 
-class _Relay:
+class _RecordedReleases:
     """Gives a statistic what was released before, name by name."""
 
     def __init__(self, plan: PrivacyPlan, released: Sequence[Released]) -> None:
@@ -204,7 +204,7 @@ class _Relay:
         self, name: str, value: np.ndarray, *, overwrite: bool = False
     ) -> np.ndarray:
         if self._next == len(self._released):
-            raise _AskedFor(Sum(name, np.array(value, dtype=np.float64)))
+            raise _NextSum(Sum(name, np.array(value, dtype=np.float64)))
         found = self._released[self._next]
         self._next += 1
         self.plan.noise[name] = found.noise_std
@@ -237,7 +237,7 @@ class _WithNoise:
         return self._noise.get(planned.name, planned.noise_std)
 
 
-class _NobodyIsTold:
+class _NoProgress:
     """Progress that reports nothing."""
 
     def step(self, number: int) -> None:

@@ -30,7 +30,7 @@ class LRSRegressor(
     RegressorMixin,
     PrivateEstimator,
 ):
-    r"""One linear model a user: low rank plus sparse, private at user level.
+    r"""One linear model per user: low rank plus sparse, private at user level.
 
     The targets of user i are modeled by
     :math:`y = \langle x, U w_i + b_i\rangle + c_i`: directions U that all users
@@ -48,20 +48,21 @@ class LRSRegressor(
         Number r of shared directions, at least 0; capped at the number of features.
         With 0, every user has a sparse model alone and nothing is released.
     sparsity : int or None, default=3
-        Largest number k of nonzeros of a user's sparse part, at least 0, at no cost;
-        capped at half of the rows of a user that U leaves over. None, or as many as
-        there are features, frees all features of every user, where `ridge_sparse` is
-        positive: with ``n_components=0`` that is a ridge regression a user.
+        Maximum number k of nonzeros of a user's sparse part, at least 0; it costs no
+        budget. It is capped at half of the rows that the weights of a user leave over.
+        None, or the number of features, uses all features of every user, and needs
+        ``ridge_sparse > 0``. With ``n_components=0`` that is a ridge regression per
+        user.
     {epsilon}
         Then it fits with everything that the data offer.
     {delta}
         Well below one over the number of users.
     user_feature : int, str or None, default=None
-        Position or name of the column of X that says whose row it is. That column is
-        no feature. It lets scorers, searches and pipelines predict each user by their
-        own model, for which ``users=`` would have to be routed otherwise. Prefer the
-        name, which is followed through ``set_output`` and a
-        :class:`~sklearn.compose.ColumnTransformer` (``remainder__user_id``): a position
+        Position or name of the column of X with the user of each row. That column is
+        no feature. With it, scorers, searches and pipelines predict each user with
+        their own model; ``users=`` needs metadata routing for that. Prefer the name,
+        which is followed through ``set_output`` and a
+        :class:`~sklearn.compose.ColumnTransformer` (``remainder__user_id``). A position
         is another column behind a step that moves columns.
     unknown_user : {"shared", "raise"}, default="shared"
         Prediction for users that were not in the fit. "shared" uses the shared model
@@ -78,22 +79,22 @@ class LRSRegressor(
     ridge_sparse : float, default=100.0
         Penalty of :math:`|b_i|^2`, in rows of unit length; 0 if targets have no noise.
     neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
-        What is hidden: that a user took part, or all that a user contributed, the
-        number of users being public then. "replace-one" needs twice the noise.
+        "add-remove-one" hides whether a user took part. "replace-one" hides what a user
+        contributed, for a public number of users; it needs twice the noise.
     solver : "auto", PrivateRounds, Alternation or GivenDirections, default="auto"
         How U is found. "auto" is :class:`~skdpspectral.linear_model.PrivateRounds`
         with a budget, and :class:`~skdpspectral.linear_model.Alternation` with
         ``epsilon=None``. With :class:`~skdpspectral.linear_model.GivenDirections`, U
         is public, and nothing is released.
     scale : bool or array-like of shape (n_features,), default=True
-        What features are divided by. An array holds public scales. True takes root
-        mean squares of the data with ``epsilon=None``, and ones with a budget.
+        Scales that features are divided by. An array holds public scales. True uses
+        root mean squares of the data with ``epsilon=None``, and ones with a budget.
     {accountant}
     {noise_seed}
     {n_jobs}
         They share the users.
     verbose : bool or int, default=0
-        Whether to print a line a step.
+        Whether to print a line per step.
 
     Attributes
     ----------
@@ -284,8 +285,8 @@ class LRSRegressor(
         X : array-like or dataframe of shape (n_rows, n_columns)
             Features of all rows in any order, and the columns of users
             and offsets; never modified. A memory-mapped array is read block by
-            block. Users of a dask collection answer on its cluster, and have no models
-            here (:ref:`clusters`).
+            block. Users of a dask collection are summed on its cluster, and have no
+            models here (:ref:`clusters`).
         y : array-like of shape (n_rows,)
             Targets.
         users : array-like of shape (n_rows,) or None, default=None

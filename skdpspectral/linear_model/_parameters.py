@@ -520,7 +520,7 @@ def find_offset(model, X, n_features: int) -> int | None:
     return place - (place > user)
 
 
-def without_offset(table: UserTable, place: int | None) -> tuple[UserTable, np.ndarray]:
+def split_offsets(table: UserTable, place: int | None) -> tuple[UserTable, np.ndarray]:
     """Take the offsets out of a table.
 
     `place`: of the offsets among the features; None for no offsets. Returns `table`:
@@ -533,7 +533,7 @@ def without_offset(table: UserTable, place: int | None) -> tuple[UserTable, np.n
     return replace(table, columns=np.delete(columns, place)), offsets
 
 
-def rest_of(y: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def subtract_offsets(y: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """What offsets leave of the targets, row by row; finite."""
     with np.errstate(all="ignore"):  # an overflow would tell of somebody's target
         return np.clip(y - offsets, -_LARGEST, _LARGEST)
@@ -546,7 +546,7 @@ def read_like_fit(model, X, users) -> tuple[UserTable, np.ndarray]:
     """
     table = read_users(model, X, users, model.user_feature, reset=False)
     place = find_offset(model, X, table.n_features)
-    table, offsets = without_offset(table, place)
+    table, offsets = split_offsets(table, place)
     if table.n_features != len(model.scale_):
         raise ValueError(
             f"X has {table.n_features} features beside users and offsets, and fit had "

@@ -60,13 +60,13 @@ class SharedModel:
         return self.weights @ self.components
 
 
-# Steps of hard-thresholding pursuit by which every user answers a release.
+# Steps of hard-thresholding pursuit of a user for one release.
 _LOCAL_STEPS = 10
 
 
 @dataclass(frozen=True)
 class Users:
-    """What is public of the users, and how their vectors are made and summed."""
+    """Public rules of the users, and how their vectors are made and summed."""
 
     rules: _kernels_users.LocalRules
     n_features: int
@@ -80,7 +80,7 @@ class Users:
 
     @property
     def first_rules(self) -> _kernels_users.LocalRules:
-        """Rules of the first answer: from no direction, that of one model for all."""
+        """Rules of the first contribution: without directions, that of one model."""
         return replace(self.rules, sparsity=0) if self.rules.fixed else self.rules
 
     def answers(self, block, rows, rules, U, units=(1.0, 1.0)) -> Iterator:
@@ -104,10 +104,10 @@ _SMALLEST_LOG10, _LARGEST_LOG10 = -8.0, 8.0
 
 @dataclass(frozen=True)
 class ClipSizes(RepeatedStatistic):
-    """Units of curvature and gradient: public ones, or private medians of the norms.
+    """Clip norms of curvature and gradient: public ones, or private medians of norms.
 
     Every step of the bisections releases by how much more of the users lie below
-    than above the tried values; of the noisy answers only the signs are used.
+    than above the tried values; only the signs of the noisy sums are used.
 
     `curvature`, `gradient`: public units; None for a median.
     """
@@ -423,7 +423,7 @@ class SharedDirections(Combination):
     def run(self, release, rows, start, scale, progress: Any) -> SharedModel:
         """Release what is planned, and return the model that it leaves.
 
-        Between releases every user answers from their own rows and earlier releases
+        Every user contributes to a release from their own rows and earlier releases
         alone; nothing else that is computed here depends on more than one user.
 
         `start` (n_features, rank): public start; None where the start is released.

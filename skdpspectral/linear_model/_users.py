@@ -41,8 +41,8 @@ from ._parameters import (
     intercept_of,
     is_fixed,
     read_like_fit,
-    rest_of,
-    without_offset,
+    split_offsets,
+    subtract_offsets,
 )
 
 # Numbers of the rows that are predicted together.
@@ -299,7 +299,7 @@ class UserModelsMixin:
         # Each on its own: what suits no fit may suit a user.
         super()._check_parameters()
         table, offsets = read_like_fit(self, X, users)
-        y = rest_of(check_targets(self, y, len(table.X)), offsets)
+        y = subtract_offsets(check_targets(self, y, len(table.X)), offsets)
         index = self._users_to_fit(table, user)
         rows = self._user_rows(table, y, index, self.scale_)
         rank, d = self.components_.shape
@@ -381,9 +381,9 @@ class UserModelsMixin:
         if isinstance(table, ClusterUserTable):
             given = table, targets, offset, self._users_name()
             return ClusterUserRows(*given, **self._centered(), scale=scale), None
-        table, offsets = without_offset(table, offset)
+        table, offsets = split_offsets(table, offset)
         index = self._index(table)
-        rows = self._user_rows(table, rest_of(targets, offsets), index, scale)
+        rows = self._user_rows(table, subtract_offsets(targets, offsets), index, scale)
         return rows, index
 
     def _finish(self, board: Billboard, found, plan, rows=None, index=None) -> None:
@@ -531,7 +531,7 @@ def _rows_of_users(ids, X, y, *, offset, name: str, **how) -> user_rows.UserRows
         return None
     y = check_targets(None, y, len(ids))
     if offset is not None:
-        y = rest_of(y, np.asarray(X[:, offset], dtype=np.float64))
+        y = subtract_offsets(y, np.asarray(X[:, offset], dtype=np.float64))
         X = np.delete(X, offset, axis=1)
     return user_rows.UserRows(X, y, *encode_ids(ids, name), **how)
 

@@ -11,7 +11,7 @@ import numpy as np
 from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Combination
 from . import _kernels_models
-from ._item_models import REMARKS, Answers, FoundItems, SumOfAnswers
+from ._item_models import REMARKS, FoundItems, ReleasedSum, UserSum
 from ._kernels import RatingsBlock, UserRatings
 from ._kernels_models import ItemModel, click_shares, click_weights
 
@@ -36,14 +36,14 @@ class ClicksModel(Combination):
     n_components: int
     n_jobs: int | None = None
 
-    def parts(self) -> dict[str, SumOfAnswers]:
+    def parts(self) -> dict[str, UserSum]:
         """Return the sums, in the order of their releases."""
         p = len(self.item_features)
         shapes = {"clicks": (p + 1,)}
         if self.n_components:
             shapes["neighbors"] = (p, min(_ANCHORS, p))
             shapes["factors"] = (p, self.n_tastes)
-        return {k: SumOfAnswers(k, shape, self.n_jobs) for k, shape in shapes.items()}
+        return {k: UserSum(k, shape, self.n_jobs) for k, shape in shapes.items()}
 
     @property
     def n_tastes(self) -> int:
@@ -62,7 +62,7 @@ class ClicksModel(Combination):
         """Release all rounds; return what they leave of the items."""
         parts = self.parts()
         found = _Popularity.of(
-            parts["clicks"].run(release, rows, _kernels_models.click_answers),
+            parts["clicks"].run(release, rows, _kernels_models.click_contributions),
             _kernels_models.leading_columns(
                 _kernels_models.public_columns(self.item_features),
                 _kernels_models.MOST_TASTES,
@@ -108,7 +108,7 @@ class _Popularity:
     columns: np.ndarray
 
     @classmethod
-    def of(cls, first: Answers, columns: np.ndarray) -> _Popularity:
+    def of(cls, first: ReleasedSum, columns: np.ndarray) -> _Popularity:
         total, noise_std = first
         released = total[:-1]
         n_users = max(float(total[-1]) / _kernels_models.SIDE, 1.0)
@@ -124,7 +124,7 @@ class _Popularity:
         """Shares of items in all clicks."""
         return click_shares(self.logged)
 
-    def factors(self, later: Answers) -> np.ndarray:
+    def factors(self, later: ReleasedSum) -> np.ndarray:
         """Return what tastes add to items, of at most unit variance."""
         total, noise_std = later
         popular = _kernels_models.standardized(self.logged)
@@ -159,4 +159,4 @@ def _liked(block: RatingsBlock, model: ItemModel, back: np.ndarray) -> np.ndarra
 
 def _tasted(block: RatingsBlock, tastes: np.ndarray) -> np.ndarray:
     """Sum products of users' clicks, of unit norm, and their unit tastes."""
-    return _kernels_models.taste_answers(block, np.ones(len(block.items)), tastes)
+    return _kernels_models.taste_contributions(block, np.ones(len(block.items)), tastes)

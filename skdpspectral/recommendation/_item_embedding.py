@@ -346,7 +346,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             Ratings table: users, items, and further columns, of which `remainder` says
             what becomes of them. Of several ratings of an item by a user the last one
             counts. Or a sparse matrix of users x items, whose stored entries are the
-            ratings. Users of a dask collection answer on its cluster.
+            ratings. Users of a dask collection are summed on its cluster.
         y : array-like of shape (n_ratings,)
             Ratings; None with a sparse matrix.
 

@@ -27,11 +27,11 @@ from ._kernels_models import STEP, ItemModel, item_model, user_weights
 
 # Users that sums are exact for.
 MOST_RATERS = 2.0**31
-# Items that the bound of what a user answers holds for: terms of a sum.
+# Items for which the norm bound of a contribution holds: terms of a sum.
 MOST_ITEMS = 2**26 - 1
 
 
-class Answers(NamedTuple):
+class ReleasedSum(NamedTuple):
     """A released sum.
 
     `noise_std`: standard deviation of the noise; 0 without privacy.
@@ -42,7 +42,7 @@ class Answers(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SumOfAnswers(Statistic):
+class UserSum(Statistic):
     """The sum over users of one vector each, of norm at most 1, in whole steps."""
 
     name: str
@@ -68,14 +68,14 @@ class SumOfAnswers(Statistic):
         release,
         rows: UserRatings,
         answer: Callable[[RatingsBlock], np.ndarray],
-    ) -> Answers:
+    ) -> ReleasedSum:
         """Release the sum of what `answer` gives for each block, in whole steps."""
         total = np.zeros(self.shape)
         for steps in rows.map(answer, self.n_jobs):
             total += steps
         planned = release.plan[self.name]
         released = release(self.name, total * STEP, overwrite=True)
-        return Answers(released, getattr(planned, "noise_std", 0.0))
+        return ReleasedSum(released, getattr(planned, "noise_std", 0.0))
 
 
 # Variance of offsets of items of equal popularity and features, in squares of a quarter
@@ -111,8 +111,8 @@ class ItemOffsets:
     design: np.ndarray
     growth: float = 1.0
 
-    def with_residuals(self, second: Answers) -> ItemOffsets:
-        """Add what users answered in the second round.
+    def with_residuals(self, second: ReleasedSum) -> ItemOffsets:
+        """Add the sums of the second round.
 
         `second`: sums of residuals, and of the quotients of users' weights.
         """
@@ -136,7 +136,7 @@ class ItemOffsets:
             growth=growth,
         )
 
-    def factors(self, third: Answers) -> np.ndarray:
+    def factors(self, third: ReleasedSum) -> np.ndarray:
         """Return what tastes add to items, of at most unit variance.
 
         `third`: sums of products of residuals and tastes: (n_items, k).
@@ -150,7 +150,7 @@ class ItemOffsets:
         )
 
 
-def first_offsets(first: Answers, columns: np.ndarray) -> ItemOffsets:
+def first_offsets(first: ReleasedSum, columns: np.ndarray) -> ItemOffsets:
     """Estimate offsets from the first round.
 
     `first`: sums of weights, of weighted residuals, and of three numbers a user.
@@ -230,15 +230,15 @@ class RatingsModel(Combination):
     n_components: int
     n_jobs: int | None = None
 
-    def parts(self) -> dict[str, SumOfAnswers]:
+    def parts(self) -> dict[str, UserSum]:
         """Return the sums, in the order of their releases."""
         p, k = len(self.features), self.n_tastes
         parts = {
-            "offsets": SumOfAnswers("offsets", (2 * p + 3,), self.n_jobs),
-            "residuals": SumOfAnswers("residuals", (p + 1,), self.n_jobs),
+            "offsets": UserSum("offsets", (2 * p + 3,), self.n_jobs),
+            "residuals": UserSum("residuals", (p + 1,), self.n_jobs),
         }
         if k:
-            parts["factors"] = SumOfAnswers("factors", (p, k), self.n_jobs)
+            parts["factors"] = UserSum("factors", (p, k), self.n_jobs)
         return parts
 
     def shares(self) -> dict[str, float]:
@@ -270,7 +270,9 @@ class RatingsModel(Combination):
         columns = _kernels_models.leading_columns(
             _kernels_models.public_columns(self.features), _kernels_models.MOST_TASTES
         )
-        first = parts["offsets"].run(release, rows, _kernels_models.centered_answers)
+        first = parts["offsets"].run(
+            release, rows, _kernels_models.centered_contributions
+        )
         step(1)
         found = first_offsets(first, columns)
         tastes = _kernels_models.tastes(columns, found.counts, found.logged)
@@ -307,13 +309,13 @@ class ItemFeatures(RatingsModel):
 
 def _residuals(block: RatingsBlock, model: ItemModel) -> np.ndarray:
     """Sum what models of a block's users leave."""
-    return _kernels_models.residual_answers(block, residuals_of(block, model)[0])
+    return _kernels_models.residual_contributions(block, residuals_of(block, model)[0])
 
 
 def _products(block: RatingsBlock, model: ItemModel, order: list) -> np.ndarray:
     """Sum products of what is left and tastes."""
     left, weights = residuals_of(block, model)
-    return _kernels_models.taste_answers(block, left, weights[:, order])
+    return _kernels_models.taste_contributions(block, left, weights[:, order])
 
 
 def residuals_of(
@@ -321,7 +323,7 @@ def residuals_of(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit a block's users; return what is left of their ratings, and their weights."""
     weights = user_weights(block, model, keep=True)
-    return _kernels_models.clip_answers(model.residuals(block, weights)), weights
+    return _kernels_models.clip_residuals(model.residuals(block, weights)), weights
 
 
 class CodedRatings(NamedTuple):
@@ -413,7 +415,7 @@ _WITH_MOMENT = {"offsets": 0.25, "residuals": 0.25, "second_moment": 0.5}
 class ResidualMoment(ItemMoment):
     """The sum over users of x x' for unit rows x of what their models leave."""
 
-    def run(self, release, rows: UserRatings, model: ItemModel) -> Answers:  # type: ignore[override]
+    def run(self, release, rows: UserRatings, model: ItemModel) -> ReleasedSum:  # type: ignore[override]
         """Release the sum."""
         projectors = partial(_projectors, model=model, n_items=self.n_items)
         total = np.zeros((self.n_items, self.n_items), order="F")
@@ -421,7 +423,7 @@ class ResidualMoment(ItemMoment):
             total += moment
         planned = release.plan["second_moment"]
         released = release("second_moment", total, overwrite=True)
-        return Answers(released, getattr(planned, "noise_std", 0.0))
+        return ReleasedSum(released, getattr(planned, "noise_std", 0.0))
 
 
 def _projectors(block: RatingsBlock, model: ItemModel, n_items: int) -> np.ndarray:
@@ -469,7 +471,7 @@ class ItemComponents(RatingsModel):
             model = model.with_factors(self._components(moment, found.counts))
         return FoundItems(model, found.logged, found.counts)
 
-    def _components(self, moment: Answers, counts: np.ndarray) -> np.ndarray:
+    def _components(self, moment: ReleasedSum, counts: np.ndarray) -> np.ndarray:
         """Return components over roots of counts, without what noise is as large as."""
         total, noise_std = moment.total.copy(), moment.noise_std
         # A user's square of one item tells nothing of another one.

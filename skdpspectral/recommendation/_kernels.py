@@ -353,7 +353,7 @@ class UserRatings:
                 self._kept,
             )
 
-    def forgetful(self) -> UserRatings:
+    def without_cache(self) -> UserRatings:
         """Return the same ratings, which keep nothing from one round for the next."""
         other = object.__new__(UserRatings)
         other.__dict__.update(self.__dict__)

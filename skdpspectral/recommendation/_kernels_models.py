@@ -21,7 +21,7 @@ STEP = 2.0**-21
 LARGEST = 3.0
 # A user's mean is drawn to the middle of the range as by so many ratings there.
 _PRIOR_RATINGS = 3.0
-# Each number about a user as a whole is answered at this scale, exact in steps.
+# Each number about a user as a whole has this scale, exact in steps.
 SIDE = 0.125
 # What is left to the ratings, beside three such numbers, one, and none: the squares
 # add up to less than 1 by more than rounding can put on top.
@@ -39,7 +39,7 @@ def _steps(values: np.ndarray) -> np.ndarray:
     return np.trunc(values / STEP)
 
 
-def clip_answers(values: np.ndarray) -> np.ndarray:
+def clip_residuals(values: np.ndarray) -> np.ndarray:
     """Residuals within the largest that counts."""
     return np.clip(values, -LARGEST, LARGEST)
 
@@ -47,7 +47,7 @@ def clip_answers(values: np.ndarray) -> np.ndarray:
 def from_own_mean(block: RatingsBlock) -> tuple[np.ndarray, np.ndarray]:
     """Return users' shrunk means, and ratings measured from them, clipped."""
     means = block.totals(block.values) / (block.counts + _PRIOR_RATINGS)
-    return means, clip_answers(block.values - means[block.of_user])
+    return means, clip_residuals(block.values - means[block.of_user])
 
 
 def first_weights(block: RatingsBlock, centered: np.ndarray) -> np.ndarray:
@@ -56,7 +56,7 @@ def first_weights(block: RatingsBlock, centered: np.ndarray) -> np.ndarray:
     return SHARE_BESIDE_THREE / np.sqrt(np.maximum(squares, 1.0))
 
 
-def centered_answers(block: RatingsBlock) -> np.ndarray:
+def centered_contributions(block: RatingsBlock) -> np.ndarray:
     """Sum users' weights, weighted residuals, and three numbers about each user.
 
     The vector of a user with weight s and residuals e is (s, s e) over the items that
@@ -82,7 +82,7 @@ def centered_answers(block: RatingsBlock) -> np.ndarray:
     )
 
 
-def click_answers(block: RatingsBlock) -> np.ndarray:
+def click_contributions(block: RatingsBlock) -> np.ndarray:
     """Sum users' vectors of equal entries over their items, and a number of users.
 
     Returns (n_items + 1,): whole numbers of steps. The last entry is the number of
@@ -94,13 +94,13 @@ def click_answers(block: RatingsBlock) -> np.ndarray:
     return np.append(answers, _steps(np.float64(SIDE)) * n_users)
 
 
-def residual_answers(block: RatingsBlock, residuals: np.ndarray) -> np.ndarray:
+def residual_contributions(block: RatingsBlock, residuals: np.ndarray) -> np.ndarray:
     """Sum users' residuals, scaled to a common norm, and what one of theirs weighs.
 
     `residuals` (n_ratings,): what is left of each rating, clipped. Returns (n_items +
     1,): whole numbers of steps. The last entry is the sum of the quotients of a user's
-    weight here and in :func:`centered_answers`, over ``LARGEST_RATIO``, clipped to 1,
-    times ``SIDE``.
+    weight here and in :func:`centered_contributions`, over ``LARGEST_RATIO``, clipped
+    to 1, times ``SIDE``.
     """
     weights = SHARE_BESIDE_ONE / _lengths(block, residuals)
     before = first_weights(block, from_own_mean(block)[1])
@@ -110,7 +110,9 @@ def residual_answers(block: RatingsBlock, residuals: np.ndarray) -> np.ndarray:
     return np.append(answers, _steps(SIDE * ratios).sum())
 
 
-def taste_answers(block: RatingsBlock, residuals, tastes: np.ndarray) -> np.ndarray:
+def taste_contributions(
+    block: RatingsBlock, residuals, tastes: np.ndarray
+) -> np.ndarray:
     """Sum products of users' unit residuals and unit tastes.
 
     `residuals` (n_ratings,): what is left of each rating, clipped. `tastes`

@@ -46,7 +46,7 @@ from ._ratings_tables import read_ratings
 _PART_NUMBERS = 1 << 18
 
 
-def asks_for_clicks(estimator) -> bool:
+def is_implicit(estimator) -> bool:
     """Whether `implicit` is True; what is no boolean is refused by checks."""
     return isinstance(estimator.implicit, (bool, np.bool_)) and bool(estimator.implicit)
 
@@ -87,7 +87,7 @@ class DPMatrixFactorization(
     A user rates an item by the level of all users, the item's offset, and what the user
     adds: a ridge regression on public features of the items, their popularity and
     private factors. Offsets, counts and factors are released, in two or three rounds
-    in which every user answers with one bounded vector. What belongs to a user is
+    in which every user contributes one bounded vector. What belongs to a user is
     computed from these and the user's own ratings, and stays with that user: the
     :ref:`billboard model <billboard>`. Read more in the
     :ref:`user guide <recommenders>`.
@@ -275,7 +275,7 @@ class DPMatrixFactorization(
             the ratings. Or a parquet file, as a path, ``pyarrow.parquet.ParquetFile``
             or ``pyarrow.dataset.Dataset``. Files, memory maps and arrays of other
             libraries are read twice, some rows at a time. Users of a dask collection
-            answer on its cluster, and have no models here (:ref:`clusters`).
+            are summed on its cluster, and have no models here (:ref:`clusters`).
         y : array-like of shape (n_ratings,) or None, default=None
             Ratings, unless X holds them: in the column `rating_feature`, or as the
             entries of a sparse matrix. Not used with `implicit`.
@@ -485,7 +485,7 @@ class DPMatrixFactorization(
         return np.clip(self._in_units(found), *read_range(self.rating_range))
 
     # Wrong values are spoken of by a check of parameters.
-    @available_if(lambda self: not asks_for_clicks(self))
+    @available_if(lambda self: not is_implicit(self))
     def score(self, X, y=None, sample_weight=None):
         """Coefficient of determination of predictions by the users' own models.
 
@@ -637,7 +637,7 @@ class DPMatrixFactorization(
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True
-        tags.target_tags.required = not asks_for_clicks(self)
+        tags.target_tags.required = not is_implicit(self)
         tags.target_tags.single_output = True
         tags.input_tags.categorical = True  # ids of users and items
         return tags

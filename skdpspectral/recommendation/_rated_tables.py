@@ -185,7 +185,7 @@ def _count_users(ratings: UserRatings) -> np.ndarray:
 def _sum_of_blocks(ratings: UserRatings, function: Callable):
     total = None
     # What is kept by the workers stays as it is: a task may be run again.
-    for steps in ratings.forgetful().map(function):
+    for steps in ratings.without_cache().map(function):
         total = steps if total is None else total + steps
     return total
 
