@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -21,40 +20,20 @@ from ..accounting import PrivacyLeakWarning
 _OF_USER = "user_"
 
 
-def write_user_entries(save: Callable, path, user, own: Mapping) -> None:
-    """Write what is published, and then the entries of one user.
-
-    ``save(path)`` writes what is published. `own` holds that user's arrays; it is empty
-    if there is no model of that user.
-    """
-    if user is None:
-        save(path)
-        return
-    if not own:
-        raise ValueError("user has no model: personalize it first")
-    plain = user.item() if isinstance(user, np.generic) else user
-    if not isinstance(plain, (str, int, float)):
-        raise TypeError("user must be a string or a number to be written")
-    save(path)
-    entries = {"id": np.array(json.dumps(plain)), **own}
-    with zipfile.ZipFile(path, "a") as archive:
-        for name, value in entries.items():
-            with archive.open(f"{_OF_USER}{name}.npy", "w") as file:
-                np.save(file, value, allow_pickle=False)
-
-
-def read_user_entries(arrays: dict, names: Sequence[str]) -> tuple:
-    """Take a user's entries out of those of a file.
-
-    `arrays`: entries of a file; a user's are removed. `names`: names of a user's
-    arrays. Returns `index`: of that user alone; None if there is none; `own`: that
-    user's arrays.
-    """
-    user = arrays.pop(f"{_OF_USER}id", None)
-    own = {name: arrays.pop(f"{_OF_USER}{name}", None) for name in names}
-    if user is None:
-        return None, {}
-    return IdIndex([json.loads(str(user))], "user").without_codes(), own
+def pooled_score(estimator, y, predictions, sample_weight, *, private: bool) -> float:
+    """Score predictions for several users, with a warning if their fit was private."""
+    refuse_masked(sample_weight, "sample_weight")
+    if sample_weight is not None and np.shape(sample_weight) != predictions.shape:
+        raise ValueError("sample_weight must hold one number for each row of X")
+    if private:
+        warnings.warn(
+            "a score pooled over users is a release of their private models and "
+            f"{estimator._pooled_values} that no budget accounts for; do not publish "
+            "it",
+            PrivacyLeakWarning,
+            stacklevel=3,
+        )
+    return r2_score(y, predictions, sample_weight=sample_weight)
 
 
 class KeepsUsers:
@@ -65,6 +44,7 @@ class KeepsUsers:
     """
 
     _models_class: ClassVar[Any]
+    _pooled_values: ClassVar[str] = "targets"
 
     def _models(self) -> Any:
         """Return the users' models; none of them in a published copy."""
@@ -88,16 +68,31 @@ class KeepsUsers:
             If the id is neither a string nor a number; no file is written.
         """
         check_is_fitted(self)
+        published: Any = super()
+        if user is None:
+            published.save(path)
+            return
         models = self._models()
-        code = -1 if user is None else models.code_of(user)
-        publish: Any = super()
-        write_user_entries(publish.save, path, user, models.arrays(code))
+        own = models.arrays(models.code_of(user))
+        if not own:
+            raise ValueError("user has no model: personalize it first")
+        plain = user.item() if isinstance(user, np.generic) else user
+        if not isinstance(plain, (str, int, float)):
+            raise TypeError("user must be a string or a number to be written")
+        published.save(path)
+        entries = {"id": np.array(json.dumps(plain)), **own}
+        with zipfile.ZipFile(path, "a") as archive:
+            for name, value in entries.items():
+                with archive.open(f"{_OF_USER}{name}.npy", "w") as file:
+                    np.save(file, value, allow_pickle=False)
 
     @classmethod
     def _from_parts(cls, header: dict, arrays: dict) -> Any:
-        index, own = read_user_entries(arrays, cls._models_class.entries)
+        user, names = arrays.pop(f"{_OF_USER}id", None), cls._models_class.entries
+        own = {name: arrays.pop(f"{_OF_USER}{name}", None) for name in names}
         estimator = super()._from_parts(header, arrays)  # type: ignore[misc]
-        if index is not None:
+        if user is not None:
+            index = IdIndex([json.loads(str(user))], "user").without_codes()
             estimator._personal = cls._models_class.of_file(index, own)
         return estimator
 
@@ -252,17 +247,8 @@ class PersonalEstimator(KeepsUsers):
         """
         predictions = self.predict(X, users=users)
         y = check_targets(self, y, len(predictions))
-        refuse_masked(sample_weight, "sample_weight")
-        if sample_weight is not None and np.shape(sample_weight) != y.shape:
-            raise ValueError("sample_weight must hold one number for each row of X")
-        if self._was_private() and getattr(self, "_users_given", False):
-            warnings.warn(
-                "a score pooled over users is a release of their private models and "
-                "targets that no budget accounts for; do not publish it",
-                PrivacyLeakWarning,
-                stacklevel=2,
-            )
-        return r2_score(y, predictions, sample_weight=sample_weight)
+        private = self._was_private() and getattr(self, "_users_given", False)
+        return pooled_score(self, y, predictions, sample_weight, private=private)
 
     @classmethod
     def _from_parts(cls, header: dict, arrays: dict):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.metrics import r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, unweighted
-from .._base.personal import KeepsUsers
+from .._base.personal import KeepsUsers, pooled_score
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
     CallbackSupportMixin,
@@ -24,8 +22,7 @@ from .._base.sklearn_compat import (
     with_callbacks,
 )
 from .._statistics.user_sums import Billboard
-from .._tables.ids import IdIndex, refuse_masked
-from ..accounting import PrivacyLeakWarning
+from .._tables.ids import IdIndex
 from ._catalog import (
     index_of,
     item_codes,
@@ -197,6 +194,7 @@ class DPMatrixFactorization(
     """
 
     _models_class: ClassVar[type] = RaterModels
+    _pooled_values: ClassVar[str] = "ratings"
     _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
     _array_parameters: ClassVar[tuple[str, ...]] = (
         "items",
@@ -514,18 +512,9 @@ class DPMatrixFactorization(
         unread = unread_rated(self, X, y, reset=False)
         parts = list(unread.read().parts())
         predictions = np.concatenate([self._predicted(*part[:2]) for part in parts])
-        refuse_masked(sample_weight, "sample_weight")
-        if sample_weight is not None and np.shape(sample_weight) != predictions.shape:
-            raise ValueError("sample_weight must hold one number for each row of X")
-        if self._was_private():
-            warnings.warn(
-                "a score pooled over users is a release of their private models and "
-                "ratings that no budget accounts for; do not publish it",
-                PrivacyLeakWarning,
-                stacklevel=2,
-            )
         ratings = np.concatenate([part.ratings for part in parts])
-        return r2_score(ratings, predictions, sample_weight=sample_weight)
+        private = self._was_private()
+        return pooled_score(self, ratings, predictions, sample_weight, private=private)
 
     # -- lists -----------------------------------------------------------------------
 
