@@ -11,7 +11,6 @@ import numpy as np
 from sklearn.utils import murmurhash3_32
 
 from .._tables.ids import IdIndex, refuse_masked
-from ._item_models import ItemMoment
 
 # Buckets of items where there is no catalog.
 N_BUCKETS = 512
@@ -122,16 +121,6 @@ def units(rating_range) -> tuple[float, float]:
     """Return the middle of the range of ratings, and a quarter of it."""
     low, high = read_range(rating_range)
     return 0.5 * low + 0.5 * high, 0.25 * high - 0.25 * low
-
-
-def item_moment(model, n_items: int) -> ItemMoment:
-    """Return the statistic that embeddings of so many items come from."""
-    return ItemMoment(
-        n_items,
-        model.n_components,
-        read_range(model.rating_range),
-        model.max_ratings_per_user,
-    )
 
 
 def public_features(item_features, n_items: int) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from numbers import Integral
 from typing import ClassVar
 
@@ -26,9 +25,9 @@ from . import _kernels_models
 from ._catalog import (
     index_of,
     item_codes,
-    item_moment,
     of_one_type,
     public_features,
+    read_range,
     units,
 )
 from ._estimator import CatalogEstimator
@@ -75,31 +74,10 @@ MEASURES = ("mean", "offset", "popularity")
 PENALTY = 100.0
 
 
-@dataclass(frozen=True)
-class ItemColumns:
-    """What is written for items."""
-
-    measures: np.ndarray
-    public: np.ndarray
-    components: np.ndarray
-
-    @property
-    def table(self) -> np.ndarray:
-        """All columns, side by side."""
-        return np.hstack([self.measures, self.public, self.components])
-
-
-def columns_of_moment(features: np.ndarray, components: np.ndarray) -> ItemColumns:
-    """Return public features as they are, and components of unit root mean square."""
-    n_items = len(features)
-    embedded = components.T * math.sqrt(n_items)
-    return ItemColumns(np.zeros((n_items, 0)), features, embedded)
-
-
 def columns_of_model(
     model: ItemModel, features: np.ndarray, counts, n_factors: int, units
-) -> ItemColumns:
-    """Return what a model of items rests on, column by column.
+) -> np.ndarray:
+    """Return the columns that a model of items rests on: (n_items, n_columns).
 
     `model`: released offsets and factors. `features` (n_items, n_item_features): public
     features, in any units. `counts` (n_items,): released sums of weights, positive.
@@ -113,16 +91,14 @@ def columns_of_model(
     public = _kernels_models.measured_columns(
         _kernels_models.public_columns(features), counts
     )
-    measures = [
+    columns = [
         means,
         _scaled(model.offsets, OFFSET_RIDGE),
         _scaled(model.features[:, last - 1], TASTE_RIDGE),
-    ]
-    return ItemColumns(
-        np.column_stack(measures),
         _scaled(public, TASTE_RIDGE),
         _scaled(model.features[:, last:], FACTOR_RIDGE),
-    )
+    ]
+    return np.column_stack(columns)
 
 
 def _scaled(values: np.ndarray, ridge: float) -> np.ndarray:
@@ -329,7 +305,9 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     def _statistic(self, n_items: int) -> ItemMoment | ItemFeatures:
         """Return what a fit with so many items releases."""
         if self.method == "moment":
-            return item_moment(self, n_items)
+            limits = read_range(self.rating_range)
+            most = self.max_ratings_per_user
+            return ItemMoment(n_items, self.n_components, limits, most)
         features = public_features(self.item_features, n_items)
         kind = ItemComponents if self.method == "residuals" else ItemFeatures
         return kind(features, self.n_components)
@@ -416,7 +394,9 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     def _set_moment(self, found, features: np.ndarray) -> None:
         """Set what comes of a second moment."""
         self.components_, self.explained_variance_ = found
-        self.item_embeddings_ = columns_of_moment(features, found[0]).table
+        # Components of unit root mean square over the items.
+        embedded = found[0].T * math.sqrt(len(features))
+        self.item_embeddings_ = np.hstack([features, embedded])
         for name in _OF_OFFSETS:  # of an earlier fit
             self.__dict__.pop(name, None)
 
@@ -434,7 +414,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         )
         self.item_embeddings_ = columns_of_model(
             model, features, counts, n_factors, (middle, quarter)
-        ).table
+        )
 
     def _set_items(self, catalog) -> None:
         """Set what is public of the items."""
