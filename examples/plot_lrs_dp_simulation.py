@@ -24,7 +24,7 @@ from sklearn.linear_model import LinearRegression
 
 from skdpspectral import LRSRegressor, PrivacyLeakWarning
 from skdpspectral.datasets import make_low_rank_sparse_tasks
-from skdpspectral.linear_model import Alternation, Clip
+from skdpspectral.linear_model import Alternation, PrivateRounds, UserWeights
 
 n_users, n_rows, n_new, d = 5000, 100, 20, 10
 epsilons = [0.5, 1.0, 2.0, 4.0, 8.0]
@@ -64,7 +64,7 @@ def fitted_coef(train, **parameters):
             "sparsity": 2,
             "delta": 1e-5,
             "fit_intercept": False,
-            "ridge_shared": 0.0,
+            "shared_weights": UserWeights(ridge=0.0),
             "ridge_sparse": 0.0,
             **parameters,
         }
@@ -88,19 +88,18 @@ def fitted_coef(train, **parameters):
 # sparse part are a central model that users tune (the paper's algorithm 3): the model
 # that is true here, since the weights are 1.
 
-public_clips = {"clip": Clip(curvature=3.3, gradient=1.05)}
+norms = {"curvature_clip_norm": 3.3, "gradient_clip_norm": 1.05}
 central = {"shared_weights": "fixed"}
-single = {**central, "sparsity": 0, "n_rounds": 1}
+single = {**central, "sparsity": 0, "solver": PrivateRounds(1)}
 private_methods = {
-    "public clips, 10 releases": {**public_clips, "n_rounds": 10},
-    "public clips, 3 releases": {**public_clips, "n_rounds": 3},
-    "private clips, 10 releases": {"n_rounds": 10},
+    "public clips, 10 releases": {"solver": PrivateRounds(10, **norms)},
+    "public clips, 3 releases": {"solver": PrivateRounds(3, **norms)},
+    "private clips, 10 releases": {"solver": PrivateRounds(10)},
     "replace-one, public clips, 10": {
-        **public_clips,
-        "n_rounds": 10,
+        "solver": PrivateRounds(10, **norms),
         "neighbors": "replace-one",
     },
-    "central and sparse, 10 releases": {**central, "n_rounds": 10},
+    "central and sparse, 10 releases": {**central, "solver": PrivateRounds(10)},
     "single model": single,
 }
 

@@ -26,7 +26,7 @@ from joblib import Parallel, delayed
 
 from skdpspectral import LRSRegressor
 from skdpspectral.datasets import make_low_rank_sparse_tasks
-from skdpspectral.linear_model import Alternation
+from skdpspectral.linear_model import Alternation, UserWeights
 
 d, k, n_repeats = 150, 10, 5
 n_users = [25, 50, 75, 100, 150, 200]
@@ -43,10 +43,9 @@ def one_fit(t, m, start, seed):
         sparsity=k,
         epsilon=None,
         fit_intercept=False,
-        init=start,
-        ridge_shared=0.0,
+        solver=Alternation(shrink_to_mean=False, init=start),
+        shared_weights=UserWeights(ridge=0.0),
         ridge_sparse=0.0,
-        solver=Alternation(shrink_to_mean=False),
         noise_seed=seed,
     )
     with warnings.catch_warnings():

@@ -26,7 +26,7 @@ from sklearn.linear_model import LinearRegression
 
 from skdpspectral import LRSRegressor
 from skdpspectral.datasets import make_low_rank_sparse_tasks
-from skdpspectral.linear_model import Alternation
+from skdpspectral.linear_model import Alternation, UserWeights
 
 n_users, n_rows, d, k = 75, 100, 150, 10
 seeds = range(5)
@@ -98,7 +98,7 @@ def least_squares_baselines(X, y):
 exact = {
     "epsilon": None,
     "fit_intercept": False,
-    "ridge_shared": 0.0,
+    "shared_weights": UserWeights(ridge=0.0),
     "ridge_sparse": 0.0,
     "solver": Alternation(max_iter=100, shrink_to_mean=False),
 }

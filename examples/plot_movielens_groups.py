@@ -38,7 +38,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skdpspectral import LRSRegressor, PrivacyLeakWarning
 from skdpspectral.datasets import fetch_movielens, load_jester
-from skdpspectral.linear_model import Alternation
+from skdpspectral.linear_model import Alternation, PrivateRounds, UserWeights
 
 n_seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
 penalties = (1.0, 10.0, 100.0, 1000.0)
@@ -148,7 +148,7 @@ def low_rank(rows, intercept, rank, sparsity, shared, sparse_penalty=100.0):
         sparsity,
         epsilon=None,
         fit_intercept="user" if intercept else False,
-        ridge_shared=shared,
+        shared_weights=UserWeights(ridge=shared),
         ridge_sparse=sparse_penalty,
         solver=Alternation(max_iter=15, tol=1e-3),
         noise_seed=0,
@@ -390,6 +390,6 @@ for name, setting in {
 # users should be many more than d r^1.5 sqrt(2 L) / mu, for d features, rank r and L
 # releases; even at epsilon = 1 this is
 
-model = LRSRegressor(epsilon=1.0, n_rounds=6)
+model = LRSRegressor(epsilon=1.0, solver=PrivateRounds(n_rounds=6))
 mu = model.privacy_plan(50).mu
 print(f"d = 50, r = 1, L = 6, mu = {mu:.3f}: {50 * np.sqrt(12) / mu:.0f} users")

@@ -34,6 +34,7 @@ from skdpspectral import (
     PrivacyLeakWarning,
 )
 from skdpspectral.datasets import fetch_movielens
+from skdpspectral.linear_model import UserIntercept
 from skdpspectral.metrics import user_ndcg_score
 from skdpspectral.model_selection._splits import PerUserKFold
 
@@ -56,7 +57,10 @@ if small is not None:
             DPItemEmbedding(items=small.item_ids),
             # Pipelines hand arrays on: users come first, expected ratings second.
             LRSRegressor(
-                0, None, user_feature=0, offset_feature=1, ridge_intercept=5.0
+                0,
+                None,
+                user_feature=0,
+                fit_intercept=UserIntercept(ridge=5.0, offset_feature=1),
             ),
         )
         folds = PerUserKFold(user_feature="user_id")

@@ -30,7 +30,7 @@ from sklearn.model_selection import KFold, cross_val_score
 
 from skdpspectral import LRSRegressor, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral.datasets import make_low_rank_sparse_tasks
-from skdpspectral.linear_model import Alternation
+from skdpspectral.linear_model import Alternation, PrivateRounds, UserWeights
 
 n_users, n_late = 2000, 100
 features, y, user = make_low_rank_sparse_tasks(
@@ -64,7 +64,10 @@ print(X_train.iloc[:3, -4:])
 # would shrink everything away.
 
 model = LRSRegressor(
-    sparsity=2, user_feature="user", ridge_shared=0.1, ridge_sparse=0.1
+    sparsity=2,
+    user_feature="user",
+    shared_weights=UserWeights(ridge=0.1),
+    ridge_sparse=0.1,
 )
 
 
@@ -122,7 +125,7 @@ print("the noise               0.30")
 # rows. Three releases are enough here; fewer releases mean less noise in each. Every
 # fold is a fit, and the ledger has them all.
 
-model.set_params(epsilon=1.0, delta=1e-6, n_rounds=3)
+model.set_params(epsilon=1.0, delta=1e-6, solver=PrivateRounds(3))
 with PrivacyAccountant() as accountant:
     error_private = cross_validated_errors(model, X_train).mean()
 print(f"LRSRegressor, private   {error_private:.2f}")

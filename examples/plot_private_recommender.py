@@ -33,7 +33,7 @@ from skdpspectral import (
     PrivacyLeakWarning,
 )
 from skdpspectral.datasets import make_ratings
-from skdpspectral.linear_model import personalize
+from skdpspectral.linear_model import UserIntercept, personalize
 from skdpspectral.model_selection import PerUserKFold
 
 data = make_ratings(3000, 100, n_ratings_per_user=25, random_state=0, as_frame=True)
@@ -60,7 +60,10 @@ items = DPItemEmbedding(
     accountant=accountant,
 )
 users = LRSRegressor(
-    0, None, user_feature="person", offset_feature="movie_mean", ridge_intercept=5.0
+    0,
+    None,
+    user_feature="person",
+    fit_intercept=UserIntercept(ridge=5.0, offset_feature="movie_mean"),
 )
 model = make_pipeline(items, users).set_output(transform="pandas")
 model.fit(ratings[columns], ratings["stars"])
@@ -124,7 +127,12 @@ sparse_model = make_pipeline(
     DPItemEmbedding(
         **{**items.get_params(), "accountant": None, "remainder": ["night"]}
     ),
-    LRSRegressor(0, 3, **{"user_feature": "person", "offset_feature": "movie_mean"}),
+    LRSRegressor(
+        0,
+        3,
+        user_feature="person",
+        fit_intercept=UserIntercept(offset_feature="movie_mean"),
+    ),
 ).set_output(transform="pandas")
 sparse_model.fit(later[[*columns, "night"]], stars)
 names = sparse_model[0].get_feature_names_out()[2:]

@@ -41,7 +41,7 @@ from skdpspectral.decomposition import (
     SpikedModel,
     TwoStage,
 )
-from skdpspectral.linear_model import Alternation, Clip
+from skdpspectral.linear_model import Alternation, PrivateRounds, UserIntercept
 from skdpspectral.neural_network import Adam, AlternatingAdam, UserNetwork
 
 mend_checks()
@@ -126,18 +126,24 @@ ESTIMATORS = [
     ),
     LRSRegressor(),
     LRSRegressor(epsilon=None),
-    LRSRegressor(2, epsilon=None, init="moments", solver=Alternation(update="cg")),
+    LRSRegressor(2, epsilon=None, solver=Alternation(update="cg", init="moments")),
     LRSRegressor(user_feature=0),
     LRSRegressor(user_feature=-1, epsilon=None),
     LRSRegressor(0, epsilon=None, scale=False),
     LRSRegressor(n_components=0),
     LRSRegressor(n_components=3),
     LRSRegressor(sparsity=0),
-    LRSRegressor(0, None, user_feature=0, ridge_intercept=5.0, prior_intercept=3.0),
-    LRSRegressor(0, None, offset_feature=-1),
+    LRSRegressor(
+        0, None, user_feature=0, fit_intercept=UserIntercept(prior=3.0, ridge=5.0)
+    ),
+    LRSRegressor(0, None, fit_intercept=UserIntercept(offset_feature=-1)),
     LRSRegressor(shared_weights="fixed"),
     LRSRegressor(fit_intercept=False, neighbors="replace-one"),
-    LRSRegressor(init="random", clip=Clip(curvature=1.0, gradient=1.0)),
+    LRSRegressor(
+        solver=PrivateRounds(
+            init="random", curvature_clip_norm=1.0, gradient_clip_norm=1.0
+        )
+    ),
     LRSRegressor(accountant=PrivacyAccountant()),
     DPItemEmbedding(),
     DPItemEmbedding(epsilon=None),

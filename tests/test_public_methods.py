@@ -22,6 +22,7 @@ from skdpspectral import (
     LRSRegressor,
     PrivacyAccountant,
 )
+from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.neural_network import Adam, AlternatingAdam, UserNetwork
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -36,7 +37,7 @@ LRS_MLP = LRSMLPRegressor(
     hidden_layer_sizes=2, user_network=UserNetwork(prompt_size=1), solver=FEW_STEPS
 )
 LRS_MLP.fit(X, X[:, 0], users=USERS)
-LRS = LRSRegressor(n_rounds=1).fit(X, X[:, 0], users=USERS)
+LRS = LRSRegressor(solver=PrivateRounds(n_rounds=1)).fit(X, X[:, 0], users=USERS)
 ITEMS = DPItemEmbedding(1, items=range(6)).fit(RATINGS, STARS)
 IN_TURN = {"batch_size": 10, "n_epochs": 2, "optimizer": Adam(sampling="in-turn")}
 LABELS = (X[:, 0] > 0.0).astype(int)

@@ -22,12 +22,12 @@ from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import LRSRegressor
 from skdpspectral.datasets import make_low_rank_sparse_tasks
-from skdpspectral.linear_model import Alternation, Clip
+from skdpspectral.linear_model import Alternation, PrivateRounds, UserWeights
 
 # No penalties, as fits that shall be exact need it.
 PLAIN = {
     "fit_intercept": False,
-    "ridge_shared": 0.0,
+    "shared_weights": UserWeights(ridge=0.0),
     "ridge_sparse": 0.0,
 }
 
@@ -174,7 +174,8 @@ def table_success(repeats):
                 return_coef=True, random_state=seed,
             )  # fmt: skip
             for init in counts:
-                model = LRSRegressor(rank, 10, init=init, noise_seed=seed, **exact())
+                model = LRSRegressor(rank, 10, noise_seed=seed, **exact())
+                model.set_params(solver__init=init)
                 coef = coefficients(model.fit(X, y, users=users), t)
                 counts[init] += rmse(coef, truth) < SUCCESS
         print_row(f"{t}, {m}, {rank}, {row_sparsity}", *counts.values(), aim)
@@ -183,7 +184,9 @@ def table_success(repeats):
 # -- A.1.4: a budget -------------------------------------------------------------------
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-PUBLIC = {"clip": Clip(curvature=3.3, gradient=1.05)}
+NORMS = {"curvature_clip_norm": 3.3, "gradient_clip_norm": 1.05}
+TEN = {"solver": PrivateRounds(10)}
+PUBLIC = {"solver": PrivateRounds(10, **NORMS)}
 REPLACE = {**PUBLIC, "neighbors": "replace-one"}
 FIXED = {"shared_weights": "fixed"}
 PUBLIC_REFERENCE = (0.047, 0.025, 0.013, 0.007, 0.004)
@@ -191,16 +194,16 @@ PRIVATE_REFERENCE = (0.058, 0.030, 0.016, 0.009, 0.005)
 REPLACE_REFERENCE = (0.097, 0.050, 0.026, 0.014, 0.008)
 # name, parameters, reference
 BUDGET_METHODS = [
-    ("public clips, L=10", {**PUBLIC, "n_rounds": 10}, PUBLIC_REFERENCE),
-    ("private clips, L=10", {"n_rounds": 10}, PRIVATE_REFERENCE),
-    ("replace-one, L=10", {**REPLACE, "n_rounds": 10}, REPLACE_REFERENCE),
-    ("fixed, public, L=10", {**FIXED, **PUBLIC, "n_rounds": 10}, PUBLIC_REFERENCE),
-    ("fixed, private, L=10", {**FIXED, "n_rounds": 10}, PRIVATE_REFERENCE),
-    ("fixed, replace-one, L=10", {**FIXED, **REPLACE, "n_rounds": 10},
-     REPLACE_REFERENCE),
-    ("public clips, L=6", {**PUBLIC, "n_rounds": 6}, (None,) * 5),
-    ("public clips, L=3", {**PUBLIC, "n_rounds": 3}, (None,) * 5),
-    ("single model", {**FIXED, "sparsity": 0, "n_rounds": 1}, (1.41,) * 5),
+    ("public clips, L=10", PUBLIC, PUBLIC_REFERENCE),
+    ("private clips, L=10", TEN, PRIVATE_REFERENCE),
+    ("replace-one, L=10", REPLACE, REPLACE_REFERENCE),
+    ("fixed, public, L=10", {**FIXED, **PUBLIC}, PUBLIC_REFERENCE),
+    ("fixed, private, L=10", {**FIXED, **TEN}, PRIVATE_REFERENCE),
+    ("fixed, replace-one, L=10", {**FIXED, **REPLACE}, REPLACE_REFERENCE),
+    ("public clips, L=6", {"solver": PrivateRounds(6, **NORMS)}, (None,) * 5),
+    ("public clips, L=3", {"solver": PrivateRounds(3, **NORMS)}, (None,) * 5),
+    ("single model", {**FIXED, "sparsity": 0, "solver": PrivateRounds(1)},
+     (1.41,) * 5),
 ]  # fmt: skip
 
 
@@ -261,10 +264,11 @@ def table_noise(repeats):
     for seed in range(repeats):
         data = draw_a14(seed, noise=0.5)
         for name, fixed in (("fixed weights", FIXED), ("free weights", {})):
-            plain = fit_a14(data, **exact(), **fixed)
+            plain = fit_a14(data, **{**exact(), **fixed})
             errors.setdefault(f"{name}, exact", []).append(plain)
-            for clips, parameters in (("public", PUBLIC), ("private", {})):
-                private = fit_a14(data, epsilon=2.0, n_rounds=6, **fixed, **parameters)
+            for clips, norms in (("public", NORMS), ("private", {})):
+                solver = PrivateRounds(6, **norms)
+                private = fit_a14(data, epsilon=2.0, solver=solver, **fixed)
                 label = f"{name}, {clips} clips"
                 errors.setdefault(label, []).append(private)
                 errors.setdefault(f"{label}: to exact", []).append(private / plain)
@@ -307,7 +311,12 @@ def _starved(t, m, d, rank, k, delta, n_rounds, seed):
         t, m, d, rank=rank, sparsity=k, return_coef=True, random_state=seed
     )
     model = LRSRegressor(
-        rank, k, epsilon=1.0, delta=delta, n_rounds=n_rounds, **PLAIN
+        rank,
+        k,
+        epsilon=1.0,
+        delta=delta,
+        solver=PrivateRounds(n_rounds=n_rounds),
+        **PLAIN,
     ).fit(X, y, users=users)
     found, wanted = model.components_, truth.components
     return np.linalg.norm(found - (found @ wanted.T) @ wanted) / np.sqrt(rank)

@@ -21,7 +21,12 @@ import numpy as np
 
 from skdpspectral import LRSRegressor, PrivacyLeakWarning
 from skdpspectral._linalg import user_rows
-from skdpspectral.linear_model import _kernels_shared, _kernels_users
+from skdpspectral.linear_model import (
+    PrivateRounds,
+    UserWeights,
+    _kernels_shared,
+    _kernels_users,
+)
 
 N_ROWS, N_FEATURES, SPARSITY = 20, 50, 2
 
@@ -95,9 +100,9 @@ def fit_file(path, epsilon, n_rounds):
     y, U = np.load(path + ".y.npy"), np.load(path + ".U.npy")
     users = np.repeat(np.arange(len(X) // N_ROWS), N_ROWS)
     if epsilon is None:
-        given = {"ridge_shared": 1.0, "ridge_sparse": 1.0}
+        given = {"shared_weights": UserWeights(ridge=1.0), "ridge_sparse": 1.0}
     else:
-        given = {"n_rounds": n_rounds}
+        given = {"solver": PrivateRounds(n_rounds=n_rounds)}
     model = LRSRegressor(1, SPARSITY, epsilon=epsilon, **given)
     clock, start = time.perf_counter(), time.process_time()
     model.fit(X, y, users=users)

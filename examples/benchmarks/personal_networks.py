@@ -24,7 +24,7 @@ from scipy.sparse.linalg import svds
 
 from skdpspectral import LRSMLPRegressor, LRSRegressor, PrivacyLeakWarning
 from skdpspectral.datasets import fetch_movielens, load_jester
-from skdpspectral.linear_model import Alternation
+from skdpspectral.linear_model import Alternation, UserWeights
 from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)
@@ -180,9 +180,8 @@ def network_errors(rows, parameters, layers, penalty, steps):
 def linear_errors(rows, parameters, penalty):
     """Errors of linear models, which one would try first."""
     model = LRSRegressor(
-        **parameters,
+        **{"shared_weights": UserWeights(ridge=penalty), **parameters},
         epsilon=None,
-        ridge_shared=penalty,
         ridge_sparse=penalty,
         solver=Alternation(max_iter=15, tol=1e-3),
         noise_seed=0,

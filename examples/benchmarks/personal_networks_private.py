@@ -16,6 +16,7 @@ import warnings
 import numpy as np
 
 from skdpspectral import LRSMLPRegressor, LRSRegressor, PrivacyLeakWarning
+from skdpspectral.linear_model import UserWeights
 from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)
@@ -51,7 +52,11 @@ def models(epsilon):
         "network LRS r=1": LRSMLPRegressor(1, 5, **given),
         "single network": LRSMLPRegressor(1, 0, user_network=FIXED, **given),
         "linear LRS r=1": LRSRegressor(
-            1, 2, epsilon=epsilon, ridge_shared=1.0, ridge_sparse=1.0
+            1,
+            2,
+            epsilon=epsilon,
+            shared_weights=UserWeights(ridge=1.0),
+            ridge_sparse=1.0,
         ),
     }
 

@@ -26,6 +26,7 @@ from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPItemEmbedding, LRSRegressor, PrivacyAccountant
 from skdpspectral.datasets import fetch_movielens
+from skdpspectral.linear_model import UserIntercept
 from skdpspectral.metrics import user_ndcg_score
 from skdpspectral.model_selection._splits import PerUserKFold
 
@@ -185,7 +186,10 @@ def newcomer():
             DPItemEmbedding(items=ratings.item_ids),
             # Pipelines hand arrays on: users come first, expected ratings second.
             LRSRegressor(
-                0, None, user_feature=0, offset_feature=1, ridge_intercept=5.0
+                0,
+                None,
+                user_feature=0,
+                fit_intercept=UserIntercept(ridge=5.0, offset_feature=1),
             ),
         )
         rmse = -cross_val_score(

@@ -40,7 +40,7 @@ from tables import Cells, ignore_leak_warnings, print_row
 
 from skdpspectral import DPItemEmbedding, LRSRegressor
 from skdpspectral.datasets import fetch_movielens
-from skdpspectral.linear_model import personalize
+from skdpspectral.linear_model import UserIntercept, personalize
 from skdpspectral.metrics import (
     catalog_coverage_score,
     list_ndcg_score,
@@ -219,7 +219,7 @@ def methods(n_splits, epsilons):
                 epsilon=epsilon,
                 noise_seed=seed,
             )
-            known = {"offset_feature": 1, "ridge_intercept": 5.0}
+            known = {"fit_intercept": UserIntercept(ridge=5.0, offset_feature=1)}
             known = {} if method == "moment" else known
             model = make_pipeline(items, LRSRegressor(0, None, user_feature=0, **known))
             model.fit(table.data[train], table.target[train])

@@ -12,6 +12,7 @@ from tables import print_row
 
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization, LRSRegressor
 from skdpspectral.datasets import fetch_movielens
+from skdpspectral.linear_model import UserIntercept
 from skdpspectral.metrics import list_recall_score, user_ndcg_score
 
 LENGTH, RELEVANT = 20, 4
@@ -34,7 +35,10 @@ def pipeline(ratings, epsilon, seed, sparsity=None):
         epsilon=epsilon,
         noise_seed=seed,
     )
-    known = {"user_feature": 0, "offset_feature": 1, "ridge_intercept": 5.0}
+    known = {
+        "user_feature": 0,
+        "fit_intercept": UserIntercept(ridge=5.0, offset_feature=1),
+    }
     return make_pipeline(items, LRSRegressor(0, sparsity, **known))
 
 

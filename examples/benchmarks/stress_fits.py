@@ -21,6 +21,7 @@ from skdpspectral import (
     SparseDPPCA,
 )
 from skdpspectral.factorizations import Average, factorize
+from skdpspectral.linear_model import PrivateRounds
 
 EPSILON = 0.5
 N_STEPS = 600  # of a stream: several blocks
@@ -171,7 +172,7 @@ def _fit_federated(accountant):
 
 def _fit_regression(accountant):
     model = LRSRegressor(
-        sparsity=0, n_rounds=1, epsilon=0.2, fit_intercept=False,
+        sparsity=0, solver=PrivateRounds(1), epsilon=0.2, fit_intercept=False,
         accountant=accountant,
     )  # fmt: skip
     model.fit(ROWS, np.ones(len(ROWS)), users=np.arange(len(ROWS)))

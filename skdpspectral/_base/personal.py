@@ -1,18 +1,10 @@
-"""What regressors of one model a user share: ids, warnings and scores.
-
-Models of users beside what is released: copies of them, and files.
-
-Files of what is published, and of one user's own model beside it.
-
-Numbers that belong to users, found by their ids.
-"""
+"""Base of estimators with one model per user: ids, files, warnings and scores."""
 
 from __future__ import annotations
 
 import json
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -29,65 +21,20 @@ from ..accounting import PrivacyLeakWarning
 _OF_USER = "user_"
 
 
-def write_user_entries(save: Callable, path, user, own: Mapping) -> None:
-    """Write what is published, and then the entries of one user.
-
-    Parameters
-    ----------
-    save : callable
-        ``save(path)`` writes what is published.
-    path : str or path-like
-        File to write.
-    user : str or int or None
-        The user; None for nobody.
-    own : mapping of str to ndarray
-        That user's arrays; empty if there is no model of that user.
-
-    Raises
-    ------
-    ValueError
-        If there is no model; no file is written.
-    TypeError
-        If the id is neither a string nor a number; no file is written.
-    """
-    if user is None:
-        save(path)
-        return
-    if not own:
-        raise ValueError("user has no model: personalize it first")
-    plain = user.item() if isinstance(user, np.generic) else user
-    if not isinstance(plain, (str, int, float)):
-        raise TypeError("user must be a string or a number to be written")
-    save(path)
-    entries = {"id": np.array(json.dumps(plain)), **own}
-    with zipfile.ZipFile(path, "a") as archive:
-        for name, value in entries.items():
-            with archive.open(f"{_OF_USER}{name}.npy", "w") as file:
-                np.save(file, value, allow_pickle=False)
-
-
-def read_user_entries(arrays: dict, names: Sequence[str]) -> tuple:
-    """Take a user's entries out of those of a file.
-
-    Parameters
-    ----------
-    arrays : dict of str to ndarray
-        Entries of a file; a user's are removed.
-    names : sequence of str
-        Names of a user's arrays.
-
-    Returns
-    -------
-    index : IdIndex or None
-        Of that user alone; None if there is none.
-    own : dict of str to ndarray
-        That user's arrays.
-    """
-    user = arrays.pop(f"{_OF_USER}id", None)
-    own = {name: arrays.pop(f"{_OF_USER}{name}", None) for name in names}
-    if user is None:
-        return None, {}
-    return IdIndex([json.loads(str(user))], "user").without_codes(), own
+def pooled_score(estimator, y, predictions, sample_weight, *, private: bool) -> float:
+    """Score predictions for several users, with a warning if their fit was private."""
+    refuse_masked(sample_weight, "sample_weight")
+    if sample_weight is not None and np.shape(sample_weight) != predictions.shape:
+        raise ValueError("sample_weight must hold one number for each row of X")
+    if private:
+        warnings.warn(
+            "a score pooled over users is a release of their private models and "
+            f"{estimator._pooled_values} that no budget accounts for; do not publish "
+            "it",
+            PrivacyLeakWarning,
+            stacklevel=3,
+        )
+    return r2_score(y, predictions, sample_weight=sample_weight)
 
 
 class KeepsUsers:
@@ -98,6 +45,7 @@ class KeepsUsers:
     """
 
     _models_class: ClassVar[Any]
+    _pooled_values: ClassVar[str] = "targets"
 
     def _models(self) -> Any:
         """Return the users' models; none of them in a published copy."""
@@ -121,16 +69,31 @@ class KeepsUsers:
             If the id is neither a string nor a number; no file is written.
         """
         check_is_fitted(self)
+        published: Any = super()
+        if user is None:
+            published.save(path)
+            return
         models = self._models()
-        code = -1 if user is None else models.code_of(user)
-        publish: Any = super()
-        write_user_entries(publish.save, path, user, models.arrays(code))
+        own = models.arrays(models.code_of(user))
+        if not own:
+            raise ValueError("user has no model: personalize it first")
+        plain = user.item() if isinstance(user, np.generic) else user
+        if not isinstance(plain, (str, int, float)):
+            raise TypeError("user must be a string or a number to be written")
+        published.save(path)
+        entries = {"id": np.array(json.dumps(plain)), **own}
+        with zipfile.ZipFile(path, "a") as archive:
+            for name, value in entries.items():
+                with archive.open(f"{_OF_USER}{name}.npy", "w") as file:
+                    np.save(file, value, allow_pickle=False)
 
     @classmethod
     def _from_parts(cls, header: dict, arrays: dict) -> Any:
-        index, own = read_user_entries(arrays, cls._models_class.entries)
+        user, names = arrays.pop(f"{_OF_USER}id", None), cls._models_class.entries
+        own = {name: arrays.pop(f"{_OF_USER}{name}", None) for name in names}
         estimator = super()._from_parts(header, arrays)  # type: ignore[misc]
-        if index is not None:
+        if user is not None:
+            index = IdIndex([json.loads(str(user))], "user").without_codes()
             estimator._personal = cls._models_class.of_file(index, own)
         return estimator
 
@@ -287,17 +250,8 @@ class PersonalEstimator(KeepsUsers):
         """
         predictions = self.predict(X, users=users)
         y = check_targets(self, y, len(predictions))
-        refuse_masked(sample_weight, "sample_weight")
-        if sample_weight is not None and np.shape(sample_weight) != y.shape:
-            raise ValueError("sample_weight must hold one number for each row of X")
-        if self._was_private() and getattr(self, "_users_given", False):
-            warnings.warn(
-                "a score pooled over users is a release of their private models and "
-                "targets that no budget accounts for; do not publish it",
-                PrivacyLeakWarning,
-                stacklevel=2,
-            )
-        return r2_score(y, predictions, sample_weight=sample_weight)
+        private = self._was_private() and getattr(self, "_users_given", False)
+        return pooled_score(self, y, predictions, sample_weight, private=private)
 
     @classmethod
     def _from_parts(cls, header: dict, arrays: dict):
@@ -313,11 +267,6 @@ class UserModels:
 
     A subclass names its arrays, and those that may grow wider to make room for the
     models of further users.
-
-    Parameters
-    ----------
-    index : IdIndex or None
-        Ids; None for a single user without an id.
     """
 
     entries: ClassVar[tuple[str, ...]] = ()
@@ -359,10 +308,7 @@ class UserModels:
     def updated(self, new: UserModels) -> UserModels:
         """Return models with those of some users replaced or added.
 
-        Parameters
-        ----------
-        new : UserModels
-            Models of users, known or not; of a single one without an id, that alone.
+        `new`: models of users, known or not; of a single one without an id, that alone.
         """
         if self.index is None or new.index is None:
             return new

@@ -1,12 +1,9 @@
-"""Sums over users of one clipped vector each: how they are planned and released.
+"""Sums over users of one clipped vector each, in one place or over several groups.
 
-Statistics of users who are in several places: sums, and what was released of them.
-
-A statistic of users asks for one sum over them after another, and each is made of their
-rows and of what was released before. Who knows the releases can therefore run it anew
-up to the next sum: with the rows of some users, for their part of it, or with none at
-all, for what is asked next and what is made of it in the end. All run the same code
-that a fit in one place runs.
+A statistic of users requests one sum over them after another, each made of their rows
+and of earlier releases. With the releases so far, it can be run again up to the next
+sum: with the rows of some users, for their part of the sum, or without rows, for the
+final result. All parties run the code that a fit in one place runs.
 """
 
 from __future__ import annotations
@@ -27,12 +24,8 @@ from .statistic import Statistic
 
 # Users that sums are exact for.
 MOST_EXACT_USERS = 2.0**31
-
-
 # Users that sums are exact for: more than codes of 32 bits can tell apart.
 MOST_USERS = 2.0**32
-
-
 # What clip_rows may leave a vector longer than one, twice.
 _CLIP_SLACK = 8.0 * 2.0**-52
 
@@ -40,16 +33,8 @@ _CLIP_SLACK = 8.0 * 2.0**-52
 def planned_sum(name: str, width: int, neighbors: Neighbors, mu: float) -> Gaussian:
     """Plan the release of a sum over users of one vector of norm at most 1.
 
-    Parameters
-    ----------
-    name : str
-        Of the release.
-    width : int
-        Entries of a vector.
-    neighbors : Neighbors
-        Add-remove-one or replace-one, of users.
-    mu : float
-        Its cost, finite.
+    `width`: entries of a vector. `neighbors`: Add-remove-one or replace-one, of users.
+    `mu`: its cost, finite.
     """
     return calibrate_gaussian(
         name,
@@ -66,24 +51,8 @@ def released_sum(
 ) -> np.ndarray:
     """Release the sum of the users' vectors, each clipped to norm 1 as a whole.
 
-    Parameters
-    ----------
-    release : Release
-        Charged with the plan.
-    name : str
-        Of the release.
-    rows : UserRows, or of the same method
-        The users' rows.
-    contributions : callable
-        ``contributions(block, rows)``: yields one vector a user, a few at a time;
-        they may be overwritten.
-    n_jobs : int or None, default=None
-        Threads.
-
-    Returns
-    -------
-    ndarray
-        The sum, with its noise.
+    `contributions`: ``contributions(block, rows)``: yields one vector a user, a few at
+    a time; they may be overwritten. Returns the sum, with its noise.
     """
     planned = release.plan[name]
     grid = planned.grid
@@ -114,12 +83,7 @@ def clip_contributions(vectors: np.ndarray) -> np.ndarray:
 class Released(NamedTuple):
     """A sum as it was released.
 
-    Parameters
-    ----------
-    total : ndarray
-        The sum with its noise.
-    noise_std : float
-        Standard deviation of the noise that is in it.
+    `noise_std`: standard deviation of the noise that is in it.
     """
 
     total: np.ndarray
@@ -129,12 +93,7 @@ class Released(NamedTuple):
 class Sum(NamedTuple):
     """A sum over users that is to be released next.
 
-    Parameters
-    ----------
-    name : str
-        Name of the release.
-    value : ndarray
-        Part of the users at hand, whole numbers in steps of a power of two.
+    `value`: part of the users at hand, whole numbers in steps of a power of two.
     """
 
     name: str
@@ -145,14 +104,8 @@ class Sum(NamedTuple):
 class Billboard:
     """A statistic of users, with all that is public beside them.
 
-    Parameters
-    ----------
-    statistic : Statistic
-        Of which every release is a sum over users.
-    given : tuple
-        What is public beside rows, as the statistic's ``run`` takes it.
-    rows : tuple
-        What is public of how rows are read, beside the statistic's own rules.
+    `statistic`: of which every release is a sum over users.
+    `given`: what is public beside rows, as the statistic's ``run`` takes it.
     """
 
     statistic: Statistic
@@ -164,36 +117,18 @@ class Billboard:
     ) -> Sum | Any:
         """Run the statistic with what was released, up to what was not yet.
 
-        Parameters
-        ----------
-        plan : PrivacyPlan
-            What is released.
-        rows : object
-            Rows of some users, :class:`RememberedRows` of them, or ``NO_USERS``.
-        released : sequence of Released
-            Releases so far, in their order.
-
-        Returns
-        -------
-        Sum or object
-            What is to be released next, or what the statistic returns in the end.
+        `plan`: what is released. `released`: releases so far, in their order. Returns
+        what is to be released next, or what the statistic returns in the end.
         """
-        relay = _Relay(plan, released)
+        relay = _RecordedReleases(plan, released)
         try:
-            return self.statistic.run(relay, rows, *self.given, _NobodyIsTold())
-        except _AskedFor as asked:
+            return self.statistic.run(relay, rows, *self.given, _NoProgress())
+        except _NextSum as asked:
             return asked.sum
 
 
 class RememberedRows:
-    """Rows of users of whom every answer is made once, however often it is asked for.
-
-    Parameters
-    ----------
-    rows : object
-        Rows, with methods ``map`` and ``sums``, or one of them; all else of them is
-        as it is.
-    """
+    """Rows of users that compute each sum once, and return it again in later runs."""
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows
@@ -250,7 +185,7 @@ class _NoUsers:
 NO_USERS = _NoUsers()
 
 
-class _AskedFor(Exception):
+class _NextSum(Exception):
     """Ends a run where a release is asked for that was not made yet."""
 
     def __init__(self, asked: Sum) -> None:
@@ -258,7 +193,7 @@ class _AskedFor(Exception):
         self.sum = asked
 
 
-class _Relay:
+class _RecordedReleases:
     """Gives a statistic what was released before, name by name."""
 
     def __init__(self, plan: PrivacyPlan, released: Sequence[Released]) -> None:
@@ -269,7 +204,7 @@ class _Relay:
         self, name: str, value: np.ndarray, *, overwrite: bool = False
     ) -> np.ndarray:
         if self._next == len(self._released):
-            raise _AskedFor(Sum(name, np.array(value, dtype=np.float64)))
+            raise _NextSum(Sum(name, np.array(value, dtype=np.float64)))
         found = self._released[self._next]
         self._next += 1
         self.plan.noise[name] = found.noise_std
@@ -302,8 +237,8 @@ class _WithNoise:
         return self._noise.get(planned.name, planned.noise_std)
 
 
-class _NobodyIsTold:
-    """Who is told of steps, and does nothing."""
+class _NoProgress:
+    """Progress that reports nothing."""
 
     def step(self, number: int) -> None:
         pass

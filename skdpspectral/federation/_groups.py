@@ -88,10 +88,11 @@ class GroupRounds(Conversation):
     >>> from skdpspectral import LRSRegressor
     >>> from skdpspectral.datasets import make_low_rank_sparse_tasks
     >>> from skdpspectral.federation import GroupClient, GroupRounds, GroupTask
+    >>> from skdpspectral.linear_model import PrivateRounds
     >>> X, y, users = make_low_rank_sparse_tasks(
     ...     600, 20, 5, sparsity=2, random_state=0
     ... )
-    >>> task = GroupTask(LRSRegressor(n_rounds=2), n_features=5)
+    >>> task = GroupTask(LRSRegressor(solver=PrivateRounds(2)), n_features=5)
     >>> nodes = {}
     >>> for place, name in enumerate(["north", "south"]):
     ...     own = users % 2 == place

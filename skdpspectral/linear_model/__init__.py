@@ -1,11 +1,21 @@
-"""One private regression a user.
-
-The estimator lives here with its strategies and the models that stay with users; what
-all users release together is in ``_statistics.shared_directions``.
-"""
+"""Private linear models: one regression per user, with shared directions."""
 
 from ._lrs import LRSRegressor
-from ._parameters import Alternation, Clip
+from ._parameters import (
+    Alternation,
+    GivenDirections,
+    PrivateRounds,
+    UserIntercept,
+    UserWeights,
+)
 from ._users import personalize
 
-__all__ = ["Alternation", "Clip", "LRSRegressor", "personalize"]
+__all__ = [
+    "Alternation",
+    "GivenDirections",
+    "LRSRegressor",
+    "PrivateRounds",
+    "UserIntercept",
+    "UserWeights",
+    "personalize",
+]

@@ -1,27 +1,20 @@
-"""What users contribute to the shared part of a low rank plus sparse regression.
+"""Shared directions from users' moments, and their alternation without privacy.
 
-Every function makes one vector a user, of that user's own rows and U alone and with
-the same bits in whatever block the user stands; a sum of such vectors, noisy or not,
-is all that the shared part is made from.
-
-The shared part of a low rank plus sparse regression: least squares in U.
-
-Given w_i and b_i, the loss is quadratic in U (d x r), with gradient
--sum_i X_i' e_i w_i' at the residuals e_i and curvature
+For a release, every user contributes one vector, a function of that user's rows and U
+alone, with the same bits in any block. Given w_i and b_i, the loss is quadratic in U
+(d x r): its gradient is -sum_i X_i' e_i w_i' at the residuals e_i, and its curvature
 A = sum_i (w_i w_i') (x) G_i, where G_i = X_i'X_i.
 
-Alternating minimization for low rank plus sparse regression, without privacy.
-
-The algorithm of Pal et al. (2023) with the changes that make it work: supports by
-pursuit in place of thresholds whose constants nobody knows, w rotated with U, and
-repairs of the users that are fitted worst.
+Without privacy, the solver is the algorithm of Pal et al. (2023) with three changes:
+supports by pursuit instead of thresholds with unknown constants, w rotated with U, and
+new fits of the users with the largest errors.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
@@ -32,31 +25,17 @@ from . import _kernels_users
 
 # Relative ridge of the curvature, for directions that no user's rows see.
 _JITTER = 1e-12
-
-
 # Conjugate-gradient steps an outer iteration: more buy nothing (they are warm).
 _CG_STEPS = 2
-
-
 # One step is enough if it leaves so much of the gradient.
 _CG_ENOUGH = 0.1
-
-
 # Rows that the preconditioner is made from, and features that it is worth it for.
 _MEAN_GRAM_ROWS = 1 << 17
-
-
 _MEAN_GRAM_FEATURES = 2048
-
-
 # Grams of all users are kept up to so many numbers.
 _KEPT_GRAM_NUMBERS = 1 << 27
-
-
 # Numbers that stay in the cache between two products.
 _CACHED_NUMBERS = 1 << 16
-
-
 # From so many features on, forming Grams costs more than a few products with X.
 _GRAM_FEATURES = 24
 
@@ -64,15 +43,8 @@ _GRAM_FEATURES = 24
 def pack_symmetric(matrices: np.ndarray) -> np.ndarray:
     """Upper triangles with off-diagonals times sqrt(2): an isometry.
 
-    Parameters
-    ----------
-    matrices : ndarray of shape (n, q, q)
-        Symmetric matrices.
-
-    Returns
-    -------
-    ndarray of shape (n, q (q + 1) / 2)
-        Vectors whose inner products are the Frobenius ones of the matrices.
+    `matrices` (n, q, q): symmetric matrices. Returns (n, q (q + 1) / 2): vectors whose
+    inner products are the Frobenius ones of the matrices.
     """
     rows, columns = np.triu_indices(matrices.shape[1])
     factors = np.where(rows == columns, 1.0, np.sqrt(2.0))
@@ -120,14 +92,7 @@ def packed_grams(block: Block) -> np.ndarray:
 def write_packed_grams(block: Block, factors: np.ndarray, out: np.ndarray) -> None:
     """Write packed X'X of each user, times a factor.
 
-    Parameters
-    ----------
-    block : Block
-        Rows.
-    factors : ndarray of shape (n_users, 1)
-        Factors.
-    out : ndarray of shape (n_users, d (d + 1) / 2)
-        Where to write.
+    `factors` (n_users, 1). `out` (n_users, d (d + 1) / 2): where to write.
     """
     d = block.X.shape[2]
     # A copy: numpy mirrors the triangle of a product of a matrix with itself, entry by
@@ -145,17 +110,9 @@ def write_packed_grams(block: Block, factors: np.ndarray, out: np.ndarray) -> No
 def curvature_matrix(packed: np.ndarray, rank: int, n_features: int) -> np.ndarray:
     """The dr x dr curvature that a packed element of Sym(r) (x) Sym(d) stands for.
 
-    Parameters
-    ----------
-    packed : ndarray of shape (r (r + 1) / 2, d (d + 1) / 2)
-        As :func:`packed_outer` times :func:`packed_grams` gives it.
-    rank, n_features : int
-        r and d.
-
-    Returns
-    -------
-    ndarray of shape (r d, r d)
-        It acts on the columns of U stacked one below another.
+    `packed` (r (r + 1) / 2, d (d + 1) / 2): as :func:`packed_outer` times
+    :func:`packed_grams` gives it. `rank`, `n_features`: r and d. Returns (r d, r d): it
+    acts on the columns of U stacked one below another.
     """
     inner = unpack_symmetric(packed, n_features)
     inner = inner.transpose(1, 2, 0).reshape(n_features**2, -1)
@@ -203,18 +160,11 @@ def _few_users(block: Block):
 class SharedStep:
     """Least-squares improvement of U, given the users' parameters.
 
-    Parameters
-    ----------
-    rows : UserRows
-        The data.
-    solver : {"auto", "direct", "cached", "cg"}
-        "direct" forms the curvature from the rows at each step, "cached" from the
-        users' Grams, kept in memory; both solve a dr x dr system. "cg" takes one or two
-        conjugate-gradient steps, each a product with X and one with X', at a cost
-        that does not depend on the rank; its preconditioner is exact where users'
-        weights tell nothing of their features.
-    n_jobs : int or None
-        Threads.
+    `solver`: "direct" forms the curvature from the rows at each step, "cached" from the
+    users' Grams, kept in memory; both solve a dr x dr system. "cg" takes one or two
+    conjugate-gradient steps, each a product with X and one with X', at a cost that does
+    not depend on the rank; its preconditioner is exact where users' weights tell
+    nothing of their features.
     """
 
     def __init__(self, rows: UserRows, solver: str, n_jobs=None):
@@ -231,17 +181,8 @@ class SharedStep:
     def __call__(self, weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """Return the change of U.
 
-        Parameters
-        ----------
-        weights : ndarray of shape (n_users, rank)
-            w.
-        gradient : ndarray of shape (n_features, rank)
-            sum_i X_i' e_i w_i' at the present U.
-
-        Returns
-        -------
-        ndarray of shape (n_features, rank)
-            What to add to U.
+        `weights` (n_users, rank): w. `gradient` (n_features, rank): sum_i X_i' e_i w_i'
+        at the present U. Returns (n_features, rank): what to add to U.
         """
         if self.solver == "cg":
             return self._conjugate_gradient(weights, gradient)
@@ -350,15 +291,7 @@ def parts_of(block: Block, width: int) -> Iterator[slice]:
 def start_moments(block: Block) -> np.ndarray:
     """Packed s s' of each user's correlations s = X'y, scaled to unit norm.
 
-    Parameters
-    ----------
-    block : Block
-        Rows and targets.
-
-    Returns
-    -------
-    ndarray of shape (n_users, d (d + 1) / 2)
-        Vectors of unit norm, or zero.
+    Returns (n_users, d (d + 1) / 2): vectors of unit norm, or zero.
     """
     with np.errstate(all="ignore"):  # 0 / 0 of a user without correlations
         s = per_user.products(block.y[:, None], block.X)[:, 0]
@@ -378,22 +311,10 @@ def user_moments(
 ) -> Iterator[np.ndarray]:
     r"""Packed (w w') (x) G/m and X'(y - X b) w'/m, a few users at a time.
 
-    Parameters
-    ----------
-    block : Block
-        Rows and targets.
-    scores : ndarray of shape (n_users, rank, height)
-        (XU)'.
-    fit : LocalFit
-        Parameters of the users at U.
-    units : tuple of float, default=(1.0, 1.0)
-        What the two parts are divided by.
-
-    Yields
-    ------
-    ndarray of shape (n_some, n_curvature + rank * n_features)
-        Elements of Sym(r) (x) Sym(d), flattened, and behind them r stacked vectors of
-        d numbers. It is laid out as ``per_user.empty_stack`` does.
+    `scores` (n_users, rank, height): (XU)'. `fit`: parameters of the users at U.
+    `units`: what the two parts are divided by. Yields (n_some, n_curvature + rank *
+    n_features): elements of Sym(r) (x) Sym(d), flattened, and behind them r stacked
+    vectors of d numbers. It is laid out as ``per_user.empty_stack`` does.
     """
     rank, d = scores.shape[1], block.X.shape[2]
     # y - X b = residual + X U w
@@ -431,19 +352,10 @@ def row_norms(vectors: np.ndarray) -> np.ndarray:
 def solve_moments(total: np.ndarray, rank: int, n_features: int, floor: float):
     """Least-squares U from summed contributions.
 
-    Parameters
-    ----------
-    total : ndarray of shape (n_curvature + rank * n_features,)
-        Sum of contributions, both parts in units of their own.
-    rank, n_features : int
-        r and d.
-    floor : float
-        Least eigenvalue that the curvature is taken to have.
-
-    Returns
-    -------
-    ndarray of shape (n_features, rank)
-        The least-squares U, not orthonormal.
+    `total` (n_curvature + rank * n_features,): sum of contributions, both parts in
+    units of their own. `rank`, `n_features`: r and d. `floor`: least eigenvalue that
+    the curvature is taken to have. Returns (n_features, rank): the least-squares U, not
+    orthonormal.
     """
     size = n_curvature(rank, n_features)
     packed = total[:size].reshape(n_packed(rank), -1)
@@ -455,15 +367,9 @@ def solve_moments(total: np.ndarray, rank: int, n_features: int, floor: float):
 
 # Every so many iterations, this share of the users is fitted anew.
 _REPAIR_EVERY = 10
-
-
 _REPAIR_SHARE = 0.2
-
-
 # Largest number of steps of hard-thresholding pursuit of a cold fit.
 COLD_STEPS = 15
-
-
 # Starts of the final fit of every user.
 COLD_STARTS = 3
 
@@ -472,18 +378,11 @@ COLD_STARTS = 3
 class UserParameters:
     """Parameters of all users: arrays whose first axis is the user.
 
-    Parameters
-    ----------
-    weights : ndarray of shape (n_users, rank)
-        w.
-    support : ndarray of shape (n_users, sparsity)
-        Features of b.
-    sparse : ndarray of shape (n_users, sparsity)
-        b on its support.
-    loss : ndarray of shape (n_users,)
-        Penalized squared error.
-    step : ndarray of shape (n_users,)
-        Length of the next step of pursuit.
+    `weights` (n_users, rank): w.
+    `support` (n_users, sparsity): features of b.
+    `sparse` (n_users, sparsity): b on its support.
+    `loss` (n_users,): penalized squared error.
+    `step` (n_users,): length of the next step of pursuit.
     """
 
     weights: np.ndarray
@@ -519,20 +418,10 @@ class UserParameters:
 class AlternatingSolver:
     """State of the alternation: U, the users' parameters, and how to improve them.
 
-    Parameters
-    ----------
-    rows : UserRows
-        The data.
-    rules : LocalRules
-        Penalties and sparsity; its prior is replaced where weights are shrunk to
-        their mean.
-    shrink : bool
-        Whether `ridge_shared` shrinks to the mean of the weights, made anew each
-        iteration.
-    solver : str
-        See :class:`SharedStep`.
-    n_jobs : int or None
-        Threads.
+    `rules`: penalties and sparsity; its prior is replaced where weights are shrunk to
+    their mean.
+    `shrink`: whether `ridge_shared` shrinks to the mean of the weights, made anew each
+    iteration.
     """
 
     def __init__(self, rows: UserRows, rules, *, shrink, solver="auto", n_jobs=None):
@@ -554,7 +443,8 @@ class AlternatingSolver:
     def spectral_start(self) -> np.ndarray:
         """Leading directions of the users' correlations beside their sparse parts."""
         d, rank = self.rows.n_features, len(self.rules.prior)
-        alone = self._rules_without_shared()
+        none = {"prior": np.zeros(0), "fixed": False}
+        alone = replace(self.rules, ridge_shared=0.0, **none)
 
         def part(block):
             empty = np.zeros((len(block), 0, block.X.shape[1]))
@@ -590,39 +480,16 @@ class AlternatingSolver:
         total = sum(self.rows.map(part, self._n_jobs), np.zeros((d, d)))
         return np.linalg.eigh(total)[1][:, ::-1][:, :rank]
 
-    def _rules_without_shared(self):
-        return _kernels_users.LocalRules(
-            sparsity=self.rules.sparsity,
-            ridge_shared=0.0,
-            ridge_sparse=self.rules.ridge_sparse,
-            prior=np.zeros(0),
-            free=self.rules.free,
-        )
-
     def fit(
         self, U: np.ndarray, max_iter: int, tol: float, progress: Callable
     ) -> tuple[np.ndarray, int, bool]:
         """Alternate until U is at rest.
 
-        Parameters
-        ----------
-        U : ndarray of shape (n_features, rank)
-            Start.
-        max_iter : int
-            Largest number of iterations.
-        tol : float
-            Stop when U has moved by at most this distance.
-        progress : callable
-            ``progress(iteration, move)``; a true value stops the alternation.
-
-        Returns
-        -------
-        U : ndarray of shape (n_features, rank)
-            Shared directions.
-        n_iter : int
-            Iterations made.
-        converged : bool
-            Whether the last move was within `tol`.
+        `U` (n_features, rank): start. `max_iter`: largest number of iterations. `tol`:
+        stop when U has moved by at most this distance. `progress`:
+        ``progress(iteration, move)``; a true value stops the alternation. Returns `U`
+        (n_features, rank): shared directions; `n_iter`: iterations made; `converged`:
+        whether the last move was within `tol`.
         """
         move, iteration = np.inf, 0
         for iteration in range(1, max_iter + 1):
@@ -638,9 +505,7 @@ class AlternatingSolver:
         return U, iteration, bool(move <= tol)
 
     def _shrink_to_mean(self) -> None:
-        self.rules = _kernels_users.LocalRules(
-            **{**vars(self.rules), "prior": self.users.weights.mean(axis=0)}
-        )
+        self.rules = replace(self.rules, prior=self.users.weights.mean(axis=0))
 
     def _local_steps(self, U: np.ndarray) -> np.ndarray:
         """Improve all users at U and return sum_i X_i' e_i w_i'."""
@@ -736,21 +601,8 @@ class AlternatingSolver:
 def solve_users(rows: UserRows, U: np.ndarray, rules, n_jobs=None) -> UserParameters:
     """Fit every user beside given directions, from that user's rows alone.
 
-    Parameters
-    ----------
-    rows : UserRows
-        The users' rows.
-    U : ndarray of shape (n_features, rank)
-        Shared directions.
-    rules : LocalRules
-        Penalties and sparsity.
-    n_jobs : int or None
-        Threads.
-
-    Returns
-    -------
-    UserParameters
-        Parameters of all users.
+    `U` (n_features, rank): shared directions. `rules`: penalties and sparsity. Returns
+    parameters of all users.
     """
     users = UserParameters.zeros(rows.n_users, U.shape[1], rules.sparsity)
 

@@ -1,20 +1,13 @@
 """One user's part of a low rank plus sparse regression, for many users at once.
 
 User i has rows X_i (m x d), targets y_i, and a model y = X_i (U w_i + b_i) with U
-(d x r) shared, w_i in R^r and b_i with at most k_i nonzeros. Every function here
-works on a :class:`Block`, without a loop over users, and computes each user's numbers
-from that user's rows and U alone, with the same bits in whatever block it stands:
-only the kernels of ``per_user`` sum.
+(d x r) shared, w_i in R^r and b_i with at most k_i nonzeros. Supports of b_i are found
+by greedy pursuits. Every function works on a :class:`Block`, without a loop over users,
+and computes each user's numbers from that user's rows and U alone, with the same bits
+in any block: only the kernels of ``per_user`` sum.
 
-What they are given is alike: the `block`; `scores`, which is (XU)' of shape (n_users,
-rank, height); `squares`, which is diag(G) for G = X'X, of shape (n_users, n_features);
-and the `rules`.
-
-Supports of users' sparse parts, by greedy pursuits, for many users at once.
-
-Like the fits of ``local``, which they are made of, pursuits compute each user's numbers
-from that user's rows and U alone, with the same bits in whatever block it stands. The
-parameters `block`, `scores`, `squares` and `rules` are those of that module.
+Common arguments: `block`; `scores`, which is (XU)' of shape (n_users, rank, height);
+`squares`, which is diag(G) for G = X'X, of shape (n_users, n_features); and `rules`.
 """
 
 from __future__ import annotations
@@ -34,18 +27,11 @@ _GRAM_NUMBERS = 1 << 21
 class LocalRules:
     """What a user's fit is allowed and charged for, the same for all users.
 
-    Parameters
-    ----------
-    sparsity : int
-        Largest number k of nonzeros of b, at most d.
-    ridge_shared, ridge_sparse : float
-        Penalties of |w - prior|^2 and |b|^2.
-    prior : ndarray of shape (rank,)
-        What w is shrunk to; with `fixed`, what it is.
-    fixed : bool, default=False
-        Whether w is not fitted.
-    free : bool, default=False
-        Whether every user has all features, `sparsity` of them, whatever their rows.
+    `sparsity`: largest number k of nonzeros of b, at most d.
+    `ridge_shared`, `ridge_sparse`: penalties of |w - prior|^2 and |b|^2.
+    `prior` (rank,): what w is shrunk to; with `fixed`, what it is.
+    `free`: whether every user has all features, `sparsity` of them, whatever their
+    rows.
     """
 
     sparsity: int
@@ -67,20 +53,13 @@ class LocalRules:
 class LocalFit:
     """Parameters of the users of a block.
 
-    Parameters
-    ----------
-    weights : ndarray of shape (n_users, rank)
-        w.
-    support : ndarray of shape (n_users, sparsity)
-        Different features for each user.
-    sparse : ndarray of shape (n_users, sparsity)
-        b on the support; zero where a user is not allowed so many nonzeros.
-    loss : ndarray of shape (n_users,)
-        Penalized squared error.
-    residual : ndarray of shape (n_users, height)
-        y - X (U w + b).
-    n_used : ndarray of shape (n_users,)
-        How many features of the support are used, the leading ones.
+    `weights` (n_users, rank): w.
+    `support` (n_users, sparsity): different features for each user.
+    `sparse` (n_users, sparsity): b on the support; zero where a user is not allowed so
+    many nonzeros.
+    `loss` (n_users,): penalized squared error.
+    `residual` (n_users, height): y - X (U w + b).
+    `n_used` (n_users,): how many features of the support are used, the leading ones.
     """
 
     weights: np.ndarray
@@ -136,25 +115,14 @@ def least_squares(
 ) -> LocalFit:
     """Fit w and b on given supports.
 
-    Parameters
-    ----------
-    block, scores, rules
-        See above.
-    support : ndarray of shape (n_users, sparsity)
-        Features of b, the leading ``allowed`` of which are used.
-    allowed : ndarray of shape (n_users,)
-        Nonzeros of each user.
-
-    Returns
-    -------
-    LocalFit
-        The minimizers.
+    `support` (n_users, sparsity): features of b, the leading ``allowed`` of which are
+    used. `allowed` (n_users,): nonzeros of each user. Returns the minimizers.
     """
     # Gram matrices of many columns are larger than the rows: of a few users at a time.
     size = max(1, _GRAM_NUMBERS // (scores.shape[1] + support.shape[1] + 1) ** 2)
-    if len(block) <= size:
+    if len(scores) <= size:
         return _least_squares(block, scores, support, allowed, rules)
-    parts = [slice(start, start + size) for start in range(0, len(block), size)]
+    parts = [slice(start, start + size) for start in range(0, len(scores), size)]
     return LocalFit.appended(
         [
             _least_squares(block.take(p), scores[p], support[p], allowed[p], rules)
@@ -199,17 +167,9 @@ def chosen_columns(block, scores, support, used, *beside) -> np.ndarray:
 def _ridge_coefficients(gram: np.ndarray, free: int, rules: LocalRules) -> np.ndarray:
     """What columns, and a target behind them, are added with to leave the residual.
 
-    Parameters
-    ----------
-    gram : ndarray of shape (n_users, q + 1, q + 1)
-        Products of columns and target.
-    free : int
-        How many of the columns, the leading ones, have weights of `rules.prior`.
-
-    Returns
-    -------
-    ndarray of shape (n_users, 1, q + 1)
-        The coefficients that minimize the penalized squares, negative, and 1.
+    `gram` (n_users, q + 1, q + 1): products of columns and target. `free`: how many of
+    the columns, the leading ones, have weights of `rules.prior`. Returns (n_users, 1, q
+    + 1): the coefficients that minimize the penalized squares, negative, and 1.
     """
     size = gram.shape[1] - 1
     A = per_user.users_last(gram[:, :size])
@@ -267,24 +227,11 @@ def residual_gradients(block: Block, residual: np.ndarray) -> np.ndarray:
 def gradient_and_squares(block, columns, residual, squares):
     """X'e, and the square of each feature beside some columns.
 
-    Parameters
-    ----------
-    block : Block
-        Rows.
-    columns : ndarray of shape (n_users, q, height)
-        What is projected out, transposed.
-    residual : ndarray of shape (n_users, height)
-        e.
-    squares : ndarray of shape (n_users, n_features)
-        See above.
-
-    Returns
-    -------
-    gradient : ndarray of shape (n_users, n_features)
-        X'e.
-    rest : ndarray of shape (n_users, n_features)
-        diag(G) - diag(X'H (H'H)^-1 H'X) for the columns H; infinite for features
-        that they explain, so that those are never worth it.
+    `columns` (n_users, q, height): what is projected out, transposed. `residual`
+    (n_users, height): e. `squares` (n_users, n_features): see above. Returns `gradient`
+    (n_users, n_features): X'e; `rest` (n_users, n_features): diag(G) - diag(X'H
+    (H'H)^-1 H'X) for the columns H; infinite for features that they explain, so that
+    those are never worth it.
     """
     given = [residual[:, None], per_user.orthonormal(columns)]
     both = per_user.products(per_user.joined(given), block.X)
@@ -308,25 +255,11 @@ def local_step(block, scores, squares, fit, step, rules):
     square of each feature beside XU; the step is taken where it lowers the loss.
     Elsewhere the support stays and the step is halved.
 
-    Parameters
-    ----------
-    block, scores, squares, rules
-        See above.
-    fit : LocalFit
-        What :func:`least_squares` gives on its support.
-    step : ndarray of shape (n_users,)
-        Length of each user's step.
-
-    Returns
-    -------
-    fit : LocalFit
-        No user's loss is larger than before.
-    step : ndarray of shape (n_users,)
-        Steps for the next time.
-    tried : ndarray of int
-        Users whose support was to move; the others are at rest.
-    gradient : ndarray of shape (n_users, n_features)
-        X'e at the residuals e of that fit.
+    `fit`: what :func:`least_squares` gives on its support. `step` (n_users,): length of
+    each user's step. Returns `fit`: no user's loss is larger than before; `step`
+    (n_users,): steps for the next time; `tried`: users whose support was to move; the
+    others are at rest; `gradient` (n_users, n_features): X'e at the residuals e of that
+    fit.
     """
     gradient, rest = gradient_and_squares(
         block, _beside(scores, rules), fit.residual, squares
@@ -446,14 +379,9 @@ def _with_best(block, scores, squares, fit, position, rules, n_before) -> np.nda
 class _Start:
     """What pursuits of a block begin with: the fit of w alone, and what that leaves.
 
-    Parameters
-    ----------
-    fit : LocalFit
-        Of w alone.
-    rest : ndarray of shape (n_users, n_features)
-        Squares of the features beside XU.
-    features : ndarray of shape (n_users, n_starts)
-        The most promising first features, the best one first.
+    `rest` (n_users, n_features): squares of the features beside XU.
+    `features` (n_users, n_starts): the most promising first features, the best one
+    first.
     """
 
     fit: LocalFit
@@ -512,19 +440,9 @@ def exchange(block, scores, squares, fit, rules) -> LocalFit:
 def cold_fit(block, scores, squares, rules, n_steps, n_starts=1) -> LocalFit:
     """Fit users from nothing: the best of several pursuits, with exchanges.
 
-    Parameters
-    ----------
-    block, scores, squares, rules
-        See above.
-    n_steps : int
-        Steps of hard-thresholding pursuit, from w alone and again from each start.
-    n_starts : int, default=1
-        Runs of orthogonal least squares, from the most promising first features.
-
-    Returns
-    -------
-    LocalFit
-        What has the smallest loss for each user.
+    `n_steps`: steps of hard-thresholding pursuit, from w alone and again from each
+    start. `n_starts`: runs of orthogonal least squares, from the most promising first
+    features. Returns what has the smallest loss for each user.
     """
     if rules.free or not rules.sparsity:
         return thresholding_pursuit(block, scores, squares, rules, n_steps)

@@ -1,4 +1,4 @@
-"""One regression a user: low rank plus sparse, with a private shared part."""
+"""LRSRegressor: one low rank plus sparse regression per user."""
 
 from __future__ import annotations
 
@@ -19,25 +19,18 @@ from ..mechanisms import PrivacyPlan, Unit
 from ..mechanisms._relations import check_count
 from . import _parameters
 from ._shared_directions import SharedModel
-from ._users import (
-    Personalization,
-    PersonalModels,
-    PersonalPredictions,
-    RegressionGroupsMixin,
-)
+from ._users import PersonalModels, UserModelsMixin
 
 
 @documented
 class LRSRegressor(
-    RegressionGroupsMixin,
-    Personalization,
-    PersonalPredictions,
+    UserModelsMixin,
     PersonalEstimator,
     CallbackSupportMixin,
     RegressorMixin,
     PrivateEstimator,
 ):
-    r"""One linear model a user: low rank plus sparse, private at user level.
+    r"""One linear model per user: low rank plus sparse, private at user level.
 
     The targets of user i are modeled by
     :math:`y = \langle x, U w_i + b_i\rangle + c_i`: directions U that all users
@@ -55,82 +48,53 @@ class LRSRegressor(
         Number r of shared directions, at least 0; capped at the number of features.
         With 0, every user has a sparse model alone and nothing is released.
     sparsity : int or None, default=3
-        Largest number k of nonzeros of a user's sparse part, at least 0, at no cost;
-        capped at half of the rows of a user that U leaves over. None, or as many as
-        there are features, frees all features of every user, where `ridge_sparse` is
-        positive: with ``n_components=0`` that is a ridge regression a user.
+        Maximum number k of nonzeros of a user's sparse part, at least 0; it costs no
+        budget. It is capped at half of the rows that the weights of a user leave over.
+        None, or the number of features, uses all features of every user, and needs
+        ``ridge_sparse > 0``. With ``n_components=0`` that is a ridge regression per
+        user.
     {epsilon}
         Then it fits with everything that the data offer.
     {delta}
         Well below one over the number of users.
     user_feature : int, str or None, default=None
-        Position or name of the column of X that says whose row it is. That column is
-        no feature. It lets scorers, searches and pipelines predict each user by their
-        own model, for which ``users=`` would have to be routed otherwise. Prefer the
-        name, which is followed through ``set_output`` and a
-        :class:`~sklearn.compose.ColumnTransformer` (``remainder__user_id``): a position
+        Position or name of the column of X with the user of each row. That column is
+        no feature. With it, scorers, searches and pipelines predict each user with
+        their own model; ``users=`` needs metadata routing for that. Prefer the name,
+        which is followed through ``set_output`` and a
+        :class:`~sklearn.compose.ColumnTransformer` (``remainder__user_id``). A position
         is another column behind a step that moves columns.
-    offset_feature : int, str or None, default=None
-        Position or name of a column of X that is added to every prediction, such as
-        what an item is rated by all. It is no feature: models of users, and of all,
-        are of what it leaves of the targets.
     unknown_user : {"shared", "raise"}, default="shared"
-        What predictions do with users that were not in the fit. "shared": the model
-        of all (`coef_`, `intercept_`). "raise" is for ``epsilon=None`` alone.
-    fit_intercept : {"user", False}, default="user"
-        "user": an intercept a user; rows and targets are centered on the user's own
-        means. False: none.
-    prior_intercept : float or None, default=None
-        Public intercept of the shared model, and so what users are predicted with
-        who have no other, such as the middle of the scale of the targets. None takes
-        0 with a budget, and the mean over users with ``epsilon=None``.
-    ridge_intercept : float, default=0.0
-        Penalty of the square of what a user's intercept differs by from
-        `prior_intercept` (0 for None), in rows: a user of so many rows has half a
-        level of their own.
-    shared_weights : {"user", "fixed"}, default="user"
-        "fixed": all weights are one, and U, not orthonormal then, is a central model
-        that users tune sparsely. It needs ``n_components=1``.
-    init : {"spectral", "random", "moments"} or array-like, default="spectral"
-        Where U starts. "spectral": the leading directions of the users' correlations
-        :math:`X_i'y_i`; with a budget these are the first of the `n_rounds` releases.
-        "random": orthonormal. "moments": leading directions of :math:`\sum y^2 xx'`,
-        for ``epsilon=None`` alone. An array of shape (n_components, n_features) must
-        not have been made from private data; with ``n_rounds=0`` it stays U.
-    ridge_shared : float, default=10.0
-        Penalty of :math:`|w_i|^2`, in rows of unit length; 0 where targets have no
-        noise. With ``shared_weights="fixed"`` leave 10, or 0: nothing is penalized.
+        Prediction for users that were not in the fit. "shared" uses the shared model
+        (`coef_`, `intercept_`). "raise" is for ``epsilon=None`` only.
+    fit_intercept : {"user", False} or UserIntercept, default="user"
+        "user": an intercept for each user; rows and targets are centered on the means
+        of the user. :class:`~skdpspectral.linear_model.UserIntercept` also has a
+        penalty, a public prior and a column of offsets. False: no intercept.
+    shared_weights : {"user", "fixed"} or UserWeights, default="user"
+        "user": weights for each user, with the penalty of
+        :class:`~skdpspectral.linear_model.UserWeights`. "fixed": all weights are one,
+        and U, which is not orthonormal then, is a central model that users tune
+        sparsely. It needs ``n_components=1``.
     ridge_sparse : float, default=100.0
-        Penalty of :math:`|b_i|^2`, likewise.
-    n_rounds : int, default=6
-        Number of releases that U comes from with a budget: fixed beforehand, since
-        private data must not decide when to stop. With 0, with a budget or without,
-        the array `init` is U (the central model, where weights are fixed): users are
-        fitted beside it, and nothing is released.
-    fresh_rows : bool, default=False
-        Whether each release of U has rows of its own, which every user's rows are
-        dealt to in turn, as theory asks for; all rows were better where we measured.
-        Rows are dealt in the order of X. **The order of a user's rows must not depend
-        on other users**: a shuffle of the whole table moves rows of everybody when one
-        user joins, and voids the guarantee. Shuffle each user's rows by themselves.
-    clip : "private" or Clip, default="private"
-        Norms above which what a user contributes is scaled down, with a budget:
-        private medians, or those of a :class:`~skdpspectral.linear_model.Clip`.
+        Penalty of :math:`|b_i|^2`, in rows of unit length; 0 if targets have no noise.
     neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
-        What is hidden: that a user took part, or all that a user contributed, the
-        number of users being public then. "replace-one" needs twice the noise.
-    solver : "auto" or Alternation, default="auto"
-        How U is found with ``epsilon=None``, and for that alone; "auto" is
-        :class:`~skdpspectral.linear_model.Alternation` with its defaults.
+        "add-remove-one" hides whether a user took part. "replace-one" hides what a user
+        contributed, for a public number of users; it needs twice the noise.
+    solver : "auto", PrivateRounds, Alternation or GivenDirections, default="auto"
+        How U is found. "auto" is :class:`~skdpspectral.linear_model.PrivateRounds`
+        with a budget, and :class:`~skdpspectral.linear_model.Alternation` with
+        ``epsilon=None``. With :class:`~skdpspectral.linear_model.GivenDirections`, U
+        is public, and nothing is released.
     scale : bool or array-like of shape (n_features,), default=True
-        What features are divided by. An array holds public scales. True takes root
-        mean squares of the data with ``epsilon=None``, and ones with a budget.
+        Scales that features are divided by. An array holds public scales. True uses
+        root mean squares of the data with ``epsilon=None``, and ones with a budget.
     {accountant}
     {noise_seed}
     {n_jobs}
         They share the users.
     verbose : bool or int, default=0
-        Whether to print a line a step.
+        Whether to print a line per step.
 
     Attributes
     ----------
@@ -143,7 +107,7 @@ class LRSRegressor(
     coef_ : ndarray of shape (n_features,)
         Coefficients of the shared model, ``weights_ @ components_``.
     intercept_ : float
-        Intercept of the shared model: see `prior_intercept`.
+        Intercept of the shared model: the `prior` of its users' intercepts.
     scale_ : ndarray of shape (n_features,)
         What features were divided by.
     n_iter_ : int
@@ -179,9 +143,8 @@ class LRSRegressor(
     many more than :math:`d r^{1.5} \sqrt{2 L} / \mu` users for L releases
     (:ref:`how_many_users`).
 
-    **What a fit does not use** is refused where it is not at its default: `solver`
-    with a budget; `n_rounds` and `clip` with ``epsilon=None``; `init` and
-    `ridge_shared` with fixed weights (:ref:`lrs_modes`).
+    **What a fit does not use** is refused: a solver for the other kind of fit, and
+    an `init` of the solver with fixed weights (:ref:`lrs_modes`).
 
     References
     ----------
@@ -193,19 +156,19 @@ class LRSRegressor(
     --------
     >>> from skdpspectral import LRSRegressor
     >>> from skdpspectral.datasets import make_low_rank_sparse_tasks
+    >>> from skdpspectral.linear_model import UserWeights
     >>> X, y, users = make_low_rank_sparse_tasks(
     ...     2000, 30, 10, sparsity=2, noise=0.1, random_state=0
     ... )
-    >>> model = LRSRegressor(
-    ...     sparsity=2, epsilon=1.0, ridge_shared=0.1, ridge_sparse=0.1
-    ... )
+    >>> weights = UserWeights(ridge=0.1)
+    >>> model = LRSRegressor(sparsity=2, shared_weights=weights, ridge_sparse=0.1)
     >>> model = model.fit(X, y, users=users)
     >>> predictions = model.predict(X, users=users)
     >>> bool(abs(predictions - y).mean() < 0.5 * abs(y).mean())
     True
     """
 
-    _array_parameters: ClassVar[tuple[str, ...]] = ("init", "scale")
+    _array_parameters: ClassVar[tuple[str, ...]] = ("scale",)
     _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
     _models_class: ClassVar[type] = PersonalModels
 
@@ -222,18 +185,10 @@ class LRSRegressor(
         epsilon=1.0,
         delta=1e-6,
         user_feature=None,
-        offset_feature=None,
         unknown_user="shared",
         fit_intercept="user",
-        prior_intercept=None,
-        ridge_intercept=0.0,
         shared_weights="user",
-        init="spectral",
-        ridge_shared=_parameters.RIDGE_SHARED,
         ridge_sparse=100.0,
-        n_rounds=_parameters.N_ROUNDS,
-        fresh_rows=False,
-        clip="private",
         neighbors="add-remove-one",
         solver="auto",
         scale=True,
@@ -247,18 +202,10 @@ class LRSRegressor(
         self.epsilon = epsilon
         self.delta = delta
         self.user_feature = user_feature
-        self.offset_feature = offset_feature
         self.unknown_user = unknown_user
         self.fit_intercept = fit_intercept
-        self.prior_intercept = prior_intercept
-        self.ridge_intercept = ridge_intercept
         self.shared_weights = shared_weights
-        self.init = init
-        self.ridge_shared = ridge_shared
         self.ridge_sparse = ridge_sparse
-        self.n_rounds = n_rounds
-        self.fresh_rows = fresh_rows
-        self.clip = clip
         self.neighbors = neighbors
         self.solver = solver
         self.scale = scale
@@ -289,7 +236,11 @@ class LRSRegressor(
         """
         self._check_parameters()
         return self._plan(
-            _parameters.shared_statistic(self, check_count("n_features", n_features))
+            _parameters.shared_statistic(
+                self,
+                _parameters.solver_of(self),
+                check_count("n_features", n_features),
+            )
         )
 
     def plan_for(self, X) -> PrivacyPlan:
@@ -310,7 +261,8 @@ class LRSRegressor(
         ValueError
             If a parameter is invalid, or X has no columns beside those.
         """
-        n_others = (self.user_feature is not None) + (self.offset_feature is not None)
+        self._check_parameters()
+        n_others = len(_parameters.columns_beside(self))
         return self.privacy_plan(table_shape(X)[1] - n_others)
 
     def _plan(self, shared: Statistic) -> PrivacyPlan:
@@ -331,10 +283,10 @@ class LRSRegressor(
         Parameters
         ----------
         X : array-like or dataframe of shape (n_rows, n_columns)
-            Features of all rows in any order, and the columns `user_feature` and
-            `offset_feature`; never modified. A memory-mapped array is read block by
-            block. Users of a dask collection answer on its cluster, and have no models
-            here (:ref:`clusters`).
+            Features of all rows in any order, and the columns of users
+            and offsets; never modified. A memory-mapped array is read block by
+            block. Users of a dask collection are summed on its cluster, and have no
+            models here (:ref:`clusters`).
         y : array-like of shape (n_rows,)
             Targets.
         users : array-like of shape (n_rows,) or None, default=None
@@ -347,14 +299,15 @@ class LRSRegressor(
         self._check_parameters()
         with _parameters.progress_of(self) as progress, self._unchanged_on_error():
             table, targets, offset, d = self._unread(X, y, users)
+            solver = _parameters.solver_of(self)
             scale = _parameters.public_scale(self, d)
-            given = _parameters.given_start(self, d)
+            given = _parameters.given_start(self, solver, d)
             self._warn_of_one_user(table)
-            shared = _parameters.shared_statistic(self, d)
+            shared = _parameters.shared_statistic(self, solver, d)
             plan = self._plan(shared)
             # It is charged here; values, ids among them, are read from here on.
             release, read, targets = self._start_release(plan, table, targets)
-            start = _parameters.start_of(self, release, given, d)
+            start = _parameters.start_of(self, solver, release, given, d)
             rows, index = self._grouped(read, targets, offset, scale)
             progress.begin(X, targets, plan)
             found = shared.run(release, rows, start, scale, progress)
@@ -376,8 +329,9 @@ class LRSRegressor(
         self.components_, self.coef_ = found.components, found.coef
         self.weights_ = np.array(found.weights, dtype=np.float64)
         self.intercept_, self.scale_ = found.intercept, found.scale
-        if self.prior_intercept is not None:
-            self.intercept_ = float(self.prior_intercept)
+        intercept = _parameters.intercept_of(self)
+        if intercept is not None and intercept.prior is not None:
+            self.intercept_ = float(intercept.prior)
         self.n_iter_ = found.n_iter
 
     def __sklearn_tags__(self):

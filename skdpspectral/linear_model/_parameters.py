@@ -1,12 +1,4 @@
-"""What parameters of LRSRegressor mean together: refusals, the statistic, the start.
-
-What the chosen way does not use is refused, and not ignored: whoever sets it believes
-that it does something.
-
-How LRSRegressor clips users with a budget, and how it iterates without one.
-
-Columns that are added to predictions: no features, and taken off the targets.
-"""
+"""Solvers, intercepts and weights of LRSRegressor, and checks of its parameters."""
 
 from __future__ import annotations
 
@@ -27,85 +19,125 @@ from ..mechanisms import Neighbors
 from . import _kernels_shared
 from ._shared_directions import ExactDirections, SharedDirections, Users
 
+_STARTS = {"spectral", "random"}
 _NORMS = Interval(Real, 1e-60, 1e60, closed="both")
-
-
-_DEFAULT_SHARE = 0.1
+_PENALTIES = Interval(Real, 0, 1e60, closed="both")
+_MEDIAN_SHARE = 0.1
 
 
 @register
-class Clip(BaseEstimator):
-    r"""Norms above which a user's contribution is scaled down, with a budget.
+class PrivateRounds(BaseEstimator):
+    r"""Shared directions from a fixed number of releases, with a budget.
+
+    Each user contributes one vector to a release. Contributions above the clip norms
+    are scaled down.
 
     Parameters
     ----------
-    curvature, gradient : float or None, default=None
-        Public norms, in [1e-60, 1e60], of the curvature
-        :math:`w_iw_i' \otimes X_i'X_i/m_i` and of the gradient part
-        :math:`X_i'(y_i - X_ib_i)w_i'/m_i` of an ordinary user. None takes a private
-        median over the users.
-    share : float, default=0.1
-        Share of the budget's :math:`\mu^2` for the medians, in (0, 1); refused where
-        both norms are given, which leave no median to pay for.
+    n_rounds : int, default=6
+        Number of releases of U, at least 1. It is fixed before the fit, since private
+        data must not decide when to stop.
+    init : {"spectral", "random"} or array-like, default="spectral"
+        Initial U. "spectral": the leading directions of the users' correlations
+        :math:`X_i'y_i`, the first of the releases. "random": random orthonormal
+        directions. An array of shape (n_components, n_features) must not depend on
+        private data.
+    fresh_rows : bool, default=False
+        Whether each release uses rows of its own, as theory requires: each user's rows
+        are dealt to the releases in turn. In our experiments, using all rows in each
+        release gave lower errors.
+        Rows are dealt in the order of X. **The order of a user's rows must not depend
+        on other users**: a shuffle of the whole table moves rows of everybody when one
+        user joins, and voids the guarantee. Shuffle each user's rows by themselves.
+    curvature_clip_norm, gradient_clip_norm : float or None, default=None
+        Public clip norms, in [1e-60, 1e60], of the curvature
+        :math:`w_iw_i' \otimes X_i'X_i/m_i` and of the gradient
+        :math:`X_i'(y_i - X_ib_i)w_i'/m_i` of a user. None uses a private median over
+        the users.
+    median_share : float, default=0.1
+        Share of the budget's :math:`\mu^2` for the private medians, in (0, 1). It is
+        refused if both clip norms are given.
 
     See Also
     --------
-    skdpspectral.LRSRegressor : Its parameter `clip`.
+    skdpspectral.LRSRegressor : Its parameter `solver`.
 
     Examples
     --------
     >>> from skdpspectral import LRSRegressor
-    >>> from skdpspectral.linear_model import Clip
-    >>> model = LRSRegressor(clip=Clip(curvature=3.3, gradient=1.0), n_rounds=2)
+    >>> from skdpspectral.linear_model import PrivateRounds
+    >>> rounds = PrivateRounds(2, curvature_clip_norm=3.3, gradient_clip_norm=1.0)
+    >>> model = LRSRegressor(solver=rounds)
     >>> [mechanism.name for mechanism in model.privacy_plan(10).mechanisms]
     ['start', 'moments_1']
-    >>> model.set_params(clip__gradient=None).clip
-    Clip(curvature=3.3)
+    >>> model.set_params(solver__n_rounds=1).privacy_plan(10).mechanisms[0].name
+    'start'
     """
 
+    _array_parameters: ClassVar[tuple[str, ...]] = ("init",)
     _parameter_constraints: ClassVar[dict] = {
-        "curvature": [_NORMS, None],
-        "gradient": [_NORMS, None],
-        "share": [Interval(Real, 0, 1, closed="neither")],
+        "n_rounds": [Interval(Integral, 1, 10_000, closed="both")],
+        "init": [StrOptions(_STARTS), "array-like"],
+        "fresh_rows": ["boolean"],
+        "curvature_clip_norm": [_NORMS, None],
+        "gradient_clip_norm": [_NORMS, None],
+        "median_share": [Interval(Real, 0, 1, closed="neither")],
     }
 
-    def __init__(self, curvature=None, gradient=None, share=_DEFAULT_SHARE):
-        self.curvature = curvature
-        self.gradient = gradient
-        self.share = share
+    def __init__(
+        self,
+        n_rounds=6,
+        *,
+        init="spectral",
+        fresh_rows=False,
+        curvature_clip_norm=None,
+        gradient_clip_norm=None,
+        median_share=_MEDIAN_SHARE,
+    ):
+        self.n_rounds = n_rounds
+        self.init = init
+        self.fresh_rows = fresh_rows
+        self.curvature_clip_norm = curvature_clip_norm
+        self.gradient_clip_norm = gradient_clip_norm
+        self.median_share = median_share
 
     def _check_share(self) -> None:
-        """Refuse a share of the budget that nothing would be released for."""
-        given = self.curvature is not None and self.gradient is not None
-        if given and self.share != _DEFAULT_SHARE:
+        """Refuse a share of the budget for medians that are not computed."""
+        given = None not in (self.curvature_clip_norm, self.gradient_clip_norm)
+        if given and self.median_share != _MEDIAN_SHARE:
             raise ValueError(
-                f"clip: share={self.share!r} pays for private medians, and there are "
-                "none to find where curvature and gradient are given: leave share="
-                f"{_DEFAULT_SHARE}, or one of them None"
+                f"solver: median_share={self.median_share!r} is not used, since both "
+                "clip norms are given and there are no medians: leave median_share="
+                f"{_MEDIAN_SHARE}, or set a clip norm to None"
             )
 
 
 @register
 class Alternation(BaseEstimator):
-    """Alternation of users and shared directions until rest, without privacy.
+    r"""Alternate between users and shared directions, without privacy.
 
     Parameters
     ----------
     max_iter : int, default=50
-        Largest number of iterations, at least 1.
+        Maximum number of iterations, at least 1.
     tol : float, default=1e-6
-        Iterations end when U moves by at most this distance, at least 0.
+        Iterations stop when U moves by at most this distance, at least 0.
+    init : {"spectral", "random", "moments"} or array-like, default="spectral"
+        Initial U. "spectral": the leading directions of the users' correlations
+        :math:`X_i'y_i`. "random": random orthonormal directions. "moments": the leading
+        directions of :math:`\sum y^2 xx'`. An array has shape
+        (n_components, n_features).
     shrink_to_mean : bool, default=True
-        Whether weights are shrunk to their mean over users, in place of zero.
+        Whether weights are shrunk to their mean over users, instead of zero.
     update : {"auto", "direct", "cached", "cg"}, default="auto"
-        How U is improved: from the curvature, made anew or of Grams that are kept in
-        memory, or by conjugate gradients, whose cost does not depend on
-        `n_components`. With ``ridge_shared=0`` all lead to the same U; with a penalty,
-        which is on w and not on U, they may rest at slightly different U.
+        How U is improved: from the curvature, computed in each iteration or from Gram
+        matrices kept in memory, or by conjugate gradients, whose cost does not depend
+        on `n_components`. Without a penalty of the weights all reach the same U. The
+        penalty is on w and not on U, and with it they may stop at slightly different U.
 
     See Also
     --------
-    skdpspectral.LRSRegressor : Its parameter `solver`, for ``epsilon=None`` alone.
+    skdpspectral.LRSRegressor : Its parameter `solver`, for ``epsilon=None`` only.
 
     Examples
     --------
@@ -116,31 +148,129 @@ class Alternation(BaseEstimator):
     Alternation(max_iter=100, tol=0.001)
     """
 
+    _array_parameters: ClassVar[tuple[str, ...]] = ("init",)
     _parameter_constraints: ClassVar[dict] = {
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
+        "init": [StrOptions(_STARTS | {"moments"}), "array-like"],
         "shrink_to_mean": ["boolean"],
         "update": [StrOptions({"auto", "direct", "cached", "cg"})],
     }
 
-    def __init__(self, max_iter=50, tol=1e-6, shrink_to_mean=True, update="auto"):
+    def __init__(
+        self,
+        max_iter=50,
+        tol=1e-6,
+        *,
+        init="spectral",
+        shrink_to_mean=True,
+        update="auto",
+    ):
         self.max_iter = max_iter
         self.tol = tol
+        self.init = init
         self.shrink_to_mean = shrink_to_mean
         self.update = update
 
 
-STARTS = {"spectral", "random", "moments"}
+@register
+class GivenDirections(BaseEstimator):
+    """Public shared directions, which the fit keeps: nothing is released.
+
+    Parameters
+    ----------
+    components : array-like of shape (n_components, n_features)
+        U', which must not depend on private data. The fit orthonormalizes the rows,
+        unless ``shared_weights="fixed"``: then it is the central model itself.
+
+    See Also
+    --------
+    skdpspectral.LRSRegressor : Its parameter `solver`, with and without a budget.
+
+    Examples
+    --------
+    >>> from skdpspectral import LRSRegressor
+    >>> from skdpspectral.linear_model import GivenDirections
+    >>> model = LRSRegressor(solver=GivenDirections([[1.0, 0.0, 0.0]]))
+    >>> model.privacy_plan(n_features=3).mechanisms
+    ()
+    """
+
+    _array_parameters: ClassVar[tuple[str, ...]] = ("components",)
+    _parameter_constraints: ClassVar[dict] = {"components": ["array-like"]}
+
+    def __init__(self, components):
+        self.components = components
 
 
-# Defaults that a fit without use for them knows them by.
-N_ROUNDS = 6
+@register
+class UserIntercept(BaseEstimator):
+    """An intercept for each user, and a public offset for each row.
+
+    Parameters
+    ----------
+    prior : float or None, default=None
+        Public intercept of the shared model, such as the middle of the range of the
+        targets. Users without a model are predicted with it. None uses 0 with a
+        budget, and the mean over users with ``epsilon=None``.
+    ridge : float, default=0.0
+        Penalty of the squared difference of a user's intercept and `prior` (0 for
+        None), as a number of rows: for a user with as many rows, the intercept is
+        shrunk by one half.
+    offset_feature : int, str or None, default=None
+        Position or name of a column of X that is added to every prediction, such as
+        the mean rating of an item. It is no feature: the models of users are fitted to
+        the targets minus the offsets.
+
+    See Also
+    --------
+    skdpspectral.LRSRegressor : Its parameter `fit_intercept`.
+
+    Examples
+    --------
+    >>> from skdpspectral import LRSRegressor
+    >>> from skdpspectral.linear_model import UserIntercept
+    >>> LRSRegressor(fit_intercept=UserIntercept(prior=3.0, ridge=5.0)).fit_intercept
+    UserIntercept(prior=3.0, ridge=5.0)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "prior": [Interval(Real, -1e60, 1e60, closed="both"), None],
+        "ridge": [_PENALTIES],
+        "offset_feature": [Integral, str, None],
+    }
+
+    def __init__(self, prior=None, *, ridge=0.0, offset_feature=None):
+        self.prior = prior
+        self.ridge = ridge
+        self.offset_feature = offset_feature
 
 
-RIDGE_SHARED = 10.0
+@register
+class UserWeights(BaseEstimator):
+    """Weights of each user on the shared directions.
 
+    Parameters
+    ----------
+    ridge : float, default=10.0
+        Penalty of :math:`|w_i|^2`, in rows of unit length; 0 if targets have no noise.
 
-_PENALTIES = Interval(Real, 0, 1e60, closed="both")
+    See Also
+    --------
+    skdpspectral.LRSRegressor : Its parameter `shared_weights`.
+
+    Examples
+    --------
+    >>> from skdpspectral import LRSRegressor
+    >>> from skdpspectral.linear_model import UserWeights
+    >>> LRSRegressor(shared_weights=UserWeights(ridge=0.1)).shared_weights
+    UserWeights(ridge=0.1)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {"ridge": [_PENALTIES]}
+
+    def __init__(self, ridge=10.0):
+        self.ridge = ridge
 
 
 # Constructor parameters, each on its own; those of budgets are every estimator's.
@@ -148,210 +278,136 @@ CONSTRAINTS = {
     "n_components": [Interval(Integral, 0, None, closed="left")],
     "sparsity": [Interval(Integral, 0, None, closed="left"), None],
     "user_feature": [Integral, str, None],
-    "offset_feature": [Integral, str, None],
     "unknown_user": [StrOptions({"shared", "raise"})],
-    "fit_intercept": [StrOptions({"user"}), "boolean"],
-    "prior_intercept": [Interval(Real, -1e60, 1e60, closed="both"), None],
-    "ridge_intercept": [_PENALTIES],
-    "shared_weights": [StrOptions({"user", "fixed"})],
-    "init": [StrOptions(STARTS), "array-like"],
-    "ridge_shared": [_PENALTIES],
+    "fit_intercept": [StrOptions({"user"}), "boolean", UserIntercept],
+    "shared_weights": [StrOptions({"user", "fixed"}), UserWeights],
     "ridge_sparse": [_PENALTIES],
-    "n_rounds": [Interval(Integral, 0, 10_000, closed="both")],
-    "fresh_rows": ["boolean"],
-    "clip": [StrOptions({"private"}), Clip],
     "neighbors": [StrOptions({"add-remove-one", "replace-one"})],
-    "solver": [StrOptions({"auto"}), Alternation],
+    "solver": [StrOptions({"auto"}), PrivateRounds, Alternation, GivenDirections],
     "scale": ["boolean", "array-like"],
     "n_jobs": [Integral, None],
     "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
 }
 
 
-_IN_A_GRID = " (a search gives epsilon=None a grid of its own)"
-
-
 def check_lrs_parameters(model) -> None:
-    """Refuse parameters that do not go together.
-
-    Parameters
-    ----------
-    model : LRSRegressor
-        Of which each parameter is valid on its own.
-
-    Raises
-    ------
-    ValueError
-        Naming the parameter and the remedy.
-    """
-    if model.fit_intercept is not False and model.fit_intercept != "user":
+    """Refuse parameters, each valid on its own, that do not go together."""
+    if isinstance(model.fit_intercept, (bool, np.bool_)) and model.fit_intercept:
         raise ValueError(
-            f'fit_intercept must be "user" or False, got {model.fit_intercept!r}: '
-            "an intercept of all users would have to be released"
+            'fit_intercept must be "user", UserIntercept(...) or False, got True: a '
+            "common intercept of all users would have to be released"
         )
-    if model.fit_intercept is False:
-        _check_no_intercept(model)
     if model.sparsity is None and not model.ridge_sparse:
         raise ValueError(
-            "sparsity=None needs ridge_sparse > 0: without a penalty a user of few "
-            "rows has no one model of all features"
+            "sparsity=None needs ridge_sparse > 0: without a penalty a user with few "
+            "rows has no unique model of all features"
         )
-    if not model.n_rounds:
-        _check_frozen(model)
-    if model.shared_weights == "fixed":
-        _check_fixed_weights(model)
-    if model._is_private():
-        _check_private_fit(model)
-    else:
-        _check_exact_fit(model)
+    if model._is_private() and model.unknown_user == "raise":
+        raise ValueError(
+            'unknown_user="raise" needs epsilon=None: an error would tell who was '
+            'in the training set; use unknown_user="shared"'
+        )
+    solver = solver_of(model)
+    if is_fixed(model):
+        _check_fixed_weights(model, solver)
+
+
+_IN_A_GRID = " (in a search, give epsilon=None a grid of its own)"
+
+
+def is_fixed(model) -> bool:
+    """Whether all weights are one, and users have none of their own."""
+    return isinstance(model.shared_weights, str) and model.shared_weights == "fixed"
 
 
 def is_frozen(model) -> bool:
     """Whether the shared directions are given, and stay as they are."""
-    return not model.n_rounds and model.n_components > 0
+    return isinstance(model.solver, GivenDirections)
 
 
-def _check_frozen(model) -> None:
-    if isinstance(model.init, str):
-        raise ValueError(
-            "n_rounds=0 keeps the shared directions that init holds: give an array, or "
-            "ask for n_rounds of at least 1"
-        )
-    unused = {"fresh_rows": (bool(model.fresh_rows), False)}
-    for name, default in (("clip", "private"), ("solver", "auto")):
-        unused[name] = not isinstance(getattr(model, name), str), default
-    for name, (is_set, default) in unused.items():
-        if is_set:
-            raise ValueError(
-                f"{name}={getattr(model, name)!r} is not used with n_rounds=0, which "
-                f"looks for nothing: leave {name}={default!r}"
-            )
-
-
-def _check_no_intercept(model) -> None:
-    for name, default in (("prior_intercept", None), ("ridge_intercept", 0.0)):
-        if getattr(model, name) != default:
-            raise ValueError(
-                f"{name}={getattr(model, name)!r} is not used with "
-                f"fit_intercept=False: leave {name}={default}, or fit_intercept"
-                '="user"'
-            )
-
-
-def _check_fixed_weights(model) -> None:
+def _check_fixed_weights(model, solver) -> None:
     if model.n_components != 1:
         raise ValueError(
             'shared_weights="fixed" needs n_components=1, got '
             f"n_components={model.n_components}: one central model has one direction"
         )
-    given = not isinstance(model.init, str)
-    if given != is_frozen(model) or not (given or model.init == "spectral"):
+    start = getattr(solver, "init", "spectral")
+    if not (isinstance(start, str) and start == "spectral"):
         raise ValueError(
-            'init is not used with shared_weights="fixed", which starts from '
-            'nothing: leave init="spectral", or give a central model that stays as it '
-            "is, with n_rounds=0"
-        )
-    if model.ridge_shared not in (0.0, RIDGE_SHARED):
-        raise ValueError(
-            f"ridge_shared={model.ridge_shared!r} is not used with "
-            'shared_weights="fixed", where there are no weights to penalize: leave '
-            f"ridge_shared={RIDGE_SHARED}, or 0"
-        )
-
-
-def _check_private_fit(model) -> None:
-    clip_of(model)._check_share()
-    if model.unknown_user == "raise":
-        raise ValueError(
-            'unknown_user="raise" needs epsilon=None: an error would tell who was '
-            'in the training set; use unknown_user="shared"'
-        )
-    if isinstance(model.init, str) and model.init == "moments":
-        raise ValueError(
-            'init="moments" needs epsilon=None: it is made from the data; use '
-            '"spectral", which is released with noise, "random" or a public array'
-        )
-    if not isinstance(model.solver, str):
-        raise ValueError(
-            f"solver={model.solver!r} needs epsilon=None: with a budget U comes "
-            f'from n_rounds releases; leave solver="auto"{_IN_A_GRID}'
-        )
-
-
-def _check_exact_fit(model) -> None:
-    if model.fresh_rows:
-        raise ValueError(
-            "fresh_rows=True needs a budget: with epsilon=None every iteration has all "
-            f"rows; leave fresh_rows=False{_IN_A_GRID}"
-        )
-    if model.n_rounds not in (0, N_ROUNDS):
-        raise ValueError(
-            f"n_rounds={model.n_rounds!r} needs a budget: with epsilon=None see "
-            f"Alternation(max_iter=...) for solver; leave n_rounds={N_ROUNDS}"
-            f"{_IN_A_GRID}"
-        )
-    if not isinstance(model.clip, str):
-        raise ValueError(
-            f"clip={model.clip!r} needs a budget: with epsilon=None nobody is "
-            f'scaled down; leave clip="private"{_IN_A_GRID}'
+            'init of solver is not used with shared_weights="fixed", which starts '
+            'from zero: leave init="spectral", or give a central model by '
+            "solver=GivenDirections(...), which stays as it is"
         )
 
 
 # Copies: another thread may change a strategy between a plan and its releases.
 
 
-def clip_of(model) -> Clip:
-    """Return how users are clipped, as it is now."""
-    return Clip() if isinstance(model.clip, str) else snapshot(model.clip)
+def solver_of(model) -> PrivateRounds | Alternation | GivenDirections:
+    """Return how U is found, as it is now."""
+    private = model._is_private()
+    if isinstance(model.solver, str):
+        return PrivateRounds() if private else Alternation()
+    solver = snapshot(model.solver)
+    if private and isinstance(solver, Alternation):
+        raise ValueError(
+            f"solver={solver!r} needs epsilon=None: with a budget use "
+            f'PrivateRounds(n_rounds=...); leave solver="auto"{_IN_A_GRID}'
+        )
+    if not private and isinstance(solver, PrivateRounds):
+        raise ValueError(
+            f"solver={solver!r} needs a budget: with epsilon=None use "
+            f'Alternation(max_iter=...); leave solver="auto"{_IN_A_GRID}'
+        )
+    if isinstance(solver, PrivateRounds):
+        solver._check_share()
+    return solver
 
 
-def alternation_of(model) -> Alternation:
-    """Return how U is found without a budget, as it is now."""
-    return Alternation() if isinstance(model.solver, str) else snapshot(model.solver)
+def intercept_of(model) -> UserIntercept | None:
+    """Return how users' intercepts are made, as it is now; None without any."""
+    given = model.fit_intercept
+    if isinstance(given, UserIntercept):
+        return snapshot(given)
+    return UserIntercept() if isinstance(given, str) else None
+
+
+def ridge_of_weights(model) -> float:
+    """Return the penalty of the users' weights."""
+    given = model.shared_weights
+    return float((UserWeights() if isinstance(given, str) else given).ridge)
 
 
 def progress_of(model) -> FitProgress:
     """Return what is told of the steps of a fit, as many as there may be."""
-    private, most = model._is_private(), max(int(model.n_rounds), 1)
-    if not (private or is_frozen(model)):
-        most = alternation_of(model).max_iter
+    solver = solver_of(model)
+    steps = {PrivateRounds: "n_rounds", Alternation: "max_iter"}.get(type(solver))
+    most = int(getattr(solver, steps)) if steps else 1
+    private = model._is_private()
     return FitProgress(model, most, private=private, verbose=model.verbose)
 
 
-def shared_statistic(model, n_features: int) -> SharedDirections | ExactDirections:
-    """Return the statistic that the shared directions come from.
-
-    Parameters
-    ----------
-    model : LRSRegressor
-        With parameters that go together.
-    n_features : int
-        Number of features.
-
-    Returns
-    -------
-    SharedDirections or ExactDirections
-        With a budget, or without one.
-    """
-    rank, fixed = min(int(model.n_components), n_features), model._fixed()
+def shared_statistic(model, solver, n_features: int):
+    """Return the statistic that the shared directions come from."""
+    rank, fixed = min(int(model.n_components), n_features), is_fixed(model)
     rules = model._rules(n_features, model._public_prior(rank))
     users = Users(rules, n_features, Neighbors(model.neighbors), model.n_jobs)
-    if not (model._is_private() or is_frozen(model)):
-        solver = alternation_of(model)
+    if isinstance(solver, Alternation):
         shrink = solver.shrink_to_mean and not fixed
         return ExactDirections(
             users, solver.max_iter, solver.tol, shrink, solver.update
         )
-    clip = clip_of(model)
-    spectral = isinstance(model.init, str) and model.init == "spectral"
+    if isinstance(solver, GivenDirections):
+        return SharedDirections(users, n_releases=0)
+    spectral = isinstance(solver.init, str) and solver.init == "spectral"
     return SharedDirections(
         users,
-        n_releases=int(model.n_rounds) if rank else 0,
+        n_releases=int(solver.n_rounds) if rank else 0,
         release_start=bool(rank) and spectral and not fixed,
-        clip_curvature=_as_float(clip.curvature),
-        clip_gradient=_as_float(clip.gradient),
-        clip_share=float(clip.share),
-        fresh=bool(model.fresh_rows),
+        clip_curvature=_as_float(solver.curvature_clip_norm),
+        clip_gradient=_as_float(solver.gradient_clip_norm),
+        clip_share=float(solver.median_share),
+        fresh=bool(solver.fresh_rows),
     )
 
 
@@ -360,13 +416,7 @@ def _as_float(value) -> float | None:
 
 
 def public_scale(model, n_features: int) -> np.ndarray | None:
-    """Return public scales, or None where they would come from the data.
-
-    Raises
-    ------
-    ValueError
-        If `scale` is neither a boolean nor a positive number a feature.
-    """
+    """Return public scales, or None where they would come from the data."""
     if isinstance(model.scale, (bool, np.bool_)):
         public = model._is_private() or is_frozen(model)
         return np.ones(n_features) if public or not model.scale else None
@@ -379,41 +429,39 @@ def public_scale(model, n_features: int) -> np.ndarray | None:
     return scale
 
 
-def given_start(model, n_features: int) -> np.ndarray | None:
-    """Return the start that `init` holds, of shape (d, r), or None.
-
-    Raises
-    ------
-    ValueError
-        If `init` is an array of another shape, or not of finite numbers.
-    """
-    if isinstance(model.init, str):
+def given_start(model, solver, n_features: int) -> np.ndarray | None:
+    """Return the array of shape (d, r) that U starts from or is, or None."""
+    frozen = isinstance(solver, GivenDirections)
+    given = solver.components if frozen else solver.init
+    if isinstance(given, str):
         return None
     shape = (min(int(model.n_components), n_features), n_features)
-    start = _numbers(model.init, "init")
+    name = "components" if frozen else "init"
+    start = _numbers(given, name)
     if start is None or start.shape != shape:
+        others = "" if frozen else "a string, or "
         raise ValueError(
-            f"init must be one of {sorted(STARTS)}, or finite numbers of shape "
+            f"{name} of solver must be {others}finite numbers of shape "
             f"(n_components, n_features) = {shape}"
         )
-    if model._fixed():  # a central model, of any length
+    if is_fixed(model):  # a central model, of any length
         return start.T.copy()
     return _kernels_shared.positive_qr(start.T)[0]
 
 
-def start_of(model, release, given, n_features: int):
+def start_of(model, solver, release, given, n_features: int):
     """Return where U starts: (d, r), the name of what a kernel makes, or None.
 
-    None stands for a start that is released. Arrays owe nothing to the data.
+    None stands for a start that is released. Arrays do not depend on the data.
     """
-    if model._fixed() and not is_frozen(model):
+    if given is not None:
+        return given
+    if is_fixed(model):
         return np.zeros((n_features, 1))
-    if isinstance(model.init, str) and model.init == "random":
+    if solver.init == "random":
         shape = (n_features, min(int(model.n_components), n_features))
         return _kernels_shared.positive_qr(release.public_normals(shape))[0]
-    if given is None and not model._is_private():
-        return model.init
-    return given
+    return None if isinstance(solver, PrivateRounds) else solver.init
 
 
 def _numbers(values, name: str) -> np.ndarray | None:
@@ -432,24 +480,22 @@ def _numbers(values, name: str) -> np.ndarray | None:
 _LARGEST = np.finfo(float).max
 
 
+def columns_beside(model) -> dict[str, int | str]:
+    """Return the columns of X that are no features, by what names them."""
+    intercept = intercept_of(model)
+    offset = None if intercept is None else intercept.offset_feature
+    columns = {"user_feature": model.user_feature, "offset_feature": offset}
+    return {name: place for name, place in columns.items() if place is not None}
+
+
 def find_offset(model, X, n_features: int) -> int | None:
     """Return the place of the offsets among columns that hold no users, or None.
 
-    Parameters
-    ----------
-    model : LRSRegressor
-        With parameters `user_feature` and `offset_feature`.
-    X : array-like or dataframe of shape (n_rows, n_columns)
-        Of which the names of columns are read, and their number.
-    n_features : int
-        Columns that hold no users.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming `offset_feature`.
+    `model`: with parameters `user_feature` and `offset_feature`. `X`
+    (n_rows, n_columns): of which the names of columns are read, and their number.
     """
-    feature = model.offset_feature
+    columns = columns_beside(model)
+    feature = columns.get("offset_feature")
     if feature is None:
         return None
     check_feature(feature, "offset_feature")
@@ -478,22 +524,11 @@ def find_offset(model, X, n_features: int) -> int | None:
     return place - (place > user)
 
 
-def without_offset(table: UserTable, place: int | None) -> tuple[UserTable, np.ndarray]:
+def split_offsets(table: UserTable, place: int | None) -> tuple[UserTable, np.ndarray]:
     """Take the offsets out of a table.
 
-    Parameters
-    ----------
-    table : UserTable
-        Rows.
-    place : int or None
-        Of the offsets among the features; None for no offsets.
-
-    Returns
-    -------
-    table : UserTable
-        Without the offsets.
-    offsets : ndarray of shape (n_rows,)
-        The offsets; zeros where there are none.
+    `place`: of the offsets among the features; None for no offsets. Returns `table`:
+    without the offsets; `offsets` (n_rows,): the offsets; zeros where there are none.
     """
     if place is None:
         return table, np.zeros(len(table.X))
@@ -502,7 +537,7 @@ def without_offset(table: UserTable, place: int | None) -> tuple[UserTable, np.n
     return replace(table, columns=np.delete(columns, place)), offsets
 
 
-def rest_of(y: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def subtract_offsets(y: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """What offsets leave of the targets, row by row; finite."""
     with np.errstate(all="ignore"):  # an overflow would tell of somebody's target
         return np.clip(y - offsets, -_LARGEST, _LARGEST)
@@ -511,28 +546,11 @@ def rest_of(y: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 def read_like_fit(model, X, users) -> tuple[UserTable, np.ndarray]:
     """Read rows for a fitted model.
 
-    Parameters
-    ----------
-    model : LRSRegressor
-        Fitted.
-    X, users
-        As for its methods.
-
-    Returns
-    -------
-    table : UserTable
-        With the features of fit.
-    offsets : ndarray of shape (n_rows,)
-        The offsets.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming what is wrong.
+    Returns `table`: with the features of fit; `offsets` (n_rows,): the offsets.
     """
     table = read_users(model, X, users, model.user_feature, reset=False)
     place = find_offset(model, X, table.n_features)
-    table, offsets = without_offset(table, place)
+    table, offsets = split_offsets(table, place)
     if table.n_features != len(model.scale_):
         raise ValueError(
             f"X has {table.n_features} features beside users and offsets, and fit had "

@@ -1,21 +1,8 @@
-"""Directions that many users' regressions share: with a budget, and without one.
+"""Private statistics of shared directions: start, clip norms, rounds.
 
-With a budget users answer releases one after another, each from their own rows and
-earlier releases alone; what they answer is summed, with noise.
-
-What users' curvatures and gradients are measured in: private medians of norms.
-
-Private shared directions: a start, units of clipping, and rounds.
-
-Shared directions without privacy: alternation of users and U until rest.
-
-What shared directions leave for everybody.
-
-Rounds of shared directions: least squares from sums of the users' moments.
-
-The directions that users' correlations have in common.
-
-How users answer a release, and how their answers are summed.
+With a budget, users contribute to one release after another, each from their own rows
+and earlier releases alone. The clipped contributions are summed, with noise. Without a
+budget, U and the users' parameters alternate until convergence.
 """
 
 from __future__ import annotations
@@ -48,22 +35,10 @@ BILLBOARD = (
 class SharedModel:
     """Shared directions, and the model of who has no other.
 
-    Parameters
-    ----------
-    U : ndarray of shape (n_features, rank)
-        Shared directions of the scaled features.
-    scale : ndarray of shape (n_features,)
-        What features were divided by.
-    weights : ndarray of shape (rank,)
-        Weights of the shared model.
-    intercept : float, default=0.0
-        Intercept of the shared model.
-    n_iter : int, default=1
-        Iterations or releases of U.
-    converged : bool, default=True
-        Whether U came to rest; what is released does not tell.
-    users : UserParameters or None, default=None
-        Parameters of all users, where nothing is private.
+    `U` (n_features, rank): shared directions of the scaled features.
+    `scale` (n_features,): what features were divided by.
+    `converged`: whether U came to rest; what is released does not tell.
+    `users`: parameters of all users, where nothing is private.
     """
 
     U: np.ndarray
@@ -85,25 +60,13 @@ class SharedModel:
         return self.weights @ self.components
 
 
-# Steps of hard-thresholding pursuit by which every user answers a release.
+# Steps of hard-thresholding pursuit of a user for one release.
 _LOCAL_STEPS = 10
 
 
 @dataclass(frozen=True)
 class Users:
-    """What is public of the users, and how their vectors are made and summed.
-
-    Parameters
-    ----------
-    rules : LocalRules
-        Rules of the users' fits.
-    n_features : int
-        Number of features.
-    neighbors : Neighbors
-        Add-remove-one or replace-one, of users.
-    n_jobs : int or None, default=None
-        Threads.
-    """
+    """Public rules of the users, and how their vectors are made and summed."""
 
     rules: _kernels_users.LocalRules
     n_features: int
@@ -117,7 +80,7 @@ class Users:
 
     @property
     def first_rules(self) -> _kernels_users.LocalRules:
-        """Rules of the first answer: from no direction, that of one model for all."""
+        """Rules of the first contribution: without directions, that of one model."""
         return replace(self.rules, sparsity=0) if self.rules.fixed else self.rules
 
     def answers(self, block, rows, rules, U, units=(1.0, 1.0)) -> Iterator:
@@ -136,24 +99,17 @@ class Users:
 
 # Steps of the bisections for the users' median norms, on a logarithmic scale.
 _BISECTIONS = 12
-
-
 _SMALLEST_LOG10, _LARGEST_LOG10 = -8.0, 8.0
 
 
 @dataclass(frozen=True)
 class ClipSizes(Statistic):
-    """Units of curvature and gradient: public ones, or private medians of the norms.
+    """Clip norms of curvature and gradient: public ones, or private medians of norms.
 
     Every step of the bisections releases by how much more of the users lie below
-    than above the tried values; of the noisy answers only the signs are used.
+    than above the tried values; only the signs of the noisy sums are used.
 
-    Parameters
-    ----------
-    users : Users
-        How users answer.
-    curvature, gradient : float or None
-        Public units; None for a median.
+    `curvature`, `gradient`: public units; None for a median.
     """
 
     users: Users
@@ -231,18 +187,7 @@ def _logarithm(place):
 class ExactDirections(Statistic):
     """Directions U that fit all users best, without noise.
 
-    Parameters
-    ----------
-    users : Users
-        Rules of the users; as many directions as they have weights.
-    max_iter : int
-        Largest number of iterations.
-    tol : float
-        Iterations end when U moves by at most this distance.
-    shrink : bool
-        Whether weights are shrunk to their mean over users.
-    update : str
-        How U is improved.
+    `tol`: iterations end when U moves by at most this distance.
     """
 
     users: Users
@@ -262,28 +207,10 @@ class ExactDirections(Statistic):
     def run(self, release, rows, start, scale, progress: Any) -> SharedModel:
         """Fit U and all users, and release U.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : UserRows
-            The users' rows.
-        start : str or ndarray of shape (n_features, rank)
-            Start, or the name of one.
-        scale : ndarray of shape (n_features,) or None
-            What features are divided by; None for their root mean squares.
-        progress : FitProgress
-            Told of every iteration; it may stop the alternation.
-
-        Returns
-        -------
-        SharedModel
-            Of finite numbers, with the users' parameters.
-
-        Raises
-        ------
-        ValueError
-            If numbers were too large.
+        `start` (n_features, rank): start, or the name of one. `scale` (n_features,):
+        what features are divided by; None for their root mean squares. `progress`: told
+        of every iteration; it may stop the alternation. The result has finite
+        numbers and the users' parameters.
         """
         try:
             with np.errstate(all="ignore"):
@@ -323,28 +250,18 @@ class ExactDirections(Statistic):
             converged=converged,
             users=users,
         )
-        return replace(found, intercept=_mean_intercept(rows, found.coef))
-
-
-def _mean_intercept(rows, coef: np.ndarray) -> float:
-    """Mean over users of the intercept that suits the shared coefficients."""
-    if rows.y_means is None:
-        return 0.0
-    return float((rows.y_means - rows.X_means @ coef).mean())
+        if rows.y_means is None:
+            return found
+        # The mean over users of the intercept that suits the shared coefficients.
+        intercepts = rows.y_means - rows.X_means @ found.coef
+        return replace(found, intercept=float(intercepts.mean()))
 
 
 @dataclass(frozen=True)
 class MomentRounds(Statistic):
     """Rounds in which users fit themselves at U, and their moments give the next U.
 
-    Parameters
-    ----------
-    users : Users
-        How users answer and are summed.
-    n_rounds : int
-        Number of rounds.
-    n_before : int
-        Releases of U before the first round.
+    `n_before`: releases of U before the first round.
     """
 
     users: Users
@@ -400,13 +317,7 @@ class MomentRounds(Statistic):
 
 @dataclass(frozen=True)
 class SpectralStart(Statistic):
-    """Leading directions of the sum of s s', for each user's correlations s.
-
-    Parameters
-    ----------
-    users : Users
-        How users are summed.
-    """
+    """Leading directions of the sum of s s', for each user's correlations s."""
 
     users: Users
 
@@ -447,30 +358,21 @@ def _contributions(block, rows):
 class SharedDirections(Combination):
     """Directions U from releases of equal cost, and the clipping that they need.
 
-    Parameters
-    ----------
-    users : Users
-        Rules of the users; as many directions as they have weights.
-    n_releases : int
-        Releases of U: the start, if it is released, and rounds; 0 for a U that is
-        given and kept.
-    release_start : bool
-        Whether the first release is a private spectral start.
-    clip_curvature, clip_gradient : float or None
-        What a user's curvature and gradient are measured in; None for a private
-        median of the users' norms.
-    clip_share : float
-        Share of mu**2 for the medians.
-    fresh : bool, default=False
-        Whether each release of U has rows of its own of every user.
+    `n_releases`: releases of U: the start, if it is released, and rounds; 0 for a U
+    that is given and kept.
+    `release_start`: whether the first release is a private spectral start.
+    `clip_curvature`, `clip_gradient`: what a user's curvature and gradient are measured
+    in; None for a private median of the users' norms.
+    `clip_share`: share of mu**2 for the medians.
+    `fresh`: whether each release of U has rows of its own of every user.
     """
 
     users: Users
     n_releases: int
-    release_start: bool
-    clip_curvature: float | None
-    clip_gradient: float | None
-    clip_share: float
+    release_start: bool = False
+    clip_curvature: float | None = None
+    clip_gradient: float | None = None
+    clip_share: float = 0.0
     fresh: bool = False
 
     def parts(self) -> dict[str, Statistic]:
@@ -502,27 +404,13 @@ class SharedDirections(Combination):
     def run(self, release, rows, start, scale, progress: Any) -> SharedModel:
         """Release what is planned, and return the model that it leaves.
 
-        Between releases every user answers from their own rows and earlier releases
+        Every user contributes to a release from their own rows and earlier releases
         alone; nothing else that is computed here depends on more than one user.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : UserRows
-            The users' rows.
-        start : ndarray of shape (n_features, rank) or None
-            Public start; None where the start is released.
-        scale : ndarray of shape (n_features,)
-            What features are divided by, public.
-        progress : FitProgress
-            Told of every release but those of medians.
-
-        Returns
-        -------
-        SharedModel
-            With orthonormal directions, unless the weights of the users are fixed,
-            and public weights.
+        `start` (n_features, rank): public start; None where the start is released.
+        `scale` (n_features,): what features are divided by, public. `progress`: told of
+        every release but those of medians. The directions are orthonormal, unless
+        the users' weights are fixed; the weights are public.
         """
         U = self._directions(release, rows, start, progress.step)
         n_iter = max(self.n_releases, 1)

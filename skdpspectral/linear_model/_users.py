@@ -1,12 +1,6 @@
-"""Models of users and predictions made from them: the users' side of the billboard.
+"""Users' own models beside the shared directions: fits, predictions, groups, clusters.
 
-New models of users beside what is released, and files for their devices.
-
-Models of users: what stays with them, and predictions made from it.
-
-What a federation of groups of users asks of an estimator of one model a user.
-
-Users on a cluster, who answer there.
+Nothing in this file is released; it must not draw noise.
 """
 
 from __future__ import annotations
@@ -40,11 +34,15 @@ from .._tables.users import (
 from ..mechanisms._relations import check_count
 from . import _kernels_shared, _kernels_users, _parameters
 from ._parameters import (
-    alternation_of,
+    Alternation,
+    PrivateRounds,
+    UserIntercept,
     find_offset,
+    intercept_of,
+    is_fixed,
     read_like_fit,
-    rest_of,
-    without_offset,
+    split_offsets,
+    subtract_offsets,
 )
 
 # Numbers of the rows that are predicted together.
@@ -55,18 +53,9 @@ _PART_NUMBERS = 1 << 20
 class PersonalModels(UserModels):
     """Parameters of users beside shared components.
 
-    Parameters
-    ----------
-    index : IdIndex or None
-        Ids; None for a single user without an id.
-    weights : ndarray of shape (n_users, rank)
-        w.
-    support : ndarray of shape (n_users, sparsity)
-        Features of b.
-    sparse : ndarray of shape (n_users, sparsity)
-        b on its support.
-    intercepts : ndarray of shape (n_users,)
-        Intercepts.
+    `weights` (n_users, rank): w.
+    `support` (n_users, sparsity): features of b.
+    `sparse` (n_users, sparsity): b on its support.
     """
 
     entries: ClassVar[tuple[str, ...]] = (
@@ -97,18 +86,10 @@ class PersonalModels(UserModels):
     def fitted(cls, rows, users, index, scale, components) -> PersonalModels:
         """Make models of what users fitted, and their intercepts, in data units.
 
-        Parameters
-        ----------
-        rows : UserRows
-            The users' rows and targets, with their means where there are intercepts.
-        users : object
-            Weights, supports and sparse parts that they fitted, of scaled features.
-        index : IdIndex or None
-            Ids; None for a single user without one.
-        scale : ndarray of shape (n_features,)
-            What features were divided by.
-        components : ndarray of shape (rank, n_features)
-            U'.
+        `users`: weights, supports and sparse parts that they fitted, of scaled
+        features. `index`: ids; None for a single user without one. `scale`
+        (n_features,): what features were divided by. `components` (rank, n_features):
+        U'.
         """
         with np.errstate(all="ignore"):
             sparse = users.sparse / scale[users.support]
@@ -149,19 +130,9 @@ class PersonalModels(UserModels):
     def predict(self, features, codes: np.ndarray, components: np.ndarray):
         """Predict rows of several users, each with the bits that it has alone.
 
-        Parameters
-        ----------
-        features : callable
-            ``features(rows)``: features of a slice of rows.
-        codes : ndarray of shape (n_rows,)
-            Users of the rows.
-        components : ndarray of shape (rank, n_features)
-            U'.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-            Predictions.
+        `features`: ``features(rows)``: features of a slice of rows. `codes` (n_rows,):
+        users of the rows. `components` (rank, n_features): U'. Returns (n_rows,):
+        predictions.
         """
         # A warning would tell of the values of some user.
         with np.errstate(all="ignore"):
@@ -188,12 +159,8 @@ class PersonalModels(UserModels):
         return out
 
 
-class PersonalPredictions:
-    """What an estimator of one model a user offers its users, once U is there."""
-
-    def _fixed(self) -> bool:
-        """Whether users have no weights of their own."""
-        return self.shared_weights == "fixed"
+class UserModelsMixin:
+    """Models of users beside the shared directions: fits, predictions, coefficients."""
 
     def _user_rows(self, table: UserTable, y, index, scale) -> user_rows.UserRows:
         n_rows = len(table.X)
@@ -212,28 +179,22 @@ class PersonalPredictions:
         most = n_features if self.sparsity is None else int(self.sparsity)
         return _kernels_users.LocalRules(
             sparsity=min(most, n_features),
-            ridge_shared=float(self.ridge_shared),
+            ridge_shared=_parameters.ridge_of_weights(self),
             ridge_sparse=float(self.ridge_sparse),
             prior=prior,
-            fixed=self._fixed(),
+            fixed=is_fixed(self),
             free=most >= n_features and self.ridge_sparse > 0.0,
         )
 
     def _public_prior(self, rank: int) -> np.ndarray:
-        return np.full(rank, 1.0 if self._fixed() else 0.0)
+        return np.full(rank, 1.0 if is_fixed(self) else 0.0)
 
     def _centered(self) -> dict:
         """How users' rows are centered."""
-        level = user_rows.Level(
-            self.prior_intercept or 0.0, float(self.ridge_intercept)
-        )
-        return {"center": self.fit_intercept == "user", "level": level}
-
-    def _users_beside(self, found, rows, rules):
-        """Fit each user by their own rows and U: nothing of this leaves the user."""
-        if found.users is not None:  # without privacy
-            return found.users
-        return _kernels_shared.solve_users(rows, found.U, rules, self.n_jobs)
+        own = intercept_of(self)
+        chosen = own or UserIntercept()
+        level = user_rows.Level(chosen.prior or 0.0, float(chosen.ridge))
+        return {"center": own is not None, "level": level}
 
     def predict(self, X, *, users=None):
         """Predict every row by the model of its user.
@@ -301,10 +262,6 @@ class PersonalPredictions:
         code = self._code_of(user)
         return code, self._models().with_shared(self.weights_, self.intercept_)
 
-
-class Personalization:
-    """What users do with their own rows, once there are shared directions."""
-
     def personalize(self, X, y, user=None, *, users=None):
         """Fit some users beside the shared directions, and store their models.
 
@@ -342,7 +299,7 @@ class Personalization:
         # Each on its own: what suits no fit may suit a user.
         super()._check_parameters()
         table, offsets = read_like_fit(self, X, users)
-        y = rest_of(check_targets(self, y, len(table.X)), offsets)
+        y = subtract_offsets(check_targets(self, y, len(table.X)), offsets)
         index = self._users_to_fit(table, user)
         rows = self._user_rows(table, y, index, self.scale_)
         rank, d = self.components_.shape
@@ -356,12 +313,102 @@ class Personalization:
 
     def _prior_of_users(self, rank: int):
         """Return what weights of a new user are shrunk to."""
-        shrunk = (
-            not self._was_private()
-            and alternation_of(self).shrink_to_mean
-            and not self._fixed()
-        )
+        solver = self.solver
+        shrinks = not isinstance(solver, Alternation) or solver.shrink_to_mean
+        shrunk = shrinks and not (self._was_private() or is_fixed(self))
         return self.weights_ if shrunk else self._public_prior(rank)
+
+    # -- reading rows; several groups of users --------------------------------------
+
+    def _billboard(self, n_features) -> Billboard:
+        """Return what many groups of users release together, and all that is public."""
+        self._check_parameters()
+        if not self._is_private():
+            raise ValueError("epsilon=None: groups of users need a budget")
+        if n_features is None:
+            raise ValueError("n_features is needed for an LRSRegressor")
+        if not self.n_components:
+            raise ValueError("n_components=0: nothing would be released")
+        solver = _parameters.solver_of(self)
+        if not isinstance(solver, PrivateRounds):
+            raise ValueError(f"solver={solver!r}: nothing would be released")
+        if solver.fresh_rows:
+            raise ValueError(
+                "fresh_rows=True is not for groups of users, which use all rows in "
+                "every round: leave fresh_rows=False"
+            )
+        if isinstance(solver.init, str) and solver.init == "random":
+            raise ValueError(
+                'init="random" would differ between nodes: draw an array once, and '
+                "pass it as init"
+            )
+        d = check_count("n_features", n_features)
+        start = _parameters.given_start(self, solver, d)
+        start = _parameters.start_of(self, solver, None, start, d)
+        given = (start, _parameters.public_scale(self, d))
+        intercept = intercept_of(self)
+        rows = (False, None, 0.0)
+        if intercept is not None:
+            rows = ("user", intercept.prior, float(intercept.ridge))
+        return Billboard(_parameters.shared_statistic(self, solver, d), given, rows)
+
+    def _unread_group(self, board: Billboard, names, X, y, *, users=None) -> Callable:
+        """Check the form of a group's rows, and read no value; return what reads them.
+
+        `names` are those of the features, or None. ``read()`` returns the users' rows
+        and their ids.
+        """
+        X = in_declared_order(X, names, list(_parameters.columns_beside(self).items()))
+        table, targets, offset, d = self._unread(X, y, users)
+        scale = board.given[1]
+        if len(scale) != d:
+            raise ValueError(
+                f"X has {d} features beside users and offsets, the task has "
+                f"n_features={len(scale)}"
+            )
+        return lambda: self._grouped(table.read(), targets.read(), offset, scale)
+
+    def _unread(self, X, y, users) -> tuple[UnreadTable, Unread, int | None, int]:
+        """Check the form of rows and targets; return the place of offsets, and d."""
+        table = unread_users(self, X, users, self.user_feature, reset=True)
+        targets = unread_targets_of(self, y, table)
+        check_cluster(self, table)
+        offset = find_offset(self, X, table.n_features)
+        return table, targets, offset, table.n_features - (offset is not None)
+
+    def _grouped(self, table, targets, offset, scale):
+        """Return rows by user, and the ids of the users."""
+        if isinstance(table, ClusterUserTable):
+            given = table, targets, offset, self._users_name()
+            return ClusterUserRows(*given, **self._centered(), scale=scale), None
+        table, offsets = split_offsets(table, offset)
+        index = self._index(table)
+        rows = self._user_rows(table, subtract_offsets(targets, offsets), index, scale)
+        return rows, index
+
+    def _finish(self, board: Billboard, found, plan, rows=None, index=None) -> None:
+        """Make public attributes of what was released, and models of users at hand."""
+        self._keep(found)
+        if rows is None:
+            n_others = len(_parameters.columns_beside(self))
+            self.n_features_in_ = len(self.scale_) + n_others
+        else:
+            self._keep_users(found, rows, index, board.statistic.users.rules)
+        self.privacy_ = plan
+
+    def _keep_users(self, found, rows, index, rules) -> None:
+        """Fit users beside what was found, apart from all that is public."""
+        if isinstance(rows, ClusterUserRows):
+            self._personal = PersonalModels.empty(len(self.components_))
+            self._users_given = True
+            return
+        fit = found.users
+        if fit is None:  # each by their own rows and U: nothing of this leaves the user
+            fit = _kernels_shared.solve_users(rows, found.U, rules, self.n_jobs)
+        self._personal = PersonalModels.fitted(
+            rows, fit, index, self.scale_, self.components_
+        )
+        self._users_given = index is not None
 
 
 def personalize(model, X, y, **users):
@@ -394,11 +441,12 @@ def personalize(model, X, y, **users):
     >>> from sklearn.pipeline import make_pipeline
     >>> from skdpspectral import DPItemEmbedding, LRSRegressor
     >>> from skdpspectral.datasets import make_ratings
-    >>> from skdpspectral.linear_model import personalize
+    >>> from skdpspectral.linear_model import UserIntercept, personalize
     >>> data = make_ratings(500, 20, n_ratings_per_user=10, random_state=0)
+    >>> intercept = UserIntercept(offset_feature=1)
     >>> model = make_pipeline(
     ...     DPItemEmbedding(items=data.item_ids),
-    ...     LRSRegressor(0, None, user_feature=0, offset_feature=1),
+    ...     LRSRegressor(0, None, user_feature=0, fit_intercept=intercept),
     ... ).fit(data.data, data.target)
     >>> new = [[1000, 3], [1000, 5], [2000, 7]]
     >>> personalize(model, new, [5, 1, 4]).predict([[1000, 7]]).shape
@@ -420,18 +468,9 @@ def personalize(model, X, y, **users):
 class ClusterUserRows:
     """Rows and targets of users, grouped on a cluster.
 
-    Parameters
-    ----------
-    table : ClusterUserTable
-        Rows, and whose they are.
-    targets : list of dask.delayed.Delayed
-        Targets of each part.
-    offset : int or None
-        Place of the offsets among the features.
-    name : str
-        What errors call the users.
-    **how : object
-        How users' rows are centered and scaled: as for ``UserRows``.
+    `offset`: place of the offsets among the features.
+    `name`: what errors call the users.
+    `**how`: how users' rows are centered and scaled: as for ``UserRows``.
     """
 
     def __init__(
@@ -450,10 +489,7 @@ class ClusterUserRows:
     def dealt(self, part: int, n_parts: int) -> ClusterUserRows:
         """Rows of one of several parts, which each user's rows are dealt to in turn.
 
-        Parameters
-        ----------
-        part, n_parts : int
-            Number of the part, from 0, and how many there are.
+        `part`, `n_parts`: number of the part, from 0, and how many there are.
         """
         other = copy.copy(self)
         other._part = part, n_parts
@@ -462,13 +498,8 @@ class ClusterUserRows:
     def sums(self, function: Callable, n_jobs=None) -> Iterator:
         """Yield the sum of what a function makes of all blocks of users.
 
-        Parameters
-        ----------
-        function : callable
-            Block, and the rows that it is one of -> sums over its users, exact in any
-            order; public and picklable.
-        n_jobs : int or None, default=None
-            Unused: the cluster has its own threads.
+        `function`: block, and the rows that it is one of -> sums over its users, exact
+        in any order; public and picklable.
         """
         kernel = partial(_sum_of_blocks, function=function, dealt=self._part)
         total = self._users.reduce(kernel)
@@ -476,13 +507,7 @@ class ClusterUserRows:
 
 
 def check_cluster(model, table) -> None:
-    """Refuse what needs all users in one place.
-
-    Raises
-    ------
-    ValueError
-        Naming epsilon, or users.
-    """
+    """Refuse what needs all users in one place."""
     if table.distant is None:
         return
     if not model._is_private():
@@ -506,7 +531,7 @@ def _rows_of_users(ids, X, y, *, offset, name: str, **how) -> user_rows.UserRows
         return None
     y = check_targets(None, y, len(ids))
     if offset is not None:
-        y = rest_of(y, np.asarray(X[:, offset], dtype=np.float64))
+        y = subtract_offsets(y, np.asarray(X[:, offset], dtype=np.float64))
         X = np.delete(X, offset, axis=1)
     return user_rows.UserRows(X, y, *encode_ids(ids, name), **how)
 
@@ -520,98 +545,3 @@ def _sum_of_blocks(rows: user_rows.UserRows | None, function: Callable, dealt=No
     for found in rows.sums(function):
         total = found if total is None else total + found
     return total
-
-
-class RegressionGroupsMixin:
-    """The parts of a fit: what is public, how rows are read, and what is made of them.
-
-    A fit in one place goes through them, and so do the nodes of a federation.
-    """
-
-    def _billboard(self, n_features) -> Billboard:
-        """Return what many groups of users release together, and all that is public."""
-        self._check_parameters()
-        if not self._is_private():
-            raise ValueError("epsilon=None: groups of users need a budget")
-        if n_features is None:
-            raise ValueError("n_features is needed for an LRSRegressor")
-        if not self.n_components:
-            raise ValueError("n_components=0: nothing would be released")
-        if _parameters.is_frozen(self):
-            raise ValueError("n_rounds=0: nothing would be released")
-        if self.fresh_rows:
-            raise ValueError(
-                "fresh_rows=True is not for groups of users, who answer by all rows in "
-                "every round: leave fresh_rows=False"
-            )
-        if isinstance(self.init, str) and self.init == "random":
-            raise ValueError(
-                'init="random" would be another one at every node: draw one, and pass '
-                "the array"
-            )
-        d = check_count("n_features", n_features)
-        start = _parameters.start_of(self, None, _parameters.given_start(self, d), d)
-        given = (start, _parameters.public_scale(self, d))
-        rows = (self.fit_intercept, self.prior_intercept, float(self.ridge_intercept))
-        return Billboard(_parameters.shared_statistic(self, d), given, rows)
-
-    def _unread_group(self, board: Billboard, names, X, y, *, users=None) -> Callable:
-        """Check the form of a group's rows, and read no value; return what reads them.
-
-        `names` are those of the features, or None. ``read()`` returns the users' rows
-        and their ids.
-        """
-        columns = ("user_feature", "offset_feature")
-        beside = [(column, getattr(self, column)) for column in columns]
-        X = in_declared_order(
-            X, names, [pair for pair in beside if pair[1] is not None]
-        )
-        table, targets, offset, d = self._unread(X, y, users)
-        scale = board.given[1]
-        if len(scale) != d:
-            raise ValueError(
-                f"X has {d} features beside users and offsets, the task has "
-                f"n_features={len(scale)}"
-            )
-        return lambda: self._grouped(table.read(), targets.read(), offset, scale)
-
-    def _unread(self, X, y, users) -> tuple[UnreadTable, Unread, int | None, int]:
-        """Check the form of rows and targets; return the place of offsets, and d."""
-        table = unread_users(self, X, users, self.user_feature, reset=True)
-        targets = unread_targets_of(self, y, table)
-        check_cluster(self, table)
-        offset = find_offset(self, X, table.n_features)
-        return table, targets, offset, table.n_features - (offset is not None)
-
-    def _grouped(self, table, targets, offset, scale):
-        """Return rows by user, and the ids of the users."""
-        if isinstance(table, ClusterUserTable):
-            given = table, targets, offset, self._users_name()
-            return ClusterUserRows(*given, **self._centered(), scale=scale), None
-        table, offsets = without_offset(table, offset)
-        index = self._index(table)
-        rows = self._user_rows(table, rest_of(targets, offsets), index, scale)
-        return rows, index
-
-    def _finish(self, board: Billboard, found, plan, rows=None, index=None) -> None:
-        """Make public attributes of what was released, and models of users at hand."""
-        self._keep(found)
-        beside = (self.user_feature, self.offset_feature)
-        if rows is None:
-            n_others = sum(feature is not None for feature in beside)
-            self.n_features_in_ = len(self.scale_) + n_others
-        else:
-            self._keep_users(found, rows, index, board.statistic.users.rules)
-        self.privacy_ = plan
-
-    def _keep_users(self, found, rows, index, rules) -> None:
-        """Fit users beside what was found, apart from all that is public."""
-        if isinstance(rows, ClusterUserRows):
-            self._personal = PersonalModels.empty(len(self.components_))
-            self._users_given = True
-            return
-        fit = self._users_beside(found, rows, rules)
-        self._personal = PersonalModels.fitted(
-            rows, fit, index, self.scale_, self.components_
-        )
-        self._users_given = index is not None

@@ -1,7 +1,4 @@
-"""Public catalogs of items, and the place of each item in them.
-
-What parameters beside a ratings table mean: range, features, the statistic.
-"""
+"""Public catalogs of items, and public parameters of ratings tables."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ from sklearn.utils import murmurhash3_32
 
 from .._tables.entries import refuse_masked
 from .._tables.ids import IdIndex
-from ._item_models import ItemMoment
 
 # Buckets of items where there is no catalog.
 N_BUCKETS = 512
@@ -24,21 +20,9 @@ N_BUCKETS = 512
 def read_catalog(items) -> IdIndex | range:
     """Return an index of the items that are given, or numbers of buckets.
 
-    Parameters
-    ----------
-    items : array-like of shape (n_items,), int or None
-        Ids, all of them strings or all of them numbers; a number of buckets; or None
-        for as many as there are by default.
-
-    Returns
-    -------
-    IdIndex or range
-        What :func:`item_codes` takes.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming `items`.
+    `items` (n_items,): ids, all of them strings or all of them numbers; a number of
+    buckets; or None for as many as there are by default. Returns what
+    :func:`item_codes` takes.
     """
     if items is None:
         return range(N_BUCKETS)
@@ -117,13 +101,7 @@ _NARROWEST = 2.0**-1022
 
 
 def read_range(rating_range) -> tuple[float, float]:
-    """Return the public range of ratings.
-
-    Raises
-    ------
-    ValueError
-        Naming `rating_range`.
-    """
+    """Return the public range of ratings."""
     low = high = math.nan
     if np.ndim(rating_range) == 1 and all(map(_is_real, rating_range)):
         with contextlib.suppress(ValueError, OverflowError):
@@ -146,31 +124,8 @@ def units(rating_range) -> tuple[float, float]:
     return 0.5 * low + 0.5 * high, 0.25 * high - 0.25 * low
 
 
-def item_moment(model, n_items: int) -> ItemMoment:
-    """Return the statistic that embeddings of so many items come from."""
-    return ItemMoment(
-        n_items,
-        model.n_components,
-        read_range(model.rating_range),
-        model.max_ratings_per_user,
-    )
-
-
 def public_features(item_features, n_items: int) -> np.ndarray:
-    """Return public features of the items: (n_items, n_item_features).
-
-    Parameters
-    ----------
-    item_features : array-like or None
-        As the estimator was given them.
-    n_items : int
-        Items of the catalog.
-
-    Raises
-    ------
-    ValueError
-        Naming `item_features`.
-    """
+    """Return public features of the items: (n_items, n_item_features)."""
     if item_features is None:
         return np.zeros((n_items, 0))
     refuse_masked(item_features, "item_features")

@@ -1,4 +1,4 @@
-"""The model of items that users clicked: popularity, then factors in two rounds."""
+"""Private statistic of clicks: popularity of items, then factors in two rounds."""
 
 from __future__ import annotations
 
@@ -11,66 +11,39 @@ import numpy as np
 from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Combination
 from . import _kernels_models
-from ._item_models import REMARKS, Answers, FoundItems, SumOfAnswers
+from ._item_models import REMARKS, FoundItems, ReleasedSum, UserSum
 from ._kernels import RatingsBlock, UserRatings
 from ._kernels_models import ItemModel, click_shares, click_weights
 
 # Shares of mu^2.
 _POPULARITY_ALONE = {"clicks": 1.0}
-
-
 _WITH_FACTORS = {"clicks": 0.5, "neighbors": 0.2, "factors": 0.3}
-
-
 # The most popular items, by which the first factors are made.
 _ANCHORS = 8
-
-
 # Penalties of users' squared weights: on public features and popularity, on factors.
 _PUBLIC_RIDGE, _FACTOR_RIDGE = 100.0, 10.0
-
-
-# Variance of factors between items, in squares of a user's unit taste.
-_FACTOR_SPREADS = (1e-5, 1.0)
-
-
-_LEAST_SPREAD = 1e-3
-
-
 # Noise that is left where there is none, so that quotients are finite.
 _LEAST_NOISE = 1e-9
-
-
 # Weights of a user in the later rounds, in those of the first one.
 _GROWTH = _kernels_models.SHARE_ALONE / _kernels_models.SHARE_BESIDE_ONE
 
 
 @dataclass(frozen=True)
 class ClicksModel(Combination):
-    """Popularity of items, and factors of what else is clicked with them.
-
-    Parameters
-    ----------
-    item_features : ndarray of shape (n_items, d)
-        Public features of the items.
-    n_components : int
-        Factors.
-    n_jobs : int or None, default=None
-        Threads.
-    """
+    """Popularity of items, and factors of what else is clicked with them."""
 
     item_features: np.ndarray
     n_components: int
     n_jobs: int | None = None
 
-    def parts(self) -> dict[str, SumOfAnswers]:
+    def parts(self) -> dict[str, UserSum]:
         """Return the sums, in the order of their releases."""
         p = len(self.item_features)
         shapes = {"clicks": (p + 1,)}
         if self.n_components:
             shapes["neighbors"] = (p, min(_ANCHORS, p))
             shapes["factors"] = (p, self.n_tastes)
-        return {k: SumOfAnswers(k, shape, self.n_jobs) for k, shape in shapes.items()}
+        return {k: UserSum(k, shape, self.n_jobs) for k, shape in shapes.items()}
 
     @property
     def n_tastes(self) -> int:
@@ -86,20 +59,10 @@ class ClicksModel(Combination):
         return REMARKS
 
     def run(self, release, rows: UserRatings, progress: Any) -> FoundItems:
-        """Release all rounds; return what they leave of the items.
-
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : UserRatings
-            What users clicked; values are not used.
-        progress : FitProgress
-            Told of every release.
-        """
+        """Release all rounds; return what they leave of the items."""
         parts = self.parts()
         found = _Popularity.of(
-            parts["clicks"].run(release, rows, _kernels_models.click_answers),
+            parts["clicks"].run(release, rows, _kernels_models.click_contributions),
             _kernels_models.leading_columns(
                 _kernels_models.public_columns(self.item_features),
                 _kernels_models.MOST_TASTES,
@@ -133,16 +96,10 @@ class ClicksModel(Combination):
 class _Popularity:
     """What is known of the items after the first round.
 
-    Parameters
-    ----------
-    counts : ndarray of shape (n_items,)
-        Positive sums of the weights of users who clicked an item.
-    logged : ndarray of shape (n_items,)
-        Their logarithms.
-    weight : float
-        Typical weight of a user, by clicks.
-    columns : ndarray of shape (n_items, d)
-        Standardized public features.
+    `counts` (n_items,): positive sums of the weights of users who clicked an item.
+    `logged` (n_items,): their logarithms.
+    `weight`: typical weight of a user, by clicks.
+    `columns` (n_items, d): standardized public features.
     """
 
     counts: np.ndarray
@@ -151,7 +108,7 @@ class _Popularity:
     columns: np.ndarray
 
     @classmethod
-    def of(cls, first: Answers, columns: np.ndarray) -> _Popularity:
+    def of(cls, first: ReleasedSum, columns: np.ndarray) -> _Popularity:
         total, noise_std = first
         released = total[:-1]
         n_users = max(float(total[-1]) / _kernels_models.SIDE, 1.0)
@@ -167,7 +124,7 @@ class _Popularity:
         """Shares of items in all clicks."""
         return click_shares(self.logged)
 
-    def factors(self, later: Answers) -> np.ndarray:
+    def factors(self, later: ReleasedSum) -> np.ndarray:
         """Return what tastes add to items, of at most unit variance."""
         total, noise_std = later
         popular = _kernels_models.standardized(self.logged)
@@ -175,15 +132,7 @@ class _Popularity:
         design = np.column_stack([ones, self.columns, popular, popular**2])
         noise = (noise_std / _GROWTH) ** 2 + _LEAST_NOISE
         noise = noise + self.weight / total.shape[1] * self.counts
-        found = [
-            _kernels_models.shrink(self.counts, sums, design, noise, _FACTOR_SPREADS)
-            for sums in total.T / _GROWTH
-        ]
-        # What the prior explains users have as features already.
-        own = np.column_stack([column.values - column.prior for column in found])
-        # Measured by what is left of tastes: little, where noise has swallowed them.
-        least = max(_LEAST_SPREAD, *(column.spread for column in found))
-        return _kernels_models.principal_columns(own, self.counts, least)
+        return _kernels_models.factors_of(self.counts, total / _GROWTH, design, noise)
 
     def model(self, factors: np.ndarray) -> tuple[ItemModel, np.ndarray]:
         """Return a model of the items, and what turns weights back to columns."""
@@ -210,4 +159,4 @@ def _liked(block: RatingsBlock, model: ItemModel, back: np.ndarray) -> np.ndarra
 
 def _tasted(block: RatingsBlock, tastes: np.ndarray) -> np.ndarray:
     """Sum products of users' clicks, of unit norm, and their unit tastes."""
-    return _kernels_models.taste_answers(block, np.ones(len(block.items)), tastes)
+    return _kernels_models.taste_contributions(block, np.ones(len(block.items)), tastes)

@@ -1,14 +1,8 @@
-"""What estimators of ratings tables have in common: a catalog, and a plan of users.
-
-What a federation of groups of users asks of a recommender.
-
-Models of users of a recommender, which stay with them, and what they have seen.
-"""
+"""Base of the estimators of ratings tables: catalog, plan, groups, users' models."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,7 +12,6 @@ from sklearn.base import clone
 
 from .._base.estimator import PrivateEstimator
 from .._statistics.statistic import Statistic
-from .._statistics.user_sums import Billboard
 from .._tables.ids import IdIndex, column_names
 from .._tables.rows import table_shape
 from ..mechanisms import Neighbors, PrivacyPlan, Unit
@@ -27,28 +20,15 @@ from ._catalog import (
     N_BUCKETS,
     catalog_of_data,
     index_of,
-    item_codes,
     read_catalog,
     read_range,
-    units,
 )
-from ._item_models import MOST_RATERS, CodedRatings
-from ._kernels import RatingsChunk, UserRatings, last_of_each, latest_of_each
-from ._rated_tables import (
-    ClusterCodes,
-    ClusterRated,
-    ClusterRatings,
-    UnreadOnCluster,
-    unread_on_cluster,
-    unread_rated,
-)
+from ._kernels import UserRatings
 from ._ratings_tables import (
-    RatingsTable,
     UnreadRatings,
     find_columns,
     parquet_ratings,
     unread_ratings,
-    unread_ratings_beside,
 )
 
 
@@ -127,58 +107,18 @@ class CatalogEstimator(PrivateEstimator):
             return catalog_of_data(table.read().items)
         return read_catalog(self.items)
 
-    def _unread(self, X, y) -> tuple[UnreadRatings | UnreadOnCluster, list]:
-        """Check the form of a table and of its ratings, which may be in it."""
-        distant = unread_on_cluster(self, X, y)
-        if distant is not None:
-            return distant, []
-        unread = unread_ratings(self, X, reset=True)
-        return unread, unread_ratings_beside(self, unread, y)
-
-    def _user_ratings(
-        self, table: RatingsTable | ClusterRated, catalog, ratings, index
-    ):
-        """Return the ratings of known items, grouped by user, in quarters."""
-        if isinstance(table, ClusterRated):
-            most = getattr(self, "max_ratings_per_user", None)
-            return ClusterRatings(table, catalog, self.rating_range, most)
-        items = item_codes(catalog, table.items)
-        users, ratings = index.codes, np.clip(ratings, *read_range(self.rating_range))
-        most = getattr(self, "max_ratings_per_user", None)
-        if most is not None:
-            known = np.flatnonzero(items >= 0)
-            *found, rows = last_of_each(users[known], items[known], ratings[known])
-            kept = latest_of_each(found[0], rows, most)
-            users, items, ratings = (column[kept] for column in found)
-        counts = np.bincount(users, minlength=len(index))
-        part = RatingsChunk(users, items, ratings)
-        return UserRatings([part], counts, len(catalog), *units(self.rating_range))
-
-    def _coded_ratings(self, table: RatingsTable | ClusterRated, catalog, ratings):
-        """Return all ratings as they are, by codes."""
-        if isinstance(table, ClusterRated):
-            return ClusterCodes(table, catalog)
-        codes = self._user_index(table).codes
-        return CodedRatings(codes, item_codes(catalog, table.items), ratings)
-
-    def _user_index(self, table: RatingsTable | ClusterRated) -> IdIndex | None:
-        """Return the users of a fit, who must not be more than sums are exact for."""
-        if isinstance(table, ClusterRated):
-            return None
-        index = IdIndex(table.users, "user_feature")
-        if len(index) > MOST_RATERS:
-            raise ValueError("user_feature must hold at most 2**31 users")
-        return index
-
-    def _warn_of_columns(self, X, kept=(), remedy: str = "") -> None:
-        """Say which columns of a table are not used, lest somebody expects it."""
-        n_columns = self.n_features_in_
+    def _warn_of_columns(self, X, kept=(), remedy: str = "", ratings=None) -> None:
+        """Warn of columns of a table that are not used; one may hold the ratings."""
+        file = parquet_ratings(X)
+        names = column_names(X) if file is None else file.names
+        n_columns = self.n_features_in_ if names is None else len(names)
         if n_columns <= 2:
             return
-        names = column_names(X)
         used = {*find_columns(self, names, n_columns), *kept}
         labels = [f"x{j}" for j in range(n_columns)] if names is None else names
         rest = [str(label) for j, label in enumerate(labels) if j not in used]
+        if ratings in rest:
+            rest.remove(ratings)
         if not rest:
             return
         warnings.warn(
@@ -198,74 +138,13 @@ class CatalogEstimator(PrivateEstimator):
             )
 
 
-class RatingGroupsMixin:
-    """The parts of a fit: what is public, how rows are read, and what is made of them.
-
-    A fit in one place goes through them, and so do the nodes of a federation.
-    """
-
-    def _billboard(self, n_features=None) -> Billboard:
-        """Return what many groups of users release together, and all that is public."""
-        self._check_parameters()
-        if not self._is_private():
-            raise ValueError("epsilon=None: groups of users need a budget")
-        if n_features is not None:
-            raise ValueError("n_features has no use for a recommender: leave it None")
-        if self.items is None:
-            raise ValueError("items is needed: all nodes need the same catalog")
-        catalog = self._catalog(None)
-        ids = catalog if isinstance(catalog, range) else catalog.ids
-        rows = (ids, read_range(self.rating_range), bool(self.implicit))
-        return Billboard(self._statistic(len(catalog)), (), rows)
-
-    def _unread_group(self, board: Billboard, names, X, y=None) -> Callable:
-        """Check the form of a group's ratings, and read no value; return what reads.
-
-        `names` is None. ``read()`` returns the users' ratings and their ids.
-        """
-        unread = unread_rated(self, X, y, reset=True)
-        columns = (self.user_feature, self.item_feature)
-        if hasattr(self, "feature_names_in_") and not all(
-            isinstance(column, str) for column in columns
-        ):
-            raise ValueError(
-                "user_feature and item_feature must be column names where X has them: "
-                "other nodes may have their columns in another order"
-            )
-        return lambda: self._grouped(unread.read(), self._catalog(None))
-
-    def _grouped(self, table, catalog):
-        """Return ratings by user, and the ids of the users."""
-        rows, index = self._grouped_ratings(table, catalog)
-        if rows.n_users > MOST_RATERS:
-            raise ValueError("user_feature must hold at most 2**31 users")
-        return rows, index
-
-    def _finish(self, board: Billboard, found, plan, rows=None, index=None) -> None:
-        """Make public attributes of what was released, and models of users at hand."""
-        self._set_items(self._catalog(None), found)
-        if rows is None:
-            self.n_features_in_ = 2
-        else:
-            # What belongs to users, apart from all public attributes.
-            self._personal = self._fitted_users(rows, index)
-        self.privacy_ = plan
-
-
 @dataclass(frozen=True)
 class RaterModels:
     """Weights of users, and the items that they rated.
 
-    Parameters
-    ----------
-    index : IdIndex or None
-        Ids; None for no user.
-    weights : ndarray of shape (n_users, q)
-        Weights on the items' features.
-    pointer : ndarray of shape (n_users + 1,)
-        Where the items of each user begin and end.
-    items : ndarray of shape (n_rated,)
-        Codes of items.
+    `index`: ids; None for no user.
+    `weights` (n_users, q): weights on the items' features.
+    `pointer` (n_users + 1,): where the items of each user begin and end.
     """
 
     entries: ClassVar[tuple[str, ...]] = ("weights", "items")
@@ -321,13 +200,7 @@ class RaterModels:
         return cls(index, pointer=np.array([0, len(arrays["items"])]), **arrays)
 
     def updated(self, new: RaterModels) -> RaterModels:
-        """Return models with those of some users replaced or added.
-
-        Parameters
-        ----------
-        new : RaterModels
-            Models of users, known or not.
-        """
+        """Return models with those of some users replaced or added."""
         if self.index is None:
             return new
         codes = self.index.find(new.index.ids, "users")

@@ -1,12 +1,8 @@
-"""Private embeddings of items, from the ratings of users.
-
-What is written for an item: features on scales that one penalty suits.
-"""
+"""DPItemEmbedding: private features of items, from the ratings of users."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from numbers import Integral
 from typing import ClassVar
 
@@ -23,19 +19,26 @@ from .._base.sklearn_compat import (
     check_input_features,
     output_container,
 )
-from .._tables.ids import column_names
+from .._tables.ids import IdIndex, column_names
 from .._tables.rows import table_shape
 from . import _kernels_models
 from ._catalog import (
     index_of,
     item_codes,
-    item_moment,
     of_one_type,
     public_features,
+    read_range,
     units,
 )
 from ._estimator import CatalogEstimator
-from ._item_models import FoundItems, ItemComponents, ItemFeatures, ItemMoment
+from ._item_models import (
+    MOST_RATERS,
+    CodedRatings,
+    FoundItems,
+    ItemComponents,
+    ItemFeatures,
+    ItemMoment,
+)
 from ._kernels_models import (
     FACTOR_RIDGE,
     OFFSET_RIDGE,
@@ -43,78 +46,44 @@ from ._kernels_models import (
     ItemModel,
     weighted_variance,
 )
+from ._rated_tables import (
+    ClusterCodes,
+    ClusterRated,
+    ClusterRatings,
+    UnreadOnCluster,
+    group_ratings,
+    unread_on_cluster,
+)
 from ._ratings_tables import (
+    RatingsTable,
+    UnreadRatings,
     embedded_names,
     find_columns,
     join_columns,
     kept_columns,
     unread_ratings,
+    unread_ratings_beside,
     users_first,
 )
 
 # What stands before the public features: a prediction for the average user, and the
 # features that tastes differ in beside public ones.
 MEASURES = ("mean", "offset", "popularity")
-
-
 # The penalty of a user's weights that columns are scaled for, whatever they would cost
 # on their own: that of LRSRegressor.
 PENALTY = 100.0
 
 
-@dataclass(frozen=True)
-class ItemColumns:
-    """What is written for items.
-
-    Parameters
-    ----------
-    measures : ndarray of shape (n_items, n_measures)
-        What comes first.
-    public : ndarray of shape (n_items, n_item_features)
-        Public features.
-    components : ndarray of shape (n_items, n_components)
-        Private ones.
-    """
-
-    measures: np.ndarray
-    public: np.ndarray
-    components: np.ndarray
-
-    @property
-    def table(self) -> np.ndarray:
-        """All columns, side by side."""
-        return np.hstack([self.measures, self.public, self.components])
-
-
-def columns_of_moment(features: np.ndarray, components: np.ndarray) -> ItemColumns:
-    """Return public features as they are, and components of unit root mean square."""
-    n_items = len(features)
-    embedded = components.T * math.sqrt(n_items)
-    return ItemColumns(np.zeros((n_items, 0)), features, embedded)
-
-
 def columns_of_model(
     model: ItemModel, features: np.ndarray, counts, n_factors: int, units
-) -> ItemColumns:
-    """Return what a model of items rests on, column by column.
+) -> np.ndarray:
+    """Return the columns that a model of items rests on: (n_items, n_columns).
 
-    Parameters
-    ----------
-    model : ItemModel
-        Released offsets and factors.
-    features : ndarray of shape (n_items, n_item_features)
-        Public features, in any units.
-    counts : ndarray of shape (n_items,)
-        Released sums of weights, positive.
-    n_factors : int
-        Private factors, the last features of the model.
-    units : tuple (middle, quarter)
-        Middle of the range of ratings, and a quarter of it.
-
-    Returns
-    -------
-    ItemColumns
-        Means in units of ratings; all others such that ``PENALTY`` suits them.
+    `model`: released offsets and factors. `features` (n_items, n_item_features): public
+    features, in any units. `counts` (n_items,): released sums of weights, positive.
+    `n_factors`: private factors, the last features of the model. `units`: middle of the
+    range of ratings, and a quarter of it. Returns means in units of ratings; all others
+    such that ``PENALTY`` suits them.
     """
     middle, quarter = units
     last = model.features.shape[1] - n_factors
@@ -122,16 +91,14 @@ def columns_of_model(
     public = _kernels_models.measured_columns(
         _kernels_models.public_columns(features), counts
     )
-    measures = [
+    columns = [
         means,
         _scaled(model.offsets, OFFSET_RIDGE),
         _scaled(model.features[:, last - 1], TASTE_RIDGE),
-    ]
-    return ItemColumns(
-        np.column_stack(measures),
         _scaled(public, TASTE_RIDGE),
         _scaled(model.features[:, last:], FACTOR_RIDGE),
-    )
+    ]
+    return np.column_stack(columns)
 
 
 def _scaled(values: np.ndarray, ridge: float) -> np.ndarray:
@@ -149,8 +116,6 @@ def with_unknown(table: np.ndarray, n_measures: int) -> np.ndarray:
 
 # Attributes that one method alone has.
 _OF_OFFSETS = ("level_", "item_offsets_", "item_popularity_")
-
-
 _REMEDY = (
     "; name those that are to be features as remainder=[...], or pass remainder=[]"
 )
@@ -268,13 +233,13 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     >>> from sklearn.pipeline import make_pipeline
     >>> from skdpspectral import DPItemEmbedding, LRSRegressor
     >>> from skdpspectral.datasets import make_ratings
+    >>> from skdpspectral.linear_model import UserIntercept
     >>> data = make_ratings(2000, 50, random_state=0, as_frame=True)
     >>> embedding = DPItemEmbedding(
     ...     items=data.item_ids, item_features=data.item_features, epsilon=2.0
     ... )
-    >>> users = LRSRegressor(
-    ...     0, None, user_feature=0, offset_feature=1, ridge_intercept=5.0
-    ... )
+    >>> intercept = UserIntercept(ridge=5.0, offset_feature=1)
+    >>> users = LRSRegressor(0, None, user_feature=0, fit_intercept=intercept)
     >>> model = make_pipeline(embedding, users).fit(data.data, data.target)
     >>> embedding.get_feature_names_out()[:4].tolist()
     ['user_id', 'item_id_mean', 'item_id_offset', 'item_id_popularity']
@@ -340,7 +305,9 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     def _statistic(self, n_items: int) -> ItemMoment | ItemFeatures:
         """Return what a fit with so many items releases."""
         if self.method == "moment":
-            return item_moment(self, n_items)
+            limits = read_range(self.rating_range)
+            most = self.max_ratings_per_user
+            return ItemMoment(n_items, self.n_components, limits, most)
         features = public_features(self.item_features, n_items)
         kind = ItemComponents if self.method == "residuals" else ItemFeatures
         return kind(features, self.n_components)
@@ -357,7 +324,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             Ratings table: users, items, and further columns, of which `remainder` says
             what becomes of them. Of several ratings of an item by a user the last one
             counts. Or a sparse matrix of users x items, whose stored entries are the
-            ratings. Users of a dask collection answer on its cluster.
+            ratings. Users of a dask collection are summed on its cluster.
         y : array-like of shape (n_ratings,)
             Ratings; None with a sparse matrix.
 
@@ -382,17 +349,54 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
                 rows = self._coded_ratings(*given)
                 self._set_moment(statistic.run(release, rows), features)
             else:
-                rows = self._user_ratings(*given, self._user_index(table))
+                rows = self._user_ratings(*given)
                 found = statistic.run(release, rows)
                 self._set_model(found, features, statistic.n_factors)
             self._set_items(catalog)
             self.privacy_ = plan
         return self
 
+    def _unread(self, X, y) -> tuple[UnreadRatings | UnreadOnCluster, list]:
+        """Check the form of a table and of its ratings, which may be in it."""
+        distant = unread_on_cluster(self, X, y)
+        if distant is not None:
+            return distant, []
+        unread = unread_ratings(self, X, reset=True)
+        return unread, unread_ratings_beside(self, unread, y)
+
+    def _user_ratings(self, table: RatingsTable | ClusterRated, catalog, ratings):
+        """Return the ratings of known items, grouped by user, in quarters."""
+        index, how = (
+            self._user_index(table),
+            (self.rating_range, self.max_ratings_per_user),
+        )
+        if isinstance(table, ClusterRated):
+            return ClusterRatings(table, catalog, *how)
+        codes = item_codes(catalog, table.items)
+        return group_ratings(index, codes, ratings, len(catalog), *how)
+
+    def _coded_ratings(self, table: RatingsTable | ClusterRated, catalog, ratings):
+        """Return all ratings as they are, by codes."""
+        if isinstance(table, ClusterRated):
+            return ClusterCodes(table, catalog)
+        codes = self._user_index(table).codes
+        return CodedRatings(codes, item_codes(catalog, table.items), ratings)
+
+    def _user_index(self, table: RatingsTable | ClusterRated) -> IdIndex | None:
+        """Return the users of a fit, who must not be more than sums are exact for."""
+        if isinstance(table, ClusterRated):
+            return None
+        index = IdIndex(table.users, "user_feature")
+        if len(index) > MOST_RATERS:
+            raise ValueError("user_feature must hold at most 2**31 users")
+        return index
+
     def _set_moment(self, found, features: np.ndarray) -> None:
         """Set what comes of a second moment."""
         self.components_, self.explained_variance_ = found
-        self.item_embeddings_ = columns_of_moment(features, found[0]).table
+        # Components of unit root mean square over the items.
+        embedded = found[0].T * math.sqrt(len(features))
+        self.item_embeddings_ = np.hstack([features, embedded])
         for name in _OF_OFFSETS:  # of an earlier fit
             self.__dict__.pop(name, None)
 
@@ -410,7 +414,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         )
         self.item_embeddings_ = columns_of_model(
             model, features, counts, n_factors, (middle, quarter)
-        ).table
+        )
 
     def _set_items(self, catalog) -> None:
         """Set what is public of the items."""

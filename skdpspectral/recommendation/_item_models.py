@@ -1,17 +1,8 @@
-"""Models of items from users' ratings: offsets in two rounds, then factors.
+"""Private statistics of items from users' ratings: offsets, factors, second moments.
 
-In every round a user answers with one vector of norm at most one, made from their own
-ratings and earlier releases; the sum over users is released with noise.
-
-Sums over users of one answer each, and how they are released.
-
-Offsets of items, as two rounds of users' answers leave them.
-
-The model of items: offsets, what is left of them, and factors of tastes.
-
-Offsets of items, and components of what they leave of the ratings.
-
-The second moment of users x items, one row of unit norm a user.
+In every round a user contributes one vector of norm at most one, made from their own
+ratings and earlier releases. The sum over users is released with noise. In a second
+moment, every user contributes one row of unit norm.
 """
 
 from __future__ import annotations
@@ -36,21 +27,14 @@ from ._kernels_models import STEP, ItemModel, item_model, user_weights
 
 # Users that sums are exact for.
 MOST_RATERS = 2.0**31
-
-
-# Items that the bound of what a user answers holds for: terms of a sum.
+# Items for which the norm bound of a contribution holds: terms of a sum.
 MOST_ITEMS = 2**26 - 1
 
 
-class Answers(NamedTuple):
+class ReleasedSum(NamedTuple):
     """A released sum.
 
-    Parameters
-    ----------
-    total : ndarray
-        The sum with its noise.
-    noise_std : float
-        Standard deviation of the noise; 0 without privacy.
+    `noise_std`: standard deviation of the noise; 0 without privacy.
     """
 
     total: np.ndarray
@@ -58,18 +42,8 @@ class Answers(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SumOfAnswers(Statistic):
-    """The sum over users of one vector each, of norm at most 1, in whole steps.
-
-    Parameters
-    ----------
-    name : str
-        Of the release.
-    shape : tuple of int
-        Of the sum.
-    n_jobs : int or None
-        Threads.
-    """
+class UserSum(Statistic):
+    """The sum over users of one vector each, of norm at most 1, in whole steps."""
 
     name: str
     shape: tuple[int, ...]
@@ -94,70 +68,36 @@ class SumOfAnswers(Statistic):
         release,
         rows: UserRatings,
         answer: Callable[[RatingsBlock], np.ndarray],
-    ) -> Answers:
-        """Release the sum of what `answer` gives for each block, in whole steps.
-
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : UserRatings
-            The ratings of all users.
-        answer : callable
-            Sums the vectors of a block's users.
-        """
+    ) -> ReleasedSum:
+        """Release the sum of what `answer` gives for each block, in whole steps."""
         total = np.zeros(self.shape)
         for steps in rows.map(answer, self.n_jobs):
             total += steps
         planned = release.plan[self.name]
         released = release(self.name, total * STEP, overwrite=True)
-        return Answers(released, getattr(planned, "noise_std", 0.0))
+        return ReleasedSum(released, getattr(planned, "noise_std", 0.0))
 
 
-# Variance of offsets of items of equal popularity and features, and of what tastes add,
-# in squares of a quarter of the range.
+# Variance of offsets of items of equal popularity and features, in squares of a quarter
+# of the range.
 _OFFSET_SPREADS = (0.06, 1.0)
-
-
-_FACTOR_SPREADS = (1e-5, 1.0)
-
-
 # Noise that is left where there is none, so that quotients are finite.
 _LEAST_NOISE = 1e-9
-
-
 # Of the variance within users at least this share is not that of items.
 _LEAST_SHARE = 0.25
-
-
-# Factors are of unit size where tastes differ at least by this variance.
-_LEAST_TASTE = 1e-3
 
 
 @dataclass(frozen=True)
 class ItemOffsets:
     """What is known of the items so far; all of it made from releases.
 
-    Parameters
-    ----------
-    counts : ndarray of shape (n_items,)
-        Positive sums of the weights of users who rated an item.
-    logged : ndarray of shape (n_items,)
-        Their logarithms.
-    offsets, variance : ndarray of shape (n_items,)
-        Posterior means and variances.
-    level : float
-        Mean of users' levels.
-    weight : float
-        Typical weight of a user, by ratings.
-    residual : float
-        Variance of ratings within users and items.
-    n_users : float
-        Noisy number of users.
-    design : ndarray of shape (n_items, d)
-        Columns of the prior mean.
-    growth : float, default=1.0
-        How much more a user's residuals weigh in the second round.
+    `counts` (n_items,): positive sums of the weights of users who rated an item.
+    `logged` (n_items,): their logarithms.
+    `offsets`, `variance` (n_items,): posterior means and variances.
+    `weight`: typical weight of a user, by ratings.
+    `residual`: variance of ratings within users and items.
+    `design` (n_items, d): columns of the prior mean.
+    `growth`: how much more a user's residuals weigh in the second round.
     """
 
     counts: np.ndarray
@@ -171,13 +111,10 @@ class ItemOffsets:
     design: np.ndarray
     growth: float = 1.0
 
-    def with_residuals(self, second: Answers) -> ItemOffsets:
-        """Add what users answered in the second round.
+    def with_residuals(self, second: ReleasedSum) -> ItemOffsets:
+        """Add the sums of the second round.
 
-        Parameters
-        ----------
-        second : Answers
-            Sums of residuals, and of the quotients of users' weights.
+        `second`: sums of residuals, and of the quotients of users' weights.
         """
         total, noise_std = second
         growth = (
@@ -199,39 +136,25 @@ class ItemOffsets:
             growth=growth,
         )
 
-    def factors(self, third: Answers) -> np.ndarray:
+    def factors(self, third: ReleasedSum) -> np.ndarray:
         """Return what tastes add to items, of at most unit variance.
 
-        Parameters
-        ----------
-        third : Answers
-            Sums of products of residuals and tastes: (n_items, k).
+        `third`: sums of products of residuals and tastes: (n_items, k).
         """
         total, noise_std = third
         k = total.shape[1]
         noise = (noise_std / self.growth) ** 2 + _LEAST_NOISE
         noise = noise + self.residual / k * self.weight * self.counts
-        columns = [
-            _kernels_models.shrink(
-                self.counts, sums, self.design, noise, _FACTOR_SPREADS
-            )
-            for sums in total.T / self.growth
-        ]
-        # What the prior explains users have as features already.
-        own = np.column_stack([column.values - column.prior for column in columns])
-        least = max(_LEAST_TASTE, *(column.spread for column in columns))
-        return _kernels_models.principal_columns(own, self.counts, least)
+        return _kernels_models.factors_of(
+            self.counts, total / self.growth, self.design, noise
+        )
 
 
-def first_offsets(first: Answers, columns: np.ndarray) -> ItemOffsets:
+def first_offsets(first: ReleasedSum, columns: np.ndarray) -> ItemOffsets:
     """Estimate offsets from the first round.
 
-    Parameters
-    ----------
-    first : Answers
-        Sums of weights, of weighted residuals, and of three numbers a user.
-    columns : ndarray of shape (n_items, d)
-        Standardized public features.
+    `first`: sums of weights, of weighted residuals, and of three numbers a user.
+    `columns` (n_items, d): standardized public features.
     """
     total, noise_std = first
     n_items = len(columns)
@@ -274,11 +197,7 @@ def first_offsets(first: Answers, columns: np.ndarray) -> ItemOffsets:
 
 # Shares of mu^2.
 _TWO_ROUNDS = {"offsets": 0.5, "residuals": 0.5}
-
-
 _WITH_FACTORS = {"offsets": 0.45, "residuals": 0.45, "factors": 0.1}
-
-
 REMARKS = (
     "The catalog of items is taken to be public.",
     "Models of users stay with their users: what is predicted for a user of the fit "
@@ -289,14 +208,9 @@ REMARKS = (
 class FoundItems(NamedTuple):
     """What a fit leaves of the items.
 
-    Parameters
-    ----------
-    model : ItemModel
-        What users' models rest on.
-    popularity : ndarray of shape (n_items,)
-        Logarithms of sums of users' weights.
-    counts : ndarray of shape (n_items,)
-        These sums, positive.
+    `model`: what users' models rest on.
+    `popularity` (n_items,): logarithms of sums of users' weights.
+    `counts` (n_items,): these sums, positive.
     """
 
     model: ItemModel
@@ -308,29 +222,23 @@ class FoundItems(NamedTuple):
 class RatingsModel(Combination):
     """Offsets of items in two rounds, and factors of tastes.
 
-    Parameters
-    ----------
-    features : ndarray of shape (n_items, d)
-        Public features of the items.
-    n_components : int
-        Tastes whose products with residuals are released.
-    n_jobs : int or None, default=None
-        Threads.
+    `features` (n_items, d): public features of the items.
+    `n_components`: tastes whose products with residuals are released.
     """
 
     features: np.ndarray
     n_components: int
     n_jobs: int | None = None
 
-    def parts(self) -> dict[str, SumOfAnswers]:
+    def parts(self) -> dict[str, UserSum]:
         """Return the sums, in the order of their releases."""
         p, k = len(self.features), self.n_tastes
         parts = {
-            "offsets": SumOfAnswers("offsets", (2 * p + 3,), self.n_jobs),
-            "residuals": SumOfAnswers("residuals", (p + 1,), self.n_jobs),
+            "offsets": UserSum("offsets", (2 * p + 3,), self.n_jobs),
+            "residuals": UserSum("residuals", (p + 1,), self.n_jobs),
         }
         if k:
-            parts["factors"] = SumOfAnswers("factors", (p, k), self.n_jobs)
+            parts["factors"] = UserSum("factors", (p, k), self.n_jobs)
         return parts
 
     def shares(self) -> dict[str, float]:
@@ -348,18 +256,8 @@ class RatingsModel(Combination):
         return min(self.n_components, n_columns + 2)
 
     def run(self, release, rows: UserRatings, progress: Any = None) -> FoundItems:
-        """Release all rounds; return what they leave of the items.
-
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : UserRatings
-            Ratings in units of a quarter of their range, from its middle.
-        progress : FitProgress or None, default=None
-            Told of every release.
-        """
-        step = progress.step if progress else _nobody_is_told
+        """Release all rounds; return what they leave of the items."""
+        step = progress.step if progress else (lambda _: None)
         model, found = self._offsets(release, rows, step)
         if self.n_tastes:
             model = self._with_factors(release, rows, model, found)
@@ -372,7 +270,9 @@ class RatingsModel(Combination):
         columns = _kernels_models.leading_columns(
             _kernels_models.public_columns(self.features), _kernels_models.MOST_TASTES
         )
-        first = parts["offsets"].run(release, rows, _kernels_models.centered_answers)
+        first = parts["offsets"].run(
+            release, rows, _kernels_models.centered_contributions
+        )
         step(1)
         found = first_offsets(first, columns)
         tastes = _kernels_models.tastes(columns, found.counts, found.logged)
@@ -409,17 +309,13 @@ class ItemFeatures(RatingsModel):
 
 def _residuals(block: RatingsBlock, model: ItemModel) -> np.ndarray:
     """Sum what models of a block's users leave."""
-    return _kernels_models.residual_answers(block, residuals_of(block, model)[0])
+    return _kernels_models.residual_contributions(block, residuals_of(block, model)[0])
 
 
 def _products(block: RatingsBlock, model: ItemModel, order: list) -> np.ndarray:
     """Sum products of what is left and tastes."""
     left, weights = residuals_of(block, model)
-    return _kernels_models.taste_answers(block, left, weights[:, order])
-
-
-def _nobody_is_told(_: int) -> None:
-    pass
+    return _kernels_models.taste_contributions(block, left, weights[:, order])
 
 
 def residuals_of(
@@ -427,20 +323,15 @@ def residuals_of(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit a block's users; return what is left of their ratings, and their weights."""
     weights = user_weights(block, model, keep=True)
-    return _kernels_models.clip_answers(model.residuals(block, weights)), weights
+    return _kernels_models.clip_residuals(model.residuals(block, weights)), weights
 
 
 class CodedRatings(NamedTuple):
     """Ratings of users, by numbers.
 
-    Parameters
-    ----------
-    users : ndarray of shape (n_ratings,)
-        Codes of users.
-    items : ndarray of shape (n_ratings,)
-        Codes of items; -1 for those outside the catalog.
-    values : ndarray of shape (n_ratings,)
-        Finite ratings.
+    `users` (n_ratings,): codes of users.
+    `items` (n_ratings,): codes of items; -1 for those outside the catalog.
+    `values` (n_ratings,): finite ratings.
     """
 
     users: np.ndarray
@@ -452,16 +343,10 @@ class CodedRatings(NamedTuple):
 class ItemMoment(Statistic):
     """Leading directions of the sum of x x' over users, for rows x of unit norm.
 
-    Parameters
-    ----------
-    n_items : int
-        Items of the public catalog.
-    n_components : int
-        Directions that are asked for; with 0 nothing is released.
-    rating_range : tuple (low, high), default=(1.0, 5.0)
-        Public range that ratings are clipped to, and measured from the middle of.
-    max_ratings_per_user : int or None, default=None
-        Ratings of a user that count, the last ones.
+    `n_components`: directions that are asked for; with 0 nothing is released.
+    `rating_range`: public range that ratings are clipped to, and measured from the
+    middle of.
+    `max_ratings_per_user`: ratings of a user that count, the last ones.
     """
 
     n_items: int
@@ -494,19 +379,8 @@ class ItemMoment(Statistic):
     def run(self, release, rows: CodedRatings) -> tuple[np.ndarray, np.ndarray]:
         """Release the sum; return its components and their eigenvalues.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : CodedRatings
-            The ratings of all users.
-
-        Returns
-        -------
-        components : ndarray of shape (n_components, n_items)
-            Orthonormal rows, leading first; no more than items.
-        values : ndarray of shape (n_components,)
-            Eigenvalues, floored at 0.
+        Returns `components` (n_components, n_items): orthonormal rows, leading first;
+        no more than items; `values` (n_components,): eigenvalues, floored at 0.
         """
         rank = min(self.n_components, self.n_items)
         if not rank:
@@ -534,8 +408,6 @@ class ItemMoment(Statistic):
 
 # Shares of mu^2.
 _WITHOUT = {"offsets": 0.5, "residuals": 0.5}
-
-
 _WITH_MOMENT = {"offsets": 0.25, "residuals": 0.25, "second_moment": 0.5}
 
 
@@ -543,25 +415,15 @@ _WITH_MOMENT = {"offsets": 0.25, "residuals": 0.25, "second_moment": 0.5}
 class ResidualMoment(ItemMoment):
     """The sum over users of x x' for unit rows x of what their models leave."""
 
-    def run(self, release, rows: UserRatings, model: ItemModel) -> Answers:  # type: ignore[override]
-        """Release the sum.
-
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : UserRatings
-            Ratings of all users.
-        model : ItemModel
-            Made of earlier releases.
-        """
+    def run(self, release, rows: UserRatings, model: ItemModel) -> ReleasedSum:  # type: ignore[override]
+        """Release the sum."""
         projectors = partial(_projectors, model=model, n_items=self.n_items)
         total = np.zeros((self.n_items, self.n_items), order="F")
         for moment in rows.map(projectors):
             total += moment
         planned = release.plan["second_moment"]
         released = release("second_moment", total, overwrite=True)
-        return Answers(released, getattr(planned, "noise_std", 0.0))
+        return ReleasedSum(released, getattr(planned, "noise_std", 0.0))
 
 
 def _projectors(block: RatingsBlock, model: ItemModel, n_items: int) -> np.ndarray:
@@ -572,12 +434,16 @@ def _projectors(block: RatingsBlock, model: ItemModel, n_items: int) -> np.ndarr
 
 
 @dataclass(frozen=True)
-class ItemComponents(ItemFeatures):
+class ItemComponents(RatingsModel):
     """Offsets in two rounds, and leading components of the residuals.
 
-    Parameters are those of :class:`ItemFeatures`; `n_components` counts components, of
+    Parameters are those of :class:`RatingsModel`; `n_components` counts components, of
     which there are no more than items.
     """
+
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences that a reader of the guarantee must know."""
+        return REMARKS[:1]
 
     @property
     def n_factors(self) -> int:
@@ -605,7 +471,7 @@ class ItemComponents(ItemFeatures):
             model = model.with_factors(self._components(moment, found.counts))
         return FoundItems(model, found.logged, found.counts)
 
-    def _components(self, moment: Answers, counts: np.ndarray) -> np.ndarray:
+    def _components(self, moment: ReleasedSum, counts: np.ndarray) -> np.ndarray:
         """Return components over roots of counts, without what noise is as large as."""
         total, noise_std = moment.total.copy(), moment.noise_std
         # A user's square of one item tells nothing of another one.

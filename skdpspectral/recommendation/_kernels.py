@@ -1,11 +1,7 @@
-"""Second moments of sparse users x items tables, summed without any rounding.
+"""Ratings sorted by user, walked in blocks, and their exact second moments.
 
-Ratings in any order, gathered by user and then by item, in few bytes each.
-
-They come part by part, so that a table need not be in memory, and are sorted by
-counting: every step takes time in proportion to the ratings.
-
-Ratings of many users, each user's in an order of their own, walked in blocks.
+Ratings come part by part, in any order, so that a table need not be in memory. They are
+sorted by counting, in time proportional to the ratings.
 """
 
 from __future__ import annotations
@@ -22,8 +18,6 @@ from .._linalg.walks import map_in_threads, quietly
 # Values are held in steps of 2**-11: products of two are multiples of 2**-22, and sums
 # of them over at most 2**31 users of unit norm are exact in float64.
 STEP = 2.0**-11
-
-
 # Columns of a product that are made together.
 _PANEL = 256
 
@@ -49,20 +43,10 @@ def latest_of_each(users, rows, most: int) -> np.ndarray:
 def unit_steps(users, items, values, n_items: int) -> sparse.csr_array:
     """Rows of unit norm, one a user, in whole steps towards zero.
 
-    Parameters
-    ----------
-    users, items : ndarray of shape (n_entries,)
-        Codes; users in ascending order, every pair once.
-    values : ndarray of shape (n_entries,)
-        Finite numbers.
-    n_items : int
-        Number of columns.
-
-    Returns
-    -------
-    csr_array of shape (n_users, n_items)
-        Whole numbers, of norm at most 2**11 in each row. A row is a function of that
-        user's entries alone, to the last bit.
+    `users`, `items` (n_entries,): codes; users in ascending order, every pair once.
+    `values` (n_entries,): finite numbers. `n_items`: number of columns. Returns
+    (n_users, n_items): whole numbers, of norm at most 2**11 in each row. A row is a
+    function of that user's entries alone, to the last bit.
     """
     firsts = np.unique(users, return_index=True)[1]
     shape = (len(firsts), n_items)
@@ -99,21 +83,9 @@ def second_moment_of_steps(steps: sparse.csr_array) -> np.ndarray:
 def second_moment(users, items, values, n_items: int, most: int | None) -> np.ndarray:
     """Sum over users of x x' for unit rows x of their last values, exact.
 
-    Parameters
-    ----------
-    users, items : ndarray of shape (n_entries,)
-        Codes.
-    values : ndarray of shape (n_entries,)
-        Finite numbers.
-    n_items : int
-        Number of items.
-    most : int or None
-        Items of a user that count: the last ones.
-
-    Returns
-    -------
-    ndarray of shape (n_items, n_items)
-        Multiples of 2**-22.
+    `users`, `items` (n_entries,): codes. `values` (n_entries,): finite numbers.
+    `most`: items of a user that count: the last ones.
+    Returns (n_items, n_items): multiples of 2**-22.
     """
     users, items, values, rows = last_of_each(users, items, values)
     if most is not None:
@@ -124,8 +96,6 @@ def second_moment(users, items, values, n_items: int, most: int | None) -> np.nd
 
 # Ratings that are sorted together: what is made of them stays in the cache.
 _SORTED_RATINGS = 1 << 19
-
-
 # Types that hold ratings, the narrowest first.
 _FLOATS = (np.float16, np.float32, np.float64)
 
@@ -133,12 +103,8 @@ _FLOATS = (np.float16, np.float32, np.float64)
 class RatingsChunk(NamedTuple):
     """Some rows of a ratings table.
 
-    Parameters
-    ----------
-    users, items : ndarray of shape (n_rows,)
-        Codes; items outside the catalog are -1.
-    values : ndarray of shape (n_rows,)
-        Finite ratings, float64.
+    `users`, `items` (n_rows,): codes; items outside the catalog are -1.
+    `values` (n_rows,): finite ratings, float64.
     """
 
     users: np.ndarray
@@ -149,28 +115,11 @@ class RatingsChunk(NamedTuple):
 def gathered(parts: Iterable[RatingsChunk], counts: np.ndarray, n_items: int):
     """Gather the last rating of every user and item of the catalog.
 
-    Parameters
-    ----------
-    parts : iterable of Part
-        The table, in its order.
-    counts : ndarray of shape (n_users,)
-        Rows of each user.
-    n_items : int
-        Items of the catalog.
-
-    Returns
-    -------
-    pointer : ndarray of shape (n_users + 1,)
-        Where each user's ratings begin and end.
-    items : ndarray of shape (n_ratings,)
-        Codes, ascending for each user, in the narrowest type.
-    values : ndarray of shape (n_ratings,)
-        Ratings, in the narrowest type that holds all of them exactly.
-
-    Raises
-    ------
-    ValueError
-        If the parts do not hold as many rows of each user as were counted.
+    `parts`: the table, in its order. `counts` (n_users,): rows of each user. `n_items`:
+    items of the catalog. Returns `pointer` (n_users + 1,): where each user's ratings
+    begin and end; `items` (n_ratings,): codes, ascending for each user, in the
+    narrowest type; `values` (n_ratings,): ratings, in the narrowest type that holds all
+    of them exactly.
     """
     pointer = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
     # Items outside the catalog come last, by a code of their own, until they go.
@@ -264,11 +213,7 @@ def _float_for(values: np.ndarray, least) -> np.dtype:
 
 # Ratings and users of a block: what is made of them fits in memory many times.
 _BLOCK_RATINGS = 1 << 19
-
-
 _BLOCK_USERS = 1 << 13
-
-
 # Numbers that are kept from one round for the next, at most: half a gigabyte.
 _KEPT_NUMBERS = 1 << 26
 
@@ -276,10 +221,7 @@ _KEPT_NUMBERS = 1 << 26
 class KeptProducts:
     """Sums of one round that wait for the next, and what all blocks share.
 
-    Attributes
-    ----------
-    sums : dict
-        Features and sums of their pairs, by the first user of a block.
+    `sums`: features and sums of their pairs, by the first user of a block.
     """
 
     def __init__(self) -> None:
@@ -289,12 +231,8 @@ class KeptProducts:
     def pairs(self, old, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return places of pairs that are as they were, and products of all others.
 
-        Parameters
-        ----------
-        old : ndarray of shape (n_items, q) or None
-            Features that sums were kept of.
-        features : ndarray of shape (n_items, r)
-            Features that sums are asked of.
+        `old` (n_items, q): features that sums were kept of. `features` (n_items, r):
+        features that sums are asked of.
         """
         last_old, last, answer = self._last
         if last is features and last_old is old:
@@ -317,27 +255,11 @@ class KeptProducts:
 class RatingsBlock:
     """Some users, one after another, with the items that each of them rated.
 
-    Parameters
-    ----------
-    users : slice
-        Their codes.
-    pointer : ndarray of shape (n_users + 1,)
-        Where each user's ratings begin and end.
-    items : ndarray of shape (n_ratings,)
-        Codes of items, ascending for each user, none twice.
-    values : ndarray of shape (n_ratings,)
-        Ratings.
-    n_items : int
-        Items of the catalog.
-    kept : KeptProducts
-        Where sums of one round wait for the next.
-
-    Attributes
-    ----------
-    counts : ndarray of shape (n_users,)
-        Ratings of each user.
-    of_user : ndarray of shape (n_ratings,)
-        Place of each rating's user in the block.
+    `pointer` (n_users + 1,): where each user's ratings begin and end.
+    `items` (n_ratings,): codes of items, ascending for each user, none twice.
+    `kept`: sums of one round, for the next.
+    `counts` (n_users,): ratings of each user.
+    `of_user` (n_ratings,): place of each rating's user in the block.
     """
 
     users: slice
@@ -373,17 +295,8 @@ class RatingsBlock:
         Entry by entry, one rating after another: a user's sums have the same bits
         alone and among others.
 
-        Parameters
-        ----------
-        rows : ndarray of shape (n_items, q)
-            What is public of the items.
-        values : ndarray of shape (n_ratings,) or None, default=None
-            Weights.
-
-        Returns
-        -------
-        ndarray of shape (n_users, q)
-            Sums.
+        `rows` (n_items, q): what is public of the items. `values` (n_ratings,):
+        weights. Returns (n_users, q): sums.
         """
         values = np.ones(len(self.items)) if values is None else values
         shape = (len(self), self.n_items)
@@ -395,17 +308,9 @@ class RatingsBlock:
         Sums of features that are the same as when sums were last kept are taken from
         there: they have the same bits.
 
-        Parameters
-        ----------
-        features : ndarray of shape (n_items, q)
-            What is public of the items.
-        keep : bool, default=False
-            Whether to keep the sums for the next call, as far as there is room.
-
-        Returns
-        -------
-        ndarray of shape (n_users, q * (q + 1) / 2)
-            Sums for features i <= j at place i + j * (j + 1) / 2.
+        `features` (n_items, q): what is public of the items. `keep`: whether to keep
+        the sums for the next call, as far as there is room. Returns (n_users, q * (q +
+        1) / 2): sums for features i <= j at place i + j * (j + 1) / 2.
         """
         old, known = self.kept.sums.get(self.users.start, (None, None))
         found, table = self.kept.pairs(old, features)
@@ -422,23 +327,11 @@ class RatingsBlock:
 class UserRatings:
     """The last rating of every user and item, by user and then by item.
 
-    Parameters
-    ----------
-    parts : iterable of Part
-        Users' and items' codes and finite ratings, in the order of the table.
-    counts : ndarray of shape (n_users,)
-        Rows of each user.
-    n_items : int
-        Items of the catalog.
-    middle, unit : float, default=0.0 and 1.0
-        What is subtracted from ratings, and what they are divided by then.
-
-    Attributes
-    ----------
-    pointer : ndarray of shape (n_users + 1,)
-        Where each user's ratings begin and end.
-    items : ndarray of shape (n_ratings,)
-        Codes of items, ascending for each user, in the narrowest type.
+    `parts`: chunks of the table, in its order.
+    `counts` (n_users,): rows of each user.
+    `middle`, `unit`: subtracted from ratings, which are then divided by the other.
+    `pointer` (n_users + 1,): where each user's ratings begin and end.
+    `items` (n_ratings,): codes, ascending for each user, in the narrowest type.
     """
 
     def __init__(self, parts, counts, n_items: int, middle=0.0, unit=1.0):
@@ -460,7 +353,7 @@ class UserRatings:
                 self._kept,
             )
 
-    def forgetful(self) -> UserRatings:
+    def without_cache(self) -> UserRatings:
         """Return the same ratings, which keep nothing from one round for the next."""
         other = object.__new__(UserRatings)
         other.__dict__.update(self.__dict__)

@@ -1,12 +1,8 @@
-"""What a user answers about their ratings: vectors of norm at most 1, in whole steps.
+"""Users' contributions, item models from noisy sums, and a ridge regression per user.
 
-Every function makes one vector a user, of that user's own ratings and public numbers
-alone, and returns the sum over the users of a block: whole numbers, which add up
-without any rounding, in any order.
-
-What noisy sums over users say of items: everything here is made from releases.
-
-A model of items for all, and a ridge regression a user on it.
+A contribution is a vector of norm at most 1 in whole steps, made from one user's
+ratings and public numbers alone. Functions return the sum over the users of a block:
+whole numbers, which add up without rounding, in any order.
 """
 
 from __future__ import annotations
@@ -21,36 +17,20 @@ from ._kernels import RatingsBlock
 # Entries are held in steps of 2**-21, rounded towards zero: sums over at most 2**31
 # users, of entries of modulus at most 1, are exact in float64.
 STEP = 2.0**-21
-
-
 # Residuals count up to this many units, of which the range of ratings has four.
 LARGEST = 3.0
-
-
 # A user's mean is drawn to the middle of the range as by so many ratings there.
 _PRIOR_RATINGS = 3.0
-
-
-# Each number about a user as a whole is answered at this scale, exact in steps.
+# Each number about a user as a whole has this scale, exact in steps.
 SIDE = 0.125
-
-
 # What is left to the ratings, beside three such numbers, one, and none: the squares
 # add up to less than 1 by more than rounding can put on top.
 SHARE_BESIDE_THREE = 0.976
-
-
 SHARE_BESIDE_ONE = 0.992
-
-
 SHARE_ALONE = 1.0 - 2.0**-20
-
-
 # Lengths below this are taken for it. Residuals so small as to have a square that
 # underflows then come to nothing, whatever stands beside them.
 _SHORTEST = 2.0**-100
-
-
 # Largest ratio of a user's weights in two rounds that is told.
 LARGEST_RATIO = 4.0
 
@@ -59,7 +39,7 @@ def _steps(values: np.ndarray) -> np.ndarray:
     return np.trunc(values / STEP)
 
 
-def clip_answers(values: np.ndarray) -> np.ndarray:
+def clip_residuals(values: np.ndarray) -> np.ndarray:
     """Residuals within the largest that counts."""
     return np.clip(values, -LARGEST, LARGEST)
 
@@ -67,7 +47,7 @@ def clip_answers(values: np.ndarray) -> np.ndarray:
 def from_own_mean(block: RatingsBlock) -> tuple[np.ndarray, np.ndarray]:
     """Return users' shrunk means, and ratings measured from them, clipped."""
     means = block.totals(block.values) / (block.counts + _PRIOR_RATINGS)
-    return means, clip_answers(block.values - means[block.of_user])
+    return means, clip_residuals(block.values - means[block.of_user])
 
 
 def first_weights(block: RatingsBlock, centered: np.ndarray) -> np.ndarray:
@@ -76,22 +56,14 @@ def first_weights(block: RatingsBlock, centered: np.ndarray) -> np.ndarray:
     return SHARE_BESIDE_THREE / np.sqrt(np.maximum(squares, 1.0))
 
 
-def centered_answers(block: RatingsBlock) -> np.ndarray:
+def centered_contributions(block: RatingsBlock) -> np.ndarray:
     """Sum users' weights, weighted residuals, and three numbers about each user.
 
     The vector of a user with weight s and residuals e is (s, s e) over the items that
     they rated, and 1, the mean square of the residuals over one plus itself, and the
     shrunk mean clipped to +-1, times ``SIDE``; zero for a user without ratings.
 
-    Parameters
-    ----------
-    block : RatingsBlock
-        Users and ratings, in units of a quarter of the range, from its middle.
-
-    Returns
-    -------
-    ndarray of shape (2 * n_items + 3,)
-        Whole numbers of steps.
+    Returns (2 * n_items + 3,): whole numbers of steps.
     """
     means, centered = from_own_mean(block)
     weights = first_weights(block, centered)
@@ -110,19 +82,11 @@ def centered_answers(block: RatingsBlock) -> np.ndarray:
     )
 
 
-def click_answers(block: RatingsBlock) -> np.ndarray:
+def click_contributions(block: RatingsBlock) -> np.ndarray:
     """Sum users' vectors of equal entries over their items, and a number of users.
 
-    Parameters
-    ----------
-    block : RatingsBlock
-        Users and items; values are not used.
-
-    Returns
-    -------
-    ndarray of shape (n_items + 1,)
-        Whole numbers of steps. The last entry is the number of users with any item,
-        times ``SIDE``.
+    Returns (n_items + 1,): whole numbers of steps. The last entry is the number of
+    users with any item, times ``SIDE``.
     """
     weights = SHARE_BESIDE_ONE / np.sqrt(np.maximum(block.counts, 1.0))
     n_users = np.count_nonzero(block.counts)
@@ -130,22 +94,13 @@ def click_answers(block: RatingsBlock) -> np.ndarray:
     return np.append(answers, _steps(np.float64(SIDE)) * n_users)
 
 
-def residual_answers(block: RatingsBlock, residuals: np.ndarray) -> np.ndarray:
+def residual_contributions(block: RatingsBlock, residuals: np.ndarray) -> np.ndarray:
     """Sum users' residuals, scaled to a common norm, and what one of theirs weighs.
 
-    Parameters
-    ----------
-    block : RatingsBlock
-        Users and ratings.
-    residuals : ndarray of shape (n_ratings,)
-        What is left of each rating, clipped.
-
-    Returns
-    -------
-    ndarray of shape (n_items + 1,)
-        Whole numbers of steps. The last entry is the sum of the quotients of a user's
-        weight here and in :func:`centered_answers`, over ``LARGEST_RATIO``, clipped
-        to 1, times ``SIDE``.
+    `residuals` (n_ratings,): what is left of each rating, clipped. Returns (n_items +
+    1,): whole numbers of steps. The last entry is the sum of the quotients of a user's
+    weight here and in :func:`centered_contributions`, over ``LARGEST_RATIO``, clipped
+    to 1, times ``SIDE``.
     """
     weights = SHARE_BESIDE_ONE / _lengths(block, residuals)
     before = first_weights(block, from_own_mean(block)[1])
@@ -155,22 +110,14 @@ def residual_answers(block: RatingsBlock, residuals: np.ndarray) -> np.ndarray:
     return np.append(answers, _steps(SIDE * ratios).sum())
 
 
-def taste_answers(block: RatingsBlock, residuals, tastes: np.ndarray) -> np.ndarray:
+def taste_contributions(
+    block: RatingsBlock, residuals, tastes: np.ndarray
+) -> np.ndarray:
     """Sum products of users' unit residuals and unit tastes.
 
-    Parameters
-    ----------
-    block : RatingsBlock
-        Users and ratings.
-    residuals : ndarray of shape (n_ratings,)
-        What is left of each rating, clipped.
-    tastes : ndarray of shape (n_users, k)
-        Weights of each user, finite, of modulus below 1e100.
-
-    Returns
-    -------
-    ndarray of shape (n_items, k)
-        Whole numbers of steps.
+    `residuals` (n_ratings,): what is left of each rating, clipped. `tastes`
+    (n_users, k): weights of each user, finite, of modulus below 1e100. Returns
+    (n_items, k): whole numbers of steps.
     """
     square = np.zeros(len(block))
     for taste in tastes.T:
@@ -191,16 +138,10 @@ def _lengths(block: RatingsBlock, values: np.ndarray) -> np.ndarray:
 
 # Counts of items are taken for this where noise has left less.
 _SMALLEST_COUNT = 1e-3
-
-
 # Logarithms of counts begin here, or at their noise.
 _SMALLEST_LOGGED = 0.5
-
-
 # Rounds of prior and variance in turn.
 _ROUNDS = 5
-
-
 # Public features are reduced to so many components.
 MOST_TASTES = 24
 
@@ -209,14 +150,9 @@ MOST_TASTES = 24
 class Shrunk:
     """Values of items between what was released and a prior.
 
-    Parameters
-    ----------
-    values, prior : ndarray of shape (n_items,)
-        Posterior means, and those of the prior.
-    variance : ndarray of shape (n_items,)
-        Posterior variances.
-    spread : float
-        Variance of the items about the prior.
+    `values`, `prior` (n_items,): posterior means, and those of the prior.
+    `variance` (n_items,): posterior variances.
+    `spread`: variance of the items about the prior.
     """
 
     values: np.ndarray
@@ -253,21 +189,10 @@ def shrink(counts, sums, design, noise, spreads: tuple[float, float]) -> Shrunk:
     The sum of an item with count N is N times its value plus noise of a known variance.
     Values have a mean that is linear in public columns, and a variance by moments.
 
-    Parameters
-    ----------
-    counts, sums : ndarray of shape (n_items,)
-        Positive counts, and sums.
-    design : ndarray of shape (n_items, d)
-        Columns of the prior mean.
-    noise : ndarray of shape (n_items,)
-        Variances of the sums, positive.
-    spreads : tuple (low, high)
-        Where the variance of values is looked for.
-
-    Returns
-    -------
-    Shrunk
-        Values and what they were shrunk to.
+    `counts`, `sums` (n_items,): positive counts, and sums. `design` (n_items, d):
+    columns of the prior mean. `noise` (n_items,): variances of the sums, positive.
+    `spreads`: where the variance of values is looked for. Returns values and what they
+    were shrunk to.
     """
     spread = min(max(0.2, spreads[0]), spreads[1])
     for _ in range(_ROUNDS):
@@ -309,19 +234,10 @@ def leading_columns(columns: np.ndarray, most: int) -> np.ndarray:
 def principal_columns(columns: np.ndarray, counts, least: float) -> np.ndarray:
     """Scores of items on principal components of columns, by the items' counts.
 
-    Parameters
-    ----------
-    columns : ndarray of shape (n_items, d)
-        Columns.
-    counts : ndarray of shape (n_items,)
-        Positive weights of the items.
-    least : float
-        The variance that scores are measured by is at least this.
-
-    Returns
-    -------
-    ndarray of shape (n_items, d)
-        Scores, of variance at most 1: that of the first one, unless it is `least`.
+    `columns` (n_items, d). `counts` (n_items,): positive weights of the items.
+    `least`: the variance that scores are measured by is at least this. Returns
+    (n_items, d): scores, of variance at most 1: that of the first one, unless it is
+    `least`.
     """
     shares = counts / counts.sum()
     centered = columns - shares @ columns
@@ -332,21 +248,32 @@ def principal_columns(columns: np.ndarray, counts, least: float) -> np.ndarray:
     return centered @ vectors[:, ::-1] / np.sqrt(largest)
 
 
+# Variance of factors between items, in squares of a quarter of the range or of a unit
+# taste; and the least variance of tastes that factors are scaled by.
+_FACTOR_SPREADS, _LEAST_TASTE = (1e-5, 1.0), 1e-3
+
+
+def factors_of(counts, sums: np.ndarray, design: np.ndarray, noise) -> np.ndarray:
+    """Return what tastes add to items, of at most unit variance: (n_items, k).
+
+    `sums` (n_items, k): of products with tastes, of variances `noise`.
+    """
+    found = [
+        shrink(counts, column, design, noise, _FACTOR_SPREADS) for column in sums.T
+    ]
+    # Users have the part that the prior explains as features already.
+    own = np.column_stack([column.values - column.prior for column in found])
+    # Measured by what is left of tastes: little, where noise has swallowed them.
+    least = max(_LEAST_TASTE, *(column.spread for column in found))
+    return principal_columns(own, counts, least)
+
+
 def measured_columns(columns: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Measure columns as :func:`principal_columns` does, but do not turn them.
 
-    Parameters
-    ----------
-    columns : ndarray of shape (n_items, d)
-        Columns.
-    counts : ndarray of shape (n_items,)
-        Positive weights of the items.
-
-    Returns
-    -------
-    ndarray of shape (n_items, d)
-        Columns of weighted mean 0, over the deviation of their first component: the
-        same distances between items as the scores on all components.
+    `columns` (n_items, d). `counts` (n_items,): positive weights of the items.
+    Returns (n_items, d): columns of weighted mean 0, over the deviation of their first
+    component: the same distances between items as the scores on all components.
     """
     shares = counts / counts.sum()
     centered = columns - shares @ columns
@@ -358,22 +285,11 @@ def measured_columns(columns: np.ndarray, counts: np.ndarray) -> np.ndarray:
 def component_columns(values, components, noise: float, counts) -> np.ndarray:
     """Columns of items from components of a sum over users of products of residuals.
 
-    Parameters
-    ----------
-    values : ndarray of shape (k,)
-        Eigenvalues.
-    components : ndarray of shape (k, n_items)
-        Orthonormal rows.
-    noise : float
-        Spectral norm that noise alone would have, about.
-    counts : ndarray of shape (n_items,)
-        Positive counts of the items.
-
-    Returns
-    -------
-    ndarray of shape (n_items, k)
-        Components over roots of counts, by how much of them is not noise: of variance
-        at most 1 over the ratings, zero where there is but noise.
+    `values` (k,): eigenvalues. `components` (k, n_items): orthonormal rows. `noise`:
+    spectral norm that noise alone would have, about. `counts` (n_items,): positive
+    counts of the items. Returns (n_items, k): components over roots of counts, by how
+    much of them is not noise: of variance at most 1 over the ratings, zero where there
+    is but noise.
     """
     # What is no larger than noise is taken for it, and so is what is not positive.
     seen = values > noise
@@ -393,17 +309,9 @@ def weighted_square(values: np.ndarray, counts: np.ndarray) -> float:
 def tastes(columns: np.ndarray, counts, logged: np.ndarray) -> np.ndarray:
     """What tastes differ in: components of public columns, and popularity.
 
-    Parameters
-    ----------
-    columns : ndarray of shape (n_items, d)
-        Standardized public features.
-    counts, logged : ndarray of shape (n_items,)
-        Positive counts, and their logarithms.
-
-    Returns
-    -------
-    ndarray of shape (n_items, d + 1)
-        The last column is popularity, of unit variance over the ratings.
+    `columns` (n_items, d): standardized public features. `counts`, `logged` (n_items,):
+    positive counts, and their logarithms. Returns (n_items, d + 1): the last column is
+    popularity, of unit variance over the ratings.
     """
     popular = standardized_by(logged, counts / counts.sum())
     return np.column_stack([principal_columns(columns, counts, 0.0), popular])
@@ -412,21 +320,10 @@ def tastes(columns: np.ndarray, counts, logged: np.ndarray) -> np.ndarray:
 def uncorrelated(columns: np.ndarray, shares, ridge) -> tuple[np.ndarray, np.ndarray]:
     """Turn columns such that they are uncorrelated over clicks, and of one penalty.
 
-    Parameters
-    ----------
-    columns : ndarray of shape (n_items, d)
-        Columns.
-    shares : ndarray of shape (n_items,)
-        Shares of the items in all clicks.
-    ridge : ndarray of shape (d,)
-        Positive penalties of squared weights on the columns.
-
-    Returns
-    -------
-    features : ndarray of shape (n_items, d)
-        Of mean zero, whose weights have penalty 1.
-    back : ndarray of shape (d, d)
-        Weights on features times this are weights on columns.
+    `columns` (n_items, d). `shares` (n_items,): shares of the items in all
+    clicks. `ridge` (d,): positive penalties of squared weights on the columns. Returns
+    `features` (n_items, d): of mean zero, whose weights have penalty 1; `back` (d, d):
+    weights on features times this are weights on columns.
     """
     scaled = (columns - shares @ columns) / np.sqrt(ridge)
     vectors = np.linalg.eigh(scaled.T @ (scaled * shares[:, None]))[1]
@@ -436,18 +333,10 @@ def uncorrelated(columns: np.ndarray, shares, ridge) -> tuple[np.ndarray, np.nda
 def against_anchors(shares: np.ndarray, most: int) -> np.ndarray:
     """Rows that tell which of the most popular items a user has, beyond their shares.
 
-    Parameters
-    ----------
-    shares : ndarray of shape (n_items,)
-        Shares of the items in all clicks.
-    most : int
-        Number of such items.
-
-    Returns
-    -------
-    ndarray of shape (n_items, most)
-        Zero for all other items. Summed over the items of a user, they are the user's
-        clicks of each of these items, less what popularity leads one to expect.
+    `shares` (n_items,): shares of the items in all clicks. `most`: number of such
+    items. Returns (n_items, most): zero for all other items. Summed over the items of a
+    user, they are the user's clicks of each of these items, less what popularity leads
+    one to expect.
     """
     anchors = np.argsort(-shares, kind="stable")[:most]
     rows = np.zeros((len(shares), len(anchors)))
@@ -457,16 +346,10 @@ def against_anchors(shares: np.ndarray, most: int) -> np.ndarray:
 
 # Users whose normal equations are in the cache together.
 _PART_USERS = 512
-
-
 # Ratings that are predicted together, for the same reason.
 _PART_RATINGS = 1 << 14
-
-
 # Largest modulus of a weight, which no ratings come near.
 _LARGEST = 1e6
-
-
 # Penalties of what a user adds, in squares of residuals: of a level, of a factor of
 # the items' offsets, of tastes on public features, and of those on private factors.
 LEVEL_RIDGE, OFFSET_RIDGE, TASTE_RIDGE, FACTOR_RIDGE = 5.0, 3.0, 60.0, 30.0
@@ -476,16 +359,9 @@ LEVEL_RIDGE, OFFSET_RIDGE, TASTE_RIDGE, FACTOR_RIDGE = 5.0, 3.0, 60.0, 30.0
 class ItemModel:
     """What is released or public of the items.
 
-    Parameters
-    ----------
-    level : float
-        Mean of the users' levels.
-    offsets : ndarray of shape (n_items,)
-        What an item is rated above the level.
-    features : ndarray of shape (n_items, q)
-        Ones, the offsets, and what tastes differ in.
-    ridge : ndarray of shape (q,)
-        Penalties of a user's weights on the features.
+    `offsets` (n_items,): what an item is rated above the level.
+    `features` (n_items, q): ones, the offsets, and what tastes differ in.
+    `ridge` (q,): penalties of a user's weights on the features.
     """
 
     level: float
@@ -512,17 +388,9 @@ class ItemModel:
     def predict(self, items, own, weights: np.ndarray) -> np.ndarray:
         """Predict ratings, each with the bits that it has alone.
 
-        Parameters
-        ----------
-        items, own : ndarray of shape (n_ratings,)
-            Item of each rating, and the row of `weights` of its user.
-        weights : ndarray of shape (n_users, q)
-            Weights of users; zeros for who has none.
-
-        Returns
-        -------
-        ndarray of shape (n_ratings,)
-            Predictions, not clipped.
+        `items`, `own` (n_ratings,): item of each rating, and the row of `weights` of
+        its user. `weights` (n_users, q): weights of users; zeros for who has none.
+        Returns (n_ratings,): predictions, not clipped.
         """
         out = np.empty(len(items))
         # Column by column of copies that lie together: faster than rows far apart.
@@ -551,19 +419,9 @@ def item_model(level: float, offsets: np.ndarray, tastes: np.ndarray) -> ItemMod
 def user_weights(block: RatingsBlock, model: ItemModel, *, keep=False) -> np.ndarray:
     """Fit each user of a block: a ridge regression of what the model leaves.
 
-    Parameters
-    ----------
-    block : RatingsBlock
-        Users and their ratings.
-    model : ItemModel
-        Model of the items.
-    keep : bool, default=False
-        Whether another fit of these users will follow, beside a like model.
-
-    Returns
-    -------
-    ndarray of shape (n_users, q)
-        Weights, of finite numbers; with the same bits alone and among others.
+    `model`: model of the items. `keep`: whether another fit of these users will follow,
+    beside a like model. Returns (n_users, q): weights, of finite numbers; with the same
+    bits alone and among others.
     """
     features = model.features
     q = features.shape[1]
@@ -591,17 +449,8 @@ def click_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
     Features are uncorrelated over clicks by popularity alone, so that one step of
     Newton's method from there needs no system of equations.
 
-    Parameters
-    ----------
-    block : RatingsBlock
-        Users and their items; values are not used.
-    model : ItemModel
-        Model of the items; features have mean zero over clicks by popularity.
-
-    Returns
-    -------
-    ndarray of shape (n_users, q)
-        Weights; with the same bits alone and among others.
+    `model`: model of the items; features have mean zero over clicks by popularity.
+    Returns (n_users, q): weights; with the same bits alone and among others.
     """
     shares = click_shares(model.offsets)
     spreads = shares @ (model.features * model.features)

@@ -1,7 +1,4 @@
-"""Tables of users, items and ratings, read part by part where they are large.
-
-Ratings tables on a cluster, where the ratings of every user are gathered.
-"""
+"""Tables of users, items and ratings, read part by part or on a cluster."""
 
 from __future__ import annotations
 
@@ -43,10 +40,7 @@ _NAMES = ("user_feature", "item_feature")
 class ClusterRated:
     """A ratings table on a cluster.
 
-    Parameters
-    ----------
-    parts : list of dask.delayed.Delayed
-        Users, items and ratings of each part: tuples of arrays.
+    `parts`: users, items and ratings of each part: tuples of arrays.
     """
 
     parts: list
@@ -58,16 +52,9 @@ class ClusterRated:
     ) -> Callable[[], ClusterRated]:
         """Return what reads users, items, and ratings of a column or beside the table.
 
-        Parameters
-        ----------
-        table : ClusterTable
-            The table.
-        columns : tuple of int
-            Places of users and items.
-        ratings : int or None
-            Place of the ratings; None where they are beside the table.
-        y : dask array or series, array-like or None
-            Ratings beside the table; None for clicks.
+        `columns`: places of users and items. `ratings`: place of
+        the ratings; None where they are beside the table. `y`: ratings beside the
+        table; None for clicks.
         """
         from dask import delayed
 
@@ -90,12 +77,7 @@ class ClusterRated:
 class UnreadOnCluster(NamedTuple):
     """A ratings table on a cluster, of which the form was checked.
 
-    Parameters
-    ----------
-    read : callable
-        Returns a :class:`ClusterRated`; to be called once the fit is charged.
-    names : list of str or None
-        Names of the columns.
+    `read`: returns a :class:`ClusterRated`; to be called once the fit is charged.
     """
 
     read: Callable[[], ClusterRated]
@@ -110,20 +92,8 @@ class UnreadOnCluster(NamedTuple):
 def unread_on_cluster(estimator, X, y) -> UnreadOnCluster | None:
     """Check the form of a table on a cluster, for a fit; None where X is none.
 
-    Parameters
-    ----------
-    estimator : estimator
-        With parameters `user_feature` and `item_feature`; gets names and number of
-        columns.
-    X : object
-        The table.
-    y : dask array or series, or array-like, of shape (n_ratings,)
-        Ratings.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming X, y, user_feature or item_feature.
+    `estimator`: with parameters `user_feature` and `item_feature`; gets names and
+    number of columns. `X`: the table. `y` (n_ratings,): ratings.
     """
     table = cluster_table(X)
     if table is None:
@@ -137,15 +107,7 @@ def unread_on_cluster(estimator, X, y) -> UnreadOnCluster | None:
 
 
 class ClusterCodes:
-    """All ratings by codes, on a cluster.
-
-    Parameters
-    ----------
-    table : ClusterRated
-        The table.
-    catalog : IdIndex or range
-        Public items.
-    """
+    """All ratings by codes, on a cluster."""
 
     def __init__(self, table: ClusterRated, catalog) -> None:
         make = partial(_codes_of_users, catalog=catalog)
@@ -159,16 +121,7 @@ class ClusterCodes:
 class ClusterRatings:
     """The last rating of every user and item, on a cluster.
 
-    Parameters
-    ----------
-    table : ClusterRated
-        The table.
-    catalog : IdIndex or range
-        Public items.
-    rating_range : tuple (low, high)
-        Public range that ratings are clipped to.
-    most : int or None, default=None
-        Ratings of a user that count: the last ones.
+    `most`: ratings of a user that count: the last ones.
     """
 
     def __init__(self, table: ClusterRated, catalog, rating_range, most=None) -> None:
@@ -182,12 +135,8 @@ class ClusterRatings:
     def map(self, function: Callable, n_jobs: int | None = None) -> Iterator:
         """Yield the sum of what a function makes of all blocks of users.
 
-        Parameters
-        ----------
-        function : callable
-            Block -> sums over its users, exact in any order; public and picklable.
-        n_jobs : int or None, default=None
-            Unused: the cluster has its own threads.
+        `function`: block -> sums over its users, exact in any order; public and
+        picklable.
         """
         total = self._users.reduce(partial(_sum_of_blocks, function=function))
         return iter(() if total is None else (total,))
@@ -204,12 +153,18 @@ def _checked(users, items, ratings) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def _ratings_of_users(ids, items, ratings, *, catalog, rating_range, most):
     """Group ratings of known items by user, in quarters of the range."""
-    index = IdIndex(ids, "user_feature") if len(ids) else None
     n_items = len(catalog)
-    if index is None:
+    if not len(ids):
         return UserRatings((), np.zeros(0, dtype=np.int64), n_items)
-    users, codes = index.codes, item_codes(catalog, items)
-    ratings = np.clip(ratings, *read_range(rating_range))
+    index, codes = IdIndex(ids, "user_feature"), item_codes(catalog, items)
+    return group_ratings(index, codes, ratings, n_items, rating_range, most)
+
+
+def group_ratings(
+    index: IdIndex, codes, ratings, n_items: int, rating_range, most: int | None
+) -> UserRatings:
+    """Group the last ratings of known items by user, in quarters of the range."""
+    users, ratings = index.codes, np.clip(ratings, *read_range(rating_range))
     if most is not None:
         known = np.flatnonzero(codes >= 0)
         *found, rows = last_of_each(users[known], codes[known], ratings[known])
@@ -234,15 +189,13 @@ def _count_users(ratings: UserRatings) -> np.ndarray:
 def _sum_of_blocks(ratings: UserRatings, function: Callable):
     total = None
     # What is kept by the workers stays as it is: a task may be run again.
-    for steps in ratings.forgetful().map(function):
+    for steps in ratings.without_cache().map(function):
         total = steps if total is None else total + steps
     return total
 
 
 # Rows that are read together.
 _PART_ROWS = 1 << 18
-
-
 # Distinct ids of parts that are put together at once.
 _MERGED_IDS = 1 << 20
 
@@ -250,12 +203,8 @@ _MERGED_IDS = 1 << 20
 class RatedRows(NamedTuple):
     """Some rows of a ratings table.
 
-    Parameters
-    ----------
-    users, items : ndarray of shape (n_rows,)
-        Ids.
-    ratings : ndarray of shape (n_rows,)
-        Finite numbers, float64.
+    `users`, `items` (n_rows,): ids.
+    `ratings` (n_rows,): finite numbers, float64.
     """
 
     users: np.ndarray
@@ -267,12 +216,8 @@ class RatedRows(NamedTuple):
 class RatedTable:
     """A table of users, items and ratings, of which only a part need be in memory.
 
-    Parameters
-    ----------
-    parts : callable
-        Reads the table, from its first row on: an iterator of :class:`RatedRows`.
-    is_read : bool
-        Whether it is one part that was read already: the same rows each time.
+    `parts`: reads the table, from its first row on: an iterator of :class:`RatedRows`.
+    `is_read`: whether it is one part that was read already: the same rows each time.
     """
 
     parts: Callable[[], Iterator[RatedRows]]
@@ -281,13 +226,8 @@ class RatedTable:
     def counted_users(self) -> tuple[IdIndex, np.ndarray]:
         """Return the users and their numbers of rows.
 
-        Returns
-        -------
-        index : IdIndex
-            Users in the order of their first rows; with the codes of the rows if those
-            were read already.
-        counts : ndarray of shape (n_users,)
-            Rows of each user.
+        Returns `index`: users in the order of their first rows; with the codes of the
+        rows if those were read already; `counts` (n_users,): rows of each user.
         """
         index, counts = _counted((part.users for part in self.parts()), "user_feature")
         # Of what is read again, codes of the first reading may be another user's.
@@ -302,12 +242,8 @@ class RatedTable:
 class UnreadRated(NamedTuple):
     """A ratings table of which the form was checked, and no value was read.
 
-    Parameters
-    ----------
-    n_items : int or None
-        Columns of a sparse matrix.
-    read : callable
-        Returns a :class:`RatedTable`; to be called once the fit is charged.
+    `n_items`: columns of a sparse matrix.
+    `read`: returns a :class:`RatedTable`; to be called once the fit is charged.
     """
 
     n_items: int | None
@@ -317,29 +253,13 @@ class UnreadRated(NamedTuple):
 def unread_rated(estimator, X, y, *, reset: bool) -> UnreadRated:
     """Check the form of a table and of its ratings, and read no value.
 
-    Parameters
-    ----------
-    estimator : estimator
-        With parameters `user_feature`, `item_feature` and `rating_feature`; gets, or
-        is compared to, names and number of columns.
-    X : array-like, dataframe, sparse matrix, or parquet file
-        The table. Parquet files, memory maps and arrays of other libraries are read
-        part by part, each time that parts are asked for.
-    y : array-like of shape (n_rows,) or None
-        Ratings. None takes the column `rating_feature` of a table with column names,
-        or the entries of a sparse matrix; or zeros, where clicks have no ratings.
-    reset : bool
-        Whether this is a fit.
-
-    Returns
-    -------
-    UnreadRated
-        How to read it. Errors about values come from reading, or from parts.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming X, y, user_feature, item_feature or rating_feature.
+    `estimator`: with parameters `user_feature`, `item_feature` and `rating_feature`;
+    gets, or is compared to, names and number of columns. `X`: the table. Parquet files,
+    memory maps and arrays of other libraries are read part by part, each time that
+    parts are asked for. `y` (n_rows,): Ratings. None takes the column `rating_feature`
+    of a table with column names, or the entries of a sparse matrix; or zeros, where
+    clicks have no ratings. `reset`: whether this is a fit. Returns how to read it.
+    Errors about values come from reading, or from parts.
     """
     if not reset:  # what is made of them has a number a row, here
         X, y = brought_here(X), brought_here(y)
@@ -413,16 +333,7 @@ def _unread_whole(estimator, X, y, reset: bool) -> UnreadRated:
 class _Targets:
     """Ratings beside a table, or in a column of it.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Whose targets they are.
-    y : array-like or None
-        Ratings beside it.
-    name : str
-        Of the column.
-    position : int or None
-        Of the column; None where they are beside the table.
+    `position`: of the column; None where they are beside the table.
     """
 
     estimator: object

@@ -1,9 +1,4 @@
-"""Ratings tables: columns of users, items and more; or sparse users x items.
-
-Ratings in parquet files, of which a few rows are in memory at a time.
-
-Tables that are written: embeddings in the place of items, columns side by side.
-"""
+"""Ratings tables: dataframes, arrays, sparse matrices, parquet files; output tables."""
 
 from __future__ import annotations
 
@@ -90,18 +85,8 @@ class ParquetRatings:
 def parquet_ratings(X) -> ParquetRatings | None:
     """Return what reads a parquet file, or None where X is none.
 
-    Parameters
-    ----------
-    X : object
-        A path of a file or of a directory of files, as a string or path; a
-        ``pyarrow.parquet.ParquetFile``; or a ``pyarrow.dataset.Dataset``.
-
-    Raises
-    ------
-    ImportError
-        If X is a path, and pyarrow is not installed.
-    ValueError
-        If X is a path at which no parquet file can be read.
+    `X`: a path of a file or of a directory of files, as a string or path; a
+    ``pyarrow.parquet.ParquetFile``; or a ``pyarrow.dataset.Dataset``.
     """
     if isinstance(X, (str, os.PathLike)):
         X = _opened(X)
@@ -138,20 +123,10 @@ _DEFAULTS = {"user_feature": ("user_id", 0), "item_feature": ("item_id", 1)}
 class RatingsTable:
     """Columns of a ratings table.
 
-    Parameters
-    ----------
-    columns : list of ndarray or None
-        Columns in their order; None for those that were not read.
-    names : list of str or None
-        Their names.
-    user, item : int
-        Positions of users and items.
-    given : list
-        The same as a dataframe holds them, of its own dtypes.
-    ratings : ndarray or None
-        Entries of a sparse matrix; None for a table, whose ratings are targets.
-    n_items : int or None
-        Columns of a sparse matrix, which are a public catalog.
+    `columns`: columns in their order; None for those that were not read.
+    `given`: the same as a dataframe holds them, of its own dtypes.
+    `ratings`: entries of a sparse matrix; None for a table, whose ratings are targets.
+    `n_items`: columns of a sparse matrix, which are a public catalog.
     """
 
     columns: list
@@ -179,17 +154,10 @@ class RatingsTable:
 class UnreadRatings(NamedTuple):
     """A ratings table of which the form was checked, and no value was read.
 
-    Parameters
-    ----------
-    n_rows : int or None
-        Number of ratings; None for a sparse matrix, whose entries tell.
-    n_items : int or None
-        Columns of a sparse matrix.
-    read : callable
-        ``read(beside=())`` reads users, items and the columns at these further
-        positions: a :class:`RatingsTable`. To be called once the fit is charged.
-    names : list of str or None, default=None
-        Names of the columns, if they have any.
+    `n_rows`: number of ratings; None for a sparse matrix, whose entries tell.
+    `n_items`: columns of a sparse matrix.
+    `read`: ``read(beside=())`` reads users, items and the columns at these further
+    positions: a :class:`RatingsTable`. To be called once the fit is charged.
     """
 
     n_rows: int | None
@@ -205,27 +173,11 @@ class UnreadRatings(NamedTuple):
 def unread_ratings(estimator, X, *, reset: bool) -> UnreadRatings:
     """Check the form of a ratings table, and read no value.
 
-    Parameters
-    ----------
-    estimator : estimator
-        With parameters `user_feature` and `item_feature`; gets, or is compared to,
-        names and number of columns.
-    X : array-like, dataframe or sparse matrix of shape (n_rows, n_columns)
-        The table; numbers that are read must be finite. A sparse matrix of users x
-        items stands for the table of its stored entries.
-    reset : bool
-        Whether this is a fit.
-
-    Returns
-    -------
-    UnreadRatings
-        Its form, and how to read it.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming X, user_feature or item_feature; from here of their form alone, from
-        ``read()`` of values, of which none is quoted.
+    `estimator`: with parameters `user_feature` and `item_feature`; gets, or is compared
+    to, names and number of columns. `X` (n_rows, n_columns): the table; numbers that
+    are read must be finite. A sparse matrix of users x items stands for the table of
+    its stored entries. `reset`: whether this is a fit. Returns its form, and how to
+    read it.
     """
     if not reset:  # what is made of them has a number a row, here
         X = brought_here(X)
@@ -267,15 +219,7 @@ def unread_ratings(estimator, X, *, reset: bool) -> UnreadRatings:
 def unread_ratings_beside(estimator, table: UnreadRatings, y) -> list[Unread]:
     """Check the form of ratings beside a table; a sparse matrix holds them itself.
 
-    Returns
-    -------
-    list of Unread
-        The ratings, or nothing.
-
-    Raises
-    ------
-    ValueError
-        Naming y.
+    Returns the ratings, or nothing.
     """
     if table.n_items is None:
         return [unread_targets(estimator, y, table.n_rows)]
@@ -364,23 +308,10 @@ def compared_columns(
     columns of users and items alone: what stands beside them is not used, and need not
     be there later.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Gets, or is compared to, names and number of columns.
-    X : array or dataframe
-        With the names and the number of columns of the table.
-    names : list or None
-        Names of the columns.
-    shape : tuple (n_rows, n_columns)
-        Of the table.
-    reset : bool
-        Whether this is a fit.
-
-    Returns
-    -------
-    tuple of int
-        Positions of users and items.
+    `estimator`: gets, or is compared to, names and number of columns. `X`: with the
+    names and the number of columns of the table. `names`: names of the columns.
+    `shape`: of the table. `reset`: whether this is a fit. Returns positions of users
+    and items.
     """
     by_name = names is not None and all(isinstance(name, str) for name in names)
     by_name = by_name and hasattr(estimator, "rating_feature")
@@ -483,19 +414,8 @@ _LARGEST = 2**53
 def kept_columns(model, names, n_columns: int) -> list[int]:
     """Return positions of the further columns that are written.
 
-    Parameters
-    ----------
-    model : DPItemEmbedding
-        With parameters `user_feature`, `item_feature` and `remainder`.
-    names : sequence of str or None
-        Names of the columns, if they have any.
-    n_columns : int
-        Number of columns.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming `remainder`.
+    `model`: with parameters `user_feature`, `item_feature` and `remainder`. `names`:
+    names of the columns, if they have any.
     """
     used = find_columns(model, names, n_columns)
     if isinstance(model.remainder, str):
@@ -527,21 +447,9 @@ def kept_columns(model, names, n_columns: int) -> list[int]:
 def users_first(columns, user: int, item: int, embedded: list, kept) -> list:
     """Put the users' column in front, so that a regressor finds it at position 0.
 
-    Parameters
-    ----------
-    columns : iterable
-        Columns, or their names.
-    user, item : int
-        Positions of users and items.
-    embedded : list
-        What stands in the place of items.
-    kept : collection of int
-        Positions of further columns that are written.
-
-    Returns
-    -------
-    list
-        All columns that are written, in order.
+    `columns`: columns, or their names. `user`, `item`: positions of users and items.
+    `embedded`: what stands in the place of items. `kept`: positions of further columns
+    that are written. Returns all columns that are written, in order.
     """
     rest = [
         embedded if j == item else [column]
@@ -556,21 +464,10 @@ def embedded_names(
 ) -> list[str]:
     """Names of what stands in the place of items.
 
-    Parameters
-    ----------
-    stem : str
-        Name of the column of items.
-    first : tuple of str
-        What comes first.
-    public : list of str
-        Names of public features; empty if they have none.
-    n_public, n_embedded : int
-        Numbers of public features and of private components.
-
-    Returns
-    -------
-    list of str
-        Names, of the public features their own.
+    `stem`: name of the column of items. `first`: what comes first. `public`: names of
+    public features; empty if they have none. `n_public`, `n_embedded`: numbers of
+    public features and of private components. Returns names, of the public features
+    their own.
     """
     public = public or [f"{stem}_feature{j}" for j in range(n_public)]
     begin = [f"{stem}_{name}" for name in first]
@@ -580,27 +477,11 @@ def embedded_names(
 def join_columns(columns: list, names: list, kind: str, like):
     """Put columns of different types side by side.
 
-    Parameters
-    ----------
-    columns : list of array-like of shape (n_rows,)
-        The columns.
-    names : list of str
-        Their names.
-    kind : {"default", "pandas", "polars"}
-        What to make; dataframes keep each column's dtype.
-    like : object
-        The table that it is made of; a dataframe of pandas gives its index.
-
-    Returns
-    -------
-    ndarray or dataframe of shape (n_rows, n_columns)
-        The table; an array of objects if some column holds anything but numbers that
-        float64 holds exactly.
-
-    Raises
-    ------
-    ValueError
-        If columns of a dataframe would have the same name.
+    `columns` (n_rows,). `names`: their names. `kind`: what to make;
+    dataframes keep each column's dtype. `like`: the table whose index a pandas
+    dataframe takes over. Returns (n_rows, n_columns): the table; an array of objects if
+    some column holds anything but numbers that float64 holds exactly.
+    Columns of a dataframe that would have the same name raise an error.
     """
     if kind != "default":
         refuse_same_names(names, "transform")

@@ -33,6 +33,7 @@ from skdpspectral._base.estimator import PrivateEstimator
 from skdpspectral._release.release import record_releases
 from skdpspectral.audit import audit_epsilon, mu_lower_bound
 from skdpspectral.audit._epsilon import check_neighbors
+from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 
 
@@ -292,7 +293,9 @@ def audit_users(users, others, **parameters):
     """An audit too small to find anything."""
     (X, y), (X_neighbor, y_neighbor) = table(users), table(others)
     return audit_epsilon(
-        LRSRegressor(**{"user_feature": 0, "n_rounds": 1, **parameters}),
+        LRSRegressor(
+            **{"user_feature": 0, "solver": PrivateRounds(n_rounds=1), **parameters}
+        ),
         X,
         X_neighbor,
         lambda model, released: float(released["start"].sum()),
@@ -359,7 +362,7 @@ def test_users_in_a_dataframe():
     (X, y), (X_neighbor, y_neighbor) = table(_USERS), table(_ONE_LESS)
     names = ["who", "a", "b"]
     frames = [pd.DataFrame(rows, columns=names) for rows in (X, X_neighbor)]
-    model = LRSRegressor(user_feature="who", n_rounds=1)
+    model = LRSRegressor(user_feature="who", solver=PrivateRounds(n_rounds=1))
     arguments = {"y": y, "y_neighbor": y_neighbor, "n_trials": 4}
     arguments["statistic"] = lambda model, released: 0.0
     assert audit_epsilon(model, *frames, **arguments).mu == 0.0

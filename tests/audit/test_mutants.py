@@ -683,7 +683,7 @@ EXACT |= {
         f"{_OWN_VECTOR}[levels]",
     ),
     "offsets by the number of rows": Mutant(
-        "rest_of",
+        "subtract_offsets",
         "np.clip(y - offsets,",
         "np.clip(y - offsets / len(y),",
         f"{_OWN_VECTOR}[offsets]",

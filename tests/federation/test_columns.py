@@ -19,6 +19,7 @@ from skdpspectral.federation import (
     Site,
     make_task,
 )
+from skdpspectral.linear_model import PrivateRounds
 
 NAMES = [f"f{j}" for j in range(10)]
 
@@ -150,7 +151,7 @@ def test_columns_of_users(column):
     names, found = list("abcde"), []
     table = pd.DataFrame(X, columns=names)
     table.insert(0, "site", users)
-    model = LRSRegressor(n_rounds=2, user_feature=column)
+    model = LRSRegressor(solver=PrivateRounds(n_rounds=2), user_feature=column)
     for order in (names, names[::-1]):
         task = GroupTask(model, 5, noise="node", feature_names=names)
         own = table[["site", *order]]

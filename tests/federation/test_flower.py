@@ -35,6 +35,7 @@ from skdpspectral.federation import (
     make_task,
 )
 from skdpspectral.federation.flower import client_app, connect_to_site, hold_session
+from skdpspectral.linear_model import PrivateRounds
 
 pytest.importorskip("flwr", reason="Flower needs Python 3.11 or later")
 
@@ -543,7 +544,10 @@ def test_a_hundred_nodes(tmp_path):
 USERS = make_low_rank_sparse_tasks(150, 12, 4, sparsity=1, random_state=0)
 RATINGS = make_ratings(300, 20, n_ratings_per_user=8, random_state=0)
 MODELS = {
-    "LRSRegressor": (LRSRegressor(sparsity=1, n_rounds=2), {"n_features": 4}),
+    "LRSRegressor": (
+        LRSRegressor(sparsity=1, solver=PrivateRounds(n_rounds=2)),
+        {"n_features": 4},
+    ),
     "DPMatrixFactorization": (
         DPMatrixFactorization(
             items=RATINGS.item_ids, item_features=RATINGS.item_features

@@ -104,7 +104,7 @@ USERS = make_low_rank_sparse_tasks(150, 12, 4, sparsity=1, random_state=0)
 RATINGS = make_ratings(300, 20, n_ratings_per_user=8, random_state=0)
 REGRESSION = {
     "model": "LRSRegressor",
-    "parameters": {"sparsity": 1, "n_rounds": 1, "epsilon": 2.0},
+    "parameters": {"sparsity": 1, "solver": {"n_rounds": 1}, "epsilon": 2.0},
     "n_features": 4,
     "noise": "distributed",
     "n_shares": 3,

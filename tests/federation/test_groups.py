@@ -32,7 +32,7 @@ from skdpspectral.federation import (
     Request,
     Topic,
 )
-from skdpspectral.linear_model import Clip
+from skdpspectral.linear_model import PrivateRounds, UserIntercept, UserWeights
 from skdpspectral.mechanisms import Assumption, SharedGaussian, Unit
 
 pytestmark = pytest.mark.filterwarnings(
@@ -51,7 +51,14 @@ def shared_task(*how, **named):
 
 
 def lrs(**parameters):
-    return LRSRegressor(**{"sparsity": 1, "n_rounds": 3, "epsilon": 2.0, **parameters})
+    return LRSRegressor(
+        **{
+            "sparsity": 1,
+            "solver": PrivateRounds(n_rounds=3),
+            "epsilon": 2.0,
+            **parameters,
+        }
+    )
 
 
 def factors(**parameters):
@@ -97,13 +104,14 @@ def held(task, clients, **parameters):
 
 MODELS = {
     "usual": {},
-    "no start": {"init": np.eye(1, 4)},
+    "no start": {"solver": PrivateRounds(3, init=np.eye(1, 4))},
     "two directions": {"n_components": 2, "neighbors": "replace-one"},
-    "public norms": {"clip": Clip(2.0, 1.0)},
+    "public norms": {
+        "solver": PrivateRounds(3, curvature_clip_norm=2.0, gradient_clip_norm=1.0)
+    },
     "fixed weights": {"shared_weights": "fixed"},
     "levels": {
-        "prior_intercept": 0.3,
-        "ridge_intercept": 2.0,
+        "fit_intercept": UserIntercept(prior=0.3, ridge=2.0),
         "scale": np.arange(1, 5),
     },
     "no intercept": {"fit_intercept": False},
@@ -156,7 +164,7 @@ def test_a_recommender_of_several_nodes_is_that_of_one_place(implicit, n_compone
 
 def test_columns_of_users_and_offsets():
     table = np.column_stack([USERS, X, np.linspace(-1, 1, len(X))])
-    named = {"user_feature": 0, "offset_feature": 5}
+    named = {"user_feature": 0, "fit_intercept": UserIntercept(offset_feature=5)}
     fit = lrs(**named, noise_seed=3).fit(table, Y)
     task = GroupTask(lrs(**named), 4)
     clients = {}
@@ -215,7 +223,7 @@ def test_nodes_add_the_noise_that_the_task_says(mode, share):
     rows, users = rng.normal(size=(6, d)), np.repeat(np.arange(3), 2)
     targets = rng.normal(size=6)
     exact, noisy = (
-        shared_task(lrs(n_rounds=1), d, noise=noise, n_shares=shares)
+        shared_task(lrs(solver=PrivateRounds(1)), d, noise=noise, n_shares=shares)
         for noise, shares in (("server", None), (mode, n_shares))
     )
     values = []
@@ -749,15 +757,15 @@ OTHERS = {
     "epsilon": {"epsilon": 2.5},
     "delta": {"delta": 1e-7},
     "sparsity": {"sparsity": 2},
-    "rounds": {"n_rounds": 4},
-    "ridge": {"ridge_shared": 11.0},
-    "clip": {"clip": Clip(1.0)},
+    "rounds": {"solver": PrivateRounds(n_rounds=4)},
+    "ridge": {"shared_weights": UserWeights(ridge=11.0)},
+    "clip": {"solver": PrivateRounds(3, curvature_clip_norm=1.0)},
     "neighbors": {"neighbors": "replace-one"},
     "intercept": {"fit_intercept": False},
-    "level": {"ridge_intercept": 1.0},
-    "prior": {"prior_intercept": 1.0},
+    "level": {"fit_intercept": UserIntercept(ridge=1.0)},
+    "prior": {"fit_intercept": UserIntercept(prior=1.0)},
     "scale": {"scale": np.full(4, 2.0)},
-    "start": {"init": np.eye(1, 4)},
+    "start": {"solver": PrivateRounds(3, init=np.eye(1, 4))},
     "rank": {"n_components": 2},
 }
 
@@ -799,7 +807,7 @@ def test_bad_arguments():
         GroupTask(DPPCA(), 4)
     for model, n_features, more, said in (
         (lrs(epsilon=None), 4, {}, "epsilon=None"),
-        (lrs(init="random"), 4, {}, 'init="random"'),
+        (lrs(solver=PrivateRounds(init="random")), 4, {}, 'init="random"'),
         (lrs(n_components=0), 4, {}, "n_components=0"),
         (lrs(), None, {}, "n_features is needed"),
         (lrs(), 4, {"noise": "nobody"}, "noise must be"),

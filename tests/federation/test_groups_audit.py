@@ -15,7 +15,7 @@ from skdpspectral import LRSRegressor
 from skdpspectral._release.release import Release
 from skdpspectral.audit import mu_lower_bound
 from skdpspectral.federation import GroupClient, GroupTask, Request, Topic
-from skdpspectral.linear_model import Clip
+from skdpspectral.linear_model import PrivateRounds
 
 pytestmark = [
     pytest.mark.slow,
@@ -32,9 +32,12 @@ def make_task(mode):
     model = LRSRegressor(
         sparsity=0,
         epsilon=EPSILON,
-        n_rounds=1,
-        init=np.eye(1, 2),
-        clip=Clip(1.0, 1.0),
+        solver=PrivateRounds(
+            n_rounds=1,
+            init=np.eye(1, 2),
+            curvature_clip_norm=1.0,
+            gradient_clip_norm=1.0,
+        ),
         fit_intercept=False,
     )
     shares = {} if mode == "node" else {"n_shares": N_SHARES, "trusted_sum": True}

@@ -30,6 +30,7 @@ from skdpspectral.federation._group_tasks import (
     masked,
     to_halves,
 )
+from skdpspectral.linear_model import PrivateRounds
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpspectral.accounting.PrivacyLeakWarning"
@@ -48,7 +49,7 @@ def keys_of(name):
 
 
 def make_task(**more):
-    model = LRSRegressor(sparsity=1, n_rounds=3, epsilon=2.0)
+    model = LRSRegressor(sparsity=1, solver=PrivateRounds(n_rounds=3), epsilon=2.0)
     more = {"trusted_sum": True} if "masked" not in more else more
     return GroupTask(model, 4, noise="distributed", n_shares=3, **more)
 
@@ -122,7 +123,9 @@ def test_tasks_have_masks_of_their_own():
     """Of one session and one step, for a node that keeps its keys."""
     masks = []
     for sparsity in (1, 2):
-        model = LRSRegressor(sparsity=sparsity, n_rounds=1, epsilon=2.0)
+        model = LRSRegressor(
+            sparsity=sparsity, solver=PrivateRounds(n_rounds=1), epsilon=2.0
+        )
         hidden, plain = (
             GroupTask(model, 4, noise="distributed", n_shares=3, **how)
             for how in ({"masked": NAMES}, {"trusted_sum": True})

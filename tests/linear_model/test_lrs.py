@@ -24,7 +24,13 @@ from sklearn.utils import estimator_html_repr
 from skdpspectral import LRSRegressor, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral._linalg import user_rows as _user_rows
 from skdpspectral.datasets import make_low_rank_sparse_tasks
-from skdpspectral.linear_model import Alternation, Clip
+from skdpspectral.linear_model import (
+    Alternation,
+    PrivateRounds,
+    UserIntercept,
+    UserWeights,
+)
+from skdpspectral.linear_model._parameters import solver_of
 from skdpspectral.model_selection._splits import PerUserKFold
 
 N_USERS, N_FEATURES = 12, 5
@@ -81,12 +87,17 @@ SETTINGS = {
     "rank above d": {"n_components": 50},
     "sparsity above d": {"sparsity": 50},
     "no intercept": {"fit_intercept": False},
-    "no penalties": {"ridge_shared": 0, "ridge_sparse": 0},
-    "infinite penalties": {"ridge_shared": 1e60, "ridge_sparse": 1e60},
-    "random start": {"init": "random"},
-    "one release": {"n_rounds": 1},
-    "one release of moments": {"n_rounds": 1, "init": "random"},
-    "public clips": {"clip": Clip(curvature=1.0, gradient=1.0)},
+    "no penalties": {"shared_weights": UserWeights(ridge=0), "ridge_sparse": 0},
+    "infinite penalties": {
+        "shared_weights": UserWeights(ridge=1e60),
+        "ridge_sparse": 1e60,
+    },
+    "random start": {"solver": PrivateRounds(init="random")},
+    "one release": {"solver": PrivateRounds(n_rounds=1)},
+    "one random release": {"solver": PrivateRounds(n_rounds=1, init="random")},
+    "public clips": {
+        "solver": PrivateRounds(curvature_clip_norm=1.0, gradient_clip_norm=1.0)
+    },
     "replace-one": {"neighbors": "replace-one"},
     "public scale": {"scale": np.arange(1.0, 1.0 + N_FEATURES)},
     "tiny budget": {"epsilon": 1e-6},
@@ -102,7 +113,7 @@ def test_attributes(data, setting, private):
     X, y, users = data
     parameters = SETTINGS[setting]
     if not private:
-        kept = {k: v for k, v in parameters.items() if k not in ("n_rounds", "clip")}
+        kept = {k: v for k, v in parameters.items() if k != "solver"}
         parameters = {**kept, "epsilon": None}
     model = LRSRegressor(**parameters)
     assert model.fit(X, y, users=users) is model
@@ -122,7 +133,7 @@ def test_attributes(data, setting, private):
     if private:
         np.testing.assert_array_equal(model.weights_, float(setting == "fixed weights"))
         assert model.intercept_ == 0.0
-        assert model.n_iter_ == (model.n_rounds if rank else 1)
+        assert model.n_iter_ == (solver_of(model).n_rounds if rank else 1)
         expected = parameters.get("scale", np.ones(N_FEATURES))
         np.testing.assert_array_equal(model.scale_, expected)
         assert model.privacy_ == model.privacy_plan(N_FEATURES)
@@ -141,11 +152,9 @@ def test_attributes(data, setting, private):
 def test_capped_ranks_and_sparsities_are_those_of_the_features(data):
     X, _, users = data
     for name, rank in (("n_components", 50), ("sparsity", 1)):
-        wide = fitted(
-            data,
-            **{name: 50, "init": np.eye(N_FEATURES)[:rank]},
-        )
-        capped = fitted(data, **{name: N_FEATURES, "init": wide.init})
+        solver = Alternation(tol=1e-2, init=np.eye(N_FEATURES)[:rank])
+        wide = fitted(data, **{name: 50, "solver": solver})
+        capped = fitted(data, **{name: N_FEATURES, "solver": solver})
         assert_same_public(wide, capped)
         np.testing.assert_array_equal(
             wide.predict(X, users=users), capped.predict(X, users=users)
@@ -220,7 +229,7 @@ def test_more_sparsity_fits_better_and_shared_directions_help(data):
             data,
             n_components=rank,
             sparsity=sparsity,
-            ridge_shared=0.1,
+            shared_weights=UserWeights(ridge=0.1),
             ridge_sparse=0.1,
         ).score(X, y, users=users)
         for rank, sparsity in [(0, 0), (1, 0), (0, 1), (1, 1), (1, 2)]
@@ -229,7 +238,9 @@ def test_more_sparsity_fits_better_and_shared_directions_help(data):
     assert scores[0, 0] < scores[0, 1] < scores[1, 1]
 
 
-@pytest.mark.parametrize("parameters", [EXACT, {}, {"init": "random"}], ids=str)
+@pytest.mark.parametrize(
+    "parameters", [EXACT, {}, {"solver": PrivateRounds(init="random")}], ids=str
+)
 def test_seeds_repeat_a_fit(data, parameters):
     X, y, users = data
     first, second = (
@@ -361,12 +372,31 @@ FIXED = {"shared_weights": "fixed"}
 # What is refused, what the error must name besides, and what is right in its place.
 UNUSED = [
     ({"solver": Alternation()}, ("solver", "epsilon=None", "n_rounds"), "auto"),
-    ({"n_rounds": 7, "epsilon": None}, ("n_rounds", "budget", "max_iter"), 6),
-    ({"clip": Clip(), "epsilon": None}, ("clip", "budget"), "private"),
-    ({"clip": Clip(1.0, 2.0, 0.2)}, ("clip", "share", "medians"), Clip(1.0, 2.0)),
-    ({"init": "random", **FIXED}, ("init", "fixed"), "spectral"),
-    ({"init": np.eye(1, 5), **FIXED}, ("init", "fixed"), "spectral"),
-    ({"ridge_shared": 1.0, **FIXED}, ("ridge_shared", "fixed"), 0),
+    (
+        {"solver": PrivateRounds(7), "epsilon": None},
+        ("n_rounds", "budget", "max_iter"),
+        "auto",
+    ),
+    (
+        {
+            "solver": PrivateRounds(
+                curvature_clip_norm=1.0, gradient_clip_norm=2.0, median_share=0.2
+            )
+        },
+        ("clip", "share", "medians"),
+        PrivateRounds(curvature_clip_norm=1.0, gradient_clip_norm=2.0),
+    ),
+    ({"solver": PrivateRounds(init="random"), **FIXED}, ("init", "fixed"), "auto"),
+    (
+        {"solver": PrivateRounds(init=np.eye(1, 5)), **FIXED},
+        ("init", "fixed"),
+        PrivateRounds(),
+    ),
+    (
+        {"solver": Alternation(init="moments"), "epsilon": None, **FIXED},
+        ("init", "fixed"),
+        Alternation(),
+    ),
 ]
 
 
@@ -399,7 +429,12 @@ def test_a_grid_over_budgets_may_hold_none(table):
     search = GridSearchCV(model, {"epsilon": [1.0, None]}, cv=2, error_score="raise")
     search.fit(T, y)
     grids = [
-        {"epsilon": [1.0], "n_rounds": [2, 3], "clip": [Clip(share=0.2), "private"]},
+        {
+            "epsilon": [1.0],
+            "solver": [PrivateRounds()],
+            "solver__n_rounds": [2, 3],
+            "solver__median_share": [0.1, 0.2],
+        },
         {
             "epsilon": [None],
             "solver": [Alternation()],
@@ -419,18 +454,21 @@ def test_a_grid_over_budgets_may_hold_none(table):
 
 
 def test_strategies_are_set_through_the_estimator():
-    model = LRSRegressor(clip=Clip(curvature=2.0), solver=Alternation())
-    model.set_params(clip__gradient=3.0, solver__max_iter=5, solver__tol=0.1)
-    assert repr(model.clip) == "Clip(curvature=2.0, gradient=3.0)"
+    model = LRSRegressor(fit_intercept=UserIntercept(2.0), solver=Alternation())
+    model.set_params(fit_intercept__ridge=3.0, solver__max_iter=5, solver__tol=0.1)
+    assert repr(model.fit_intercept) == "UserIntercept(prior=2.0, ridge=3.0)"
     assert repr(model.solver) == "Alternation(max_iter=5, tol=0.1)"
     copy = clone(model)
-    assert copy.clip is not model.clip
-    assert copy.get_params()["clip__curvature"] == 2.0
-    model.set_params(clip__curvature=9.0)
-    assert copy.clip.curvature == 2.0
+    assert copy.solver is not model.solver
+    assert copy.get_params()["fit_intercept__prior"] == 2.0
+    model.set_params(fit_intercept__prior=9.0)
+    assert copy.fit_intercept.prior == 2.0
     model = LRSRegressor()
-    model.set_params(clip=Clip(), clip__share=0.5)
-    assert model.clip.share == 0.5
+    model.set_params(solver=PrivateRounds(), solver__median_share=0.5)
+    assert model.solver.median_share == 0.5
+    model.set_params(shared_weights=UserWeights(), shared_weights__ridge=0.5)
+    assert model.shared_weights.ridge == 0.5
+    model = LRSRegressor()
     for key in ("solver__max_iter", "neighbors__other"):
         name = key.partition("__")[0]
         with pytest.raises(ValueError, match=rf"{key} .*{name}='.*' has no parameters"):
@@ -440,7 +478,7 @@ def test_strategies_are_set_through_the_estimator():
 def test_strategies_with_defaults_are_what_their_names_say(data):
     X, y, users = data
     model = LRSRegressor(noise_seed=0).fit(X, y, users=users)
-    other = LRSRegressor(noise_seed=0, clip=Clip()).fit(X, y, users=users)
+    other = LRSRegressor(noise_seed=0, solver=PrivateRounds()).fit(X, y, users=users)
     assert_same_public(model, other)
     exact = LRSRegressor(epsilon=None, sparsity=1)
     other = clone(exact).set_params(solver=Alternation())
@@ -449,13 +487,17 @@ def test_strategies_with_defaults_are_what_their_names_say(data):
 
 def test_a_strategy_that_changes_during_a_fit_changes_nothing_of_it(data, monkeypatch):
     X, y, users = data
-    expected = LRSRegressor(clip=Clip(1.0), noise_seed=0).fit(X, y, users=users)
-    model = LRSRegressor(clip=Clip(1.0), noise_seed=0)
+    expected = LRSRegressor(
+        solver=PrivateRounds(curvature_clip_norm=1.0), noise_seed=0
+    ).fit(X, y, users=users)
+    model = LRSRegressor(solver=PrivateRounds(curvature_clip_norm=1.0), noise_seed=0)
     start = LRSRegressor._start_release
 
     def changed(*arguments):
         found = start(*arguments)
-        model.set_params(clip__curvature=None, clip__gradient=5.0)
+        model.set_params(
+            solver__curvature_clip_norm=None, solver__gradient_clip_norm=5.0
+        )
         return found
 
     monkeypatch.setattr(LRSRegressor, "_start_release", changed)
@@ -468,7 +510,7 @@ def test_verbose_prints_a_line_a_step(data, capsys):
     assert len(lines) == model.n_iter_
     assert lines[0].startswith("[LRSRegressor] step 1 of 50: moved by ")
     X, y, users = data
-    LRSRegressor(verbose=2, n_rounds=3).fit(X, y, users=users)
+    LRSRegressor(verbose=2, solver=PrivateRounds(n_rounds=3)).fit(X, y, users=users)
     lines = capsys.readouterr().out.splitlines()
     # Nothing of the data: the number of the release alone.
     assert lines == [f"[LRSRegressor] step {i} of 3" for i in (1, 2, 3)]
@@ -643,7 +685,7 @@ def test_personalize_gives_a_user_of_the_fit_the_same_model_again(data):
 @pytest.mark.parametrize("epsilon", [None, np.inf])
 def test_new_users_without_privacy_are_shrunk_to_the_mean_too(data, epsilon):
     X, y, users = data
-    model = fitted(data, epsilon=epsilon, ridge_shared=1e9)
+    model = fitted(data, epsilon=epsilon, shared_weights=UserWeights(ridge=1e9))
     own = users == 3
     model.personalize(X[own], y[own], user=77)
     sparse = model.get_coef(77) - model.coef_
@@ -675,7 +717,9 @@ def test_users_personalize_a_published_copy(data):
 def test_personalize_without_users(data):
     X, y, users = data
     own = users == 3
-    model = LRSRegressor(**EXACT, ridge_shared=0.1, ridge_sparse=0.1).fit(X, y)
+    model = LRSRegressor(
+        **EXACT, shared_weights=UserWeights(ridge=0.1), ridge_sparse=0.1
+    ).fit(X, y)
     before = model.score(X[own], y[own])
     model.personalize(X[own], y[own])
     assert model.score(X[own], y[own]) > max(0.5, before)
@@ -705,9 +749,13 @@ def test_parameters_that_were_changed_after_the_fit(data, sparsity):
     """A new user's model has the new sparsity; the others keep theirs."""
     X, y, users = data
     own = users == 3
-    model = fitted(data, sparsity=2, ridge_sparse=0.0, ridge_shared=0.0)
+    model = fitted(
+        data, sparsity=2, ridge_sparse=0.0, shared_weights=UserWeights(ridge=0.0)
+    )
     before = state_of_others(model, 3)
-    expected = fitted(data, sparsity=2, ridge_sparse=0.0, ridge_shared=0.0)
+    expected = fitted(
+        data, sparsity=2, ridge_sparse=0.0, shared_weights=UserWeights(ridge=0.0)
+    )
     with pytest.warns(PrivacyLeakWarning, match="not private"):
         expected = expected.publish()
     expected.set_params(sparsity=sparsity).personalize(X[own], y[own], user=77)
@@ -726,7 +774,9 @@ def test_parameters_that_were_changed_after_the_fit(data, sparsity):
 @quiet
 def test_cross_validation_knows_the_users(table):
     T, y = table
-    model = LRSRegressor(user_feature=0, **EXACT, ridge_shared=1, ridge_sparse=1)
+    model = LRSRegressor(
+        user_feature=0, **EXACT, shared_weights=UserWeights(ridge=1), ridge_sparse=1
+    )
     cv = PerUserKFold(3, user_feature=0)
     scores = cross_val_score(model, T, y, cv=cv)
     assert scores.min() > 0.8
@@ -963,24 +1013,23 @@ def test_published_and_saved_models_hold_what_is_shared(data, tmp_path, private,
 def test_clones_and_parameters(data):
     X, y, users = data
     parameters = {
-        **dict.fromkeys(("n_components", "sparsity", "n_rounds"), 2),
-        "init": np.eye(2, N_FEATURES),
+        **dict.fromkeys(("n_components", "sparsity"), 2),
+        "solver": PrivateRounds(2, init=np.eye(2, N_FEATURES), median_share=0.3),
         "scale": np.ones(N_FEATURES),
-        "clip": Clip(share=0.3),
         "n_jobs": 2,
         "accountant": PrivacyAccountant(),
     }
     model = LRSRegressor(**parameters).fit(X, y, users=users)
     copy = clone(model)
     assert not copy._public_state()
-    assert copy.get_params()["clip__share"] == 0.3
+    assert copy.get_params()["solver__median_share"] == 0.3
     for name, value in model.get_params(deep=False).items():
-        if name != "clip":
+        if name != "solver":
             np.testing.assert_equal(getattr(copy, name), value)
         if name in parameters:
             assert value is parameters[name]
     assert copy.accountant is model.accountant
-    model.set_params(n_components=1, init="spectral").fit(X, y, users=users)
+    model.set_params(n_components=1, solver__init="spectral").fit(X, y, users=users)
     assert model.components_.shape == (1, N_FEATURES)
     with pytest.raises(ValueError, match="sparse"):
         model.set_params(sparse=1)

@@ -19,7 +19,11 @@ from skdpspectral._linalg import per_user, user_rows
 from skdpspectral._linalg import user_rows as _user_rows
 from skdpspectral._linalg.per_user import combined_columns
 from skdpspectral._statistics.user_sums import clip_contributions
-from skdpspectral.linear_model import Clip, _kernels_shared, _kernels_users
+from skdpspectral.linear_model import (
+    PrivateRounds,
+    _kernels_shared,
+    _kernels_users,
+)
 from skdpspectral.linear_model import _kernels_shared as _lrs_moments
 
 LAYOUTS = ("rows", "columns", "ids first", "ids last", "ids between", "float32 copy")
@@ -165,11 +169,14 @@ def test_vectors_are_clipped_where_users_lie_alike(width):
         np.testing.assert_array_equal(clip_contributions(row[None].copy())[0], alone)
 
 
-@pytest.mark.parametrize("clip", ["private", Clip(1.0, 1.0)])
-def test_what_is_released_is_the_same_sum_in_any_parts(clip, monkeypatch):
+@pytest.mark.parametrize("clip_norm", [None, 1.0])
+def test_what_is_released_is_the_same_sum_in_any_parts(clip_norm, monkeypatch):
     """No user is left out, and none is summed twice."""
     X, y = lrs_tools.table(alike(23, 7, 4))
-    model = LRSRegressor(2, user_feature=0, n_rounds=2, clip=clip)
+    solver = PrivateRounds(
+        2, curvature_clip_norm=clip_norm, gradient_clip_norm=clip_norm
+    )
+    model = LRSRegressor(2, user_feature=0, solver=solver)
     with lrs_tools.scripted() as together:
         model.fit(X, y)
     assert all(np.any(sums) for sums in together.values())
@@ -216,7 +223,8 @@ def test_the_comparison_can_fail():
 def fitted_at(U, users, X, y, **parameters):
     """Fit every user beside the same U, as after releases that happen to be equal."""
     with lrs_tools.scripted():
-        return LRSRegressor(len(U), init=U, **parameters).fit(X, y, users=users)
+        model = LRSRegressor(len(U), solver=PrivateRounds(1, init=U), **parameters)
+        return model.fit(X, y, users=users)
 
 
 def own_numbers(model, user, X):
@@ -248,7 +256,6 @@ def test_what_stays_with_a_user_has_the_same_bits_in_any_company(seed):
         rank = int(rng.integers(1, min(d, 4) + 1))
         parameters = {
             "sparsity": int(rng.integers(0, min(d, 11) + 1)),
-            "n_rounds": 1,
             "n_jobs": [None, 2][rng.integers(2)],
         }
         U = np.linalg.qr(rng.standard_normal((d, rank)))[0].T

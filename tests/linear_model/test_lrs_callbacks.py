@@ -12,7 +12,7 @@ from skdpspectral import (
     LRSRegressor,
     PrivacyAccountant,
 )
-from skdpspectral.linear_model import Alternation, _kernels_shared
+from skdpspectral.linear_model import Alternation, PrivateRounds, _kernels_shared
 
 X, Y = table(alike(5, 4, 4))
 needs_callbacks = pytest.mark.skipif(
@@ -67,7 +67,9 @@ class Spy:
 def test_callbacks_of_a_private_fit_learn_that_a_step_was_made(fails, monkeypatch):
     """Neither data nor an estimator that is fitted now, or will be afterwards."""
     spy, accountant = Spy(), PrivacyAccountant(10.0, 1e-6)
-    model = LRSRegressor(user_feature=0, n_rounds=3, accountant=accountant)
+    model = LRSRegressor(
+        user_feature=0, solver=PrivateRounds(n_rounds=3), accountant=accountant
+    )
     model.set_callbacks(spy)
     if fails:
         monkeypatch.setattr(_kernels_shared, "solve_moments", None)
@@ -147,7 +149,7 @@ def test_callbacks_leave_the_transcript_as_it_is():
     transcripts = []
     for callbacks in ([], [Spy()]):
         with scripted() as asked:
-            model = LRSRegressor(user_feature=0, n_rounds=3)
+            model = LRSRegressor(user_feature=0, solver=PrivateRounds(n_rounds=3))
             transcripts.append((model.set_callbacks(*callbacks).fit(X, Y), asked))
     (plain, one), (watched, other) = transcripts
     assert list(one) == list(other)

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from skdpspectral import LRSRegressor
 from skdpspectral._linalg.user_rows import UserRows
 from skdpspectral.datasets import make_low_rank_sparse_tasks
 from skdpspectral.federation import GroupTask
-from skdpspectral.linear_model import Clip
+from skdpspectral.linear_model import GivenDirections, PrivateRounds
 
 COUNTS = [7, 1, 3, 2, 12]
 
@@ -75,17 +76,18 @@ def tripled(n_users=30):
     return (X, y, users), tuple(np.repeat(part, 3, axis=0) for part in (X, y, users))
 
 
-@pytest.mark.parametrize("clip", ["private", Clip(curvature=3.0, gradient=1.0)])
-def test_releases_are_those_of_their_own_rows(clip):
+@pytest.mark.parametrize("clip_norms", [(None, None), (3.0, 1.0)])
+def test_releases_are_those_of_their_own_rows(clip_norms):
     """Where each part holds every row once, the fit is that of these rows."""
     once, thrice = tripled()
-    parameters = {"sparsity": 1, "n_rounds": 3, "clip": clip, "noise_seed": 4}
-    wanted = LRSRegressor(epsilon=5.0, **parameters).fit(
-        once[0], once[1], users=once[2]
+    curvature, gradient = clip_norms
+    rounds = PrivateRounds(
+        3, curvature_clip_norm=curvature, gradient_clip_norm=gradient
     )
-    found = LRSRegressor(epsilon=5.0, fresh_rows=True, **parameters).fit(
-        thrice[0], thrice[1], users=thrice[2]
-    )
+    model = LRSRegressor(epsilon=5.0, sparsity=1, solver=rounds, noise_seed=4)
+    wanted = clone(model).fit(once[0], once[1], users=once[2])
+    found = clone(model).set_params(solver__fresh_rows=True)
+    found.fit(thrice[0], thrice[1], users=thrice[2])
     np.testing.assert_allclose(found.components_, wanted.components_, atol=1e-9)
     assert found.privacy_.mechanisms == wanted.privacy_.mechanisms
 
@@ -100,7 +102,9 @@ def test_each_release_has_a_part_of_its_own(init, monkeypatch):
         return dealt(rows, part, n_parts)
 
     monkeypatch.setattr(UserRows, "dealt", recorded)
-    LRSRegressor(n_rounds=3, init=init, fresh_rows=True).fit(X, y, users=users)
+    LRSRegressor(solver=PrivateRounds(n_rounds=3, init=init, fresh_rows=True)).fit(
+        X, y, users=users
+    )
     # Sizes of the clip are those of the first round's rows.
     assert sorted(set(asked)) == [(0, 3), (1, 3), (2, 3)]
     assert asked.count((2, 3)) == 1
@@ -109,17 +113,18 @@ def test_each_release_has_a_part_of_its_own(init, monkeypatch):
 @pytest.mark.filterwarnings("ignore:epsilon=None")
 def test_without_rounds_there_is_nothing_to_deal():
     (X, y, users), _ = tripled()
+    solver = PrivateRounds(fresh_rows=True)
     with pytest.raises(ValueError, match="fresh_rows"):
-        LRSRegressor(epsilon=None, fresh_rows=True).fit(X, y, users=users)
-    with pytest.raises(ValueError, match="fresh_rows"):
-        LRSRegressor(n_rounds=0, init=np.eye(5)[:1], fresh_rows=True).fit(
-            X, y, users=users
-        )
+        LRSRegressor(epsilon=None, solver=solver).fit(X, y, users=users)
 
 
 @pytest.mark.parametrize(
-    "parameters", [{"fresh_rows": True}, {"n_rounds": 0, "init": np.eye(5)[:1]}]
+    "parameters",
+    [
+        {"solver": PrivateRounds(fresh_rows=True)},
+        {"solver": GivenDirections(np.eye(5)[:1])},
+    ],
 )
 def test_groups_of_users_answer_by_all_rows(parameters):
-    with pytest.raises(ValueError, match=r"fresh_rows|n_rounds=0"):
+    with pytest.raises(ValueError, match=r"fresh_rows|GivenDirections"):
         GroupTask(LRSRegressor(**parameters), 5)

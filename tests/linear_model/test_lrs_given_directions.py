@@ -5,10 +5,15 @@ import pytest
 
 from skdpspectral import LRSRegressor, PrivacyAccountant
 from skdpspectral.datasets import make_low_rank_sparse_tasks
-from skdpspectral.linear_model import Alternation, Clip
+from skdpspectral.linear_model import (
+    GivenDirections,
+    PrivateRounds,
+    UserWeights,
+)
 
 T, D = 40, 12
-GIVEN = {"n_rounds": 0, "sparsity": 2, "ridge_sparse": 0.1}
+GIVEN = {"sparsity": 2, "ridge_sparse": 0.1}
+FIRST = GivenDirections(np.eye(D)[:1])
 NOT_PRIVATE = pytest.mark.filterwarnings("ignore:epsilon=None")
 
 
@@ -21,10 +26,16 @@ def simulated():
 
 def test_users_are_those_of_a_fit_that_released_these(tasks):
     X, y, users, _ = tasks
-    parameters = {"sparsity": 2, "ridge_sparse": 0.1, "ridge_shared": 0.1}
+    parameters = {
+        "sparsity": 2,
+        "ridge_sparse": 0.1,
+        "shared_weights": UserWeights(ridge=0.1),
+    }
     fitted = LRSRegressor(2, epsilon=8.0, **parameters).fit(X, y, users=users)
     with PrivacyAccountant() as accountant:
-        given = LRSRegressor(2, init=fitted.components_, n_rounds=0, **parameters)
+        given = LRSRegressor(
+            2, solver=GivenDirections(fitted.components_), **parameters
+        )
         given.fit(X, y, users=users)
         assert accountant.spent().epsilon == 0.0
     np.testing.assert_allclose(given.components_, fitted.components_, atol=1e-14)
@@ -47,7 +58,13 @@ def test_the_true_directions_are_kept_and_serve(tasks, epsilon):
     X, y, users, truth = tasks
     # Any rows that span them, of any length.
     init = np.array([[3.0, 1.0], [0.0, -0.5]]) @ truth.components
-    model = LRSRegressor(2, init=init, epsilon=epsilon, ridge_shared=0.1, **GIVEN)
+    model = LRSRegressor(
+        2,
+        solver=GivenDirections(init),
+        epsilon=epsilon,
+        shared_weights=UserWeights(ridge=0.1),
+        **GIVEN,
+    )
     model.fit(X, y, users=users)
     overlap = np.linalg.svd(model.components_ @ truth.components.T)[1]
     np.testing.assert_allclose(overlap, 1.0, atol=1e-12)
@@ -63,12 +80,16 @@ def test_a_central_model_stays_as_it_is(tasks):
     central = np.arange(1.0, D + 1)[None]
     targets = X @ central[0]
     parameters = {**GIVEN, "shared_weights": "fixed", "fit_intercept": False}
-    model = LRSRegressor(init=central, **parameters).fit(X, targets, users=users)
+    model = LRSRegressor(solver=GivenDirections(central), **parameters).fit(
+        X, targets, users=users
+    )
     np.testing.assert_array_equal(model.components_, central)
     np.testing.assert_array_equal(model.coef_, central[0])
     np.testing.assert_allclose(model.predict(X, users=users), targets, atol=1e-9)
     # Public scales divide features: the model is of what they leave.
-    scaled = LRSRegressor(init=central, scale=np.full(D, 2.0), **parameters)
+    scaled = LRSRegressor(
+        solver=GivenDirections(central), scale=np.full(D, 2.0), **parameters
+    )
     scaled.fit(X, targets, users=users)
     np.testing.assert_array_equal(scaled.components_, central / 2.0)
 
@@ -78,13 +99,12 @@ def test_a_central_model_stays_as_it_is(tasks):
 @pytest.mark.parametrize(
     ("parameters", "named"),
     [
-        ({}, "n_rounds=0"),
-        ({"init": "random"}, "n_rounds=0"),
-        ({"init": np.ones((2, D))}, "init"),
-        ({"init": np.eye(D)[:1], "clip": Clip(share=0.2)}, "clip"),
-        ({"init": np.eye(D)[:1], "solver": Alternation()}, "solver"),
-        ({"init": np.full((1, D), np.nan)}, "init"),
-        ({"init": "spectral", "shared_weights": "fixed"}, "n_rounds=0"),
+        ({"solver": GivenDirections("random")}, "components"),
+        ({"solver": GivenDirections(None)}, "components"),
+        ({"solver": GivenDirections(np.ones((2, D)))}, "components"),
+        ({"solver": GivenDirections(np.full((1, D), np.nan))}, "components"),
+        ({"solver": FIRST, "n_components": 2}, "components"),
+        ({"solver": GivenDirections}, "solver"),
     ],
 )
 def test_what_has_no_use_is_refused_before_the_charge(
@@ -99,19 +119,23 @@ def test_what_has_no_use_is_refused_before_the_charge(
         assert not accountant.ledger
 
 
-def test_a_central_model_is_for_no_rounds_alone(tasks):
+def test_a_central_model_is_given_or_found_from_zero(tasks):
     X, y, users, _ = tasks
-    with pytest.raises(ValueError, match="with n_rounds=0"):
-        LRSRegressor(shared_weights="fixed", init=np.ones((1, D))).fit(
-            X, y, users=users
-        )
+    with pytest.raises(ValueError, match="GivenDirections"):
+        LRSRegressor(
+            shared_weights="fixed", solver=PrivateRounds(init=np.ones((1, D)))
+        ).fit(X, y, users=users)
 
 
 @NOT_PRIVATE
 def test_without_a_budget_unknown_users_may_be_refused(tasks):
     """Nothing is released in either case: what was asked for tells."""
     X, y, users, _ = tasks
-    given = {"init": np.eye(D)[:1], "unknown_user": "raise", **GIVEN}
+    given = {
+        "solver": FIRST,
+        "unknown_user": "raise",
+        **GIVEN,
+    }
     model = LRSRegressor(epsilon=None, **given).fit(X, y, users=users)
     assert np.isfinite(model.predict(X, users=users)).all()
     with pytest.raises(ValueError, match="not in the fit"):

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from skdpspectral import LRSRegressor, PrivacyAccountant
 from skdpspectral._release.release import record_releases
-from skdpspectral.linear_model import Alternation, Clip
+from skdpspectral.linear_model import Alternation, PrivateRounds, UserWeights
 
 pytestmark = [
     pytest.mark.filterwarnings(
@@ -24,7 +24,11 @@ pytestmark = [
 NAMES = list("abcde")
 N_USERS, N_FEATURES, N_ROWS = 7, 5, 50
 EXACT = {"epsilon": None, "solver": Alternation(max_iter=2)}
-CHEAP = {"n_rounds": 2, "clip": Clip(curvature=50.0, gradient=50.0)}
+CHEAP = {
+    "solver": PrivateRounds(
+        n_rounds=2, curvature_clip_norm=50.0, gradient_clip_norm=50.0
+    )
+}
 MODES = {"private": {**CHEAP, "noise_seed": 0}, "exact": EXACT}
 # What the layout of rows in memory may change.
 ROUNDING = {"rtol": 1e-9, "atol": 1e-9}
@@ -434,7 +438,7 @@ SETTINGS = {
     "directions alone": {"n_components": 2, "sparsity": 0},
     "fixed": {"shared_weights": "fixed"},
     "no penalties, scale or intercept": {
-        "ridge_shared": 0,
+        "shared_weights": UserWeights(ridge=0),
         "ridge_sparse": 0,
         "fit_intercept": False,
         "scale": False,
@@ -642,23 +646,29 @@ def test_extreme_public_scales(data, value, epsilon):
 @pytest.mark.parametrize("value", [1e-60, 1e60])
 @pytest.mark.parametrize("name", ["curvature", "gradient"])
 def test_extreme_clips(data, name, value):
-    check_finite(LRSRegressor(clip=Clip(**{name: value})), *data)
+    solver = PrivateRounds(**{f"{name}_clip_norm": value})
+    check_finite(LRSRegressor(solver=solver), *data)
 
 
 @pytest.mark.parametrize("value", [1e-300, 1e300])
 def test_an_extreme_start_is_a_direction_like_any_other(data, value):
     X, y, users = data
     start = np.arange(1.0, 1.0 + N_FEATURES)[None]
-    ordinary = LRSRegressor(init=start, noise_seed=0).fit(X, y, users=users)
-    extreme = LRSRegressor(init=start * value, noise_seed=0).fit(X, y, users=users)
+    ordinary = LRSRegressor(solver=PrivateRounds(init=start), noise_seed=0).fit(
+        X, y, users=users
+    )
+    extreme = LRSRegressor(solver=PrivateRounds(init=start * value), noise_seed=0).fit(
+        X, y, users=users
+    )
     np.testing.assert_allclose(extreme.components_, ordinary.components_, rtol=1e-9)
 
 
 @pytest.mark.parametrize("start", [np.zeros((2, N_FEATURES)), np.ones((2, N_FEATURES))])
 def test_a_start_of_too_few_directions_is_filled_up(data, start):
     X, y, users = data
-    for epsilon in (1.0, None):
-        check_finite(LRSRegressor(2, init=start, epsilon=epsilon), X, y, users)
+    solvers = {1.0: PrivateRounds(init=start), None: Alternation(init=start)}
+    for epsilon, solver in solvers.items():
+        check_finite(LRSRegressor(2, solver=solver, epsilon=epsilon), X, y, users)
 
 
 def test_parameters_of_any_kind_of_number(data):
@@ -668,10 +678,9 @@ def test_parameters_of_any_kind_of_number(data):
         "n_components": np.int8(1),
         "sparsity": np.uint64(3),
         "epsilon": np.float32(1.0),
-        "n_rounds": np.int64(6),
-        "ridge_shared": 10,
+        "solver": PrivateRounds(n_rounds=np.int64(6), median_share=np.longdouble(0.1)),
+        "shared_weights": UserWeights(ridge=10),
         "ridge_sparse": np.float16(100.0),
-        "clip": Clip(share=np.longdouble(0.1)),
         "verbose": np.False_,
         "fit_intercept": "user",
     }

@@ -11,7 +11,12 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skdpspectral import LRSRegressor, PrivacyAccountant
 from skdpspectral._linalg import user_rows
-from skdpspectral.linear_model import _kernels_shared, _kernels_users, personalize
+from skdpspectral.linear_model import (
+    UserIntercept,
+    _kernels_shared,
+    _kernels_users,
+    personalize,
+)
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 COUNTS = np.repeat([1, 2, 5, 9, 20], 6)
@@ -37,15 +42,17 @@ def ridge_of(X, y, ridge, level=0.0, prior=0.0):
 
 
 @pytest.mark.parametrize("sparsity", [None, 4, 9])
-@pytest.mark.parametrize("level", [{}, {"prior_intercept": 2.0, "ridge_intercept": 5}])
+@pytest.mark.parametrize("level", [UserIntercept(), UserIntercept(prior=2.0, ridge=5)])
 @pytest.mark.parametrize("scale", [False, [0.1, 1.0, 2.0, 30.0]])
 def test_all_features_free_is_a_ridge_regression_a_user(sparsity, level, scale):
     X, y, users = tasks()
-    model = LRSRegressor(0, sparsity, ridge_sparse=7.0, scale=scale, **level)
+    model = LRSRegressor(
+        0, sparsity, ridge_sparse=7.0, scale=scale, fit_intercept=level
+    )
     model.fit(X, y, users=users)
     assert model.privacy_.mechanisms == ()
     measured = X if scale is False else X / np.array(scale)
-    penalties = (level.get("ridge_intercept", 0.0), level.get("prior_intercept", 0.0))
+    penalties = (level.ridge, level.prior or 0.0)
     for user in range(len(COUNTS)):
         own = users == user
         coef, intercept = ridge_of(measured[own], y[own], 7.0, *penalties)
@@ -71,7 +78,12 @@ def test_the_direct_ridge_is_where_the_pursuits_end():
 def test_a_level_that_is_charged_goes_with_shared_directions():
     X, y, users = tasks()
     model = LRSRegressor(
-        1, 2, epsilon=None, ridge_intercept=4.0, ridge_sparse=1.0, scale=False
+        1,
+        2,
+        epsilon=None,
+        fit_intercept=UserIntercept(ridge=4.0),
+        ridge_sparse=1.0,
+        scale=False,
     ).fit(X, y, users=users)
     own = users == np.flatnonzero(COUNTS == 20)[0]
     user, Z = users[own][0], X[own]
@@ -84,7 +96,9 @@ def test_a_level_that_is_charged_goes_with_shared_directions():
 def test_unknown_users_have_the_public_intercept():
     X, y, users = tasks()
     for rank in (0, 1):
-        model = LRSRegressor(rank, 2, prior_intercept=3.0).fit(X, y, users=users)
+        model = LRSRegressor(rank, 2, fit_intercept=UserIntercept(prior=3.0)).fit(
+            X, y, users=users
+        )
         assert model.intercept_ == model.publish().intercept_ == 3.0
         assert model.predict(X[:2], users=[777, 778]).tolist() == [3.0, 3.0]
         assert model.get_intercept(777) == 3.0
@@ -96,7 +110,12 @@ def test_without_privacy_the_intercept_of_all_is_a_mean_unless_it_is_given():
     X, y, users = tasks()
     model = LRSRegressor(0, epsilon=None).fit(X, y, users=users)
     assert 2.0 < model.intercept_ < 4.0
-    assert model.set_params(prior_intercept=-1).fit(X, y, users=users).intercept_ == -1
+    assert (
+        model.set_params(fit_intercept=UserIntercept(-1))
+        .fit(X, y, users=users)
+        .intercept_
+        == -1
+    )
 
 
 @pytest.mark.parametrize("place", [0, 1, 3, -1])
@@ -119,7 +138,8 @@ def test_an_offset_is_no_feature_and_is_added(place, kind):
         T = T.astype(object)
         T[:, 2] = [f"user {int(u)}" for u in T[:, 2]]
     routed = {"users": users} if kind == "users beside" else {}
-    model = LRSRegressor(1, 2, noise_seed=0, **given)
+    intercept = UserIntercept(offset_feature=given.pop("offset_feature"))
+    model = LRSRegressor(1, 2, noise_seed=0, fit_intercept=intercept, **given)
     assert model.plan_for(T).mechanisms == expected.privacy_.mechanisms
     model.fit(T, y, **routed)
     np.testing.assert_array_equal(model.components_, expected.components_)
@@ -136,17 +156,25 @@ def test_offsets_beyond_float64_say_nothing():
     T = np.insert(X, 0, np.where(users == 3, -1.7e308, 0.0), axis=1)
     y = np.where(users == 3, 1.7e308, y)
     with np.errstate(all="raise"):
-        model = LRSRegressor(1, 2, offset_feature=0).fit(T, y, users=users)
+        model = LRSRegressor(1, 2, fit_intercept=UserIntercept(offset_feature=0)).fit(
+            T, y, users=users
+        )
     assert np.isfinite(model.components_).all()
 
 
 NOT_TOGETHER = {
     "sparsity=None needs ridge_sparse": {"sparsity": None, "ridge_sparse": 0.0},
-    "prior_intercept=2.0 is not used": {"prior_intercept": 2.0, "fit_intercept": False},
-    "ridge_intercept=2.0 is not used": {"ridge_intercept": 2.0, "fit_intercept": False},
-    "name the same column": {"user_feature": 1, "offset_feature": -4},
-    "offset_feature='mean', but X has no column names": {"offset_feature": "mean"},
-    "offset_feature=5, but X has 5 columns": {"offset_feature": 5},
+    "fit_intercept must be": {"fit_intercept": True},
+    "name the same column": {
+        "user_feature": 1,
+        "fit_intercept": UserIntercept(offset_feature=-4),
+    },
+    "offset_feature='mean', but X has no column names": {
+        "fit_intercept": UserIntercept(offset_feature="mean")
+    },
+    "offset_feature=5, but X has 5 columns": {
+        "fit_intercept": UserIntercept(offset_feature=5)
+    },
 }
 
 
@@ -164,7 +192,11 @@ def test_what_does_not_go_together_costs_nothing(message):
 def test_there_must_be_features_beside_an_offset():
     _, y, users = tasks()
     accountant = PrivacyAccountant(1.0)
-    model = LRSRegressor(user_feature=0, offset_feature=1, accountant=accountant)
+    model = LRSRegressor(
+        user_feature=0,
+        fit_intercept=UserIntercept(offset_feature=1),
+        accountant=accountant,
+    )
     with pytest.raises(ValueError, match="features beside offset_feature"):
         model.fit(np.column_stack([users, y]), y)
     assert len(accountant.ledger) == 0
@@ -246,7 +278,9 @@ def bytes_of(path):
 def test_a_file_for_a_device_holds_one_user_alone(user, tmp_path):
     X, y, users = tasks()
     names = users if user == 3 else np.where(users == 3, "ann", "bob's friends")
-    model = LRSRegressor(1, 2, prior_intercept=3.0).fit(X, y, users=names)
+    model = LRSRegressor(1, 2, fit_intercept=UserIntercept(prior=3.0)).fit(
+        X, y, users=names
+    )
     model.save(tmp_path / "all.npz")
     model.save(tmp_path / "one.npz", user=user)
     with_one, public = bytes_of(tmp_path / "one.npz"), bytes_of(tmp_path / "all.npz")

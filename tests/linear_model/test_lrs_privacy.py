@@ -27,43 +27,60 @@ from user_privacy import (
 
 from skdpspectral import LRSRegressor, PrivacyLeakWarning
 from skdpspectral._release.release import record_releases
-from skdpspectral.linear_model import Clip
+from skdpspectral.linear_model import PrivateRounds, UserIntercept, UserWeights
 
 SETTINGS = {
     "usual": {},
     "no shared part": {"n_components": 0},
     "rank 3": {"n_components": 3, "sparsity": 2},
-    "start alone": {"n_rounds": 1},
-    "one release from an array": {"n_rounds": 1, "init": [[1.0, -2.0, 0.5, 0.0]]},
-    "random start": {"n_components": 2, "init": "random"},
+    "start alone": {"solver": PrivateRounds(n_rounds=1)},
+    "one release from an array": {
+        "solver": PrivateRounds(n_rounds=1, init=[[1.0, -2.0, 0.5, 0.0]])
+    },
+    "random start": {"n_components": 2, "solver": PrivateRounds(2, init="random")},
     "fixed weights": {"shared_weights": "fixed"},
     "fixed weights, no intercept": {"shared_weights": "fixed", "fit_intercept": False},
     "no intercept": {"fit_intercept": False, "n_components": 2},
-    "public clips": {"clip": Clip(curvature=1.0, gradient=0.5)},
+    "public clips": {
+        "solver": PrivateRounds(2, curvature_clip_norm=1.0, gradient_clip_norm=0.5)
+    },
     "one public clip": {
-        "clip": Clip(gradient=2.0, share=0.5),
+        "solver": PrivateRounds(2, gradient_clip_norm=2.0, median_share=0.5),
         "fit_intercept": False,
     },
     "replaced": {"neighbors": "replace-one"},
     "replaced, public clips": {
         "neighbors": "replace-one",
-        "clip": Clip(curvature=10.0, gradient=1.0),
+        "solver": PrivateRounds(2, curvature_clip_norm=10.0, gradient_clip_norm=1.0),
         "n_components": 3,
     },
     "threads": {"n_jobs": 2, "n_components": 2},
     "no sparse part": {"sparsity": 0},
-    "no ridges": {"ridge_shared": 0.0, "ridge_sparse": 0.0, "n_components": 2},
+    "no ridges": {
+        "shared_weights": UserWeights(ridge=0.0),
+        "ridge_sparse": 0.0,
+        "n_components": 2,
+    },
     "public scale": {"scale": [1.0, 10.0, 0.1, 3.0]},
-    "levels": {"prior_intercept": 2.0, "ridge_intercept": 3.0},
-    "all features": {"sparsity": None, "ridge_intercept": 1.0, "n_components": 2},
-    "offsets": {"offset_feature": 2},
+    "levels": {"fit_intercept": UserIntercept(prior=2.0, ridge=3.0)},
+    "all features": {
+        "sparsity": None,
+        "fit_intercept": UserIntercept(ridge=1.0),
+        "n_components": 2,
+    },
+    "offsets": {"fit_intercept": UserIntercept(offset_feature=2)},
 }
 
 
 def regressor(name, **parameters):
     return LRSRegressor(
-        **{"user_feature": 0, "verbose": 1, "n_rounds": 2, **SETTINGS[name]},
-        **parameters,
+        **{
+            "user_feature": 0,
+            "verbose": 1,
+            "solver": PrivateRounds(n_rounds=2),
+            **SETTINGS[name],
+            **parameters,
+        },
     )
 
 
@@ -147,7 +164,10 @@ def test_a_user_counts_no_more_for_rows_that_are_repeated(copies):
     exact = []
     for user in ((rows, y), often):
         # So long a unit that nothing is clipped: clipping hides a missing 1 / m.
-        model = regressor("no ridges", clip=Clip(1e3, 1e3))
+        model = regressor(
+            "no ridges",
+            solver=PrivateRounds(2, curvature_clip_norm=1e3, gradient_clip_norm=1e3),
+        )
         with scripted() as asked:
             model.set_params(sparsity=0, verbose=0).fit(*data(user, users={}))
         exact.append(asked)
@@ -164,7 +184,7 @@ def test_the_number_of_releases_is_as_planned_for_any_data(kind, n_rounds):
     if kind == "at rest at once":
         users = {user: (rows, rows @ np.ones(D)) for user, (rows, _) in users.items()}
     model = regressor("public clips", epsilon=1e6, noise_seed=0)
-    model.set_params(n_rounds=n_rounds, sparsity=0, verbose=0)
+    model.set_params(solver__n_rounds=n_rounds, sparsity=0, verbose=0)
     # At so little noise, U is the same again and again where it can be.
     with record_releases() as released:
         model.fit(*table(users))

@@ -9,7 +9,7 @@ from sklearn.linear_model import Ridge
 
 from skdpspectral import LRSRegressor, PrivacyLeakWarning
 from skdpspectral.datasets import make_low_rank_sparse_tasks
-from skdpspectral.linear_model import Alternation, Clip
+from skdpspectral.linear_model import Alternation, PrivateRounds, UserWeights
 from skdpspectral.metrics import subspace_distance
 
 pytestmark = [
@@ -21,7 +21,7 @@ pytestmark = [
 # Targets without noise leave nothing to penalize.
 EXACT = {
     "epsilon": None,
-    "ridge_shared": 0.0,
+    "shared_weights": UserWeights(ridge=0.0),
     "ridge_sparse": 0.0,
     "solver": Alternation(max_iter=100, tol=1e-13, shrink_to_mean=False),
 }
@@ -51,7 +51,8 @@ def error(model, truth):
 def test_parameters_of_the_papers_setting_are_found(rank, init):
     """Appendix B.1; the largest coefficients are of size 3."""
     X, y, users, truth = tasks(75, 100, 150, rank=rank, sparsity=10, row_sparsity=5)
-    model = LRSRegressor(rank, 10, init=init, noise_seed=0, **EXACT, **PLAIN)
+    model = LRSRegressor(rank, 10, noise_seed=0, **EXACT, **PLAIN)
+    model = clone(model).set_params(solver__init=init)
     model.fit(X, y, users=users)
     assert error(model, truth) <= 1e-10
     assert subspace_distance(model.components_, truth.components) < 1e-10
@@ -111,7 +112,7 @@ def test_sparse_models_alone_are_found():
 
 def test_a_central_model_with_sparse_changes_is_found():
     X, y, users, truth = tasks(60, 30, 20, weights="one", sparsity=2)
-    fixed = LRSRegressor(1, 2, shared_weights="fixed", **EXACT, **PLAIN)
+    fixed = LRSRegressor(1, 2, **EXACT | PLAIN | {"shared_weights": "fixed"})
     fixed.fit(X, y, users=users)
     assert error(fixed, truth) <= 1e-10
     np.testing.assert_allclose(fixed.coef_, truth.components[0], atol=1e-10)
@@ -137,7 +138,9 @@ def test_it_predicts_better_than_one_model_and_than_one_a_user():
     """Ten rows a user for thirty features; errors on rows that nobody fitted."""
     X, y, users, _ = tasks(200, 30, 30, rank=2, sparsity=2, noise=0.5)
     train = np.arange(len(y)) % 3 == 0
-    model = LRSRegressor(2, 2, epsilon=None, ridge_shared=1, ridge_sparse=1)
+    model = LRSRegressor(
+        2, 2, epsilon=None, shared_weights=UserWeights(ridge=1), ridge_sparse=1
+    )
     model.set_params(solver=Alternation(tol=1e-3)).fit(
         X[train], y[train], users=users[train]
     )
@@ -181,7 +184,7 @@ def private(seed, **parameters):
         **parameters,
     }
     return LRSRegressor(
-        **{"ridge_shared": 0, "ridge_sparse": 0, **parameters}
+        **{"shared_weights": UserWeights(ridge=0), "ridge_sparse": 0, **parameters}
     ).set_params(noise_seed=seed)
 
 
@@ -199,7 +202,11 @@ def test_a_huge_budget_is_as_good_as_no_privacy(rank):
     """Clips far beyond every user, so that all count as they would."""
     X, y, users, truth = tasks(300, 20, 8, rank=rank, noise=0.3, sparsity=1)
     generous = private(
-        0, n_components=rank, sparsity=1, epsilon=1e8, clip=Clip(100, 100)
+        0,
+        n_components=rank,
+        sparsity=1,
+        epsilon=1e8,
+        solver=PrivateRounds(curvature_clip_norm=100, gradient_clip_norm=100),
     ).fit(X, y, users=users)
     exact = clone(LRSRegressor(rank, 1, **EXACT, **PLAIN)).set_params(solver__tol=1e-6)
     exact.fit(X, y, users=users)
@@ -248,10 +255,11 @@ def test_error_is_that_of_first_order_theory():
     noise 10 % off is 21 % off in the square. Earlier releases cannot matter: for any
     w, the least-squares U of noise-free targets is the true one.
     """
-    clip = Clip(curvature=2.0, gradient=1.0)
     X, y, users, truth = tasks(600, 10, 8, sparsity=0)
-    model = private(0, sparsity=0, epsilon=30.0, n_rounds=2, clip=clip)
-    model.set_params(init=truth.components)
+    solver = PrivateRounds(
+        2, init=truth.components, curvature_clip_norm=2.0, gradient_clip_norm=1.0
+    )
+    model = private(0, sparsity=0, epsilon=30.0, solver=solver)
     distances = [
         subspace_distance(
             model.set_params(noise_seed=seed).fit(X, y, users=users).components_,

@@ -13,16 +13,16 @@ from skdpspectral.recommendation._kernels_models import (
     STEP,
     ItemModel,
     against_anchors,
-    centered_answers,
-    click_answers,
+    centered_contributions,
+    click_contributions,
     click_shares,
     click_weights,
     item_model,
     principal_columns,
     public_columns,
-    residual_answers,
+    residual_contributions,
     shrink,
-    taste_answers,
+    taste_contributions,
     uncorrelated,
     user_weights,
 )
@@ -70,15 +70,17 @@ def test_no_user_answers_with_more_than_one(seed):
     items = rng.choice(N_ITEMS, n, replace=False)
     ratings = rng.choice([-2.0, 2.0], n) if seed % 2 else rng.uniform(-2, 2, n)
     block = block_of(dict(zip(items.tolist(), ratings.tolist(), strict=True)))
-    assert squared_norm(centered_answers(block)) <= 1
+    assert squared_norm(centered_contributions(block)) <= 1
     cases = [rng.uniform(-3, 3, n), *(np.resize(case, n) for case in HOSTILE)]
     for residuals in cases:
-        found = squared_norm(residual_answers(block, residuals))
+        found = squared_norm(residual_contributions(block, residuals))
         assert found <= 1
         if np.abs(residuals).max() > 1e-20:
             assert found > 0.98
         for tastes in (rng.standard_normal((1, 3)), np.zeros((1, 3)), [[1e-170, 3e90]]):
-            found = squared_norm(taste_answers(block, residuals, np.asarray(tastes)))
+            found = squared_norm(
+                taste_contributions(block, residuals, np.asarray(tastes))
+            )
             assert found <= 1
 
 
@@ -107,7 +109,7 @@ def test_answers_are_those_of_loops():
             counts[item] += weight
             sums[item] += weight * value
         sides += 0.125 * np.array([1, square / (len(rated) + square), mean])
-    found = centered_answers(block) * STEP
+    found = centered_contributions(block) * STEP
     expected = np.concatenate([counts, sums, sides])
     assert np.abs(found - expected).max() < 4 * STEP
     assert np.all(found[-3] == 0.25)
@@ -117,13 +119,13 @@ def test_clicks_are_of_unit_norm_whatever_the_ratings():
     """Exactly within 1 for every number of items; counts as a loop has them."""
     for n in range(1, N_ITEMS + 1):
         block = block_of(dict.fromkeys(range(n), 2.0))
-        found = squared_norm(click_answers(block))
+        found = squared_norm(click_contributions(block))
         assert Fraction(999, 1000) < found <= 1
         ones = np.ones(n)
         for tastes in ([[1.0, -3.0]], [[0.0, 0.0]]):
-            assert squared_norm(taste_answers(block, ones, np.array(tastes))) <= 1
+            assert squared_norm(taste_contributions(block, ones, np.array(tastes))) <= 1
     users = [{0: 2.0, 3: -1.0}, {}, {3: 0.5, 7: 1.0, 9: -2.0}]
-    found = click_answers(block_of(*users)) * STEP
+    found = click_contributions(block_of(*users)) * STEP
     expected = np.zeros(N_ITEMS + 1)
     expected[-1] = 2 * 0.125
     for rated in filter(None, users):
@@ -133,10 +135,10 @@ def test_clicks_are_of_unit_norm_whatever_the_ratings():
 
 def test_a_user_without_ratings_answers_with_zeros():
     block = block_of({}, {})
-    assert not click_answers(block).any()
-    assert not centered_answers(block).any()
-    assert not residual_answers(block, np.zeros(0)).any()
-    assert not taste_answers(block, np.zeros(0), np.ones((2, 2))).any()
+    assert not click_contributions(block).any()
+    assert not centered_contributions(block).any()
+    assert not residual_contributions(block, np.zeros(0)).any()
+    assert not taste_contributions(block, np.zeros(0), np.ones((2, 2))).any()
 
 
 def test_residuals_and_tastes_have_their_directions():
@@ -144,9 +146,9 @@ def test_residuals_and_tastes_have_their_directions():
     block = block_of(dict.fromkeys(range(10), 1.0))
     residuals, tastes = rng.uniform(-1, 1, 10), rng.standard_normal((1, 2))
     unit = residuals / np.linalg.norm(residuals)
-    found = residual_answers(block, residuals)[:10] * STEP
+    found = residual_contributions(block, residuals)[:10] * STEP
     assert found == pytest.approx(0.992 * unit, abs=2 * STEP)
-    found = taste_answers(block, residuals, tastes)[:10] * STEP
+    found = taste_contributions(block, residuals, tastes)[:10] * STEP
     expected = np.outer(unit, tastes / np.linalg.norm(tastes))
     assert found == pytest.approx(expected, abs=1e-5)
 

@@ -20,8 +20,9 @@ import skdpspectral
 from skdpspectral import DPItemEmbedding, LRSRegressor, PrivacyAccountant
 from skdpspectral._release.release import record_releases
 from skdpspectral._statistics import user_sums as item_moment
+from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.recommendation import _catalog as _item_catalog
-from skdpspectral.recommendation import _estimator as _choice_of_items
+from skdpspectral.recommendation import _item_embedding as _choice_of_items
 from skdpspectral.recommendation import _kernels as user_item
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
@@ -546,7 +547,9 @@ def recommender(accountant):
     embedding = DPItemEmbedding(
         2, method="moment", items=np.arange(6), accountant=accountant
     )
-    users = LRSRegressor(user_feature=0, n_rounds=2, accountant=accountant)
+    users = LRSRegressor(
+        user_feature=0, solver=PrivateRounds(n_rounds=2), accountant=accountant
+    )
     return make_pipeline(embedding, users)
 
 

@@ -21,7 +21,7 @@ from skdpspectral import (
 )
 from skdpspectral._release.release import record_releases
 from skdpspectral.datasets import make_ratings
-from skdpspectral.linear_model import personalize
+from skdpspectral.linear_model import UserIntercept, personalize
 from skdpspectral.recommendation._kernels_models import component_columns
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
@@ -36,7 +36,7 @@ def embedding(n_components=3, **parameters):
 
 
 def users_of(**parameters):
-    ridge = {"offset_feature": 1, "ridge_intercept": 5.0}
+    ridge = {"fit_intercept": UserIntercept(ridge=5.0, offset_feature=1)}
     return LRSRegressor(0, None, user_feature=0, **ridge, **parameters)
 
 

@@ -364,11 +364,11 @@ MUTANTS = {
         check_sums,
         MODEL,
         (
-            "    return _kernels_models.clip_answers(model.residuals(block, weights))"
+            "    return _kernels_models.clip_residuals(model.residuals(block, weights))"
             ", weights",
             "    left = model.residuals(block, weights)\n"
             "    left -= left.mean()\n"
-            "    return _kernels_models.clip_answers(left), weights",
+            "    return _kernels_models.clip_residuals(left), weights",
         ),
     ),
     "users' means drawn to that of all": (

@@ -28,6 +28,7 @@ from skdpspectral._tables import clusters as cluster_rows
 from skdpspectral._tables.clusters import cluster_table
 from skdpspectral.datasets import make_ratings
 from skdpspectral.decomposition import PrivateMean, SpikedModel
+from skdpspectral.linear_model import PrivateRounds, UserIntercept
 from skdpspectral.sensitivity import summation_error
 
 dask = pytest.importorskip("dask")
@@ -92,8 +93,8 @@ def fits():
         frame = dd.from_pandas(RATINGS, npartitions=3)
         data, distant = ratings(kind), ratings(kind, frame)
         yield f"{kind.__name__} {parameters}", model, data, distant, {}
-    levels = {"fit_intercept": "user", "ridge_intercept": 2.0}
-    for parameters in ({}, levels, {"fresh_rows": True}):
+    levels = {"fit_intercept": UserIntercept(ridge=2.0)}
+    for parameters in ({}, levels, {"solver": PrivateRounds(fresh_rows=True)}):
         model = LRSRegressor(1, 2, noise_seed=SEED, **parameters)
         targets = da.from_array(y, chunks=999)
         yield f"lrs {parameters}", model, (OWN, y), (OWN, targets), {"users": USERS}
@@ -238,7 +239,7 @@ def test_users_of_frames_and_offsets():
         2,
         noise_seed=1,
         user_feature="user",
-        offset_feature="b",
+        fit_intercept=UserIntercept(offset_feature="b"),
         neighbors="replace-one",
     )
     with quiet():

@@ -19,6 +19,7 @@ from skdpspectral import (
     SparseDPPCA,
 )
 from skdpspectral.decomposition import SpikedModel, TwoStage
+from skdpspectral.linear_model import PrivateRounds
 
 
 @pytest.fixture
@@ -209,7 +210,7 @@ def test_masked_rows_in_a_list_are_no_values(data, estimator):
 
 MASKED_PARAMETERS = {
     "scale": LRSRegressor(scale=hidden((3,))),
-    "init": LRSRegressor(n_components=1, init=hidden((1, 3))),
+    "init": LRSRegressor(solver=PrivateRounds(init=hidden((1, 3)))),
     "bounds": DPPCA(1, bounds=(-hidden((3,)), 1)),
     "signal_variance": DPPCA(1, mechanism=SpikedModel(hidden((1,)), 1.0)),
     "norm_range": DPPCA(1, mechanism=TwoStage(norm_range=hidden((2,)))),

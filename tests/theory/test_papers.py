@@ -58,8 +58,8 @@ def resolved(dotted):
 
 def public(name):
     """An estimator, or a strategy of one."""
-    for module in ("skdpspectral", "skdpspectral.decomposition"):
-        found = getattr(importlib.import_module(module), name, None)
+    for module in ("", ".decomposition", ".linear_model"):
+        found = getattr(importlib.import_module(f"skdpspectral{module}"), name, None)
         if found is not None:
             return found
     raise AttributeError(name)

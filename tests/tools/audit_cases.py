@@ -46,7 +46,7 @@ from skdpspectral.accounting import gaussian_mu
 from skdpspectral.audit import audit_epsilon
 from skdpspectral.covariance import BaselineMoments, JointMoments, Window
 from skdpspectral.decomposition import Gaussian, PrivateMean
-from skdpspectral.linear_model import Clip
+from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 
 CONFIDENCE = 0.99
@@ -774,20 +774,24 @@ _LOUD = (np.array([[1.0], [-1.0]]), _HUGE * np.array([1.0, -1.0]))
 _OPPOSITE = [(1e-4 * np.array([[0.01, sign]]), np.array([_HUGE])) for sign in (1, -1)]
 # Weights that are fixed leave the sign of the gradient to the targets.
 _SIGNED = [(np.ones((1, 1)), sign * np.array([1e9])) for sign in (1, -1)]
-_UNIT_CLIPS = {"clip": Clip(curvature=1.0, gradient=1.0)}
+_UNIT = {"curvature_clip_norm": 1.0, "gradient_clip_norm": 1.0}
+_UNIT_CLIPS = {"solver": PrivateRounds(2, **_UNIT)}
 
 CASES |= {
     # The start and the moments, both by all of what is planned.
     "lrs-joins": UserCase(
-        {"n_rounds": 2, "fit_intercept": False, **_UNIT_CLIPS},
+        {"fit_intercept": False, **_UNIT_CLIPS},
         None,
         _LOUD,
     ),
     # The same and the medians, and centered rows.
-    "lrs-leaves": UserCase({"n_rounds": 2}, _LOUD, None),
+    "lrs-leaves": UserCase({"solver": PrivateRounds(n_rounds=2)}, _LOUD, None),
     # Rows and targets of 1e60: squares are far beyond every clip, and finite.
     "lrs-extreme": UserCase(
-        {"n_rounds": 2, "clip": Clip(curvature=1e-3), "fit_intercept": False},
+        {
+            "solver": PrivateRounds(n_rounds=2, curvature_clip_norm=1e-3),
+            "fit_intercept": False,
+        },
         None,
         (np.full((2, 1), 1e60), np.full(2, -1e60)),
     ),
@@ -796,27 +800,24 @@ CASES |= {
     "lrs-rank-3": UserCase(
         {
             "n_components": 3,
-            "n_rounds": 2,
-            "init": np.eye(3).tolist(),
+            "solver": PrivateRounds(
+                n_rounds=2, init=np.eye(3).tolist(), curvature_clip_norm=1e-8
+            ),
             "fit_intercept": False,
-            "clip": Clip(curvature=1e-8),
         },
         None,
         (np.ones((2, 3)), np.full(2, _HUGE)),
     ),
     "lrs-replaced": UserCase(
         {
-            "n_rounds": 1,
-            "init": [[1.0, 0.0]],
+            "solver": PrivateRounds(1, init=[[1.0, 0.0]], **_UNIT),
             "fit_intercept": False,
             "neighbors": "replace-one",
-            **_UNIT_CLIPS,
         },
         *_OPPOSITE,
     ),
     "lrs-replaced-fixed": UserCase(
         {
-            "n_rounds": 2,
             "shared_weights": "fixed",
             "fit_intercept": False,
             "neighbors": "replace-one",
@@ -826,16 +827,18 @@ CASES |= {
     ),
     # Projectors on orthogonal lines are only the root of two apart.
     "lrs-replaced-start": UserCase(
-        {"n_rounds": 1, "fit_intercept": False, "neighbors": "replace-one"},
+        {
+            "solver": PrivateRounds(n_rounds=1),
+            "fit_intercept": False,
+            "neighbors": "replace-one",
+        },
         *((row[None], np.ones(1)) for row in np.eye(2)),
     ),
     # Votes on both sides of every threshold, at most of the budget.
     "lrs-replaced-medians": UserCase(
         {
-            "n_rounds": 1,
-            "init": [[1.0]],
+            "solver": PrivateRounds(n_rounds=1, init=[[1.0]], median_share=0.95),
             "fit_intercept": False,
-            "clip": Clip(share=0.95),
             "neighbors": "replace-one",
         },
         (np.full((1, 1), 1e-9), np.full(1, 1e-9)),

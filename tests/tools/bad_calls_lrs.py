@@ -23,7 +23,14 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from skdpspectral import LRSRegressor, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral.linear_model import Alternation, Clip, personalize
+from skdpspectral.linear_model import (
+    Alternation,
+    GivenDirections,
+    PrivateRounds,
+    UserIntercept,
+    UserWeights,
+    personalize,
+)
 
 USERS = np.repeat(np.arange(6), 10)
 COLUMN_NAMES = ["user", *"abcd"]
@@ -41,8 +48,12 @@ class LRSScene:
             np.column_stack([self.users, X]), columns=COLUMN_NAMES
         )
         # Of ids 0 to 5, by the name of a column, and of one user.
-        self.model = LRSRegressor(n_rounds=1).fit(X, self.y, users=self.users)
-        self.column = LRSRegressor(n_rounds=1, user_feature="user")
+        self.model = LRSRegressor(solver=PrivateRounds(n_rounds=1)).fit(
+            X, self.y, users=self.users
+        )
+        self.column = LRSRegressor(
+            solver=PrivateRounds(n_rounds=1), user_feature="user"
+        )
         self.column.fit(self.table, self.y)
         # Of known users alone.
         self.known = LRSRegressor(
@@ -51,7 +62,7 @@ class LRSScene:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.known.fit(X, self.y, users=self.users)
-            self.alone = LRSRegressor(n_rounds=1).fit(X, self.y)
+            self.alone = LRSRegressor(solver=PrivateRounds(n_rounds=1)).fit(X, self.y)
         self._before = self._state()
 
     def fit(self, X=GIVEN, y=GIVEN, users=GIVEN, **parameters):
@@ -59,7 +70,7 @@ class LRSScene:
         kept = self.model.get_params(deep=False)
         epsilon = parameters.get("epsilon", 1.0)
         if epsilon is None or epsilon is INF:
-            parameters = {"n_rounds": 6, **parameters}
+            parameters = {"solver": "auto", **parameters}
         self.model.set_params(**{"accountant": self.accountant, **parameters})
         try:
             return self._call(self.model.fit, X, y, users)
@@ -120,20 +131,14 @@ LRS_PARAMETERS = {
     **{name: PARAMETERS[name] for name in SHARED},
     "n_components": SIZES,
     "sparsity": {label: value for label, value in SIZES.items() if label != "None"},
-    "offset_feature": {"float": 1.0, "boolean": True, "array": [0], "bytes": b"mean"},
-    "prior_intercept": {"NaN": NAN, "infinite": INF, "huge": -1e61} | NOT_A_NUMBER,
-    "ridge_intercept": PENALTIES,
     "user_feature": {"float": 1.0, "boolean": True, "array": [0], "bytes": b"user"},
     "unknown_user": NOT_A_WORD,
-    "fit_intercept": NOT_A_WORD | {"True": True, "one": 1},
-    "shared_weights": NOT_A_WORD,
-    "init": NOT_A_WORD | {"boolean": True},
-    "ridge_shared": PENALTIES,
+    "fit_intercept": NOT_A_WORD | {"True": True, "one": 1, "strategy": UserWeights()},
+    "shared_weights": NOT_A_WORD | {"class": UserWeights, "strategy": UserIntercept()},
     "ridge_sparse": PENALTIES,
-    "n_rounds": STEPS | {"huge": 10**9},
-    "clip": NOT_A_WORD | {"class": Clip, "mapping": {}, "strategy": Alternation()},
     "neighbors": NOT_A_WORD,
-    "solver": NOT_A_WORD | {"class": Alternation, "mapping": {}, "strategy": Clip()},
+    "solver": NOT_A_WORD
+    | {"class": Alternation, "mapping": {}, "strategy": UserWeights()},
     "scale": {"text": "yes", "number": 2.0, "None": None},
     "n_jobs": {"zero": 0, "float": 1.5, "text": "2", "boolean": True, "array": [1]},
     "verbose": {"negative": -1, "float": 1.5, "text": "yes", "None": None},
@@ -143,12 +148,21 @@ CASES = [
     for name, values in LRS_PARAMETERS.items()
     for label, value in values.items()
 ]
-CLIPS = {
-    "curvature": RADII,
-    "gradient": RADII,
-    "share": SHARES | {"None": None} | NOT_A_NUMBER,
+ROUNDS = {
+    "n_rounds": STEPS | {"huge": 10**9},
+    "init": NOT_A_WORD | {"boolean": True, "moments": "moments"},
+    "fresh_rows": NOT_A_FLAG,
+    "curvature_clip_norm": RADII,
+    "gradient_clip_norm": RADII,
+    "median_share": SHARES | {"None": None} | NOT_A_NUMBER,
+}
+INTERCEPTS = {
+    "prior": {"NaN": NAN, "infinite": INF, "huge": -1e61} | NOT_A_NUMBER,
+    "ridge": PENALTIES,
+    "offset_feature": {"float": 1.0, "boolean": True, "array": [0], "bytes": b"mean"},
 }
 ALTERNATIONS = {
+    "init": NOT_A_WORD | {"boolean": True},
     "max_iter": STEPS,
     "tol": {"negative": -1.0, "NaN": NAN, "None": None} | NOT_A_NUMBER,
     "shrink_to_mean": NOT_A_FLAG,
@@ -156,11 +170,16 @@ ALTERNATIONS = {
 }
 CASES += [
     bad(
-        f"{name} of clip: {label}",
-        lambda s, p={name: value}: s.lrs.fit(clip=Clip(**p)),
+        f"{name} of {parameter}: {label}",
+        lambda s, n=parameter, c=strategy, p={name: value}: s.lrs.fit(**{n: c(**p)}),
         name,
     )
-    for name, values in CLIPS.items()
+    for parameter, strategy, wrong in (
+        ("solver", PrivateRounds, ROUNDS),
+        ("fit_intercept", UserIntercept, INTERCEPTS),
+        ("shared_weights", UserWeights, {"ridge": PENALTIES}),
+    )
+    for name, values in wrong.items()
     for label, value in values.items()
 ]
 CASES += [
@@ -194,10 +213,14 @@ SCALES = {
 CASES += [
     # One message says all that init may be.
     bad(
-        "init",
-        lambda s, v=value: s.lrs.fit(init=v),
-        "init",
+        name,
+        lambda s, c=strategy, n=name, v=value: s.lrs.fit(solver=c(**{n: v})),
+        name,
         "(n_components, n_features)",
+    )
+    for strategy, name in (
+        (PrivateRounds, "init"),
+        (GivenDirections, "components"),
     )
     for values in ARRAYS.values()
     for value in values
@@ -217,10 +240,10 @@ CASES += [
     ),
     bad(
         "start from the data with a budget",
-        lambda s: s.lrs.fit(init="moments"),
-        "init",
+        lambda s: s.lrs.fit(solver=Alternation(init="moments")),
+        "solver",
         "epsilon=None",
-        '"spectral"',
+        "PrivateRounds",
     ),
     bad(
         "several central models",
@@ -243,40 +266,34 @@ CASES += [
     ),
     bad(
         "rounds without a budget",
-        lambda s: s.lrs.fit(epsilon=None, n_rounds=3),
+        lambda s: s.lrs.fit(epsilon=None, solver=PrivateRounds(3)),
         "n_rounds=3",
         "budget",
         "max_iter",
     ),
     bad(
-        "clip without a budget",
-        lambda s: s.lrs.fit(epsilon=None, clip=Clip()),
-        "clip",
-        "budget",
-    ),
-    bad(
         "share for no medians",
-        lambda s: s.lrs.fit(clip=Clip(1.0, 1.0, 0.3)),
-        "share=0.3",
+        lambda s: s.lrs.fit(
+            solver=PrivateRounds(
+                curvature_clip_norm=1.0, gradient_clip_norm=1.0, median_share=0.3
+            )
+        ),
+        "median_share=0.3",
         "medians",
     ),
     bad(
         "start of fixed weights",
-        lambda s: s.lrs.fit(shared_weights="fixed", init="random"),
+        lambda s: s.lrs.fit(
+            shared_weights="fixed", solver=PrivateRounds(init="random")
+        ),
         "init",
         "shared_weights",
     ),
     bad(
-        "penalty of fixed weights",
-        lambda s: s.lrs.fit(shared_weights="fixed", ridge_shared=1.0),
-        "ridge_shared",
-        "shared_weights",
-    ),
-    bad(
         "part of a name",
-        lambda s: s.lrs.model.set_params(clip__share=0.2),
-        "clip__share",
-        "clip='private'",
+        lambda s: s.lrs.model.set_params(solver__median_share=0.2),
+        "solver__median_share",
+        "solver='auto'",
     ),
 ]
 
@@ -677,8 +694,8 @@ CASES += [
     ),
     bad(
         "not to be personalized",
-        lambda s: personalize(Clip(), s.X, s.lrs.y),
-        "Clip",
+        lambda s: personalize(UserWeights(), s.X, s.lrs.y),
+        "UserWeights",
         error=TypeError,
     ),
     bad(

@@ -39,6 +39,7 @@ from skdpspectral import (
     LRSRegressor,
     SparseDPPCA,
 )
+from skdpspectral.linear_model import UserIntercept
 from skdpspectral.neural_network import AlternatingAdam
 
 # Users (or clients) and items in front, so that one table serves every estimator.
@@ -77,7 +78,10 @@ TRANSFORMERS = [
     ),
 ]
 REGRESSOR = LRSRegressor(
-    1, None, user_feature=0, offset_feature=2, ridge_intercept=5.0, prior_intercept=3.0
+    1,
+    None,
+    user_feature=0,
+    fit_intercept=UserIntercept(prior=3.0, ridge=5.0, offset_feature=2),
 )
 RECOMMENDER = DPMatrixFactorization(
     1, user_feature=0, item_feature=1, items=range(5), rating_range=(0, 6)

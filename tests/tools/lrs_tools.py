@@ -18,7 +18,7 @@ from skdpspectral._linalg import user_rows
 from skdpspectral._release import release as release_module
 from skdpspectral._release.release import Release
 from skdpspectral.linear_model import _kernels_shared, _kernels_users
-from skdpspectral.linear_model._parameters import clip_of
+from skdpspectral.linear_model._parameters import ridge_of_weights, solver_of
 from skdpspectral.linear_model._shared_directions import SharedDirections, Users
 from skdpspectral.mechanisms import Neighbors
 
@@ -66,25 +66,28 @@ class ReleasesAlone(LRSRegressor):
 
     def _given(self, X, y):
         d, fixed = X.shape[1] - 1, self.shared_weights == "fixed"
-        given, clip = not isinstance(self.init, str), clip_of(self)
+        solver = solver_of(self)
+        given = not isinstance(solver.init, str)
         prior = np.full(self.n_components, float(fixed))
         rules = _kernels_users.LocalRules(
-            self.sparsity, self.ridge_shared, self.ridge_sparse, prior, fixed
+            self.sparsity, ridge_of_weights(self), self.ridge_sparse, prior, fixed
         )
         shared = SharedDirections(
             Users(rules, d, Neighbors(self.neighbors)),
-            n_releases=self.n_rounds,
+            n_releases=solver.n_rounds,
             release_start=not (given or fixed),
-            clip_curvature=clip.curvature,
-            clip_gradient=clip.gradient,
-            clip_share=clip.share,
+            clip_curvature=solver.curvature_clip_norm,
+            clip_gradient=solver.gradient_clip_norm,
+            clip_share=solver.median_share,
         )
         codes = np.unique(X[:, 0], return_inverse=True)[1]
         center = self.fit_intercept == "user"
         rows = user_rows.UserRows(
             X, y, codes, codes.max() + 1, columns=slice(1, None), center=center
         )
-        start = _kernels_shared.positive_qr(np.array(self.init).T)[0] if given else None
+        start = (
+            _kernels_shared.positive_qr(np.array(solver.init).T)[0] if given else None
+        )
         return shared, rows, np.zeros((d, 1)) if fixed else start
 
 
@@ -171,15 +174,16 @@ class TranscriptRatio:
     def _start(self, d, rank):
         if self.fixed:
             return np.zeros((d, 1))
-        if isinstance(self.model.init, str):
+        given = solver_of(self.model).init
+        if isinstance(given, str):
             return None
-        return np.linalg.qr(np.array(self.model.init, dtype=float).T)[0]
+        return np.linalg.qr(np.array(given, dtype=float).T)[0]
 
     def _moments(self, U):
         m, rank = self.X.shape[1], U.shape[1]
         w = np.ones((len(self.X), 1))
         if not self.fixed:
-            inner = U.T @ self.grams @ U + self.model.ridge_shared * np.eye(rank)
+            inner = U.T @ self.grams @ U + ridge_of_weights(self.model) * np.eye(rank)
             w = np.linalg.solve(inner, (self.linear @ U)[:, :, None])[:, :, 0]
         outer = packed(w[:, :, None] * w[:, None, :])
         curvature = outer[:, :, None] * packed(self.grams)[:, None, :] / m
@@ -187,8 +191,8 @@ class TranscriptRatio:
         return (part.reshape(len(w), -1) for part in (curvature, gradient))
 
     def _clips(self, curvature, gradient, released):
-        clip = clip_of(self.model)
-        given = [clip.curvature, clip.gradient]
+        solver = solver_of(self.model)
+        given = [solver.curvature_clip_norm, solver.gradient_clip_norm]
         norms = [np.linalg.norm(part, axis=1) for part in (curvature, gradient)]
         wanted = [i for i in (0, 1) if given[i] is None]
         low, high = np.full(len(wanted), _RANGE[0]), np.full(len(wanted), _RANGE[1])

@@ -10,6 +10,14 @@ import numpy as np
 
 import skdpspectral
 from skdpspectral.federation import GroupTask, SpectralTask
+from skdpspectral.linear_model import PrivateRounds, UserIntercept, UserWeights
+
+# Objects among the parameters of an LRSRegressor.
+_OBJECTS = {
+    "solver": PrivateRounds,
+    "fit_intercept": UserIntercept,
+    "shared_weights": UserWeights,
+}
 
 
 def write_task(folder, task):
@@ -35,4 +43,7 @@ def group_task(model, parameters, **how):
         raise ValueError(f"model must be one of {sorted(kinds)}, got {model!r}")
     arrays = {"items", "item_features"} & parameters.keys()
     given = parameters | {key: np.array(parameters[key]) for key in arrays}
+    for name, kind in _OBJECTS.items():  # their parameters, in JSON
+        if isinstance(given.get(name), dict):
+            given[name] = kind(**given[name])
     return GroupTask(getattr(skdpspectral, model)(**given), **how)
