@@ -55,10 +55,10 @@ from sklearn.multioutput import (
 )
 from sklearn.preprocessing import FunctionTransformer
 
+from ..accounting._ledger.compositions import Composition, composition_of
 from ..mechanisms import Unit
 from ..mechanisms._relations import shown
 from .estimator import SCORERS, PrivateEstimator
-from .sklearn_compat import BaseSearchCV
 from .steps import ID_PARAMETERS, Before, has_own_methods, is_known, stateless_reason
 
 # These go by the number of rows alone, which is public where one row is replaced.
@@ -147,7 +147,6 @@ _SELECTING = (RFE, RFECV, SequentialFeatureSelector)
 _ROWS_AS_THEY_ARE = (
     *_BAGGING,
     *_SELECTING,
-    BaseSearchCV,
     CalibratedClassifierCV,
     FixedThresholdClassifier,
     FrozenEstimator,
@@ -188,34 +187,6 @@ _NOTHING_KNOWN = (
     "holds estimators, and nothing is known of what it takes from private rows beside "
     "them"
 )
-
-
-def _is_estimator(value) -> bool:
-    return hasattr(value, "get_params") and not isinstance(value, type)
-
-
-def estimators_in(estimator) -> Iterator[tuple[str, object]]:
-    """Yield the estimators among the parameters of one, by name."""
-    for name, value in estimator.get_params(deep=False).items():
-        if _is_estimator(value):
-            yield name, value
-        elif isinstance(value, (list, tuple)):
-            for position, entry in enumerate(value):
-                pair = isinstance(entry, (list, tuple)) and len(entry) >= 2
-                if pair and _is_estimator(entry[1]):
-                    yield str(entry[0]), entry[1]
-                elif _is_estimator(entry):
-                    yield f"{name}_{position}", entry
-
-
-def has_estimators(estimator) -> bool:
-    """Whether an estimator holds others."""
-    return _is_estimator(estimator) and any(True for _ in estimators_in(estimator))
-
-
-def is_search(estimator) -> bool:
-    """Whether it is a search over parameters."""
-    return isinstance(estimator, BaseSearchCV)
 
 
 def inside_of(estimator, parameter: str, name: str, before: Before) -> Before:
@@ -308,7 +279,7 @@ def reason_of_leak(estimator, before: Before) -> str | None:
     """Say what an estimator takes from rows beside those in it; None for nothing."""
     if not is_known(estimator):
         return _NOTHING_KNOWN
-    if is_search(estimator):
+    if composition_of(estimator) is Composition.SEARCH:
         return reason_of_search(estimator)
     if isinstance(estimator, _BAGGING):
         return (

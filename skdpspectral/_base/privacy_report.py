@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from joblib import Memory
-from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.compose import make_column_selector
 from sklearn.impute import SimpleImputer
-from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import (
     MaxAbsScaler,
     MinMaxScaler,
@@ -20,12 +19,15 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
+from ..accounting._ledger.compositions import (
+    Composition,
+    composition_of,
+    estimators_within,
+    parts_of,
+)
 from ..mechanisms import Assumption
 from .compositions import (
-    estimators_in,
-    has_estimators,
     inside_of,
-    is_search,
     reason_of_leak,
     reason_of_search,
     tried,
@@ -44,6 +46,10 @@ from .steps import (
 )
 
 PRIVATE, STATELESS, LEAKS = "private", "stateless", "LEAKS"
+
+
+# Of these a step is fitted alone: each has its verdict.
+_WALKED = (Composition.PIPELINE, Composition.UNION, Composition.COLUMNS)
 
 
 _SCALERS = (
@@ -167,17 +173,16 @@ def report_after_charge(estimator) -> PrivacyReport:
 def _walk(name: str, estimator, before: Before) -> Iterator[StepReport]:
     """Yield verdicts; `before` says what earlier steps have done to the rows."""
     yield from _verdicts(name, estimator, before)
-    composite = isinstance(estimator, (Pipeline, FeatureUnion, ColumnTransformer))
-    if composite and not is_known(estimator):
+    if composition_of(estimator) in _WALKED and not is_known(estimator):
         kind = type(estimator).__name__
         yield StepReport(name or kind.lower(), kind, LEAKS, _FOREIGN)
 
 
 def _verdicts(name: str, estimator, before: Before) -> Iterator[StepReport]:
     """Yield verdicts on what is in an estimator, or on the estimator itself."""
-    prefix = f"{name}__" if name else ""
-    if isinstance(estimator, Pipeline):
-        for step, child in estimator.steps:
+    prefix, kind = f"{name}__" if name else "", composition_of(estimator)
+    if kind is Composition.PIPELINE:
+        for step, child in parts_of(estimator):
             leaks = None
             for verdict in _walk(prefix + step, child, before):
                 yield verdict
@@ -185,24 +190,24 @@ def _verdicts(name: str, estimator, before: Before) -> Iterator[StepReport]:
                     leaks = verdict.name
             before = before.after(child, prefix + step, leaks)
         yield from _remembered(name, estimator)
-    elif isinstance(estimator, (FeatureUnion, ColumnTransformer)):
-        if isinstance(estimator, ColumnTransformer):
+    elif kind in _WALKED:
+        if kind is Composition.COLUMNS:
             before = before.moved_by(name or "columntransformer")
-        for step, child in _branches(estimator):
+        for step, child in parts_of(estimator):
             yield from _walk(prefix + step, child, before)
         yield from _chosen_columns(name, estimator)
         yield from _by_density(name, estimator)
-    elif hasattr(estimator, "_selects_privately") and is_known(estimator):
-        yield from _walk_private_search(name, estimator, before)
-    elif is_search(estimator) and is_known(estimator):
-        yield from _walk_search(name, estimator, before)
-    elif not isinstance(estimator, PrivateEstimator) and has_estimators(estimator):
+    elif kind is Composition.SEARCH and is_known(estimator):
+        private = isinstance(estimator, PrivateEstimator)
+        walk = _walk_private_search if private else _walk_search
+        yield from walk(name, estimator, before)
+    elif kind is not None and not isinstance(estimator, PrivateEstimator):
         yield from _walk_meta(name, estimator, before)
     else:
         yield _leaf(name or type(estimator).__name__.lower(), estimator, before)
 
 
-def _remembered(name: str, pipeline: Pipeline) -> Iterator[StepReport]:
+def _remembered(name: str, pipeline) -> Iterator[StepReport]:
     """Yield a leak if an object of anybody's own is given the rows to remember."""
     memory = pipeline.memory
     if memory is None or isinstance(memory, str) or type(memory) is Memory:
@@ -217,8 +222,9 @@ def _walk_meta(name: str, estimator, before: Before) -> Iterator[StepReport]:
     prefix = f"{name}__" if name else ""
     kind = type(estimator).__name__
     # What stands for it where it is the whole, as in a search.
-    own = name or ("search" if is_search(estimator) else kind.lower())
-    for parameter, child in estimators_in(estimator):
+    search = composition_of(estimator) is Composition.SEARCH
+    own = name or ("search" if search else kind.lower())
+    for parameter, child in parts_of(estimator):
         inside = inside_of(estimator, parameter, own, before)
         yield from _walk(prefix + parameter, child, inside)
     yield _own_verdict(own, estimator, reason_of_leak(estimator, before))
@@ -301,14 +307,6 @@ def _walk_private_search(name: str, search, before: Before) -> Iterator[StepRepo
         yield step
 
 
-def _branches(estimator) -> list[tuple[str, object]]:
-    """Return the named children that see the same rows side by side."""
-    if isinstance(estimator, FeatureUnion):
-        return list(estimator.transformer_list)
-    branches = [(name, child) for name, child, _ in estimator.transformers]
-    return [*branches, ("remainder", estimator.remainder)]
-
-
 def _chosen_columns(name: str, estimator) -> Iterator[StepReport]:
     """Yield a leak for every choice of columns that may look at values."""
     for step, _, columns in getattr(estimator, "transformers", ()):
@@ -321,19 +319,15 @@ def _chosen_columns(name: str, estimator) -> Iterator[StepReport]:
 def _by_density(name: str, estimator) -> Iterator[StepReport]:
     """Yield a leak if values decide whether the rows that come out are sparse."""
     threshold = getattr(estimator, "sparse_threshold", 0.0)
-    if threshold > 0.0 and any(map(makes_sparse, _within(estimator))):
+    if threshold > 0.0 and any(
+        map(makes_sparse, estimators_within(estimator).values())
+    ):
         own = name or "columntransformer"
         reason = (
             "the share of zeros decides whether its rows are sparse: set "
             "sparse_threshold=0"
         )
         yield StepReport(f"{own} (density)", "ColumnTransformer", LEAKS, reason)
-
-
-def _within(estimator) -> list:
-    """Return all estimators in one, at any depth."""
-    parameters = estimator.get_params(deep=True).values()
-    return [value for value in parameters if hasattr(value, "get_params")]
 
 
 def _leaf(name: str, estimator, before: Before) -> StepReport:

@@ -9,7 +9,6 @@ import contextlib
 import functools
 
 from sklearn.base import BaseEstimator, clone
-from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import (
     Interval,
@@ -73,7 +72,6 @@ def check_input_features(estimator, input_features):
 
 __all__ = [
     "CALLBACK_LEVELS",
-    "BaseSearchCV",
     "CallbackSupportMixin",
     "Interval",
     "StrOptions",

@@ -22,7 +22,6 @@ from sklearn.kernel_approximation import (
     PolynomialCountSketch,
     RBFSampler,
 )
-from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import (
     Binarizer,
     FunctionTransformer,
@@ -34,6 +33,11 @@ from sklearn.preprocessing import (
 )
 from sklearn.random_projection import BaseRandomProjection
 
+from ..accounting._ledger.compositions import (
+    Composition,
+    composition_of,
+    steps_in_turn,
+)
 from .estimator import PrivateEstimator
 from .sklearn_compat import output_container
 
@@ -296,8 +300,8 @@ def values_after(step, values: Values) -> Values | None:
     """
     if step is None or isinstance(step, str):
         return values
-    if isinstance(step, Pipeline):
-        for _, child in step.steps:
+    if composition_of(step) is Composition.PIPELINE:
+        for child in steps_in_turn(step):
             values = values_after(child, values) or Values()
         return values
     if isinstance(step, FunctionTransformer):
@@ -523,17 +527,15 @@ def _is_known(parameter: str, feature, before: Before) -> bool:
 
 def _is_charged(step) -> bool:
     """Whether the fit of a step charges a budget, whatever is in the rows."""
-    if isinstance(step, Pipeline):
-        return any(_is_charged(child) for _, child in step.steps)
-    return isinstance(step, PrivateEstimator)
+    return any(isinstance(child, PrivateEstimator) for child in steps_in_turn(step))
 
 
 def _moves_columns(step) -> bool:
     """Whether columns may come out of a step at other positions."""
     if step is None or isinstance(step, str):
         return False
-    if isinstance(step, Pipeline):
-        return any(_moves_columns(child) for _, child in step.steps)
+    if composition_of(step) is Composition.PIPELINE:
+        return any(map(_moves_columns, steps_in_turn(step)))
     if isinstance(step, FunctionTransformer):
         return not treats_values_alone(step)
     if isinstance(step, SimpleImputer):  # a column without values is dropped
@@ -545,8 +547,8 @@ def _gives_names(step) -> bool:
     """Whether what comes out of a step has names."""
     if step is None or isinstance(step, str):
         return True
-    if isinstance(step, Pipeline):
-        return all(_gives_names(child) for _, child in step.steps)
+    if composition_of(step) is Composition.PIPELINE:
+        return all(map(_gives_names, steps_in_turn(step)))
     try:
         return output_container(step) != "default"
     except (AttributeError, ValueError):

@@ -20,7 +20,7 @@ from sklearn.utils import get_tags
 from .._base.estimator import PrivateEstimator
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
-from .._base.sklearn_compat import LISTENERS, BaseSearchCV, taken_rows
+from .._base.sklearn_compat import LISTENERS, taken_rows
 from .._release.selection import number_of_candidates
 from .._tables.rows import table_shape
 from ..accounting import (
@@ -28,6 +28,12 @@ from ..accounting import (
     calibrate_selection,
     gaussian_epsilon,
     gaussian_mu,
+)
+from ..accounting._ledger.compositions import (
+    Composition,
+    composition_of,
+    estimators_within,
+    is_estimator,
 )
 from ..accounting._ledger.planned_fits import planned_fits, reads_clients
 from ..mechanisms import (
@@ -256,14 +262,14 @@ def listed(distributions: Any, most: int = MOST_CHECKED) -> Iterator[dict[str, A
 
 def check_estimator(estimator: Any) -> None:
     """Refuse what tells how many runs there are, or has a ledger of its own."""
-    if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
+    if not is_estimator(estimator):
         raise TypeError(
             f"estimator must be an unfitted estimator, got {shown(estimator)}"
         )
-    inside = {"estimator": estimator, **estimator.get_params(deep=True)}
-    for name, part in inside.items():
-        searches = isinstance(part, BaseSearchCV) or hasattr(part, "_selects_privately")
-        if not isinstance(part, type) and searches:
+    # The whole first: a search has a parameter "estimator" of its own.
+    inside = [("estimator", estimator), *estimator.get_params(deep=True).items()]
+    for name, part in inside:
+        if composition_of(part) is Composition.SEARCH:
             raise ValueError(
                 f"{name} is a search: searches do not stand in each other; search over "
                 "all parameters at once"
@@ -317,11 +323,10 @@ def candidate_model(
 
 def private_parts(model: Any) -> dict[str, Any]:
     """Return the private estimators in a model, by the prefix of their parameters."""
-    inside = {"": model, **model.get_params(deep=True)}
     return {
         f"{name}__" if name else "": part
-        for name, part in inside.items()
-        if isinstance(part, PrivateEstimator) and not isinstance(part, type)
+        for name, part in estimators_within(model).items()
+        if isinstance(part, PrivateEstimator)
     }
 
 

@@ -1,9 +1,7 @@
-"""Which fits of private estimators a call asks for, told from public shapes alone.
+"""Which fits of private estimators a call asks for, by public shapes alone.
 
-Nothing is fitted on anybody's rows. What an earlier step of a pipeline makes of them is
-stood for by zeros of the shape that it hands on, where that is known beforehand.
-
-The shape that a step of a pipeline hands on, where it is public before a fit.
+Nothing is fitted on private rows. Zeros of the shape that a step of a pipeline hands on
+stand for what it makes of them, where this shape is known before a fit.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin, clone, is_classifier
-from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import (
     GridSearchCV,
@@ -28,7 +25,6 @@ from sklearn.model_selection import (
     RandomizedSearchCV,
     check_cv,
 )
-from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
 from sklearn.random_projection import BaseRandomProjection
 
@@ -36,6 +32,13 @@ from ...mechanisms import PrivacyPlan
 from ...mechanisms._relations import shown
 from .._composition import Total
 from .arguments import check_plans
+from .compositions import (
+    Composition,
+    composition_of,
+    estimators_within,
+    is_estimator,
+    parts_of,
+)
 
 if TYPE_CHECKING:
     from .accountant import PrivacyAccountant
@@ -43,20 +46,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedRows:
-    """Rows as a step gets them, or zeros that stand for them.
-
-    Parameters
-    ----------
-    X : array-like
-        Of which the shape is used.
-    changed_by : str or None, default=None
-        Name of the step that made others of the user's columns.
-    train : ndarray of int or None, default=None
-        Positions of the rows that are fitted on; None for all.
-    """
+    """Rows as a step gets them, or zeros that stand for them: their shape is used."""
 
     X: Any
+    # The step that made others of the user's columns.
     changed_by: str | None = None
+    # Positions of the rows that are fitted on; None for all.
     train: np.ndarray | None = None
 
     def shape(self, name: str) -> tuple[int, int]:
@@ -93,7 +88,7 @@ class PlannedRows:
 
 def reads_clients(estimator: Any) -> bool:
     """Whether it or one within reads from rows which client they belong to."""
-    inside = (estimator, *estimator.get_params(deep=True).values())
+    inside = estimators_within(estimator).values()
     return any(getattr(part, "client_feature", None) is not None for part in inside)
 
 
@@ -109,26 +104,12 @@ def _taken(X: Any, train: np.ndarray) -> Any:
 
 
 def handed_on(name: str, step: Any, rows: PlannedRows) -> PlannedRows:
-    """Return rows behind a step.
-
-    Parameters
-    ----------
-    name : str
-        Of the step, for errors.
-    step : transformer, None or "passthrough"
-        The step; it is not fitted on the rows.
-    rows : Rows
-        What it gets.
-
-    Returns
-    -------
-    Rows
-        The same, or zeros of the shape that it hands on.
+    """Return the rows behind a step, or zeros of their shape; nothing is fitted.
 
     Raises
     ------
     ValueError
-        If that depends on values, or is not known.
+        If the shape depends on values, or is not known.
     """
     if step is None or isinstance(step, str) or _keeps_columns(step):
         return rows
@@ -159,13 +140,13 @@ def _width(
     if hasattr(step, "_n_columns_out"):
         width: int | None = step._n_columns_out(rows.X)
         return width
-    if isinstance(step, Pipeline):
-        for inner, child in step.steps:
+    kind = composition_of(step)
+    if kind is Composition.PIPELINE:
+        for inner, child in parts_of(step):
             rows = handed_on(f"{name}: {inner}", child, rows)
         return rows.shape(name)[1]
-    if isinstance(step, FeatureUnion):
-        branches = [(inner, child) for inner, child in step.transformer_list]
-        kept = [(inner, child) for inner, child in branches if child != "drop"]
+    if kind is Composition.UNION:
+        kept = [(inner, child) for inner, child in parts_of(step) if child != "drop"]
         behind = [handed_on(f"{name}: {inner}", child, rows) for inner, child in kept]
         return sum(branch.shape(name)[1] for branch in behind)
     if isinstance(step, (BaseRandomProjection, PolynomialFeatures)):
@@ -180,46 +161,22 @@ def _width(
 
 @dataclass(frozen=True)
 class PlannedFit:
-    """Fits of one private estimator.
-
-    Parameters
-    ----------
-    plan : PrivacyPlan
-        What each of them releases.
-    accountant : PrivacyAccountant or None, default=None
-        The estimator's own.
-    times : int, default=1
-        Number of fits.
-    """
+    """Fits of one private estimator, each with the same plan."""
 
     plan: PrivacyPlan
-    accountant: PrivacyAccountant | None = None
+    accountant: PrivacyAccountant | None = None  # the estimator's own
     times: int = 1
 
 
 def planned_fits(what: Any, X: Any, groups: Any = None) -> list[PlannedFit]:
-    """Return the fits that a plan, several, or a fit of an estimator ask for.
-
-    Parameters
-    ----------
-    what : estimator, PrivacyPlan or iterable of PrivacyPlan
-        What is asked for.
-    X : array-like or None
-        Rows of the fits; None with plans.
-    groups : array-like or None, default=None
-        Groups for the splitter of a search.
-
-    Returns
-    -------
-    list of PlannedFit
-        At least one.
+    """Return the fits of a plan, of several, or of an estimator on X; at least one.
 
     Raises
     ------
     ValueError, TypeError
         If it is not known beforehand what is fitted.
     """
-    if isinstance(what, type) or not hasattr(what, "get_params"):
+    if not is_estimator(what):
         if X is not None:
             raise ValueError(
                 "X must be left out with plans, which know their shape; a number of "
@@ -241,15 +198,16 @@ def _walk(
     name: str, estimator: Any, rows: PlannedRows, groups: Any
 ) -> Iterator[PlannedFit]:
     """Yield the fits of private estimators that one fit asks for."""
-    if not _has_private(estimator) or isinstance(estimator, FrozenEstimator):
+    kind = composition_of(estimator)
+    if kind is Composition.FROZEN or not _has_private(estimator):
         return
     if hasattr(estimator, "plan_for"):
         plan = estimator.plan_for(rows.of(name, estimator))
         yield PlannedFit(plan, estimator.accountant)
-    elif isinstance(estimator, Pipeline):
+    elif kind is Composition.PIPELINE:
         yield from _of_pipeline(name, estimator, rows, groups)
-    elif isinstance(estimator, FeatureUnion):
-        for step, child in estimator.transformer_list:
+    elif kind is Composition.UNION:
+        for step, child in parts_of(estimator):
             yield from _walk(f"{name}: {step}", child, rows, groups)
     elif isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
         yield from _of_search(name, estimator, rows, groups)
@@ -263,18 +221,14 @@ def _walk(
 
 def _has_private(estimator: Any) -> bool:
     """Whether an estimator is private, or holds one that is."""
-    if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
-        return False
-    inside = (estimator, *estimator.get_params(deep=True).values())
-    return any(
-        hasattr(part, "plan_for") for part in inside if not isinstance(part, type)
-    )
+    inside = estimators_within(estimator).values()
+    return any(hasattr(part, "plan_for") for part in inside)
 
 
 def _of_pipeline(
-    name: str, pipeline: Pipeline, rows: PlannedRows, groups: Any
+    name: str, pipeline: Any, rows: PlannedRows, groups: Any
 ) -> Iterator[PlannedFit]:
-    steps = [(f"{name}: {step}", child) for step, child in pipeline.steps]
+    steps = [(f"{name}: {step}", child) for step, child in parts_of(pipeline)]
     private = [number for number, (_, child) in enumerate(steps) if _has_private(child)]
     # What follows the last private step may have any shape.
     for number, (step, child) in enumerate(steps[: private[-1] + 1]):
