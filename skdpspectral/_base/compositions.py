@@ -79,23 +79,10 @@ _INSTEAD = {
 
 
 def reason_of_splits(cv: Any, unit: Unit, *, classifier: bool) -> str | None:
-    """Say why folds void a guarantee; None where they are sound.
+    """Say why folds void a guarantee, with what to take instead; None if they do not.
 
-    What is counted for one row, or one user, must stay in its fold and move no other.
-
-    Parameters
-    ----------
-    cv : int, splitter, iterable or None
-        As searches and :func:`~sklearn.model_selection.cross_val_score` take it.
-    unit : Unit
-        What is protected: a row that is replaced, or a user who joins or leaves.
-    classifier : bool
-        Whether the estimator is one, for which a number of folds means stratified ones.
-
-    Returns
-    -------
-    str or None
-        A reason, with what to take instead.
+    What is counted for one row, or one user, must stay in its fold and move no other. A
+    number as `cv` means stratified folds for a classifier.
     """
     instead = _INSTEAD[Unit(unit)]
     own = getattr(cv, "_splits_by", None)
@@ -317,14 +304,8 @@ _DECISIVE = (*ID_PARAMETERS, "accountant", "noise_seed")
 def tried(search: Any) -> tuple[list[tuple[str, Any]], list[str]]:
     """Return the models that a search may fit, and reasons why more are not known.
 
-    Parameters of private estimators that change no verdict are left as they are.
-
-    Returns
-    -------
-    models : list of tuple (str, estimator)
-        Each with its parameters in words; at least one.
-    reasons : list of str
-        Why others may be fitted too.
+    Each comes with its parameters in words; there is at least one. Parameters of
+    private estimators that change no verdict are left as they are.
     """
     scaled = getattr(search, "step_budgets", None) == "scaled"
     models: list[tuple[str, Any]] = []

@@ -282,20 +282,7 @@ ENTRIES: dict[str, str] = {}
 def documented(cls: _Class) -> _Class:
     """Fill the places ``{name}`` in the docstrings of a class and its methods.
 
-    Parameters
-    ----------
-    cls : type
-        A class. Nothing happens where Python has dropped docstrings (``-OO``).
-
-    Returns
-    -------
-    type
-        The same class.
-
-    Raises
-    ------
-    ValueError
-        If no entry has the name.
+    Nothing happens where Python has dropped docstrings (``-OO``).
     """
     _fill(cls, cls.__name__)
     for name, member in vars(cls).items():

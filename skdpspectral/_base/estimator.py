@@ -593,17 +593,8 @@ def unweighted(method):
     """Refuse `sample_weight` by its name; a decorator of ``fit`` and its like.
 
     The signature stays as it is, so that scikit-learn's tools see that weights are not
-    supported, and send none. None is let through.
-
-    Parameters
-    ----------
-    method : callable
-        Method of an estimator.
-
-    Returns
-    -------
-    callable
-        The same, one call further from its caller.
+    supported, and send none. None is let through. Calls are one level further from
+    their caller.
     """
 
     @functools.wraps(method)

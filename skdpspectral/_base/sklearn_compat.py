@@ -92,21 +92,10 @@ _CHANGED = (
 
 
 class FitProgress:
-    """Report of the steps of a fit.
+    """Report of at most `max_steps` steps of a fit.
 
-    Under a privacy budget callbacks see that a step was made and nothing else: they
-    get neither data nor a fitted estimator, and their wish to stop is ignored.
-
-    Parameters
-    ----------
-    estimator : estimator
-        What is fitted.
-    max_steps : int
-        Largest number of steps, public.
-    private : bool
-        Whether the fit has a privacy budget.
-    verbose : bool or int
-        Whether to print a line a step.
+    Under a privacy budget callbacks see that a step was made and nothing else: they get
+    neither data nor a fitted estimator, and their wish to stop is ignored.
     """
 
     def __init__(self, estimator, max_steps: int, *, private: bool, verbose):
@@ -141,19 +130,10 @@ class FitProgress:
         return self._cleanup.__exit__(*error)
 
     def begin(self, X, y, plan) -> None:
-        """Tell callbacks that the fit begins.
+        """Tell callbacks that the fit begins, with X and y only if it has no budget.
 
-        Parameters
-        ----------
-        X, y : array-like
-            Data, for callbacks of fits without a budget alone.
-        plan : PrivacyPlan
-            What was charged.
-
-        Raises
-        ------
-        ValueError
-            If there is a budget, and was none when callbacks were told who is fitted.
+        It is an error if `plan` has a budget, and there was none when callbacks were
+        told who is fitted.
         """
         if self._context is not None and has_budget(plan) and not self._private:
             raise ValueError(_CHANGED)

@@ -268,15 +268,7 @@ _CLEAN = (
 
 @dataclass(frozen=True)
 class Values:
-    """Known range of the numbers in a table.
-
-    Parameters
-    ----------
-    low, high : float
-        Smallest and largest value there may be.
-    missing : bool
-        Whether there may be NaN.
-    """
+    """Known range of the numbers in a table, and whether there may be NaN."""
 
     low: float = -inf
     high: float = inf
@@ -449,32 +441,14 @@ _DEFAULT_NAMES = ("user_id", "item_id")
 
 @dataclass(frozen=True)
 class Before:
-    """What the steps before one have done to its rows.
+    """What the steps before one have done to its rows."""
 
-    Parameters
-    ----------
-    tainted : str or None
-        Path of a step that leaks into them.
-    moved : str or None
-        Path of a step that moves columns.
-    users_first : bool
-        Whether the ids of users have come to stand in the first column.
-    named : bool
-        Whether the columns still have names, where they were moved.
-    at_end : bool
-        Whether columns were added at the end alone.
-    charged : bool
-        Whether the budget of an earlier step is charged by then.
-    values : Values
-        Known range of the values.
-    """
-
-    tainted: str | None = None
-    moved: str | None = None
-    users_first: bool = False
-    named: bool = False
-    at_end: bool = False
-    charged: bool = False
+    tainted: str | None = None  # path of a step that leaks into them
+    moved: str | None = None  # path of a step that moves columns
+    users_first: bool = False  # ids of users have come to stand in the first column
+    named: bool = False  # the columns still have names, where they were moved
+    at_end: bool = False  # columns were added at the end alone
+    charged: bool = False  # the budget of an earlier step is charged by then
     values: Values = field(default_factory=Values)
 
     def after(self, step, path: str, leaks: str | None) -> Before:

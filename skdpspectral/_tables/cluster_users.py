@@ -48,17 +48,7 @@ from .ids import (
 
 
 class Member(NamedTuple):
-    """Rows of a client in one part of a table.
-
-    Parameters
-    ----------
-    part, code : int
-        The part, and the client's number in it.
-    n_rows : int
-        Number of rows.
-    client : object
-        Its id there.
-    """
+    """Rows of a client in one part of a table: its number `code` and id there."""
 
     part: int
     code: int
@@ -68,15 +58,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterIds:
-    """One id a row, on a cluster.
-
-    Parameters
-    ----------
-    read : callable
-        Returns tasks for the ids of the rows of each part.
-    name : str
-        What errors call them.
-    """
+    """One id a row, on a cluster: ``read()`` returns tasks for those of each part."""
 
     read: Callable[[], list]
     name: str
@@ -89,10 +71,7 @@ class ClusterIds:
     def members(self) -> tuple[np.ndarray, list[list[Member]]]:
         """Return distinct ids by their first rows, and where the rows of each lie.
 
-        Raises
-        ------
-        ValueError
-            If ids are missing, or not exact; none is quoted.
+        Ids that are missing or not exact are refused; none is quoted.
         """
         from dask import compute, delayed
 
@@ -113,17 +92,7 @@ class ClusterIds:
 
 @dataclass(frozen=True)
 class ClusterUserTable:
-    """Rows of features on a cluster, and the ids that they belong to.
-
-    Parameters
-    ----------
-    table : ClusterTable
-        The whole table.
-    columns : list of int
-        Places of the features.
-    ids : ClusterIds or None
-        One id a row.
-    """
+    """Rows of features on a cluster, at some columns, and the ids that they have."""
 
     table: ClusterTable
     columns: list[int]
@@ -137,14 +106,8 @@ class ClusterUserTable:
     def features_of(self, clients: list) -> Iterator[ClusterRows]:
         """Yield the features of the rows of each client.
 
-        Every part is read once, and divided among its clients where it lies: they
-        are asked one after another.
-
-        Parameters
-        ----------
-        clients : list of list of Member
-            Their rows, as :meth:`ClusterIds.members` tells them. Without ids, one whose
-            rows are all.
+        Every part is read once, and divided among its clients where it lies: they are
+        asked one after another. Without ids there is one client, whose rows are all.
         """
         if self.ids is None:
             yield self.X
@@ -230,18 +193,10 @@ class ClusterUsers:
     """Groups of users on a cluster, each of which has all rows of its users.
 
     They are kept by the workers, so that users can answer several rounds; rows of a
-    user come in the order of the table.
-
-    Parameters
-    ----------
-    parts : list of dask.delayed.Delayed
-        Ids of the rows of each part of a table, and further columns: tuples of arrays.
-    make : callable
-        ``make(ids, *columns)`` of all rows of some users: what kernels are given. Pure,
-        public and picklable.
-    *names : str
-        What errors call the ids of users, and of further columns that are ids. Those
-        of a column must be of one kind in all parts, as in a table in memory.
+    user come in the order of the table. Each of `parts` gives a tuple of arrays: ids of
+    the rows, and further columns. ``make(ids, *columns)`` of all rows of some users is
+    what kernels are given: it is pure, public and picklable. `names` are those of the
+    first columns, which are ids: each must be of one kind in all parts, as in memory.
     """
 
     def __init__(self, parts: list, make: Callable, *names: str) -> None:
@@ -267,11 +222,7 @@ class ClusterUsers:
     def reduce(self, kernel: Callable) -> Any:
         """Return the sums that a kernel makes of all groups; None where all are None.
 
-        Parameters
-        ----------
-        kernel : callable
-            What was made of a group -> sums over its users, which are whole numbers
-            of steps: they add up without rounding, in any order.
+        The sums are whole numbers of steps: they add up without rounding, in any order.
         """
         from dask import delayed
 

@@ -36,20 +36,9 @@ _TOGETHER = 8
 class ClusterRows(SlicedRows, DistantRows):
     """Rows of which parts lie on a cluster, and are reduced there.
 
-    Parameters
-    ----------
-    parts : list of dask.delayed.Delayed
-        Arrays of numpy of shape (n_rows, n_features), in the order of the rows.
-    sizes : list of int
-        Their numbers of rows.
-    n_features : int
-        Number of features.
-    dtype : dtype, default=float64
-        Type of the numbers.
-    source : dask.array.Array or None, default=None
-        The same rows, to be read by slices; None where nobody does.
-    named : object or None, default=None
-        A table without rows that has the names of the features; None for no names.
+    `parts` are tasks for arrays of shape (n_rows, n_features), in the order of the
+    rows; `sizes` are their numbers of rows. `source` is the same as a dask array, to be
+    read by slices; `named` is a table without rows that has the names of the features.
     """
 
     def __init__(
@@ -228,13 +217,7 @@ def kept_on_cluster(tasks: list) -> list:
 
 
 def told_apart(run: Callable) -> Any:
-    """Run tasks; errors of theirs are told in words that quote nobody's values.
-
-    Raises
-    ------
-    ValueError
-        Naming X, and the kind of the error alone.
-    """
+    """Run tasks; an error of theirs becomes a ValueError that quotes no value."""
     try:
         return run()
     except MemoryError:
@@ -252,12 +235,8 @@ def told_apart(run: Callable) -> Any:
 def cluster_rows(X) -> ClusterRows | None:
     """Return rows of a dask array or dataframe; None where X is none.
 
-    Of a dataframe the rows of its parts are counted on the cluster.
-
-    Raises
-    ------
-    ValueError
-        Naming X, if it is one, and no table of real numbers of known shape.
+    Of a dataframe the rows of its parts are counted on the cluster. X must hold real
+    numbers and have a known shape.
     """
     table = cluster_table(X)
     return None if table is None else table.rows()
@@ -295,20 +274,10 @@ def is_cluster_array(X) -> bool:
 class ClusterTable:
     """Parts of a table on a cluster: arrays, or frames of pandas.
 
-    Parameters
-    ----------
-    parts : list of dask.delayed.Delayed
-        The parts, in the order of the rows.
-    sizes : list of int
-        Their numbers of rows.
-    dtypes : list of dtype
-        Types of the columns.
-    names : list or None
-        Names of the columns.
-    stand_in : object
-        A table without values that has these names and this number of columns.
-    source : dask.array.Array or None
-        The same, where it is an array.
+    `parts` are tasks in the order of the rows, and `sizes` their numbers of rows;
+    `dtypes` and `names` are those of the columns. `stand_in` is a table without values
+    that has these names and this number of columns; `source` is the dask array, if it
+    is one.
     """
 
     parts: list
@@ -446,25 +415,10 @@ def column_of(part, place: int) -> np.ndarray:
 def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
     """Return what reads a column that is given beside a table; read no value.
 
-    Parameters
-    ----------
-    column : dask array or series, or array-like, of shape (n_rows,)
-        The column. One that is in memory travels to the workers; its form is checked
-        by the caller.
-    table : ClusterTable
-        The table.
-    name : str
-        What errors call it.
-
-    Returns
-    -------
-    callable
-        Returns tasks for the parts of the column: to be called once the fit is charged.
-
-    Raises
-    ------
-    ValueError
-        Naming it, if it has not one entry a row, or a series has other parts.
+    It returns tasks for the parts of the column, and is called once the fit is charged.
+    A column that is in memory travels to the workers; its form is checked by the
+    caller. It must have one entry a row, and a series on the cluster the parts of the
+    table.
     """
     from dask import compute, delayed
 

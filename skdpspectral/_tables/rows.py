@@ -88,15 +88,9 @@ _RESHAPE = (
 class Unread:
     """A table of which the form was checked, and no value was read.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Its shape, public.
-    read : callable
-        Reads the table and returns it, or raises an error that depends on values:
-        to be called once the fit is charged.
-    sparse : bool, default=False
-        Whether what is read is a sparse matrix, which its form tells.
+    `shape` is public. ``read()`` returns the table, or raises an error that depends on
+    values: it is called once the fit is charged. `sparse` says whether it gives a
+    sparse matrix, which the form tells.
     """
 
     shape: tuple[int, ...]
@@ -109,33 +103,16 @@ def unread_rows(
 ) -> Unread:
     """Check the form of rows, and note or check their features; read no value.
 
-    Parameters
-    ----------
-    estimator : estimator or None
-        Gets `n_features_in_` and `feature_names_in_` with `reset`, is compared
-        otherwise. None: no features are compared.
-    X : array-like of shape (n_samples, n_features)
-        Rows of finite numbers. Of lists the lengths are read, and what has no shape
-        is turned into an array by its own code.
-    reset : bool, default=True
-        Whether this is a fit.
-    accept_sparse : bool, default=False
-        Whether sparse rows are let through, as CSR.
-    in_blocks : bool, default=False
-        Whether integers are let through, to be converted block by block, and memory
-        maps and arrays of other libraries, to be read so.
+    With `reset`, as in a fit, `estimator` gets `n_features_in_` and
+    `feature_names_in_`; otherwise it is compared to them, unless it is None. Of lists
+    the lengths are read, and what has no shape is turned into an array by its own code.
+    With `accept_sparse` sparse rows are let through, as CSR. With `in_blocks` integers
+    are, and memory maps and arrays of other libraries: they are converted, or read,
+    block by block.
 
-    Returns
-    -------
-    Unread
-        Of which ``read()`` gives an ndarray, sparse CSR matrix or SlicedRows of shape
-        (n_samples, n_features): float64 or float32, but for blocks.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming X. From here on of its form alone; from ``read()`` of its values, of
-        which none is quoted.
+    ``read()`` gives an ndarray, sparse CSR matrix or SlicedRows of shape (n_samples,
+    n_features): float64 or float32, but for blocks. Errors name X: here they are about
+    its form alone, and those of ``read()`` quote no value.
     """
     sliced = rows_in_blocks(X) if in_blocks else None
     if sliced is not None:
@@ -173,29 +150,15 @@ def rows_in_blocks(X) -> SlicedRows | None:
 
 
 def check_rows(estimator, X, **how):
-    """Check form and values of rows, where nothing is to be charged between them.
+    """Check form and values, where nothing is to be charged between them.
 
-    Parameters
-    ----------
-    estimator, X, **how
-        As for :func:`unread_rows`.
-
-    Returns
-    -------
-    ndarray, sparse CSR matrix or SlicedRows of shape (n_samples, n_features)
-        float64 or float32, but for blocks.
+    It takes what :func:`unread_rows` takes, and returns what its ``read()`` gives.
     """
     return unread_rows(estimator, X, **how).read()
 
 
 def form_of(X, accept_sparse: bool = False) -> tuple[int, int]:
-    """Return the shape of a table, and check what can be said without its values.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming X.
-    """
+    """Return the shape of a table, and check what can be said without its values."""
     if is_sparse(X) and not accept_sparse:
         _form_checked(lambda: check_array(sparse.csr_array((1, 1)), input_name="X"))
     refuse_same_names(column_names(X), "X")
@@ -217,13 +180,7 @@ def form_of(X, accept_sparse: bool = False) -> tuple[int, int]:
 
 
 def table_shape(X) -> tuple[int, int]:
-    """Return the shape of a table, of which nothing else is looked at.
-
-    Raises
-    ------
-    ValueError
-        Naming X, if it is no table or is empty.
-    """
+    """Return the shape of a table, of which nothing else is looked at."""
     table = cluster_table(X)  # of which shape_of would read all rows
     shape = parquet_shape(X) if table is None else table.shape
     return _check_form(shape_of(X) if shape is None else shape)
@@ -241,13 +198,7 @@ def _check_form(shape: tuple, kind: type = float) -> tuple[int, int]:
 
 
 def shape_of(X, name: str = "X") -> tuple[int, ...]:
-    """Return the shape that an array-like has or would have as an array.
-
-    Raises
-    ------
-    ValueError
-        Naming it, if it has none.
-    """
+    """Return the shape that an array-like has or would have as an array."""
     reason = None
     try:
         shape = getattr(X, "shape", None)
@@ -341,19 +292,9 @@ def row_slices(X):
 
 
 def map_rows(function, X) -> np.ndarray:
-    """Stack what a function makes of blocks of rows.
+    """Stack what a function makes of blocks of rows, in the type of the first.
 
-    Parameters
-    ----------
-    function : callable
-        Block of rows -> array of as many rows.
-    X : ndarray, sparse CSR matrix or SlicedRows of shape (n, p)
-        Rows, from :func:`check_rows`.
-
-    Returns
-    -------
-    ndarray of shape (n, ...)
-        Of the type of the first block's result.
+    The function makes an array of as many rows. X comes from :func:`check_rows`.
     """
     out = None
     for rows in row_slices(X):

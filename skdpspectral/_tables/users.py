@@ -57,14 +57,9 @@ from .rows import (
 class UserTable:
     """Rows of features, and the users that they belong to.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_columns)
-        float64 or float32 numbers; the very array that was passed, if possible.
-    columns : slice or ndarray of int
-        Columns of `X` that are features.
-    users : array-like of shape (n_rows,) or None
-        Ids; None where none were given.
+    `X` has shape (n_rows, n_columns), float64 or float32: the very array that was
+    passed, if possible. `columns` are those of its columns that are features. `users`
+    has one id a row; None where none were given.
     """
 
     X: np.ndarray
@@ -101,19 +96,10 @@ CLIENTS = Names("clients", "client_feature")
 class UnreadTable(NamedTuple):
     """A table with users of which the form was checked, and no value was read.
 
-    Parameters
-    ----------
-    n_rows, n_features : int
-        Its shape, the column of users not counted; public.
-    has_users : bool
-        Whether there are ids.
-    ids : callable
-        Reads the ids alone, one a row; None where there are none.
-    read : callable
-        Reads everything; returns a :class:`UserTable`. To be called once the fit is
-        charged.
-    distant : ClusterUserTable or None, default=None
-        The table, where it is on a cluster: what ``read()`` gives then.
+    Its shape, the column of users not counted, is public. ``ids()`` reads the ids
+    alone, one a row; None where there are none. ``read()`` returns a
+    :class:`UserTable`, once the fit is charged. `distant` is the table, and what
+    ``read()`` gives, on a cluster.
     """
 
     n_rows: int
@@ -129,32 +115,11 @@ def unread_users(
 ) -> UnreadTable:
     """Check the form of a table with users, and read no value.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Gets `n_features_in_` and `feature_names_in_`, of all columns, with `reset`;
-        is compared otherwise.
-    X : array-like or dataframe of shape (n_rows, n_columns)
-        Rows; all columns but that of the users must be finite numbers.
-    users : array-like of shape (n_rows,) or None
-        Ids beside X.
-    user_feature : int, str or None
-        Column of ids in X.
-    reset : bool
-        Whether this is a fit.
-    names : Names, default=USERS
-        What the parameters `users` and `user_feature` are called.
-
-    Returns
-    -------
-    UnreadTable
-        Its form, and how to read it.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming X, users or user_feature; from here of their form alone, from ``ids()``
-        and ``read()`` of values, of which none is quoted.
+    With `reset` the estimator gets `n_features_in_` and `feature_names_in_` of all
+    columns; otherwise it is compared. All columns of X but that of the users must be
+    finite numbers. Ids are given beside X, or as a column of it: not twice. `names`
+    says what the two parameters are called. Errors name one of them or X: here they are
+    about the form alone, and those of ``ids()`` and ``read()`` quote no value.
     """
     table = cluster_table(X)
     if table is not None:
@@ -221,16 +186,7 @@ def read_users(estimator, X, users, user_feature, **how) -> UserTable:
     """Read a table with users, where nothing is to be charged beforehand.
 
     What is made of it has a number a row, here: rows of a cluster are brought here too.
-
-    Parameters
-    ----------
-    estimator, X, users, user_feature, **how
-        As for :func:`unread_users`.
-
-    Returns
-    -------
-    UserTable
-        Features and ids.
+    It takes what :func:`unread_users` takes.
     """
     X, users = brought_here(X), brought_here(users)
     return unread_users(estimator, X, users, user_feature, **how).read()
@@ -378,17 +334,8 @@ def _missing(estimator) -> str:
 def unread_targets_of(estimator, y, table: UnreadTable) -> Unread:
     """Check the form of one target a row of a table, wherever that is.
 
-    Parameters
-    ----------
-    estimator, y
-        As for :func:`unread_targets`; y may be on the table's cluster.
-    table : UnreadTable
-        The table.
-
-    Returns
-    -------
-    Unread
-        As of :func:`unread_targets`; on a cluster ``read()`` gives tasks for its parts.
+    As :func:`unread_targets`; on the table's cluster ``read()`` gives tasks for its
+    parts.
     """
     if table.distant is None:
         return unread_targets(estimator, y, table.n_rows)
@@ -399,15 +346,7 @@ def unread_targets_of(estimator, y, table: UnreadTable) -> Unread:
 def check_beside_cluster(estimator, y, n_rows: int) -> None:
     """Check the form of targets of a table on a cluster, where they may be as well.
 
-    Parameters
-    ----------
-    estimator, y, n_rows
-        As for :func:`unread_targets`.
-
-    Raises
-    ------
-    ValueError
-        Naming y; a column on the cluster is compared to the table elsewhere.
+    A column on the cluster is compared to the table elsewhere.
     """
     if y is None or not hasattr(y, "to_delayed"):
         unread_targets(estimator, y, n_rows)
@@ -428,24 +367,8 @@ def _check_kinds(y) -> None:
 def unread_targets(estimator, y, n_rows: int) -> Unread:
     """Check the form of one target a row; read no value.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Named where y is missing.
-    y : array-like of shape (n_rows,)
-        Targets; a single column is taken for a vector, with a warning.
-    n_rows : int
-        Rows of X.
-
-    Returns
-    -------
-    Unread
-        Of which ``read()`` gives an ndarray of shape (n_rows,) and float64.
-
-    Raises
-    ------
-    ValueError
-        Naming y, and quoting no value of it.
+    A single column is taken for a vector, with a warning. ``read()`` gives an ndarray
+    of shape (n_rows,) and float64. No error quotes a value of y.
     """
     _check_column(estimator, y, n_rows)
     _check_kinds(y)
@@ -478,25 +401,7 @@ def _check_column(estimator, y, n_rows: int) -> None:
 def unread_labels(estimator, y, n_rows: int) -> Unread:
     """Check the form of one label a row; read no value.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Named where y is missing.
-    y : array-like of shape (n_rows,)
-        Labels; a single column is taken for a vector, with a warning.
-    n_rows : int
-        Rows of X.
-
-    Returns
-    -------
-    Unread
-        Of which ``read()`` gives an ndarray of shape (n_rows,), of any type but
-        complex.
-
-    Raises
-    ------
-    ValueError
-        Naming y, and quoting no value of it.
+    As :func:`unread_targets`, but ``read()`` keeps any type but complex.
     """
     _check_column(estimator, y, n_rows)
     if any(getattr(dtype, "kind", None) == "c" for dtype in dtypes_of(y)):
@@ -526,24 +431,7 @@ def _read_labels(y, n_rows: int) -> np.ndarray:
 def unread_target_columns(estimator, y, n_rows: int) -> Unread:
     """Check the form of one or several targets a row; read no value.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Named where y is missing.
-    y : array-like of shape (n_rows,) or (n_rows, n_targets)
-        Targets.
-    n_rows : int
-        Rows of X.
-
-    Returns
-    -------
-    Unread
-        Of which ``read()`` gives a float64 ndarray of the shape of y.
-
-    Raises
-    ------
-    ValueError
-        Naming y, and quoting no value of it.
+    As :func:`unread_targets`, but ``read()`` keeps a shape (n_rows, n_targets).
     """
     shape = None if y is None or sparse.issparse(y) else _columns_of(y)
     if shape is None:

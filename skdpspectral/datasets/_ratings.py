@@ -204,19 +204,8 @@ def make_ratings(
 def ratings_bunch(maker, *, user_id, item_id, rating, **public):
     """Make the Bunch that all tables of ratings come in.
 
-    Parameters
-    ----------
-    maker : callable
-        The public function; its docstring becomes `DESCR`.
-    user_id, item_id, rating : ndarray of shape (n_ratings,)
-        The table.
-    **public : object
-        `item_ids`, `item_features`, `item_feature_names` and `rating_range`.
-
-    Returns
-    -------
-    sklearn.utils.Bunch
-        Of arrays.
+    The docstring of `maker`, a public function, becomes `DESCR`. `public` holds
+    `item_ids`, `item_features`, `item_feature_names` and `rating_range`.
     """
     return Bunch(
         data=np.column_stack([user_id, item_id]).astype(np.int64),

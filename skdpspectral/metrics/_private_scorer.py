@@ -51,14 +51,9 @@ SEARCH = "search"
 
 
 class Measured(NamedTuple):
-    """What held-out rows contribute to a score; private.
+    """What held-out rows contribute to a score, of shape (n_rows, width); private.
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows, width)
-        A row a contribution.
-    owners : ndarray of shape (n_rows,) or None
-        Ids of users whose contributions they are; None where rows count.
+    `owners` are the users whose contributions they are; None where rows count.
     """
 
     values: np.ndarray
@@ -109,15 +104,7 @@ _HALF = 0.5
 
 
 class Found(NamedTuple):
-    """A score as it was released.
-
-    Parameters
-    ----------
-    means : ndarray of shape (width,)
-        Means of contributions.
-    std : float
-        Standard deviation of the noise of each of them.
-    """
+    """A score as released: means of contributions, and the deviation of their noise."""
 
     means: np.ndarray
     std: float
@@ -127,16 +114,9 @@ class Found(NamedTuple):
 class RowScore(Statistic):
     """Mean over held-out rows of what they contribute to a score.
 
-    Parameters
-    ----------
-    width : int
-        Numbers that a row contributes.
-    diameter, radius : float
-        Largest distance of two contributions, and bound on their norms.
-    n_terms : int
-        Public number of contributions.
-    n_times : int, default=1
-        Largest number of them that are of one row.
+    A row contributes `width` numbers. `diameter` is the largest distance of two
+    contributions, and `radius` bounds their norms. Of the public number `n_terms` of
+    them at most `n_times` are of one row.
     """
 
     width: int
@@ -408,28 +388,14 @@ class PrivateScorer:
         return _ROW if self._user_feature is None else _USER
 
     def statistic(self, n_terms: int, n_times: int = 1) -> RowScore | UserScore:
-        """Return what is released of so many held-out rows.
-
-        Parameters
-        ----------
-        n_terms : int
-            Number of contributions.
-        n_times : int, default=1
-            Largest number of them that one row has.
-        """
+        """Return what is released of contributions, at most `n_times` a row."""
         if self._user_feature is not None:
             return UserScore()
         kind = self._kind
         return RowScore(kind.width, kind.diameter, kind.radius, n_terms, n_times)
 
     def n_terms(self, n_samples: int) -> int:
-        """Return how many contributions so many held-out rows have.
-
-        Raises
-        ------
-        ValueError
-            If there are none.
-        """
+        """Return the number of contributions of held-out rows; 0 is an error."""
         terms = self._kind.n_terms(n_samples)
         if terms < 1:
             raise ValueError(
@@ -517,14 +483,9 @@ class PrivateScorer:
             read_column(table, self._user_feature, "user_feature")
 
     def released(self, release: Any, measured: list[Measured]) -> tuple[float, float]:
-        """Release the score of all contributions, and return its standard error too.
+        """Release the score of the contributions of all folds, with its standard error.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan of :meth:`statistic`.
-        measured : list of Measured
-            Those of all folds.
+        `release` is charged with the plan of :meth:`statistic`.
         """
         rows = by_user(measured) if self._user_feature is not None else None
         if rows is None:
@@ -536,10 +497,7 @@ class PrivateScorer:
     def measure(self, estimator: Any, X: Any, y: Any) -> Measured:
         """Return what held-out rows contribute, without any noise.
 
-        Raises
-        ------
-        ValueError
-            If a model has dropped rows: noise is that of a mean over all of them.
+        A model that drops rows is refused: noise is that of a mean over all of them.
         """
         if self._user_feature is None:
             values = self._kind.contributions(estimator, X, y)

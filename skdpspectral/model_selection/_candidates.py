@@ -56,12 +56,8 @@ _REMARKS = (
 class Exposure:
     """How often what is protected is fitted on and held out in one run.
 
-    Parameters
-    ----------
-    n_times : int
-        Largest number of folds that hold out one row.
-    pairs : tuple of tuple (int, int)
-        The pairs (fits on it, folds that hold it out) that there are.
+    `n_times` is the largest number of folds that hold out one row; `pairs` are the
+    pairs (fits on it, folds that hold it out) that there are.
     """
 
     n_times: int
@@ -92,18 +88,9 @@ class Exposure:
     def costs(self, mu: float, score_share: float) -> tuple[float, float]:
         r"""Split the cost of a run between each of its fits and its score.
 
-        Parameters
-        ----------
-        mu : float
-            Cost of a run.
-        score_share : float
-            Share of :math:`\mu^2` of the score, where the same rows pay for both.
-
-        Returns
-        -------
-        mu_fit, mu_score : float
-            For all pairs (t, m), :math:`t \mu_{fit}^2 + (m / n_{times})^2 \mu_{score}^2
-            \le \mu^2`.
+        `score_share` is the share of :math:`\mu^2` of the score, where the same rows
+        pay for both. For all pairs (t, m), :math:`t \mu_{fit}^2 + (m / n_{times})^2
+        \mu_{score}^2 \le \mu^2`.
         """
         # What a fit may cost, by those who pay for it alone, and by those who do not.
         fit = min(
@@ -123,14 +110,9 @@ class Exposure:
 class RunBudgets:
     """Costs of a run, of a budget for all.
 
-    Parameters
-    ----------
-    selection : PrivateSelection
-        What is released, with the cost of one run.
-    mu_fit, mu_score : float
-        Costs of each fit, and of the score, of a run.
-    refit : Gaussian or None
-        What stands for a last fit on all rows.
+    `selection` is what is released, with the cost of one run. `mu_fit` is the cost of
+    each fit of a run, and `mu_score` of its score. `refit` stands for a last fit on all
+    rows.
     """
 
     selection: PrivateSelection
@@ -309,13 +291,7 @@ def candidate_model(
     mu_fit: float,
     scaled: bool,
 ) -> Any:
-    """Return the unfitted model of a candidate, with the budgets that it has in a run.
-
-    Raises
-    ------
-    ValueError
-        If the candidate sets no parameter of the estimator, or a value that is none.
-    """
+    """Return the unfitted model of a candidate, with its budgets in a run."""
     model = clone(estimator).set_params(**clone(dict(candidate), safe=False))
     check_estimator(model)
     return with_budgets(model, mu_fit) if scaled else model
@@ -357,25 +333,10 @@ def with_budgets(model: Any, mu_fit: float) -> Any:
 def check_candidate(
     model: Any, X: Any, relation: tuple, mu_fit: float, hint: str
 ) -> None:
-    """Refuse a model that leaks, or whose fit costs more than it may.
+    """Refuse a model that leaks, or whose fit costs more than `mu_fit`.
 
-    Parameters
-    ----------
-    model : estimator
-        Of a candidate, unfitted.
-    X : array-like
-        Training rows, of which the shape is used (and who the clients are).
-    relation : tuple (Unit, Neighbors)
-        What the search's guarantee is about.
-    mu_fit : float
-        What a fit may cost.
-    hint : str
-        What may be asked for, for the error.
-
-    Raises
-    ------
-    CandidateError
-        If it does.
+    Of training rows X the shape is used, and who the clients are. `relation` is what
+    the search's guarantee is about; `hint` says what may be asked for.
     """
     report = report_after_charge(model)
     leaks = [step for step in report if step.verdict == "LEAKS"]
@@ -428,15 +389,7 @@ def check_candidates(
 ) -> bool:
     """Refuse candidates before anything runs, by public shapes alone.
 
-    Returns
-    -------
-    bool
-        Whether all candidates that there are were looked at.
-
-    Raises
-    ------
-    CandidateError
-        If one can't be made, leaks, or asks for too much.
+    Returns whether all candidates that there are were looked at.
     """
     most = f"at most epsilon={budgets.fit_epsilon(delta):.6g} at this delta"
     stand_in = np.broadcast_to(0.0, (n_train, table_shape(X)[1]))

@@ -48,18 +48,10 @@ _SEEDS_APART = 1009
 
 
 class Outcome(NamedTuple):
-    """What came of a run.
+    """What came of a run: its released score, minus infinity if it failed.
 
-    Parameters
-    ----------
-    score : float
-        As it was released; minus infinity if the run failed.
-    std : float
-        Standard error of the score, by its noise.
-    candidate : dict
-        The parameters.
-    model : estimator or None
-        The model of the first split.
+    `std` is the standard error of the score by its noise; `model` that of the first
+    split.
     """
 
     score: float
@@ -81,13 +73,7 @@ class Outcome(NamedTuple):
 
 
 def succeeded(best: Outcome | None) -> Outcome:
-    """Return the outcome of the best run, or an error that says no more than that.
-
-    Raises
-    ------
-    RuntimeError
-        If no run was drawn, or all have failed.
-    """
+    """Return the outcome of the best run, or an error that says no more than that."""
     if best is None or best.model is None:
         raise RuntimeError(
             "no run of the search came to a score: its law drew none, or all of them "
@@ -120,26 +106,9 @@ def winner(model: Any, plan: PrivacyPlan) -> Any:
 class Runs:
     """All that the runs of a search have in common.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Unfitted.
-    X, y : array-like
-        Rows and targets.
-    splits : list of tuple (train, test)
-        Positions of rows, the same in all runs.
-    scorer : PrivateScorer
-        What is measured.
-    score_plan : PrivacyPlan
-        Release of the score.
-    mu_fit : float
-        What a fit may cost.
-    delta : float
-        Where costs are stated.
-    scaled : bool
-        Whether budgets of steps are scaled to that.
-    checked : bool
-        Whether all candidates have been checked before.
+    They have the same splits, and the same release of a score. A fit may cost `mu_fit`,
+    to which budgets of steps are `scaled`. `checked` says whether all candidates were
+    before.
     """
 
     estimator: Any
@@ -269,13 +238,7 @@ def scorer_of(scoring: PrivateScorer | str) -> PrivateScorer:
 
 
 def splitter_of(cv: Any, scorer: PrivateScorer) -> Any:
-    """Return a splitter; of a number of folds, a private one.
-
-    Raises
-    ------
-    ValueError
-        If positions are given, or it is no splitter.
-    """
+    """Return a splitter; of a number of folds, a private one."""
     dealt: dict[str, Any] = {"user_feature": scorer.user_feature, "random_state": 0}
     if cv is None:
         return PrivateSplit(1, **dealt)
@@ -292,13 +255,7 @@ def splitter_of(cv: Any, scorer: PrivateScorer) -> Any:
 
 
 def splits_by_position(cv: Any, scorer: PrivateScorer, n_rows: int) -> list | None:
-    """Return splits of rows; None where users are dealt, whose ids are private.
-
-    Raises
-    ------
-    ValueError
-        If there are too few rows.
-    """
+    """Return splits of rows; None where users are dealt, whose ids are private."""
     if scorer.relation[0] is Unit.USER:
         return None
     try:

@@ -191,16 +191,8 @@ class DrawnCurve:
 def epsilon_parameters(estimator) -> list[str]:
     """Names of the parameters that are the epsilon of a private estimator.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Possibly a pipeline or another meta-estimator.
-
-    Returns
-    -------
-    list of str
-        As ``set_params`` takes them. An estimator is taken as private if it has
-        ``privacy_plan``: other estimators use the name epsilon for other things.
+    An estimator is taken as private if it has ``privacy_plan``: other estimators use
+    the name epsilon for other things.
     """
     params = estimator.get_params(deep=True)
     names = [n for n in params if n == "epsilon" or n.endswith("__epsilon")]
@@ -216,24 +208,8 @@ def _owner(param_name: str) -> str:
 def resolve_parameter(param_name, candidates, known) -> str:
     """Return the parameter to vary, or an error that names the candidates.
 
-    Parameters
-    ----------
-    param_name : str or None
-        The user's choice.
-    candidates : list of str
-        What None may stand for, if it is one.
-    known : collection of str
-        What the user may choose.
-
-    Returns
-    -------
-    str
-        Name of one parameter.
-
-    Raises
-    ------
-    ValueError
-        If the choice is unknown, or None and there is not exactly one candidate.
+    None stands for the only candidate; the user may choose among those that are
+    `known`.
     """
     if param_name is not None:
         if param_name in known:
@@ -256,24 +232,9 @@ def resolve_parameter(param_name, candidates, known) -> str:
 
 
 def fold_scores(search, metric=None) -> np.ndarray:
-    """Held-out scores of a fitted search.
+    """Held-out scores of a fitted search, of shape (n_candidates, n_folds).
 
-    Parameters
-    ----------
-    search : fitted search
-        With ``cv_results_``.
-    metric : str or None, default=None
-        Which of several metrics; None takes the one that `search` refits by.
-
-    Returns
-    -------
-    ndarray of shape (n_candidates, n_folds)
-        One row a candidate.
-
-    Raises
-    ------
-    ValueError
-        If the metric is not among the results.
+    Without a metric they are those that the search refits by.
     """
     results = search.cv_results_
     prefix = "mean_test_"
@@ -289,18 +250,8 @@ def fold_scores(search, metric=None) -> np.ndarray:
 def candidate_epsilons(search, param_name: str) -> np.ndarray:
     """Epsilon of every candidate of a fitted search; infinity without privacy.
 
-    Parameters
-    ----------
-    search : fitted search
-        With ``cv_results_``.
-    param_name : str
-        The parameter. A candidate that does not set it has the estimator's own, or
-        none at all where it replaces the private estimator by another.
-
-    Returns
-    -------
-    ndarray of shape (n_candidates,)
-        Positive numbers.
+    A candidate that does not set the parameter has the estimator's own, or none at all
+    where it replaces the private estimator by another.
     """
     own = search.estimator.get_params(deep=True).get(param_name)
     owner = _owner(param_name)
@@ -316,21 +267,10 @@ def candidate_epsilons(search, param_name: str) -> np.ndarray:
 
 
 def best_scores_per_epsilon(epsilons, scores) -> tuple[np.ndarray, np.ndarray]:
-    """Keep, at each epsilon, the candidate of the highest mean score.
+    """Keep, at each distinct epsilon, the candidate of the highest mean score.
 
-    Parameters
-    ----------
-    epsilons : ndarray of shape (n_candidates,)
-        With repetitions where a search varies other parameters too.
-    scores : ndarray of shape (n_candidates, n_folds)
-        One row a candidate. A mean that is NaN loses against every number.
-
-    Returns
-    -------
-    epsilons : ndarray of shape (n_epsilons,)
-        Distinct, ascending.
-    scores : ndarray of shape (n_epsilons, n_folds)
-        One row an epsilon.
+    Scores have a row a candidate, and then a row an epsilon in ascending order. A mean
+    that is NaN loses against every number.
     """
     means = scores.mean(axis=1)
     means = np.where(np.isnan(means), -math.inf, means)
@@ -343,17 +283,7 @@ def best_scores_per_epsilon(epsilons, scores) -> tuple[np.ndarray, np.ndarray]:
 def best_of_private_searches(searches) -> tuple[list, list, list, str | None]:
     """Return budgets, best scores, their errors by noise, and the name of the score.
 
-    Parameters
-    ----------
-    searches : fitted PrivateSearchCV, or sequence of them
-        With one and the same score.
-
-    Returns
-    -------
-    epsilons, scores, stds : list of float
-        An entry a search.
-    score : str or None
-        What they measured; None without searches.
+    All searches measure the same score; without searches its name is None.
     """
     searches = [searches] if hasattr(searches, "get_params") else list(searches)
     for search in searches:
@@ -371,18 +301,7 @@ def best_of_private_searches(searches) -> tuple[list, list, list, str | None]:
 class CrossValidation:
     """Cross-validation of an estimator at several values of its epsilon.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Cloned for every fit.
-    X, y, groups : array-like
-        Rows, targets and groups; the last two may be None.
-    param_name : str
-        The parameter that is epsilon.
-    cv, scoring, n_jobs
-        As in :func:`~sklearn.model_selection.cross_val_score`.
-    params : dict or None, default=None
-        Passed to ``fit``.
+    Targets and groups may be None; `params` go to ``fit``.
     """
 
     def __init__(
@@ -413,18 +332,7 @@ class CrossValidation:
         )
 
     def scores(self, epsilons) -> np.ndarray:
-        """Held-out scores of fits with these budgets.
-
-        Parameters
-        ----------
-        epsilons : sequence of float or None
-            Values of the parameter.
-
-        Returns
-        -------
-        ndarray of shape (n_epsilons, n_folds)
-            One row an epsilon.
-        """
+        """Scores of fits with these budgets, of shape (n_epsilons, n_folds)."""
         grid = {self._param_name: list(epsilons)}
         self._search.set_params(param_grid=grid).fit(*self._data, **self._params)
         return fold_scores(self._search)
@@ -432,15 +340,7 @@ class CrossValidation:
     def baseline_score(self) -> float:
         """Mean held-out score without privacy, which the caller asked for.
 
-        Returns
-        -------
-        float
-            The mean over folds.
-
-        Raises
-        ------
-        PrivacyBudgetError
-            If an accountant has a budget.
+        A ledger with a budget refuses such fits.
         """
         try:
             with warnings.catch_warnings():
