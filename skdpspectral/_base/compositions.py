@@ -71,7 +71,6 @@ _BY_POSITION = (
     TimeSeriesSplit,
 )
 
-
 _INSTEAD = {
     Unit.ROW: "take PrivateSplit() or KFold()",
     Unit.USER: "take PrivateSplit(user_feature=...)",
@@ -117,18 +116,13 @@ def reason_of_splits(cv: Any, unit: Unit, *, classifier: bool) -> str | None:
 
 _BAGGING = (BaggingClassifier, BaggingRegressor)
 
-
 _BOOSTING = (AdaBoostClassifier, AdaBoostRegressor)
-
 
 _CHAINS = (ClassifierChain, RegressorChain)
 
-
 _STACKING = (StackingClassifier, StackingRegressor)
 
-
 _SELECTING = (RFE, RFECV, SequentialFeatureSelector)
-
 
 # These hand their rows on as they are, all of them or some.
 _ROWS_AS_THEY_ARE = (
@@ -145,30 +139,24 @@ _ROWS_AS_THEY_ARE = (
     VotingRegressor,
 )
 
-
 # These hand columns on as they are, whatever they do to rows.
 _COLUMNS_AS_THEY_ARE = (*_ROWS_AS_THEY_ARE, *_BOOSTING, TransformedTargetRegressor)
-
 
 # These take nothing from the rows beside what the estimators in them take.
 _NOTHING_ELSE = (FrozenEstimator, MultiOutputRegressor, VotingRegressor)
 
-
 # These refuse targets that are not finite before they fit.
 _READ_TARGETS = (MultiOutputRegressor, RegressorChain, TransformedTargetRegressor)
-
 
 _TARGETS = (
     "what it does to targets may look at several of them, or warn of some before "
     "anything is charged: give functions of numpy, and check_inverse=False"
 )
 
-
 _TARGETS_ARE_READ = (
     "raises an error or warns on targets that are not finite before the budget is "
     "charged: put a private step such as DPStandardScaler before it, charged first"
 )
-
 
 _NOTHING_KNOWN = (
     "holds estimators, and nothing is known of what it takes from private rows beside "
@@ -290,12 +278,9 @@ def reason_of_leak(estimator, before: Before) -> str | None:
 # Larger grids over steps, seeds and budgets are said to leak.
 MOST_TRIED = 512
 
-
 _LISTS = (list, tuple, range, np.ndarray)
 
-
 _BUDGETS = ("epsilon", "delta")
-
 
 # A number for any other parameter of a private estimator changes no verdict.
 _DECISIVE = (*ID_PARAMETERS, "accountant", "noise_seed")

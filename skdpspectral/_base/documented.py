@@ -18,14 +18,11 @@ from typing import TypeVar
 
 _Class = TypeVar("_Class", bound=type)
 
-
 _PLACE = re.compile(r"^([ \t]*)\{([A-Za-z]\w*)\}[ \t]*$", re.MULTILINE)
-
 
 # Where what wraps a function keeps it: decorators, class methods, properties, and
 # methods that are there under a condition.
 _WITHIN = ("__wrapped__", "__func__", "fget", "fn")
-
 
 _TABLE = {
     # -- parameters of constructors
@@ -274,7 +271,6 @@ _TABLE = {
         {no_budget}
         """,
 }
-
 
 ENTRIES: dict[str, str] = {}
 

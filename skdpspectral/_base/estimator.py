@@ -51,21 +51,16 @@ from .strategies import check_values, json_default, read_plain
 
 _FORMAT = 1
 
-
 # Parameters that may be dictionaries: budgets and weights of clients.
 _BY_CLIENT = {"epsilon", "delta", "weights"}
-
 
 # Kept by reference in what is handed on.
 _SHARED = (type, types.BuiltinFunctionType, types.FunctionType)
 
-
 # What a file that is damaged, or no published estimator at all, may raise.
 _WRONG = (AttributeError, EOFError, KeyError, TypeError, ValueError)
 
-
 _UNREADABLE = (*_WRONG, zipfile.BadZipFile, zlib.error)
-
 
 # Exact types of scorers whose scores are charged and released.
 SCORERS: set[type] = set()
@@ -268,7 +263,6 @@ def _unheard(estimator):
 
 # How an estimator knows of a `with` block that its context does not know.
 _BROUGHT_ALONG = ("_sent_accountant", "_made_in")
-
 
 # Doubts about all fits that are planned, for who plans fits of others.
 _noted: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar(

@@ -47,10 +47,8 @@ from .steps import (
 
 PRIVATE, STATELESS, LEAKS = "private", "stateless", "LEAKS"
 
-
 # Of these a step is fitted alone: each has its verdict.
 _WALKED = (Composition.PIPELINE, Composition.UNION, Composition.COLUMNS)
-
 
 _SCALERS = (
     MaxAbsScaler,
@@ -60,7 +58,6 @@ _SCALERS = (
     RobustScaler,
     StandardScaler,
 )
-
 
 _FOREIGN = (
     "its class is derived from one that is known, or it has methods of its own: what "

@@ -84,7 +84,6 @@ __all__ = [
     "with_callbacks",
 ]
 
-
 _CHANGED = (
     "epsilon was changed while the fit began, by a callback or by another thread: "
     "callbacks of a private fit may not see the estimator; fit again"

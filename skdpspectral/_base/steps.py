@@ -50,9 +50,7 @@ _ROW_BY_ROW = (
     Normalizer,
 )
 
-
 _KNOWN = ("sklearn", "skdpspectral")
-
 
 # Fitting these takes the number of columns of X, and random numbers.
 _SHAPE_ALONE = (
@@ -61,7 +59,6 @@ _SHAPE_ALONE = (
     PolynomialFeatures,
     RBFSampler,
 )
-
 
 # Functions of numpy with arguments, one value at a time, and what these may be.
 _ARGUMENTS = {
@@ -214,10 +211,8 @@ def _is_of_one_value(function, arguments) -> bool:
 # The largest float16. Of values within it no sum over rows overflows.
 _LARGEST = 65504.0
 
-
 # Beyond it a polynomial sketch of a hundred thousand columns may overflow.
 _MOST_DEGREES = 30
-
 
 # These raise no floating-point error for any value.
 _QUIET = {
@@ -227,7 +222,6 @@ _QUIET = {
     np.positive: lambda low, high: (low, high),
     np.sign: lambda low, high: (-1.0, 1.0),
 }
-
 
 # These are increasing: quiet between two finite numbers if they are at both.
 _INCREASING = frozenset(
@@ -250,7 +244,6 @@ _INCREASING = frozenset(
     }
 )
 
-
 _RANGES = {
     Binarizer: (0.0, 1.0),
     Normalizer: (-1.0, 1.0),
@@ -258,7 +251,6 @@ _RANGES = {
     RBFSampler: (-2.0, 2.0),
     SplineTransformer: (0.0, 1.0),
 }
-
 
 _CLEAN = (
     "put FunctionTransformer(np.nan_to_num) and FunctionTransformer(np.clip, "
@@ -433,7 +425,6 @@ def _is_text(categories) -> bool:
 
 # Parameters that name a column of ids, by position or name.
 ID_PARAMETERS = ("user_feature", "client_feature", "item_feature")
-
 
 # Names that stand for a position where a table has no names.
 _DEFAULT_NAMES = ("user_id", "item_id")

@@ -27,7 +27,6 @@ from .sklearn_compat import validate_parameter_constraints
 
 _CLASSES: dict[str, type[BaseEstimator]] = {}
 
-
 _KEYS = {"strategy", "parameters"}
 
 

@@ -184,7 +184,6 @@ def _rows_of_client(divided: tuple[np.ndarray, np.ndarray], code: int) -> np.nda
 
 _NUMBERS: tuple = (Number, np.bool_)
 
-
 # Groups of users, at most: every part of a table is divided into so many pieces.
 _MOST_GROUPS = 64
 

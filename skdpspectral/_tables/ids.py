@@ -26,16 +26,12 @@ from .entries import (
 # The unit in which times and durations are compared.
 _UNIT = "[ns]"
 
-
 # Kinds that numpy sorts fast: booleans, integers, floats, durations and times.
 _SORTABLE = "biufmM"
 
-
 _NUMPY_TIMES = (np.datetime64, np.timedelta64)
 
-
 _TIMES = (*_NUMPY_TIMES, datetime.date, datetime.timedelta)
-
 
 # A table of consecutive numbers has at most so many entries an id, and so many.
 _ENTRIES_AN_ID, _ENTRIES = 4, 1 << 16

@@ -63,10 +63,8 @@ def _sparse_differences(first, second):
 # Rows of a pool, and numbers in it: some megabytes.
 _POOL_ROWS, _POOL_NUMBERS = 1 << 14, 1 << 22
 
-
 # Slices of a pool: of its pairs, about one in so many is from a single slice.
 _POOL_SLICES = 16
-
 
 # Rows of a pool, at least, for each pair that a row is the first of.
 _ROWS_A_SHIFT = 4

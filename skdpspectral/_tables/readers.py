@@ -24,26 +24,20 @@ from .entries import read_quietly
 # Bytes of a huge page, and bytes of a map that stay in memory once they were read.
 _HUGE_PAGE = 1 << 21
 
-
 _KEPT_BYTES = 1 << 25
-
 
 # Bytes of a sample that is kept.
 _SAMPLE_BYTES = 1 << 26
 
-
 # Types of blocks that are handed on as they are; others become float64.
 KEPT_DTYPES = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
 
-
 KEPT_DTYPES |= {np.dtype(np.float64), np.dtype(np.float32)}
-
 
 NO_DATES = (
     "X must hold numbers, not dates or durations: turn them into numbers of a unit "
     "that you choose"
 )
-
 
 NO_COMPLEX = "Complex data not supported: X must hold real numbers"
 
@@ -248,7 +242,6 @@ def _description(X):
 # Numbers of a batch: some megabytes. Files are decoded by pages, so that groups of rows
 # may be far larger.
 _BATCH_NUMBERS = 1 << 20
-
 
 # The first pyarrow whose datasets read columns in pieces.
 _FIRST_THAT_STREAMS = 19

@@ -27,17 +27,14 @@ from .readers import NO_DATES, SlicedRows, parquet_rows, parquet_shape, sliced_r
 
 _DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
 
-
 # Where rows are read block by block, whole numbers are converted block by block too.
 _BLOCK_DTYPES = (*_DTYPES, *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)))
-
 
 # First lines of scikit-learn's messages about the form of a table.
 _OF_FORM = re.compile(
     r"Found array with|Expected 2D array|Complex data not supported|"
     r"Sparse data was passed for X|X has \d+ features|(The )?[Ff]eature names"
 )
-
 
 # How messages about values begin, and what is said instead: values, or the code of
 # foreign objects, may have written the rest.
@@ -60,23 +57,18 @@ _OF_VALUES = {
     "Complex data not supported": "Complex data not supported: X must be real",
 }
 
-
 _DATES = re.compile("datetime|timedelta|date|duration|time")
-
 
 _NEVER_NUMBERS = re.compile(
     "interval|period|(large_|fixed_size_)?list|array|struct|map|null"
 )
-
 
 NEVER_NUMBERS = (
     "must hold numbers: columns of lists, structs, intervals, periods or of the null "
     "type cannot be converted to numbers"
 )
 
-
 _NOT_ROWS = "X must be a 2D array of finite real numbers"
-
 
 _RESHAPE = (
     "Reshape your data with X.reshape(-1, 1) if it has a single feature or "

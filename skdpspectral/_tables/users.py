@@ -89,7 +89,6 @@ class Names(NamedTuple):
 
 USERS = Names()
 
-
 CLIENTS = Names("clients", "client_feature")
 
 
@@ -312,15 +311,11 @@ def _other_columns(position: int, n_columns: int):
 
 _NO_NUMBERS = "y must hold numbers: turn labels or dates into numbers first"
 
-
 _COMPLEX_TARGETS = "Complex data not supported: y must hold real numbers"
-
 
 _COMPLEX = (complex, np.complexfloating)
 
-
 _TIMES = (np.datetime64, np.timedelta64)
-
 
 _SPARSE_TARGETS = "y must be a dense array: sparse targets are not supported"
 

@@ -338,7 +338,6 @@ def _check_range(rating_range):
 
 URL = "https://files.grouplens.org/datasets/movielens/{variant}.zip"
 
-
 # SHA-256 of the zips. GroupLens publishes their MD5 beside them: of ml-100k.zip
 # 0e33842e24a9c977be4e0107933c0723, of ml-1m.zip c4d9eecfca2ab87c1945afe126590906.
 CHECKSUMS = {
@@ -346,31 +345,23 @@ CHECKSUMS = {
     "ml-1m": "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
 }
 
-
 TIMEOUT = 60  # seconds without an answer
-
 
 # The genres that the README files list, in the order of their columns.
 _NAMES = """Action Adventure Animation Children's Comedy Crime Documentary Drama
 Fantasy Film-Noir Horror Musical Mystery Romance Sci-Fi Thriller War Western"""
 
-
 GENRES_1M = _NAMES.split()
 
-
 GENRES = {"ml-100k": ["unknown", *GENRES_1M], "ml-1m": GENRES_1M}
-
 
 # A century maps to [0, 1]: fixed beforehand, not taken from the titles.
 FIRST_YEAR, YEARS = 1900, 100
 
-
 UNKNOWN_YEAR = 0  # no title has it
-
 
 # What a damaged zip raises, or one of other contents.
 _WRONG_CONTENT = (EOFError, KeyError, NotImplementedError, RuntimeError, ValueError)
-
 
 NOT_THE_ZIP = (*_WRONG_CONTENT, zipfile.BadZipFile, zlib.error)
 
@@ -686,6 +677,5 @@ def _prepared_tables(raw, item, timestamp, occupation):
 
 
 PARSERS = {"ml-100k": _parse_100k, "ml-1m": _parse_1m}
-
 
 PREPARED = {"ml-100k": _prepared_100k, "ml-1m": _prepared_1m}

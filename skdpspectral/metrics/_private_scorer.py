@@ -98,7 +98,6 @@ def _joined(owners: list[np.ndarray]) -> np.ndarray:
 # Contributions that are added up in one go.
 _BLOCK = 4096
 
-
 # What each user adds to the count of users: as much as its value may weigh.
 _HALF = 0.5
 
@@ -195,7 +194,6 @@ def _deviation(mechanism: Any) -> float:
 
 
 _ROW = (Unit.ROW, Neighbors.REPLACE_ONE)
-
 
 _USER = (Unit.USER, Neighbors.ADD_REMOVE_ONE)
 

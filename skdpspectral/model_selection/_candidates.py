@@ -190,7 +190,6 @@ class RunBudgets:
 # drawn.
 MOST_CHECKED = 512
 
-
 # A planned cost may exceed what it was made of by rounding.
 _ROUNDING = 2.0**-41
 

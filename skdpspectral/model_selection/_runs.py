@@ -42,7 +42,6 @@ from ._splits import PrivateSplit
 # Where files are memory, if there is such a place: ledgers of runs need not last.
 _MEMORY = "/dev/shm"
 
-
 # Seeds of one run, made of its own: for its score, and for its fits.
 _SEEDS_APART = 1009
 

@@ -33,7 +33,6 @@ from ..mechanisms._relations import check_real
 
 _KEY_BYTES = 16
 
-
 _DIGEST_BYTES = 8
 
 
