@@ -1,7 +1,8 @@
-"""Which steps of a pipeline are private, and which leak what they were fitted on."""
+"""Which steps of a pipeline are private, which leak, and copies to hand on."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -18,7 +19,9 @@ from sklearn.preprocessing import (
     RobustScaler,
     StandardScaler,
 )
+from sklearn.utils.validation import check_is_fitted
 
+from ..accounting import PrivacyLeakWarning
 from ..accounting._ledger.compositions import (
     Composition,
     composition_of,
@@ -32,7 +35,7 @@ from .compositions import (
     reason_of_search,
     tried,
 )
-from .estimator import PrivateEstimator
+from .estimator import PrivateEstimator, published_copy
 from .steps import (
     Before,
     given_categories,
@@ -436,3 +439,58 @@ def _range(sides: tuple) -> str:
     ends = dict.fromkeys(format(number, "g") for number in numbers[:1] + numbers[-1:])
     others = dict.fromkeys(side for side in sides if isinstance(side, str))
     return " or ".join([*([" to ".join(ends)] if ends else []), *others])
+
+
+def publish(estimator):
+    """Return a copy of a fitted composition that holds releases and plans alone.
+
+    Each private estimator in a pipeline, column transformer, union, search, ensemble or
+    any other estimator is replaced by its own ``publish()``. Models of users, ledgers,
+    seeds and callbacks are left out. Other attributes are copied.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted estimator of scikit-learn that holds private estimators, or one of
+        these.
+
+    Returns
+    -------
+    estimator
+        A fitted estimator of the same class.
+
+    Raises
+    ------
+    NotFittedError
+        If the estimator is not fitted.
+
+    Warns
+    -----
+    PrivacyLeakWarning
+        If :func:`privacy_report` finds a step that leaks, or a fit was not private.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skdpspectral import DPPCA, LRSRegressor
+    >>> from skdpspectral.audit import publish
+    >>> rng = np.random.default_rng(0)
+    >>> users = np.repeat(np.arange(40), 25)
+    >>> X = np.column_stack([users, rng.normal(size=(1000, 3))])
+    >>> model = make_pipeline(LRSRegressor(user_feature=0)).fit(X, X[:, 1] * users)
+    >>> bool(np.array_equal(model.predict(X), publish(model).predict(X)))
+    False
+    """
+    check_is_fitted(estimator)
+    if isinstance(estimator, PrivateEstimator):
+        return estimator.publish()
+    leaks = [step for step in privacy_report(estimator) if step.verdict == LEAKS]
+    if leaks:
+        warnings.warn(
+            f"{leaks[0].name} ({leaks[0].estimator}) leaks, and its copy does too: "
+            f"{leaks[0].reason}",
+            PrivacyLeakWarning,
+            stacklevel=2,
+        )
+    return published_copy(estimator)
