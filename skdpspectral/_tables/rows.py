@@ -134,7 +134,8 @@ def unread_rows(
 
 def rows_in_blocks(X) -> SlicedRows | None:
     """Return rows that are read, or reduced, block by block; None for what is whole."""
-    for kind in (cluster_rows, parquet_rows, sliced_rows):
+    distant = () if isinstance(X, np.ndarray) else (cluster_rows, parquet_rows)
+    for kind in (*distant, sliced_rows):
         found = kind(X)
         if found is not None:
             return found
@@ -173,6 +174,8 @@ def form_of(X, accept_sparse: bool = False) -> tuple[int, int]:
 
 def table_shape(X) -> tuple[int, int]:
     """Return the shape of a table, of which nothing else is looked at."""
+    if isinstance(X, np.ndarray):
+        return _check_form(X.shape)
     table = cluster_table(X)  # of which shape_of would read all rows
     shape = parquet_shape(X) if table is None else table.shape
     return _check_form(shape_of(X) if shape is None else shape)

@@ -15,9 +15,9 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._base.compositions import reason_of_splits
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, noted_doubts, unweighted
+from .._base.privacy_report import reason_of_splits
 from .._base.sklearn_compat import Interval, StrOptions
 from .._release.release import record_release
 from .._release.selection import SelectionRelease
@@ -27,16 +27,14 @@ from ..accounting._selection import LAWS, MOST_EXPECTED_RUNS
 from ..mechanisms import PrivacyPlan, Unit
 from ..mechanisms._relations import check_count, check_real
 from ..metrics._private_scorer import PrivateScorer
-from ._candidates import (
+from ._runs import (
     Exposure,
+    Outcome,
     RunBudgets,
+    Runs,
     check_candidates,
     check_distributions,
     check_estimator,
-)
-from ._runs import (
-    Outcome,
-    Runs,
     exposure_of,
     quiet,
     said_already,
