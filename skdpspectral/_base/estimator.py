@@ -39,7 +39,7 @@ from ..mechanisms import PrivacyPlan
 from ..mechanisms._plan import has_budget, read_plan
 from ..mechanisms._relations import check_count, check_real
 from .documented import documented
-from .sklearn_compat import LISTENERS, Interval, parameter_names
+from .sklearn_compat import CALLBACK_ATTRIBUTES, Interval, parameter_names
 from .strategies import check_values, json_default, read_plain
 
 _FORMAT = 1
@@ -91,7 +91,9 @@ class _Copier(pickle.Pickler):
             return self._place_of(obj, obj._published_copy)
         if isinstance(obj, PrivacyAccountant):
             return self._place_of(obj, lambda: None)
-        if isinstance(obj, BaseEstimator) and any(n in vars(obj) for n in LISTENERS):
+        if isinstance(obj, BaseEstimator) and any(
+            n in vars(obj) for n in CALLBACK_ATTRIBUTES
+        ):
             return self._place_of(obj, lambda: published_copy(_unheard(obj)))
         return None
 
@@ -106,7 +108,7 @@ class _Copier(pickle.Pickler):
 def _unheard(estimator):
     """Return a shallow copy of an estimator that has no callbacks."""
     twin = copy.copy(estimator)
-    for name in LISTENERS:
+    for name in CALLBACK_ATTRIBUTES:
         vars(twin).pop(name, None)
     return twin
 
@@ -287,9 +289,9 @@ class PrivateEstimator(BaseEstimator):
     ) -> tuple:
         """Warn of what can be said beforehand, charge the plan, then read the data.
 
-        `unread` are tables of which the form was checked alone, by ``unread_rows``: an
-        error about a value comes after the charge, so that a refusal tells of none.
-        There are `levels` further calls between this one and the user's. Returns the
+        `unread` are tables whose form alone was checked, by ``deferred_rows``: an error
+        about a value comes after the charge, so that a refusal tells of none. There are
+        `levels` further calls between this one and the user's. Returns the
         release and what was read.
         """
         self._warn_beforehand(n_public, self.delta, levels)

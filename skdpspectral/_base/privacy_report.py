@@ -80,11 +80,11 @@ from .steps import (
     given_categories,
     has_own_methods,
     is_known,
-    loud_reason,
     makes_sparse,
-    stale_position,
+    reason_of_disclosure,
+    reason_of_early_message,
+    reason_of_moved_ids,
     stateless_reason,
-    telling_reason,
     values_after,
 )
 
@@ -293,7 +293,7 @@ def _of_candidates(
 ) -> tuple[list[StepReport], list[str]]:
     """Return one verdict a step over all candidates, and why there may be others."""
     path = f"{name}__estimator" if name else "estimator"
-    models, reasons = tried(search)
+    models, reasons = candidate_models(search)
     found: dict[str, list[tuple[str, StepReport]]] = {}
     for candidate, model in models:
         for step in _walk(path, model, before):
@@ -380,7 +380,9 @@ def _leaf(name: str, estimator, before: Before) -> StepReport:
     if reason is None:
         return StepReport(name, kind, LEAKS, _reason_of_leaf(estimator))
     if not before.charged and values_after(estimator, before.values) is None:
-        return StepReport(name, kind, LEAKS, loud_reason(estimator), voids=False)
+        return StepReport(
+            name, kind, LEAKS, reason_of_early_message(estimator), voids=False
+        )
     return StepReport(name, kind, STATELESS, reason)
 
 
@@ -392,7 +394,7 @@ def _reason_of_leaf(estimator) -> str:
     encodes = isinstance(estimator, (OneHotEncoder, OrdinalEncoder))
     if encodes and given_categories(estimator) is None:
         return f"{reason}: give categories=[...] that are public"
-    telling = telling_reason(estimator)
+    telling = reason_of_disclosure(estimator)
     if telling is not None:
         return telling
     if isinstance(estimator, _SCALERS):
@@ -444,7 +446,7 @@ def _reason_of_private(estimator, before: Before) -> str | None:
         return f"what it holds was fitted {how}: fit it again"
     if before.tainted is not None:
         return f"its guarantee is void: {before.tainted!r} before it leaks"
-    return stale_position(estimator, before)
+    return reason_of_moved_ids(estimator, before)
 
 
 def _conditions(estimator) -> str:
@@ -751,7 +753,7 @@ def reason_of_leak(estimator, before: Before) -> str | None:
 
 
 # Larger grids over steps, seeds and budgets are said to leak.
-MOST_TRIED = 512
+MAX_CANDIDATES = 512
 
 _LISTS = (list, tuple, range, np.ndarray)
 
@@ -761,7 +763,7 @@ _BUDGETS = ("epsilon", "delta")
 _DECISIVE = (*ID_PARAMETERS, "accountant", "noise_seed")
 
 
-def tried(search: Any) -> tuple[list[tuple[str, Any]], list[str]]:
+def candidate_models(search: Any) -> tuple[list[tuple[str, Any]], list[str]]:
     """Return the models that a search may fit, and reasons why more are not known.
 
     Each comes with its parameters in words; there is at least one. Parameters of
@@ -773,9 +775,9 @@ def tried(search: Any) -> tuple[list[tuple[str, Any]], list[str]]:
     for part in _parts(search):
         lists, unlisted = _decisive(search.estimator, part, scaled)
         reasons += unlisted
-        if math.prod(map(len, lists.values())) > MOST_TRIED - len(models):
+        if math.prod(map(len, lists.values())) > MAX_CANDIDATES - len(models):
             reasons.append(
-                f"tries more than {MOST_TRIED} combinations of {', '.join(lists)}: "
+                f"tries more than {MAX_CANDIDATES} combinations of {', '.join(lists)}: "
                 "list fewer of them"
             )
             # Each value at least once.
@@ -857,4 +859,4 @@ def _gives_numbers(values: Any) -> bool:
 def _one_at_a_time(lists: Mapping[str, list]) -> Iterator[dict[str, Any]]:
     """Yield candidates that differ from the estimator in one parameter."""
     for name, values in lists.items():
-        yield from ({name: value} for value in values[:MOST_TRIED])
+        yield from ({name: value} for value in values[:MAX_CANDIDATES])

@@ -42,7 +42,7 @@ except ImportError:
 
 
 # Where scikit-learn keeps callbacks, and what a meta-estimator hands on.
-LISTENERS = ("_skl_callbacks", "_parent_callback_ctx")
+CALLBACK_ATTRIBUTES = ("_skl_callbacks", "_parent_callback_ctx")
 
 
 @functools.cache
@@ -60,7 +60,7 @@ def output_container(transformer) -> str:
     return _get_output_config("transform", transformer)["dense"]
 
 
-def taken_rows(X, positions):
+def take_rows(X, positions):
     """Return some rows of a table of any kind; None of None."""
     return None if X is None else _safe_indexing(X, positions)
 
@@ -79,7 +79,7 @@ __all__ = [
     "check_input_features",
     "output_container",
     "parameter_names",
-    "taken_rows",
+    "take_rows",
     "validate_parameter_constraints",
     "with_callbacks",
 ]
@@ -104,7 +104,7 @@ class FitProgress:
         self._cleanup = contextlib.ExitStack()
         self._shown, self._context = estimator, None
         # Where nobody listens there is nothing to be told.
-        if not any(hasattr(estimator, name) for name in LISTENERS):
+        if not any(hasattr(estimator, name) for name in CALLBACK_ATTRIBUTES):
             return
         if private:
             self._shown = self._stand_in(estimator)
@@ -115,7 +115,7 @@ class FitProgress:
     def _stand_in(self, estimator):
         """Return an unfitted estimator that callbacks may keep, without a ledger."""
         shown = clone(estimator).set_params(accountant=None)
-        for name in LISTENERS:
+        for name in CALLBACK_ATTRIBUTES:
             if hasattr(estimator, name):
                 setattr(shown, name, getattr(estimator, name))
         self._cleanup.callback(vars(shown).pop, "_parent_callback_ctx", None)

@@ -85,7 +85,7 @@ def has_own_methods(one) -> bool:
 
 def stateless_reason(estimator) -> str | None:
     """Say why fitting takes nothing from the values; None if it may."""
-    if not is_known(estimator) or telling_reason(estimator) is not None:
+    if not is_known(estimator) or reason_of_disclosure(estimator) is not None:
         return None
     if isinstance(estimator, _ROW_BY_ROW):
         return "treats each row alone"
@@ -108,7 +108,7 @@ def stateless_reason(estimator) -> str | None:
     return None
 
 
-def telling_reason(estimator) -> str | None:
+def reason_of_disclosure(estimator) -> str | None:
     """Say how a step that fits nothing may still tell of values; None if it may not.
 
     Errors and warnings come before any later step is charged.
@@ -302,7 +302,7 @@ def values_after(step, values: Values) -> Values | None:
     return _after_known_step(step, values)
 
 
-def loud_reason(step) -> str:
+def reason_of_early_message(step) -> str:
     """Say what a step does before the charge, of which there is no knowing."""
     if isinstance(step, (FeatureHasher, HashingVectorizer)):
         return (
@@ -461,7 +461,7 @@ class Before:
         return replace(self, moved=path, users_first=False, named=False, at_end=at_end)
 
 
-def stale_position(estimator, before: Before) -> str | None:
+def reason_of_moved_ids(estimator, before: Before) -> str | None:
     """Say which column of ids may be another one by now; None if none may."""
     if before.moved is None:
         return None

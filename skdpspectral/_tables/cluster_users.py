@@ -28,10 +28,10 @@ from .clusters import (
     column_beside,
     column_of,
     common_type,
-    in_own_words,
     kept_on_cluster,
     numbers_of,
-    told_apart,
+    run_on_cluster,
+    with_public_message,
 )
 from .ids import (
     check_exact,
@@ -42,7 +42,7 @@ from .ids import (
     id_array,
     id_kinds,
     joined_ids,
-    kept_apart,
+    list_as_objects,
     words_of_instant,
 )
 
@@ -75,8 +75,10 @@ class ClusterIds:
         """
         from dask import compute, delayed
 
-        count = delayed(in_own_words(partial(_counted, name=self.name)), pure=True)
-        found = told_apart(lambda: compute(*map(count, self.parts)))
+        count = delayed(
+            with_public_message(partial(_counted, name=self.name)), pure=True
+        )
+        found = run_on_cluster(lambda: compute(*map(count, self.parts)))
         joined = joined_ids([labels for labels, _ in found], self.name)
         codes, n_ids = encode_array(joined, self.name)
         members: list[list[Member]] = [[] for _ in range(n_ids)]
@@ -119,8 +121,8 @@ class ClusterUserTable:
             _divided_by_client, name=self.ids.name, columns=self.columns, dtype=dtype
         )
         divide = delayed(divide, pure=True)
-        told = _told(clients, len(self.table.parts))
-        together = zip(self.table.parts, self.ids.parts, told, strict=True)
+        expected = _clients_by_part(clients, len(self.table.parts))
+        together = zip(self.table.parts, self.ids.parts, expected, strict=True)
         divided = kept_on_cluster([divide(*each) for each in together])
         piece = delayed(_rows_of_client, pure=True)
         for rows in clients:
@@ -135,7 +137,7 @@ def cluster_ids(table: ClusterTable, place: int | None, beside, name: str):
         return None
     if place is not None:
         return ClusterIds(lambda: table.apply(column_of, place), name)
-    return ClusterIds(column_beside(kept_apart(beside), table, name), name)
+    return ClusterIds(column_beside(list_as_objects(beside), table, name), name)
 
 
 def _counted(ids, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -146,7 +148,9 @@ def _counted(ids, name: str) -> tuple[np.ndarray, np.ndarray]:
     return ids[first], np.bincount(codes, minlength=len(first))
 
 
-def _told(clients: list, n_parts: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def _clients_by_part(
+    clients: list, n_parts: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the clients of each part in the order of their codes, and their rows."""
     members: list[list[Member]] = [[] for _ in range(n_parts)]
     for rows in clients:
@@ -160,16 +164,16 @@ def _told(clients: list, n_parts: int) -> list[tuple[np.ndarray, np.ndarray]]:
     return found
 
 
-def _divided_by_client(part, ids, told, name: str, columns, dtype) -> tuple:
+def _divided_by_client(part, ids, expected, name: str, columns, dtype) -> tuple:
     """Rows of a part, those of each client together, and where each client's end."""
     rows = numbers_of(part, columns, dtype)  # whose errors may quote values
-    ids = in_own_words(id_array)(ids, name)
-    in_own_words(check_as_long)(name, ids, rows)
-    codes, first = in_own_words(codes_and_rows)(ids, name)
+    ids = with_public_message(id_array)(ids, name)
+    with_public_message(check_as_long)(name, ids, rows)
+    codes, first = with_public_message(codes_and_rows)(ids, name)
     counts = np.bincount(codes, minlength=len(first))
     names = np.fromiter(ids[first], dtype=object, count=len(first))
     # By these, and no others, each of its rows is charged to a client's budget.
-    if not (np.array_equal(names, told[0]) and np.array_equal(counts, told[1])):
+    if not (np.array_equal(names, expected[0]) and np.array_equal(counts, expected[1])):
         raise PartError(
             "X: a part has other clients, or in another order, when it is read again; "
             "persist what is drawn or shuffled anew each time"
@@ -203,8 +207,8 @@ class ClusterUsers:
 
         n_groups = min(len(parts), _MOST_GROUPS)
         divide = partial(_divided_by_user, n_groups=n_groups, names=names)
-        divide = delayed(in_own_words(divide), pure=True)
-        agree = delayed(in_own_words(_checked_kinds), pure=True)
+        divide = delayed(with_public_message(divide), pure=True)
+        agree = delayed(with_public_message(_checked_kinds), pure=True)
         make = delayed(_Made(make), name=f"skdpspectral-{uuid.uuid4()}")
         gather = delayed(_gathered, pure=True)
         take = delayed(getitem, pure=True)
@@ -308,10 +312,10 @@ def _is_finite(number: Any) -> bool:
 
 def _gathered(make: _Made, pieces: list, names: tuple[str, ...]):
     columns = list(zip(*pieces, strict=True))
-    join, n_ids = in_own_words(joined_ids), len(names)
+    join, n_ids = with_public_message(joined_ids), len(names)
     ids = [join(*found) for found in zip(columns, names, strict=False)]
     others = [np.concatenate(arrays) for arrays in columns[n_ids:]]
-    return in_own_words(make.function)(*ids, *others)
+    return with_public_message(make.function)(*ids, *others)
 
 
 def _applied(kernel: _Made, group):

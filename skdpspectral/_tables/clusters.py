@@ -206,17 +206,17 @@ def added_on_cluster(sums: list, add: Callable) -> Any:
     together = delayed(add, pure=True)
     while len(sums) > 1:
         sums = [together(group) for group in _groups(sums)]
-    return told_apart(sums[0].compute)
+    return run_on_cluster(sums[0].compute)
 
 
 def kept_on_cluster(tasks: list) -> list:
     """Return tasks whose results stay with the workers."""
     from dask import persist
 
-    return list(told_apart(lambda: persist(*tasks)))
+    return list(run_on_cluster(lambda: persist(*tasks)))
 
 
-def told_apart(run: Callable) -> Any:
+def run_on_cluster(run: Callable) -> Any:
     """Run tasks; an error of theirs becomes a ValueError that quotes no value."""
     try:
         return run()
@@ -254,7 +254,7 @@ def cluster_table(X) -> ClusterTable | None:
 
 def brought_here(X):
     """Return a table or column of a cluster as one in memory; others as they are."""
-    return told_apart(X.compute) if is_on_cluster(X) else X
+    return run_on_cluster(X.compute) if is_on_cluster(X) else X
 
 
 def is_on_cluster(X) -> bool:
@@ -360,10 +360,10 @@ def _table_of_frame(X) -> ClusterTable:
             "1 is required for X."
         )
     names = list(X.columns)
-    check = delayed(in_own_words(partial(_check_names, names=names)), pure=True)
+    check = delayed(with_public_message(partial(_check_names, names=names)), pure=True)
     parts = list(map(check, X.to_delayed()))
     # Asked for of the very parts: files that are read anew might be cut otherwise.
-    sizes = told_apart(lambda: compute(*map(delayed(len, pure=True), parts)))
+    sizes = run_on_cluster(lambda: compute(*map(delayed(len, pure=True), parts)))
     return ClusterTable(parts, list(sizes), list(X.dtypes), names, X._meta)
 
 
@@ -423,7 +423,7 @@ def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
     from dask import compute, delayed
 
     wrong = ValueError(f"X and {name} have inconsistent numbers of samples")
-    array = delayed(in_own_words(partial(_plain_column, name=name)), pure=True)
+    array = delayed(with_public_message(partial(_plain_column, name=name)), pure=True)
     if is_cluster_array(column):
         if column.ndim != 1 or column.shape[0] != table.shape[0]:
             raise wrong
@@ -433,7 +433,7 @@ def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
         if getattr(column, "ndim", 1) != 1:
             raise ValueError(f"{name} must be one column, got a dataframe")
         parts = list(column.to_delayed())
-        sizes = told_apart(lambda: compute(*map(delayed(len, pure=True), parts)))
+        sizes = run_on_cluster(lambda: compute(*map(delayed(len, pure=True), parts)))
         if list(sizes) != table.sizes:
             raise ValueError(
                 f"{name} must have parts of as many rows as those of X: make both of "
@@ -469,12 +469,12 @@ def check_as_long(name: str, ids, *columns) -> None:
         )
 
 
-def in_own_words(function: Callable) -> Callable:
+def with_public_message(function: Callable) -> Callable:
     """Return a check of a part whose errors, which quote no value, reach the client."""
-    return _InOwnWords(function)
+    return _WithPublicMessage(function)
 
 
-class _InOwnWords:
+class _WithPublicMessage:
     def __init__(self, function: Callable) -> None:
         self._function = function
 

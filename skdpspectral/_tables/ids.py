@@ -152,7 +152,7 @@ def id_array(ids, name: str) -> np.ndarray:
     Masked ids, and times beyond what nanoseconds hold, are refused.
     """
     refuse_masked(ids, name)
-    ids = _as_array(kept_apart(ids))
+    ids = _as_array(list_as_objects(ids))
     if ids.ndim != 1:
         raise ValueError(f"{name} must hold one id a row, got an array of {ids.shape}")
     if ids.dtype == object:
@@ -162,7 +162,7 @@ def id_array(ids, name: str) -> np.ndarray:
     return ids.astype(object) if ids.dtype.kind in "SUT" else ids
 
 
-def kept_apart(ids):
+def list_as_objects(ids):
     """Return a list of ids as an array of objects; others as they are.
 
     numpy would turn [1, "1"] into two equal strings, and tuples into columns.

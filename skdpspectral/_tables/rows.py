@@ -77,7 +77,7 @@ _RESHAPE = (
 
 
 @dataclass(frozen=True)
-class Unread:
+class DeferredRead:
     """A table of which the form was checked, and no value was read.
 
     `shape` is public. ``read()`` returns the table, or raises an error that depends on
@@ -90,9 +90,9 @@ class Unread:
     sparse: bool = False
 
 
-def unread_rows(
+def deferred_rows(
     estimator, X, *, reset: bool = True, accept_sparse=False, in_blocks=False
-) -> Unread:
+) -> DeferredRead:
     """Check the form of rows, and note or check their features; read no value.
 
     With `reset`, as in a fit, `estimator` gets `n_features_in_` and
@@ -110,7 +110,7 @@ def unread_rows(
     if sliced is not None:
         _check_form(sliced.shape)
         _compare_features(estimator, getattr(sliced, "named", sliced), reset)
-        return Unread(sliced.shape, lambda: finite_slices(sliced))
+        return DeferredRead(sliced.shape, lambda: finite_slices(sliced))
     shape = form_of(X, accept_sparse)
     # A stand-in has neither names nor values.
     named = X if hasattr(X, "shape") else np.broadcast_to(0.0, shape)
@@ -129,7 +129,7 @@ def unread_rows(
             raise ValueError("X has changed its shape since it was checked")
         return rows
 
-    return Unread(shape, read, is_sparse(X))
+    return DeferredRead(shape, read, is_sparse(X))
 
 
 def rows_in_blocks(X) -> SlicedRows | None:
@@ -145,9 +145,9 @@ def rows_in_blocks(X) -> SlicedRows | None:
 def check_rows(estimator, X, **how):
     """Check form and values, where nothing is to be charged between them.
 
-    It takes what :func:`unread_rows` takes, and returns what its ``read()`` gives.
+    It takes what :func:`deferred_rows` takes, and returns what its ``read()`` gives.
     """
-    return unread_rows(estimator, X, **how).read()
+    return deferred_rows(estimator, X, **how).read()
 
 
 def form_of(X, accept_sparse: bool = False) -> tuple[int, int]:

@@ -41,15 +41,15 @@ from .ids import (
 )
 from .rows import (
     NEVER_NUMBERS,
-    Unread,
+    DeferredRead,
     check_features,
+    deferred_rows,
     dtypes_of,
     finite_slices,
     form_of,
     is_date,
     is_never_number,
     shape_of,
-    unread_rows,
 )
 
 
@@ -92,7 +92,7 @@ USERS = Names()
 CLIENTS = Names("clients", "client_feature")
 
 
-class UnreadTable(NamedTuple):
+class DeferredTable(NamedTuple):
     """A table with users of which the form was checked, and no value was read.
 
     Its shape, the column of users not counted, is public. ``ids()`` reads the ids
@@ -109,9 +109,9 @@ class UnreadTable(NamedTuple):
     distant: ClusterUserTable | None = None
 
 
-def unread_users(
+def deferred_users(
     estimator, X, users, user_feature, *, reset: bool, names: Names = USERS
-) -> UnreadTable:
+) -> DeferredTable:
     """Check the form of a table with users, and read no value.
 
     With `reset` the estimator gets `n_features_in_` and `feature_names_in_` of all
@@ -124,10 +124,10 @@ def unread_users(
     if table is not None:
         return _unread_cluster(estimator, table, users, user_feature, reset, names)
     if user_feature is None:
-        rows = unread_rows(estimator, X, reset=reset)
+        rows = deferred_rows(estimator, X, reset=reset)
         _check_length(users, rows.shape[0], names.ids)
         n_rows, n_features = rows.shape
-        return UnreadTable(
+        return DeferredTable(
             n_rows,
             n_features,
             users is not None,
@@ -144,7 +144,7 @@ def unread_users(
 
 def _unread_cluster(
     estimator, table: ClusterTable, users, user_feature, reset, names
-) -> UnreadTable:
+) -> DeferredTable:
     """Check the form of a table on a cluster, of which no row is read here."""
     place, (n_rows, n_columns) = None, table.shape
     if user_feature is not None:
@@ -171,7 +171,7 @@ def _unread_cluster(
         finite_slices(rows)
         return found
 
-    return UnreadTable(n_rows, len(kept), ids is not None, lambda: ids, read, found)
+    return DeferredTable(n_rows, len(kept), ids is not None, lambda: ids, read, found)
 
 
 def _refuse_twice(names: Names) -> None:
@@ -185,10 +185,10 @@ def read_users(estimator, X, users, user_feature, **how) -> UserTable:
     """Read a table with users, where nothing is to be charged beforehand.
 
     What is made of it has a number a row, here: rows of a cluster are brought here too.
-    It takes what :func:`unread_users` takes.
+    It takes what :func:`deferred_users` takes.
     """
     X, users = brought_here(X), brought_here(users)
-    return unread_users(estimator, X, users, user_feature, **how).read()
+    return deferred_users(estimator, X, users, user_feature, **how).read()
 
 
 def _check_length(users, n_rows: int, name: str) -> None:
@@ -216,12 +216,12 @@ def _checked_ids(users, name: str):
     return users
 
 
-def _unread_frame(estimator, X, names, user_feature, reset, parameter) -> UnreadTable:
+def _unread_frame(estimator, X, names, user_feature, reset, parameter) -> DeferredTable:
     position = position_of(user_feature, names, parameter) % len(names)
     refuse_same_names(names, "X")
     kept = [i for i in range(len(names)) if i != position]
     _need_features(kept, names, parameter)
-    features = unread_rows(None, select_columns(X, names, kept))
+    features = deferred_rows(None, select_columns(X, names, kept))
     validate_data(estimator, X, reset=reset, skip_check_array=True)
 
     def ids():
@@ -230,7 +230,7 @@ def _unread_frame(estimator, X, names, user_feature, reset, parameter) -> Unread
         return column
 
     n_rows, n_features = features.shape
-    return UnreadTable(
+    return DeferredTable(
         n_rows,
         n_features,
         True,
@@ -239,7 +239,7 @@ def _unread_frame(estimator, X, names, user_feature, reset, parameter) -> Unread
     )
 
 
-def _unread_array(estimator, X, user_feature, reset, parameter) -> UnreadTable:
+def _unread_array(estimator, X, user_feature, reset, parameter) -> DeferredTable:
     n_rows, n_columns = form_of(X)
     stand_in = np.broadcast_to(0.0, (n_rows, n_columns))
     validate_data(estimator, stand_in, reset=reset, skip_check_array=True)
@@ -259,7 +259,7 @@ def _unread_array(estimator, X, user_feature, reset, parameter) -> UnreadTable:
         check_exact(column, parameter)
         return column
 
-    return UnreadTable(
+    return DeferredTable(
         n_rows,
         n_columns - 1,
         True,
@@ -326,16 +326,16 @@ def _missing(estimator) -> str:
     return f"{name} requires y to be passed, but the target y is None"
 
 
-def unread_targets_of(estimator, y, table: UnreadTable) -> Unread:
+def deferred_targets_of(estimator, y, table: DeferredTable) -> DeferredRead:
     """Check the form of one target a row of a table, wherever that is.
 
-    As :func:`unread_targets`; on the table's cluster ``read()`` gives tasks for its
+    As :func:`deferred_targets`; on the table's cluster ``read()`` gives tasks for its
     parts.
     """
     if table.distant is None:
-        return unread_targets(estimator, y, table.n_rows)
+        return deferred_targets(estimator, y, table.n_rows)
     check_beside_cluster(estimator, y, table.n_rows)
-    return Unread((table.n_rows,), column_beside(y, table.distant.table, "y"))
+    return DeferredRead((table.n_rows,), column_beside(y, table.distant.table, "y"))
 
 
 def check_beside_cluster(estimator, y, n_rows: int) -> None:
@@ -344,7 +344,7 @@ def check_beside_cluster(estimator, y, n_rows: int) -> None:
     A column on the cluster is compared to the table elsewhere.
     """
     if y is None or not hasattr(y, "to_delayed"):
-        unread_targets(estimator, y, n_rows)
+        deferred_targets(estimator, y, n_rows)
     else:
         _check_kinds(y)
 
@@ -359,7 +359,7 @@ def _check_kinds(y) -> None:
         raise ValueError(f"y {NEVER_NUMBERS}")
 
 
-def unread_targets(estimator, y, n_rows: int) -> Unread:
+def deferred_targets(estimator, y, n_rows: int) -> DeferredRead:
     """Check the form of one target a row; read no value.
 
     A single column is taken for a vector, with a warning. ``read()`` gives an ndarray
@@ -367,7 +367,7 @@ def unread_targets(estimator, y, n_rows: int) -> Unread:
     """
     _check_column(estimator, y, n_rows)
     _check_kinds(y)
-    return Unread((n_rows,), lambda: _read_targets(y, n_rows))
+    return DeferredRead((n_rows,), lambda: _read_targets(y, n_rows))
 
 
 def _check_column(estimator, y, n_rows: int) -> None:
@@ -393,15 +393,15 @@ def _check_column(estimator, y, n_rows: int) -> None:
         raise ValueError("X and y have inconsistent numbers of samples")
 
 
-def unread_labels(estimator, y, n_rows: int) -> Unread:
+def deferred_labels(estimator, y, n_rows: int) -> DeferredRead:
     """Check the form of one label a row; read no value.
 
-    As :func:`unread_targets`, but ``read()`` keeps any type but complex.
+    As :func:`deferred_targets`, but ``read()`` keeps any type but complex.
     """
     _check_column(estimator, y, n_rows)
     if any(getattr(dtype, "kind", None) == "c" for dtype in dtypes_of(y)):
         raise ValueError(_COMPLEX_TARGETS)
-    return Unread((n_rows,), lambda: _read_labels(y, n_rows))
+    return DeferredRead((n_rows,), lambda: _read_labels(y, n_rows))
 
 
 def _read_labels(y, n_rows: int) -> np.ndarray:
@@ -423,18 +423,18 @@ def _read_labels(y, n_rows: int) -> np.ndarray:
     raise ValueError(f"y must be an array of one label a row ({reason})")
 
 
-def unread_target_columns(estimator, y, n_rows: int) -> Unread:
+def deferred_target_columns(estimator, y, n_rows: int) -> DeferredRead:
     """Check the form of one or several targets a row; read no value.
 
-    As :func:`unread_targets`, but ``read()`` keeps a shape (n_rows, n_targets).
+    As :func:`deferred_targets`, but ``read()`` keeps a shape (n_rows, n_targets).
     """
     shape = None if y is None or sparse.issparse(y) else _columns_of(y)
     if shape is None:
-        return unread_targets(estimator, y, n_rows)
+        return deferred_targets(estimator, y, n_rows)
     if shape[0] != n_rows:
         raise ValueError("X and y have inconsistent numbers of samples")
     _check_kinds(y)
-    return Unread(shape, lambda: _read_targets(y, *shape))
+    return DeferredRead(shape, lambda: _read_targets(y, *shape))
 
 
 def _columns_of(y) -> tuple[int, ...] | None:
@@ -448,7 +448,7 @@ def _columns_of(y) -> tuple[int, ...] | None:
 
 def check_targets(estimator, y, n_rows: int) -> np.ndarray:
     """Check form and values of targets, where nothing is to be charged between them."""
-    return unread_targets(estimator, y, n_rows).read()
+    return deferred_targets(estimator, y, n_rows).read()
 
 
 def _read_targets(y, *shape: int) -> np.ndarray:

@@ -26,7 +26,7 @@ from .._tables.cluster_users import ClusterIds
 from .._tables.entries import refuse_masked
 from .._tables.ids import encode_ids
 from .._tables.readers import SlicedRows
-from .._tables.users import CLIENTS, read_users, unread_users
+from .._tables.users import CLIENTS, deferred_users, read_users
 from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import ParallelPlan
 from ..mechanisms._relations import check_count, check_real
@@ -382,7 +382,7 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
         {invalid_shape}
         """
         self._check_parameters()
-        table = unread_users(
+        table = deferred_users(
             type(self)(), X, clients, self.client_feature, reset=True, names=CLIENTS
         )
         groups = group_rows(table.ids(), table.n_rows)
@@ -420,7 +420,7 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
     def _hold_session(self, X, clients) -> None:
         """Check, plan and charge all clients, and ask them all that is planned."""
         self._check_parameters()
-        unread = unread_users(
+        unread = deferred_users(
             self, X, clients, self.client_feature, reset=True, names=CLIENTS
         )
         task = self._task(unread.n_features)

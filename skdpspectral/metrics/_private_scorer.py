@@ -50,7 +50,7 @@ from ._score_kinds import Kind, make_kind
 SEARCH = "search"
 
 
-class Measured(NamedTuple):
+class Contributions(NamedTuple):
     """What held-out rows contribute to a score, of shape (n_rows, width); private.
 
     `owners` are the users whose contributions they are; None where rows count.
@@ -76,7 +76,7 @@ def checked_budget(epsilon: object, delta: object) -> tuple[float, float] | None
     return number, delta
 
 
-def by_user(measured: list[Measured]) -> np.ndarray:
+def by_user(measured: list[Contributions]) -> np.ndarray:
     """Return the mean of each user's contributions."""
     owners = [part.owners for part in measured if part.owners is not None]
     values = np.concatenate([part.values[:, 0] for part in measured])
@@ -102,7 +102,7 @@ _BLOCK = 4096
 _HALF = 0.5
 
 
-class Found(NamedTuple):
+class ReleasedMeans(NamedTuple):
     """A score as released: means of contributions, and the deviation of their noise."""
 
     means: np.ndarray
@@ -143,7 +143,7 @@ class RowScore(Statistic):
             ),
         )
 
-    def run(self, release: Any, rows: Any, *given: Any) -> Found:
+    def run(self, release: Any, rows: Any, *given: Any) -> ReleasedMeans:
         """Release the mean of contributions, an array of shape (n_terms, width)."""
         if len(rows) != self.n_terms:
             raise ValueError("the number of held-out rows has changed")
@@ -151,7 +151,7 @@ class RowScore(Statistic):
         for block in walks.row_blocks(len(rows), _BLOCK):
             total += rows[block].sum(axis=0)
         means = release("score", total / self.n_terms)
-        return Found(means, _deviation(release.plan["score"]))
+        return ReleasedMeans(means, _deviation(release.plan["score"]))
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class UserScore(Statistic):
             ),
         )
 
-    def run(self, release: Any, rows: Any, *given: Any) -> Found:
+    def run(self, release: Any, rows: Any, *given: Any) -> ReleasedMeans:
         """Release sum and count of users' values, an array of shape (n_users,)."""
         mechanism = release.plan["score"]
         grid = getattr(mechanism, "grid", 2.0**-32)
@@ -185,7 +185,7 @@ class UserScore(Statistic):
         n_users = max(float(counted[1]) / _HALF, 2.0 * std / _HALF, 1.0)
         mean = float(counted[0]) / n_users
         spread = math.hypot(1.0, mean / _HALF)
-        return Found(np.array([mean]), std * spread / n_users)
+        return ReleasedMeans(np.array([mean]), std * spread / n_users)
 
 
 def _deviation(mechanism: Any) -> float:
@@ -480,7 +480,9 @@ class PrivateScorer:
             table = X if named else np.broadcast_to(0.0, (1, *shape[1:]))
             read_column(table, self._user_feature, "user_feature")
 
-    def released(self, release: Any, measured: list[Measured]) -> tuple[float, float]:
+    def released(
+        self, release: Any, measured: list[Contributions]
+    ) -> tuple[float, float]:
         """Release the score of the contributions of all folds, with its standard error.
 
         `release` is charged with the plan of :meth:`statistic`.
@@ -492,7 +494,7 @@ class PrivateScorer:
         found = self.statistic(max(n_terms, 1)).run(release, rows)
         return self._kind.finish(found.means, found.std)
 
-    def measure(self, estimator: Any, X: Any, y: Any) -> Measured:
+    def measure(self, estimator: Any, X: Any, y: Any) -> Contributions:
         """Return what held-out rows contribute, without any noise.
 
         A model that drops rows is refused: noise is that of a mean over all of them.
@@ -501,17 +503,17 @@ class PrivateScorer:
             values = self._kind.contributions(estimator, X, y)
             if len(values) != self.n_terms(shape_of(X)[0]):
                 raise ValueError("predictions must be as many as held-out rows")
-            return Measured(values)
+            return Contributions(values)
         users = id_array(
             read_column(X, self._user_feature, "user_feature"), "user_feature"
         )
         if not self._kind.of_users:
-            return Measured(self._kind.contributions(estimator, X, y), users)
+            return Contributions(self._kind.contributions(estimator, X, y), users)
         codes, n_users = encode_array(users, "user_feature")
         of_each = self._kind.of_each_user(y, estimator.predict(X), codes, n_users)
         first = np.unique(codes, return_index=True)[1]
         known = ~np.isnan(of_each)
-        return Measured(of_each[known, np.newaxis] - 0.5, users[first][known])
+        return Contributions(of_each[known, np.newaxis] - 0.5, users[first][known])
 
     def _warn_beforehand(self, plan: PrivacyPlan, n_samples: int) -> None:
         said = None

@@ -35,17 +35,17 @@ from ._runs import (
     check_candidates,
     check_distributions,
     check_estimator,
+    deferred_numbers,
     exposure_of,
     quiet,
-    said_already,
     score_plan,
     scorer_of,
     sliceable,
     splits_by_position,
     splitter_of,
     succeeded,
-    unread_numbers,
     winner,
+    without_seed_warning,
 )
 
 
@@ -571,7 +571,7 @@ class PrivateSearchCV(BestModel, MetaEstimatorMixin, PrivateEstimator):
             self._check_parameters()
             scorer = scorer_of(self.scoring)
             cv = splitter_of(self.cv, scorer)
-            unread = unread_numbers(self.estimator, X)
+            unread = deferred_numbers(self.estimator, X)
             n_rows = unread.shape[0] if unread is not None else table_shape(X)[0]
             if y is not None and shape_of(y, "y")[:1] != (n_rows,):
                 raise ValueError(f"y must have one entry a row, {n_rows} of them")
@@ -623,7 +623,7 @@ class PrivateSearchCV(BestModel, MetaEstimatorMixin, PrivateEstimator):
             best = succeeded(best)
             self._set_best(best, plan, scorer, len(splits))
             if self.refit is True:
-                with said_already():
+                with without_seed_warning():
                     seed = release.draw_seed()
                     self.best_estimator_ = runs.fitted(best.candidate, None, seed)
             self.privacy_ = plan

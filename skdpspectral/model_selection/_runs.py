@@ -22,11 +22,11 @@ from sklearn.utils import get_tags
 from .._base.estimator import PrivateEstimator
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
-from .._base.sklearn_compat import LISTENERS, taken_rows
+from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, take_rows
 from .._release import Release
 from .._release.selection import number_of_candidates
 from .._tables.entries import read_entries
-from .._tables.rows import Unread, table_shape, unread_rows
+from .._tables.rows import DeferredRead, deferred_rows, table_shape
 from ..accounting import (
     PrivacyAccountant,
     PrivacyLeakWarning,
@@ -275,7 +275,7 @@ def check_estimator(estimator: Any) -> None:
                 f"{name} keeps fitted steps: runs would share their noise; set it to "
                 "None"
             )
-        if any(hasattr(part, listener) for listener in LISTENERS):
+        if any(hasattr(part, listener) for listener in CALLBACK_ATTRIBUTES):
             raise ValueError(
                 f"{name} has callbacks, which would tell the number of runs: give the "
                 "search an estimator without any"
@@ -409,7 +409,7 @@ def check_candidates(
                 raise TypeError("Sparse data was passed for X, but it takes none")
             rows = stand_in
             if reads_clients(model):
-                rows = taken_rows(X, np.arange(n_train))
+                rows = take_rows(X, np.arange(n_train))
             check_candidate(model, rows, relation, budgets.mu_fit, most)
         except (TypeError, ValueError) as error:
             said = ", ".join(f"{name}={v!r}" for name, v in candidate.items())
@@ -515,7 +515,7 @@ class Runs:
             for number, (train, test) in enumerate(self.splits):
                 own = None if seed is None else seed + number + 1
                 model = self.fitted(candidate, train, own)
-                X, y = taken_rows(self.X, test), taken_rows(self.y, test)
+                X, y = take_rows(self.X, test), take_rows(self.y, test)
                 measured.append(self.scorer.measure(model, X, y))
                 models = models or [model]
             release = Release(self.score_plan, None, seed)
@@ -537,7 +537,7 @@ class Runs:
         model = candidate_model(self.estimator, candidate, self.mu_fit, self.scaled)
         X, y = self.X, self.y
         if rows is not None:
-            X, y = taken_rows(X, rows), taken_rows(y, rows)
+            X, y = take_rows(X, rows), take_rows(y, rows)
         plan = self.score_plan
         if not self.checked:
             relation = (plan.unit, plan.neighbors)
@@ -571,7 +571,7 @@ def quiet() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def said_already() -> Iterator[None]:
+def without_seed_warning() -> Iterator[None]:
     """Leave warnings of the last fit as they are, but what its search has said."""
     with warnings.catch_warnings(), without_accountant():
         warnings.filterwarnings("ignore", "noise_seed is given", PrivacyLeakWarning)
@@ -664,12 +664,12 @@ def sliceable(table: Any, name: str, read: Any = None) -> Any:
     return read_entries(table, name) if read is None else read
 
 
-def unread_numbers(estimator: Any, X: Any) -> Unread | None:
+def deferred_numbers(estimator: Any, X: Any) -> DeferredRead | None:
     """Check the form of rows of numbers; None of tables that have ids in them."""
     tags = get_tags(estimator).input_tags
     if tags.allow_nan or tags.categorical or tags.string or not tags.two_d_array:
         return None
-    return unread_rows(None, X, accept_sparse=tags.sparse, in_blocks=True)
+    return deferred_rows(None, X, accept_sparse=tags.sparse, in_blocks=True)
 
 
 def score_plan(

@@ -19,12 +19,12 @@ from .._tables.clusters import (
     cluster_table,
     column_beside,
     column_of,
-    in_own_words,
+    with_public_message,
 )
 from .._tables.entries import read_quietly, refuse_masked
 from .._tables.ids import IdIndex, check_exact, refuse_same_names
 from .._tables.readers import SlicedRows, sliced_rows
-from .._tables.users import check_beside_cluster, check_targets, unread_targets
+from .._tables.users import check_beside_cluster, check_targets, deferred_targets
 from ._catalog import item_codes, read_range, units
 from ._item_models import CodedRatings
 from ._kernels import RatingsChunk, UserRatings, last_of_each, latest_of_each
@@ -81,7 +81,7 @@ class ClusterRated:
                 given = table.apply(column_of, ratings)
             else:
                 given = table.apply(_zeros) if beside is None else beside()
-            check = delayed(in_own_words(_checked), pure=True)
+            check = delayed(with_public_message(_checked), pure=True)
             return cls(list(map(check, user, item, given)))
 
         return read
@@ -436,7 +436,7 @@ class _Targets:
         name = estimator.rating_feature
         if estimator.implicit:
             if y is not None:
-                unread_targets(estimator, y, n_rows)
+                deferred_targets(estimator, y, n_rows)
             return cls(estimator, None, name, None)
         if y is None and names is not None and name in names:
             return cls(estimator, None, name, list(names).index(name))
@@ -446,7 +446,7 @@ class _Targets:
                 f"{type(estimator).__name__} requires y to be passed, but the target y "
                 f"is None, and X has no column of the name rating_feature={name!r}"
             )
-        unread_targets(estimator, y, n_rows)
+        deferred_targets(estimator, y, n_rows)
         return cls(estimator, y, name, None)
 
     @property

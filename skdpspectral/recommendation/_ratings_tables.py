@@ -34,8 +34,8 @@ from .._tables.ids import (
     position_of,
     refuse_same_names,
 )
-from .._tables.rows import Unread, check_features, form_of, shape_of
-from .._tables.users import unread_targets
+from .._tables.rows import DeferredRead, check_features, form_of, shape_of
+from .._tables.users import deferred_targets
 
 # Rows of a file that are read together.
 _BATCH_ROWS = 1 << 18
@@ -264,12 +264,12 @@ def unread_ratings(estimator, X, *, reset: bool) -> UnreadRatings:
     return UnreadRatings(n_rows, None, read, names)
 
 
-def unread_ratings_beside(estimator, table: UnreadRatings, y) -> list[Unread]:
+def unread_ratings_beside(estimator, table: UnreadRatings, y) -> list[DeferredRead]:
     """Check the form of ratings beside a table; a sparse matrix holds them itself.
 
     Returns
     -------
-    list of Unread
+    list of DeferredRead
         The ratings, or nothing.
 
     Raises
@@ -278,7 +278,7 @@ def unread_ratings_beside(estimator, table: UnreadRatings, y) -> list[Unread]:
         Naming y.
     """
     if table.n_items is None:
-        return [unread_targets(estimator, y, table.n_rows)]
+        return [deferred_targets(estimator, y, table.n_rows)]
     if y is not None:
         raise ValueError(
             "y must be None where X is a sparse matrix of users x items, whose "

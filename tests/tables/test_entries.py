@@ -28,7 +28,11 @@ from skdpspectral import (
 )
 from skdpspectral._tables.entries import read_entries
 from skdpspectral._tables.ids import encode_ids
-from skdpspectral._tables.users import check_targets, read_users, unread_target_columns
+from skdpspectral._tables.users import (
+    check_targets,
+    deferred_target_columns,
+    read_users,
+)
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.metrics._private_scorer import by_user
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
@@ -470,9 +474,9 @@ def test_targets_are_read_row_by_row(odd, into):
     if second is not None:
         np.testing.assert_array_equal(first[OTHERS], second[OTHERS])
     columns = [[value, BIG + 1] for value in y]
-    first = unread_target_columns(None, into(columns), N_ROWS).read()
+    first = deferred_target_columns(None, into(columns), N_ROWS).read()
     other = into(replaced(columns, ROW, 0, odd))
-    second = unless_refused(lambda: unread_target_columns(None, other, N_ROWS).read())
+    second = unless_refused(lambda: deferred_target_columns(None, other, N_ROWS).read())
     if second is not None:
         np.testing.assert_array_equal(first[OTHERS], second[OTHERS])
 
@@ -577,7 +581,7 @@ ALLOWED = {
     # The reader.
     "_tables/entries.py": {"objects", "_entries", "shape_of_lists"},
     # Each entry becomes a float by itself.
-    "_tables/rows.py": {"unread_rows", "shape_of"},
+    "_tables/rows.py": {"deferred_rows", "shape_of"},
     "metrics/_ranking.py": {"_numbers"},
     "metrics/_subspace.py": {"_components_and_rows", "_finite_array"},
     "linear_model/_parameters.py": {"_numbers"},
