@@ -1,4 +1,7 @@
-"""Which steps of a pipeline are private, which leak, and copies to hand on."""
+"""Which steps of a pipeline are private, which leak, and copies to hand on.
+
+Verdicts come first, then what compositions do to rows, then what a search may try.
+"""
 
 from __future__ import annotations
 
@@ -581,8 +584,8 @@ def reason_of_splits(cv: Any, unit: Unit, *, classifier: bool) -> str | None:
         if unit is Unit.ROW:
             return None
         return (
-            "folds by position: whoever joins or leaves moves the rows of others "
-            f"between folds: {instead}"
+            "its folds go by position, so that a user who joins or leaves moves rows "
+            f"of other users between folds: {instead}"
         )
     kind = type(cv).__name__ if hasattr(cv, "split") else shown(cv)
     return (

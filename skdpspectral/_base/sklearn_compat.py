@@ -1,7 +1,4 @@
-"""The only importer of scikit-learn's private names, and of names that are new.
-
-Progress of long fits: scikit-learn's callbacks where there are any, and print.
-"""
+"""Private and new names of scikit-learn, imported here alone; progress of long fits."""
 
 from __future__ import annotations
 

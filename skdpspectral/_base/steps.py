@@ -1,8 +1,7 @@
-"""Estimators of scikit-learn whose fit takes nothing from the values of rows.
+"""What a step of a pipeline does to rows and columns before a later step sees them.
 
-Steps that raise an error or warn, depending on the values that they are given.
-
-What steps do to the columns of a table, before a later step looks for ids.
+It may take nothing from values, raise an error or warn before the charge, or move the
+column that holds ids.
 """
 
 from __future__ import annotations

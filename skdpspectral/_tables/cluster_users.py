@@ -1,7 +1,4 @@
-"""Rows of clients on a cluster: who has which of them, and the rows of each.
-
-Users whose rows lie on a cluster, gathered there: every user's rows in one place.
-"""
+"""Rows of clients and of users on a cluster, gathered there by their ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of dask collections, reduced to sums on the cluster that keeps them.
+"""Tables of dask, reduced to sums on the cluster that keeps them.
 
 Every part of the rows is summed where it lies, sums are added up in a tree, and one
 sum comes back. What travels to the cluster is a walk and a kernel: public functions
@@ -6,8 +6,6 @@ and numbers, and what was released before, or came from there (the exact mean of
 that are measured about it). No noise is drawn there. Tasks are functions
 of their arguments and write to none of them, so that one which is run again, after a
 worker was lost, gives the sum that it gave before; each part counts once.
-
-Dask arrays and dataframes as tables of parts, of which no part is read here.
 """
 
 from __future__ import annotations

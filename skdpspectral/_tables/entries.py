@@ -1,6 +1,4 @@
-"""Masked arrays of numpy, whose hidden values must not pass for values.
-
-Lists, tuples and columns, read entry by entry.
+"""Lists, tuples, columns and masked arrays, read entry by entry.
 
 ``numpy.asarray`` converts a list to one type that holds all of its entries. A text
 among numbers then turns the numbers of all rows into texts, and a fraction turns large

@@ -1,8 +1,6 @@
-"""Ids of users and items: columns of tables, and codes from 0.
+"""Ids of users and items: columns of tables, codes from 0, and look-ups.
 
-Numbers as ids: those that may stand for several at once are refused.
-
-Ids that were seen once, found again.
+Numbers that may stand for several ids at once are refused.
 """
 
 from __future__ import annotations

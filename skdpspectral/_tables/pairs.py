@@ -4,8 +4,6 @@ The order is that of scrambled numbers: it depends on the shape of the table alo
 is the same for arrays, files and sparse rows, on every machine. Rows are read once, by
 slices from all over the table that are mixed in memory, a *pool* at a time: rows that
 are sorted, by time or by class, are paired with others from far away.
-
-Differences of rows, whatever finite values they hold.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Rows that are read slice by slice: memory maps, and arrays of other libraries.
-
-Rows of parquet files, of which one batch is in memory at a time.
-
-Rows under a map that treats each row alone, made when they are read.
-"""
+"""Rows that are read slice by slice: memory maps, parquet files, foreign arrays."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Tables whose rows belong to users: ids apart from features.
-
-Checks of targets: their form, and then their values, as in ``_rows``.
-"""
+"""Tables whose rows belong to users: ids apart from features, and targets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Lower bounds on the privacy loss of a fit, from many fits on two neighbors.
-
-Whether two data sets are neighbors, in the sense of a plan.
-"""
+"""Lower bounds on the privacy loss of a fit, from many fits on two neighbors."""
 
 from __future__ import annotations
 

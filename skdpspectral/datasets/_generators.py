@@ -1,7 +1,4 @@
-"""Samples from the models under which the papers state their rates.
-
-Linear models of many users that share a subspace and differ in a few features.
-"""
+"""Samples from the models under which the papers state their rates."""
 
 from __future__ import annotations
 

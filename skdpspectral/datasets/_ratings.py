@@ -1,7 +1,4 @@
-"""Ratings of items by users: the common form of such tables, and a generator.
-
-MovieLens: ratings of movies, from the zip of GroupLens or a prepared archive.
-"""
+"""Tables of ratings of items by users: a generator, and MovieLens."""
 
 from __future__ import annotations
 

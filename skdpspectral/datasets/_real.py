@@ -5,10 +5,6 @@ the user names, by `data_home` or by the environment variable `SKDPSPECTRAL_DATA
 each docstring says which file and which arrays. Every bound and every column is
 fixed here, from the data's documentation: taken from the rows themselves, it would
 be a release that nothing accounts for.
-
-Gene expression of lung tissues, few rows of many features, with public bounds.
-
-Archives of data sets: where they lie, what they hold, and what is made of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Scorers whose scores are releases: planned, charged, and with noise.
 
-What held-out rows contribute, user by user, and the budget of a score.
-
-Means of what rows, or users, contribute to a score of predictions.
+A score is a mean of what rows, or users, contribute.
 """
 
 from __future__ import annotations

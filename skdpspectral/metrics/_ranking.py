@@ -1,9 +1,7 @@
-"""Rankings within users: NDCG, recall, and a scorer that finds the users in X.
+"""Rankings within users, and lists of items: NDCG, recall, coverage of the catalog.
 
 Rows are sorted by user and score once, and every sum over a user is a sum over a
 segment: no loop over users.
-
-How good lists of items are: recall, NDCG and coverage of the catalog.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Each kind is a frozen value of public numbers: :meth:`contributions` looks at each row
 (or user) by itself, beside the fitted model, and ``finish`` turns released means into
 the score and its standard error.
-
-Rankings of users as scores, and all kinds of scores by name.
 """
 
 from __future__ import annotations

@@ -59,6 +59,28 @@ def _has(name: str):
     return available_if(check)
 
 
+def _of_best(name: str, summary: str):
+    """Return a method of rows that the best model answers, if it has one."""
+
+    def method(self, X):
+        return getattr(self._best(), name)(X)
+
+    method.__name__, method.__qualname__ = name, f"BestModel.{name}"
+    method.__doc__ = f"""{summary}
+
+        Parameters
+        ----------
+        X : array-like
+            Rows.
+
+        Returns
+        -------
+        ndarray
+            What its ``{name}`` gives.
+        """
+    return _has(name)(method)
+
+
 class BestModel:
     """Hand methods on to ``best_estimator_``."""
 
@@ -82,85 +104,21 @@ class BestModel:
         tags.input_tags = within.input_tags
         return tags
 
-    @_has("predict")
-    def predict(self, X):
-        """Predict with the best model.
-
-        Parameters
-        ----------
-        X : array-like
-            Rows.
-
-        Returns
-        -------
-        ndarray
-            What its ``predict`` gives.
-        """
-        return self._best().predict(X)
-
-    @_has("predict_proba")
-    def predict_proba(self, X):
-        """Predict probabilities with the best model.
-
-        Parameters
-        ----------
-        X : array-like
-            Rows.
-
-        Returns
-        -------
-        ndarray
-            What its ``predict_proba`` gives.
-        """
-        return self._best().predict_proba(X)
-
-    @_has("decision_function")
-    def decision_function(self, X):
-        """Return decision values of the best model.
-
-        Parameters
-        ----------
-        X : array-like
-            Rows.
-
-        Returns
-        -------
-        ndarray
-            What its ``decision_function`` gives.
-        """
-        return self._best().decision_function(X)
-
-    @_has("score_samples")
-    def score_samples(self, X):
-        """Return scores of rows by the best model; each is as private as its row.
-
-        Parameters
-        ----------
-        X : array-like
-            Rows.
-
-        Returns
-        -------
-        ndarray
-            What its ``score_samples`` gives.
-        """
-        return self._best().score_samples(X)
-
-    @_has("transform")
-    def transform(self, X):
-        """Transform rows by the best model.
-
-        Parameters
-        ----------
-        X : array-like
-            Rows.
-
-        Returns
-        -------
-        ndarray
-            What its ``transform`` gives.
-        """
-        return self._best().transform(X)
+    predict = _of_best("predict", "Predict with the best model.")
+    predict_proba = _of_best(
+        "predict_proba", "Predict probabilities with the best model."
+    )
+    decision_function = _of_best(
+        "decision_function", "Return decision values of the best model."
+    )
+    score_samples = _of_best(
+        "score_samples",
+        "Return scores of rows by the best model; each is as private as its row.",
+    )
+    transform = _of_best("transform", "Transform rows by the best model.")
+    inverse_transform = _of_best(
+        "inverse_transform", "Map transformed rows back by the best model."
+    )
 
     @_has("transform")
     def fit_transform(self, X, y=None):
@@ -179,22 +137,6 @@ class BestModel:
             What :meth:`transform` gives: as private as the rows.
         """
         return self.fit(X, y).transform(X)
-
-    @_has("inverse_transform")
-    def inverse_transform(self, X):
-        """Map transformed rows back by the best model.
-
-        Parameters
-        ----------
-        X : array-like
-            Transformed rows.
-
-        Returns
-        -------
-        ndarray
-            What its ``inverse_transform`` gives.
-        """
-        return self._best().inverse_transform(X)
 
     @_has("score")
     def score(self, X, y=None):

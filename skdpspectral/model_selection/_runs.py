@@ -262,23 +262,23 @@ def check_estimator(estimator: Any) -> None:
     for name, part in inside:
         if composition_of(part) is Composition.SEARCH:
             raise ValueError(
-                f"{name} is a search: searches do not stand in each other; search over "
-                "all parameters at once"
+                f"{name} is a search, and searches cannot be nested. Search over all "
+                "parameters at once."
             )
         if name.rpartition("__")[2] == "verbose" and part:
             raise ValueError(
-                f"{name}={part!r} would print as many lines as there are runs, whose "
-                "number is secret: set it to 0"
+                f"{name}={part!r} would print lines in every run, and the number of "
+                "runs is secret. Set it to 0."
             )
         if name.rpartition("__")[2] == "memory" and part is not None:
             raise ValueError(
-                f"{name} keeps fitted steps: runs would share their noise; set it to "
-                "None"
+                f"{name} caches fitted steps, so that runs would share their noise. "
+                "Set it to None."
             )
         if any(hasattr(part, listener) for listener in CALLBACK_ATTRIBUTES):
             raise ValueError(
-                f"{name} has callbacks, which would tell the number of runs: give the "
-                "search an estimator without any"
+                f"{name} has callbacks, which would reveal the number of runs. Remove "
+                "them."
             )
         if isinstance(part, PrivateEstimator):
             _check_private(name, part)
@@ -323,8 +323,8 @@ def with_budgets(model: Any, mu_fit: float) -> Any:
         real = isinstance(part.epsilon, Real)
         if not real or not 0.0 < float(part.epsilon) < math.inf:
             raise CandidateError(
-                f"{prefix}epsilon={part.epsilon!r} is no share of a budget: give a "
-                "number, or the search step_budgets='given'"
+                f"{prefix}epsilon={part.epsilon!r} is not a share of a budget. Give a "
+                "number, or set step_budgets='given' in the search."
             )
         mus[prefix] = gaussian_mu(float(part.epsilon), float(part.delta))
     total = math.hypot(*mus.values())
@@ -332,8 +332,8 @@ def with_budgets(model: Any, mu_fit: float) -> Any:
         epsilon = gaussian_epsilon(mu_fit * mu / total, float(parts[prefix].delta))
         if not epsilon > 0.0:
             raise CandidateError(
-                f"what is left for {prefix}epsilon is nothing: raise epsilon of the "
-                "search, or lower expected_n_iter"
+                f"no budget is left for {prefix}epsilon. Raise epsilon of the search, "
+                "or lower expected_n_iter."
             )
         parts[prefix].set_params(epsilon=epsilon)
     return model
@@ -455,9 +455,9 @@ def succeeded(best: Outcome | None) -> Outcome:
     """Return the outcome of the best run, or an error that says no more than that."""
     if best is None or best.model is None:
         raise RuntimeError(
-            "no run of the search came to a score: its law drew none, or all of them "
-            "failed; fit the estimator alone to see whether it can be fitted on such "
-            "rows, which is charged on its own"
+            "no run of the search gave a score: none was drawn, or all of them failed. "
+            "Fit the estimator alone to see whether it can be fitted on such rows; that "
+            "is charged on its own."
         )
     return best
 

@@ -133,7 +133,7 @@ SEARCH = PrivateSearchCV(DPPCA(1), SPACE, scoring=SCORER)
         (make_pipeline(GridSearchCV(DPPCA(), SPACE)), "gridsearchcv is a search"),
         (FeatureUnion([("a", SEARCH)]), "a is a search"),
         (made("HalvingGridSearchCV of classifiers", "components"), "is a search"),
-        (make_pipeline(DPPCA(), memory="there"), "memory keeps fitted steps"),
+        (make_pipeline(DPPCA(), memory="there"), "memory caches fitted steps"),
         (make_pipeline(DPPCA(), verbose=True), "verbose=True would print"),
         (make_pipeline(DPPCA(noise_seed=1)), "dppca has a noise_seed"),
     ],
