@@ -456,7 +456,7 @@ def succeeded(best: Outcome | None) -> Outcome:
     if best is None or best.model is None:
         raise RuntimeError(
             "no run of the search gave a score: none was drawn, or all of them failed. "
-            "Fit the estimator alone to see whether it can be fitted on such rows; that "
+            "Fit the estimator alone to see whether such rows can be fitted; that fit "
             "is charged on its own."
         )
     return best

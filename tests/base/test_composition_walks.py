@@ -14,7 +14,13 @@ from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from skdpspectral import DPPCA, DPAdamClassifier, DPAdamRegressor, DPStandardScaler
+from skdpspectral import (
+    DPPCA,
+    DPAdamClassifier,
+    DPAdamRegressor,
+    DPStandardScaler,
+    PrivacyAccountant,
+)
 from skdpspectral.accounting._ledger.planned_fits import planned_fits
 from skdpspectral.audit import privacy_report
 from skdpspectral.metrics import make_private_scorer
@@ -94,6 +100,7 @@ def test_fits_are_priced_where_their_number_is_known(name, model):
 
 
 SCORER = make_private_scorer("captured_variance", 1.0, clip_norm=1.0)
+NO_BUDGET = make_private_scorer("captured_variance", clip_norm=1.0)
 SPACE = {"n_components": [1, 2, 3]}
 
 
@@ -123,7 +130,7 @@ def test_a_fold_of_a_nested_search_has_its_own_number_of_rows():
     assert {str(fit.plan) for fit in fits} == {str(plan)}
 
 
-SEARCH = PrivateSearchCV(DPPCA(1), SPACE, scoring=SCORER)
+SEARCH = PrivateSearchCV(DPPCA(1), SPACE, scoring=NO_BUDGET)
 
 
 @pytest.mark.parametrize(
@@ -176,3 +183,16 @@ def test_zeros_stand_for_what_a_step_makes():
     assert price(model) == 3
     with pytest.raises(ValueError, match="how many columns"):
         price(make_pipeline(PCA(0.5), DPPCA(1)))
+
+
+def test_a_search_is_not_searched_over():
+    """The entries of its scores would tell the number of runs."""
+    own = PrivacyAccountant()
+    scorer = make_private_scorer(
+        "captured_variance", 0.01, accountant=own, clip_norm=1.0
+    )
+    grid = GridSearchCV(DPPCA(1), {"center": ["none"]}, cv=2, scoring=scorer)
+    search = PrivateSearchCV(grid, {"estimator__clip_norm": [1.0]}, scoring=NO_BUDGET)
+    with PrivacyAccountant() as accountant, pytest.raises(ValueError, match="nested"):
+        search.fit(X)
+    assert not accountant.ledger and not own.ledger
