@@ -195,4 +195,5 @@ def test_a_search_is_not_searched_over():
     search = PrivateSearchCV(grid, {"estimator__clip_norm": [1.0]}, scoring=NO_BUDGET)
     with PrivacyAccountant() as accountant, pytest.raises(ValueError, match="nested"):
         search.fit(X)
-    assert not accountant.ledger and not own.ledger
+    assert not accountant.ledger
+    assert not own.ledger
