@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -353,7 +354,7 @@ def _after_known_step(step, values: Values) -> Values | None:
 
 def _after_powers(step, values: Values) -> Values | None:
     """Return the range of powers of values, unless they may overflow."""
-    degree = step.degree if isinstance(step.degree, Real) else max(step.degree)
+    degree: Any = step.degree if isinstance(step.degree, Real) else max(step.degree)
     sketched = isinstance(step, PolynomialCountSketch)
     if sketched and not (
         _is_number(step.gamma, _LARGEST) and _is_number(step.coef0, _LARGEST)
@@ -410,8 +411,8 @@ def _after_imputer(step: SimpleImputer, values: Values) -> Values | None:
     return Values(min(values.low, fill), max(values.high, fill), False)
 
 
-def _is_number(value, largest: float) -> bool:
-    return isinstance(value, Real) and isfinite(value) and abs(value) <= largest
+def _is_number(value: Any, largest: float) -> bool:
+    return isinstance(value, Real) and isfinite(value) and abs(float(value)) <= largest
 
 
 def _is_nan(value) -> bool:
