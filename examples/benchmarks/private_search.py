@@ -45,7 +45,7 @@ from skdpspectral.datasets import fetch_movielens, load_adult, load_digits
 from skdpspectral.decomposition import PrivateMean
 from skdpspectral.metrics import captured_variance, make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
-from skdpspectral.model_selection._candidates import candidate_model, private_parts
+from skdpspectral.model_selection._runs import candidate_model, private_parts
 from skdpspectral.neural_network import Adam
 
 DELTA = 1e-6

@@ -18,14 +18,11 @@ from typing import TypeVar
 
 _Class = TypeVar("_Class", bound=type)
 
-
 _PLACE = re.compile(r"^([ \t]*)\{([A-Za-z]\w*)\}[ \t]*$", re.MULTILINE)
-
 
 # Where what wraps a function keeps it: decorators, class methods, properties, and
 # methods that are there under a condition.
 _WITHIN = ("__wrapped__", "__func__", "fget", "fn")
-
 
 _TABLE = {
     # -- parameters of constructors
@@ -286,27 +283,13 @@ _TABLE = {
         """,
 }
 
-
 ENTRIES: dict[str, str] = {}
 
 
 def documented(cls: _Class) -> _Class:
     """Fill the places ``{name}`` in the docstrings of a class and its methods.
 
-    Parameters
-    ----------
-    cls : type
-        A class. Nothing happens where Python has dropped docstrings (``-OO``).
-
-    Returns
-    -------
-    type
-        The same class.
-
-    Raises
-    ------
-    ValueError
-        If no entry has the name.
+    Nothing happens where Python has dropped docstrings (``-OO``).
     """
     _fill(cls, cls.__name__)
     for name, member in vars(cls).items():

@@ -1,11 +1,4 @@
-"""What private estimators share: budget, plan and release.
-
-What of a fitted estimator may be handed on: releases and plan, without pickles.
-
-Estimators whose releases follow from the shape of one table of rows.
-
-Fits that count every row once, and say so to whoever weighs them.
-"""
+"""What private estimators share: budget, plan, release, and what they publish."""
 
 from __future__ import annotations
 
@@ -46,172 +39,24 @@ from ..mechanisms import PrivacyPlan
 from ..mechanisms._plan import has_budget, read_plan
 from ..mechanisms._relations import check_count, check_real
 from .documented import documented
-from .sklearn_compat import LISTENERS, Interval, parameter_names
+from .sklearn_compat import CALLBACK_ATTRIBUTES, Interval, parameter_names
 from .strategies import check_values, json_default, read_plain
 
 _FORMAT = 1
 
-
 # Parameters that may be dictionaries: budgets and weights of clients.
 _BY_CLIENT = {"epsilon", "delta", "weights"}
-
 
 # Kept by reference in what is handed on.
 _SHARED = (type, types.BuiltinFunctionType, types.FunctionType)
 
-
 # What a file that is damaged, or no published estimator at all, may raise.
 _WRONG = (AttributeError, EOFError, KeyError, TypeError, ValueError)
 
-
 _UNREADABLE = (*_WRONG, zipfile.BadZipFile, zlib.error)
-
 
 # Exact types of scorers whose scores are charged and released.
 SCORERS: set[type] = set()
-
-
-class Publishable(BaseEstimator):
-    """Base of estimators whose fitted attributes are all public or released."""
-
-    def _public_state(self) -> dict:
-        """Return fitted attributes, all of them public or released."""
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if name.endswith("_") and not name.startswith("_")
-        }
-
-    def publish(self):
-        """Return a copy that holds releases and plan alone, safe to hand on.
-
-        The copy has neither accountant nor seed. It transforms and predicts like
-        the original, and :meth:`save` writes it as plain arrays and JSON. (A pickle
-        made inside an accountant's ``with`` block names that ledger's file, so that
-        a fit in another process is charged; :meth:`save` never does.)
-
-        Returns
-        -------
-        estimator
-            A fitted estimator of the same class.
-
-        Raises
-        ------
-        NotFittedError
-            If the estimator is not fitted.
-
-        Warns
-        -----
-        PrivacyLeakWarning
-            If the fit was not private.
-        """
-        check_is_fitted(self)
-        if not self.privacy_.private:
-            warnings.warn(
-                f"this {type(self).__name__} is not private: {self.privacy_}",
-                PrivacyLeakWarning,
-                stacklevel=2,
-            )
-        parameters = self.get_params(deep=False)
-        parameters.update(accountant=None, noise_seed=None)
-        published = type(self)(**published_copy(parameters))
-        published.__dict__.update(published_copy(self._public_state()))
-        published.__dict__.pop("_made_in", None)
-        if hasattr(self, "_sklearn_output_config"):  # set_output(transform=...)
-            published._sklearn_output_config = dict(self._sklearn_output_config)
-        return published
-
-    def _published_copy(self):
-        """Return what stands for it in a published copy of what holds it."""
-        try:
-            check_is_fitted(self)
-        except NotFittedError:
-            parameters = published_copy(clone(self).get_params(deep=False))
-            parameters.update(accountant=None, noise_seed=None)
-            unfitted = type(self)(**parameters)
-            unfitted.__dict__.pop("_made_in", None)
-            return unfitted
-        return self.publish()
-
-    def save(self, path) -> None:
-        """Write what :meth:`publish` gives as an ``.npz`` file of arrays and JSON.
-
-        Parameters
-        ----------
-        path : str or path-like
-            File to write; an existing one is replaced.
-        """
-        published = self.publish()
-        arrays, plain = {}, {}
-        for name, value in published._public_state().items():
-            if isinstance(value, np.ndarray):
-                arrays[name] = np.asarray(
-                    value, dtype=str if value.dtype == object else None
-                )
-            elif name != "privacy_":
-                plain[name] = value
-        header = {
-            "format": _FORMAT,
-            "estimator": type(self).__name__,
-            "parameters": published.get_params(deep=False),
-            "attributes": plain,
-            "privacy": published.privacy_.to_dict(),
-            "output": getattr(self, "_sklearn_output_config", None),
-        }
-        text = json.dumps(header, default=json_default)
-        with open(path, "wb") as file:
-            np.savez(file, header=np.array(text), **arrays)  # type: ignore[arg-type]
-
-    @classmethod
-    def load(cls, path):
-        """Read an estimator that :meth:`save` wrote; nothing is unpickled.
-
-        Parameters
-        ----------
-        path : str or path-like
-            File to read.
-
-        Returns
-        -------
-        estimator
-            A fitted estimator of this class.
-
-        Raises
-        ------
-        ValueError
-            If the file is not a published estimator of this class.
-        """
-        try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
-            header = json.loads(str(arrays.pop("header")))
-            found = (header["estimator"], header["format"])
-            if found == (cls.__name__, _FORMAT):
-                return cls._from_parts(header, arrays)
-        except _UNREADABLE as error:
-            raise ValueError(
-                f"path: {path} is no published estimator; save one with "
-                "estimator.save(path), as .npz"
-            ) from error
-        raise ValueError(
-            f"path: {path} holds a {found[0]} in format {found[1]}, not a "
-            f"{cls.__name__} in format {_FORMAT}"
-        )
-
-    @classmethod
-    def _from_parts(cls, header: dict, arrays: dict):
-        """Rebuild an estimator from what :meth:`save` wrote."""
-        parameters = header["parameters"]
-        for name in parameters.keys() - _BY_CLIENT:
-            parameters[name] = read_plain(parameters[name])
-        estimator = cls(**parameters)
-        for name, value in arrays.items():
-            arrays[name] = value.astype(object) if value.dtype.kind == "U" else value
-        estimator.__dict__.update(arrays, **header["attributes"])
-        if header["output"] is not None:  # set_output(transform=...)
-            estimator._sklearn_output_config = header["output"]
-        estimator.privacy_ = read_plan(json.dumps(header["privacy"]))
-        return estimator
 
 
 def published_copy(value):
@@ -246,7 +91,9 @@ class _Copier(pickle.Pickler):
             return self._place_of(obj, obj._published_copy)
         if isinstance(obj, PrivacyAccountant):
             return self._place_of(obj, lambda: None)
-        if isinstance(obj, BaseEstimator) and any(n in vars(obj) for n in LISTENERS):
+        if isinstance(obj, BaseEstimator) and any(
+            n in vars(obj) for n in CALLBACK_ATTRIBUTES
+        ):
             return self._place_of(obj, lambda: published_copy(_unheard(obj)))
         return None
 
@@ -261,14 +108,13 @@ class _Copier(pickle.Pickler):
 def _unheard(estimator):
     """Return a shallow copy of an estimator that has no callbacks."""
     twin = copy.copy(estimator)
-    for name in LISTENERS:
+    for name in CALLBACK_ATTRIBUTES:
         vars(twin).pop(name, None)
     return twin
 
 
 # How an estimator knows of a `with` block that its context does not know.
 _BROUGHT_ALONG = ("_sent_accountant", "_made_in")
-
 
 # Doubts about all fits that are planned, for who plans fits of others.
 _noted: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar(
@@ -287,7 +133,7 @@ def noted_caveats() -> Iterator[list[str]]:
         _noted.reset(token)
 
 
-class PrivateEstimator(Publishable):
+class PrivateEstimator(BaseEstimator):
     """Base of every estimator whose fit spends a privacy budget.
 
     A subclass offers ``privacy_plan`` from public arguments alone, ``plan_for`` from
@@ -443,9 +289,9 @@ class PrivateEstimator(Publishable):
     ) -> tuple:
         """Warn of what can be said beforehand, charge the plan, then read the data.
 
-        `unread` are tables of which the form was checked alone, by ``unread_rows``: an
-        error about a value comes after the charge, so that a refusal tells of none.
-        There are `levels` further calls between this one and the user's. Returns the
+        `unread` are tables whose form alone was checked, by ``deferred_rows``: an error
+        about a value comes after the charge, so that a refusal tells of none. There are
+        `levels` further calls between this one and the user's. Returns the
         release and what was read.
         """
         self._warn_beforehand(n_public, self.delta, levels)
@@ -550,6 +396,147 @@ class PrivateEstimator(Publishable):
             clone._made_in = block
         return clone
 
+    # -- publishing: releases and plan, without pickles ------------------------------
+
+    def _public_state(self) -> dict:
+        """Return fitted attributes, all of them public or released."""
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name.endswith("_") and not name.startswith("_")
+        }
+
+    def publish(self):
+        """Return a copy that holds releases and plan alone, safe to hand on.
+
+        The copy has neither accountant nor seed. It transforms and predicts like
+        the original, and :meth:`save` writes it as plain arrays and JSON. (A pickle
+        made inside an accountant's ``with`` block names that ledger's file, so that
+        a fit in another process is charged; :meth:`save` never does.)
+
+        Returns
+        -------
+        estimator
+            A fitted estimator of the same class.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            If the fit was not private.
+        """
+        check_is_fitted(self)
+        if not self.privacy_.private:
+            warnings.warn(
+                f"this {type(self).__name__} is not private: {self.privacy_}",
+                PrivacyLeakWarning,
+                stacklevel=2,
+            )
+        parameters = self.get_params(deep=False)
+        parameters.update(accountant=None, noise_seed=None)
+        published = type(self)(**published_copy(parameters))
+        published.__dict__.update(published_copy(self._public_state()))
+        published.__dict__.pop("_made_in", None)
+        if hasattr(self, "_sklearn_output_config"):  # set_output(transform=...)
+            published._sklearn_output_config = dict(self._sklearn_output_config)
+        return published
+
+    def _published_copy(self):
+        """Return what stands for it in a published copy of what holds it."""
+        try:
+            check_is_fitted(self)
+        except NotFittedError:
+            parameters = published_copy(clone(self).get_params(deep=False))
+            parameters.update(accountant=None, noise_seed=None)
+            unfitted = type(self)(**parameters)
+            unfitted.__dict__.pop("_made_in", None)
+            return unfitted
+        return self.publish()
+
+    def save(self, path) -> None:
+        """Write what :meth:`publish` gives as an ``.npz`` file of arrays and JSON.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to write; an existing one is replaced.
+        """
+        published = self.publish()
+        arrays, plain = {}, {}
+        for name, value in published._public_state().items():
+            if isinstance(value, np.ndarray):
+                arrays[name] = np.asarray(
+                    value, dtype=str if value.dtype == object else None
+                )
+            elif name != "privacy_":
+                plain[name] = value
+        header = {
+            "format": _FORMAT,
+            "estimator": type(self).__name__,
+            "parameters": published.get_params(deep=False),
+            "attributes": plain,
+            "privacy": published.privacy_.to_dict(),
+            "output": getattr(self, "_sklearn_output_config", None),
+        }
+        text = json.dumps(header, default=json_default)
+        with open(path, "wb") as file:
+            np.savez(file, header=np.array(text), **arrays)  # type: ignore[arg-type]
+
+    @classmethod
+    def load(cls, path):
+        """Read an estimator that :meth:`save` wrote; nothing is unpickled.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to read.
+
+        Returns
+        -------
+        estimator
+            A fitted estimator of this class.
+
+        Raises
+        ------
+        ValueError
+            If the file is not a published estimator of this class.
+        """
+        try:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+            header = json.loads(str(arrays.pop("header")))
+            found = (header["estimator"], header["format"])
+            if found == (cls.__name__, _FORMAT):
+                return cls._from_parts(header, arrays)
+        except _UNREADABLE as error:
+            raise ValueError(
+                f"path: {path} is no published estimator; save one with "
+                "estimator.save(path), as .npz"
+            ) from error
+        raise ValueError(
+            f"path: {path} holds a {found[0]} in format {found[1]}, not a "
+            f"{cls.__name__} in format {_FORMAT}"
+        )
+
+    @classmethod
+    def _from_parts(cls, header: dict, arrays: dict):
+        """Rebuild an estimator from what :meth:`save` wrote."""
+        parameters = header["parameters"]
+        for name in parameters.keys() - _BY_CLIENT:
+            parameters[name] = read_plain(parameters[name])
+        estimator = cls(**parameters)
+        for name, value in arrays.items():
+            arrays[name] = value.astype(object) if value.dtype.kind == "U" else value
+        estimator.__dict__.update(arrays, **header["attributes"])
+        if header["output"] is not None:  # set_output(transform=...)
+            estimator._sklearn_output_config = header["output"]
+        estimator.privacy_ = read_plan(json.dumps(header["privacy"]))
+        return estimator
+
 
 @documented
 class TableEstimator(PrivateEstimator):
@@ -593,17 +580,8 @@ def unweighted(method):
     """Refuse `sample_weight` by its name; a decorator of ``fit`` and its like.
 
     The signature stays as it is, so that scikit-learn's tools see that weights are not
-    supported, and send none. None is let through.
-
-    Parameters
-    ----------
-    method : callable
-        Method of an estimator.
-
-    Returns
-    -------
-    callable
-        The same, one call further from its caller.
+    supported, and send none. None is let through. Calls are one level further from
+    their caller.
     """
 
     @functools.wraps(method)

@@ -1,7 +1,4 @@
-"""The only importer of scikit-learn's private names, and of names that are new.
-
-Progress of long fits: scikit-learn's callbacks where there are any, and print.
-"""
+"""Private and new names of scikit-learn, imported here alone; progress of long fits."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import contextlib
 import functools
 
 from sklearn.base import BaseEstimator, clone
-from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import (
     Interval,
@@ -43,7 +39,7 @@ except ImportError:
 
 
 # Where scikit-learn keeps callbacks, and what a meta-estimator hands on.
-LISTENERS = ("_skl_callbacks", "_parent_callback_ctx")
+CALLBACK_ATTRIBUTES = ("_skl_callbacks", "_parent_callback_ctx")
 
 
 @functools.cache
@@ -61,7 +57,7 @@ def output_container(transformer) -> str:
     return _get_output_config("transform", transformer)["dense"]
 
 
-def taken_rows(X, positions):
+def take_rows(X, positions):
     """Return some rows of a table of any kind; None of None."""
     return None if X is None else _safe_indexing(X, positions)
 
@@ -73,7 +69,6 @@ def check_input_features(estimator, input_features):
 
 __all__ = [
     "CALLBACK_LEVELS",
-    "BaseSearchCV",
     "CallbackSupportMixin",
     "Interval",
     "StrOptions",
@@ -81,11 +76,10 @@ __all__ = [
     "check_input_features",
     "output_container",
     "parameter_names",
-    "taken_rows",
+    "take_rows",
     "validate_parameter_constraints",
     "with_callbacks",
 ]
-
 
 _CHANGED = (
     "epsilon was changed while the fit began, by a callback or by another thread: "
@@ -94,21 +88,10 @@ _CHANGED = (
 
 
 class FitProgress:
-    """Report of the steps of a fit.
+    """Report of at most `max_steps` steps of a fit.
 
-    Under a privacy budget callbacks see that a step was made and nothing else: they
-    get neither data nor a fitted estimator, and their wish to stop is ignored.
-
-    Parameters
-    ----------
-    estimator : estimator
-        What is fitted.
-    max_steps : int
-        Largest number of steps, public.
-    private : bool
-        Whether the fit has a privacy budget.
-    verbose : bool or int
-        Whether to print a line a step.
+    Under a privacy budget callbacks see that a step was made and nothing else: they get
+    neither data nor a fitted estimator, and their wish to stop is ignored.
     """
 
     def __init__(self, estimator, max_steps: int, *, private: bool, verbose):
@@ -118,7 +101,7 @@ class FitProgress:
         self._cleanup = contextlib.ExitStack()
         self._shown, self._context = estimator, None
         # Where nobody listens there is nothing to be told.
-        if not any(hasattr(estimator, name) for name in LISTENERS):
+        if not any(hasattr(estimator, name) for name in CALLBACK_ATTRIBUTES):
             return
         if private:
             self._shown = self._stand_in(estimator)
@@ -129,7 +112,7 @@ class FitProgress:
     def _stand_in(self, estimator):
         """Return an unfitted estimator that callbacks may keep, without a ledger."""
         shown = clone(estimator).set_params(accountant=None)
-        for name in LISTENERS:
+        for name in CALLBACK_ATTRIBUTES:
             if hasattr(estimator, name):
                 setattr(shown, name, getattr(estimator, name))
         self._cleanup.callback(vars(shown).pop, "_parent_callback_ctx", None)
@@ -143,19 +126,10 @@ class FitProgress:
         return self._cleanup.__exit__(*error)
 
     def begin(self, X, y, plan) -> None:
-        """Tell callbacks that the fit begins.
+        """Tell callbacks that the fit begins, with X and y only if it has no budget.
 
-        Parameters
-        ----------
-        X, y : array-like
-            Data, for callbacks of fits without a budget alone.
-        plan : PrivacyPlan
-            What was charged.
-
-        Raises
-        ------
-        ValueError
-            If there is a budget, and was none when callbacks were told who is fitted.
+        It is an error if `plan` has a budget, and there was none when callbacks were
+        told who is fitted.
         """
         if self._context is not None and has_budget(plan) and not self._private:
             raise ValueError(_CHANGED)

@@ -1,8 +1,7 @@
-"""Estimators of scikit-learn whose fit takes nothing from the values of rows.
+"""What a step of a pipeline does to rows and columns before a later step sees them.
 
-Steps that raise an error or warn, depending on the values that they are given.
-
-What steps do to the columns of a table, before a later step looks for ids.
+It may take nothing from values, raise an error or warn before the charge, or move the
+column that holds ids.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -22,7 +22,6 @@ from sklearn.kernel_approximation import (
     PolynomialCountSketch,
     RBFSampler,
 )
-from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import (
     Binarizer,
     FunctionTransformer,
@@ -34,6 +33,11 @@ from sklearn.preprocessing import (
 )
 from sklearn.random_projection import BaseRandomProjection
 
+from ..accounting._ledger.compositions import (
+    Composition,
+    composition_of,
+    steps_in_turn,
+)
 from .estimator import PrivateEstimator
 from .sklearn_compat import output_container
 
@@ -46,9 +50,7 @@ _ROW_BY_ROW = (
     Normalizer,
 )
 
-
 _KNOWN = ("sklearn", "skdpspectral")
-
 
 # Fitting these takes the number of columns of X, and random numbers.
 _SHAPE_ALONE = (
@@ -57,7 +59,6 @@ _SHAPE_ALONE = (
     PolynomialFeatures,
     RBFSampler,
 )
-
 
 # Functions of numpy with arguments, one value at a time, and what these may be.
 _ARGUMENTS = {
@@ -84,7 +85,7 @@ def has_own_methods(one) -> bool:
 
 def stateless_reason(estimator) -> str | None:
     """Say why fitting takes nothing from the values; None if it may."""
-    if not is_known(estimator) or telling_reason(estimator) is not None:
+    if not is_known(estimator) or reason_of_disclosure(estimator) is not None:
         return None
     if isinstance(estimator, _ROW_BY_ROW):
         return "treats each row alone"
@@ -107,7 +108,7 @@ def stateless_reason(estimator) -> str | None:
     return None
 
 
-def telling_reason(estimator) -> str | None:
+def reason_of_disclosure(estimator) -> str | None:
     """Say how a step that fits nothing may still tell of values; None if it may not.
 
     Errors and warnings come before any later step is charged.
@@ -210,10 +211,8 @@ def _is_of_one_value(function, arguments) -> bool:
 # The largest float16. Of values within it no sum over rows overflows.
 _LARGEST = 65504.0
 
-
 # Beyond it a polynomial sketch of a hundred thousand columns may overflow.
 _MOST_DEGREES = 30
-
 
 # These raise no floating-point error for any value.
 _QUIET = {
@@ -223,7 +222,6 @@ _QUIET = {
     np.positive: lambda low, high: (low, high),
     np.sign: lambda low, high: (-1.0, 1.0),
 }
-
 
 # These are increasing: quiet between two finite numbers if they are at both.
 _INCREASING = frozenset(
@@ -246,7 +244,6 @@ _INCREASING = frozenset(
     }
 )
 
-
 _RANGES = {
     Binarizer: (0.0, 1.0),
     Normalizer: (-1.0, 1.0),
@@ -254,7 +251,6 @@ _RANGES = {
     RBFSampler: (-2.0, 2.0),
     SplineTransformer: (0.0, 1.0),
 }
-
 
 _CLEAN = (
     "put FunctionTransformer(np.nan_to_num) and FunctionTransformer(np.clip, "
@@ -264,15 +260,7 @@ _CLEAN = (
 
 @dataclass(frozen=True)
 class Values:
-    """Known range of the numbers in a table.
-
-    Parameters
-    ----------
-    low, high : float
-        Smallest and largest value there may be.
-    missing : bool
-        Whether there may be NaN.
-    """
+    """Known range of the numbers in a table, and whether there may be NaN."""
 
     low: float = -inf
     high: float = inf
@@ -296,8 +284,8 @@ def values_after(step, values: Values) -> Values | None:
     """
     if step is None or isinstance(step, str):
         return values
-    if isinstance(step, Pipeline):
-        for _, child in step.steps:
+    if composition_of(step) is Composition.PIPELINE:
+        for child in steps_in_turn(step):
             values = values_after(child, values) or Values()
         return values
     if isinstance(step, FunctionTransformer):
@@ -314,7 +302,7 @@ def values_after(step, values: Values) -> Values | None:
     return _after_known_step(step, values)
 
 
-def loud_reason(step) -> str:
+def reason_of_early_message(step) -> str:
     """Say what a step does before the charge, of which there is no knowing."""
     if isinstance(step, (FeatureHasher, HashingVectorizer)):
         return (
@@ -366,8 +354,7 @@ def _after_known_step(step, values: Values) -> Values | None:
 
 def _after_powers(step, values: Values) -> Values | None:
     """Return the range of powers of values, unless they may overflow."""
-    degree = step.degree if isinstance(step.degree, Integral) else max(step.degree)
-    degree = int(degree)
+    degree: Any = step.degree if isinstance(step.degree, Real) else max(step.degree)
     sketched = isinstance(step, PolynomialCountSketch)
     if sketched and not (
         _is_number(step.gamma, _LARGEST) and _is_number(step.coef0, _LARGEST)
@@ -425,7 +412,7 @@ def _after_imputer(step: SimpleImputer, values: Values) -> Values | None:
     return Values(min(values.low, fill), max(values.high, fill), False)
 
 
-def _is_number(value, largest: float) -> bool:
+def _is_number(value: Any, largest: float) -> bool:
     return isinstance(value, Real) and isfinite(value) and abs(float(value)) <= largest
 
 
@@ -440,39 +427,20 @@ def _is_text(categories) -> bool:
 # Parameters that name a column of ids, by position or name.
 ID_PARAMETERS = ("user_feature", "client_feature", "item_feature")
 
-
 # Names that stand for a position where a table has no names.
 _DEFAULT_NAMES = ("user_id", "item_id")
 
 
 @dataclass(frozen=True)
 class Before:
-    """What the steps before one have done to its rows.
+    """What the steps before one have done to its rows."""
 
-    Parameters
-    ----------
-    tainted : str or None
-        Path of a step that leaks into them.
-    moved : str or None
-        Path of a step that moves columns.
-    users_first : bool
-        Whether the ids of users have come to stand in the first column.
-    named : bool
-        Whether the columns still have names, where they were moved.
-    at_end : bool
-        Whether columns were added at the end alone.
-    charged : bool
-        Whether the budget of an earlier step is charged by then.
-    values : Values
-        Known range of the values.
-    """
-
-    tainted: str | None = None
-    moved: str | None = None
-    users_first: bool = False
-    named: bool = False
-    at_end: bool = False
-    charged: bool = False
+    tainted: str | None = None  # path of a step that leaks into them
+    moved: str | None = None  # path of a step that moves columns
+    users_first: bool = False  # ids of users have come to stand in the first column
+    named: bool = False  # the columns still have names, where they were moved
+    at_end: bool = False  # columns were added at the end alone
+    charged: bool = False  # the budget of an earlier step is charged by then
     values: Values = field(default_factory=Values)
 
     def after(self, step, path: str, leaks: str | None) -> Before:
@@ -494,7 +462,7 @@ class Before:
         return replace(self, moved=path, users_first=False, named=False, at_end=at_end)
 
 
-def stale_position(estimator, before: Before) -> str | None:
+def reason_of_moved_ids(estimator, before: Before) -> str | None:
     """Say which column of ids may be another one by now; None if none may."""
     if before.moved is None:
         return None
@@ -525,17 +493,15 @@ def _is_known(parameter: str, feature, before: Before) -> bool:
 
 def _is_charged(step) -> bool:
     """Whether the fit of a step charges a budget, whatever is in the rows."""
-    if isinstance(step, Pipeline):
-        return any(_is_charged(child) for _, child in step.steps)
-    return isinstance(step, PrivateEstimator)
+    return any(isinstance(child, PrivateEstimator) for child in steps_in_turn(step))
 
 
 def _moves_columns(step) -> bool:
     """Whether columns may come out of a step at other positions."""
     if step is None or isinstance(step, str):
         return False
-    if isinstance(step, Pipeline):
-        return any(_moves_columns(child) for _, child in step.steps)
+    if composition_of(step) is Composition.PIPELINE:
+        return any(map(_moves_columns, steps_in_turn(step)))
     if isinstance(step, FunctionTransformer):
         return not treats_values_alone(step)
     if isinstance(step, SimpleImputer):  # a column without values is dropped
@@ -547,8 +513,8 @@ def _gives_names(step) -> bool:
     """Whether what comes out of a step has names."""
     if step is None or isinstance(step, str):
         return True
-    if isinstance(step, Pipeline):
-        return all(_gives_names(child) for _, child in step.steps)
+    if composition_of(step) is Composition.PIPELINE:
+        return all(map(_gives_names, steps_in_turn(step)))
     try:
         return output_container(step) != "default"
     except (AttributeError, ValueError):

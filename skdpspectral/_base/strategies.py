@@ -27,30 +27,14 @@ from .sklearn_compat import validate_parameter_constraints
 
 _CLASSES: dict[str, type[BaseEstimator]] = {}
 
-
 _KEYS = {"strategy", "parameters"}
 
 
 def register(cls: type[BaseEstimator]) -> type[BaseEstimator]:
     """Let objects of a class be written and read by its name; a class decorator.
 
-    Parameters
-    ----------
-    cls : type
-        A subclass of :class:`~sklearn.base.BaseEstimator` with
-        ``_parameter_constraints`` for each parameter of its constructor.
-
-    Returns
-    -------
-    type
-        The same.
-
-    Raises
-    ------
-    TypeError
-        If it is not such a class.
-    ValueError
-        If another class has the name.
+    The class has ``_parameter_constraints`` for each parameter of its constructor, and
+    a name that no other has.
     """
     constraints = getattr(cls, "_parameter_constraints", {})
     if not issubclass(cls, BaseEstimator) or set(cls._get_param_names()) != set(
@@ -75,17 +59,7 @@ def is_strategy(value) -> bool:
 def check_values(owner: BaseEstimator, arrays: tuple[str, ...] = ()) -> None:
     """Check the parameters of an estimator or a strategy, each on its own.
 
-    Parameters
-    ----------
-    owner : BaseEstimator
-        What has the parameters.
-    arrays : tuple of str, default=()
-        Names of those that may be arrays or lists.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is not what its constraints allow; the message names it.
+    `arrays` names those that may be arrays or lists.
     """
     values = owner.get_params(deep=False)
     check_arguments(type(owner).__name__, owner._parameter_constraints, values, arrays)
@@ -102,23 +76,9 @@ def check_values(owner: BaseEstimator, arrays: tuple[str, ...] = ()) -> None:
 def check_arguments(
     caller: str, constraints: dict, values: dict, arrays: tuple[str, ...] = ()
 ) -> None:
-    """Check arguments by name, each on its own.
+    """Check arguments by name, each on its own, by scikit-learn's constraints.
 
-    Parameters
-    ----------
-    caller : str
-        Whose they are, for messages.
-    constraints : dict
-        What scikit-learn's validation takes, by name.
-    values : dict
-        Arguments by name.
-    arrays : tuple of str, default=()
-        Names of those that may be arrays or lists.
-
-    Raises
-    ------
-    ValueError
-        If one is not what its constraints allow; the message names it.
+    `caller` is whose they are, for messages; `arrays` names those that may be arrays.
     """
     for name, value in values.items():
         boolean = "boolean" in constraints.get(name, [])
@@ -138,18 +98,7 @@ def snapshot(value):
 
 
 def same_value(first, second) -> bool:
-    """Whether two parameters are alike: strategies of one class with the same values.
-
-    Parameters
-    ----------
-    first, second : object
-        Numbers, strings, arrays or strategies.
-
-    Returns
-    -------
-    bool
-        Whether they are.
-    """
+    """Whether parameters are equal; strategies are, of one class with equal values."""
     if not (is_strategy(first) or is_strategy(second)):
         return bool(np.array_equal(first, second))
     if type(first) is not type(second):
@@ -175,23 +124,7 @@ def json_default(value):
 
 
 def to_plain(value) -> dict:
-    """Return a strategy as a dictionary of its name and its parameters.
-
-    Parameters
-    ----------
-    value : object
-        Of a registered class.
-
-    Returns
-    -------
-    dict
-        As JSON gives it back.
-
-    Raises
-    ------
-    TypeError
-        If the class, or the type of a parameter, is unknown.
-    """
+    """Return a strategy of a registered class as a dictionary for JSON."""
     if not is_strategy(value):
         raise TypeError(f"{type(value).__name__} is no registered strategy")
     parameters = json.dumps(value.get_params(deep=False), default=json_default)
@@ -199,24 +132,7 @@ def to_plain(value) -> dict:
 
 
 def from_plain(written: dict):
-    """Make a strategy of what :func:`to_plain` gave; nothing is unpickled.
-
-    Parameters
-    ----------
-    written : dict
-        Name and parameters.
-
-    Returns
-    -------
-    object
-        Of the registered class of that name.
-
-    Raises
-    ------
-    ValueError
-        If it is no strategy that is known, or its parameters are not those of the
-        class.
-    """
+    """Make a strategy of what :func:`to_plain` gave; nothing is unpickled."""
     if not isinstance(written, dict) or set(written) != _KEYS:
         raise ValueError("a strategy must have a name and parameters")
     name, parameters = written["strategy"], written["parameters"]

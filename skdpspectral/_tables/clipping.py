@@ -149,25 +149,15 @@ def _rescale_sparse_rows(X, clip_norm: float, only_longer: bool, floor=0.0):
 
 
 def clip_rows(X, clip_norm: float, *, out=None) -> np.ndarray:
-    """Scale rows that are longer than a bound down to it.
+    """Scale rows that are longer than a bound down to it, in float64.
 
     For every finite input, subnormal numbers included, the norm of each row of the
-    result is at most ``clip_norm * (1 + 4 * 2**-52)``; a row with a value that is
-    not finite becomes zero.
+    result is at most ``clip_norm * (1 + 4 * 2**-52)``; a row with a value that is not
+    finite becomes zero.
 
-    Parameters
-    ----------
-    X : array-like or sparse CSR matrix of shape (n_rows, n_features)
-        Rows; computed in float64. Sparse rows may hold duplicate entries.
-    clip_norm : float
-        Bound, in [1e-60, 1e60].
-    out : ndarray of shape (n_rows, n_features), optional
-        Where to write; it may be `X` itself. Unused for sparse rows.
-
-    Returns
-    -------
-    ndarray or sparse CSR array of shape (n_rows, n_features)
-        Clipped rows, float64.
+    X is array-like or sparse CSR of shape (n_rows, n_features), which may hold
+    duplicate entries; `clip_norm` lies in [1e-60, 1e60]. Dense results go to `out`,
+    which may be X.
     """
     if sparse.issparse(X):
         return _rescale_sparse_rows(X, clip_norm, True)
@@ -177,23 +167,9 @@ def clip_rows(X, clip_norm: float, *, out=None) -> np.ndarray:
 def normalize_rows(X, *, floor: float = 0.0, out=None) -> np.ndarray:
     """Scale every row to unit norm, short ones to less; a zero row stays zero.
 
-    A row is divided by its length, or by `floor` if that is longer. The bound and the
-    rule for values that are not finite are those of
-    :func:`clip_rows` with ``clip_norm=1``.
-
-    Parameters
-    ----------
-    X : array-like or sparse CSR matrix of shape (n_rows, n_features)
-        Rows; computed in float64. Sparse rows may hold duplicate entries.
-    floor : float, default=0.0
-        Public or released length, 0 or in [1e-60, 1e60].
-    out : ndarray of shape (n_rows, n_features), optional
-        Where to write; it may be `X` itself. Unused for sparse rows.
-
-    Returns
-    -------
-    ndarray or sparse CSR array of shape (n_rows, n_features)
-        Normalized rows, float64.
+    A row is divided by its length, or by `floor` if that is longer: a public or
+    released length, 0 or in [1e-60, 1e60]. The bound, the rule for values that are not
+    finite, X and `out` are those of :func:`clip_rows` with ``clip_norm=1``.
     """
     if sparse.issparse(X):
         return _rescale_sparse_rows(X, 1.0, False, floor)
@@ -203,27 +179,10 @@ def normalize_rows(X, *, floor: float = 0.0, out=None) -> np.ndarray:
 class Box:
     """A public box of values, and the map of rows into its unit form.
 
-    Rows are clipped into the box, shifted to its midpoint and divided by its
-    largest half-width, or feature by feature.
-
-    Parameters
-    ----------
-    low, high : float or array-like of shape (n_features,)
-        Bounds of every feature, with ``low <= high``.
-    n_features : int
-        Number of features.
-    per_feature : bool, default=False
-        Whether to divide each feature by its own half-width.
-
-    Attributes
-    ----------
-    midpoint : ndarray of shape (n_features,)
-        Middle of the box.
-    unit : ndarray of shape (n_features,)
-        What each feature is divided by; 1 where a feature has no extent and is
-        divided by its own half-width.
-    half_widths : ndarray of shape (n_features,)
-        Half-widths after the division, each at most 1.
+    Rows are clipped into the box, from `low` to `high`, shifted to its `midpoint` and
+    divided by `unit`: its largest half-width or, with `per_feature`, each feature's own
+    (1 where a feature has no extent). `half_widths` are those after the division, at
+    most 1.
     """
 
     def __init__(self, low, high, n_features: int, *, per_feature: bool = False):

@@ -1,7 +1,4 @@
-"""Rows of clients on a cluster: who has which of them, and the rows of each.
-
-Users whose rows lie on a cluster, gathered there: every user's rows in one place.
-"""
+"""Rows of clients and of users on a cluster, gathered there by their ids."""
 
 from __future__ import annotations
 
@@ -28,10 +25,10 @@ from .clusters import (
     column_beside,
     column_of,
     common_type,
-    in_own_words,
     kept_on_cluster,
     numbers_of,
-    told_apart,
+    run_on_cluster,
+    with_public_message,
 )
 from .ids import (
     check_exact,
@@ -42,23 +39,13 @@ from .ids import (
     id_array,
     id_kinds,
     joined_ids,
-    kept_apart,
+    list_as_objects,
     words_of_instant,
 )
 
 
 class Member(NamedTuple):
-    """Rows of a client in one part of a table.
-
-    Parameters
-    ----------
-    part, code : int
-        The part, and the client's number in it.
-    n_rows : int
-        Number of rows.
-    client : object
-        Its id there.
-    """
+    """Rows of a client in one part of a table: its number `code` and id there."""
 
     part: int
     code: int
@@ -68,15 +55,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterIds:
-    """One id a row, on a cluster.
-
-    Parameters
-    ----------
-    read : callable
-        Returns tasks for the ids of the rows of each part.
-    name : str
-        What errors call them.
-    """
+    """One id a row, on a cluster: ``read()`` returns tasks for those of each part."""
 
     read: Callable[[], list]
     name: str
@@ -89,15 +68,14 @@ class ClusterIds:
     def members(self) -> tuple[np.ndarray, list[list[Member]]]:
         """Return distinct ids by their first rows, and where the rows of each lie.
 
-        Raises
-        ------
-        ValueError
-            If ids are missing, or not exact; none is quoted.
+        Ids that are missing or not exact are refused; none is quoted.
         """
         from dask import compute, delayed
 
-        count = delayed(in_own_words(partial(_counted, name=self.name)), pure=True)
-        found = told_apart(lambda: compute(*map(count, self.parts)))
+        count = delayed(
+            with_public_message(partial(_counted, name=self.name)), pure=True
+        )
+        found = run_on_cluster(lambda: compute(*map(count, self.parts)))
         joined = joined_ids([labels for labels, _ in found], self.name)
         codes, n_ids = encode_array(joined, self.name)
         members: list[list[Member]] = [[] for _ in range(n_ids)]
@@ -113,17 +91,7 @@ class ClusterIds:
 
 @dataclass(frozen=True)
 class ClusterUserTable:
-    """Rows of features on a cluster, and the ids that they belong to.
-
-    Parameters
-    ----------
-    table : ClusterTable
-        The whole table.
-    columns : list of int
-        Places of the features.
-    ids : ClusterIds or None
-        One id a row.
-    """
+    """Rows of features on a cluster, at some columns, and the ids that they have."""
 
     table: ClusterTable
     columns: list[int]
@@ -137,14 +105,8 @@ class ClusterUserTable:
     def features_of(self, clients: list) -> Iterator[ClusterRows]:
         """Yield the features of the rows of each client.
 
-        Every part is read once, and divided among its clients where it lies: they
-        are asked one after another.
-
-        Parameters
-        ----------
-        clients : list of list of Member
-            Their rows, as :meth:`ClusterIds.members` tells them. Without ids, one whose
-            rows are all.
+        Every part is read once, and divided among its clients where it lies: they are
+        asked one after another. Without ids there is one client, whose rows are all.
         """
         if self.ids is None:
             yield self.X
@@ -156,8 +118,8 @@ class ClusterUserTable:
             _divided_by_client, name=self.ids.name, columns=self.columns, dtype=dtype
         )
         divide = delayed(divide, pure=True)
-        told = _told(clients, len(self.table.parts))
-        together = zip(self.table.parts, self.ids.parts, told, strict=True)
+        expected = _clients_by_part(clients, len(self.table.parts))
+        together = zip(self.table.parts, self.ids.parts, expected, strict=True)
         divided = kept_on_cluster([divide(*each) for each in together])
         piece = delayed(_rows_of_client, pure=True)
         for rows in clients:
@@ -172,7 +134,7 @@ def cluster_ids(table: ClusterTable, place: int | None, beside, name: str):
         return None
     if place is not None:
         return ClusterIds(lambda: table.apply(column_of, place), name)
-    return ClusterIds(column_beside(kept_apart(beside), table, name), name)
+    return ClusterIds(column_beside(list_as_objects(beside), table, name), name)
 
 
 def _counted(ids, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -183,7 +145,9 @@ def _counted(ids, name: str) -> tuple[np.ndarray, np.ndarray]:
     return ids[first], np.bincount(codes, minlength=len(first))
 
 
-def _told(clients: list, n_parts: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def _clients_by_part(
+    clients: list, n_parts: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the clients of each part in the order of their codes, and their rows."""
     members: list[list[Member]] = [[] for _ in range(n_parts)]
     for rows in clients:
@@ -197,16 +161,16 @@ def _told(clients: list, n_parts: int) -> list[tuple[np.ndarray, np.ndarray]]:
     return found
 
 
-def _divided_by_client(part, ids, told, name: str, columns, dtype) -> tuple:
+def _divided_by_client(part, ids, expected, name: str, columns, dtype) -> tuple:
     """Rows of a part, those of each client together, and where each client's end."""
     rows = numbers_of(part, columns, dtype)  # whose errors may quote values
-    ids = in_own_words(id_array)(ids, name)
-    in_own_words(check_as_long)(name, ids, rows)
-    codes, first = in_own_words(codes_and_rows)(ids, name)
+    ids = with_public_message(id_array)(ids, name)
+    with_public_message(check_as_long)(name, ids, rows)
+    codes, first = with_public_message(codes_and_rows)(ids, name)
     counts = np.bincount(codes, minlength=len(first))
     names = np.fromiter(ids[first], dtype=object, count=len(first))
     # By these, and no others, each of its rows is charged to a client's budget.
-    if not (np.array_equal(names, told[0]) and np.array_equal(counts, told[1])):
+    if not (np.array_equal(names, expected[0]) and np.array_equal(counts, expected[1])):
         raise PartError(
             "X: a part has other clients, or in another order, when it is read again; "
             "persist what is drawn or shuffled anew each time"
@@ -221,7 +185,6 @@ def _rows_of_client(divided: tuple[np.ndarray, np.ndarray], code: int) -> np.nda
 
 _NUMBERS: tuple = (Number, np.bool_)
 
-
 # Groups of users, at most: every part of a table is divided into so many pieces.
 _MOST_GROUPS = 64
 
@@ -230,18 +193,10 @@ class ClusterUsers:
     """Groups of users on a cluster, each of which has all rows of its users.
 
     They are kept by the workers, so that users can answer several rounds; rows of a
-    user come in the order of the table.
-
-    Parameters
-    ----------
-    parts : list of dask.delayed.Delayed
-        Ids of the rows of each part of a table, and further columns: tuples of arrays.
-    make : callable
-        ``make(ids, *columns)`` of all rows of some users: what kernels are given. Pure,
-        public and picklable.
-    *names : str
-        What errors call the ids of users, and of further columns that are ids. Those
-        of a column must be of one kind in all parts, as in a table in memory.
+    user come in the order of the table. Each of `parts` gives a tuple of arrays: ids of
+    the rows, and further columns. ``make(ids, *columns)`` of all rows of some users is
+    what kernels are given: it is pure, public and picklable. `names` are those of the
+    first columns, which are ids: each must be of one kind in all parts, as in memory.
     """
 
     def __init__(self, parts: list, make: Callable, *names: str) -> None:
@@ -249,8 +204,8 @@ class ClusterUsers:
 
         n_groups = min(len(parts), _MOST_GROUPS)
         divide = partial(_divided_by_user, n_groups=n_groups, names=names)
-        divide = delayed(in_own_words(divide), pure=True)
-        agree = delayed(in_own_words(_checked_kinds), pure=True)
+        divide = delayed(with_public_message(divide), pure=True)
+        agree = delayed(with_public_message(_checked_kinds), pure=True)
         make = delayed(_Made(make), name=f"skdpspectral-{uuid.uuid4()}")
         gather = delayed(_gathered, pure=True)
         take = delayed(getitem, pure=True)
@@ -267,11 +222,7 @@ class ClusterUsers:
     def reduce(self, kernel: Callable) -> Any:
         """Return the sums that a kernel makes of all groups; None where all are None.
 
-        Parameters
-        ----------
-        kernel : callable
-            What was made of a group -> sums over its users, which are whole numbers
-            of steps: they add up without rounding, in any order.
+        The sums are whole numbers of steps: they add up without rounding, in any order.
         """
         from dask import delayed
 
@@ -358,10 +309,10 @@ def _is_finite(number: Any) -> bool:
 
 def _gathered(make: _Made, pieces: list, names: tuple[str, ...]):
     columns = list(zip(*pieces, strict=True))
-    join, n_ids = in_own_words(joined_ids), len(names)
+    join, n_ids = with_public_message(joined_ids), len(names)
     ids = [join(*found) for found in zip(columns, names, strict=False)]
     others = [np.concatenate(arrays) for arrays in columns[n_ids:]]
-    return in_own_words(make.function)(*ids, *others)
+    return with_public_message(make.function)(*ids, *others)
 
 
 def _applied(kernel: _Made, group):

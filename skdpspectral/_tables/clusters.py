@@ -1,4 +1,4 @@
-"""Rows of dask collections, reduced to sums on the cluster that keeps them.
+"""Tables of dask, reduced to sums on the cluster that keeps them.
 
 Every part of the rows is summed where it lies, sums are added up in a tree, and one
 sum comes back. What travels to the cluster is a walk and a kernel: public functions
@@ -6,8 +6,6 @@ and numbers, and what was released before, or came from there (the exact mean of
 that are measured about it). No noise is drawn there. Tasks are functions
 of their arguments and write to none of them, so that one which is run again, after a
 worker was lost, gives the sum that it gave before; each part counts once.
-
-Dask arrays and dataframes as tables of parts, of which no part is read here.
 """
 
 from __future__ import annotations
@@ -36,20 +34,9 @@ _TOGETHER = 8
 class ClusterRows(SlicedRows, DistantRows):
     """Rows of which parts lie on a cluster, and are reduced there.
 
-    Parameters
-    ----------
-    parts : list of dask.delayed.Delayed
-        Arrays of numpy of shape (n_rows, n_features), in the order of the rows.
-    sizes : list of int
-        Their numbers of rows.
-    n_features : int
-        Number of features.
-    dtype : dtype, default=float64
-        Type of the numbers.
-    source : dask.array.Array or None, default=None
-        The same rows, to be read by slices; None where nobody does.
-    named : object or None, default=None
-        A table without rows that has the names of the features; None for no names.
+    `parts` are tasks for arrays of shape (n_rows, n_features), in the order of the
+    rows; `sizes` are their numbers of rows. `source` is the same as a dask array, to be
+    read by slices; `named` is a table without rows that has the names of the features.
     """
 
     def __init__(
@@ -217,24 +204,18 @@ def added_on_cluster(sums: list, add: Callable) -> Any:
     together = delayed(add, pure=True)
     while len(sums) > 1:
         sums = [together(group) for group in _groups(sums)]
-    return told_apart(sums[0].compute)
+    return run_on_cluster(sums[0].compute)
 
 
 def kept_on_cluster(tasks: list) -> list:
     """Return tasks whose results stay with the workers."""
     from dask import persist
 
-    return list(told_apart(lambda: persist(*tasks)))
+    return list(run_on_cluster(lambda: persist(*tasks)))
 
 
-def told_apart(run: Callable) -> Any:
-    """Run tasks; errors of theirs are told in words that quote nobody's values.
-
-    Raises
-    ------
-    ValueError
-        Naming X, and the kind of the error alone.
-    """
+def run_on_cluster(run: Callable) -> Any:
+    """Run tasks; an error of theirs becomes a ValueError that quotes no value."""
     try:
         return run()
     except MemoryError:
@@ -252,12 +233,8 @@ def told_apart(run: Callable) -> Any:
 def cluster_rows(X) -> ClusterRows | None:
     """Return rows of a dask array or dataframe; None where X is none.
 
-    Of a dataframe the rows of its parts are counted on the cluster.
-
-    Raises
-    ------
-    ValueError
-        Naming X, if it is one, and no table of real numbers of known shape.
+    Of a dataframe the rows of its parts are counted on the cluster. X must hold real
+    numbers and have a known shape.
     """
     table = cluster_table(X)
     return None if table is None else table.rows()
@@ -275,7 +252,7 @@ def cluster_table(X) -> ClusterTable | None:
 
 def brought_here(X):
     """Return a table or column of a cluster as one in memory; others as they are."""
-    return told_apart(X.compute) if is_on_cluster(X) else X
+    return run_on_cluster(X.compute) if is_on_cluster(X) else X
 
 
 def is_on_cluster(X) -> bool:
@@ -295,20 +272,10 @@ def is_cluster_array(X) -> bool:
 class ClusterTable:
     """Parts of a table on a cluster: arrays, or frames of pandas.
 
-    Parameters
-    ----------
-    parts : list of dask.delayed.Delayed
-        The parts, in the order of the rows.
-    sizes : list of int
-        Their numbers of rows.
-    dtypes : list of dtype
-        Types of the columns.
-    names : list or None
-        Names of the columns.
-    stand_in : object
-        A table without values that has these names and this number of columns.
-    source : dask.array.Array or None
-        The same, where it is an array.
+    `parts` are tasks in the order of the rows, and `sizes` their numbers of rows;
+    `dtypes` and `names` are those of the columns. `stand_in` is a table without values
+    that has these names and this number of columns; `source` is the dask array, if it
+    is one.
     """
 
     parts: list
@@ -391,10 +358,10 @@ def _table_of_frame(X) -> ClusterTable:
             "1 is required for X."
         )
     names = list(X.columns)
-    check = delayed(in_own_words(partial(_check_names, names=names)), pure=True)
+    check = delayed(with_public_message(partial(_check_names, names=names)), pure=True)
     parts = list(map(check, X.to_delayed()))
     # Asked for of the very parts: files that are read anew might be cut otherwise.
-    sizes = told_apart(lambda: compute(*map(delayed(len, pure=True), parts)))
+    sizes = run_on_cluster(lambda: compute(*map(delayed(len, pure=True), parts)))
     return ClusterTable(parts, list(sizes), list(X.dtypes), names, X._meta)
 
 
@@ -446,30 +413,15 @@ def column_of(part, place: int) -> np.ndarray:
 def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
     """Return what reads a column that is given beside a table; read no value.
 
-    Parameters
-    ----------
-    column : dask array or series, or array-like, of shape (n_rows,)
-        The column. One that is in memory travels to the workers; its form is checked
-        by the caller.
-    table : ClusterTable
-        The table.
-    name : str
-        What errors call it.
-
-    Returns
-    -------
-    callable
-        Returns tasks for the parts of the column: to be called once the fit is charged.
-
-    Raises
-    ------
-    ValueError
-        Naming it, if it has not one entry a row, or a series has other parts.
+    It returns tasks for the parts of the column, and is called once the fit is charged.
+    A column that is in memory travels to the workers; its form is checked by the
+    caller. It must have one entry a row, and a series on the cluster the parts of the
+    table.
     """
     from dask import compute, delayed
 
     wrong = ValueError(f"X and {name} have inconsistent numbers of samples")
-    array = delayed(in_own_words(partial(_plain_column, name=name)), pure=True)
+    array = delayed(with_public_message(partial(_plain_column, name=name)), pure=True)
     if is_cluster_array(column):
         if column.ndim != 1 or column.shape[0] != table.shape[0]:
             raise wrong
@@ -479,7 +431,7 @@ def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
         if getattr(column, "ndim", 1) != 1:
             raise ValueError(f"{name} must be one column, got a dataframe")
         parts = list(column.to_delayed())
-        sizes = told_apart(lambda: compute(*map(delayed(len, pure=True), parts)))
+        sizes = run_on_cluster(lambda: compute(*map(delayed(len, pure=True), parts)))
         if list(sizes) != table.sizes:
             raise ValueError(
                 f"{name} must have parts of as many rows as those of X: make both of "
@@ -515,12 +467,12 @@ def check_as_long(name: str, ids, *columns) -> None:
         )
 
 
-def in_own_words(function: Callable) -> Callable:
+def with_public_message(function: Callable) -> Callable:
     """Return a check of a part whose errors, which quote no value, reach the client."""
-    return _InOwnWords(function)
+    return _WithPublicMessage(function)
 
 
-class _InOwnWords:
+class _WithPublicMessage:
     def __init__(self, function: Callable) -> None:
         self._function = function
 

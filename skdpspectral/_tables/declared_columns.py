@@ -36,25 +36,11 @@ def check_feature_names(names, n_features: int) -> tuple[str, ...] | None:
 def in_declared_order(X, names: Sequence[str] | None, beside=()):
     """Return a table with its features in the declared order; no value is read.
 
-    Parameters
-    ----------
-    X : array-like or dataframe of shape (n_rows, n_columns)
-        Rows. A dataframe whose column labels are 0, 1, ... has no column names.
-    names : sequence of str or None
-        Declared names; None where columns go by their positions alone.
-    beside : sequence of (str, int or str)
-        Parameters that give columns of X which hold no features, and their values.
-        These columns keep their places.
-
-    Returns
-    -------
-    array-like or dataframe
-        X itself, if nothing has to move.
-
-    Raises
-    ------
-    ValueError
-        If names are declared and X has others or none, or the other way round.
+    `names` is None where columns go by their positions alone. `beside` holds parameters
+    that give columns of X with no features, and their values: these columns keep their
+    places. A dataframe whose labels are 0, 1, ... has no column names. X itself is
+    returned if nothing has to move. It is an error if names are declared and X has
+    others or none, or the other way round.
     """
     labels = column_names(X)
     if labels == list(range(len(labels or ()))):

@@ -1,6 +1,4 @@
-"""Masked arrays of numpy, whose hidden values must not pass for values.
-
-Lists, tuples and columns, read entry by entry.
+"""Lists, tuples, columns and masked arrays, read entry by entry.
 
 ``numpy.asarray`` converts a list to one type that holds all of its entries. A text
 among numbers then turns the numbers of all rows into texts, and a fraction turns large
@@ -18,18 +16,7 @@ def refuse_masked(values, name: str) -> None:
     """Refuse arrays of ``numpy.ma`` in which anything is masked, and lists of such.
 
     ``numpy.asarray`` takes what lies under a mask for a value, in rows of a list too.
-
-    Parameters
-    ----------
-    values : object
-        What was given.
-    name : str
-        What errors call it.
-
-    Raises
-    ------
-    ValueError
-        Naming it, and quoting nothing of it.
+    The error quotes nothing of the values.
     """
     if _hides(values):
         raise ValueError(f"{name} has masked values: drop or fill such rows first")
@@ -61,23 +48,10 @@ def read_quietly(read, said: str = "a column could not be read as an array"):
 def read_entries(values, name: str) -> np.ndarray:
     """Return values as an array in which no entry depends on others.
 
-    Parameters
-    ----------
-    values : array-like
-        A list or tuple, nested at most once, or a column of any library.
-    name : str
-        What errors call it.
-
-    Returns
-    -------
-    ndarray
-        An array of numpy as it is. Others as objects, unless their type holds missing
-        values without converting others.
-
-    Raises
-    ------
-    ValueError
-        If entries are masked, or rows are of several lengths.
+    `values` is a list or tuple, nested at most once, or a column of any library. An
+    array of numpy is returned as it is; others as objects, unless their type holds
+    missing values without converting others. Masked entries, and rows of several
+    lengths, are refused.
     """
     refuse_masked(values, name)
     if isinstance(values, np.ndarray):
@@ -131,13 +105,7 @@ def column_of_lists(X, position: int) -> np.ndarray:
 
 
 def shape_of_lists(X) -> tuple[int, ...]:
-    """Shape of lists of lists, of which no entry is looked at but for its type.
-
-    Raises
-    ------
-    ValueError
-        If rows are of several lengths.
-    """
+    """Shape of lists of lists, of which no entry is looked at but for its type."""
     if len(X) and all(isinstance(row, np.ndarray) for row in X):
         shapes = {row.shape for row in X}
         if len(shapes) > 1:

@@ -1,8 +1,6 @@
-"""Ids of users and items: columns of tables, and codes from 0.
+"""Ids of users and items: columns of tables, codes from 0, and look-ups.
 
-Numbers as ids: those that may stand for several at once are refused.
-
-Ids that were seen once, found again.
+Numbers that may stand for several ids at once are refused.
 """
 
 from __future__ import annotations
@@ -26,49 +24,24 @@ from .entries import (
 # The unit in which times and durations are compared.
 _UNIT = "[ns]"
 
-
 # Kinds that numpy sorts fast: booleans, integers, floats, durations and times.
 _SORTABLE = "biufmM"
 
-
 _NUMPY_TIMES = (np.datetime64, np.timedelta64)
 
-
 _TIMES = (*_NUMPY_TIMES, datetime.date, datetime.timedelta)
-
 
 # A table of consecutive numbers has at most so many entries an id, and so many.
 _ENTRIES_AN_ID, _ENTRIES = 4, 1 << 16
 
 
 def encode_ids(ids, name: str) -> tuple[np.ndarray, int]:
-    """Number ids from 0 in the order of their first appearance.
+    """Return codes of ids, from 0 by first appearance, and the number of distinct ids.
 
-    The order depends on which ids are equal alone, so that a table of numpy, pandas
-    or polars gets the same codes.
-
-    Parameters
-    ----------
-    ids : array-like of shape (n_rows,)
-        Hashable ids. Two are one where they are equal: 1 and 1.0 are, 1 and "1" are
-        not.
-    name : str
-        What errors call them.
-
-    Returns
-    -------
-    codes : ndarray of shape (n_rows,), dtype intp
-        From 0 to n_ids - 1.
-    n_ids : int
-        Number of distinct ids.
-
-    Raises
-    ------
-    ValueError
-        If there is not one id a row, or one is missing (None, NaN, NaT, NA), or a
-        text or bytes that end in NUL.
-    TypeError
-        If an id is not hashable.
+    Two ids are one where they are equal: 1 and 1.0 are, 1 and "1" are not. The order
+    depends on that alone, so that a table of numpy, pandas or polars gets the same
+    codes. Missing ids (None, NaN, NaT, NA), texts or bytes that end in NUL, and ids
+    that are not hashable are refused.
     """
     return encode_array(id_array(ids, name), name)
 
@@ -90,11 +63,8 @@ def codes_and_rows(ids: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
 def joined_ids(parts, name: str) -> np.ndarray:
     """Return ids of several parts of a table, as :func:`id_array` gave them, as one.
 
-    Raises
-    ------
-    ValueError
-        If some parts hold times, or durations, and others none: as numbers, both might
-        be one id.
+    Times, or durations, in some parts and none in others are refused: as numbers, both
+    might be one id.
     """
     some = [part for part in parts if len(part)] or list(parts)[:1]
     kinds = {part.dtype for part in some}
@@ -131,28 +101,11 @@ def places_from(ids: np.ndarray, low: int) -> np.ndarray:
 
 
 def read_column(X, feature, name: str):
-    """Return the column of a table that a parameter names.
+    """Return the column of a table that a parameter names, in the table's own kind.
 
-    Parameters
-    ----------
-    X : {array-like, sparse matrix, dataframe} of shape (n_rows, n_columns)
-        A pandas, polars or other dataframe, or anything that makes a 2-D array.
-    feature : int or str
-        Position, negative ones from the end, or name of a column.
-    name : str
-        The parameter, for errors.
-
-    Returns
-    -------
-    array-like of shape (n_rows,)
-        The column, of the kind that the table keeps its columns in.
-
-    Raises
-    ------
-    TypeError
-        If `feature` is neither an integer nor a string.
-    ValueError
-        If X has no such column, several of the name, or is not two-dimensional.
+    X is a dataframe of any library, or anything that makes a 2-D array. `feature` is a
+    position, negative ones from the end, or a name; `name` is the parameter, for
+    errors.
     """
     check_feature(feature, name)
     columns = column_names(X)
@@ -176,10 +129,7 @@ def check_feature(feature, name: str) -> None:
 def as_array(column, name: str = "a column") -> np.ndarray:
     """Return a column as numpy holds it best: strings of polars stay whole.
 
-    Raises
-    ------
-    ValueError
-        If entries are masked: what lies under a mask is no value.
+    Masked entries are refused: what lies under a mask is no value.
     """
     refuse_masked(column, name)
     return _as_array(column)
@@ -197,14 +147,10 @@ def _as_array(column) -> np.ndarray:
 def id_array(ids, name: str) -> np.ndarray:
     """Return ids as an array: numbers, times and durations in ns, or objects.
 
-    Raises
-    ------
-    ValueError
-        If there is not one id a row, one is masked, or a time is beyond what
-        nanoseconds hold.
+    Masked ids, and times beyond what nanoseconds hold, are refused.
     """
     refuse_masked(ids, name)
-    ids = _as_array(kept_apart(ids))
+    ids = _as_array(list_as_objects(ids))
     if ids.ndim != 1:
         raise ValueError(f"{name} must hold one id a row, got an array of {ids.shape}")
     if ids.dtype == object:
@@ -214,7 +160,7 @@ def id_array(ids, name: str) -> np.ndarray:
     return ids.astype(object) if ids.dtype.kind in "SUT" else ids
 
 
-def kept_apart(ids):
+def list_as_objects(ids):
     """Return a list of ids as an array of objects; others as they are.
 
     numpy would turn [1, "1"] into two equal strings, and tuples into columns.
@@ -537,24 +483,9 @@ def _same_signs(keys: np.ndarray, ids: np.ndarray):
 class IdIndex:
     """Distinct ids and their codes, in the order of their first appearance.
 
-    Parameters
-    ----------
-    ids : array-like of shape (n_rows,)
-        Hashable ids, none of them missing.
-    name : str
-        What errors call them; they quote no id.
-
-    Raises
-    ------
-    ValueError
-        If ids are missing, not exact, or of several kinds. One kind a table is a rule
-        that lookups need: an index says of every other kind that it does not hold it,
-        whoever is in it.
-
-    Attributes
-    ----------
-    codes : ndarray of shape (n_rows,)
-        Code of each row's id; only of the ids that the index was made from.
+    `codes` has the code of each row's id. Ids that are missing, not exact or of several
+    kinds are refused. One kind a table is a rule that lookups need: an index says of
+    every other kind that it does not hold it, whoever is in it.
     """
 
     def __init__(self, ids, name: str):
@@ -599,13 +530,7 @@ class IdIndex:
         return self
 
     def find(self, ids, name: str) -> np.ndarray:
-        """Return codes of ids, -1 for those that were not seen.
-
-        Raises
-        ------
-        ValueError
-            If ids are missing, or of a kind that the index does not hold.
-        """
+        """Return codes of ids, -1 for those not seen; refuse ids of another kind."""
         ids = id_array(ids, name)
         check_ids(ids, name)
         if not len(ids):

@@ -4,8 +4,6 @@ The order is that of scrambled numbers: it depends on the shape of the table alo
 is the same for arrays, files and sparse rows, on every machine. Rows are read once, by
 slices from all over the table that are mixed in memory, a *pool* at a time: rows that
 are sorted, by time or by class, are paired with others from far away.
-
-Differences of rows, whatever finite values they hold.
 """
 
 from __future__ import annotations
@@ -27,19 +25,8 @@ def row_differences(first, second, *, out=None):
 
     A difference that overflows is made of the halves of both rows: its direction is
     right, and so is its length but for a factor of two beyond what float64 can hold.
-    Each result depends on its own two rows alone.
-
-    Parameters
-    ----------
-    first, second : ndarray or sparse CSR matrix of shape (b, p)
-        Rows.
-    out : ndarray of shape (b, p), optional
-        Where to write, float64. Unused for sparse rows.
-
-    Returns
-    -------
-    ndarray or sparse CSR matrix of shape (b, p)
-        Differences; sparse ones fill no zeros but those of either row.
+    Each result depends on its own two rows alone. Both tables have shape (b, p); of
+    sparse CSR matrices the result is sparse, and dense ones go to `out`.
     """
     if sparse.issparse(first):
         return _sparse_differences(first, second)
@@ -74,10 +61,8 @@ def _sparse_differences(first, second):
 # Rows of a pool, and numbers in it: some megabytes.
 _POOL_ROWS, _POOL_NUMBERS = 1 << 14, 1 << 22
 
-
 # Slices of a pool: of its pairs, about one in so many is from a single slice.
 _POOL_SLICES = 16
-
 
 # Rows of a pool, at least, for each pair that a row is the first of.
 _ROWS_A_SHIFT = 4
@@ -88,21 +73,8 @@ class PairOrder:
     """Which rows of a table are paired, from its shape alone.
 
     Every row is in `2 * n_shifts` pairs: `n_shifts` times the first, and as often the
-    second.
-
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Shape of the table; more rows than pairs that a row is in, or two.
-    n_shifts : int
-        Pairs a row is the first of.
-
-    Attributes
-    ----------
-    block_rows : int
-        Most pairs of a block.
-    n_pairs, n_pools, n_blocks : int
-        Numbers of pairs, of pools of rows, and of blocks of pairs.
+    second. There are more rows than that, or two. `block_rows` is the most pairs of a
+    block; `n_pairs`, `n_pools` and `n_blocks` count pairs, pools of rows and blocks.
     """
 
     n_samples: int
@@ -196,19 +168,10 @@ class PairOrder:
         return (n_pools * whole + min(larger, n_pools)) * self._slice_rows
 
     def pools(self, X) -> Iterator:
-        """Yield pools of rows, each with the order that its rows are paired in.
+        """Yield pools of rows, and the order that the rows of each are paired in.
 
-        Parameters
-        ----------
-        X : ndarray, sparse CSR matrix or SlicedRows of shape (n_samples, n_features)
-            The table; each of its rows is in one pool.
-
-        Yields
-        ------
-        rows : ndarray or sparse CSR matrix
-            The pool, or the whole table.
-        order : ndarray of int
-            Places of the pool's rows in it.
+        Each row of X, of shape (n_samples, n_features), is in one pool: there may be
+        one.
         """
         size = self._slice_rows
         for numbers in self._slices_of_pools():
@@ -266,16 +229,9 @@ def _pairs_of_a_pool(rows, places, order: PairOrder, row_map) -> Iterator:
 
 @dataclass(frozen=True)
 class PoolWalk:
-    """Blocks of the rows of the first pools: rows from all over a table.
+    """Blocks of the rows of the first `n_pools` pools: rows from all over a table.
 
-    Parameters
-    ----------
-    order : PairOrder
-        How the table is divided into pools.
-    n_pools : int or None, default=None
-        How many of them are read; None for all.
-    then : callable or None, default=None
-        What the kernel is given of a block.
+    None takes all pools. `then` makes of a block what the kernel is given.
     """
 
     order: PairOrder
@@ -298,18 +254,9 @@ class PairWalk:
     """Blocks of differences of paired rows, in the same order for any table.
 
     They are of shape (b, n_features) and float64, dense or sparse; dense ones are in
-    memory that the next block takes again.
-
-    Parameters
-    ----------
-    order : PairOrder
-        Which rows are paired.
-    row_map : callable or None, default=None
-        Block of rows -> block of rows of the same shape, row by row: what is paired.
-    n_pools : int or None, default=None
-        Only the pairs of the first pools; None for all.
-    then : callable or None, default=None
-        What the kernel is given of a block.
+    memory that the next block takes again. `row_map` maps rows one by one before they
+    are paired; `n_pools` limits the pairs to the first pools; `then` makes of a block
+    what the kernel is given.
     """
 
     order: PairOrder

@@ -1,9 +1,4 @@
-"""Rows that are read slice by slice: memory maps, and arrays of other libraries.
-
-Rows of parquet files, of which one batch is in memory at a time.
-
-Rows under a map that treats each row alone, made when they are read.
-"""
+"""Rows that are read slice by slice: memory maps, parquet files, foreign arrays."""
 
 from __future__ import annotations
 
@@ -24,26 +19,20 @@ from .entries import read_quietly
 # Bytes of a huge page, and bytes of a map that stay in memory once they were read.
 _HUGE_PAGE = 1 << 21
 
-
 _KEPT_BYTES = 1 << 25
-
 
 # Bytes of a sample that is kept.
 _SAMPLE_BYTES = 1 << 26
 
-
 # Types of blocks that are handed on as they are; others become float64.
 KEPT_DTYPES = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
 
-
 KEPT_DTYPES |= {np.dtype(np.float64), np.dtype(np.float32)}
-
 
 NO_DATES = (
     "X must hold numbers, not dates or durations: turn them into numbers of a unit "
     "that you choose"
 )
-
 
 NO_COMPLEX = "Complex data not supported: X must hold real numbers"
 
@@ -51,21 +40,8 @@ NO_COMPLEX = "Complex data not supported: X must hold real numbers"
 class SlicedRows:
     """A table of numbers of which one slice of rows is in memory at a time.
 
-    Parameters
-    ----------
-    source : object
-        With the shape of a table, and slices of rows that numpy can turn into arrays.
-    shape : tuple (n_samples, n_features)
-        Its shape, which slices are checked against.
-    dtype : dtype
-        Its type of numbers.
-    pages : MappedPages or None, default=None
-        Where the source is a memory map: gives back what was read.
-
-    Attributes
-    ----------
-    shape, dtype, ndim
-        As of an array.
+    `source` has slices of rows that numpy can turn into arrays: they are checked
+    against `shape`. `pages` gives back what was read of a memory map.
     """
 
     ndim = 2
@@ -87,11 +63,7 @@ class SlicedRows:
     def __getitem__(self, rows: slice) -> np.ndarray:
         """Read a slice of rows, of which the type of numbers may be any real one.
 
-        Raises
-        ------
-        ValueError
-            If the slice cannot be read, or is no array of its shape; no value is
-            quoted, and no message of the source.
+        No error quotes a value, or a message of the source.
         """
         start, stop, _ = rows.indices(self.shape[0])
         block = self._read(start, stop)
@@ -115,16 +87,8 @@ class SlicedRows:
     def sample(self, key, n_rows: int, read: Callable[[], Iterable]) -> Iterable:
         """Return rows from all over the table, which are asked for several times.
 
-        They are kept where there are few of them; those of a memory map are read anew.
-
-        Parameters
-        ----------
-        key : hashable
-            Which rows; the last ones that were asked for are kept.
-        n_rows : int
-            Their number.
-        read : callable
-            Reads them.
+        The last ones that were asked for, by `key`, are kept where there are few of
+        them; those of a memory map are read anew.
         """
         size = n_rows * self.shape[1] * self.common_dtype.itemsize
         if self._pages is not None or size > _SAMPLE_BYTES:
@@ -160,12 +124,8 @@ class MappedPages:
     They count as the memory of a process as long as they are mapped, although the
     system could drop them. Nothing is lost: it reads them from the file again. Where
     columns lie one after another, a block has a page of each of them: of up to 2 MB.
-
-    Parameters
-    ----------
-    mapping : mmap.mmap
-        Shared with its file, or never written to: changes of a private copy would be
-        lost.
+    The map is shared with its file, or never written to: changes of a private copy
+    would be lost.
     """
 
     def __init__(self, mapping: mmap.mmap):
@@ -208,13 +168,8 @@ def sliced_rows(X) -> SlicedRows | None:
     """Return rows to be read by slices, or None where X is none of the kind.
 
     Memory maps of two dimensions are, and what has ``shape``, ``dtype`` and slices
-    without being an array of numpy, a sparse matrix or a table with named columns:
-    as datasets of h5py, arrays of zarr and of dask.
-
-    Raises
-    ------
-    ValueError
-        If it is of the kind, and no table of real numbers.
+    without being an array of numpy, a sparse matrix or a table with named columns: as
+    datasets of h5py, arrays of zarr and of dask. They must hold real numbers.
     """
     if isinstance(X, np.ndarray):
         return _mapped_rows(X)
@@ -283,20 +238,14 @@ def _description(X):
 # may be far larger.
 _BATCH_NUMBERS = 1 << 20
 
-
 # The first pyarrow whose datasets read columns in pieces.
 _FIRST_THAT_STREAMS = 19
 
 
 class _Group(NamedTuple):
-    """Rows of a file that are stored together.
+    """Rows of a file that are stored together: their number is in its footer.
 
-    Parameters
-    ----------
-    n_rows : int
-        Their number, by the file's own footer.
-    batches : callable
-        Reads them from the first one on: an iterator of ``pyarrow.RecordBatch``.
+    ``batches()`` iterates over ``pyarrow.RecordBatch`` from the first row on.
     """
 
     n_rows: int
@@ -308,16 +257,8 @@ class ParquetRows(SlicedRows):
 
     Slices that follow each other are read once. Others begin anew with the group of
     rows that they lie in: where rows of all over a table are read together, as for
-    pairs, groups of few rows cost less.
-
-    Parameters
-    ----------
-    groups : list of _Group
-        All groups of rows, in their order.
-    named : pyarrow.Table
-        A table without rows, of the same columns.
-    dtype : dtype
-        Type that holds every column.
+    pairs, groups of few rows cost less. `named` is a table of pyarrow without rows, of
+    the same columns, and `dtype` holds every column.
     """
 
     def __init__(self, groups: list[_Group], named: Any, dtype: np.dtype) -> None:
@@ -382,17 +323,8 @@ def _numbers(batch, dtype) -> np.ndarray:
 def parquet_rows(X) -> ParquetRows | None:
     """Return rows of an open parquet file or dataset; None where X is none.
 
-    Parameters
-    ----------
-    X : object
-        A ``pyarrow.parquet.ParquetFile``, or a ``pyarrow.dataset.Dataset`` of parquet
-        files.
-
-    Raises
-    ------
-    ValueError
-        Naming X, if it is one, and a column of it holds no numbers, or its files are
-        no parquet files.
+    Those are ``pyarrow.parquet.ParquetFile``, and ``pyarrow.dataset.Dataset`` of
+    parquet files. Every column must hold numbers.
     """
     if hasattr(X, "iter_batches") and hasattr(X, "schema_arrow"):
         return ParquetRows(_groups_of_file(X), *_form(X.schema_arrow))
@@ -483,12 +415,7 @@ def _group_of_fragment(part, schema, size: int) -> _Group:
 class MappedRows(SlicedRows):
     """Another table's rows under a map, of which one slice is in memory at a time.
 
-    Parameters
-    ----------
-    source : ndarray or SlicedRows of shape (n_samples, n_features)
-        The table.
-    row_map : callable
-        Block of rows -> float64 block of rows of the same shape, row by row.
+    The map makes a float64 block of the same shape, row by row.
     """
 
     def __init__(self, source, row_map: Callable) -> None:
@@ -501,15 +428,7 @@ class MappedRows(SlicedRows):
 
 
 def map_table(source, row_map: Callable) -> MappedRows | DistantRows:
-    """Return a table's rows under a map, wherever they are.
-
-    Parameters
-    ----------
-    source : ndarray, SlicedRows or DistantRows of shape (n_samples, n_features)
-        The table.
-    row_map : callable
-        As of :class:`MappedRows`; of distant rows it goes where they are.
-    """
+    """Return a table's rows under a map, wherever they are: it goes to distant rows."""
     if isinstance(source, DistantRows):
         return source.mapped(row_map)
     return MappedRows(source, row_map)

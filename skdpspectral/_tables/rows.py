@@ -27,17 +27,14 @@ from .readers import NO_DATES, SlicedRows, parquet_rows, parquet_shape, sliced_r
 
 _DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
 
-
 # Where rows are read block by block, whole numbers are converted block by block too.
 _BLOCK_DTYPES = (*_DTYPES, *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)))
-
 
 # First lines of scikit-learn's messages about the form of a table.
 _OF_FORM = re.compile(
     r"Found array with|Expected 2D array|Complex data not supported|"
     r"Sparse data was passed for X|X has \d+ features|(The )?[Ff]eature names"
 )
-
 
 # How messages about values begin, and what is said instead: values, or the code of
 # foreign objects, may have written the rest.
@@ -60,23 +57,18 @@ _OF_VALUES = {
     "Complex data not supported": "Complex data not supported: X must be real",
 }
 
-
 _DATES = re.compile("datetime|timedelta|date|duration|time")
-
 
 _NEVER_NUMBERS = re.compile(
     "interval|period|(large_|fixed_size_)?list|array|struct|map|null"
 )
-
 
 NEVER_NUMBERS = (
     "must hold numbers: columns of lists, structs, intervals, periods or of the null "
     "type cannot be converted to numbers"
 )
 
-
 _NOT_ROWS = "X must be a 2D array of finite real numbers"
-
 
 _RESHAPE = (
     "Reshape your data with X.reshape(-1, 1) if it has a single feature or "
@@ -85,18 +77,12 @@ _RESHAPE = (
 
 
 @dataclass(frozen=True)
-class Unread:
+class DeferredRead:
     """A table of which the form was checked, and no value was read.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Its shape, public.
-    read : callable
-        Reads the table and returns it, or raises an error that depends on values:
-        to be called once the fit is charged.
-    sparse : bool, default=False
-        Whether what is read is a sparse matrix, which its form tells.
+    `shape` is public. ``read()`` returns the table, or raises an error that depends on
+    values: it is called once the fit is charged. `sparse` says whether it gives a
+    sparse matrix, which the form tells.
     """
 
     shape: tuple[int, ...]
@@ -104,44 +90,27 @@ class Unread:
     sparse: bool = False
 
 
-def unread_rows(
+def deferred_rows(
     estimator, X, *, reset: bool = True, accept_sparse=False, in_blocks=False
-) -> Unread:
+) -> DeferredRead:
     """Check the form of rows, and note or check their features; read no value.
 
-    Parameters
-    ----------
-    estimator : estimator or None
-        Gets `n_features_in_` and `feature_names_in_` with `reset`, is compared
-        otherwise. None: no features are compared.
-    X : array-like of shape (n_samples, n_features)
-        Rows of finite numbers. Of lists the lengths are read, and what has no shape
-        is turned into an array by its own code.
-    reset : bool, default=True
-        Whether this is a fit.
-    accept_sparse : bool, default=False
-        Whether sparse rows are let through, as CSR.
-    in_blocks : bool, default=False
-        Whether integers are let through, to be converted block by block, and memory
-        maps and arrays of other libraries, to be read so.
+    With `reset`, as in a fit, `estimator` gets `n_features_in_` and
+    `feature_names_in_`; otherwise it is compared to them, unless it is None. Of lists
+    the lengths are read, and what has no shape is turned into an array by its own code.
+    With `accept_sparse` sparse rows are let through, as CSR. With `in_blocks` integers
+    are, and memory maps and arrays of other libraries: they are converted, or read,
+    block by block.
 
-    Returns
-    -------
-    Unread
-        Of which ``read()`` gives an ndarray, sparse CSR matrix or SlicedRows of shape
-        (n_samples, n_features): float64 or float32, but for blocks.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming X. From here on of its form alone; from ``read()`` of its values, of
-        which none is quoted.
+    ``read()`` gives an ndarray, sparse CSR matrix or SlicedRows of shape (n_samples,
+    n_features): float64 or float32, but for blocks. Errors name X: here they are about
+    its form alone, and those of ``read()`` quote no value.
     """
     sliced = rows_in_blocks(X) if in_blocks else None
     if sliced is not None:
         _check_form(sliced.shape)
         _compare_features(estimator, getattr(sliced, "named", sliced), reset)
-        return Unread(sliced.shape, lambda: finite_slices(sliced))
+        return DeferredRead(sliced.shape, lambda: finite_slices(sliced))
     shape = form_of(X, accept_sparse)
     # A stand-in has neither names nor values.
     named = X if hasattr(X, "shape") else np.broadcast_to(0.0, shape)
@@ -160,12 +129,13 @@ def unread_rows(
             raise ValueError("X has changed its shape since it was checked")
         return rows
 
-    return Unread(shape, read, is_sparse(X))
+    return DeferredRead(shape, read, is_sparse(X))
 
 
 def rows_in_blocks(X) -> SlicedRows | None:
     """Return rows that are read, or reduced, block by block; None for what is whole."""
-    for kind in (cluster_rows, parquet_rows, sliced_rows):
+    distant = () if isinstance(X, np.ndarray) else (cluster_rows, parquet_rows)
+    for kind in (*distant, sliced_rows):
         found = kind(X)
         if found is not None:
             return found
@@ -173,29 +143,15 @@ def rows_in_blocks(X) -> SlicedRows | None:
 
 
 def check_rows(estimator, X, **how):
-    """Check form and values of rows, where nothing is to be charged between them.
+    """Check form and values, where nothing is to be charged between them.
 
-    Parameters
-    ----------
-    estimator, X, **how
-        As for :func:`unread_rows`.
-
-    Returns
-    -------
-    ndarray, sparse CSR matrix or SlicedRows of shape (n_samples, n_features)
-        float64 or float32, but for blocks.
+    It takes what :func:`deferred_rows` takes, and returns what its ``read()`` gives.
     """
-    return unread_rows(estimator, X, **how).read()
+    return deferred_rows(estimator, X, **how).read()
 
 
 def form_of(X, accept_sparse: bool = False) -> tuple[int, int]:
-    """Return the shape of a table, and check what can be said without its values.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming X.
-    """
+    """Return the shape of a table, and check what can be said without its values."""
     if is_sparse(X) and not accept_sparse:
         _form_checked(lambda: check_array(sparse.csr_array((1, 1)), input_name="X"))
     refuse_same_names(column_names(X), "X")
@@ -217,13 +173,9 @@ def form_of(X, accept_sparse: bool = False) -> tuple[int, int]:
 
 
 def table_shape(X) -> tuple[int, int]:
-    """Return the shape of a table, of which nothing else is looked at.
-
-    Raises
-    ------
-    ValueError
-        Naming X, if it is no table or is empty.
-    """
+    """Return the shape of a table, of which nothing else is looked at."""
+    if isinstance(X, np.ndarray):
+        return _check_form(X.shape)
     table = cluster_table(X)  # of which shape_of would read all rows
     shape = parquet_shape(X) if table is None else table.shape
     return _check_form(shape_of(X) if shape is None else shape)
@@ -241,13 +193,7 @@ def _check_form(shape: tuple, kind: type = float) -> tuple[int, int]:
 
 
 def shape_of(X, name: str = "X") -> tuple[int, ...]:
-    """Return the shape that an array-like has or would have as an array.
-
-    Raises
-    ------
-    ValueError
-        Naming it, if it has none.
-    """
+    """Return the shape that an array-like has or would have as an array."""
     reason = None
     try:
         shape = getattr(X, "shape", None)
@@ -341,19 +287,9 @@ def row_slices(X):
 
 
 def map_rows(function, X) -> np.ndarray:
-    """Stack what a function makes of blocks of rows.
+    """Stack what a function makes of blocks of rows, in the type of the first.
 
-    Parameters
-    ----------
-    function : callable
-        Block of rows -> array of as many rows.
-    X : ndarray, sparse CSR matrix or SlicedRows of shape (n, p)
-        Rows, from :func:`check_rows`.
-
-    Returns
-    -------
-    ndarray of shape (n, ...)
-        Of the type of the first block's result.
+    The function makes an array of as many rows. X comes from :func:`check_rows`.
     """
     out = None
     for rows in row_slices(X):

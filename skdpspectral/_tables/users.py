@@ -1,7 +1,4 @@
-"""Tables whose rows belong to users: ids apart from features.
-
-Checks of targets: their form, and then their values, as in ``_rows``.
-"""
+"""Tables whose rows belong to users: ids apart from features, and targets."""
 
 from __future__ import annotations
 
@@ -41,15 +38,15 @@ from .ids import (
 )
 from .rows import (
     NEVER_NUMBERS,
-    Unread,
+    DeferredRead,
     check_features,
+    deferred_rows,
     dtypes_of,
     finite_slices,
     form_of,
     is_date,
     is_never_number,
     shape_of,
-    unread_rows,
 )
 
 
@@ -57,14 +54,9 @@ from .rows import (
 class UserTable:
     """Rows of features, and the users that they belong to.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_columns)
-        float64 or float32 numbers; the very array that was passed, if possible.
-    columns : slice or ndarray of int
-        Columns of `X` that are features.
-    users : array-like of shape (n_rows,) or None
-        Ids; None where none were given.
+    `X` has shape (n_rows, n_columns), float64 or float32: the very array that was
+    passed, if possible. `columns` are those of its columns that are features. `users`
+    has one id a row; None where none were given.
     """
 
     X: np.ndarray
@@ -94,26 +86,16 @@ class Names(NamedTuple):
 
 USERS = Names()
 
-
 CLIENTS = Names("clients", "client_feature")
 
 
-class UnreadTable(NamedTuple):
+class DeferredTable(NamedTuple):
     """A table with users of which the form was checked, and no value was read.
 
-    Parameters
-    ----------
-    n_rows, n_features : int
-        Its shape, the column of users not counted; public.
-    has_users : bool
-        Whether there are ids.
-    ids : callable
-        Reads the ids alone, one a row; None where there are none.
-    read : callable
-        Reads everything; returns a :class:`UserTable`. To be called once the fit is
-        charged.
-    distant : ClusterUserTable or None, default=None
-        The table, where it is on a cluster: what ``read()`` gives then.
+    Its shape, the column of users not counted, is public. ``ids()`` reads the ids
+    alone, one a row; None where there are none. ``read()`` returns a
+    :class:`UserTable`, once the fit is charged. `distant` is the table, and what
+    ``read()`` gives, on a cluster.
     """
 
     n_rows: int
@@ -124,46 +106,25 @@ class UnreadTable(NamedTuple):
     distant: ClusterUserTable | None = None
 
 
-def unread_users(
+def deferred_users(
     estimator, X, users, user_feature, *, reset: bool, names: Names = USERS
-) -> UnreadTable:
+) -> DeferredTable:
     """Check the form of a table with users, and read no value.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Gets `n_features_in_` and `feature_names_in_`, of all columns, with `reset`;
-        is compared otherwise.
-    X : array-like or dataframe of shape (n_rows, n_columns)
-        Rows; all columns but that of the users must be finite numbers.
-    users : array-like of shape (n_rows,) or None
-        Ids beside X.
-    user_feature : int, str or None
-        Column of ids in X.
-    reset : bool
-        Whether this is a fit.
-    names : Names, default=USERS
-        What the parameters `users` and `user_feature` are called.
-
-    Returns
-    -------
-    UnreadTable
-        Its form, and how to read it.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming X, users or user_feature; from here of their form alone, from ``ids()``
-        and ``read()`` of values, of which none is quoted.
+    With `reset` the estimator gets `n_features_in_` and `feature_names_in_` of all
+    columns; otherwise it is compared. All columns of X but that of the users must be
+    finite numbers. Ids are given beside X, or as a column of it: not twice. `names`
+    says what the two parameters are called. Errors name one of them or X: here they are
+    about the form alone, and those of ``ids()`` and ``read()`` quote no value.
     """
     table = cluster_table(X)
     if table is not None:
         return _unread_cluster(estimator, table, users, user_feature, reset, names)
     if user_feature is None:
-        rows = unread_rows(estimator, X, reset=reset)
+        rows = deferred_rows(estimator, X, reset=reset)
         _check_length(users, rows.shape[0], names.ids)
         n_rows, n_features = rows.shape
-        return UnreadTable(
+        return DeferredTable(
             n_rows,
             n_features,
             users is not None,
@@ -180,7 +141,7 @@ def unread_users(
 
 def _unread_cluster(
     estimator, table: ClusterTable, users, user_feature, reset, names
-) -> UnreadTable:
+) -> DeferredTable:
     """Check the form of a table on a cluster, of which no row is read here."""
     place, (n_rows, n_columns) = None, table.shape
     if user_feature is not None:
@@ -207,7 +168,7 @@ def _unread_cluster(
         finite_slices(rows)
         return found
 
-    return UnreadTable(n_rows, len(kept), ids is not None, lambda: ids, read, found)
+    return DeferredTable(n_rows, len(kept), ids is not None, lambda: ids, read, found)
 
 
 def _refuse_twice(names: Names) -> None:
@@ -221,19 +182,10 @@ def read_users(estimator, X, users, user_feature, **how) -> UserTable:
     """Read a table with users, where nothing is to be charged beforehand.
 
     What is made of it has a number a row, here: rows of a cluster are brought here too.
-
-    Parameters
-    ----------
-    estimator, X, users, user_feature, **how
-        As for :func:`unread_users`.
-
-    Returns
-    -------
-    UserTable
-        Features and ids.
+    It takes what :func:`deferred_users` takes.
     """
     X, users = brought_here(X), brought_here(users)
-    return unread_users(estimator, X, users, user_feature, **how).read()
+    return deferred_users(estimator, X, users, user_feature, **how).read()
 
 
 def _check_length(users, n_rows: int, name: str) -> None:
@@ -261,12 +213,12 @@ def _checked_ids(users, name: str):
     return users
 
 
-def _unread_frame(estimator, X, names, user_feature, reset, parameter) -> UnreadTable:
+def _unread_frame(estimator, X, names, user_feature, reset, parameter) -> DeferredTable:
     position = position_of(user_feature, names, parameter) % len(names)
     refuse_same_names(names, "X")
     kept = [i for i in range(len(names)) if i != position]
     _need_features(kept, names, parameter)
-    features = unread_rows(None, select_columns(X, names, kept))
+    features = deferred_rows(None, select_columns(X, names, kept))
     validate_data(estimator, X, reset=reset, skip_check_array=True)
 
     def ids():
@@ -275,7 +227,7 @@ def _unread_frame(estimator, X, names, user_feature, reset, parameter) -> Unread
         return column
 
     n_rows, n_features = features.shape
-    return UnreadTable(
+    return DeferredTable(
         n_rows,
         n_features,
         True,
@@ -284,7 +236,7 @@ def _unread_frame(estimator, X, names, user_feature, reset, parameter) -> Unread
     )
 
 
-def _unread_array(estimator, X, user_feature, reset, parameter) -> UnreadTable:
+def _unread_array(estimator, X, user_feature, reset, parameter) -> DeferredTable:
     n_rows, n_columns = form_of(X)
     stand_in = np.broadcast_to(0.0, (n_rows, n_columns))
     validate_data(estimator, stand_in, reset=reset, skip_check_array=True)
@@ -304,7 +256,7 @@ def _unread_array(estimator, X, user_feature, reset, parameter) -> UnreadTable:
         check_exact(column, parameter)
         return column
 
-    return UnreadTable(
+    return DeferredTable(
         n_rows,
         n_columns - 1,
         True,
@@ -356,15 +308,11 @@ def _other_columns(position: int, n_columns: int):
 
 _NO_NUMBERS = "y must hold numbers: turn labels or dates into numbers first"
 
-
 _COMPLEX_TARGETS = "Complex data not supported: y must hold real numbers"
-
 
 _COMPLEX = (complex, np.complexfloating)
 
-
 _TIMES = (np.datetime64, np.timedelta64)
-
 
 _SPARSE_TARGETS = "y must be a dense array: sparse targets are not supported"
 
@@ -375,42 +323,25 @@ def _missing(estimator) -> str:
     return f"{name} requires y to be passed, but the target y is None"
 
 
-def unread_targets_of(estimator, y, table: UnreadTable) -> Unread:
+def deferred_targets_of(estimator, y, table: DeferredTable) -> DeferredRead:
     """Check the form of one target a row of a table, wherever that is.
 
-    Parameters
-    ----------
-    estimator, y
-        As for :func:`unread_targets`; y may be on the table's cluster.
-    table : UnreadTable
-        The table.
-
-    Returns
-    -------
-    Unread
-        As of :func:`unread_targets`; on a cluster ``read()`` gives tasks for its parts.
+    As :func:`deferred_targets`; on the table's cluster ``read()`` gives tasks for its
+    parts.
     """
     if table.distant is None:
-        return unread_targets(estimator, y, table.n_rows)
+        return deferred_targets(estimator, y, table.n_rows)
     check_beside_cluster(estimator, y, table.n_rows)
-    return Unread((table.n_rows,), column_beside(y, table.distant.table, "y"))
+    return DeferredRead((table.n_rows,), column_beside(y, table.distant.table, "y"))
 
 
 def check_beside_cluster(estimator, y, n_rows: int) -> None:
     """Check the form of targets of a table on a cluster, where they may be as well.
 
-    Parameters
-    ----------
-    estimator, y, n_rows
-        As for :func:`unread_targets`.
-
-    Raises
-    ------
-    ValueError
-        Naming y; a column on the cluster is compared to the table elsewhere.
+    A column on the cluster is compared to the table elsewhere.
     """
     if y is None or not hasattr(y, "to_delayed"):
-        unread_targets(estimator, y, n_rows)
+        deferred_targets(estimator, y, n_rows)
     else:
         _check_kinds(y)
 
@@ -425,31 +356,15 @@ def _check_kinds(y) -> None:
         raise ValueError(f"y {NEVER_NUMBERS}")
 
 
-def unread_targets(estimator, y, n_rows: int) -> Unread:
+def deferred_targets(estimator, y, n_rows: int) -> DeferredRead:
     """Check the form of one target a row; read no value.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Named where y is missing.
-    y : array-like of shape (n_rows,)
-        Targets; a single column is taken for a vector, with a warning.
-    n_rows : int
-        Rows of X.
-
-    Returns
-    -------
-    Unread
-        Of which ``read()`` gives an ndarray of shape (n_rows,) and float64.
-
-    Raises
-    ------
-    ValueError
-        Naming y, and quoting no value of it.
+    A single column is taken for a vector, with a warning. ``read()`` gives an ndarray
+    of shape (n_rows,) and float64. No error quotes a value of y.
     """
     _check_column(estimator, y, n_rows)
     _check_kinds(y)
-    return Unread((n_rows,), lambda: _read_targets(y, n_rows))
+    return DeferredRead((n_rows,), lambda: _read_targets(y, n_rows))
 
 
 def _check_column(estimator, y, n_rows: int) -> None:
@@ -475,33 +390,15 @@ def _check_column(estimator, y, n_rows: int) -> None:
         raise ValueError("X and y have inconsistent numbers of samples")
 
 
-def unread_labels(estimator, y, n_rows: int) -> Unread:
+def deferred_labels(estimator, y, n_rows: int) -> DeferredRead:
     """Check the form of one label a row; read no value.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Named where y is missing.
-    y : array-like of shape (n_rows,)
-        Labels; a single column is taken for a vector, with a warning.
-    n_rows : int
-        Rows of X.
-
-    Returns
-    -------
-    Unread
-        Of which ``read()`` gives an ndarray of shape (n_rows,), of any type but
-        complex.
-
-    Raises
-    ------
-    ValueError
-        Naming y, and quoting no value of it.
+    As :func:`deferred_targets`, but ``read()`` keeps any type but complex.
     """
     _check_column(estimator, y, n_rows)
     if any(getattr(dtype, "kind", None) == "c" for dtype in dtypes_of(y)):
         raise ValueError(_COMPLEX_TARGETS)
-    return Unread((n_rows,), lambda: _read_labels(y, n_rows))
+    return DeferredRead((n_rows,), lambda: _read_labels(y, n_rows))
 
 
 def _read_labels(y, n_rows: int) -> np.ndarray:
@@ -525,35 +422,18 @@ def _read_labels(y, n_rows: int) -> np.ndarray:
     raise ValueError(f"y must be an array of one label a row ({reason})")
 
 
-def unread_target_columns(estimator, y, n_rows: int) -> Unread:
+def deferred_target_columns(estimator, y, n_rows: int) -> DeferredRead:
     """Check the form of one or several targets a row; read no value.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Named where y is missing.
-    y : array-like of shape (n_rows,) or (n_rows, n_targets)
-        Targets.
-    n_rows : int
-        Rows of X.
-
-    Returns
-    -------
-    Unread
-        Of which ``read()`` gives a float64 ndarray of the shape of y.
-
-    Raises
-    ------
-    ValueError
-        Naming y, and quoting no value of it.
+    As :func:`deferred_targets`, but ``read()`` keeps a shape (n_rows, n_targets).
     """
     shape = None if y is None or sparse.issparse(y) else _columns_of(y)
     if shape is None:
-        return unread_targets(estimator, y, n_rows)
+        return deferred_targets(estimator, y, n_rows)
     if shape[0] != n_rows:
         raise ValueError("X and y have inconsistent numbers of samples")
     _check_kinds(y)
-    return Unread(shape, lambda: _read_targets(y, *shape))
+    return DeferredRead(shape, lambda: _read_targets(y, *shape))
 
 
 def _columns_of(y) -> tuple[int, ...] | None:
@@ -567,7 +447,7 @@ def _columns_of(y) -> tuple[int, ...] | None:
 
 def check_targets(estimator, y, n_rows: int) -> np.ndarray:
     """Check form and values of targets, where nothing is to be charged between them."""
-    return unread_targets(estimator, y, n_rows).read()
+    return deferred_targets(estimator, y, n_rows).read()
 
 
 def _read_targets(y, *shape: int) -> np.ndarray:

@@ -1,8 +1,12 @@
 """Empirical lower bounds on privacy loss, and reports about pipelines."""
 
-from .._base.privacy_report import PrivacyReport, StepReport, privacy_report
+from .._base.privacy_report import (
+    PrivacyReport,
+    StepReport,
+    privacy_report,
+    publish,
+)
 from ._epsilon import AuditResult, audit_epsilon, mu_lower_bound
-from ._publish import publish
 
 __all__ = [
     "AuditResult",

@@ -1,7 +1,4 @@
-"""Lower bounds on the privacy loss of a fit, from many fits on two neighbors.
-
-Whether two data sets are neighbors, in the sense of a plan.
-"""
+"""Lower bounds on the privacy loss of a fit, from many fits on two neighbors."""
 
 from __future__ import annotations
 
@@ -30,21 +27,9 @@ _USERS_WHO_DIFFER = {
 
 
 def check_neighbors(estimator, plan: PrivacyPlan, data: tuple, other: tuple) -> None:
-    """Refuse data sets that the guarantee does not speak of.
+    """Refuse data sets that are no neighbors by the unit and relation of a plan.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Its `user_feature` names the users of X, where they are the unit.
-    plan : PrivacyPlan
-        Whose unit and relation are meant.
-    data, other : tuple of array-like
-        Rows, and targets if there are any.
-
-    Raises
-    ------
-    ValueError
-        If the data sets are not neighbors.
+    `user_feature` of the estimator names the users of X, where they are the unit.
     """
     for rows, name in ((data, "y"), (other, "y_neighbor")):
         if len({len(part) for part in rows}) != 1:

@@ -23,7 +23,7 @@ from .._base.sklearn_compat import (
 from .._base.strategies import same_value, snapshot
 from .._release.release import NonReentrantLock
 from .._release.streams import StreamRelease
-from .._tables.rows import Unread, unread_rows
+from .._tables.rows import DeferredRead, deferred_rows
 from ..factorizations._choices import HorizonError, check_batches, check_horizon
 from ..mechanisms._relations import check_count
 from ._moment_stream import BLOCK_STEPS, MomentStream
@@ -242,7 +242,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
             self._keep(run, moments, n_lost)
         return self
 
-    def _first_batch(self, rows: Unread, features: dict) -> MomentRun:
+    def _first_batch(self, rows: DeferredRead, features: dict) -> MomentRun:
         moments = self._moment_stream(None, rows.shape[1])
         self._check_horizon(moments.n_steps, 0, rows)
         (run,) = self._begin(moments, features, levels=2)
@@ -357,7 +357,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
 
     # -- a stream under way --------------------------------------------------------
 
-    def _form(self, X, run: MomentRun | None = None) -> tuple[Unread, dict]:
+    def _form(self, X, run: MomentRun | None = None) -> tuple[DeferredRead, dict]:
         """Check the form of rows, of a fit or a stream under way; change nothing.
 
         Fits on one object may overlap, and a path may be left: what belongs to a fit
@@ -369,11 +369,13 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
             reader.__dict__.pop(name, None)
         if run is not None:
             reader.__dict__.update(run.features)
-        rows = unread_rows(reader, X, reset=run is None)
+        rows = deferred_rows(reader, X, reset=run is None)
         found = vars(reader)
         return rows, {name: found[name] for name in _FEATURES if name in found}
 
-    def _check_horizon(self, n_steps: int | None, seen: int, rows: Unread) -> None:
+    def _check_horizon(
+        self, n_steps: int | None, seen: int, rows: DeferredRead
+    ) -> None:
         if self.on_horizon != "restart":
             check_horizon(n_steps, seen, rows.shape[0])
 

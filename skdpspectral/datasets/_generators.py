@@ -1,7 +1,4 @@
-"""Samples from the models under which the papers state their rates.
-
-Linear models of many users that share a subspace and differ in a few features.
-"""
+"""Samples from the models under which the papers state their rates."""
 
 from __future__ import annotations
 
@@ -148,13 +145,11 @@ def _check_noise_variance(noise_variance):
 
 WEIGHTS = ("normal", "one")
 
-
 # A round of trades keeps 1/2 of what the indicators remember of the start (_trade).
 # The worst mode of all, by the exact kernels of eleven small cases (up to 2520
 # patterns), keeps 2/3: 4 users, 4 features, 2 each. There the law after 50 rounds is
 # uniform to 1.1e-9 in total variation from any start.
 TRADING_ROUNDS = 50
-
 
 # Entries of X whose coefficients are copied at a time to compute y: 8 MB.
 BLOCK_ENTRIES = 2**20

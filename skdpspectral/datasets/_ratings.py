@@ -1,7 +1,4 @@
-"""Ratings of items by users: the common form of such tables, and a generator.
-
-MovieLens: ratings of movies, from the zip of GroupLens or a prepared archive.
-"""
+"""Tables of ratings of items by users: a generator, and MovieLens."""
 
 from __future__ import annotations
 
@@ -204,19 +201,8 @@ def make_ratings(
 def ratings_bunch(maker, *, user_id, item_id, rating, **public):
     """Make the Bunch that all tables of ratings come in.
 
-    Parameters
-    ----------
-    maker : callable
-        The public function; its docstring becomes `DESCR`.
-    user_id, item_id, rating : ndarray of shape (n_ratings,)
-        The table.
-    **public : object
-        `item_ids`, `item_features`, `item_feature_names` and `rating_range`.
-
-    Returns
-    -------
-    sklearn.utils.Bunch
-        Of arrays.
+    The docstring of `maker`, a public function, becomes `DESCR`. `public` holds
+    `item_ids`, `item_features`, `item_feature_names` and `rating_range`.
     """
     return Bunch(
         data=np.column_stack([user_id, item_id]).astype(np.int64),
@@ -349,7 +335,6 @@ def _check_range(rating_range):
 
 URL = "https://files.grouplens.org/datasets/movielens/{variant}.zip"
 
-
 # SHA-256 of the zips. GroupLens publishes their MD5 beside them: of ml-100k.zip
 # 0e33842e24a9c977be4e0107933c0723, of ml-1m.zip c4d9eecfca2ab87c1945afe126590906.
 CHECKSUMS = {
@@ -357,31 +342,23 @@ CHECKSUMS = {
     "ml-1m": "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
 }
 
-
 TIMEOUT = 60  # seconds without an answer
-
 
 # The genres that the README files list, in the order of their columns.
 _NAMES = """Action Adventure Animation Children's Comedy Crime Documentary Drama
 Fantasy Film-Noir Horror Musical Mystery Romance Sci-Fi Thriller War Western"""
 
-
 GENRES_1M = _NAMES.split()
 
-
 GENRES = {"ml-100k": ["unknown", *GENRES_1M], "ml-1m": GENRES_1M}
-
 
 # A century maps to [0, 1]: fixed beforehand, not taken from the titles.
 FIRST_YEAR, YEARS = 1900, 100
 
-
 UNKNOWN_YEAR = 0  # no title has it
-
 
 # What a damaged zip raises, or one of other contents.
 _WRONG_CONTENT = (EOFError, KeyError, NotImplementedError, RuntimeError, ValueError)
-
 
 NOT_THE_ZIP = (*_WRONG_CONTENT, zipfile.BadZipFile, zlib.error)
 
@@ -697,6 +674,5 @@ def _prepared_tables(raw, item, timestamp, occupation):
 
 
 PARSERS = {"ml-100k": _parse_100k, "ml-1m": _parse_1m}
-
 
 PREPARED = {"ml-100k": _prepared_100k, "ml-1m": _prepared_1m}

@@ -5,10 +5,6 @@ the user names, by `data_home` or by the environment variable `SKDPSPECTRAL_DATA
 each docstring says which file and which arrays. Every bound and every column is
 fixed here, from the data's documentation: taken from the rows themselves, it would
 be a release that nothing accounts for.
-
-Gene expression of lung tissues, few rows of many features, with public bounds.
-
-Archives of data sets: where they lie, what they hold, and what is made of them.
 """
 
 from __future__ import annotations
@@ -25,10 +21,8 @@ from sklearn.utils import Bunch
 
 DATA_HOME_VARIABLE = "SKDPSPECTRAL_DATA"
 
-
 # What numpy raises on a file of another kind, a damaged one, or a missing array.
 _WRONG_KIND = (AttributeError, EOFError, KeyError, TypeError, ValueError)
-
 
 NOT_THE_ARCHIVE = (*_WRONG_KIND, zipfile.BadZipFile, zlib.error)
 
@@ -96,9 +90,7 @@ def to_pandas(bunch, target_name=None):
 
 MISSING_LEVEL = 255
 
-
 MISSING_RATING = 9900
-
 
 ADULT_CAPS = {
     "age": 100,  # years
@@ -112,25 +104,20 @@ ADULT_CAPS = {
     "hours-per-week": 99,  # two digits in the questionnaire
 }
 
-
 ADULT_CATEGORIES = """workclass education marital-status occupation relationship race
 sex native-country"""
-
 
 # The numbers of values that adult.names lists.
 ADULT_LEVELS = dict(
     zip(ADULT_CATEGORIES.split(), (8, 16, 7, 14, 6, 5, 2, 41), strict=True)
 )
 
-
 KDD_COUNTS = """duration src_bytes dst_bytes land wrong_fragment urgent hot
 num_failed_logins logged_in num_compromised root_shell su_attempted num_root
 num_file_creations num_shells num_access_files num_outbound_cmds is_host_login
 is_guest_login count srv_count dst_host_count dst_host_srv_count"""
 
-
 KDD_FLAGS = "land logged_in root_shell su_attempted is_host_login is_guest_login"
-
 
 KDD_CAPS = {
     # The documentation sets no maximum for how often an event happens within one
@@ -146,7 +133,6 @@ KDD_CAPS = {
     **dict.fromkeys(("dst_host_count", "dst_host_srv_count"), 255),
 }
 
-
 # The domains that the headers of the NSL-KDD edition declare. They cover the full
 # 1999 data, so that four services are absent from the 10 % sample.
 KDD_SERVICES = """aol auth bgp courier csnet_ns ctf daytime discard domain domain_u
@@ -156,16 +142,13 @@ netbios_dgm netbios_ns netbios_ssn netstat nnsp nntp ntp_u other pm_dump pop_2 p
 printer private red_i remote_job rje shell smtp sql_net ssh sunrpc supdup systat
 telnet tftp_u tim_i time urh_i urp_i uucp uucp_path vmnet whois X11 Z39_50"""
 
-
 KDD_STATES = "OTH REJ RSTO RSTOS0 RSTR S0 S1 S2 S3 SF SH"
-
 
 KDD_LEVELS = {
     "protocol_type": ["icmp", "tcp", "udp"],
     "service": KDD_SERVICES.split(),
     "flag": KDD_STATES.split(),
 }
-
 
 # The code ranges of the data dictionary, by name or else by the name's first letter
 # (M: share of the postcode area in classes; P: contribution in classes; A: number of
@@ -474,7 +457,6 @@ def _one_hot(codes, n_levels, dtype):
 # The usual floor and ceiling of these chips' expression values: below lies background
 # (a fifth of all values are negative), above the scanner saturates.
 GORDON_RANGE = (10.0, 16_000.0)
-
 
 N_GORDON_PROBES = 12_533
 

@@ -24,7 +24,7 @@ from .._tables.cluster_users import ClusterIds
 from .._tables.entries import refuse_masked
 from .._tables.ids import encode_ids
 from .._tables.readers import SlicedRows
-from .._tables.users import CLIENTS, read_users, unread_users
+from .._tables.users import CLIENTS, deferred_users, read_users
 from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import ParallelPlan
 from ..mechanisms._relations import check_count, check_real
@@ -440,7 +440,7 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
         {invalid_shape}
         """
         self._check_parameters()
-        table = unread_users(
+        table = deferred_users(
             type(self)(), X, clients, self.client_feature, reset=True, names=CLIENTS
         )
         groups = group_rows(table.ids(), table.n_rows)
@@ -497,7 +497,7 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
     def _run_session(self, X, clients) -> None:
         """Check, plan and charge all clients, and run all rounds of the task."""
         self._check_parameters()
-        unread = unread_users(
+        unread = deferred_users(
             self, X, clients, self.client_feature, reset=True, names=CLIENTS
         )
         task = self._task(unread.n_features)

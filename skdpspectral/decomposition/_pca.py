@@ -14,7 +14,7 @@ from .._base.estimator import TableEstimator, unweighted
 from .._base.sklearn_compat import Interval, StrOptions
 from .._statistics.statistic import HALF
 from .._tables.clipping import make_box
-from .._tables.rows import unread_rows
+from .._tables.rows import deferred_rows
 from ..mechanisms._relations import check_count
 from ._bounds import CENTER_CONSTRAINT, PrivateMean
 from ._components import Scaled, ScaledComponents
@@ -360,7 +360,7 @@ class DPPCA(ProjectionMixin, TableEstimator):
             # Halves of rows are cut from what is whole.
             blocks = not getattr(self.mechanism, "is_private", False)
             sparse = self._takes_sparse_rows()
-            unread = unread_rows(self, X, accept_sparse=sparse, in_blocks=blocks)
+            unread = deferred_rows(self, X, accept_sparse=sparse, in_blocks=blocks)
             statistic = self._statistic(*unread.shape, sparse=unread.sparse)
             plan = self._planned(statistic, in_fit=True)
             # It is charged here, and values are read from here on.

@@ -23,13 +23,13 @@ from .._tables.cluster_users import ClusterUsers, ClusterUserTable
 from .._tables.clusters import common_type, numbers_of
 from .._tables.declared_columns import in_declared_order
 from .._tables.ids import encode_ids
-from .._tables.rows import Unread
+from .._tables.rows import DeferredRead
 from .._tables.users import (
-    UnreadTable,
+    DeferredTable,
     UserTable,
     check_targets,
-    unread_targets_of,
-    unread_users,
+    deferred_targets_of,
+    deferred_users,
 )
 from ..mechanisms._relations import check_count
 from . import _kernels_shared, _kernels_users, _parameters
@@ -368,10 +368,12 @@ class UserModelsMixin:
             )
         return lambda: self._grouped(table.read(), targets.read(), offset, scale)
 
-    def _unread(self, X, y, users) -> tuple[UnreadTable, Unread, int | None, int]:
+    def _unread(
+        self, X, y, users
+    ) -> tuple[DeferredTable, DeferredRead, int | None, int]:
         """Check the form of rows and targets; return the place of offsets, and d."""
-        table = unread_users(self, X, users, self.user_feature, reset=True)
-        targets = unread_targets_of(self, y, table)
+        table = deferred_users(self, X, users, self.user_feature, reset=True)
+        targets = deferred_targets_of(self, y, table)
         check_cluster(self, table)
         offset = find_offset(self, X, table.n_features)
         return table, targets, offset, table.n_features - (offset is not None)

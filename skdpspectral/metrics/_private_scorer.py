@@ -1,8 +1,6 @@
 """Scorers whose scores are releases: planned, charged, and with noise.
 
-What held-out rows contribute, user by user, and the budget of a score.
-
-Means of what rows, or users, contribute to a score of predictions.
+A score is a mean of what rows, or users, contribute.
 """
 
 from __future__ import annotations
@@ -50,15 +48,10 @@ from ._score_kinds import Kind, make_kind
 SEARCH = "search"
 
 
-class Measured(NamedTuple):
-    """What held-out rows contribute to a score; private.
+class Contributions(NamedTuple):
+    """What held-out rows contribute to a score, of shape (n_rows, width); private.
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows, width)
-        A row a contribution.
-    owners : ndarray of shape (n_rows,) or None
-        Ids of users whose contributions they are; None where rows count.
+    `owners` are the users whose contributions they are; None where rows count.
     """
 
     values: np.ndarray
@@ -81,7 +74,7 @@ def checked_budget(epsilon: object, delta: object) -> tuple[float, float] | None
     return number, delta
 
 
-def by_user(measured: list[Measured]) -> np.ndarray:
+def by_user(measured: list[Contributions]) -> np.ndarray:
     """Return the mean of each user's contributions."""
     owners = [part.owners for part in measured if part.owners is not None]
     values = np.concatenate([part.values[:, 0] for part in measured])
@@ -103,21 +96,12 @@ def _joined(owners: list[np.ndarray]) -> np.ndarray:
 # Contributions that are added up in one go.
 _BLOCK = 4096
 
-
 # What each user adds to the count of users: as much as its value may weigh.
 _HALF = 0.5
 
 
-class Found(NamedTuple):
-    """A score as it was released.
-
-    Parameters
-    ----------
-    means : ndarray of shape (width,)
-        Means of contributions.
-    std : float
-        Standard deviation of the noise of each of them.
-    """
+class ReleasedMeans(NamedTuple):
+    """A score as released: means of contributions, and the deviation of their noise."""
 
     means: np.ndarray
     std: float
@@ -127,16 +111,9 @@ class Found(NamedTuple):
 class RowScore(Statistic):
     """Mean over held-out rows of what they contribute to a score.
 
-    Parameters
-    ----------
-    width : int
-        Numbers that a row contributes.
-    diameter, radius : float
-        Largest distance of two contributions, and bound on their norms.
-    n_terms : int
-        Public number of contributions.
-    n_times : int, default=1
-        Largest number of them that are of one row.
+    A row contributes `width` numbers. `diameter` is the largest distance of two
+    contributions, and `radius` bounds their norms. Of the public number `n_terms` of
+    them at most `n_times` are of one row.
     """
 
     width: int
@@ -164,7 +141,7 @@ class RowScore(Statistic):
             ),
         )
 
-    def run(self, release: Any, rows: Any, *given: Any) -> Found:
+    def run(self, release: Any, rows: Any, *given: Any) -> ReleasedMeans:
         """Release the mean of contributions, an array of shape (n_terms, width)."""
         if len(rows) != self.n_terms:
             raise ValueError("the number of held-out rows has changed")
@@ -172,7 +149,7 @@ class RowScore(Statistic):
         for block in walks.row_blocks(len(rows), _BLOCK):
             total += rows[block].sum(axis=0)
         means = release("score", total / self.n_terms)
-        return Found(means, _deviation(release.plan["score"]))
+        return ReleasedMeans(means, _deviation(release.plan["score"]))
 
 
 @dataclass(frozen=True)
@@ -195,7 +172,7 @@ class UserScore(Statistic):
             ),
         )
 
-    def run(self, release: Any, rows: Any, *given: Any) -> Found:
+    def run(self, release: Any, rows: Any, *given: Any) -> ReleasedMeans:
         """Release sum and count of users' values, an array of shape (n_users,)."""
         mechanism = release.plan["score"]
         grid = getattr(mechanism, "grid", 2.0**-32)
@@ -206,7 +183,7 @@ class UserScore(Statistic):
         n_users = max(float(counted[1]) / _HALF, 2.0 * std / _HALF, 1.0)
         mean = float(counted[0]) / n_users
         spread = math.hypot(1.0, mean / _HALF)
-        return Found(np.array([mean]), std * spread / n_users)
+        return ReleasedMeans(np.array([mean]), std * spread / n_users)
 
 
 def _deviation(mechanism: Any) -> float:
@@ -215,7 +192,6 @@ def _deviation(mechanism: Any) -> float:
 
 
 _ROW = (Unit.ROW, Neighbors.REPLACE_ONE)
-
 
 _USER = (Unit.USER, Neighbors.ADD_REMOVE_ONE)
 
@@ -408,28 +384,14 @@ class PrivateScorer:
         return _ROW if self._user_feature is None else _USER
 
     def statistic(self, n_terms: int, n_times: int = 1) -> RowScore | UserScore:
-        """Return what is released of so many held-out rows.
-
-        Parameters
-        ----------
-        n_terms : int
-            Number of contributions.
-        n_times : int, default=1
-            Largest number of them that one row has.
-        """
+        """Return what is released of contributions, at most `n_times` a row."""
         if self._user_feature is not None:
             return UserScore()
         kind = self._kind
         return RowScore(kind.width, kind.diameter, kind.radius, n_terms, n_times)
 
     def n_terms(self, n_samples: int) -> int:
-        """Return how many contributions so many held-out rows have.
-
-        Raises
-        ------
-        ValueError
-            If there are none.
-        """
+        """Return the number of contributions of held-out rows; 0 is an error."""
         terms = self._kind.n_terms(n_samples)
         if terms < 1:
             raise ValueError(
@@ -516,15 +478,12 @@ class PrivateScorer:
             table = X if named else np.broadcast_to(0.0, (1, *shape[1:]))
             read_column(table, self._user_feature, "user_feature")
 
-    def released(self, release: Any, measured: list[Measured]) -> tuple[float, float]:
-        """Release the score of all contributions, and return its standard error too.
+    def released(
+        self, release: Any, measured: list[Contributions]
+    ) -> tuple[float, float]:
+        """Release the score of the contributions of all folds, with its standard error.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan of :meth:`statistic`.
-        measured : list of Measured
-            Those of all folds.
+        `release` is charged with the plan of :meth:`statistic`.
         """
         rows = by_user(measured) if self._user_feature is not None else None
         if rows is None:
@@ -533,29 +492,26 @@ class PrivateScorer:
         found = self.statistic(max(n_terms, 1)).run(release, rows)
         return self._kind.finish(found.means, found.std)
 
-    def measure(self, estimator: Any, X: Any, y: Any) -> Measured:
+    def measure(self, estimator: Any, X: Any, y: Any) -> Contributions:
         """Return what held-out rows contribute, without any noise.
 
-        Raises
-        ------
-        ValueError
-            If a model has dropped rows: noise is that of a mean over all of them.
+        A model that drops rows is refused: noise is that of a mean over all of them.
         """
         if self._user_feature is None:
             values = self._kind.contributions(estimator, X, y)
             if len(values) != self.n_terms(shape_of(X)[0]):
                 raise ValueError("predictions must be as many as held-out rows")
-            return Measured(values)
+            return Contributions(values)
         users = id_array(
             read_column(X, self._user_feature, "user_feature"), "user_feature"
         )
         if not self._kind.of_users:
-            return Measured(self._kind.contributions(estimator, X, y), users)
+            return Contributions(self._kind.contributions(estimator, X, y), users)
         codes, n_users = encode_array(users, "user_feature")
         of_each = self._kind.of_each_user(y, estimator.predict(X), codes, n_users)
         first = np.unique(codes, return_index=True)[1]
         known = ~np.isnan(of_each)
-        return Measured(of_each[known, np.newaxis] - 0.5, users[first][known])
+        return Contributions(of_each[known, np.newaxis] - 0.5, users[first][known])
 
     def _warn_beforehand(self, plan: PrivacyPlan, n_samples: int) -> None:
         said = None

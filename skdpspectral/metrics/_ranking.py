@@ -1,9 +1,7 @@
-"""Rankings within users: NDCG, recall, and a scorer that finds the users in X.
+"""Rankings within users, and lists of items: NDCG, recall, coverage of the catalog.
 
 Rows are sorted by user and score once, and every sum over a user is a sum over a
 segment: no loop over users.
-
-How good lists of items are: recall, NDCG and coverage of the catalog.
 """
 
 from __future__ import annotations
@@ -258,21 +256,8 @@ class _UserScorer:
 def _ranked_sums(gains, scores, codes, n_users, weights):
     """Sum weight times gain over each user's leading ranks, ties averaged.
 
-    Parameters
-    ----------
-    gains, scores : ndarray of shape (n_rows,)
-        What a row adds, and what it is ranked by, largest first.
-    codes : ndarray of shape (n_rows,)
-        User of each row, each from 0 to n_users - 1 being there.
-    n_users : int
-        Number of users.
-    weights : ndarray of shape (n_ranks,)
-        Weights of the leading ranks; later ranks weigh nothing.
-
-    Returns
-    -------
-    ndarray of shape (n_users,)
-        The sums.
+    Rows have gains, and scores that they are ranked by, largest first; `codes` are
+    their users, of whom each has a row. Ranks beyond `weights` weigh nothing.
     """
     order = np.lexsort((-scores, codes))
     gains, scores, codes = gains[order], scores[order], codes[order]

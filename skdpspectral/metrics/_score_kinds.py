@@ -3,8 +3,6 @@
 Each kind is a frozen value of public numbers: :meth:`contributions` looks at each row
 (or user) by itself, beside the fitted model, and ``finish`` turns released means into
 the score and its standard error.
-
-Rankings of users as scores, and all kinds of scores by name.
 """
 
 from __future__ import annotations
@@ -122,13 +120,7 @@ class Accuracy(Kind):
 
 @dataclass(frozen=True)
 class CutError(Kind):
-    """Mean error, cut at a public limit; the score is its negative.
-
-    Parameters
-    ----------
-    limit : float
-        Largest error of a row that counts.
-    """
+    """Mean error, cut at a public limit of a row; the score is its negative."""
 
     limit: float = field(kw_only=True)
 
@@ -186,12 +178,9 @@ class LogLoss(CutError):
 
 @dataclass(frozen=True)
 class BalancedAccuracy(Kind):
-    """Mean over classes of the share of their rows that is predicted.
+    """Mean over public classes of the share of their rows that is predicted.
 
-    Parameters
-    ----------
-    classes : sequence
-        The classes, public; rows of others do not count.
+    Rows of other classes do not count.
     """
 
     name: ClassVar[str] = "balanced_accuracy"
@@ -238,15 +227,7 @@ class BalancedAccuracy(Kind):
 
 @dataclass(frozen=True)
 class R2(Kind):
-    """Coefficient of determination, of cut errors and clipped targets.
-
-    Parameters
-    ----------
-    limit : float
-        Largest squared error of a row that counts.
-    bounds : tuple (low, high)
-        Public range of targets.
-    """
+    """Coefficient of determination, of cut squared errors and clipped targets."""
 
     name: ClassVar[str] = "r2"
     width: ClassVar[int] = 3
@@ -296,11 +277,7 @@ class CapturedVariance(Kind):
 
     It is that of differences of two rows over the root of two, which have the variance
     of rows and no mean: no center has to be known, and a wrong one is no merit.
-
-    Parameters
-    ----------
-    clip_norm : float
-        Norm that differences are clipped to, in the space of the components.
+    Differences are clipped to `clip_norm`, in the space of the components.
     """
 
     name: ClassVar[str] = "captured_variance"
@@ -359,13 +336,7 @@ def _share(part: float, rest: float, std: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Ndcg(Kind):
-    """Mean over users of the normalized discounted cumulative gain of their rows.
-
-    Parameters
-    ----------
-    k : int or None, default=10
-        Number of ranks that count; None counts all.
-    """
+    """Mean over users of the normalized discounted cumulative gain at k (None: all)."""
 
     name: ClassVar[str] = "ndcg"
     of_users: ClassVar[bool] = True
@@ -390,15 +361,7 @@ class Ndcg(Kind):
 
 @dataclass(frozen=True)
 class Recall(Kind):
-    """Mean over users of the share of relevant rows among the top k.
-
-    Parameters
-    ----------
-    k : int or None, default=10
-        Number of ranks that count; None counts all.
-    relevant : float, default=4
-        Least rating that is relevant.
-    """
+    """Mean over users of the share of relevant rows among the top k (None: all)."""
 
     name: ClassVar[str] = "recall"
     of_users: ClassVar[bool] = True
@@ -445,13 +408,7 @@ KINDS = {
 
 
 def make_kind(score: object, parameters: dict[str, Any]) -> Kind:
-    """Return a kind by its name, with its public parameters.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If there is no such score, or its parameters are others.
-    """
+    """Return a kind by its name, with its public parameters."""
     if not isinstance(score, str) or score not in KINDS:
         raise ValueError(f"score must be one of {sorted(KINDS)}, got {shown(score)}")
     kind = KINDS[score]

@@ -18,9 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 ORTHONORMALITY_TOLERANCE = 1e-6
 
-
 SYMMETRY_TOLERANCE = 1e-8
-
 
 BLOCK_SIZE = 2**20  # numbers held at a time: 8 MB
 

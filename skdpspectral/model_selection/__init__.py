@@ -1,7 +1,4 @@
-"""Splits of rows for models that know their users.
-
-Splitters live here; they see ids of users and no budgets.
-"""
+"""Splits of rows, and searches over parameters, under one guarantee."""
 
 from ._private_search import PrivateSearchCV
 from ._splits import PerUserKFold, PrivateSplit

@@ -1,18 +1,12 @@
-"""A random search whose best candidate is released under one guarantee.
-
-What a search will release and cost, and what it refuses; no rows are needed.
-
-Methods of a search that its best model has.
-"""
+"""A random search whose best candidate is released under one guarantee."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from numbers import Real
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, is_classifier
@@ -21,9 +15,9 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._base.compositions import reason_of_splits
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, noted_caveats, unweighted
+from .._base.privacy_report import reason_of_splits
 from .._base.sklearn_compat import Interval, StrOptions
 from .._release.release import record_release
 from .._release.selection import SelectionRelease
@@ -33,156 +27,26 @@ from ..accounting._selection import LAWS, MOST_EXPECTED_RUNS
 from ..mechanisms import PrivacyPlan, Unit
 from ..mechanisms._relations import check_count, check_real
 from ..metrics._private_scorer import PrivateScorer
-from ._candidates import (
+from ._runs import (
     Exposure,
+    Outcome,
     RunBudgets,
+    Runs,
     check_candidates,
     check_distributions,
     check_estimator,
-)
-from ._runs import (
-    Outcome,
-    Runs,
+    deferred_numbers,
     exposure_of,
     quiet,
-    said_already,
     score_plan,
     scorer_of,
     sliceable,
     splits_by_position,
     splitter_of,
     succeeded,
-    unread_numbers,
     winner,
+    without_seed_warning,
 )
-
-
-class PlannedSearch:
-    """Plan a search by its parameters and the number of rows."""
-
-    # What a search is made with.
-    estimator: Any
-    param_distributions: Any
-    epsilon: float
-    delta: float
-    expected_n_iter: float
-    n_iter_law: str
-    scoring: Any
-    cv: Any
-    refit: Any
-    score_share: float
-    noise_seed: Any
-    # Of every private estimator.
-    _validate_params: Callable[[], None]
-    _check_budget: Callable[[], None]
-
-    def privacy_plan(self, n_samples, n_features=None):
-        """Describe what a search will release and cost; no data are needed.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows; of no matter where users are protected.
-        n_features : int or None, default=None
-            Of no matter; for the signature of other estimators.
-
-        Returns
-        -------
-        PrivacyPlan
-            What a search is charged with. Its remarks, and :meth:`fit_epsilon`, say
-            what one fit may ask for.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid, or the budget too small.
-        """
-        self._check_parameters()
-        n_samples = check_count("n_samples", n_samples)
-        scorer = scorer_of(self.scoring)
-        return self._plan(scorer, self._budgets(self._exposure(scorer, n_samples)))
-
-    def fit_epsilon(self, n_samples):
-        """Say what one fit of a run may ask for at the delta of the search.
-
-        Parameters
-        ----------
-        n_samples : int
-            As in :meth:`privacy_plan`.
-
-        Returns
-        -------
-        float
-            Epsilon of a fit, to be given to steps with ``step_budgets="given"``.
-        """
-        self._check_parameters()
-        n_samples = check_count("n_samples", n_samples)
-        exposure = self._exposure(scorer_of(self.scoring), n_samples)
-        return self._budgets(exposure).fit_epsilon(self.delta)
-
-    def _exposure(self, scorer: PrivateScorer, n_samples: int) -> Exposure:
-        cv = splitter_of(self.cv, scorer)
-        return exposure_of(cv, splits_by_position(cv, scorer, n_samples), n_samples)
-
-    def _check_parameters(self) -> None:
-        if self.epsilon is None or self.epsilon == math.inf:
-            raise ValueError(
-                "epsilon of a private search must be a number: without privacy, take "
-                "RandomizedSearchCV"
-            )
-        if self.scoring is None:
-            raise ValueError(
-                "scoring must be given: make_private_scorer(...), or a name of a score "
-                "that needs no parameters, as 'accuracy'"
-            )
-        self._check_values()
-        check_distributions(self.param_distributions)
-        check_estimator(self.estimator)
-        scorer = scorer_of(self.scoring)
-        classifier = is_classifier(self.estimator)
-        unit = scorer.relation[0]
-        cv = splitter_of(self.cv, scorer)
-        reason = reason_of_splits(cv, unit, classifier=classifier)
-        if reason is not None:
-            raise ValueError(f"cv: {reason}")
-
-    def _check_values(self) -> None:
-        """Check each parameter on its own, but for what is searched."""
-        for name in ("epsilon", "delta", "expected_n_iter", "score_share"):
-            check_real(name, getattr(self, name))
-        self._validate_params()
-        if self.expected_n_iter <= 1 and self.n_iter_law != "poisson":
-            raise ValueError(
-                f"expected_n_iter must be above 1, got {self.expected_n_iter}: what is "
-                "tried once needs no search"
-            )
-        self._check_budget()
-
-    def _budgets(self, exposure: Exposure) -> RunBudgets:
-        budgets = RunBudgets.within(
-            float(self.epsilon),
-            float(self.delta),
-            exposure,
-            expected_n_iter=float(self.expected_n_iter),
-            law=self.n_iter_law,
-            score_share=float(self.score_share),
-            refit=self.refit is True,
-        )
-        if not budgets.fit_epsilon(self.delta) > 0.0:
-            raise ValueError(
-                f"epsilon={self.epsilon:g} leaves nothing for a fit of each run: raise "
-                "it, or lower expected_n_iter"
-            )
-        return budgets
-
-    def _plan(self, scorer: PrivateScorer, budgets: RunBudgets) -> PrivacyPlan:
-        return budgets.plan(
-            float(self.epsilon),
-            float(self.delta),
-            estimator=type(self).__name__,
-            relation=scorer.relation,
-            seeded=self.noise_seed is not None,
-        )
 
 
 def _has(name: str):
@@ -193,6 +57,28 @@ def _has(name: str):
         return True
 
     return available_if(check)
+
+
+def _of_best(name: str, summary: str):
+    """Return a method of rows that the best model answers, if it has one."""
+
+    def method(self, X):
+        return getattr(self._best(), name)(X)
+
+    method.__name__, method.__qualname__ = name, f"BestModel.{name}"
+    method.__doc__ = f"""{summary}
+
+        Parameters
+        ----------
+        X : array-like
+            Rows.
+
+        Returns
+        -------
+        ndarray
+            What its ``{name}`` gives.
+        """
+    return _has(name)(method)
 
 
 class BestModel:
@@ -218,85 +104,21 @@ class BestModel:
         tags.input_tags = within.input_tags
         return tags
 
-    @_has("predict")
-    def predict(self, X):
-        """Predict with the best model.
-
-        Parameters
-        ----------
-        X : array-like
-            Rows.
-
-        Returns
-        -------
-        ndarray
-            What its ``predict`` gives.
-        """
-        return self._best().predict(X)
-
-    @_has("predict_proba")
-    def predict_proba(self, X):
-        """Predict probabilities with the best model.
-
-        Parameters
-        ----------
-        X : array-like
-            Rows.
-
-        Returns
-        -------
-        ndarray
-            What its ``predict_proba`` gives.
-        """
-        return self._best().predict_proba(X)
-
-    @_has("decision_function")
-    def decision_function(self, X):
-        """Return decision values of the best model.
-
-        Parameters
-        ----------
-        X : array-like
-            Rows.
-
-        Returns
-        -------
-        ndarray
-            What its ``decision_function`` gives.
-        """
-        return self._best().decision_function(X)
-
-    @_has("score_samples")
-    def score_samples(self, X):
-        """Return scores of rows by the best model; each is as private as its row.
-
-        Parameters
-        ----------
-        X : array-like
-            Rows.
-
-        Returns
-        -------
-        ndarray
-            What its ``score_samples`` gives.
-        """
-        return self._best().score_samples(X)
-
-    @_has("transform")
-    def transform(self, X):
-        """Transform rows by the best model.
-
-        Parameters
-        ----------
-        X : array-like
-            Rows.
-
-        Returns
-        -------
-        ndarray
-            What its ``transform`` gives.
-        """
-        return self._best().transform(X)
+    predict = _of_best("predict", "Predict with the best model.")
+    predict_proba = _of_best(
+        "predict_proba", "Predict probabilities with the best model."
+    )
+    decision_function = _of_best(
+        "decision_function", "Return decision values of the best model."
+    )
+    score_samples = _of_best(
+        "score_samples",
+        "Return scores of rows by the best model; each is as private as its row.",
+    )
+    transform = _of_best("transform", "Transform rows by the best model.")
+    inverse_transform = _of_best(
+        "inverse_transform", "Map transformed rows back by the best model."
+    )
 
     @_has("transform")
     def fit_transform(self, X, y=None):
@@ -315,22 +137,6 @@ class BestModel:
             What :meth:`transform` gives: as private as the rows.
         """
         return self.fit(X, y).transform(X)
-
-    @_has("inverse_transform")
-    def inverse_transform(self, X):
-        """Map transformed rows back by the best model.
-
-        Parameters
-        ----------
-        X : array-like
-            Transformed rows.
-
-        Returns
-        -------
-        ndarray
-            What its ``inverse_transform`` gives.
-        """
-        return self._best().inverse_transform(X)
 
     @_has("score")
     def score(self, X, y=None):
@@ -409,7 +215,7 @@ class BestModel:
 
 
 @documented
-class PrivateSearchCV(PlannedSearch, BestModel, MetaEstimatorMixin, PrivateEstimator):
+class PrivateSearchCV(BestModel, MetaEstimatorMixin, PrivateEstimator):
     r"""Search over parameters, and pay for the best candidate instead of for all.
 
     A run draws a candidate, fits it on each split and releases one score of what was
@@ -580,6 +386,114 @@ class PrivateSearchCV(PlannedSearch, BestModel, MetaEstimatorMixin, PrivateEstim
         self.accountant = accountant
         self.noise_seed = noise_seed
 
+    def privacy_plan(self, n_samples, n_features=None):
+        """Describe what a search will release and cost; no data are needed.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows; of no matter where users are protected.
+        n_features : int or None, default=None
+            Of no matter; for the signature of other estimators.
+
+        Returns
+        -------
+        PrivacyPlan
+            What a search is charged with. Its remarks, and :meth:`fit_epsilon`, say
+            what one fit may ask for.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or the budget too small.
+        """
+        self._check_parameters()
+        n_samples = check_count("n_samples", n_samples)
+        scorer = scorer_of(self.scoring)
+        return self._plan(scorer, self._budgets(self._exposure(scorer, n_samples)))
+
+    def fit_epsilon(self, n_samples):
+        """Say what one fit of a run may ask for at the delta of the search.
+
+        Parameters
+        ----------
+        n_samples : int
+            As in :meth:`privacy_plan`.
+
+        Returns
+        -------
+        float
+            Epsilon of a fit, to be given to steps with ``step_budgets="given"``.
+        """
+        self._check_parameters()
+        n_samples = check_count("n_samples", n_samples)
+        exposure = self._exposure(scorer_of(self.scoring), n_samples)
+        return self._budgets(exposure).fit_epsilon(self.delta)
+
+    def _exposure(self, scorer: PrivateScorer, n_samples: int) -> Exposure:
+        cv = splitter_of(self.cv, scorer)
+        return exposure_of(cv, splits_by_position(cv, scorer, n_samples), n_samples)
+
+    def _check_parameters(self) -> None:
+        if self.epsilon is None or self.epsilon == math.inf:
+            raise ValueError(
+                "epsilon of a private search must be a number: without privacy, take "
+                "RandomizedSearchCV"
+            )
+        if self.scoring is None:
+            raise ValueError(
+                "scoring must be given: make_private_scorer(...), or a name of a score "
+                "that needs no parameters, as 'accuracy'"
+            )
+        self._check_values()
+        check_distributions(self.param_distributions)
+        check_estimator(self.estimator)
+        scorer = scorer_of(self.scoring)
+        classifier = is_classifier(self.estimator)
+        unit = scorer.relation[0]
+        cv = splitter_of(self.cv, scorer)
+        reason = reason_of_splits(cv, unit, classifier=classifier)
+        if reason is not None:
+            raise ValueError(f"cv: {reason}")
+
+    def _check_values(self) -> None:
+        """Check each parameter on its own, but for what is searched."""
+        for name in ("epsilon", "delta", "expected_n_iter", "score_share"):
+            check_real(name, getattr(self, name))
+        self._validate_params()
+        if self.expected_n_iter <= 1 and self.n_iter_law != "poisson":
+            raise ValueError(
+                f"expected_n_iter must be above 1, got {self.expected_n_iter}: what is "
+                "tried once needs no search"
+            )
+        self._check_budget()
+
+    def _budgets(self, exposure: Exposure) -> RunBudgets:
+        budgets = RunBudgets.within(
+            float(self.epsilon),
+            float(self.delta),
+            exposure,
+            expected_n_iter=float(self.expected_n_iter),
+            law=self.n_iter_law,
+            score_share=float(self.score_share),
+            refit=self.refit is True,
+        )
+        if not budgets.fit_epsilon(self.delta) > 0.0:
+            raise ValueError(
+                f"epsilon={self.epsilon:g} leaves nothing for a fit of each run: raise "
+                "it, or lower expected_n_iter"
+            )
+        return budgets
+
+    def _plan(self, scorer: PrivateScorer, budgets: RunBudgets) -> PrivacyPlan:
+        return budgets.plan(
+            float(self.epsilon),
+            float(self.delta),
+            estimator=type(self).__name__,
+            relation=scorer.relation,
+            seeded=self.noise_seed is not None,
+        )
+
     @unweighted
     def fit(self, X, y=None):
         """Search, and release the best candidate.
@@ -599,7 +513,7 @@ class PrivateSearchCV(PlannedSearch, BestModel, MetaEstimatorMixin, PrivateEstim
             self._check_parameters()
             scorer = scorer_of(self.scoring)
             cv = splitter_of(self.cv, scorer)
-            unread = unread_numbers(self.estimator, X)
+            unread = deferred_numbers(self.estimator, X)
             n_rows = unread.shape[0] if unread is not None else table_shape(X)[0]
             if y is not None and shape_of(y, "y")[:1] != (n_rows,):
                 raise ValueError(f"y must have one entry a row, {n_rows} of them")
@@ -651,7 +565,7 @@ class PrivateSearchCV(PlannedSearch, BestModel, MetaEstimatorMixin, PrivateEstim
             best = succeeded(best)
             self._set_best(best, plan, scorer, len(splits))
             if self.refit is True:
-                with said_already():
+                with without_seed_warning():
                     seed = release.draw_seed()
                     self.best_estimator_ = runs.fitted(best.candidate, None, seed)
             self.privacy_ = plan

@@ -1,7 +1,4 @@
-"""Folds that tell nothing: by positions, or user by user.
-
-Cross-validation of models that know their users.
-"""
+"""Folds by positions, or user by user, that look at no other value."""
 
 from __future__ import annotations
 
@@ -32,7 +29,6 @@ from ..mechanisms import Unit
 from ..mechanisms._relations import check_real
 
 _KEY_BYTES = 16
-
 
 _DIGEST_BYTES = 8
 
@@ -243,9 +239,6 @@ def _words_of(user: Any) -> str:
     if isinstance(user, (float, np.floating)):
         return f"number {int(user)}"  # whole, or it would have been refused
     return f"{type(user).__name__} {user!s}"
-
-
-__all__ = ["PerUserKFold"]
 
 
 class PerUserKFold(BaseCrossValidator):

@@ -13,8 +13,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from .._base.documented import documented
 from .._base.estimator import unweighted
 from .._base.sklearn_compat import with_callbacks
-from .._tables.rows import Unread, unread_rows
-from .._tables.users import unread_labels
+from .._tables.rows import DeferredRead, deferred_rows
+from .._tables.users import deferred_labels
 from ..accounting import PrivacyLeakWarning
 from ..mechanisms._relations import check_count
 from . import _kernels
@@ -173,8 +173,8 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
         """
         with self._unchanged_on_error():
             self._check_parameters()
-            unread = unread_rows(self, X)
-            labels = self._unread_labels(y, unread.shape[0])
+            unread = deferred_rows(self, X)
+            labels = self._deferred_labels(y, unread.shape[0])
             layout = self._layout(unread.shape[1], _n_outputs(len(self.classes_)))
             optimization = self._optimization(layout, unread.shape[0])
             plan = self._planned(optimization)
@@ -194,14 +194,14 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
             self.privacy_ = plan
         return self
 
-    def _unread_labels(self, y, n_rows: int) -> Unread:
+    def _deferred_labels(self, y, n_rows: int) -> DeferredRead:
         """Note the classes, and check the form of the labels.
 
         With ``classes=None`` the labels that occur are public, and are looked at here.
         What is wrong with them is not, and is said once the fit is charged.
         """
         known = self._known_classes(y)
-        unread = unread_labels(self, y, n_rows)
+        unread = deferred_labels(self, y, n_rows)
         if known is not None:
             self.classes_ = _publishable(known)
             return unread

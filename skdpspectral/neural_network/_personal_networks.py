@@ -21,7 +21,7 @@ from .._base.sklearn_compat import (
 from .._linalg import user_rows
 from .._linalg.walks import blas_threads
 from .._tables.rows import table_shape
-from .._tables.users import check_targets, read_users, unread_targets, unread_users
+from .._tables.users import check_targets, deferred_targets, deferred_users, read_users
 from ..mechanisms import PrivacyPlan, Unit
 from ..mechanisms._relations import check_count
 from . import _kernels, _kernels_users, _network_choices
@@ -367,13 +367,13 @@ class LRSMLPRegressor(
         """
         self._check_parameters()
         with self._progress() as progress, self._unchanged_on_error():
-            table = unread_users(self, X, users, self.user_feature, reset=True)
+            table = deferred_users(self, X, users, self.user_feature, reset=True)
             if table.distant is not None:
                 raise ValueError(
                     "LRSMLPRegressor does not support X on a dask cluster: use "
                     "X.compute() if it fits into memory"
                 )
-            targets = unread_targets(self, y, table.n_rows)
+            targets = deferred_targets(self, y, table.n_rows)
             statistic = _network_choices.statistic_of(self, table.n_features)
             self._warn_of_one_user(table)
             plan = self._plan(statistic)

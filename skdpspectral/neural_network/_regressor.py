@@ -10,8 +10,8 @@ from sklearn.base import RegressorMixin
 from .._base.documented import documented
 from .._base.estimator import unweighted
 from .._base.sklearn_compat import with_callbacks
-from .._tables.rows import unread_rows
-from .._tables.users import unread_target_columns
+from .._tables.rows import deferred_rows
+from .._tables.users import deferred_target_columns
 from ..mechanisms._relations import check_count
 from ._estimators import DPAdamNetwork, scaled_targets, target_box
 
@@ -153,8 +153,8 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         """
         with self._unchanged_on_error():
             self._check_parameters()
-            unread = unread_rows(self, X)
-            columns = unread_target_columns(self, y, unread.shape[0])
+            unread = deferred_rows(self, X)
+            columns = deferred_target_columns(self, y, unread.shape[0])
             n_outputs = columns.shape[1] if len(columns.shape) > 1 else 1
             box = target_box(self.target_bounds, n_outputs)
             layout = self._layout(unread.shape[1], n_outputs)

@@ -1,20 +1,10 @@
-"""The curve of a score against epsilon.
-
-How a curve of scores against epsilon is drawn.
-
-Held-out scores at values of one parameter, on folds that are drawn once.
-
-What a display asks of its arguments, and how it names a score.
-
-Which parameter is the privacy budget, and what a search says about it.
-"""
+"""The curve of a score against epsilon."""
 
 from __future__ import annotations
 
 import inspect
 import math
 import warnings
-from typing import Any
 
 import numpy as np
 from sklearn.base import clone, is_classifier
@@ -90,15 +80,246 @@ def name_of_score(scoring) -> str | None:
     return name.replace("neg_", "negative ", 1).replace("_", " ").capitalize()
 
 
-class DrawnCurve:
-    """Draw means over folds, with their deviations, over an axis of epsilon."""
+def epsilon_parameters(estimator) -> list[str]:
+    """Names of the parameters that are the epsilon of a private estimator.
 
-    # What is drawn.
-    epsilons: Any
-    scores: Any
-    baseline_score: Any
-    score_name: Any
-    noise_std: Any
+    An estimator is taken as private if it has ``privacy_plan``: other estimators use
+    the name epsilon for other things.
+    """
+    params = estimator.get_params(deep=True)
+    names = [n for n in params if n == "epsilon" or n.endswith("__epsilon")]
+    owners = {n: params.get(_owner(n), estimator) for n in names}
+    return sorted(n for n, owner in owners.items() if hasattr(owner, "privacy_plan"))
+
+
+def _owner(param_name: str) -> str:
+    """Name of the nested estimator that has a parameter; empty for the outermost."""
+    return param_name.rpartition("__")[0]
+
+
+def resolve_parameter(param_name, candidates, known) -> str:
+    """Return the parameter to vary, or an error that names the candidates.
+
+    None stands for the only candidate; the user may choose among those that are
+    `known`.
+    """
+    if param_name is not None:
+        if param_name in known:
+            return param_name
+        raise ValueError(
+            f"param_name={param_name!r} is not among the parameters; "
+            f"candidates: {candidates or sorted(known)}"
+        )
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        raise ValueError(
+            f"several parameters are privacy budgets: {candidates}; choose one of "
+            "them as param_name"
+        )
+    raise ValueError(
+        "no parameter is the epsilon of a private estimator; give param_name, one "
+        f"of {sorted(known)}"
+    )
+
+
+def fold_scores(search, metric=None) -> np.ndarray:
+    """Held-out scores of a fitted search, of shape (n_candidates, n_folds).
+
+    Without a metric they are those that the search refits by.
+    """
+    results = search.cv_results_
+    prefix = "mean_test_"
+    metrics = [key.removeprefix(prefix) for key in results if key.startswith(prefix)]
+    if metric is None:
+        metric = search.refit if isinstance(search.refit, str) else "score"
+    if metric not in metrics:
+        raise ValueError(f"metric must be one of {sorted(metrics)}, got {metric!r}")
+    folds = range(search.n_splits_)
+    return np.column_stack([results[f"split{fold}_test_{metric}"] for fold in folds])
+
+
+def candidate_epsilons(search, param_name: str) -> np.ndarray:
+    """Epsilon of every candidate of a fitted search; infinity without privacy.
+
+    A candidate that does not set the parameter has the estimator's own, or none at all
+    where it replaces the private estimator by another.
+    """
+    own = search.estimator.get_params(deep=True).get(param_name)
+    owner = _owner(param_name)
+
+    def epsilon_of(params):
+        if param_name not in params and owner in params:
+            # The candidate put another estimator in the owner's place.
+            return getattr(params[owner], "epsilon", None)
+        return params.get(param_name, own)
+
+    values = [epsilon_of(params) for params in search.cv_results_["params"]]
+    return np.array([math.inf if v is None else v for v in values], dtype=np.float64)
+
+
+def best_scores_per_epsilon(epsilons, scores) -> tuple[np.ndarray, np.ndarray]:
+    """Keep, at each distinct epsilon, the candidate of the highest mean score.
+
+    Scores have a row a candidate, and then a row an epsilon in ascending order. A mean
+    that is NaN loses against every number.
+    """
+    means = scores.mean(axis=1)
+    means = np.where(np.isnan(means), -math.inf, means)
+    # Epsilons ascend and, within one of them, means descend.
+    order = np.lexsort((-means, epsilons))
+    distinct, first = np.unique(epsilons[order], return_index=True)
+    return distinct, scores[order[first]]
+
+
+def best_of_private_searches(searches) -> tuple[list, list, list, str | None]:
+    """Return budgets, best scores, their errors by noise, and the name of the score.
+
+    All searches measure the same score; without searches its name is None.
+    """
+    searches = [searches] if hasattr(searches, "get_params") else list(searches)
+    for search in searches:
+        if not hasattr(search, "_selects_privately"):
+            raise TypeError("searches must be of the class PrivateSearchCV")
+        check_is_fitted(search, "best_score_")
+    names = sorted({search.scorer_.score for search in searches})
+    if len(names) > 1:
+        raise ValueError(f"searches must have the same score, got {names}")
+    found = [(s.privacy_.epsilon, s.best_score_, s.best_score_std_) for s in searches]
+    epsilons, scores, stds = np.reshape(found, (-1, 3)).T.tolist()
+    return epsilons, scores, stds, names[0] if names else None
+
+
+class CrossValidation:
+    """Cross-validation of an estimator at several values of its epsilon.
+
+    Targets and groups may be None; `params` go to ``fit``.
+    """
+
+    def __init__(
+        self,
+        estimator,
+        X,
+        y,
+        groups,
+        *,
+        param_name,
+        cv=None,
+        scoring=None,
+        n_jobs=None,
+        params=None,
+    ):
+        folds = check_cv(cv, y, classifier=is_classifier(estimator))
+        self._data, self._params = (X, y), params or {}
+        self._param_name = param_name
+        self._search = GridSearchCV(
+            clone(estimator),
+            {},
+            scoring=scoring,
+            n_jobs=n_jobs,
+            # As a list: a splitter that shuffles would divide each time anew.
+            cv=list(folds.split(X, y, groups)),
+            refit=False,
+            error_score="raise",
+        )
+
+    def scores(self, epsilons) -> np.ndarray:
+        """Scores of fits with these budgets, of shape (n_epsilons, n_folds)."""
+        grid = {self._param_name: list(epsilons)}
+        self._search.set_params(param_grid=grid).fit(*self._data, **self._params)
+        return fold_scores(self._search)
+
+    def baseline_score(self) -> float:
+        """Mean held-out score without privacy, which the caller asked for.
+
+        A ledger with a budget refuses such fits.
+        """
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PrivacyLeakWarning)
+                return float(self.scores([None]).mean())
+        except PrivacyBudgetError as error:
+            raise PrivacyBudgetError(
+                f"{error}; the baseline is such a fit: pass baseline=False",
+                error.requested,
+                error.remaining,
+            ) from error
+
+
+class PrivacyUtilityDisplay:
+    """Held-out score of a private estimator against its epsilon.
+
+    Create it with :meth:`from_estimator` or :meth:`from_search`, or from scores at
+    hand; the attributes of what is drawn can then be changed.
+
+    .. warning::
+        An exact score on held-out private rows is itself a release that no ledger
+        lists. So is the curve, and so is the choice of an epsilon by it. Draw it from
+        public rows of the same kind, or from private scores
+        (:func:`~skdpspectral.metrics.make_private_scorer`), or keep it as private as
+        the rows.
+
+    Parameters
+    ----------
+    epsilons : array-like of shape (n_epsilons,)
+        Privacy budgets of one fit, positive and finite.
+    scores : array-like of shape (n_epsilons, n_folds)
+        Held-out scores at each of them.
+    baseline_score : float or None, default=None
+        Mean held-out score without privacy, drawn as a level line.
+    score_name : str or None, default=None
+        Label of the vertical axis; None gives "Score".
+    noise_std : array-like of shape (n_epsilons,) or None, default=None
+        Standard errors of private scores by their noise, which deviations over folds do
+        not show. Both are drawn together, as the root of the sum of squares.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes with the curve.
+    figure_ : matplotlib Figure
+        Figure of the axes.
+    line_ : matplotlib Line2D or None
+        Mean scores; None with ``std_display_style="errorbar"``.
+    fill_between_ : matplotlib PolyCollection or None
+        Band of one standard deviation over folds, if drawn.
+    errorbar_ : matplotlib ErrorbarContainer or None
+        Mean scores with bars of one standard deviation over folds, if drawn.
+    baseline_ : matplotlib Line2D or None
+        The score without privacy, if known.
+
+    See Also
+    --------
+    skdpspectral.metrics.captured_variance : A score for principal components.
+    sklearn.model_selection.ValidationCurveDisplay : The curve of any parameter.
+
+    Examples
+    --------
+    >>> from skdpspectral.plotting import PrivacyUtilityDisplay
+    >>> display = PrivacyUtilityDisplay(
+    ...     epsilons=[0.1, 1.0],
+    ...     scores=[[0.52, 0.58], [0.81, 0.83]],
+    ...     baseline_score=0.86,
+    ...     score_name="Captured variance",
+    ... )
+    >>> display.plot().ax_.get_xscale()
+    'log'
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilons,
+        scores,
+        baseline_score=None,
+        score_name=None,
+        noise_std=None,
+    ):
+        self.noise_std = noise_std
+        self.epsilons = epsilons
+        self.scores = scores
+        self.baseline_score = baseline_score
+        self.score_name = score_name
 
     def plot(
         self,
@@ -186,348 +407,6 @@ class DrawnCurve:
         pyplot_or_error()
         given = inspect.signature(cls.plot).bind(None, **drawing).arguments
         check_style(given.get("std_display_style"))
-
-
-def epsilon_parameters(estimator) -> list[str]:
-    """Names of the parameters that are the epsilon of a private estimator.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Possibly a pipeline or another meta-estimator.
-
-    Returns
-    -------
-    list of str
-        As ``set_params`` takes them. An estimator is taken as private if it has
-        ``privacy_plan``: other estimators use the name epsilon for other things.
-    """
-    params = estimator.get_params(deep=True)
-    names = [n for n in params if n == "epsilon" or n.endswith("__epsilon")]
-    owners = {n: params.get(_owner(n), estimator) for n in names}
-    return sorted(n for n, owner in owners.items() if hasattr(owner, "privacy_plan"))
-
-
-def _owner(param_name: str) -> str:
-    """Name of the nested estimator that has a parameter; empty for the outermost."""
-    return param_name.rpartition("__")[0]
-
-
-def resolve_parameter(param_name, candidates, known) -> str:
-    """Return the parameter to vary, or an error that names the candidates.
-
-    Parameters
-    ----------
-    param_name : str or None
-        The user's choice.
-    candidates : list of str
-        What None may stand for, if it is one.
-    known : collection of str
-        What the user may choose.
-
-    Returns
-    -------
-    str
-        Name of one parameter.
-
-    Raises
-    ------
-    ValueError
-        If the choice is unknown, or None and there is not exactly one candidate.
-    """
-    if param_name is not None:
-        if param_name in known:
-            return param_name
-        raise ValueError(
-            f"param_name={param_name!r} is not among the parameters; "
-            f"candidates: {candidates or sorted(known)}"
-        )
-    if len(candidates) == 1:
-        return candidates[0]
-    if candidates:
-        raise ValueError(
-            f"several parameters are privacy budgets: {candidates}; choose one of "
-            "them as param_name"
-        )
-    raise ValueError(
-        "no parameter is the epsilon of a private estimator; give param_name, one "
-        f"of {sorted(known)}"
-    )
-
-
-def fold_scores(search, metric=None) -> np.ndarray:
-    """Held-out scores of a fitted search.
-
-    Parameters
-    ----------
-    search : fitted search
-        With ``cv_results_``.
-    metric : str or None, default=None
-        Which of several metrics; None takes the one that `search` refits by.
-
-    Returns
-    -------
-    ndarray of shape (n_candidates, n_folds)
-        One row a candidate.
-
-    Raises
-    ------
-    ValueError
-        If the metric is not among the results.
-    """
-    results = search.cv_results_
-    prefix = "mean_test_"
-    metrics = [key.removeprefix(prefix) for key in results if key.startswith(prefix)]
-    if metric is None:
-        metric = search.refit if isinstance(search.refit, str) else "score"
-    if metric not in metrics:
-        raise ValueError(f"metric must be one of {sorted(metrics)}, got {metric!r}")
-    folds = range(search.n_splits_)
-    return np.column_stack([results[f"split{fold}_test_{metric}"] for fold in folds])
-
-
-def candidate_epsilons(search, param_name: str) -> np.ndarray:
-    """Epsilon of every candidate of a fitted search; infinity without privacy.
-
-    Parameters
-    ----------
-    search : fitted search
-        With ``cv_results_``.
-    param_name : str
-        The parameter. A candidate that does not set it has the estimator's own, or
-        none at all where it replaces the private estimator by another.
-
-    Returns
-    -------
-    ndarray of shape (n_candidates,)
-        Positive numbers.
-    """
-    own = search.estimator.get_params(deep=True).get(param_name)
-    owner = _owner(param_name)
-
-    def epsilon_of(params):
-        if param_name not in params and owner in params:
-            # The candidate put another estimator in the owner's place.
-            return getattr(params[owner], "epsilon", None)
-        return params.get(param_name, own)
-
-    values = [epsilon_of(params) for params in search.cv_results_["params"]]
-    return np.array([math.inf if v is None else v for v in values], dtype=np.float64)
-
-
-def best_scores_per_epsilon(epsilons, scores) -> tuple[np.ndarray, np.ndarray]:
-    """Keep, at each epsilon, the candidate of the highest mean score.
-
-    Parameters
-    ----------
-    epsilons : ndarray of shape (n_candidates,)
-        With repetitions where a search varies other parameters too.
-    scores : ndarray of shape (n_candidates, n_folds)
-        One row a candidate. A mean that is NaN loses against every number.
-
-    Returns
-    -------
-    epsilons : ndarray of shape (n_epsilons,)
-        Distinct, ascending.
-    scores : ndarray of shape (n_epsilons, n_folds)
-        One row an epsilon.
-    """
-    means = scores.mean(axis=1)
-    means = np.where(np.isnan(means), -math.inf, means)
-    # Epsilons ascend and, within one of them, means descend.
-    order = np.lexsort((-means, epsilons))
-    distinct, first = np.unique(epsilons[order], return_index=True)
-    return distinct, scores[order[first]]
-
-
-def best_of_private_searches(searches) -> tuple[list, list, list, str | None]:
-    """Return budgets, best scores, their errors by noise, and the name of the score.
-
-    Parameters
-    ----------
-    searches : fitted PrivateSearchCV, or sequence of them
-        With one and the same score.
-
-    Returns
-    -------
-    epsilons, scores, stds : list of float
-        An entry a search.
-    score : str or None
-        What they measured; None without searches.
-    """
-    searches = [searches] if hasattr(searches, "get_params") else list(searches)
-    for search in searches:
-        if not hasattr(search, "_selects_privately"):
-            raise TypeError("searches must be of the class PrivateSearchCV")
-        check_is_fitted(search, "best_score_")
-    names = sorted({search.scorer_.score for search in searches})
-    if len(names) > 1:
-        raise ValueError(f"searches must have the same score, got {names}")
-    found = [(s.privacy_.epsilon, s.best_score_, s.best_score_std_) for s in searches]
-    epsilons, scores, stds = np.reshape(found, (-1, 3)).T.tolist()
-    return epsilons, scores, stds, names[0] if names else None
-
-
-class CrossValidation:
-    """Cross-validation of an estimator at several values of its epsilon.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Cloned for every fit.
-    X, y, groups : array-like
-        Rows, targets and groups; the last two may be None.
-    param_name : str
-        The parameter that is epsilon.
-    cv, scoring, n_jobs
-        As in :func:`~sklearn.model_selection.cross_val_score`.
-    params : dict or None, default=None
-        Passed to ``fit``.
-    """
-
-    def __init__(
-        self,
-        estimator,
-        X,
-        y,
-        groups,
-        *,
-        param_name,
-        cv=None,
-        scoring=None,
-        n_jobs=None,
-        params=None,
-    ):
-        folds = check_cv(cv, y, classifier=is_classifier(estimator))
-        self._data, self._params = (X, y), params or {}
-        self._param_name = param_name
-        self._search = GridSearchCV(
-            clone(estimator),
-            {},
-            scoring=scoring,
-            n_jobs=n_jobs,
-            # As a list: a splitter that shuffles would divide each time anew.
-            cv=list(folds.split(X, y, groups)),
-            refit=False,
-            error_score="raise",
-        )
-
-    def scores(self, epsilons) -> np.ndarray:
-        """Held-out scores of fits with these budgets.
-
-        Parameters
-        ----------
-        epsilons : sequence of float or None
-            Values of the parameter.
-
-        Returns
-        -------
-        ndarray of shape (n_epsilons, n_folds)
-            One row an epsilon.
-        """
-        grid = {self._param_name: list(epsilons)}
-        self._search.set_params(param_grid=grid).fit(*self._data, **self._params)
-        return fold_scores(self._search)
-
-    def baseline_score(self) -> float:
-        """Mean held-out score without privacy, which the caller asked for.
-
-        Returns
-        -------
-        float
-            The mean over folds.
-
-        Raises
-        ------
-        PrivacyBudgetError
-            If an accountant has a budget.
-        """
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", PrivacyLeakWarning)
-                return float(self.scores([None]).mean())
-        except PrivacyBudgetError as error:
-            raise PrivacyBudgetError(
-                f"{error}; the baseline is such a fit: pass baseline=False",
-                error.requested,
-                error.remaining,
-            ) from error
-
-
-class PrivacyUtilityDisplay(DrawnCurve):
-    """Held-out score of a private estimator against its epsilon.
-
-    Create it with :meth:`from_estimator` or :meth:`from_search`, or from scores at
-    hand; the attributes of what is drawn can then be changed.
-
-    .. warning::
-        An exact score on held-out private rows is itself a release that no ledger
-        lists. So is the curve, and so is the choice of an epsilon by it. Draw it from
-        public rows of the same kind, or from private scores
-        (:func:`~skdpspectral.metrics.make_private_scorer`), or keep it as private as
-        the rows.
-
-    Parameters
-    ----------
-    epsilons : array-like of shape (n_epsilons,)
-        Privacy budgets of one fit, positive and finite.
-    scores : array-like of shape (n_epsilons, n_folds)
-        Held-out scores at each of them.
-    baseline_score : float or None, default=None
-        Mean held-out score without privacy, drawn as a level line.
-    score_name : str or None, default=None
-        Label of the vertical axis; None gives "Score".
-    noise_std : array-like of shape (n_epsilons,) or None, default=None
-        Standard errors of private scores by their noise, which deviations over folds do
-        not show. Both are drawn together, as the root of the sum of squares.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-        Axes with the curve.
-    figure_ : matplotlib Figure
-        Figure of the axes.
-    line_ : matplotlib Line2D or None
-        Mean scores; None with ``std_display_style="errorbar"``.
-    fill_between_ : matplotlib PolyCollection or None
-        Band of one standard deviation over folds, if drawn.
-    errorbar_ : matplotlib ErrorbarContainer or None
-        Mean scores with bars of one standard deviation over folds, if drawn.
-    baseline_ : matplotlib Line2D or None
-        The score without privacy, if known.
-
-    See Also
-    --------
-    skdpspectral.metrics.captured_variance : A score for principal components.
-    sklearn.model_selection.ValidationCurveDisplay : The curve of any parameter.
-
-    Examples
-    --------
-    >>> from skdpspectral.plotting import PrivacyUtilityDisplay
-    >>> display = PrivacyUtilityDisplay(
-    ...     epsilons=[0.1, 1.0],
-    ...     scores=[[0.52, 0.58], [0.81, 0.83]],
-    ...     baseline_score=0.86,
-    ...     score_name="Captured variance",
-    ... )
-    >>> display.plot().ax_.get_xscale()
-    'log'
-    """
-
-    def __init__(
-        self,
-        *,
-        epsilons,
-        scores,
-        baseline_score=None,
-        score_name=None,
-        noise_std=None,
-    ):
-        self.noise_std = noise_std
-        self.epsilons = epsilons
-        self.scores = scores
-        self.baseline_score = baseline_score
-        self.score_name = score_name
 
     @classmethod
     def from_estimator(

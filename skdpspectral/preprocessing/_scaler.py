@@ -14,7 +14,7 @@ from .._base.estimator import TableEstimator, unweighted
 from .._base.sklearn_compat import StrOptions
 from .._statistics.feature_scales import FeatureScales
 from .._tables.clipping import make_box
-from .._tables.rows import check_rows, is_sparse, map_rows, saturated, unread_rows
+from .._tables.rows import check_rows, deferred_rows, is_sparse, map_rows, saturated
 from ..mechanisms import PrivacyPlan
 
 # Rows that pairs can be made of.
@@ -215,7 +215,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         with self._unchanged_on_error():
             self._check_parameters()
             self._refuse_sparse(X)
-            unread = unread_rows(
+            unread = deferred_rows(
                 self, X, accept_sparse=self._takes_sparse_rows(), in_blocks=True
             )
             scales = self._statistic(*unread.shape)

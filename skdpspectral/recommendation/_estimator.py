@@ -25,10 +25,10 @@ from ._catalog import (
 )
 from ._kernels import UserRatings
 from ._ratings_tables import (
-    UnreadRatings,
+    DeferredRatings,
+    deferred_ratings,
     find_columns,
     parquet_ratings,
-    unread_ratings,
 )
 
 
@@ -83,7 +83,7 @@ class CatalogEstimator(PrivateEstimator):
             table_shape(X)
         table = None
         if self.items is None and (sparse.issparse(X) or not self._is_private()):
-            table = unread_ratings(clone(self), X, reset=True)
+            table = deferred_ratings(clone(self), X, reset=True)
         return self.privacy_plan(len(self._catalog(table)))
 
     def _plan(self, statistic: Statistic) -> PrivacyPlan:
@@ -94,7 +94,7 @@ class CatalogEstimator(PrivateEstimator):
         super()._check_parameters()
         read_range(self.rating_range)
 
-    def _catalog(self, table: UnreadRatings | None):
+    def _catalog(self, table: DeferredRatings | None):
         """Return an index of items, or a number of buckets."""
         if self.items is None and table is not None and table.n_items is not None:
             return index_of(np.arange(table.n_items))

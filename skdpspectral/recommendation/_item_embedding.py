@@ -55,14 +55,14 @@ from ._rated_tables import (
     unread_on_cluster,
 )
 from ._ratings_tables import (
+    DeferredRatings,
     RatingsTable,
-    UnreadRatings,
+    deferred_ratings,
+    deferred_ratings_beside,
     embedded_names,
     find_columns,
     join_columns,
     kept_columns,
-    unread_ratings,
-    unread_ratings_beside,
     users_first,
 )
 
@@ -356,13 +356,13 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             self.privacy_ = plan
         return self
 
-    def _unread(self, X, y) -> tuple[UnreadRatings | UnreadOnCluster, list]:
+    def _unread(self, X, y) -> tuple[DeferredRatings | UnreadOnCluster, list]:
         """Check the form of a table and of its ratings, which may be in it."""
         distant = unread_on_cluster(self, X, y)
         if distant is not None:
             return distant, []
-        unread = unread_ratings(self, X, reset=True)
-        return unread, unread_ratings_beside(self, unread, y)
+        unread = deferred_ratings(self, X, reset=True)
+        return unread, deferred_ratings_beside(self, unread, y)
 
     def _user_ratings(self, table: RatingsTable | ClusterRated, catalog, ratings):
         """Return the ratings of known items, grouped by user, in quarters."""
@@ -443,7 +443,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             is an array of objects if one holds no numbers.
         """
         check_is_fitted(self)
-        unread = unread_ratings(self, X, reset=False)
+        unread = deferred_ratings(self, X, reset=False)
         kept = kept_columns(self, unread.names, self.n_features_in_)
         table = unread.read(kept)
         catalog = range(len(self.items_)) if self.hashed_ else index_of(self.items_)

@@ -263,7 +263,7 @@ def factors_of(counts, sums: np.ndarray, design: np.ndarray, noise) -> np.ndarra
     ]
     # Users have the part that the prior explains as features already.
     own = np.column_stack([column.values - column.prior for column in found])
-    # Measured by what is left of tastes: little, where noise has swallowed them.
+    # Contributions by what is left of tastes: little, where noise has swallowed them.
     least = max(_LEAST_TASTE, *(column.spread for column in found))
     return principal_columns(own, counts, least)
 

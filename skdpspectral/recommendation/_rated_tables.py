@@ -16,12 +16,12 @@ from .._tables.clusters import (
     cluster_table,
     column_beside,
     column_of,
-    in_own_words,
+    with_public_message,
 )
 from .._tables.entries import read_quietly, refuse_masked
 from .._tables.ids import IdIndex, check_exact, refuse_same_names
 from .._tables.readers import SlicedRows, sliced_rows
-from .._tables.users import check_beside_cluster, check_targets, unread_targets
+from .._tables.users import check_beside_cluster, check_targets, deferred_targets
 from ._catalog import item_codes, read_range, units
 from ._item_models import CodedRatings
 from ._kernels import RatingsChunk, UserRatings, last_of_each, latest_of_each
@@ -29,8 +29,8 @@ from ._ratings_tables import (
     ParquetRatings,
     check_finite,
     compared_columns,
+    deferred_ratings,
     parquet_ratings,
-    unread_ratings,
 )
 
 _NAMES = ("user_feature", "item_feature")
@@ -68,7 +68,7 @@ class ClusterRated:
                 given = table.apply(column_of, ratings)
             else:
                 given = table.apply(_zeros) if beside is None else beside()
-            check = delayed(in_own_words(_checked), pure=True)
+            check = delayed(with_public_message(_checked), pure=True)
             return cls(list(map(check, user, item, given)))
 
         return read
@@ -301,7 +301,7 @@ def _unread_cluster(estimator, table: ClusterTable, y, reset: bool) -> UnreadRat
 
 
 def _unread_whole(estimator, X, y, reset: bool) -> UnreadRated:
-    unread = unread_ratings(estimator, X, reset=reset)
+    unread = deferred_ratings(estimator, X, reset=reset)
     targets = None
     if unread.n_items is None:
         targets = _Targets.of(estimator, y, unread.names, unread.n_rows)
@@ -347,7 +347,7 @@ class _Targets:
         name = estimator.rating_feature
         if estimator.implicit:
             if y is not None:
-                unread_targets(estimator, y, n_rows)
+                deferred_targets(estimator, y, n_rows)
             return cls(estimator, None, name, None)
         if y is None and names is not None and name in names:
             return cls(estimator, None, name, list(names).index(name))
@@ -357,7 +357,7 @@ class _Targets:
                 f"{type(estimator).__name__} requires y to be passed, but the target y "
                 f"is None, and X has no column of the name rating_feature={name!r}"
             )
-        unread_targets(estimator, y, n_rows)
+        deferred_targets(estimator, y, n_rows)
         return cls(estimator, y, name, None)
 
     @property

@@ -29,8 +29,8 @@ from .._tables.ids import (
     position_of,
     refuse_same_names,
 )
-from .._tables.rows import Unread, check_features, form_of, shape_of
-from .._tables.users import unread_targets
+from .._tables.rows import DeferredRead, check_features, form_of, shape_of
+from .._tables.users import deferred_targets
 
 # Rows of a file that are read together.
 _BATCH_ROWS = 1 << 18
@@ -151,7 +151,7 @@ class RatingsTable:
         return len(self.users)
 
 
-class UnreadRatings(NamedTuple):
+class DeferredRatings(NamedTuple):
     """A ratings table of which the form was checked, and no value was read.
 
     `n_rows`: number of ratings; None for a sparse matrix, whose entries tell.
@@ -165,12 +165,12 @@ class UnreadRatings(NamedTuple):
     read: Callable[..., RatingsTable]
     names: list | None = None
 
-    def reading(self, beside) -> UnreadRatings:
+    def reading(self, beside) -> DeferredRatings:
         """Return the same, which is read with further columns."""
         return self._replace(read=partial(self.read, beside))
 
 
-def unread_ratings(estimator, X, *, reset: bool) -> UnreadRatings:
+def deferred_ratings(estimator, X, *, reset: bool) -> DeferredRatings:
     """Check the form of a ratings table, and read no value.
 
     `estimator`: with parameters `user_feature` and `item_feature`; gets, or is compared
@@ -213,16 +213,16 @@ def unread_ratings(estimator, X, *, reset: bool) -> UnreadRatings:
         check_exact(columns[item], "item_feature")
         return RatingsTable(columns, names, user, item, given)
 
-    return UnreadRatings(n_rows, None, read, names)
+    return DeferredRatings(n_rows, None, read, names)
 
 
-def unread_ratings_beside(estimator, table: UnreadRatings, y) -> list[Unread]:
+def deferred_ratings_beside(estimator, table: DeferredRatings, y) -> list[DeferredRead]:
     """Check the form of ratings beside a table; a sparse matrix holds them itself.
 
     Returns the ratings, or nothing.
     """
     if table.n_items is None:
-        return [unread_targets(estimator, y, table.n_rows)]
+        return [deferred_targets(estimator, y, table.n_rows)]
     if y is not None:
         raise ValueError(
             "y must be None where X is a sparse matrix of users x items, whose "
@@ -232,11 +232,11 @@ def unread_ratings_beside(estimator, table: UnreadRatings, y) -> list[Unread]:
 
 
 def read_ratings(estimator, X) -> RatingsTable:
-    """Read users and items of X, as :func:`unread_ratings` does, for a fitted one."""
-    return unread_ratings(estimator, X, reset=False).read()
+    """Read users and items of X, as :func:`deferred_ratings` does, for a fitted one."""
+    return deferred_ratings(estimator, X, reset=False).read()
 
 
-def _unread_entries(estimator, X, reset: bool) -> UnreadRatings:
+def _unread_entries(estimator, X, reset: bool) -> DeferredRatings:
     """Row numbers are users and column numbers items, of all stored entries."""
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         raise ValueError("X must hold real numbers in rows and columns if it is sparse")
@@ -255,7 +255,7 @@ def _unread_entries(estimator, X, reset: bool) -> UnreadRatings:
         )
     if reset:
         validate_data(estimator, np.empty((1, 2)), reset=True, skip_check_array=True)
-    return UnreadRatings(None, X.shape[1], lambda beside=(): _table_of_entries(X))
+    return DeferredRatings(None, X.shape[1], lambda beside=(): _table_of_entries(X))
 
 
 def _table_of_entries(X) -> RatingsTable:

@@ -760,7 +760,7 @@ EXACT |= {
         "test_quiet_arithmetic.py::test_what_is_mapped_in_threads_is_quiet[2]",
     ),
     "users' models published": Mutant(
-        "Publishable",
+        "PrivateEstimator",
         'if name.endswith("_") and not name.startswith("_")',
         'if name.endswith("_") or name == "_personal"',
         f"{_PRIVACY}nothing_that_is_handed_on_holds_anything_of_a_user[usual-strings]",

@@ -30,8 +30,8 @@ import skdpspectral
 from skdpspectral import DPPCA, DPStandardScaler, PrivacyAccountant
 from skdpspectral._base import steps as _stateless
 from skdpspectral._base import steps as _values
-from skdpspectral._base.compositions import reason_of_splits
 from skdpspectral._base.estimator import PrivateEstimator
+from skdpspectral._base.privacy_report import reason_of_splits
 from skdpspectral.accounting import PrivacyBudgetError
 from skdpspectral.audit import privacy_report
 from skdpspectral.mechanisms import Unit

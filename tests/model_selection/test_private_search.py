@@ -61,8 +61,8 @@ from skdpspectral.decomposition import SpikedModel
 from skdpspectral.mechanisms import PrivacyPlan
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit, _runs
-from skdpspectral.model_selection._candidates import Exposure
 from skdpspectral.model_selection._runs import (
+    Exposure,
     Runs,
     exposure_of,
     score_plan,

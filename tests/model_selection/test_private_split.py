@@ -19,7 +19,7 @@ from sklearn.model_selection import (
 )
 
 from skdpspectral import DPPCA, DPMatrixFactorization
-from skdpspectral._base.compositions import reason_of_splits
+from skdpspectral._base.privacy_report import reason_of_splits
 from skdpspectral.audit import privacy_report
 from skdpspectral.mechanisms import Unit
 from skdpspectral.metrics import make_private_scorer

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral._tables.rows import Unread
+from skdpspectral._tables.rows import DeferredRead
 from skdpspectral.accounting import gaussian_delta, gaussian_mu
 from skdpspectral.decomposition import Auto, PrivateMean, TwoStage
 from skdpspectral.sensitivity import box_radius
@@ -94,10 +94,10 @@ def test_a_fit_is_charged_before_it_reads(monkeypatch):
             rows.log = log
             return rows
 
-        return Unread(np.shape(X), read)
+        return DeferredRead(np.shape(X), read)
 
     monkeypatch.setattr(accountant, "charge", logged_charge, raising=False)
-    monkeypatch.setattr(pca_module, "unread_rows", watched)
+    monkeypatch.setattr(pca_module, "deferred_rows", watched)
     DPPCA(1, center="none", accountant=accountant).fit(np.eye(4, 3))
     assert log[:2] == ["charged", "read"]
     assert "read" in log[2:]

@@ -28,11 +28,15 @@ from skdpspectral import (
 )
 from skdpspectral._tables.entries import read_entries
 from skdpspectral._tables.ids import encode_ids
-from skdpspectral._tables.users import check_targets, read_users, unread_target_columns
+from skdpspectral._tables.users import (
+    check_targets,
+    deferred_target_columns,
+    read_users,
+)
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.metrics._private_scorer import by_user
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
-from skdpspectral.recommendation._ratings_tables import unread_ratings
+from skdpspectral.recommendation._ratings_tables import deferred_ratings
 
 ROOT = Path(skdpspectral.__file__).parent
 BIG = 2**53
@@ -365,7 +369,7 @@ def test_ratings_are_read_row_by_row(odd, into):
     model = DPMatrixFactorization(user_feature=0, item_feature=1)
 
     def read(X):
-        found = unread_ratings(model, X, reset=True).read()
+        found = deferred_ratings(model, X, reset=True).read()
         return found.users, found.items
 
     first = read(into(table))
@@ -451,7 +455,7 @@ def test_labels_are_read_row_by_row(labels, odd, into):
     model = DPAdamClassifier(classes=labels)
 
     def read(values):
-        return model._targets(model._unread_labels(values, N_ROWS).read())
+        return model._targets(model._deferred_labels(values, N_ROWS).read())
 
     first = read(into(y))
     second = unless_refused(read, into(replaced(y, ROW, None, odd)))
@@ -470,9 +474,9 @@ def test_targets_are_read_row_by_row(odd, into):
     if second is not None:
         np.testing.assert_array_equal(first[OTHERS], second[OTHERS])
     columns = [[value, BIG + 1] for value in y]
-    first = unread_target_columns(None, into(columns), N_ROWS).read()
+    first = deferred_target_columns(None, into(columns), N_ROWS).read()
     other = into(replaced(columns, ROW, 0, odd))
-    second = unless_refused(lambda: unread_target_columns(None, other, N_ROWS).read())
+    second = unless_refused(lambda: deferred_target_columns(None, other, N_ROWS).read())
     if second is not None:
         np.testing.assert_array_equal(first[OTHERS], second[OTHERS])
 
@@ -577,7 +581,7 @@ ALLOWED = {
     # The reader.
     "_tables/entries.py": {"objects", "_entries", "shape_of_lists"},
     # Each entry becomes a float by itself.
-    "_tables/rows.py": {"unread_rows", "shape_of"},
+    "_tables/rows.py": {"deferred_rows", "shape_of"},
     "metrics/_ranking.py": {"_numbers"},
     "metrics/_subspace.py": {"_components_and_rows", "_finite_array"},
     "linear_model/_parameters.py": {"_numbers"},

@@ -31,7 +31,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpspectral import PrivacyBudgetError
-from skdpspectral._base.estimator import Publishable
+from skdpspectral._base.estimator import PrivateEstimator
 from skdpspectral._release import release, selection, streams
 from skdpspectral._release import streams as samples
 from skdpspectral._release.grid import mirror_lower, round_to_integers
@@ -370,7 +370,7 @@ def leaving(model):
     for name in ("privacy_", "n_iter_"):
         if hasattr(model, name):
             found[f"text of {name}"] = str(getattr(model, name))
-    if isinstance(model, Publishable):
+    if isinstance(model, PrivateEstimator):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             published = model.publish()

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin, clone, is_classifier
-from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import (
     GridSearchCV,
@@ -26,7 +25,6 @@ from sklearn.model_selection import (
     RandomizedSearchCV,
     check_cv,
 )
-from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
 from sklearn.random_projection import BaseRandomProjection
 
@@ -34,6 +32,13 @@ from ...mechanisms import PrivacyPlan
 from ...mechanisms._relations import shown
 from .._composition import Total
 from .budget import check_plans
+from .compositions import (
+    Composition,
+    composition_of,
+    estimators_within,
+    is_estimator,
+    parts_of,
+)
 
 if TYPE_CHECKING:
     from .accountant import PrivacyAccountant
@@ -48,7 +53,9 @@ class PlannedRows:
     """
 
     X: Any
+    # The step that made others of the user's columns.
     changed_by: str | None = None
+    # Positions of the rows that are fitted on; None for all.
     train: np.ndarray | None = None
 
     def shape(self, name: str) -> tuple[int, int]:
@@ -85,7 +92,7 @@ class PlannedRows:
 
 def reads_clients(estimator: Any) -> bool:
     """Whether it or one within reads from rows which client they belong to."""
-    inside = (estimator, *estimator.get_params(deep=True).values())
+    inside = estimators_within(estimator).values()
     return any(getattr(part, "client_feature", None) is not None for part in inside)
 
 
@@ -135,13 +142,13 @@ def _width(
     if hasattr(step, "_n_columns_out"):
         width: int | None = step._n_columns_out(rows.X)
         return width
-    if isinstance(step, Pipeline):
-        for inner, child in step.steps:
+    kind = composition_of(step)
+    if kind is Composition.PIPELINE:
+        for inner, child in parts_of(step):
             rows = rows_after(f"{name}: {inner}", child, rows)
         return rows.shape(name)[1]
-    if isinstance(step, FeatureUnion):
-        branches = [(inner, child) for inner, child in step.transformer_list]
-        kept = [(inner, child) for inner, child in branches if child != "drop"]
+    if kind is Composition.UNION:
+        kept = [(inner, child) for inner, child in parts_of(step) if child != "drop"]
         behind = [rows_after(f"{name}: {inner}", child, rows) for inner, child in kept]
         return sum(branch.shape(name)[1] for branch in behind)
     if isinstance(step, (BaseRandomProjection, PolynomialFeatures)):
@@ -159,7 +166,7 @@ class PlannedFit:
     """Several fits of one private estimator, and its own accountant."""
 
     plan: PrivacyPlan
-    accountant: PrivacyAccountant | None = None
+    accountant: PrivacyAccountant | None = None  # the estimator's own
     times: int = 1
 
 
@@ -168,7 +175,7 @@ def planned_fits(what: Any, X: Any, groups: Any = None) -> list[PlannedFit]:
 
     A ValueError or TypeError if it is not known beforehand what is fitted.
     """
-    if isinstance(what, type) or not hasattr(what, "get_params"):
+    if not is_estimator(what):
         if X is not None:
             raise ValueError(
                 "X must be left out with plans, which know their shape; give the "
@@ -190,15 +197,16 @@ def _walk(
     name: str, estimator: Any, rows: PlannedRows, groups: Any
 ) -> Iterator[PlannedFit]:
     """Yield the fits of private estimators that one fit asks for."""
-    if not _has_private(estimator) or isinstance(estimator, FrozenEstimator):
+    kind = composition_of(estimator)
+    if kind is Composition.FROZEN or not _has_private(estimator):
         return
     if hasattr(estimator, "plan_for"):
         plan = estimator.plan_for(rows.of(name, estimator))
         yield PlannedFit(plan, estimator.accountant)
-    elif isinstance(estimator, Pipeline):
+    elif kind is Composition.PIPELINE:
         yield from _pipeline_fits(name, estimator, rows, groups)
-    elif isinstance(estimator, FeatureUnion):
-        for step, child in estimator.transformer_list:
+    elif kind is Composition.UNION:
+        for step, child in parts_of(estimator):
             yield from _walk(f"{name}: {step}", child, rows, groups)
     elif isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
         yield from _search_fits(name, estimator, rows, groups)
@@ -212,18 +220,14 @@ def _walk(
 
 def _has_private(estimator: Any) -> bool:
     """Whether an estimator is private, or holds one that is."""
-    if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
-        return False
-    inside = (estimator, *estimator.get_params(deep=True).values())
-    return any(
-        hasattr(part, "plan_for") for part in inside if not isinstance(part, type)
-    )
+    inside = estimators_within(estimator).values()
+    return any(hasattr(part, "plan_for") for part in inside)
 
 
 def _pipeline_fits(
-    name: str, pipeline: Pipeline, rows: PlannedRows, groups: Any
+    name: str, pipeline: Any, rows: PlannedRows, groups: Any
 ) -> Iterator[PlannedFit]:
-    steps = [(f"{name}: {step}", child) for step, child in pipeline.steps]
+    steps = [(f"{name}: {step}", child) for step, child in parts_of(pipeline)]
     private = [number for number, (_, child) in enumerate(steps) if _has_private(child)]
     # What follows the last private step may have any shape.
     for number, (step, child) in enumerate(steps[: private[-1] + 1]):

@@ -1,0 +1,199 @@
+"""Verdicts, prices and refusals of one list of compositions.
+
+They are given by a report, by a ledger's ``check`` and by a private search: each has
+its own questions, and all have to see the same private estimators.
+"""
+
+import pytest
+from compositions import COMPOSITIONS, FOLDS, N_ROWS, X, scored
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from skdpspectral import (
+    DPPCA,
+    DPAdamClassifier,
+    DPAdamRegressor,
+    DPStandardScaler,
+    PrivacyAccountant,
+)
+from skdpspectral.accounting._ledger.planned_fits import planned_fits
+from skdpspectral.audit import privacy_report
+from skdpspectral.metrics import make_private_scorer
+from skdpspectral.model_selection import PrivateSearchCV
+from skdpspectral.model_selection._runs import check_estimator, private_parts
+
+# Of these it is known how often a fit fits what they hold.
+PRICED = ("Pipeline", "FeatureUnion")
+# Of these nothing leaks beside what leaks in them.
+HARMLESS = (
+    *("Pipeline", "FeatureUnion", "ColumnTransformer", "VotingRegressor"),
+    "FrozenEstimator",
+)
+MODELS = {
+    "components": DPPCA(1),
+    "regressor": DPAdamRegressor(n_epochs=2),
+    "classifier": DPAdamClassifier(n_epochs=2, classes=[0, 1]),
+}
+CASES = [
+    (name, model)
+    for name, composition in COMPOSITIONS.items()
+    for model in MODELS
+    if name != "permutation_importance"
+    if composition.of(MODELS[model]) is not None
+]
+
+
+def made(name, model):
+    composition = COMPOSITIONS[name]
+    inner = composition.of(MODELS[model])
+    if name == "FrozenEstimator":
+        return FrozenEstimator(inner)  # nothing is fitted here
+    return composition.make(inner, clone(inner))
+
+
+def price(model):
+    return sum(fit.times for fit in planned_fits(model, X))
+
+
+def private_steps(model):
+    return {step.name for step in privacy_report(model) if step.verdict == "private"}
+
+
+@pytest.mark.parametrize(("name", "model"), CASES)
+def test_a_report_and_a_search_see_the_same_private_steps(name, model):
+    composition = made(name, model)
+    parts = {prefix.removesuffix("__") for prefix in private_parts(composition)}
+    if name == "FrozenEstimator":  # a search fits none that is in it
+        assert parts <= private_steps(composition)
+        return
+    assert parts == private_steps(composition) != set()
+
+
+@pytest.mark.parametrize(("name", "model"), CASES)
+def test_what_a_composition_adds_to_the_verdicts(name, model):
+    composition = made(name, model)
+    verdicts = {step.name: step.verdict for step in privacy_report(composition)}
+    leaks = {path for path, verdict in verdicts.items() if verdict == "LEAKS"}
+    # The last step of a pipeline after the components is fitted without noise.
+    inner = {path for path in leaks if path.endswith(("last", "final_estimator"))}
+    assert bool(leaks - inner) == (name not in HARMLESS)
+    assert inner == {p for p in verdicts if p.endswith(("last", "final_estimator"))}
+
+
+@pytest.mark.parametrize(("name", "model"), CASES)
+def test_fits_are_priced_where_their_number_is_known(name, model):
+    composition = made(name, model)
+    if name in PRICED:
+        assert price(composition) == COMPOSITIONS[name].n_fits(composition)
+    elif name == "FrozenEstimator":
+        with pytest.raises(ValueError, match="no private estimator is fitted"):
+            price(composition)
+    else:
+        kind = type(composition).__name__
+        with pytest.raises(TypeError, match=f"how often {kind} fits"):
+            price(composition)
+
+
+SCORER = make_private_scorer("captured_variance", 1.0, clip_norm=1.0)
+NO_BUDGET = make_private_scorer("captured_variance", clip_norm=1.0)
+SPACE = {"n_components": [1, 2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("composition", "n_fits"),
+    [
+        (make_pipeline(DPStandardScaler(), FeatureUnion([("a", DPPCA(1))])), 2),
+        (make_pipeline(FunctionTransformer(), make_pipeline(DPPCA(1)), Ridge()), 1),
+        (FeatureUnion([("a", DPPCA(1)), ("b", "drop"), ("c", "passthrough")]), 1),
+        (Pipeline([("a", None), ("b", "passthrough"), ("c", DPPCA(1))]), 1),
+        (GridSearchCV(scored(DPPCA(1)), {"private__n_components": [1, 2]}, cv=3), 7),
+        # A score of every candidate and fold comes on top.
+        (GridSearchCV(DPPCA(), SPACE, cv=2, scoring=SCORER), 13),
+        (RandomizedSearchCV(DPPCA(), SPACE, n_iter=2, cv=FOLDS, random_state=0), 5),
+        (make_pipeline(GridSearchCV(DPPCA(), SPACE, cv=2), Ridge()), 7),
+    ],
+)
+def test_prices_of_what_is_nested(composition, n_fits):
+    assert price(composition) == n_fits
+
+
+def test_a_fold_of_a_nested_search_has_its_own_number_of_rows():
+    inner = GridSearchCV(DPPCA(1), {}, cv=2, refit=False)
+    fits = planned_fits(GridSearchCV(inner, {}, cv=3, refit=False), X)
+    assert sum(fit.times for fit in fits) == 6
+    plan = DPPCA(1).privacy_plan(N_ROWS * 2 // 3 // 2, X.shape[1])
+    assert {str(fit.plan) for fit in fits} == {str(plan)}
+
+
+SEARCH = PrivateSearchCV(DPPCA(1), SPACE, scoring=NO_BUDGET)
+
+
+@pytest.mark.parametrize(
+    ("composition", "said"),
+    [
+        (SEARCH, "estimator is a search"),
+        (make_pipeline(GridSearchCV(DPPCA(), SPACE)), "gridsearchcv is a search"),
+        (FeatureUnion([("a", SEARCH)]), "a is a search"),
+        (made("HalvingGridSearchCV of classifiers", "components"), "is a search"),
+        (make_pipeline(DPPCA(), memory="there"), "memory caches fitted steps"),
+        (make_pipeline(DPPCA(), verbose=True), "verbose=True would print"),
+        (make_pipeline(DPPCA(noise_seed=1)), "dppca has a noise_seed"),
+    ],
+)
+def test_what_a_search_refuses_in_a_composition(composition, said):
+    with pytest.raises(ValueError, match=said):
+        check_estimator(composition)
+
+
+class Kept(Pipeline):
+    """A pipeline that may keep rows."""
+
+
+@pytest.mark.parametrize(
+    ("composition", "verdicts"),
+    [
+        (
+            make_pipeline(StandardScaler(), make_pipeline(DPPCA())),
+            {"standardscaler": "LEAKS", "pipeline__dppca": "LEAKS"},
+        ),
+        (Kept([("a", DPPCA())]), {"a": "private", "kept": "LEAKS"}),
+        (
+            make_pipeline(Kept([("a", DPPCA())]), DPPCA()),
+            {"kept__a": "private", "kept": "LEAKS", "dppca": "LEAKS"},
+        ),
+        (
+            FeatureUnion([("a", DPPCA()), ("b", "drop")]),
+            {"a": "private", "b": "stateless"},
+        ),
+    ],
+)
+def test_verdicts_on_what_is_nested(composition, verdicts):
+    found = {step.name: step.verdict for step in privacy_report(composition)}
+    assert found == verdicts
+
+
+def test_zeros_stand_for_what_a_step_makes():
+    """No fit is planned of rows whose number of columns is not public."""
+    model = make_pipeline(FeatureUnion([("a", DPPCA(1)), ("b", DPPCA(2))]), DPPCA(3))
+    assert price(model) == 3
+    with pytest.raises(ValueError, match="how many columns"):
+        price(make_pipeline(PCA(0.5), DPPCA(1)))
+
+
+def test_a_search_is_not_searched_over():
+    """The entries of its scores would tell the number of runs."""
+    own = PrivacyAccountant()
+    scorer = make_private_scorer(
+        "captured_variance", 0.01, accountant=own, clip_norm=1.0
+    )
+    grid = GridSearchCV(DPPCA(1), {"center": ["none"]}, cv=2, scoring=scorer)
+    search = PrivateSearchCV(grid, {"estimator__clip_norm": [1.0]}, scoring=NO_BUDGET)
+    with PrivacyAccountant() as accountant, pytest.raises(ValueError, match="nested"):
+        search.fit(X)
+    assert not accountant.ledger
+    assert not own.ledger
