@@ -362,7 +362,7 @@ def test_an_interrupt_ends_a_search_that_stays_charged(monkeypatch):
 
 def test_a_poisson_law_may_draw_no_run():
     made = search(n_iter_law="poisson", expected_n_iter=1e-9)
-    with pytest.raises(RuntimeError, match="drew none"):
+    with pytest.raises(RuntimeError, match="none was drawn"):
         made.fit(X)
 
 
@@ -788,7 +788,7 @@ def test_a_search_needs_the_column_of_users():
     users = np.repeat(np.arange(40.0), 10)
     table = np.column_stack([users, X])
     scoring = make_private_scorer("squared_error", limit=4.0, user_feature=0)
-    space = {"ridge_shared": [0.01, 0.1]}
+    space = {"ridge_sparse": [0.01, 0.1]}
     with pytest.raises(ValueError, match=r"user_feature=None .* name their column"):
         search(LRSRegressor(), space, scoring=scoring).fit(table, X[:, 0])
     named = LRSRegressor(user_feature=0)

@@ -15,6 +15,7 @@ import replay_cases
 from replay import Tape, compare, play, tally
 from replay_cases import (
     FORMS,
+    ONE_ROUND,
     all_families,
     cases_of_form,
     client_cases,
@@ -141,7 +142,7 @@ CLOSE = {
         rng(), DPAdamClassifier(classes=[0, 1], n_epochs=1), "array"
     ),
     "federation": lambda: client_cases(rng(), FederatedDPPCA(1), "array", 2),
-    "regressor": lambda: user_cases(rng(), LRSRegressor(n_rounds=1), "array"),
+    "regressor": lambda: user_cases(rng(), LRSRegressor(solver=ONE_ROUND), "array"),
     "factors": lambda: rating_cases(rng(), DPMatrixFactorization(1), "array"),
     "score": lambda: other_cases("scorers", "array"),
     "user score": lambda: other_cases("scorers of users", "array"),
@@ -306,7 +307,7 @@ def test_others_whose_models_move_are_found(monkeypatch):
         return true(self, X, users=users) + self._n_users
 
     true = LRSRegressor.predict
-    cases = list(user_cases(rng(), LRSRegressor(n_rounds=1), "array"))
+    cases = list(user_cases(rng(), LRSRegressor(solver=ONE_ROUND), "array"))
     monkeypatch.setattr(LRSRegressor, "fit", wrong)
     monkeypatch.setattr(LRSRegressor, "predict", predict)
     found = tally(cases).found

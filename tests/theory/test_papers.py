@@ -58,7 +58,7 @@ def resolved(dotted):
 
 def public(name):
     """An estimator, or a strategy of one."""
-    for module in ("", ".decomposition", ".linear_model"):
+    for module in ("", ".covariance", ".decomposition", ".linear_model"):
         found = getattr(importlib.import_module(f"skdpspectral{module}"), name, None)
         if found is not None:
             return found
@@ -71,6 +71,8 @@ def check_literal(text):
         assert (ROOT / text).is_file(), f"{text} does not exist"
     elif text.startswith("skdpspectral"):
         resolved(text)
+    elif strategy := re.fullmatch(r'(\w+)\("[\w-]+"\)', text):
+        public(strategy[1])
     elif call := re.fullmatch(r"(\w+)(?:\.(\w+))?(?:\((\w+)=.*\))?", text):
         name, method, parameter = call.groups()
         if method:

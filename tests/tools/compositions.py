@@ -256,7 +256,7 @@ def grid_over(model):
     by_name = {name.rpartition("__")[2]: name for name in names}
     if "unseen" in by_name:
         return {by_name["with_std"]: [True, False]}
-    streams_or_networks = {"min_eigenvalue", "learning_rate"} & set(by_name)
+    streams_or_networks = {"min_eigenvalue", "batch_size"} & set(by_name)
     name = "clip_norm" if streams_or_networks else "n_components"
     return {by_name[name]: [1, 2]}
 

@@ -42,6 +42,7 @@ from skdpspectral.federation import (
     GroupTask,
     InProcessSession,
 )
+from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.mechanisms import Assumption
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
@@ -51,6 +52,7 @@ TINY, HUGE = 5e-324, 1.7e308
 SECRET = "SECRET-diagnosis"
 N, P = 24, 4
 IN_TURN = Adam(sampling="in-turn")
+ONE_ROUND = PrivateRounds(n_rounds=1)
 PUBLIC = np.random.default_rng(99).standard_normal((3, P))
 
 
@@ -1059,9 +1061,8 @@ def search_users(kind, form, table):
     few = {"epsilon": 8.0, "expected_n_iter": 2, "scoring": scorer}
     few["cv"] = PrivateSplit(2, user_feature=user, random_state=0)
     if kind == "regressor":
-        search = PrivateSearchCV(
-            LRSRegressor(1, user_feature=user, n_rounds=1), {"sparsity": [0, 1]}, **few
-        )
+        model = LRSRegressor(1, user_feature=user, solver=ONE_ROUND)
+        search = PrivateSearchCV(model, {"sparsity": [0, 1]}, **few)
         rows = [[i, *r] for i, r in zip(table.ids, table.rows, strict=True)]
         public = [[k, *r] for k in (*OTHERS, 999) for r in PUBLIC.tolist()]
     else:
@@ -1224,7 +1225,7 @@ NOISES = {"server": None, "distributed": 3, "node": None}
 def hold_groups(kind, noise, table):
     """Hold a session of groups; show the server's model and what it was told."""
     if kind == "regressor":
-        model = LRSRegressor(1, sparsity=1, n_rounds=2, epsilon=2.0)
+        model = LRSRegressor(1, 1, solver=PrivateRounds(n_rounds=2), epsilon=2.0)
         args = (model, P)
     else:
         model = DPMatrixFactorization(1, items=range(ITEMS), epsilon=2.0)
@@ -1291,8 +1292,8 @@ PLAIN = {
     ],
     "clients": [FederatedDPPCA(1), SparseDPPCA(client_feature=0)],
     "users": [
-        LRSRegressor(n_rounds=1),
-        LRSRegressor(n_rounds=1, user_feature=0),
+        LRSRegressor(solver=ONE_ROUND),
+        LRSRegressor(solver=ONE_ROUND, user_feature=0),
         LRSMLPRegressor(2, solver=FEW_STEPS, user_feature=-1),
     ],
     "ratings": [
