@@ -97,7 +97,7 @@ def _lanczos(
     matrix = np.asfortranarray(matrix)
     # These products wait for memory, and for each other.
     with blas_threads(0):
-        start, length = _power_steps(matrix, _start(len(matrix)))
+        start, length = _two_stage(matrix, _start(len(matrix)))
         if exact:
             return _leading(matrix, rank, start, 0.0)  # ARPACK's word for float64's
         wanted = _SHARE_OF_NOISE * math.sqrt(len(matrix)) * spread
@@ -128,7 +128,7 @@ def _leading(
     return values[order], vectors[:, order]
 
 
-def _power_steps(matrix: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, float]:
+def _two_stage(matrix: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the vector after a few products, and about the norm of the matrix."""
     length = 0.0
     for _ in range(_POWER_STEPS):

@@ -28,10 +28,10 @@ from ..mechanisms._relations import check_count, check_real, shown
 from . import _kernels_federated
 from ._bounds import Pairs, PrivateMean, PublicPoint, RowBounds
 from ._mechanism import ComponentMechanism, design_components
-from ._power_steps import LARGEST_DEFECT, PowerIteration
 from ._scales import LEAST_SIGNAL
 from ._second_moment import Centered, SecondMoment
 from ._spiked import WHOLE_ORDER
+from ._two_stage import LARGEST_DEFECT, PowerIteration
 
 # Raised whenever the same bytes would mean other releases, other shares of a budget
 # included: the digest of a task must differ where its releases do.

@@ -23,9 +23,9 @@ from ._bounds import RowBounds, Searched, is_private
 from ._center import SearchedComponents
 from ._components import CenteredComponents, PrincipalComponents
 from ._covariance import CovarianceComponents
-from ._power_steps import TwoStageComponents
 from ._second_moment import SecondMoment
 from ._spiked import SpikedProjector, UnknownSpikes
+from ._two_stage import TwoStageComponents
 
 DEFAULT_RANGE = (1e-6, 1e6)
 

@@ -13,12 +13,12 @@ from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import Auto, SpikedModel
 from skdpspectral.decomposition import Gaussian as PublicNoise
 from skdpspectral.decomposition._kernels import orthonormal_rows, shifted_power_step
-from skdpspectral.decomposition._power_steps import (
+from skdpspectral.decomposition._scales import PrivateScales
+from skdpspectral.decomposition._two_stage import (
     PowerStep,
     _clipped_parts,
     _sums_of_moments,
 )
-from skdpspectral.decomposition._scales import PrivateScales
 from skdpspectral.mechanisms import Alternatives, Exact, Gaussian, PrivacyPlan
 from skdpspectral.sensitivity import (
     cross_moment_sensitivity,
