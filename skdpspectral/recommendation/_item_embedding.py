@@ -302,7 +302,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
 
     # -- what a fit will release -----------------------------------------------------
 
-    def _statistic(self, n_items: int) -> ItemMoment | ItemFeatures:
+    def _statistic(self, n_items: int):
         """Return what a fit with so many items releases."""
         if self.method == "moment":
             limits = read_range(self.rating_range)
