@@ -442,6 +442,7 @@ class Before:
     at_end: bool = False  # columns were added at the end alone
     charged: bool = False  # the budget of an earlier step is charged by then
     values: Values = field(default_factory=Values)
+    changed: str | None = None  # path of a step that may make one id of several
 
     def after(self, step, path: str, leaks: str | None) -> Before:
         """Return what is before the next step; `leaks` names what leaks in this."""
@@ -450,6 +451,7 @@ class Before:
             tainted=self.tainted or leaks,
             charged=self.charged or _is_charged(step),
             values=values_after(step, self.values) or Values(),
+            changed=self.changed or (path if _changes_ids(step) else None),
         )
         if _moves_columns(step):
             now = now.moved_by(path)
@@ -463,6 +465,19 @@ class Before:
 
 
 def reason_of_moved_ids(estimator, before: Before) -> str | None:
+    """Say which column of ids may be another one, or hold other ids; None if none."""
+    reason = _reason_of_position(estimator, before)
+    feature = getattr(estimator, "user_feature", None)
+    if reason is not None or feature is None or before.changed is None:
+        return reason
+    return (
+        f"{before.changed!r} changes values: several users of the column "
+        f"user_feature={feature!r} may have one id by then, and share a model; keep "
+        "that column as it is, in a ColumnTransformer with 'passthrough'"
+    )
+
+
+def _reason_of_position(estimator, before: Before) -> str | None:
     """Say which column of ids may be another one by now; None if none may."""
     if before.moved is None:
         return None
@@ -507,6 +522,17 @@ def _moves_columns(step) -> bool:
     if isinstance(step, SimpleImputer):  # a column without values is dropped
         return stateless_reason(step) is None
     return not isinstance(step, OneToOneFeatureMixin)
+
+
+def _changes_ids(step) -> bool:
+    """Whether different numbers may be equal behind a step that keeps their column."""
+    if composition_of(step) is Composition.PIPELINE:
+        return any(map(_changes_ids, steps_in_turn(step)))
+    if isinstance(step, FunctionTransformer):
+        return step.func is not None
+    # What comes out of a private step is not whole, which is no id.
+    keeps = isinstance(step, (OneToOneFeatureMixin, SimpleImputer))
+    return keeps and not isinstance(step, PrivateEstimator)
 
 
 def _gives_names(step) -> bool:
