@@ -443,6 +443,7 @@ class Before:
     charged: bool = False  # the budget of an earlier step is charged by then
     values: Values = field(default_factory=Values)
     changed: str | None = None  # path of a step that may make one id of several
+    users: int | str | None = None  # column that a search scores, if it was not moved
 
     def after(self, step, path: str, leaks: str | None) -> Before:
         """Return what is before the next step; `leaks` names what leaks in this."""
@@ -461,7 +462,8 @@ class Before:
 
     def moved_by(self, path: str, at_end: bool = False) -> Before:
         """Return the same with the columns moved by a step."""
-        return replace(self, moved=path, users_first=False, named=False, at_end=at_end)
+        moved = replace(self, moved=path, users_first=False, named=False, users=None)
+        return replace(moved, at_end=at_end)
 
 
 def reason_of_moved_ids(estimator, before: Before) -> str | None:
