@@ -36,6 +36,7 @@ from sklearn.random_projection import BaseRandomProjection
 from ..accounting._ledger.compositions import (
     Composition,
     composition_of,
+    parts_of,
     steps_in_turn,
 )
 from .estimator import PrivateEstimator
@@ -442,7 +443,8 @@ class Before:
     at_end: bool = False  # columns were added at the end alone
     charged: bool = False  # the budget of an earlier step is charged by then
     values: Values = field(default_factory=Values)
-    changed: str | None = None  # path of a step that may make one id of several
+    # Columns in which a step may make one id of several, None for any: and its path.
+    changed: dict[str | None, str] = field(default_factory=dict)
     users: int | str | None = None  # column that a search scores, if it was not moved
 
     def after(self, step, path: str, leaks: str | None) -> Before:
@@ -452,7 +454,7 @@ class Before:
             tainted=self.tainted or leaks,
             charged=self.charged or _is_charged(step),
             values=values_after(step, self.values) or Values(),
-            changed=self.changed or (path if _changes_ids(step) else None),
+            changed={**dict.fromkeys(_changed_columns(step), path), **self.changed},
         )
         if _moves_columns(step):
             now = now.moved_by(path)
@@ -470,10 +472,13 @@ def reason_of_moved_ids(estimator, before: Before) -> str | None:
     """Say which column of ids may be another one, or hold other ids; None if none."""
     reason = _reason_of_position(estimator, before)
     feature = getattr(estimator, "user_feature", None)
-    if reason is not None or feature is None or before.changed is None:
+    if reason is not None or feature is None:
         return reason
-    return (
-        f"{before.changed!r} changes values: several users of the column "
+    # As ColumnTransformer and FeatureUnion write names: remainder__user_id.
+    last = feature.rpartition("__")[2] if isinstance(feature, str) else feature
+    step = next((before.changed[c] for c in (None, last) if c in before.changed), None)
+    return step and (
+        f"{step!r} changes values: several users of the column "
         f"user_feature={feature!r} may have one id by then, and share a model; keep "
         "that column as it is, in a ColumnTransformer with 'passthrough'"
     )
@@ -526,15 +531,25 @@ def _moves_columns(step) -> bool:
     return not isinstance(step, OneToOneFeatureMixin)
 
 
-def _changes_ids(step) -> bool:
-    """Whether different numbers may be equal behind a step that keeps their column."""
-    if composition_of(step) is Composition.PIPELINE:
-        return any(map(_changes_ids, steps_in_turn(step)))
+def _changed_columns(step) -> set[str | None]:
+    """Return columns in which different numbers may be equal by then; None for any."""
+    kind = composition_of(step)
+    if kind in (Composition.PIPELINE, Composition.UNION):
+        return set().union(*(_changed_columns(child) for _, child in parts_of(step)))
+    if kind is Composition.COLUMNS:
+        found = _changed_columns(step.remainder)
+        for _, child, columns in step.transformers:
+            names = {columns} if isinstance(columns, str) else columns
+            named = isinstance(names, (set, list, tuple))
+            named = named and all(isinstance(name, str) for name in names)
+            if _changed_columns(child):
+                found |= {n.rpartition("__")[2] for n in names} if named else {None}
+        return found
     if isinstance(step, FunctionTransformer):
-        return step.func is not None
+        return set() if step.func is None else {None}
     # What comes out of a private step is not whole, which is no id.
     keeps = isinstance(step, (OneToOneFeatureMixin, SimpleImputer))
-    return keeps and not isinstance(step, PrivateEstimator)
+    return {None} if keeps and not isinstance(step, PrivateEstimator) else set()
 
 
 def _gives_names(step) -> bool:

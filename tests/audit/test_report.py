@@ -379,6 +379,7 @@ def test_every_estimator_within_another_is_seen():
 
 FIRST = LRSRegressor(user_feature=0)
 PASSED = ColumnTransformer([("s", DPPCA(), [1, 2])], remainder="passthrough")
+NAMED = LRSRegressor(user_feature="user")
 FILLED = SimpleImputer(strategy="constant", keep_empty_features=True)
 
 
@@ -437,6 +438,11 @@ def test_columns_that_stay_where_they_are_are_not_flagged(estimator):
     assert privacy_report(estimator).private
 
 
+def cleaned(columns, model):
+    """Return a model behind a transformer that clips some columns."""
+    return make_pipeline(ColumnTransformer([("c", clean(), columns)]), model)
+
+
 @pytest.mark.parametrize(
     ("estimator", "changed"),
     [
@@ -446,6 +452,14 @@ def test_columns_that_stay_where_they_are_are_not_flagged(estimator):
         (make_pipeline(DPStandardScaler(), Binarizer(), FIRST), "binarizer"),
         (make_pipeline(DPStandardScaler(), FILLED, FIRST), "simpleimputer"),
         (clean(DPItemEmbedding()), "functiontransformer-1"),
+        (
+            make_pipeline(FeatureUnion([("c", clean())]), NAMED),
+            "featureunion",
+        ),
+        (cleaned(["user", "x"], NAMED), "columntransformer"),
+        (cleaned("user", NAMED), "columntransformer"),
+        (cleaned(slice(0, 2), NAMED), "columntransformer"),
+        (cleaned(["r__user"], NAMED), "columntransformer"),
     ],
 )
 def test_steps_that_may_make_one_user_of_several_are_flagged(estimator, changed):
@@ -456,9 +470,10 @@ def test_steps_that_may_make_one_user_of_several_are_flagged(estimator, changed)
 
 
 def test_ids_that_are_passed_through_are_not_flagged():
-    kept = ColumnTransformer([("x", clean(), [1, 2]), ("u", "passthrough", ["user"])])
-    model = make_pipeline(kept, LRSRegressor(user_feature="user"))
-    assert privacy_report(model).private
+    kept = ColumnTransformer([("x", clean(), ["x"]), ("u", "passthrough", ["user"])])
+    for name in ("user", "u__user"):
+        model = make_pipeline(kept, LRSRegressor(user_feature=name))
+        assert privacy_report(model).private
 
 
 def test_clipped_ids_are_one_user_indeed():
