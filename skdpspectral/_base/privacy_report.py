@@ -301,7 +301,9 @@ def _of_candidates(
     """Return one verdict a step over all candidates, and why there may be others."""
     path = f"{name}__estimator" if name else "estimator"
     models, reasons = candidate_models(search)
-    before = replace(before, users=getattr(search.scoring, "user_feature", None))
+    users = getattr(search.scoring, "user_feature", None)
+    by_rows = before.rows_scored or users is None
+    before = replace(before, users=users, rows_scored=by_rows)
     found: dict[str, list[tuple[str, StepReport]]] = {}
     for candidate, model in models:
         for step in _walk(path, model, before):
@@ -454,6 +456,11 @@ def _reason_of_private(estimator, before: Before) -> str | None:
         return f"what it holds was fitted {how}: fit it again"
     if before.tainted is not None:
         return f"its guarantee is void: {before.tainted!r} before it leaks"
+    if before.rows_scored and hasattr(estimator, "user_feature"):
+        return (
+            "it protects one user, and the scorer one row: both must be the same (a "
+            "score of users has a user_feature)"
+        )
     feature = getattr(estimator, "user_feature", None)
     reason = reason_of_users("it", feature, before.users)
     return reason or reason_of_moved_ids(estimator, before)

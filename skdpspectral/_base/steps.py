@@ -446,6 +446,7 @@ class Before:
     # Columns in which a step may make one id of several, None for any: and its path.
     changed: dict[str | None, str] = field(default_factory=dict)
     users: int | str | None = None  # column that a search scores, if it was not moved
+    rows_scored: bool = False  # a search scores rows, and not users
 
     def after(self, step, path: str, leaks: str | None) -> Before:
         """Return what is before the next step; `leaks` names what leaks in this."""

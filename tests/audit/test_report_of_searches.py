@@ -191,6 +191,27 @@ def test_users_of_fits_scores_and_folds_are_one_column(
         assert not accountant.ledger
 
 
+@pytest.mark.parametrize("kind", [GridSearchCV, PrivateSearchCV])
+@pytest.mark.parametrize("cv", [KFold(2), PrivateSplit(2)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        LRSRegressor(user_feature=0),
+        LRSRegressor(),
+        Pipeline([("p", DPPCA()), ("m", LRSRegressor(user_feature="a"))]),
+    ],
+)
+def test_scores_of_rows_do_not_protect_users(kind, cv, model):
+    """The model of a user has no noise: scores of rows tell more than one of them."""
+    own = {} if kind is PrivateSearchCV else {"epsilon": 1.0}
+    scorer = make_private_scorer("squared_error", limit=9.0, **own)
+    delta = "m__delta" if isinstance(model, Pipeline) else "delta"
+    search = kind(model, {delta: [1e-6, 1e-5]}, scoring=scorer, cv=cv)
+    (leak,) = (step for step in privacy_report(search) if "one user" in step.reason)
+    assert leak.estimator == "LRSRegressor"
+    assert leak.verdict == "LEAKS"
+
+
 def test_a_user_moves_rows_of_others_between_folds_of_another_column():
     users, others = (
         np.repeat(np.arange(60), 20),
