@@ -208,9 +208,13 @@ def privacy_report(estimator) -> PrivacyReport:
     return PrivacyReport(tuple(_walk("", estimator, Before())))
 
 
-def report_after_charge(estimator) -> PrivacyReport:
-    """Return the report on an estimator whose fits are charged before they begin."""
-    return PrivacyReport(tuple(_walk("", estimator, Before(charged=True))))
+def report_after_charge(estimator, users=None) -> PrivacyReport:
+    """Return the report on an estimator whose fits are charged before they begin.
+
+    `users` is the column of users that its search scores.
+    """
+    before = Before(charged=True, users=users)
+    return PrivacyReport(tuple(_walk("", estimator, before)))
 
 
 def _walk(name: str, estimator, before: Before) -> Iterator[StepReport]:
@@ -297,6 +301,9 @@ def _of_candidates(
     """Return one verdict a step over all candidates, and why there may be others."""
     path = f"{name}__estimator" if name else "estimator"
     models, reasons = candidate_models(search)
+    users = getattr(search.scoring, "user_feature", None)
+    by_rows = before.rows_scored or users is None
+    before = replace(before, users=users, rows_scored=by_rows)
     found: dict[str, list[tuple[str, StepReport]]] = {}
     for candidate, model in models:
         for step in _walk(path, model, before):
@@ -449,7 +456,14 @@ def _reason_of_private(estimator, before: Before) -> str | None:
         return f"what it holds was fitted {how}: fit it again"
     if before.tainted is not None:
         return f"its guarantee is void: {before.tainted!r} before it leaks"
-    return reason_of_moved_ids(estimator, before)
+    if before.rows_scored and hasattr(estimator, "user_feature"):
+        return (
+            "it protects one user, and the scorer one row: both must be the same (a "
+            "score of users has a user_feature)"
+        )
+    feature = getattr(estimator, "user_feature", None)
+    reason = reason_of_users("it", feature, before.users)
+    return reason or reason_of_moved_ids(estimator, before)
 
 
 def _conditions(estimator) -> str:
@@ -557,11 +571,14 @@ _INSTEAD = {
 }
 
 
-def reason_of_splits(cv: Any, unit: Unit, *, classifier: bool) -> str | None:
+def reason_of_splits(
+    cv: Any, unit: Unit, *, classifier: bool, users: Any = None
+) -> str | None:
     """Say why folds void a guarantee, with what to take instead; None if they do not.
 
     What is counted for one row, or one user, must stay in its fold and move no other. A
-    number as `cv` means stratified folds for a classifier.
+    number as `cv` means stratified folds for a classifier. `users` is the column of
+    users that scores are of, None for any.
     """
     instead = _INSTEAD[Unit(unit)]
     own = getattr(cv, "_splits_by", None)
@@ -572,7 +589,7 @@ def reason_of_splits(cv: Any, unit: Unit, *, classifier: bool) -> str | None:
         and type(cv).__module__.startswith("skdpspectral.")
     ):
         if own is unit:
-            return None
+            return reason_of_users("cv", getattr(cv, "user_feature", None), users)
         return f"its folds are made for a guarantee of one {own}: {instead}"
     number = cv is None or (isinstance(cv, Integral) and not isinstance(cv, bool))
     if number and classifier:
@@ -591,6 +608,18 @@ def reason_of_splits(cv: Any, unit: Unit, *, classifier: bool) -> str | None:
     return (
         f"{kind} may look at labels, groups or users, by which one row moves others "
         f"between folds: {instead}"
+    )
+
+
+def reason_of_users(name: str, feature: Any, users: Any) -> str | None:
+    """Say that a column of users is not the one that scores are of; None if it is."""
+    if users is None or feature is None or feature == users:
+        return None
+    if isinstance(feature, str) != isinstance(users, str):
+        return None  # a name and a position may be of one column
+    return (
+        f"{name} has user_feature={feature!r}, and the scorer {users!r}: a user of one "
+        "column moves rows of others in another; give both the same"
     )
 
 
@@ -710,7 +739,12 @@ def reason_of_search(search) -> str | None:
     number = cv is None or isinstance(cv, Integral)
     if number and hasattr(search, "_selects_privately"):
         return None
-    return reason_of_splits(cv, unit, classifier=is_classifier(search.estimator))
+    return reason_of_splits(
+        cv,
+        unit,
+        classifier=is_classifier(search.estimator),
+        users=getattr(scorer, "user_feature", None),
+    )
 
 
 def _reason_of_halving(search, unit: Unit) -> str | None:

@@ -36,6 +36,7 @@ from sklearn.random_projection import BaseRandomProjection
 from ..accounting._ledger.compositions import (
     Composition,
     composition_of,
+    parts_of,
     steps_in_turn,
 )
 from .estimator import PrivateEstimator
@@ -442,6 +443,10 @@ class Before:
     at_end: bool = False  # columns were added at the end alone
     charged: bool = False  # the budget of an earlier step is charged by then
     values: Values = field(default_factory=Values)
+    # Columns in which a step may make one id of several, None for any: and its path.
+    changed: dict[str | None, str] = field(default_factory=dict)
+    users: int | str | None = None  # column that a search scores, if it was not moved
+    rows_scored: bool = False  # a search scores rows, and not users
 
     def after(self, step, path: str, leaks: str | None) -> Before:
         """Return what is before the next step; `leaks` names what leaks in this."""
@@ -450,6 +455,7 @@ class Before:
             tainted=self.tainted or leaks,
             charged=self.charged or _is_charged(step),
             values=values_after(step, self.values) or Values(),
+            changed={**dict.fromkeys(_changed_columns(step), path), **self.changed},
         )
         if _moves_columns(step):
             now = now.moved_by(path)
@@ -459,10 +465,27 @@ class Before:
 
     def moved_by(self, path: str, at_end: bool = False) -> Before:
         """Return the same with the columns moved by a step."""
-        return replace(self, moved=path, users_first=False, named=False, at_end=at_end)
+        moved = replace(self, moved=path, users_first=False, named=False, users=None)
+        return replace(moved, at_end=at_end)
 
 
 def reason_of_moved_ids(estimator, before: Before) -> str | None:
+    """Say which column of ids may be another one, or hold other ids; None if none."""
+    reason = _reason_of_position(estimator, before)
+    feature = getattr(estimator, "user_feature", None)
+    if reason is not None or feature is None:
+        return reason
+    # As ColumnTransformer and FeatureUnion write names: remainder__user_id.
+    last = feature.rpartition("__")[2] if isinstance(feature, str) else feature
+    step = next((before.changed[c] for c in (None, last) if c in before.changed), None)
+    return step and (
+        f"{step!r} changes values: several users of the column "
+        f"user_feature={feature!r} may have one id by then, and share a model; keep "
+        "that column as it is, in a ColumnTransformer with 'passthrough'"
+    )
+
+
+def _reason_of_position(estimator, before: Before) -> str | None:
     """Say which column of ids may be another one by now; None if none may."""
     if before.moved is None:
         return None
@@ -507,6 +530,27 @@ def _moves_columns(step) -> bool:
     if isinstance(step, SimpleImputer):  # a column without values is dropped
         return stateless_reason(step) is None
     return not isinstance(step, OneToOneFeatureMixin)
+
+
+def _changed_columns(step) -> set[str | None]:
+    """Return columns in which different numbers may be equal by then; None for any."""
+    kind = composition_of(step)
+    if kind in (Composition.PIPELINE, Composition.UNION):
+        return set().union(*(_changed_columns(child) for _, child in parts_of(step)))
+    if kind is Composition.COLUMNS:
+        found = _changed_columns(step.remainder)
+        for _, child, columns in step.transformers:
+            names = {columns} if isinstance(columns, str) else columns
+            named = isinstance(names, (set, list, tuple))
+            named = named and all(isinstance(name, str) for name in names)
+            if _changed_columns(child):
+                found |= {n.rpartition("__")[2] for n in names} if named else {None}
+        return found
+    if isinstance(step, FunctionTransformer):
+        return set() if step.func is None else {None}
+    # What comes out of a private step is not whole, which is no id.
+    keeps = isinstance(step, (OneToOneFeatureMixin, SimpleImputer))
+    return {None} if keeps and not isinstance(step, PrivateEstimator) else set()
 
 
 def _gives_names(step) -> bool:

@@ -38,7 +38,12 @@ def _positive(name: str, value: object) -> float:
 
 def _targets(values: Any) -> np.ndarray:
     """Return one real number a row."""
-    numbers = read_entries(values, "y").astype(np.float64)
+    numbers = read_entries(values, "y")
+    entries = numbers.ravel().tolist() if numbers.dtype == object else numbers[:0]
+    kinds = {numbers.dtype.type, *map(type, entries)}
+    if any(issubclass(kind, (complex, np.complexfloating)) for kind in kinds):
+        raise ValueError("y and predictions must be real")  # numpy only warns
+    numbers = numbers.astype(np.float64)
     if numbers.ndim == 2 and numbers.shape[1] == 1:
         numbers = numbers[:, 0]
     if numbers.ndim != 1:

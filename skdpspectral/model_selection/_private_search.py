@@ -452,7 +452,9 @@ class PrivateSearchCV(BestModel, MetaEstimatorMixin, PrivateEstimator):
         classifier = is_classifier(self.estimator)
         unit = scorer.relation[0]
         cv = splitter_of(self.cv, scorer)
-        reason = reason_of_splits(cv, unit, classifier=classifier)
+        reason = reason_of_splits(
+            cv, unit, classifier=classifier, users=scorer.user_feature
+        )
         if reason is not None:
             raise ValueError(f"cv: {reason}")
 
@@ -531,6 +533,7 @@ class PrivateSearchCV(BestModel, MetaEstimatorMixin, PrivateEstimator):
                     budgets,
                     self.step_budgets == "scaled",
                     float(self.delta),
+                    scorer.user_feature,
                 )
             # Warnings of runs stay in them: these go by public numbers alone.
             for caveat in dict.fromkeys(caveats):

@@ -340,14 +340,15 @@ def with_budgets(model: Any, mu_fit: float) -> Any:
 
 
 def check_candidate(
-    model: Any, X: Any, relation: tuple, mu_fit: float, hint: str
+    model: Any, X: Any, relation: tuple, mu_fit: float, hint: str, users: Any = None
 ) -> None:
     """Refuse a model that leaks, or whose fit costs more than `mu_fit`.
 
     Of training rows X the shape is used, and who the clients are. `relation` is what
-    the search's guarantee is about; `hint` says what may be asked for.
+    the search's guarantee is about; `hint` says what may be asked for, and `users` is
+    the column of users that are scored.
     """
-    report = report_after_charge(model)
+    report = report_after_charge(model, users)
     leaks = [step for step in report if step.verdict == "LEAKS"]
     if leaks:
         raise CandidateError(
@@ -395,6 +396,7 @@ def check_candidates(
     budgets: RunBudgets,
     scaled: bool,
     delta: float,
+    users: Any = None,
 ) -> bool:
     """Refuse candidates before anything runs, by public shapes alone.
 
@@ -410,7 +412,7 @@ def check_candidates(
             rows = stand_in
             if reads_clients(model):
                 rows = take_rows(X, np.arange(n_train))
-            check_candidate(model, rows, relation, budgets.mu_fit, most)
+            check_candidate(model, rows, relation, budgets.mu_fit, most, users)
         except (TypeError, ValueError) as error:
             said = ", ".join(f"{name}={v!r}" for name, v in candidate.items())
             raise CandidateError(
@@ -541,7 +543,8 @@ class Runs:
         plan = self.score_plan
         if not self.checked:
             relation = (plan.unit, plan.neighbors)
-            check_candidate(model, X, relation, self.mu_fit, "it was drawn")
+            users = self.scorer.user_feature
+            check_candidate(model, X, relation, self.mu_fit, "it was drawn", users)
         parts = private_parts(model).values()
         with _run_accountant(self.mu_fit, self.delta, plan, seed) as accountant:
             for number, part in enumerate(parts):

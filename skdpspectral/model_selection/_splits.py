@@ -238,6 +238,9 @@ def _words_of(user: Any) -> str:
         return f"number {int(user)}"
     if isinstance(user, (float, np.floating)):
         return f"number {int(user)}"  # whole, or it would have been refused
+    for kind in (str, bytes):  # of numpy too, as lists of a frame's column may be
+        if isinstance(user, kind):
+            return f"{kind.__name__} {kind.__str__(user)}"
     return f"{type(user).__name__} {user!s}"
 
 

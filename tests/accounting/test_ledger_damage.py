@@ -10,6 +10,7 @@ from ledger_server import LedgerServer
 from ledger_tools import fit_plan, needs_fork
 
 from skdpspectral import LedgerError, PrivacyAccountant
+from skdpspectral.accounting._ledger.accountant import advance_stream, open_stream
 from skdpspectral.accounting._ledger.command import main
 from skdpspectral.accounting._ledger.store import SqliteConnection, forget
 
@@ -177,6 +178,35 @@ def test_a_block_that_was_edited_takes_no_further_entry(path):
     accountant.charge(fit_plan(0.1))
     with pytest.raises(LedgerError, match="entry 3 is not as it was"):
         accountant.named("south", disjoint_within="regions").charge(fit_plan(0.1))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE streams SET position = 0",
+        "DELETE FROM streams",
+        "INSERT INTO streams VALUES ('more', 0)",
+    ],
+)
+def test_check_finds_streams_that_were_put_back(path, statement, capsys):
+    """A stream at an earlier position would draw its noise twice."""
+    accountant = PrivacyAccountant(path=path)
+    names = [open_stream(accountant) for _ in range(2)]
+    advance_stream(accountant, names[0], 0, 5)
+    advance_stream(accountant, names[0], 5, 2)
+    accountant.charge(fit_plan(0.1))
+    assert main(["check", str(path)]) == 0
+    edit(path, statement)
+    assert main(["check", str(path)]) == 1
+    assert "positions of streams" in capsys.readouterr().out
+
+
+def test_a_generation_that_is_no_number_is_damage(path, capsys):
+    edit(path, "UPDATE meta SET value = NULL WHERE key = 'generation'")
+    assert main(["check", str(path)]) == 2
+    assert "its generation is no number" in capsys.readouterr().err
+    with pytest.raises(LedgerError, match="is damaged"):
+        fresh_handle(path).spent()
 
 
 def test_running_totals_are_those_of_all_entries(path):

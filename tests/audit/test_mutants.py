@@ -780,9 +780,9 @@ EXACT |= {
         f"{_STREAMS}plan_costs_what_was_asked",
     ),
     "stale copies of a stream go on": Mutant(
-        "advance_stream",
-        "if moved.rowcount != 1:",
-        "if False:",
+        "Transaction",
+        "                return False\n",
+        "                return True\n",
         f"{_STREAMS}stale_copies_are_refused",
     ),
     "streams copied without a ledger": Mutant(
@@ -1141,6 +1141,24 @@ EXACT |= {
         "if meta.get(HEAD) != head_of(meta, *ends):",
         "if False:",
         f"{_EDITS}[tail deleted]",
+    ),
+    "positions of streams not compared with the seal": Mutant(
+        "_Inspection",
+        "if self._meta.get(STREAMS_SEAL, seal) != seal:",
+        "if False:",
+        "accounting/test_ledger_damage.py::test_check_finds_streams_that_were_put_back",
+    ),
+    "scores of rows beside models of users": Mutant(
+        "_reason_of_private",
+        'if before.rows_scored and hasattr(estimator, "user_feature"):',
+        "if False:",
+        "audit/test_report_of_searches.py::test_scores_of_rows_do_not_protect_users",
+    ),
+    "columns of users not compared": Mutant(
+        "reason_of_users",
+        "if users is None or feature is None or feature == users:",
+        "if True:",
+        "audit/test_report_of_searches.py::test_users_of_fits_scores_and_folds_are_one_column",
     ),
     "digests of entries not checked": Mutant(
         "_Inspection",

@@ -379,6 +379,8 @@ def test_every_estimator_within_another_is_seen():
 
 FIRST = LRSRegressor(user_feature=0)
 PASSED = ColumnTransformer([("s", DPPCA(), [1, 2])], remainder="passthrough")
+NAMED = LRSRegressor(user_feature="user")
+FILLED = SimpleImputer(strategy="constant", keep_empty_features=True)
 
 
 @pytest.mark.parametrize(
@@ -416,12 +418,12 @@ def test_positions_behind_a_step_that_moves_columns_are_flagged(estimator):
 @pytest.mark.parametrize(
     "estimator",
     [
-        clean(Normalizer(), FIRST),
         make_pipeline(PASSED, LRSRegressor(user_feature="user")),
         make_pipeline(PASSED, LRSRegressor()),
         make_pipeline(DPItemEmbedding(user_feature=2), FIRST),
-        clean(FunctionTransformer(np.log1p), FIRST),
         make_pipeline("passthrough", None, FIRST),
+        clean(Normalizer(), LRSRegressor()),
+        make_pipeline(FunctionTransformer(), FIRST),
         make_pipeline(
             ColumnTransformer([("s", DPPCA(), [1, 2])]).set_output(transform="pandas"),
             DPItemEmbedding(),
@@ -434,6 +436,54 @@ def test_positions_behind_a_step_that_moves_columns_are_flagged(estimator):
 def test_columns_that_stay_where_they_are_are_not_flagged(estimator):
     assert not [s for s in privacy_report(estimator) if "moves columns" in s.reason]
     assert privacy_report(estimator).private
+
+
+def cleaned(columns, model):
+    """Return a model behind a transformer that clips some columns."""
+    return make_pipeline(ColumnTransformer([("c", clean(), columns)]), model)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "changed"),
+    [
+        (clean(FIRST), "functiontransformer-1"),
+        (clean(Normalizer(), FIRST), "functiontransformer-1"),
+        (make_pipeline(clean(), LRSRegressor(user_feature="user")), "pipeline"),
+        (make_pipeline(DPStandardScaler(), Binarizer(), FIRST), "binarizer"),
+        (make_pipeline(DPStandardScaler(), FILLED, FIRST), "simpleimputer"),
+        (clean(DPItemEmbedding()), "functiontransformer-1"),
+        (
+            make_pipeline(FeatureUnion([("c", clean())]), NAMED),
+            "featureunion",
+        ),
+        (cleaned(["user", "x"], NAMED), "columntransformer"),
+        (cleaned("user", NAMED), "columntransformer"),
+        (cleaned(slice(0, 2), NAMED), "columntransformer"),
+        (cleaned(["r__user"], NAMED), "columntransformer"),
+    ],
+)
+def test_steps_that_may_make_one_user_of_several_are_flagged(estimator, changed):
+    """Users beyond the limits of a clip would share one model, which has no noise."""
+    reason = list(privacy_report(estimator))[-1].reason
+    assert f"{changed!r} changes values" in reason
+    assert not privacy_report(estimator).private
+
+
+def test_ids_that_are_passed_through_are_not_flagged():
+    kept = ColumnTransformer([("x", clean(), ["x"]), ("u", "passthrough", ["user"])])
+    for name in ("user", "u__user"):
+        model = make_pipeline(kept, LRSRegressor(user_feature=name))
+        assert privacy_report(model).private
+
+
+def test_clipped_ids_are_one_user_indeed():
+    """What the flag is about: each user is predicted what others' rows say."""
+    users = np.repeat(np.arange(101.0, 111.0), 20)
+    x = np.random.default_rng(0).normal(size=200)
+    X, y = np.column_stack([users, x]), x * np.where(users < 106.0, 5.0, -5.0)
+    model = clean(LRSRegressor(user_feature=0)).fit(X, y)
+    assert len(set(model.predict(np.column_stack([users[::20], np.ones(10)])))) == 1
+    assert not privacy_report(model).private
 
 
 def test_a_stale_position_is_another_column_indeed():

@@ -15,11 +15,11 @@ from sklearn.model_selection import (
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant
+from skdpspectral import DPPCA, FederatedDPPCA, LRSRegressor, PrivacyAccountant
 from skdpspectral.audit import privacy_report
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.metrics._private_scorer import PrivateScorer
-from skdpspectral.model_selection import PrivateSearchCV
+from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
 
 PIPELINE = Pipeline([("s", "passthrough"), ("p", DPPCA())])
 SCORER = make_private_scorer("captured_variance", 1.0, clip_norm=1.0)
@@ -155,6 +155,74 @@ def test_a_halving_search_that_counts_labels_or_users():
         "accuracy", 1.0, user_feature=0, accountant=PrivacyAccountant()
     )
     assert "joins or leaves" in str(privacy_report(halving({}, scoring=users)))
+
+
+def of_users(kind, model, scored, dealt):
+    """Return a search over a model, with scores and folds of these users."""
+    own = {} if kind is PrivateSearchCV else {"epsilon": 1.0}
+    scorer = make_private_scorer("squared_error", limit=9.0, user_feature=scored, **own)
+    cv = PrivateSplit(2, user_feature=dealt)
+    return kind(model, {"epsilon": [0.1, 0.2]}, scoring=scorer, cv=cv)
+
+
+@pytest.mark.parametrize("kind", [GridSearchCV, PrivateSearchCV])
+@pytest.mark.parametrize(
+    ("fitted", "scored", "dealt", "said"),
+    [
+        (0, 0, 1, "cv has user_feature=1, and the scorer 0"),
+        (0, 1, 0, "user_feature=0, and the scorer 1"),
+        (0, 1, 1, "it has user_feature=0, and the scorer 1"),
+        ("a", "b", "b", "it has user_feature='a', and the scorer 'b'"),
+    ],
+)
+def test_users_of_fits_scores_and_folds_are_one_column(
+    kind, fitted, scored, dealt, said
+):
+    """One user of the first column moves rows of others between folds of another."""
+    search = of_users(kind, LRSRegressor(user_feature=fitted), scored, dealt)
+    assert said in str(privacy_report(search))
+    assert not privacy_report(search).private
+    same = of_users(kind, LRSRegressor(user_feature=fitted), fitted, fitted)
+    assert privacy_report(same).private
+    if kind is PrivateSearchCV and isinstance(fitted, int):
+        X = np.column_stack([np.arange(60) % 6, np.arange(60) % 5, np.ones(60)])
+        with PrivacyAccountant() as accountant, pytest.raises(ValueError, match="both"):
+            search.fit(X, X[:, 2])
+        assert not accountant.ledger
+
+
+@pytest.mark.parametrize("kind", [GridSearchCV, PrivateSearchCV])
+@pytest.mark.parametrize("cv", [KFold(2), PrivateSplit(2)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        LRSRegressor(user_feature=0),
+        LRSRegressor(),
+        Pipeline([("p", DPPCA()), ("m", LRSRegressor(user_feature="a"))]),
+    ],
+)
+def test_scores_of_rows_do_not_protect_users(kind, cv, model):
+    """The model of a user has no noise: scores of rows tell more than one of them."""
+    own = {} if kind is PrivateSearchCV else {"epsilon": 1.0}
+    scorer = make_private_scorer("squared_error", limit=9.0, **own)
+    delta = "m__delta" if isinstance(model, Pipeline) else "delta"
+    search = kind(model, {delta: [1e-6, 1e-5]}, scoring=scorer, cv=cv)
+    (leak,) = (step for step in privacy_report(search) if "one user" in step.reason)
+    assert leak.estimator == "LRSRegressor"
+    assert leak.verdict == "LEAKS"
+
+
+def test_a_user_moves_rows_of_others_between_folds_of_another_column():
+    users, others = (
+        np.repeat(np.arange(60), 20),
+        np.random.default_rng(0).integers(0, 40, 1200),
+    )
+    X = np.column_stack([users, others])
+    split = PrivateSplit(2, user_feature=1, random_state=0)
+    kept = np.flatnonzero(users != 0)
+    (_, whole), (_, less) = (next(split.split(table)) for table in (X, X[kept]))
+    moved = np.isin(kept, whole) != np.isin(np.arange(len(kept)), less)
+    assert moved.sum() > 100
 
 
 def test_what_a_search_would_have_handed_out():

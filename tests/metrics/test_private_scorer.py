@@ -8,6 +8,7 @@ nearly always by noise that is 10 % off.
 import copy
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -338,6 +339,19 @@ def test_errors_of_a_score_quote_no_held_out_value(name):
                 seen = seen.__cause__ or seen.__context__
         assert len(accountant.ledger) == 1
     assert failed == (1 if name == "accuracy" else 3)
+
+
+@pytest.mark.parametrize("name", ["squared_error", "absolute_error", "r2"])
+def test_one_complex_target_is_an_error_and_no_warning(name):
+    """numpy would drop the imaginary part, and warn of it."""
+    given = {"bounds": (0, 1)} if name == "r2" else {}
+    scorer = make_private_scorer(name, 1.0, limit=1.0, **given)
+    y = [*LABELS[:-1].tolist(), np.complex128(1j)]
+    for targets in (y, np.array(y, dtype=object)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(ValueError, match="could not be computed"):
+                scorer(Quoting(0), X, targets)
 
 
 def test_a_table_without_the_column_of_users_is_refused_free_of_charge():

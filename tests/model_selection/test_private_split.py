@@ -267,3 +267,17 @@ def test_a_report_says_what_is_wrong_with_a_search(parameters, said):
     (own,) = (step for step in report if step.name == "search")
     assert own.verdict == "LEAKS"
     assert said in own.reason
+
+
+@pytest.mark.parametrize("kind", [np.str_, np.bytes_])
+def test_texts_of_numpy_are_dealt_as_those_of_python(kind):
+    """A frame's column may hold either, and pandas decides it by all of its rows."""
+    plain = kind.__mro__[1]
+    ids = [kind(f"user {i % 17}", *(["ascii"] * (plain is bytes))) for i in range(200)]
+    split = PrivateSplit(3, user_feature=0, random_state=0)
+    dealt = [
+        [test for _, test in split.split([[user, 0.0] for user in users])]
+        for users in (ids, list(map(plain, ids)))
+    ]
+    for given, expected in zip(*dealt, strict=True):
+        assert np.array_equal(given, expected)

@@ -677,7 +677,7 @@ def open_stream(accountant: PrivacyAccountant) -> str:
     """Enter a stream at position 0 of a ledger, and return its id."""
     name = new_name()
     with accountant._ledger().transaction() as transaction:
-        transaction.execute("INSERT INTO streams VALUES (?, 0)", (name,))
+        transaction.change_stream(name, None, 0)
     return name
 
 
@@ -691,11 +691,7 @@ def advance_stream(
     """
     ledger = accountant._ledger()
     with ledger.transaction() as transaction:
-        moved = transaction.execute(
-            "UPDATE streams SET position = ? WHERE id = ? AND position = ?",
-            (position + steps, name, position),
-        )
-        if moved.rowcount != 1:
+        if not transaction.change_stream(name, position, position + steps):
             raise LedgerError(
                 "this stream was continued elsewhere, or a step of it failed: the "
                 f"ledger {ledger.path} does not have it at step {position}. Its noise "

@@ -52,6 +52,9 @@ _IS_REAL = tuple(of.startswith("REAL") for of in COLUMNS.values())[:-1]
 # Of the meta table: what the chain says of the ledger as a whole.
 HEAD = "head"
 
+# And of the positions of all streams.
+STREAMS_SEAL = "streams"
+
 # Sums have no rounding errors, and no order. A float is infinity.
 Exact: TypeAlias = Fraction | float
 
@@ -204,6 +207,17 @@ def counts_digest(counts: Mapping[str, int]) -> str:
     return _hashed(sorted(counts.items())) if counts else ""
 
 
+def seal_of_streams(streams: Iterable[Sequence[Any]], seal: str = "") -> str:
+    """Return a digest of streams, in any order, from one that has none of them.
+
+    A stream that the seal has already is taken out of it.
+    """
+    number = int(seal or "0", 16)
+    for stream in streams:
+        number ^= int(_hashed(list(stream)), 16)
+    return f"{number:x}"
+
+
 def head_of(meta: Mapping[str, Any], entries: int, last: str) -> str:
     """Return what seals a ledger: its number of entries, last digest, and terms."""
     terms = sorted((key, value) for key, value in meta.items() if key != HEAD)
@@ -315,6 +329,20 @@ class Transaction:
         """Return whether any entry's noise came from a seed."""
         return self._chain.totals.seeded
 
+    def change_stream(self, name: str, before: int | None, after: int) -> bool:
+        """Enter a stream, or move it on; return whether it was at `before`."""
+        meta, moved = self._connection.meta(), [(name, after)]
+        seal = meta.get(STREAMS_SEAL) or streams_seal(self._connection)
+        if before is None:
+            self.execute("INSERT INTO streams VALUES (?, ?)", (name, after))
+        else:
+            moved.append((name, before))
+            update = "UPDATE streams SET position = ? WHERE id = ? AND position = ?"
+            if self.execute(update, (after, name, before)).rowcount != 1:
+                return False
+        self._connection.set_meta(STREAMS_SEAL, seal_of_streams(moved, seal))
+        return True
+
     def append(
         self,
         plan: PrivacyPlan,
@@ -409,6 +437,12 @@ def seal(connection: Connection) -> None:
     digest = connection.execute(_DIGEST, (number,)).fetchone()
     text = head_of(connection.meta(), number, "" if digest is None else digest[0])
     connection.set_meta(HEAD, text)
+
+
+def streams_seal(connection: Connection) -> str:
+    """Return a digest of the positions of all streams."""
+    rows = connection.execute("SELECT id, position FROM streams").fetchall()
+    return seal_of_streams(rows)
 
 
 def _damaged(connection: Connection, fault: str) -> LedgerError:

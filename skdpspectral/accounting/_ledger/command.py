@@ -23,11 +23,13 @@ from .chain import (
     COUNTS,
     ENTRY_COLUMNS,
     HEAD,
+    STREAMS_SEAL,
     Chain,
     Connection,
     as_float,
     digest_of,
     head_of,
+    streams_seal,
 )
 from .entries import read_entry, sentence
 from .locks import uninterrupted
@@ -209,6 +211,9 @@ class _Inspection:
             )
         if dict(self._connection.execute(COUNTS).fetchall()) != self.chain.counts:
             yield "counts of mechanisms are not those of the entries"
+        seal = streams_seal(self._connection)
+        if self._meta.get(STREAMS_SEAL, seal) != seal:
+            yield "positions of streams are not those that were sealed"
         try:
             yield from self._faults_of_budget()
         except (ArithmeticError, KeyError, TypeError, ValueError) as error:

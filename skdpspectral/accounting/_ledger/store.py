@@ -29,12 +29,14 @@ from .chain import (
     COLUMNS,
     ENTRY_COLUMNS,
     HEAD,
+    STREAMS_SEAL,
     Chain,
     Connection,
     Transaction,
     all_entries,
     head_of,
     seal,
+    streams_seal,
 )
 from .locks import PATIENCE, Use, lock_file, turn, uninterrupted
 
@@ -391,7 +393,13 @@ def read_mark(connection: Connection) -> Mark:
 
 def _generation(connection: Connection) -> int:
     found = connection.execute(_GENERATION).fetchone()
-    return 0 if found is None else int(found[0])
+    if found is None:
+        return 0
+    if not isinstance(found[0], int):
+        raise LedgerError(
+            f"the ledger {connection.path} is damaged: its generation is no number"
+        )
+    return found[0]
 
 
 def check_mark(connection: Connection, ledger_id: str, path: Path | str) -> Mark:
@@ -485,6 +493,7 @@ def link_entries(connection: Connection) -> None:
             connection.execute(_LINK, (link.totals, link.digest, number))
     for item in chain.counts.items():
         connection.execute("INSERT INTO counts VALUES (?, ?)", item)
+    connection.set_meta(STREAMS_SEAL, streams_seal(connection))
     seal(connection)
 
 
