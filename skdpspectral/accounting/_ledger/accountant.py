@@ -43,13 +43,13 @@ from .budget import (
     terms_of,
     whole_data,
 )
-from .chain import Transaction, conversion_factor
 from .context import close_block, open_block
 from .entries import LedgerEntry, Spent, Summary, as_html, exported, read_entry
 from .locks import uninterrupted
 from .planned_fits import PlannedFit, planned_fits
 from .server import AnyLedger, ledger_at, open_path
 from .store import TemporaryFolder
+from .transaction import Transaction, conversion_factor
 
 # The largest delta below 1.
 _LARGEST_DELTA = 1.0 - 2.0**-53

@@ -19,7 +19,10 @@ from .._composition import Total
 from .._errors import LedgerError
 from .accountant import PrivacyAccountant
 from .budget import Budget, counted_curves, curve_text
-from .chain import (
+from .entries import read_entry, sentence
+from .locks import uninterrupted
+from .server import AnyLedger, existing_ledger, is_address, ledger_at
+from .transaction import (
     COUNTS,
     ENTRY_COLUMNS,
     HEAD,
@@ -31,9 +34,6 @@ from .chain import (
     head_of,
     streams_seal,
 )
-from .entries import read_entry, sentence
-from .locks import uninterrupted
-from .server import AnyLedger, existing_ledger, is_address, ledger_at
 
 _GOOD, _BAD, _UNUSABLE = 0, 1, 2
 

@@ -24,9 +24,9 @@ from typing import Any, TypeAlias, TypeVar
 from .._errors import LedgerError
 from . import store
 from .budget import new_name
-from .chain import COLUMNS, HEAD, Transaction, all_entries, head_of
 from .locks import PATIENCE, Use, check_wanted, turn, uninterrupted, use
 from .store import INDICES, SCHEMA_VERSION, TABLES, Ledger, link_entries, never_close
+from .transaction import COLUMNS, HEAD, Transaction, all_entries, head_of
 
 PREFIXES = ("postgresql://", "postgres://")
 

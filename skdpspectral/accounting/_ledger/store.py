@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 
 from .._errors import LedgerError
 from .budget import new_name
-from .chain import (
+from .locks import PATIENCE, Use, lock_file, turn, uninterrupted
+from .transaction import (
     COLUMNS,
     ENTRY_COLUMNS,
     HEAD,
@@ -38,7 +39,6 @@ from .chain import (
     seal,
     streams_seal,
 )
-from .locks import PATIENCE, Use, lock_file, turn, uninterrupted
 
 APPLICATION_ID = 0x534B4450  # "SKDP"
 
