@@ -357,7 +357,8 @@ def row_cases(rng, estimator, form, n_tables=1, in_batches=False):
 
 
 def _zeroed(estimator):
-    return getattr(estimator, "neighbors", None) == "zero-out-one"
+    optimizer = getattr(estimator, "optimizer", None)
+    return getattr(optimizer, "neighbors", None) == "zero-out-one"
 
 
 OPTIMIZERS = [
