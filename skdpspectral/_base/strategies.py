@@ -83,11 +83,11 @@ def check_arguments(
     for name, value in values.items():
         boolean = "boolean" in constraints.get(name, [])
         if isinstance(value, (bool, np.bool_)) and not boolean:
-            raise ValueError(f"{name} must not be a boolean, got {value!r}")
+            raise ValueError(f"{name} must not be a boolean, got {value!r} ({caller})")
         if isinstance(value, int) and abs(value) > sys.float_info.max:
-            raise ValueError(f"{name} must be a number that float64 holds")
+            raise ValueError(f"{name} must be in the range of float64 ({caller})")
         if name not in arrays and np.ndim(value) > 0:
-            raise ValueError(f"{name} must not be an array or a list")
+            raise ValueError(f"{name} must not be an array or a list ({caller})")
     with np.errstate(over="ignore"):  # of ranges in the precision of a parameter
         validate_parameter_constraints(constraints, values, caller_name=caller)
 

@@ -377,7 +377,7 @@ EXACT = {
         "TwoStageComponents",
         "        found = replace(found, scales=scales)\n",
         "        exact = self.moment.kernel(X, origin)\n"
-        "        vectors = _linalg.top_eigh(exact, len(found.vectors))[1]\n"
+        "        vectors = eigen.top_eigh(exact, len(found.vectors))[1]\n"
         "        found = replace(found, scales=scales, vectors=vectors)\n",
         f"{_FIT}[two stages]",
     ),
@@ -631,7 +631,8 @@ EXACT |= {
     "start used without its noise": Mutant(
         "SpectralStart",
         "total = self.users.released_sum",
-        "total = sum(lrs.start_moments(b).sum(axis=0) for b in rows.blocks())\n"
+        "total = sum(_kernels_shared.start_moments(b).sum(axis=0)"
+        " for b in rows.blocks())\n"
         "        self.users.released_sum",
         f"{_FUNCTION_OF_RELEASES}[start alone]",
     ),

@@ -212,7 +212,7 @@ def test_moments_after_a_gap_have_the_variance_that_is_corrected_for(name, monke
     Each fails by chance with a probability below 1e-5. An account without the gap would
     be off by 10 % or more, but for the window, which has all of its rows again.
     """
-    target = "skdpspectral.covariance._kernels.project_covariance"
+    target = "skdpspectral.covariance._jme.project_covariance"
     monkeypatch.setattr(target, lambda c, *_: c)
     zeros, means = np.zeros((60, 1000)), []
     parameters = {"moments": JointMoments(second_moment="diag"), "horizon": 60}

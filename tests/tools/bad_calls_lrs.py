@@ -291,9 +291,9 @@ CASES += [
     ),
     bad(
         "part of a name",
-        lambda s: s.lrs.model.set_params(solver__median_share=0.2),
-        "solver__median_share",
-        "solver='auto'",
+        lambda s: s.lrs.model.set_params(fit_intercept__ridge=0.2),
+        "fit_intercept__ridge",
+        "fit_intercept='user'",
     ),
 ]
 
@@ -352,9 +352,9 @@ CASES += [
     ),
     bad(
         "unknown parameter",
-        lambda s: s.lrs.model.set_params(clip_share=1),
-        "clip_share",
-        "clip",
+        lambda s: s.lrs.model.set_params(ridge_shared=1),
+        "ridge_shared",
+        "ridge_sparse",
     ),
 ]
 
