@@ -17,6 +17,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skdpspectral import DPPCA, FederatedDPPCA, LRSRegressor, PrivacyAccountant
 from skdpspectral.audit import privacy_report
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.metrics._private_scorer import PrivateScorer
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
@@ -231,3 +232,15 @@ def test_what_a_search_would_have_handed_out():
     search = grid({"s": [StandardScaler()]}).fit(rows)
     assert np.array_equal(search.best_estimator_["s"].mean_, rows.mean(axis=0))
     assert not privacy_report(search).private
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_conditions_of_each_candidate_are_said(order):
+    mechanisms = ["gaussian", SpikedModel(50.0, 1.0)][::order]
+    step, _ = privacy_report(grid({"mechanism": mechanisms}, DPPCA(1)))
+    assert step.reason.count("only for rows of the model") == 1
+    ways = {"mechanism__calibration": ["exact", "paper"][::order]}
+    model = DPPCA(1, mechanism=SpikedModel(50.0, 1.0))
+    step, _ = privacy_report(grid(ways, model))
+    assert step.reason.count("only for rows of the model") == 1
+    assert step.reason.count("papers' claim") == 1
