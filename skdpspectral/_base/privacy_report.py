@@ -90,6 +90,7 @@ from .steps import (
     stateless_reason,
     values_after,
 )
+from .strategies import is_strategy
 
 PRIVATE, STATELESS, LEAKS = "private", "stateless", "LEAKS"
 
@@ -806,7 +807,7 @@ _LISTS = (list, tuple, range, np.ndarray)
 _BUDGETS = ("epsilon", "delta")
 
 # A number for any other parameter of a private estimator changes no verdict.
-_DECISIVE = (*ID_PARAMETERS, "accountant", "noise_seed")
+_DECISIVE = (*ID_PARAMETERS, "accountant", "noise_seed", "noise_multiplier")
 
 
 def candidate_models(search: Any) -> tuple[list[tuple[str, Any]], list[str]]:
@@ -889,7 +890,11 @@ def _is_neutral(
     names = prefix.split("__") if prefix else []
     if any("__".join(names[:depth]) in part for depth in range(1, len(names) + 1)):
         return False  # another step may stand there
-    owner = estimator.get_params(deep=True).get(prefix) if prefix else estimator
+    owners = {**estimator.get_params(deep=True), "": estimator}
+    owner = owners.get(prefix)
+    while is_strategy(owner):  # of the estimator that it is given to
+        prefix = prefix.rpartition("__")[0]
+        owner = owners.get(prefix)
     return isinstance(owner, PrivateEstimator) and is_known(owner)
 
 
