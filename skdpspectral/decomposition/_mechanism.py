@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import Interval, StrOptions
-from .._base.strategies import plain_text, register
+from .._base.strategies import register
 from .._statistics.statistic import Statistic
 from .._tables.entries import refuse_masked
 from ..mechanisms import Assumption
@@ -385,8 +385,6 @@ class ComponentMechanism:
     centered: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.calibration, str):
-            object.__setattr__(self, "calibration", plain_text(self.calibration))
         chosen = {"mechanism": (self.name, _NAMES)}
         chosen["calibration"] = (self.calibration, _WAYS)
         for parameter, (value, known) in chosen.items():

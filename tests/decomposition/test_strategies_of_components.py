@@ -16,7 +16,6 @@ from skdpspectral.decomposition import (
     SpikedModel,
     TwoStage,
 )
-from skdpspectral.decomposition._mechanism import ComponentMechanism
 from skdpspectral.federation import make_task
 from skdpspectral.metrics import captured_variance
 
@@ -155,14 +154,3 @@ def test_a_task_takes_the_objects_of_the_estimators():
     assert task.rows.origin.radius == 9.0
     assert task != make_task(2, 5, **{**given, "center": PrivateMean(8.0)})
     assert task != make_task(2, 5, **{**given, "scale": None})
-
-
-def test_a_calibration_is_a_plain_text():
-    """One that compared as it liked would be another in the noise than in the claim."""
-
-    class Moody(str):
-        __slots__ = ()
-
-    kept = ComponentMechanism("spiked", (2.0,), 1.0, calibration=Moody("exact"))
-    assert type(kept.calibration) is str
-    assert kept.calibration == "exact"
