@@ -40,7 +40,7 @@ from ..mechanisms._plan import has_budget, read_plan
 from ..mechanisms._relations import check_count, check_real
 from .documented import documented
 from .sklearn_compat import CALLBACK_ATTRIBUTES, Interval, parameter_names
-from .strategies import check_values, json_default, read_plain
+from .strategies import check_values, is_strategy, json_default, read_plain
 
 _FORMAT = 1
 
@@ -91,6 +91,8 @@ class _Copier(pickle.Pickler):
             return self._place_of(obj, obj._published_copy)
         if isinstance(obj, PrivacyAccountant):
             return self._place_of(obj, lambda: None)
+        if is_strategy(obj):  # its parameters, and nothing else that it may hold
+            return self._place_of(obj, lambda: clone(obj))
         if isinstance(obj, BaseEstimator) and any(
             n in vars(obj) for n in CALLBACK_ATTRIBUTES
         ):
@@ -218,6 +220,10 @@ class PrivateEstimator(BaseEstimator):
 
     def _unprotected(self) -> str | None:
         """Say what these parameters take for public that a fit reads from values."""
+        return None
+
+    def _given_noise(self) -> str | None:
+        """Say what sets the noise in place of `epsilon`; None if that does."""
         return None
 
     def _was_private(self) -> bool:

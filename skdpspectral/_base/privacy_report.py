@@ -90,6 +90,7 @@ from .steps import (
     stateless_reason,
     values_after,
 )
+from .strategies import is_strategy
 
 PRIVATE, STATELESS, LEAKS = "private", "stateless", "LEAKS"
 
@@ -128,7 +129,7 @@ class StepReport:
         Why, and what to do.
     budgets : tuple of tuple (epsilon, delta)
         What a fit of a private estimator spends: several where a search tries several,
-        and words where each client has its own.
+        and words where each client has its own or a `noise_multiplier` is given.
     voids : bool
         Whether a leak voids the guarantees of later steps too, as one in an error or
         a warning does not.
@@ -327,6 +328,10 @@ def _over_candidates(steps: list[tuple[str, StepReport]], n_models: int) -> Step
         return replace(steps[0][1], estimator=kinds)
     budgets = tuple(dict.fromkeys(b for step in private for b in step.budgets))
     reason = private[0].reason.replace(_spent(private[0].budgets), _spent(budgets))
+    for step in private[1:]:  # a condition of one candidate is one of the search
+        for condition in step.reason.split("; ")[1:]:
+            if condition not in reason:
+                reason += f"; {condition}"
     return replace(private[0], estimator=kinds, reason=reason, budgets=budgets)
 
 
@@ -432,7 +437,9 @@ def _private_verdict(name: str, estimator, before: Before) -> StepReport:
     reason = _reason_of_private(estimator, before)
     if reason is not None:
         return StepReport(name, kind, LEAKS, reason)
-    budgets = ((_budget(estimator.epsilon), _budget(estimator.delta)),)
+    given = estimator._given_noise()
+    epsilon = _budget(estimator.epsilon) if given is None else f"that of {given}"
+    budgets = ((epsilon, _budget(estimator.delta)),)
     return StepReport(
         name, kind, PRIVATE, _spent(budgets) + _conditions(estimator), budgets
     )
@@ -469,8 +476,11 @@ def _reason_of_private(estimator, before: Before) -> str | None:
 def _conditions(estimator) -> str:
     """Say under what conditions a private estimator is one."""
     said = ""
+    if estimator._given_noise() is not None:
+        said += "; privacy_plan says what that noise costs"
     mechanism = getattr(estimator, "mechanism", None)
-    if getattr(mechanism, "assumption", Assumption.NONE) is not Assumption.NONE:
+    assumption = getattr(type(mechanism), "assumption", Assumption.NONE)
+    if assumption is not Assumption.NONE:
         kind = type(mechanism).__name__
         said += f"; only for rows of the model that mechanism={kind}(...) assumes"
         if mechanism.calibration == "paper":
@@ -797,7 +807,7 @@ _LISTS = (list, tuple, range, np.ndarray)
 _BUDGETS = ("epsilon", "delta")
 
 # A number for any other parameter of a private estimator changes no verdict.
-_DECISIVE = (*ID_PARAMETERS, "accountant", "noise_seed")
+_DECISIVE = (*ID_PARAMETERS, "accountant", "noise_seed", "noise_multiplier")
 
 
 def candidate_models(search: Any) -> tuple[list[tuple[str, Any]], list[str]]:
@@ -880,7 +890,11 @@ def _is_neutral(
     names = prefix.split("__") if prefix else []
     if any("__".join(names[:depth]) in part for depth in range(1, len(names) + 1)):
         return False  # another step may stand there
-    owner = estimator.get_params(deep=True).get(prefix) if prefix else estimator
+    owners = {**estimator.get_params(deep=True), "": estimator}
+    owner = owners.get(prefix)
+    while is_strategy(owner):  # of the estimator that it is given to
+        prefix = prefix.rpartition("__")[0]
+        owner = owners.get(prefix)
     return isinstance(owner, PrivateEstimator) and is_known(owner)
 
 

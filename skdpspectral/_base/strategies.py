@@ -93,8 +93,25 @@ def check_arguments(
 
 
 def snapshot(value):
-    """Return a strategy or an array as it is now, for it may be changed in place."""
-    return clone(value) if is_strategy(value) else copy.deepcopy(value)
+    """Return a strategy or an array as it is now, for it may be changed in place.
+
+    What a strategy has become since it was checked is checked again.
+    """
+    if not is_strategy(value):
+        return copy.deepcopy(value)
+    taken = clone(value)
+    if type(taken) is not type(value):
+        raise ValueError(f"a copy of {type(value).__name__} must be one too")
+    for name, text in vars(taken).items():
+        if isinstance(text, str):
+            setattr(taken, name, plain_text(text))
+    check_values(taken, getattr(taken, "_array_parameters", ()))
+    return taken
+
+
+def plain_text(text: str) -> str:
+    """Return a text of the built-in type: others may compare as they like."""
+    return str.__str__(text)
 
 
 def same_value(first, second) -> bool:

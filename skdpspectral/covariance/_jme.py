@@ -237,9 +237,9 @@ class JMECovariance(CovarianceModel, StreamEstimator):
         n_features = check_count("n_features", n_features)
         return self._planned(self._moment_stream(n_samples, n_features))
 
-    def _choices(self) -> Choices:
+    def _choices(self, moments=None) -> Choices:
         """Return the workloads and factorizations of both moments."""
-        moments = as_strategy(self.moments)
+        moments = as_strategy(self.moments) if moments is None else moments
         return Choices(
             self.workload,
             self.factorization,
@@ -250,8 +250,10 @@ class JMECovariance(CovarianceModel, StreamEstimator):
 
     def _moment_stream(self, n_samples: int | None, n_features: int) -> MomentStream:
         """Return the private statistic, or raise an error about parameters."""
-        noise = plan_noise(self._choices(), self.horizon, n_samples)
+        # Once: another thread may give others before the second use.
         moments = as_strategy(self.moments)
+        check_moments(moments)
+        noise = plan_noise(self._choices(moments), self.horizon, n_samples)
         return MomentStream(n_features, noise, moments, clip_norm=self.clip_norm)
 
     def _released(self, moments: StreamMoments, places) -> tuple[np.ndarray, ...]:

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 
 from .. import sensitivity
 from .._base.sklearn_compat import Interval, StrOptions
-from .._base.strategies import register
+from .._base.strategies import register, snapshot
 from ..factorizations import BISR, Average, Exponential, Prefix, Window
 from ..factorizations._choices import NAMES
 
@@ -185,8 +185,8 @@ MOMENTS = [StrOptions(set(_NAMED)), JointMoments, AssumeCentered, BaselineMoment
 
 
 def as_strategy(moments) -> JointMoments | AssumeCentered | BaselineMoments:
-    """Return the strategy of a name, or the strategy that was given."""
-    return _NAMED[moments]() if isinstance(moments, str) else moments
+    """Return the strategy of a name, or a copy of the one that was given, as it is."""
+    return _NAMED[moments]() if isinstance(moments, str) else snapshot(moments)
 
 
 def check_moments(moments) -> None:

@@ -124,6 +124,10 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         """Return a copy of the optimizer: another thread may change it during a fit."""
         return Adam() if isinstance(self.optimizer, str) else snapshot(self.optimizer)
 
+    def _given_noise(self) -> str | None:
+        given = getattr(self.optimizer, "noise_multiplier", None)
+        return None if given is None else f"noise_multiplier={given!r}"
+
     def _layout(self, n_features: int, n_outputs: int) -> _kernels.Layout:
         hidden = hidden_widths(self.hidden_layer_sizes)
         return _kernels.Layout((n_features, *hidden, n_outputs))

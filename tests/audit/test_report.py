@@ -51,6 +51,7 @@ from skdpspectral import (
 )
 from skdpspectral.audit import privacy_report
 from skdpspectral.decomposition import SpikedModel
+from skdpspectral.neural_network import Adam
 
 
 class LearnedThreshold(Binarizer):
@@ -324,6 +325,23 @@ def test_budgets_of_clients_and_models_are_said():
             cls(1, mechanism=SpikedModel(1.0, 1.0, calibration="paper"))
         )
         assert "papers' claim" in step.reason
+
+
+def test_a_noise_multiplier_is_said_in_place_of_epsilon():
+    model = DPAdamClassifier(classes=[0, 1], optimizer=Adam(noise_multiplier=0.1))
+    assert model.privacy_plan(2000, 5).epsilon > 1000.0  # not the epsilon=1 of model
+    (step,) = privacy_report(model)
+    assert step.budgets == (("that of noise_multiplier=0.1", 1e-6),)
+    assert "epsilon=that of noise_multiplier=0.1" in step.reason
+    model.set_params(optimizer__noise_multiplier=None)
+    assert privacy_report(model).steps[0].budgets == ((1.0, 1e-6),)
+
+
+def test_an_assumption_is_that_of_the_class():
+    mechanism = SpikedModel(1.0, 1.0)
+    mechanism.assumption = DPPCA(1).privacy_plan(100, 3).assumption
+    (step,) = privacy_report(DPPCA(1, mechanism=mechanism))
+    assert "only for rows of the model" in step.reason
 
 
 @pytest.mark.parametrize(

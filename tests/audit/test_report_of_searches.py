@@ -15,11 +15,19 @@ from sklearn.model_selection import (
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from skdpspectral import DPPCA, FederatedDPPCA, LRSRegressor, PrivacyAccountant
+from skdpspectral import (
+    DPPCA,
+    DPAdamRegressor,
+    FederatedDPPCA,
+    LRSRegressor,
+    PrivacyAccountant,
+)
 from skdpspectral.audit import privacy_report
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.metrics._private_scorer import PrivateScorer
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
+from skdpspectral.neural_network import Adam
 
 PIPELINE = Pipeline([("s", "passthrough"), ("p", DPPCA())])
 SCORER = make_private_scorer("captured_variance", 1.0, clip_norm=1.0)
@@ -231,3 +239,32 @@ def test_what_a_search_would_have_handed_out():
     search = grid({"s": [StandardScaler()]}).fit(rows)
     assert np.array_equal(search.best_estimator_["s"].mean_, rows.mean(axis=0))
     assert not privacy_report(search).private
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_conditions_of_each_candidate_are_said(order):
+    mechanisms = ["gaussian", SpikedModel(50.0, 1.0)][::order]
+    step, _ = privacy_report(grid({"mechanism": mechanisms}, DPPCA(1)))
+    assert step.reason.count("only for rows of the model") == 1
+    ways = {"mechanism__calibration": ["exact", "paper"][::order]}
+    model = DPPCA(1, mechanism=SpikedModel(50.0, 1.0))
+    step, _ = privacy_report(grid(ways, model))
+    assert step.reason.count("only for rows of the model") == 1
+    assert step.reason.count("papers' claim") == 1
+
+
+def test_numbers_of_strategies_change_no_verdict_but_that_of_noise():
+    scorer = make_private_scorer("r2", 1.0, limit=1.0, bounds=(-1.0, 1.0))
+    model = DPAdamRegressor(optimizer=Adam())
+
+    def report(**space):
+        named = {f"optimizer__{name}": values for name, values in space.items()}
+        return privacy_report(
+            RandomizedSearchCV(model, named, scoring=scorer, cv=KFold(2))
+        )
+
+    assert report(learning_rate=stats.uniform(0.1, 0.2)).private
+    assert report(learning_rate=WIDE, beta_1=WIDE[:20]).private  # 800 of them
+    assert not report(noise_multiplier=stats.uniform(0.1, 0.2)).private
+    step, _ = report(noise_multiplier=[0.1, None])
+    assert step.budgets == (("that of noise_multiplier=0.1", 1e-6), (1.0, 1e-6))

@@ -153,3 +153,15 @@ def test_what_can_be_registered():
     with pytest.raises(ValueError, match="Inner"):
         strategies.register(other)
     assert strategies.register(Inner) is Inner
+
+
+def test_a_snapshot_is_checked_again():
+    changed = Inner()
+    changed.rate = 2.0
+    with pytest.raises(ValueError, match="rate"):
+        strategies.snapshot(changed)
+    changed.rate, changed.rows = 0.25, np.ones(3)
+    assert vars(strategies.snapshot(changed)) == {"rate": 0.25}
+    changed.__sklearn_clone__ = lambda: Longer()
+    with pytest.raises(ValueError, match="copy of Inner"):
+        strategies.snapshot(changed)

@@ -16,6 +16,7 @@ from skdpspectral.covariance import (
     Exponential,
     JointMoments,
     Window,
+    _jme,
 )
 from skdpspectral.factorizations import Average, Prefix
 
@@ -200,3 +201,27 @@ def test_a_path_keeps_what_it_began_with():
     model.set_params(workload__length=80)
     *_, last = path
     assert np.array_equal(last.location, fitted(workload=Window(5)).location_)
+
+
+def test_moments_that_change_while_they_are_planned(monkeypatch):
+    """Entries that are weighed for one matrix are not shaped by another one."""
+    model = JMECovariance(horizon=200, workload="prefix", factorization="sqrt")
+    model.set_params(moments=JointMoments(second_factorization="trivial"))
+    plan_noise = _jme.plan_noise
+
+    def interrupted(*given):
+        noise = plan_noise(*given)
+        model.moments = AssumeCentered()
+        return noise
+
+    monkeypatch.setattr(_jme, "plan_noise", interrupted)
+    stream = model._moment_stream(None, 3)
+    (noise,) = stream.plan(1.0, 1e-6, estimator="", seeded=False).mechanisms
+    parts = zip((slice(3), slice(3, None)), stream.shapes, strict=True)
+    vectors = stream.vectors(np.vstack([np.eye(3), -np.eye(3)]))
+    moved = vectors[:, None] - vectors
+    squares = sum(
+        (np.linalg.norm(moved[..., part], axis=-1) * shape.column_norm) ** 2
+        for part, shape in parts
+    )
+    assert np.sqrt(squares.max()) / noise.noise_std <= noise.mu * (1.0 + 1e-6)
