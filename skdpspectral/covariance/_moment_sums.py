@@ -427,6 +427,6 @@ class CovarianceModel(OneToOneFeatureMixin, TransformerMixin):
             values, vectors = np.linalg.eigh(self.covariance_)
             root = (vectors / np.sqrt(values)) @ vectors.T
             shift = shift @ root
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             turned = X if root is None else X @ root.astype(X.dtype)
             return saturated(turned - shift.astype(X.dtype))

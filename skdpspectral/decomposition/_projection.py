@@ -104,7 +104,7 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             block = block.astype(precision, copy=False)
             return saturated(np.asarray(block @ axes) - offset)
 
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             return map_rows(scores, X)
 
     def inverse_transform(self, X):

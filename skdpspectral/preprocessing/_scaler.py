@@ -243,7 +243,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         self.scale_ = self.var_ = None
         if self.with_std:
             self.scale_ = law.scale
-            with np.errstate(over="ignore"):
+            with np.errstate(all="ignore"):
                 self.var_ = np.where(law.seen, np.square(law.scale), 0.0)
 
     def _weights(self) -> np.ndarray:
@@ -282,7 +282,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             block = block * weights if mean is None else (block - mean) * weights
             return saturated(block.astype(precision, copy=False))
 
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             return map_rows(standardize, X)
 
     def inverse_transform(self, X):
@@ -325,7 +325,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 def _scaled_columns(X, factors: np.ndarray, precision):
     """Multiply the columns of a CSR matrix, and drop what becomes zero."""
     X = X.astype(precision, copy=True)
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
         X.data *= factors[X.indices].astype(precision)
     saturated(X.data)
     X.eliminate_zeros()
