@@ -1,5 +1,5 @@
 """
-Anomalies by private Mahalanobis distances
+Detect anomalies with a private covariance
 ==========================================
 
 A network learns what its normal traffic looks like, and tells attacks from it by their

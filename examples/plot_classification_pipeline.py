@@ -1,6 +1,6 @@
 """
-A pipeline is as private as its leakiest step
-=============================================
+Find the steps of a pipeline that leak
+======================================
 
 :class:`~skdpspectral.DPPCA` works inside a :class:`~sklearn.pipeline.Pipeline` like
 any transformer, and its guarantee covers what **it** releases: no more. This page
@@ -27,11 +27,11 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skdpspectral import DPPCA, PrivacyAccountant
+from skdpspectral import DPPCA, NoisyFitWarning, PrivacyAccountant
 from skdpspectral.audit import privacy_report
 from skdpspectral.datasets import load_digits
 
-warnings.filterwarnings("ignore", ".* stand out of the noise")
+warnings.simplefilter("ignore", NoisyFitWarning)
 digits = load_digits()
 X, y = digits.data, digits.target
 pca = DPPCA(n_components=10, epsilon=1.0, delta=1e-6, bounds=digits.bounds)

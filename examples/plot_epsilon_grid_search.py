@@ -1,6 +1,6 @@
 """
-What a search for epsilon costs
-===============================
+Choose epsilon with a grid search
+=================================
 
 How small may epsilon be before the components suffer? A grid search answers, at a
 price: each of its fits is a release of the same rows, and the held-out scores by
@@ -25,13 +25,13 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import GridSearchCV
 
-from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral import DPPCA, NoisyFitWarning, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.datasets import load_digits
 from skdpspectral.metrics import captured_variance
 from skdpspectral.plotting import PrivacyUtilityDisplay
 
 # Of the smallest budgets, whose components are noise: the scores say so too.
-warnings.filterwarnings("ignore", ".* stand out of the noise")
+warnings.simplefilter("ignore", NoisyFitWarning)
 digits = load_digits()
 X = digits.data
 epsilons = [0.1, 0.25, 0.5, 1.0, 2.0, 4.0]

@@ -1,6 +1,6 @@
 """
-From two hospitals to one published estimator
-=============================================
+Components of two hospitals with different columns
+==================================================
 
 Two hospitals keep the same ten measurements in dataframes of their own. Their columns
 are in different orders. The task of the federation has the names of the features, so

@@ -1,6 +1,6 @@
 """
-Components over clients: four simulations
-=========================================
+Federated PCA: four simulations of Li et al.
+============================================
 
 The figures 1a to 1d of Li, Cai, Xia and Zhang (2024): rows of a spiked covariance
 with 50 features and one direction lie with several clients. Their method adds noise
@@ -124,7 +124,8 @@ for panel in ("1a", "1d"):
 # ----------------------
 # The server sends the direction back, and each client releases the variance of its rows
 # along it, clipped at a public length. "paper" adds noise for the whole variance of all
-# features instead, by the bound of Cai, Xia and Zha (2024). Distances of covariances in
+# features instead, by the bound of Cai, Xia and Zha (2024): the sum of two terms, where
+# the algorithm prints the root of their squares. Distances of covariances in
 # Frobenius norm, for the clients of 1d, beside that of all rows in one place without
 # privacy:
 

@@ -1,6 +1,6 @@
 """
-Sites that measure from different zeros
-=======================================
+Components of sites with different offsets
+==========================================
 
 Three hospitals measure the same ten quantities, each with offsets of its own. The
 offsets are larger than anything of interest: pooled, they *are* the leading

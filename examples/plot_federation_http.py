@@ -1,6 +1,6 @@
 """
-A federation over HTTP
-======================
+Run a federation over HTTP
+==========================
 
 Three hospitals keep their rows, each behind a small web server of its own, with a
 budget and a ledger of its own. A coordinator that nobody has to trust posts requests to

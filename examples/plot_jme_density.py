@@ -1,6 +1,6 @@
 """
-A private Gaussian density, step by step
-========================================
+Joint moment estimation: a Gaussian density
+===========================================
 
 Figure 3 of Kalinin, Upadhyay and Lampert (2025): a Gaussian density is estimated from a
 stream, and judged by its divergence from the truth. **As printed the figure is not

@@ -1,6 +1,6 @@
 """
-Two moments for the price of one: the closed forms
-==================================================
+Joint moment estimation: closed forms of errors
+===============================================
 
 Figures 1, 2, 6 and 7 of Kalinin, Upadhyay and Lampert (2025) compare ways to release
 the first and the second moment of a stream. They are drawn here from closed forms,
@@ -122,8 +122,8 @@ axes[0].legend()
 # Figure 6: covariances
 # ---------------------
 # Means and covariances of prefixes, n = 1000, independent noise. The noise of the mean
-# enters the covariance twice: its square is a bias that is public, and is given back.
-# (In the paper's equation 75 the bias has the wrong sign.) Of squares of noisy rows the
+# enters the covariance twice: its square is a bias that is public, and is given back,
+# as in the paper's equation 76. Of squares of noisy rows the
 # largest error that any rows have is known up to bounds, which the lines do not tell
 # apart: they are narrower than those of the paper's theorem 4.2.
 

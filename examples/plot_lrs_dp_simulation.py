@@ -1,6 +1,6 @@
 """
-Five thousand users and a budget
-================================
+Low rank plus sparse: error against epsilon
+===========================================
 
 Pal et al. (2023) test private personalization in a simulation (their figure 3,
 appendix A.1.4): 5,000 users with 100 rows and 10 features each, coefficients that are

@@ -1,6 +1,6 @@
 """
-When is recovery exact?
-=======================
+Low rank plus sparse: when recovery is exact
+============================================
 
 Without noise :class:`~skdpspectral.LRSRegressor` finds the users' coefficients to
 rounding, or ends somewhere else. Which of the two depends on the number of users and

@@ -1,6 +1,6 @@
 """
-Exact recovery, and what simpler models miss
-============================================
+Low rank plus sparse beside simpler models
+==========================================
 
 Pal et al. (2023) compare their method with simpler ways to personalize a linear model
 on simulated data (their figure 4, appendix B.1). There is no noise, hence nothing to

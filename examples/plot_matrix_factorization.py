@@ -1,6 +1,6 @@
 """
-A private recommender in five lines
-===================================
+Recommend items from ratings
+============================
 
 Ratings tell who we are. :class:`~skdpspectral.DPMatrixFactorization` releases what many
 users together say of the items, so that nobody's ratings can be told from it; what is
@@ -42,7 +42,10 @@ print(model.privacy_)
 
 published = model.publish()
 newcomer = pd.DataFrame({"user_id": 0, "item_id": [3, 14, 15, 92]})
-before = published.recommend([0], n=5)[0]
+with warnings.catch_warnings():
+    # It warns that everybody gets the list of the average user before ``personalize``.
+    warnings.simplefilter("ignore", UserWarning)
+    before = published.recommend([0], n=5)[0]
 after = published.personalize(newcomer, [5, 4, 2, 5]).recommend([0], n=5)[0]
 print("before:", before[0], "after:", after[0])
 
@@ -55,6 +58,8 @@ print("before:", before[0], "after:", after[0])
 
 X, y = ratings.data.to_numpy(), ratings.target.to_numpy().astype(float)
 train, test = next(PerUserKFold(5, user_feature=0).split(X))
+# Users of a single row have none to be fitted to; predictions warn of them.
+warnings.filterwarnings("ignore", ".*neither in the fit nor personalized")
 
 
 def rmse(predicted):
@@ -80,10 +85,12 @@ counts = np.maximum(np.bincount(X[train, 0]), 1)
 own_mean = rmse((np.bincount(X[train, 0], y[train]) / counts)[X[test, 0]])
 
 fig, ax = plt.subplots(figsize=(5, 3.5), layout="constrained")
-ax.semilogx(epsilons, with_features, "o-", label="with public features")
-ax.semilogx(epsilons, without, "s-", label="without")
+ax.plot(epsilons, with_features, "o-", label="with public features")
+ax.plot(epsilons, without, "s-", label="without")
 ax.axhline(exact, color="k", linestyle="--", label="no privacy")
 ax.axhline(own_mean, color="C2", label="each user's mean")
+ax.set_xscale("log", base=2)
+ax.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
 ax.set(xlabel="epsilon", ylabel="RMSE on held-out ratings")
 ax.legend()
 plt.show()

@@ -1,6 +1,6 @@
 """
-MovieLens, private at user level
-================================
+Error of a recommender against epsilon on MovieLens
+===================================================
 
 How much privacy do real ratings afford? MovieLens 100K has 943 users, MovieLens 1M
 has 6,040. Each user's ratings are protected together. The pipeline has the public
@@ -125,7 +125,7 @@ def draw(found):
     for column, (ax, name) in enumerate(zip(axes, ("RMSE", "NDCG@10"), strict=True)):
         for number, k in enumerate(components):
             curve = [found[k, epsilon][column] for epsilon in epsilons]
-            ax.semilogx(epsilons, curve, "o-", color=f"C{number}", label=f"{k} private")
+            ax.plot(epsilons, curve, "o-", color=f"C{number}", label=f"{k} private")
             ax.axhline(found[k, None][column], color=f"C{number}", linestyle=":")
         for line, (key, label) in zip(
             ("-", "--"),
@@ -133,6 +133,8 @@ def draw(found):
             strict=True,
         ):
             ax.axhline(found[key][column], color="k", linestyle=line, label=label)
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
         ax.set(xlabel="epsilon of each step", ylabel=name)
     axes[0].legend()
     axes[1].set_title("dotted: without privacy")

@@ -1,6 +1,6 @@
 """
-The mechanisms of private PCA side by side
-==========================================
+Compare the mechanisms of private PCA
+=====================================
 
 Ways to spend one budget on the same rows, over the number of rows and of features:
 noise on the second moment (the default), two stages, the choice between them, and noise
@@ -28,7 +28,7 @@ import warnings
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skdpspectral import DPPCA, PrivacyLeakWarning
+from skdpspectral import DPPCA, NoisyFitWarning, PrivacyLeakWarning
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import Gaussian, SpikedModel, TwoStage
 from skdpspectral.metrics import subspace_distance
@@ -48,8 +48,7 @@ for n in sizes:
     plan = printed.privacy_plan(n, 30)
     print(f"{n} rows: epsilon = {plan.epsilon:.2f} by the theorem, 1 as printed")
 warnings.simplefilter("ignore", PrivacyLeakWarning)  # of the printed noise
-warnings.filterwarnings("ignore", ".* stand out of the noise")
-warnings.filterwarnings("ignore", ".* too few for private lengths")
+warnings.simplefilter("ignore", NoisyFitWarning)
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
 for ax, p in zip(axes, (30, 300), strict=True):
     for number, (name, parameters) in enumerate(mechanisms.items()):
@@ -59,6 +58,8 @@ for ax, p in zip(axes, (30, 300), strict=True):
         for seed, n in enumerate(sizes):
             X, truth = make_spiked_covariance(n, p, random_state=seed)
             ax.plot(n, subspace_distance(pca.fit(X).components_, truth), f"C{number}o")
+    ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
+    ax.set_xticks([], minor=True)
     ax.set(title=f"{p} features", xlabel="rows")
 axes[0].set_ylabel("distance of the components")
 axes[0].legend()

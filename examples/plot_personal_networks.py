@@ -1,6 +1,6 @@
 """
-One network a joke reader
-=========================
+Fit one network per user
+========================
 
 Pal et al. (2023, appendix B.2) give each user of Jester a tanh network whose weights
 are low rank plus sparse, and compare it with four simpler ways to personalize. This

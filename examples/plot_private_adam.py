@@ -1,5 +1,5 @@
 """
-Private Adam: where the second moment comes from
+Private Adam: three sources of the second moment
 ================================================
 
 Adam divides a mean of gradients by the root of a mean of their squares. Under a

@@ -1,6 +1,6 @@
 """
-Private training of a PyTorch model
-===================================
+Train a PyTorch model privately
+===============================
 
 :class:`~skdpspectral.neural_network.JMEAdam` needs the gradient of each example, and
 gives what is to be added to the parameters. A small convolutional network on

@@ -1,6 +1,6 @@
 """
-A private recommender on one's own table, and models that users can read
-========================================================================
+Recommend with one readable model per user
+==========================================
 
 :class:`~skdpspectral.DPItemEmbedding` puts private features of items in the place of
 their ids, and :class:`~skdpspectral.LRSRegressor` fits every user on them, beside
@@ -88,7 +88,10 @@ def top(model, person, n=10, seen=()):
 
 
 mine = pd.DataFrame({"person": -1, "movie": [3, 14, 15, 92, 65, 35]})
-before = top(model, -1, seen=mine["movie"])
+with warnings.catch_warnings():
+    # It warns of rows of users who were not in the fit: who that is, is private.
+    warnings.simplefilter("ignore", UserWarning)
+    before = top(model, -1, seen=mine["movie"])
 personalize(model, mine, [5, 4, 2, 5, 3, 1])
 after = top(model, -1, seen=mine["movie"])
 print(pd.concat({"before": before, "after": after}, axis=1).to_string())
@@ -148,6 +151,8 @@ for person in (8, 9):
 # these scores would be a release that no ledger shows.
 
 train, test = next(PerUserKFold(5, user_feature="person").split(ratings))
+# Users of a single row have none to be fitted to; predictions warn of them.
+warnings.filterwarnings("ignore", ".*neither in the fit nor personalized")
 
 
 def rmse(predicted):
@@ -173,9 +178,11 @@ known = ratings.iloc[train].groupby("person")["stars"].mean()
 own_mean = rmse(known.reindex(ratings["person"].iloc[test]).fillna(3.0).to_numpy())
 
 fig, ax = plt.subplots(figsize=(5, 3.5), layout="constrained")
-ax.semilogx(epsilons, private, "o-", label="items, then users")
+ax.plot(epsilons, private, "o-", label="items, then users")
 ax.axhline(exact, color="k", linestyle="--", label="no privacy")
 ax.axhline(own_mean, color="C2", label="each user's mean")
+ax.set_xscale("log", base=2)
+ax.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
 ax.set(xlabel="epsilon", ylabel="RMSE on held-out ratings")
 ax.legend()
 plt.show()

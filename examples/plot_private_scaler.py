@@ -1,6 +1,6 @@
 """
-A table in raw units, standardized without looking
-==================================================
+Standardize features with unknown bounds
+========================================
 
 Years, dollars, seconds since 1970, yes or no: nobody has told the bounds of these
 columns, and a ``StandardScaler`` would reveal means of all rows.
@@ -48,7 +48,7 @@ bought = (table["income"] * 1e-4 + 2.0 * table["owns_house"] + rng.normal(size=n
 # The plan says beforehand, from public numbers alone, what is released.
 
 scaler = DPStandardScaler(epsilon=1.0)
-print(scaler.privacy_plan(*table.shape))
+print(scaler.privacy_plan(*table.shape).details())
 scaler.set_output(transform="pandas").fit(table)
 found = pd.DataFrame(
     {
@@ -85,7 +85,8 @@ for number, name in enumerate(seen):
     ax.plot(place, ratios, ".", color=f"C{number}")
     ax.plot([], [], ".", color=f"C{number}", label=name)
 ax.axhline(1.0, color="black", linewidth=0.8)
-ax.set(xscale="log", xlabel="epsilon", ylabel="private / true deviation")
+ax.set_xscale("log", base=2)
+ax.set(xlabel="epsilon", ylabel="private / true deviation")
 ax.set_xticks(budgets, [f"{e:g}" for e in budgets])
 ax.legend()
 plt.show()

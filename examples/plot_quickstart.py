@@ -1,6 +1,6 @@
 """
-Private principal components in five lines
-==========================================
+Private principal components of images
+======================================
 
 The bundled digits data hold 1,797 images of 8 x 8 pixels, whose values lie between
 0 and 16 by construction. These bounds are public: nobody had to look at an image to
@@ -23,7 +23,13 @@ from skdpspectral import DPPCA, PrivacyAccountant
 from skdpspectral.metrics import captured_variance
 
 pca = DPPCA(n_components=2, epsilon=1.0, delta=1e-6, bounds=(0, 16))
-print(pca.privacy_plan(n_samples=1797, n_features=64))
+plan = pca.privacy_plan(n_samples=1797, n_features=64)
+print(plan)
+
+# %%
+# Two lines by default. All releases, with their noise, are a table.
+
+print(plan.details())
 
 # %%
 # The fit, and the ledger
@@ -35,7 +41,7 @@ X, digit = load_digits(return_X_y=True)
 accountant = PrivacyAccountant(epsilon=2.0, delta=1e-6)
 pca.set_params(accountant=accountant).fit(X)
 print(accountant)
-print(f"A further fit may ask for epsilon = {accountant.remaining().epsilon:.3f}")
+print(accountant.remaining(4))
 
 # %%
 # How good is it?

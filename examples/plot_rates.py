@@ -1,6 +1,6 @@
 """
-How far from the best that can be hoped?
-========================================
+Errors of private PCA against minimax rates
+===========================================
 
 No private method can have an error below a rate that Cai, Xia and Zha (2024) prove,
 times a constant that nobody knows; Li, Cai, Xia and Zhang (2024) have such a rate for

@@ -1,6 +1,6 @@
 """
-Components of few features
-==========================
+Sparse private principal components
+===================================
 
 Where few of many features matter, :class:`~skdpspectral.SparseDPPCA` finds which. The
 support is part of the release: it may be published like the components.

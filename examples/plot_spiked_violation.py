@@ -1,6 +1,6 @@
 """
-A guarantee that rests on a model, and a row that breaks it
-===========================================================
+Audit a guarantee that assumes a model
+======================================
 
 ``mechanism=SpikedModel(...)`` adds noise to PCA's projector, as Cai, Xia and Zha (2024)
 do. It is enough if rows are independent, Gaussian, of mean zero and of the stated
@@ -34,14 +34,14 @@ neighbor[0] = 10 * np.linalg.norm(X, axis=1).max() * np.eye(p)[-1]
 model = SpikedModel(signal_variance=10.0, noise_variance=1.0)
 spiked = DPPCA(1, epsilon=epsilon, delta=1e-4, mechanism=model)
 worst_case = DPPCA(1, epsilon=epsilon, delta=1e-4, center="none")
-print(spiked.privacy_plan(n, p))
+print(spiked.privacy_plan(n, p).details())
 
 # %%
 # What components give away
 # -------------------------
 # The statistic is how far the component points along the last axis. An audit bounds the
 # privacy loss from below, at 99 % confidence: a claim below that bound is refuted. The
-# default mechanism scales every row to unit norm, and keeps its claim.
+# default mechanism about the origin scales every row to unit norm, and keeps its claim.
 
 
 def along_last_axis(pca, released):

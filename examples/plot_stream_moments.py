@@ -1,6 +1,6 @@
 """
-Mean and covariance of a stream, at every step
-==============================================
+Mean and covariance of a stream at every step
+=============================================
 
 Readings arrive one by one, and after each of them the mean and the covariance of all so
 far are published. :class:`~skdpspectral.JMECovariance` does this under **one**
@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from skdpspectral import JMECovariance, PrivacyAccountant
 
 horizon = 4000
-print(JMECovariance(horizon=horizon).privacy_plan(n_features=3))
+print(JMECovariance(horizon=horizon).privacy_plan(n_features=3).details())
 
 # %%
 # The stream

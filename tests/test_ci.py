@@ -4,6 +4,7 @@ import importlib.resources
 import importlib.util
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def house():
         ("from .._nowhere import thing", {"__init__"}),
         ("from .. import DPPCA", {"__init__"}),
         ("from . import _report", {"audit"}),
-        ("import skdpspectral.accounting._ledger.store", {"accounting"}),
+        ("import skdpspectral.accounting._ledger.sqlite_file", {"accounting"}),
         ("import skdpspectral", {"__init__"}),
         ("from skdpspectral.mechanisms._plan import PrivacyPlan", {"mechanisms"}),
         ("def later():\n    from ..accounting import Spent", {"accounting"}),
@@ -103,5 +104,12 @@ def test_stages_are_those_of_the_page():
 
 def test_the_package_is_marked_as_typed():
     assert (importlib.resources.files("skdpspectral") / "py.typed").is_file()
-    settings = (ROOT / "pyproject.toml").read_text()
-    assert 'skdpspectral = ["py.typed"]' in settings  # installed ones have it, too
+
+
+def test_versions_for_a_report_are_printed():
+    command = [sys.executable, "-W", "error", "-m", "skdpspectral"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    names = [line.partition(":")[0] for line in printed.splitlines()]
+    assert names[:3] == ["Python", "platform", "skdpspectral"]
+    assert {"numpy", "scikit-learn", "pandas"} <= set(names)
+    assert len(names) == len(set(names))

@@ -34,6 +34,8 @@ def test_every_way_is_of_a_case(script):
         assert next(iter(ways.values())).module == "skdpspectral"
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_ways_take_turns_and_what_is_missing_is_said(tmp_path):
     record = tmp_path / "peers.txt"
     command = [sys.executable, str(BENCHMARKS / "speed_peers.py"), "--quick"]
@@ -102,6 +104,8 @@ def test_ways_of_the_record_are_not_measured_again(script, tmp_path):
     assert peers.recorded(record, "adam", {"n": 2}, options) is None
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_curves_are_drawn_in_bands(script, tmp_path):
     curves = script("cost_curves")
     points = [{"size": 2**k, "cpu_s": 2.0**k, "peak_mb": 200.0} for k in range(3)]

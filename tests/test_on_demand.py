@@ -81,17 +81,23 @@ def run(script):
     )
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_threads_that_ask_first_at_once_all_get_what_they_ask_for():
     found = run(_AT_ONCE)
     assert found.returncode == 0, found.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no forks")
 def test_a_fork_has_no_half_of_what_a_thread_imports():
     found = run(_FORKED)
     assert found.returncode == 0, found.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_no_module_waits_for_another_thread_while_it_is_imported():
     """That thread might wait for the module, and no one would be told."""
     found = run(_WITHOUT_A_TURN)

@@ -18,6 +18,8 @@ from skdpspectral import (
     DPAdamRegressor,
     DPItemEmbedding,
     DPMatrixFactorization,
+    DPRidge,
+    DPRidgeClassifier,
     LRSMLPRegressor,
     LRSRegressor,
     PrivacyAccountant,
@@ -43,6 +45,8 @@ IN_TURN = {"batch_size": 10, "n_epochs": 2, "optimizer": Adam(sampling="in-turn"
 LABELS = (X[:, 0] > 0.0).astype(int)
 CLASSIFIER = DPAdamClassifier(classes=[0, 1], **IN_TURN).fit(X, LABELS)
 REGRESSOR = DPAdamRegressor(target_bounds=(-1, 1), **IN_TURN).fit(X, X[:, 0])
+RIDGE = DPRidge(epsilon=1e6, bounds=(-9, 9)).fit(X, X[:, 0] + X[:, 1] ** 2)
+RIDGE_CLASSIFIER = DPRidgeClassifier(epsilon=1e6, classes=[0, 1]).fit(X, LABELS)
 FACTORS = DPMatrixFactorization(items=range(6)).fit(RATINGS, STARS)
 
 OF_BOTH = {
@@ -104,6 +108,25 @@ METHODS = {
         "plan_for": lambda m: m.plan_for(X),
         "predict": lambda m: m.predict(X),
         "predict_proba": lambda m: m.predict_proba(X),
+        "decision_function": lambda m: m.decision_function(X),
+        "score": lambda m: m.score(X, LABELS),
+    },
+    RIDGE: OF_BOTH
+    | {
+        "fit": lambda m: clone(m, safe=False).fit(X, X[:, 0]),
+        "privacy_plan": lambda m: m.privacy_plan(20, 3),
+        "plan_for": lambda m: m.plan_for(X),
+        "predict": lambda m: m.predict(X),
+        "score": lambda m: m.score(X, X[:, 0]),
+        "path": lambda m: m.path([0.0, 1.0]),
+        "conf_int": lambda m: m.conf_int(),
+    },
+    RIDGE_CLASSIFIER: OF_BOTH
+    | {
+        "fit": lambda m: clone(m, safe=False).fit(X, LABELS),
+        "privacy_plan": lambda m: m.privacy_plan(20, 3),
+        "plan_for": lambda m: m.plan_for(X),
+        "predict": lambda m: m.predict(X),
         "decision_function": lambda m: m.decision_function(X),
         "score": lambda m: m.score(X, LABELS),
     },

@@ -34,6 +34,9 @@ class Cells:
     def __contains__(self, key):
         return tuple(key) in self._found
 
+    def __getitem__(self, key):
+        return self._found[tuple(key)]
+
     def add(self, key, value, seconds=0.0):
         """Keep a value, and the CPU time that it took."""
         line = json.dumps([list(key), value, round(seconds, 4)])

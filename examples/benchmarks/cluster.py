@@ -80,7 +80,7 @@ def tables(size):
 
 def released(estimator, data, given):
     """Releases of a fit, its time, and entries in its ledger."""
-    from skdpspectral._release.release import record_releases
+    from skdpspectral._release.noise import record_releases
 
     with record_releases() as transcript, PrivacyAccountant() as accountant:
         start = time.perf_counter()

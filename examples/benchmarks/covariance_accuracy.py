@@ -29,7 +29,8 @@ from covariance_peers import (
 from tables import ignore_leak_warnings, ignore_noise_warnings, print_row
 
 from skdpspectral import DPPCA
-from skdpspectral.datasets import load_adult, load_digits, make_spiked_covariance
+from skdpspectral.datasets import load_digits, make_spiked_covariance
+from skdpspectral.datasets._real import load_adult
 from skdpspectral.decomposition import Gaussian
 
 EPSILONS = (1.0, 2.0, 4.0)

@@ -40,7 +40,7 @@ from tables import ignore_leak_warnings, ignore_noise_warnings, print_row
 from skdpspectral import DPPCA, DPAdamClassifier, PrivacyAccountant
 from skdpspectral.accounting import calibrate_sampled
 from skdpspectral.audit import privacy_report
-from skdpspectral.datasets import load_adult
+from skdpspectral.datasets._real import load_adult
 from skdpspectral.neural_network import Adam
 
 MOMENTS = ("jme", "jme-batch", "pp", "pp-debiased", "clip")
@@ -171,7 +171,7 @@ def pipeline_of(epsilon, delta, shape, setting):
         )
 
     def cost(scale):
-        accountant = PrivacyAccountant(100.0, delta, mechanisms="any")
+        accountant = PrivacyAccountant(100.0, delta)
         return accountant.check(of(scale), rows).epsilon
 
     if epsilon is None:

@@ -8,8 +8,7 @@ import argparse
 import numpy as np
 from tables import median_cpu, print_row
 
-from skdpspectral._release.grid import grid_noise
-from skdpspectral._release.release import Release, noise_generator
+from skdpspectral._release.noise import Release, grid_noise, noise_generator
 from skdpspectral.accounting import calibrate_gaussian
 from skdpspectral.mechanisms import PrivacyPlan
 

@@ -56,7 +56,8 @@ from pca_real_data import LOADERS, kept
 from tables import ignore_leak_warnings, ignore_noise_warnings, print_row
 
 from skdpspectral import DPPCA
-from skdpspectral.datasets import load_adult, load_kddcup99, make_spiked_covariance
+from skdpspectral.datasets import load_kddcup99, make_spiked_covariance
+from skdpspectral.datasets._real import load_adult
 
 RANKS = (1, 2, 5)
 # Of the packages, which divide their budget between components.

@@ -14,13 +14,8 @@ from sklearn.decomposition import PCA
 from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPPCA
-from skdpspectral.datasets import (
-    load_adult,
-    load_coil2000,
-    load_digits,
-    load_jester,
-    load_kddcup99,
-)
+from skdpspectral.datasets import load_digits, load_jester, load_kddcup99
+from skdpspectral.datasets._real import load_adult, load_coil2000
 
 LOADERS = {
     "digits": load_digits,

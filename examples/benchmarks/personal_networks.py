@@ -4,14 +4,16 @@ The protocol of appendix B.2 of Pal et al. (2023), without privacy: tanh network
 item embeddings of 50 numbers, and five ways to personalize, all trained by the same
 steps of Adam; and linear models, which one would try first.
 
-    python personal_networks.py groups|jester|block [n_seeds] [n_rounds] [rate]
+    python personal_networks.py groups|jester|block [n_seeds] [n_rounds] [rate] [method]
 
-Embeddings come from training ratings alone. The penalty of every method is chosen on
-one half of the validation rows of the first seed, and errors are reported on the other
-half, of every seed. Needs the data sets in the folder of SKDPSPECTRAL_DATA. Prints a
-line a fit, and then a table.
+Embeddings come from training ratings alone. The penalties of every method, two where it
+has shared and own weights, are chosen together on one half of the validation rows of
+the first seed, and errors are reported on the other half, of every seed. With a method,
+such as "LRS r=1 20 %", that one alone. Needs the data sets in the folder of
+SKDPSPECTRAL_DATA. Prints a line a fit, and then a table.
 """
 
+import itertools
 import sys
 import time
 import warnings
@@ -28,7 +30,9 @@ from skdpspectral.linear_model import Alternation, UserWeights
 from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)
+# In rows, of what is shared and of what is a user's own.
 PENALTIES = (10.0, 100.0)
+OWN_PENALTIES = (10.0, 100.0, 1000.0, 10000.0, 100000.0)
 
 
 def embed(tasks, items, values, shape, n_components=50):
@@ -160,29 +164,29 @@ def networks(ranks, shares):
 OWN = ("shared_weights", "prompt_size", "fit_intercept")
 
 
-def network_errors(rows, parameters, layers, penalty, steps):
+def network_errors(rows, parameters, layers, penalties, steps):
     """Errors of one fit, on the half for tuning and on the half for reports."""
     given = dict(parameters)
     own = {name: given.pop(name) for name in OWN if name in given}
     own["fit_intercept"] = bool(own["fit_intercept"])
     if "prompt_size" in own or "shared_weights" not in own:
-        own["ridge_shared"] = penalty
+        own["ridge_shared"] = penalties[0]
     model = LRSMLPRegressor(
         **given,
         epsilon=None,
         hidden_layer_sizes=layers,
-        user_network=UserNetwork(**own, ridge_sparse=penalty),
+        user_network=UserNetwork(**own, ridge_sparse=penalties[1]),
         solver=AlternatingAdam(**steps),
     )
     return errors_of(model, rows)
 
 
-def linear_errors(rows, parameters, penalty):
+def linear_errors(rows, parameters, penalties):
     """Errors of linear models, which one would try first."""
     model = LRSRegressor(
-        **{"shared_weights": UserWeights(ridge=penalty), **parameters},
+        **{"shared_weights": UserWeights(ridge=penalties[0]), **parameters},
         epsilon=None,
-        ridge_sparse=penalty,
+        ridge_sparse=penalties[1],
         solver=Alternation(max_iter=15, tol=1e-3),
         noise_seed=0,
     )
@@ -208,12 +212,21 @@ def tuned(chosen, key, grid, fit):
     return errors[best][1]
 
 
+def grid_of(given):
+    """Return the pairs of penalties to choose from; those without effect are fixed."""
+    alone = given.get("shared_weights") == "fixed" and "prompt_size" not in given
+    has_shared = not alone and given.get("n_components", 1) != 0
+    shared = PENALTIES if has_shared else PENALTIES[:1]
+    own = OWN_PENALTIES if given["sparsity"] != 0 else OWN_PENALTIES[:1]
+    return list(itertools.product(shared, own))
+
+
 def say(*words):
     """Print a line at once."""
     print(*words, flush=True)
 
 
-def main(name, n_seeds=3, n_rounds=150, rate=0.01):
+def main(name, n_seeds=3, n_rounds=150, rate=0.01, only=None):
     """Choose on the first seed, and report on all."""
     make, layers, batch, ranks, shares, levels = DATA[name]
     steps = {"n_rounds": n_rounds, "batch_size": batch}
@@ -223,15 +236,15 @@ def main(name, n_seeds=3, n_rounds=150, rate=0.01):
         rows = make(seed)
         for level in levels:
             for method, given in (networks(ranks, shares) | linear(ranks)).items():
+                if only not in (None, method):
+                    continue
                 given = given | {"fit_intercept": level}
                 start = time.process_time()
                 if method.startswith("linear"):
                     fit = partial(linear_errors, rows, given)
                 else:
                     fit = partial(network_errors, rows, given, layers, steps=steps)
-                # A single network has nothing that is penalized.
-                grid = PENALTIES[:1] if method == "single" else PENALTIES
-                error = tuned(chosen, (method, level), grid, fit)
+                error = tuned(chosen, (method, level), grid_of(given), fit)
                 lines.append((method, bool(level), seed, error))
                 spent = time.process_time() - start
                 best = chosen[method, level]
@@ -242,4 +255,5 @@ def main(name, n_seeds=3, n_rounds=150, rate=0.01):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:4]), *map(float, sys.argv[4:]))
+    given = sys.argv[1:]
+    main(given[0], *map(int, given[1:3]), *map(float, given[3:4]), *given[4:])

@@ -1,16 +1,16 @@
 """Searches under one guarantee, beside other ways to spend the same budget.
 
     python examples/benchmarks/private_search.py [--repeats 20] [--only digits]
-                                                 [--epsilons 1 2 4] [--runs 20 100]
-                                                 [--laws logarithmic geometric]
-                                                 [--ways grid default oracle none]
+                                                 [--epsilons 1 2 4]
+                                                 [--ways vote runs grid default oracle]
                                                  [--save FILE] [--no-measuring]
 
 At each total epsilon (delta = 1e-6) the exact score on test rows, which no fit and no
 search has seen, of the model that is found by
 
-- a search: PrivateSearchCV with so many runs on average, of a law of their number;
-  the winner's own fit on three quarters of the rows;
+- ``vote``: PrivateSearchCV, whose incumbent is the first candidate of the grid;
+- ``runs``: PrivateSearchCV with RandomRuns, 20 runs on average; the winner's own fit on
+  three quarters of the rows;
 - ``grid``: all candidates of the grid once, on the same split, each paid for: fit and
   noisy score, and the best of the noisy scores;
 - ``default``: one fit of the first candidate of the grid, on all rows, for the whole
@@ -18,11 +18,14 @@ search has seen, of the model that is found by
   nobody knows without looking;
 - ``none``: one fit of the candidate that is best without privacy, likewise.
 
-Means over repeats, with standard errors and numbers of repeats. Digits, Adult: variance
-that five components capture; MovieLens 100K: mean squared error of ratings, negative;
-labels: accuracy on digits of a pipeline of a private scaler, or none, DPPCA and
-DPAdamClassifier. Data are read from the folder that SKDPSPECTRAL_DATA names. With
+Means over repeats, with standard errors and numbers of repeats. Digits, Adult, clip
+(digits, of which the first candidate clips far too wide): variance that five components
+capture; MovieLens 100K and jester (LRSRegressor, features of jokes from other, public
+users): mean squared error, negative, for users; pixel (DPRidge): mean squared error,
+negative; labels: accuracy on digits of a pipeline of a private scaler, or none, DPPCA
+and DPAdamClassifier. Data are read from the folder that SKDPSPECTRAL_DATA names. With
 ``--save`` each repeat is a line of a file, and a run goes on where another one ended.
+doc/tables/search_votes.py makes the user guide's table of votes.
 """
 
 import argparse
@@ -30,6 +33,7 @@ import warnings
 
 import numpy as np
 from cells import Cells
+from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 from tables import print_row, with_error
@@ -38,14 +42,22 @@ from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPMatrixFactorization,
+    DPRidge,
     DPStandardScaler,
+    LRSRegressor,
 )
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
-from skdpspectral.datasets import fetch_movielens, load_adult, load_digits
+from skdpspectral.datasets import fetch_movielens, load_digits, load_jester
+from skdpspectral.datasets._real import load_adult
 from skdpspectral.decomposition import PrivateMean
 from skdpspectral.metrics import captured_variance, make_private_scorer
-from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
-from skdpspectral.model_selection._runs import candidate_model, private_parts
+from skdpspectral.model_selection import (
+    PrivateSearchCV,
+    PrivateSplit,
+    RandomRuns,
+    Vote,
+)
+from skdpspectral.model_selection._candidates import candidate_model, private_parts
 from skdpspectral.neural_network import Adam
 
 DELTA = 1e-6
@@ -57,7 +69,7 @@ class Rows:
     """A table whose rows are protected, with a quarter of them for the test."""
 
     cv = PrivateSplit(1, random_state=0)
-    user_feature = None
+    user_feature, n_blocks = None, "auto"
 
     def split(self, rng):
         """Return train and test rows."""
@@ -88,6 +100,45 @@ class Components(Rows):
     def score(self, model, test):
         """Share of the variance of test rows that the components capture."""
         return captured_variance(model, self.data[test])
+
+
+class Clipped(Rows):
+    """Five components of digits; the first candidate clips far too wide."""
+
+    scoring = "captured_variance", {"clip_norm": 40.0}
+
+    def __init__(self):
+        self.data, self.targets = load_digits().data, None
+        self.estimator = DPPCA(5)
+        self.grid = {
+            "clip_norm": [200.0, 100.0, 50.0, 25.0, None],
+            "center": ["auto", "none", "pairs"],
+        }
+        self.first = {"clip_norm": 200.0, "center": "auto"}
+
+    score = Components.score
+
+
+class Pixel(Rows):
+    """One pixel of digits by the others, with and without public bounds."""
+
+    scoring = "squared_error", {"limit": 256.0}
+
+    def __init__(self):
+        table, place = load_digits().data, 28
+        self.data, self.targets = np.delete(table, place, axis=1), table[:, place]
+        self.estimator = DPRidge()
+        self.grid = {
+            "bounds": [None, (0.0, 16.0)],
+            "target_bounds": [None, (0.0, 16.0)],
+            "n_components": [None, 5, 20],
+        }
+        self.first = dict.fromkeys(self.grid)
+
+    def score(self, model, test):
+        """Negative mean squared error on test rows."""
+        errors = self.targets[test] - model.predict(self.data[test])
+        return -float(np.mean(errors**2))
 
 
 class Labels(Rows):
@@ -127,7 +178,7 @@ class Labels(Rows):
 class Ratings:
     """Ratings of movies, private for users."""
 
-    user_feature = "user_id"
+    user_feature, n_blocks = "user_id", 47
     cv = PrivateSplit(1, user_feature=user_feature, random_state=0)
     scoring = "squared_error", {"limit": 16.0}
 
@@ -157,11 +208,43 @@ class Ratings:
         return self.data.iloc[positions], self.targets[positions]
 
 
+class Jokes:
+    """Ratings of jokes by linear models of users; features are from other users."""
+
+    user_feature, n_blocks = 0, 100
+    cv = PrivateSplit(1, user_feature=user_feature, random_state=0)
+    scoring = "squared_error", {"limit": 4.0}
+
+    def __init__(self, n_users=2000, n_public=2000, n_features=8):
+        table = np.asarray(load_jester().data, dtype=float) / 10.0
+        order = np.random.default_rng(0).permutation(len(table))
+        public = table[order[:n_public]]
+        _, _, directions = np.linalg.svd(public - public.mean(axis=0), False)
+        features = directions[:n_features].T * np.sqrt(len(directions))
+        own = table[order[n_public : n_public + n_users]]
+        users, jokes = np.nonzero(own)
+        self.data = np.column_stack([users, features[jokes]])
+        self.targets = own[users, jokes]
+        self.estimator = LRSRegressor(user_feature=0)
+        self.grid = {"sparsity": [3, 0, 1, 6], "ridge_sparse": [100.0, 1.0, 10.0, 1e3]}
+        self.first = {name: values[0] for name, values in self.grid.items()}
+
+    def split(self, rng):
+        """Return train and test rows, a fifth of each user's on average."""
+        is_test = rng.random(len(self.data)) < 0.2
+        return np.flatnonzero(~is_test), np.flatnonzero(is_test)
+
+    rows, score = Rows.rows, Pixel.score
+
+
 TASKS = {
+    "ml-100k": Ratings,
+    "jester": Jokes,
+    "pixel": Pixel,
+    "clip": Clipped,
     "digits": lambda: Components(load_digits(), (16.0, 32.0), 40.0),
     "labels": Labels,
     "adult": lambda: Components(load_adult(), (0.5, 1.0, 2.0), 3.0),
-    "ml-100k": Ratings,
 }
 
 
@@ -189,17 +272,16 @@ def fitted(task, rows, epsilon, candidate):
         return None
 
 
-def by_search(task, train, epsilon, law, runs):
-    """Return the winner of a private search."""
+def by_search(task, train, epsilon, way):
+    """Return the model that a private search finds."""
+    strategy = RandomRuns(cv=task.cv) if way == "runs" else Vote(n_blocks=task.n_blocks)
     search = PrivateSearchCV(
-        task.estimator,
+        clone(task.estimator).set_params(**task.first),
         task.grid,
         epsilon=epsilon,
         delta=DELTA,
-        expected_n_iter=runs,
-        n_iter_law=law,
+        strategy=strategy,
         scoring=scorer_of(task),
-        cv=task.cv,
     )
     return search.fit(*task.rows(train)).best_estimator_
 
@@ -247,15 +329,13 @@ def repeat(cells, task, name, epsilon, way, seed):
         candidate = list(ParameterGrid(task.grid))[chosen]
         model = fitted(task, train, epsilon, candidate)
     else:
-        law, runs = way.split()
-        model = by_search(task, train, epsilon, law, float(runs))
+        model = by_search(task, train, epsilon, way)
     return None if model is None else task.score(model, test)
 
 
-def measure(cells, names, epsilons, ways, repeats):
-    """Measure what there is none of, repeat by repeat."""
-    tasks = {name: TASKS[name]() for name in names}
-    for seed in range(repeats):
+def measure(cells, tasks, epsilons, ways, seeds):
+    """Measure what there is none of, repeat by repeat; tasks are by name."""
+    for seed in seeds:
         for name, task in tasks.items():
             for way in ways:
                 for epsilon in [None] if way == "none" else epsilons:
@@ -289,20 +369,17 @@ def main():
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--only", nargs="+", default=list(TASKS), choices=TASKS)
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 2.0, 4.0])
-    parser.add_argument("--runs", nargs="*", type=float, default=[20.0, 100.0])
-    parser.add_argument("--laws", nargs="+", default=["logarithmic", "geometric"])
-    others = ["grid", "default", "oracle", "none"]
-    parser.add_argument("--ways", nargs="*", default=others, choices=others)
+    ways = ["vote", "runs", "grid", "default", "oracle", "none"]
+    parser.add_argument("--ways", nargs="*", default=ways[:-1], choices=ways)
     parser.add_argument("--save", help="file of lines, read first and added to")
     parser.add_argument("--no-measuring", action="store_true")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    searches = [f"{law} {runs:g}" for law in given.laws for runs in given.runs]
-    ways = [*searches, *given.ways]
     cells = Cells(given.save)
     if not given.no_measuring:
-        measure(cells, given.only, given.epsilons, ways, given.repeats)
-    print_tables(cells, given.only, given.epsilons, ways)
+        tasks = {name: TASKS[name]() for name in given.only}
+        measure(cells, tasks, given.epsilons, given.ways, range(given.repeats))
+    print_tables(cells, given.only, given.epsilons, given.ways)
     print(f"{cells.seconds / 60.0:.1f} minutes of CPU")
 
 

@@ -29,7 +29,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPStandardScaler
-from skdpspectral.datasets import load_adult, load_coil2000, load_jester, load_kddcup99
+from skdpspectral.datasets import load_jester, load_kddcup99
+from skdpspectral.datasets._real import load_adult, load_coil2000
 
 LOADERS = {
     "coil2000": load_coil2000,

@@ -13,7 +13,15 @@ five minutes:
 - largest: the largest distance of all pairs, over the bound,
 - delta: the mean over pairs, with its standard error,
 - first order: the same with noise for the papers' sensitivity with a constant of 4,
-- beyond: the share of pairs that are further apart than that.
+- printed: the same with the noise of their algorithm 1, whose variance is 8 ln(2.5 /
+  delta) / epsilon^2 times the square of that sensitivity, at half of epsilon, which is
+  what it is meant for, along with half of delta; at least, as only one of both
+  triangles of the matrix is drawn,
+- beyond: the share of pairs that are further apart than that sensitivity,
+- C1: the largest constant for which the setting meets all three conditions of lemma 2
+  of Cai, Xia and Zha (2024), on rows, features and signal; 0 where it meets one with
+  none. The lemma is for some "large" constant. ``--conditions`` measures settings at
+  the edge of the conditions, with a C1 of 1 to 4, in place of the others.
 """
 
 import argparse
@@ -46,6 +54,31 @@ SETTINGS = [
     (10_000, 20, (20.0, 5.0), 1.0, 1e-5),
     (100_000, 10, (0.1,), 4.0, 1e-6),
 ]
+
+
+def edge_of(constant: float, n: int, r: int):
+    """Return a setting at the edge of the conditions of lemma 2 with a constant C1.
+
+    It has the least number of features for so many rows, and the least signal.
+    """
+    p = math.ceil(2 * r + constant * math.log(n))
+    return n, p, (1.001 * constant * (p / n + math.sqrt(p / n)),) * r, 4.0, 1e-6
+
+
+CONDITIONS = [
+    edge_of(constant, n, r)
+    for constant in (1, 2, 3, 4)
+    for n, r in ((200, 1), (1000, 1), (1000, 2))
+]
+
+
+def largest_constant(n: int, p: int, signal) -> float:
+    """Return the largest C1 with which a setting meets the conditions of lemma 2."""
+    r = len(signal)
+    by_rows = n / (r * math.log(n) + math.log(n) ** 2)
+    by_features = (p - 2 * r) / math.log(n)
+    by_signal = min(signal) / (p / n + math.sqrt(p / n))
+    return max(0.0, min(by_rows, by_features, by_signal))
 
 
 def wishart(rng, degrees: int, p: int, size: int) -> np.ndarray:
@@ -100,9 +133,15 @@ def row_of(n, p, signal, epsilon, delta, n_pairs):
     except ValueError:
         bound, ours, mu = "refused", ("", ""), gaussian_mu_of(epsilon, delta)
     other = gaussian_deltas(moved * mu / (4.0 * order), epsilon)
+    cost = epsilon / math.sqrt(8.0 * math.log(2.5 / delta))
+    # Entries above the diagonal have at least half of the squared distance.
+    printed = gaussian_deltas(moved * cost / (math.sqrt(32.0) * order), epsilon / 2)
     beyond = np.mean(moved > 4.0 * order)
-    setting = f"{n}, {p}, {signal}, {epsilon:g}, {delta:g}"
-    return setting, bound, *ours, mean_of(other), f"{beyond:.1e}"
+    values = ", ".join(f"{value:.3g}" for value in signal)
+    setting = f"{n}, {p}, ({values}), {epsilon:g}, {delta:g}"
+    constant = f"{largest_constant(n, p, signal):.2f}"
+    noisy = mean_of(other), mean_of(printed)
+    return setting, bound, *ours, *noisy, f"{beyond:.1e}", constant
 
 
 def gaussian_mu_of(epsilon: float, delta: float) -> float:
@@ -119,10 +158,12 @@ def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--pairs", type=int, default=40_000)
-    n_pairs = parser.parse_args().pairs
+    parser.add_argument("--conditions", action="store_true")
+    given = parser.parse_args()
+    n_pairs, settings = given.pairs, CONDITIONS if given.conditions else SETTINGS
     print("n, p, signal, epsilon, delta | bound (C) | largest | delta", end=" ")
-    print("| first order | beyond")
-    for setting in SETTINGS:
+    print("| first order | printed | beyond | C1")
+    for setting in settings:
         print(" | ".join(row_of(*setting, n_pairs)), flush=True)
 
 

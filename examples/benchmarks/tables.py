@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from skdpspectral import PrivacyLeakWarning
+from skdpspectral import NoisyFitWarning, PrivacyLeakWarning
 
 
 def ignore_leak_warnings():
@@ -17,7 +17,7 @@ def ignore_leak_warnings():
 
 def ignore_noise_warnings():
     """Keep tables readable: components that the noise drowns are in the figures."""
-    warnings.filterwarnings("ignore", ".*stand out of the noise")
+    warnings.simplefilter("ignore", NoisyFitWarning)
 
 
 def with_error(values, digits=4):

@@ -73,6 +73,38 @@ _TABLE = {
             public radius, which it needs without `bounds` and `clip_norm`; in wide
             bounds it is noise, and so are the components then. "auto": "pairs".
         """,
+    "moment_attributes": """
+        moment_ : ndarray of shape (n_kept, n_kept)
+            Released second moment of the standardized features, targets and the
+            constant that are seen, in this order. Coefficients depend on the rows
+            through it, and through means and scales.
+        moment_noise_std_ : float
+            Standard deviation of the noise of `moment_` off the diagonal, beside
+            regressors alone; with targets it is `cross_noise_std_`.
+        cross_noise_std_ : float
+            Standard deviation of the noise of products of regressors and targets.
+        n_components_ : int
+            Number of directions of the features that are in use.
+        mean_, scale_ : ndarray of shape (n_features,)
+            What features were standardized by.
+        limits_ : ndarray of shape (2, n_features)
+            Lowest and highest values that count, in fits and in :meth:`predict`: values
+            beyond are cut. They are `bounds`, and 30 standard deviations from the mean.
+        n_samples_ : int
+            Number of rows of the fit, public under replace-one.
+        target_mean_, target_scale_ : ndarray of shape (n_targets,)
+            What targets were standardized by.
+        unseen_features_ : ndarray of bool of shape (n_features,)
+            Whether a feature is lost in the noise.
+        """,
+    "classes": """
+        classes : array-like or None, default=None
+            All possible labels, which are public. None uses the labels that occur in y
+            as if they were public, with a :class:`~skdpspectral.PrivacyLeakWarning`
+            unless y is boolean; a
+            :class:`~skdpspectral.model_selection.PrivateSearchCV` refuses it. Any other
+            label raises an error, after the charge.
+        """,
     "whiten": """
         whiten : bool, default=False
             Whether :meth:`transform` gives scores of unit variance. It needs variances
@@ -118,8 +150,10 @@ _TABLE = {
             Decay of the first moment, in [0, 1).
         beta_2 : float, default=0.999
             Decay of the second moment, in [0, 1).
-        stability : float, default=1e-8
-            Added to the root of the second moment, at least 0.
+        stability : float or AdamStability, default=1e-8
+            Number that is added to the root of the second moment, at least 0, or
+            :class:`~skdpspectral.neural_network.AdamStability`, which also has the
+            least second moment and a bound on the norm of steps.
         """,
     "adam_noise": """
         sampling : {"poisson", "in-turn"}, default="poisson"
@@ -193,7 +227,8 @@ _TABLE = {
         """,
     "privacy_": """
         privacy_ : PrivacyPlan
-            What was released, at what cost; ``str(privacy_)`` is a sentence.
+            What was released, at what cost: ``str(privacy_)`` is two lines, and
+            ``privacy_.details()`` a table of all releases (:ref:`remarks`).
         """,
     "privacy_of_clients": """
         privacy_ : ParallelPlan
@@ -220,7 +255,8 @@ _TABLE = {
         public. With a `noise_multiplier`, epsilon is that of `privacy_`. Each example's
         gradient is clipped, and sums over secret samples are released with Gaussian
         noise (:ref:`lemma-gradient-moments`, :ref:`lemma-sampled-replacement`). The
-        second moment is floored by the deviation of its noise, which is public.
+        second moment is floored by a public number, by default the deviation of its
+        noise.
 
         Every parameter of this class is public, and so is all that is fitted. There is
         no loss curve: the loss of a batch is a statistic of the data, and would have to
@@ -245,6 +281,20 @@ _TABLE = {
     "y_ignored": """
         y : None
             Ignored, present by convention.
+        """,
+    "X_like_fit": """
+        X : array-like or dataframe of shape (n_rows, n_columns)
+            Columns as in fit.
+        """,
+    "users_like_fit": """
+        users : array-like of shape (n_rows,) or None, default=None
+            Ids, of the type that was given to fit.
+        """,
+    "users_of_fit": """
+        users : array-like of shape (n_rows,) or None, default=None
+            Hashable ids, one a row, all of one kind: numbers (whole, and exact in
+            their type; never float16), strings, times, or others of one type. With
+            neither `users` nor `user_feature` all rows are those of one user.
         """,
     "clients": """
         clients : array-like of shape (n_samples,) or None, default=None

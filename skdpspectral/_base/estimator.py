@@ -26,26 +26,27 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from .._linalg.walks import blas_threads
-from .._release.release import Release
+from .._release.noise import Release
 from .._tables.rows import table_shape
-from ..accounting import PrivacyAccountant, PrivacyLeakWarning
-from ..accounting._gaussian import MIN_DELTA
+from ..accounting import NoisyFitWarning, PrivacyAccountant, PrivacyLeakWarning
+from ..accounting._gaussian import check_delta
 from ..accounting._ledger.context import (
     accountant_to_send,
     ambient_accountant,
     block_at_hand,
+    says_what_stays_charged,
 )
-from ..mechanisms import PrivacyPlan
-from ..mechanisms._plan import has_budget, read_plan
-from ..mechanisms._relations import check_count, check_real
+from ..mechanisms import Concern, PrivacyPlan, Remark, check_count, check_real
+from ..mechanisms._plan import has_budget
 from .documented import documented
+from .shares import StepShare
 from .sklearn_compat import CALLBACK_ATTRIBUTES, Interval, parameter_names
 from .strategies import check_values, is_strategy, json_default, read_plain
 
 _FORMAT = 1
 
-# Parameters that may be dictionaries: budgets and weights of clients.
-_BY_CLIENT = {"epsilon", "delta", "weights"}
+# Parameters that may be dictionaries: budgets and weights of clients, and categories.
+_BY_NAME = {"epsilon", "delta", "weights", "categories"}
 
 # Kept by reference in what is handed on.
 _SHARED = (type, types.BuiltinFunctionType, types.FunctionType)
@@ -151,10 +152,17 @@ class PrivateEstimator(BaseEstimator):
 
     _privacy_constraints: ClassVar[dict] = {
         "epsilon": [Interval(Real, 0, None, closed="right"), None],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "delta": [Real],
         "accountant": [PrivacyAccountant, None],
         "noise_seed": ["random_state"],
     }
+
+    # Parameters that count rows of a table: on a part of them they are scaled.
+    _counts_rows: ClassVar[tuple[str, ...]] = ()
+    # Whether a step of a pipeline can be given its noise in place of its epsilon.
+    _takes_noise_multiplier: ClassVar[bool] = False
+    # What a private pipeline pays for this step, while it is fitted.
+    _step_share: StepShare | None = None
 
     _get_param_names: ClassVar[Any] = classmethod(parameter_names)  # type: ignore[arg-type]
 
@@ -207,14 +215,17 @@ class PrivateEstimator(BaseEstimator):
         """Refuse budgets that float64 noise cannot honor."""
         if self._is_private():
             check_real("epsilon", self.epsilon)
-        if self.delta < MIN_DELTA:
-            raise ValueError(
-                f"delta={self.delta!r} is below {MIN_DELTA:g}, which float64 noise "
-                "cannot honor; choose a larger delta, well below one over the number "
-                "of samples"
-            )
+        check_delta(self.delta)
+
+    def _own_share(self) -> StepShare | None:
+        """Return the share of the pipeline that is being fitted; None outside."""
+        share = self._step_share
+        return share if share is not None and share.is_open else None
 
     def _is_private(self) -> bool:
+        share = self._own_share()
+        if share is not None:
+            return share.is_private
         real = isinstance(self.epsilon, Real)  # a fit refuses what is not, but None
         return self.epsilon != math.inf if real else self.epsilon is not None
 
@@ -258,6 +269,14 @@ class PrivateEstimator(BaseEstimator):
         """
         return self.privacy_plan(*table_shape(X))
 
+    def _budget_of_fit(self) -> tuple[float, float]:
+        """Return epsilon and delta of one fit; infinite epsilon without privacy."""
+        share = self._own_share()
+        if share is not None:
+            return share.epsilon, share.delta
+        epsilon = float(self.epsilon) if self._is_private() else math.inf
+        return epsilon, float(self.delta)
+
     def _planned(self, statistic, *, in_fit=False, **relation) -> PrivacyPlan:
         """Return the plan of a statistic within the budget of one fit.
 
@@ -265,12 +284,12 @@ class PrivateEstimator(BaseEstimator):
         warning too, `in_fit`. `relation` has the `unit` and `neighbors` of a plan, if
         they are others than a row that is replaced.
         """
-        epsilon = float(self.epsilon) if self._is_private() else math.inf
+        epsilon, delta = self._budget_of_fit()
         named = {
             "estimator": type(self).__name__,
             "seeded": self.noise_seed is not None,
         }
-        plan = statistic.plan(epsilon, float(self.delta), **named, **relation)
+        plan = statistic.plan(epsilon, delta, **named, **relation)
         caveats = (*statistic.caveats(plan), *self._caveats(statistic, plan))
         noted = _noted.get()
         if noted is not None:
@@ -278,8 +297,12 @@ class PrivateEstimator(BaseEstimator):
         if in_fit:
             for caveat in caveats:
                 level = 3 + self._levels_around_fit
-                warnings.warn(caveat, UserWarning, stacklevel=level)
-        return replace(plan, remarks=(*plan.remarks, *caveats)) if caveats else plan
+                warnings.warn(caveat, NoisyFitWarning, stacklevel=level)
+        if not caveats:
+            return plan
+        sentences = (f"{said[:1].upper()}{said[1:].rstrip('.')}." for said in caveats)
+        remarks = (Remark(sentence, Concern.NOISE) for sentence in sentences)
+        return replace(plan, remarks=(*plan.remarks, *remarks))
 
     def _caveats(self, statistic, plan: PrivacyPlan) -> tuple[str, ...]:
         """Return what else a fit cannot be relied on for, from public numbers."""
@@ -300,6 +323,11 @@ class PrivateEstimator(BaseEstimator):
         `levels` further calls between this one and the user's. Returns the
         release and what was read.
         """
+        share = self._own_share()
+        if share is not None:  # the pipeline has warned of it, and was charged
+            share.claim(plan, n_public)
+            release = kind(plan, None, self.noise_seed)
+            return release, *map(methodcaller("read"), unread)
         self._warn_beforehand(n_public, self.delta, levels)
         self._warn_of_weaker(plan, self.epsilon, levels)
         release = kind(plan, self._governing_accountant(), self.noise_seed)
@@ -345,6 +373,10 @@ class PrivateEstimator(BaseEstimator):
         )
         return True
 
+    def _set_source(self, accountant: PrivacyAccountant | None, seed) -> None:
+        """Set the ledger, and the seed of the noise, of a run of a search."""
+        self.set_params(accountant=accountant, noise_seed=seed)
+
     def _governing_accountant(self):
         """Return the estimator's own accountant, or that of a ``with`` block."""
         if self.accountant is not None:
@@ -354,7 +386,7 @@ class PrivateEstimator(BaseEstimator):
 
     @contextlib.contextmanager
     def _unchanged_on_error(self, *, own_arithmetic: bool = True):
-        """Leave the estimator as it was if a fit fails.
+        """Leave the estimator as it was if a fit fails, and say what stays charged.
 
         Arithmetic of the fit is quiet, whatever the caller has asked of numpy: that
         some value underflowed is not to be known. It has one thread but where matrices
@@ -363,7 +395,7 @@ class PrivateEstimator(BaseEstimator):
         threads = blas_threads(0) if own_arithmetic else contextlib.nullcontext()
         before = self.__dict__.copy()
         try:
-            with threads, np.errstate(all="ignore"):
+            with threads, np.errstate(all="ignore"), says_what_stays_charged():
                 yield
         except BaseException:
             # Never empty: another thread may be reading parameters.
@@ -381,7 +413,7 @@ class PrivateEstimator(BaseEstimator):
 
     def __getstate__(self):
         state = dict(super().__getstate__())
-        for name in _BROUGHT_ALONG:
+        for name in (*_BROUGHT_ALONG, "_step_share"):
             state.pop(name, None)
         ambient = None
         if self.accountant is None:
@@ -397,6 +429,9 @@ class PrivateEstimator(BaseEstimator):
         for name in _BROUGHT_ALONG:
             if hasattr(self, name):
                 setattr(clone, name, getattr(self, name))
+        share = self._own_share()
+        if share is not None:  # ColumnTransformer fits clones
+            clone._step_share = share
         block = block_at_hand()
         if block is not None:
             clone._made_in = block
@@ -438,7 +473,8 @@ class PrivateEstimator(BaseEstimator):
         check_is_fitted(self)
         if not self.privacy_.private:
             warnings.warn(
-                f"this {type(self).__name__} is not private: {self.privacy_}",
+                f"this {type(self).__name__} is not private: "
+                f"{self.privacy_.guarantee()}",
                 PrivacyLeakWarning,
                 stacklevel=2,
             )
@@ -457,7 +493,8 @@ class PrivateEstimator(BaseEstimator):
             check_is_fitted(self)
         except NotFittedError:
             parameters = published_copy(clone(self).get_params(deep=False))
-            parameters.update(accountant=None, noise_seed=None)
+            secret = {"accountant", "noise_seed"} & set(parameters)
+            parameters.update(dict.fromkeys(secret))
             unfitted = type(self)(**parameters)
             unfitted.__dict__.pop("_made_in", None)
             return unfitted
@@ -532,7 +569,7 @@ class PrivateEstimator(BaseEstimator):
     def _from_parts(cls, header: dict, arrays: dict):
         """Rebuild an estimator from what :meth:`save` wrote."""
         parameters = header["parameters"]
-        for name in parameters.keys() - _BY_CLIENT:
+        for name in parameters.keys() - _BY_NAME:
             parameters[name] = read_plain(parameters[name])
         estimator = cls(**parameters)
         for name, value in arrays.items():
@@ -540,7 +577,7 @@ class PrivateEstimator(BaseEstimator):
         estimator.__dict__.update(arrays, **header["attributes"])
         if header["output"] is not None:  # set_output(transform=...)
             estimator._sklearn_output_config = header["output"]
-        estimator.privacy_ = read_plan(json.dumps(header["privacy"]))
+        estimator.privacy_ = PrivacyPlan.from_json(json.dumps(header["privacy"]))
         return estimator
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import warnings
 import zipfile
+from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -12,13 +15,32 @@ import numpy as np
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from .._tables.entries import refuse_masked
+from .._linalg import user_rows
 from .._tables.ids import IdIndex
+from .._tables.readers import refuse_masked
+from .._tables.rows import table_shape
 from .._tables.users import UserTable, check_targets
 from ..accounting import PrivacyLeakWarning
+from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
+from .documented import documented
+from .sklearn_compat import CALLBACK_LEVELS
 
 # Names of a user's entries, beside those of `publish`, begin so.
 _OF_USER = "user_"
+
+_LARGEST = np.finfo(float).max
+
+_counts_unknown: ContextVar[bool] = ContextVar("counts_unknown", default=True)
+
+
+@contextlib.contextmanager
+def uncounted_users() -> Iterator[None]:
+    """Leave out warnings of unknown users, where predictions become a private score."""
+    token = _counts_unknown.set(False)
+    try:
+        yield
+    finally:
+        _counts_unknown.reset(token)
 
 
 def pooled_score(estimator, y, predictions, sample_weight, *, private: bool) -> float:
@@ -50,6 +72,36 @@ class KeepsUsers:
     def _models(self) -> Any:
         """Return the users' models; none of them in a published copy."""
         raise NotImplementedError
+
+    def _shared_prediction(self) -> str:
+        """Describe by what rows of unknown users are predicted: public values alone."""
+        raise NotImplementedError
+
+    def _warn_of_unknown(self, codes: np.ndarray, rows="rows", level=3) -> None:
+        """Warn of rows that no model of their user predicts.
+
+        How many they are depends on who was in the fit, which is for the holder of
+        users' models alone. A copy without any says the same, whoever is asked for.
+        """
+        if not _counts_unknown.get():
+            return
+        n_unknown, shared = np.count_nonzero(codes < 0), self._shared_prediction()
+        if not len(self._models().weights):
+            said = (
+                f"this {type(self).__name__} holds no models of users, as a published "
+                f"copy: all {rows} are predicted by {shared}"
+            )
+        elif n_unknown:
+            said = (
+                f"{n_unknown} of {len(codes)} {rows} are of users that were neither in "
+                f"the fit nor personalized, and are predicted by {shared}. To test "
+                "users' own models, keep rows of every user in each training part "
+                "(PerUserKFold); GroupKFold tests new users"
+            )
+        else:
+            return
+        said += ". personalize() fits users to rows of their own"
+        warnings.warn(said, UserWarning, stacklevel=level + 1)
 
     def save(self, path, *, user=None):
         """Write what :meth:`publish` gives as an ``.npz`` file of arrays and JSON.
@@ -109,6 +161,7 @@ class KeepsUsers:
         return state
 
 
+@documented
 class PersonalEstimator(KeepsUsers):
     """Base of regressors with a model for each user, beside what is released.
 
@@ -116,7 +169,78 @@ class PersonalEstimator(KeepsUsers):
     its users in ``_personal``, and whether a fit was given users in ``_users_given``.
     """
 
+    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
+
     user_feature: int | str | None
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        tags.target_tags.single_output = True
+        # A column of ids: whole numbers, or strings.
+        tags.input_tags.categorical = self.user_feature is not None
+        return tags
+
+    # -- what a fit will release -----------------------------------------------------
+
+    def _statistic(self, n_features: int) -> Any:
+        """Return what a fit with so many features releases."""
+        raise NotImplementedError
+
+    def _n_beside(self) -> int:
+        """Return the number of columns of X that are no features."""
+        raise NotImplementedError
+
+    def _plan(self, statistic) -> PrivacyPlan:
+        """Return the plan of such a statistic."""
+        raise NotImplementedError
+
+    def _plan_of_users(self, statistic, neighbors: Neighbors) -> PrivacyPlan:
+        """Return a plan for users with all of their rows."""
+        private: Any = super()
+        return private._planned(statistic, unit=Unit.USER, neighbors=neighbors)
+
+    def privacy_plan(self, n_features):
+        """Describe what a fit will release and cost; no data are needed.
+
+        Parameters
+        ----------
+        n_features : int
+            Number of features; columns of users and offsets are none.
+
+        Returns
+        -------
+        PrivacyPlan
+            What a fit is charged with, whatever the number of users and rows.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid.
+        """
+        self._check_parameters()
+        return self._plan(self._statistic(check_count("n_features", n_features)))
+
+    def plan_for(self, X) -> PrivacyPlan:
+        """Describe what a fit of X will release and cost; nothing is fitted.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_samples, n_columns)
+            Rows, as for :meth:`fit`, of which the number of columns is used.
+
+        Returns
+        -------
+        PrivacyPlan
+            What that fit is charged with; ``privacy_plan`` of the number of features.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or X has no columns beside those.
+        """
+        self._check_parameters()
+        return self.privacy_plan(table_shape(X)[1] - self._n_beside())
 
     # -- users of rows ---------------------------------------------------------------
 
@@ -221,21 +345,114 @@ class PersonalEstimator(KeepsUsers):
         self._models().check_kind(index, name)
         return index
 
-    # -- what is made of users' models -----------------------------------------------
+    # -- predictions and further users: no budget is spent ---------------------------
+
+    def _read_like_fit(self, X, users) -> tuple[UserTable, np.ndarray | float]:
+        """Read rows for a fitted estimator; return their features and offsets."""
+        raise NotImplementedError
+
+    def _predicted(self, table: UserTable, codes: np.ndarray) -> np.ndarray:
+        """Predict rows of users with these codes; those below 0 have no model."""
+        raise NotImplementedError
+
+    def _fit_users(self, table: UserTable, y, index: IdIndex | None) -> Any:
+        """Return models of users who are fitted to their rows, less the offsets."""
+        raise NotImplementedError
+
+    def predict(self, X, *, users=None):
+        """Predict every row by the model of its user.
+
+        Parameters
+        ----------
+        {X_like_fit}
+        {users_like_fit}
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Predictions; only a user may see those of their own model.
+
+        Raises
+        ------
+        ValueError
+            If users are missing though fit had them, if their type is another one,
+            or, with ``unknown_user="raise"``, if one was not in the fit.
+
+        Warns
+        -----
+        UserWarning
+            If users without a model are predicted by what is shared, and how many
+            rows those are. This tells who was in the fit. A published copy has no
+            models, and says so, whoever is asked for.
+        """
+        return self._predictions(X, users)
+
+    def _predictions(self, X, users) -> np.ndarray:
+        """Predict rows for a method that was called by the user."""
+        check_is_fitted(self)
+        table, offsets = self._read_like_fit(X, users)
+        codes = self._codes_of(table)
+        self._warn_of_unknown(codes, level=4)
+        # A warning would reveal something about the values of some user.
+        with np.errstate(all="ignore"):
+            return offsets + self._predicted(table, codes)
+
+    def personalize(self, X, y, user=None, *, users=None):
+        """Fit models of some users beside what is shared, and store them.
+
+        Works on a published copy too, so that users can do it where their rows are.
+        Models that were stored for these users are replaced; no other changes, and no
+        budget is spent.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_rows, n_columns)
+            All rows of one or more users, with the columns of fit.
+        y : array-like of shape (n_rows,)
+            Their targets.
+        user : hashable or None, default=None
+            Id of the one user of all rows. None takes `users`, or the column
+            `user_feature`; without users in fit it stands for the only one.
+        users : array-like of shape (n_rows,) or None, default=None
+            Ids of the rows' users, new or known.
+
+        Returns
+        -------
+        self : object
+            The estimator, which predicts for these users from now on.
+
+        Raises
+        ------
+        ValueError
+            If X or y is invalid, the rows are not those of `user`, or parameters that
+            set columns or units were changed since the fit.
+
+        See Also
+        --------
+        skdpspectral.linear_model.personalize : The same through a pipeline.
+        """
+        check_is_fitted(self)
+        private: Any = super()
+        # Each on its own: what no fit accepts may be valid for a user.
+        private._check_parameters()
+        table, offsets = self._read_like_fit(X, users)
+        y = subtract_offsets(check_targets(self, y, len(table.X)), offsets)
+        index = self._users_to_fit(table, user)
+        self._personal = self._models().updated(self._fit_users(table, y, index))
+        self._users_given = index is not None
+        return self
 
     def score(self, X, y, sample_weight=None, *, users=None):
         """Coefficient of determination of predictions by the users' own models.
 
         Parameters
         ----------
-        X : array-like or dataframe of shape (n_rows, n_columns)
-            Columns as in fit.
+        {X_like_fit}
         y : array-like of shape (n_rows,)
             Targets.
         sample_weight : array-like of shape (n_rows,) or None, default=None
             Weights of the rows in the score.
-        users : array-like of shape (n_rows,) or None, default=None
-            Ids, of the type that was given to fit.
+        {users_like_fit}
 
         Returns
         -------
@@ -247,8 +464,10 @@ class PersonalEstimator(KeepsUsers):
         -----
         PrivacyLeakWarning
             If the fit was private and had users.
+        UserWarning
+            If users without a model are predicted, as by :meth:`predict`.
         """
-        predictions = self.predict(X, users=users)
+        predictions = self._predictions(X, users)
         y = check_targets(self, y, len(predictions))
         private = self._was_private() and getattr(self, "_users_given", False)
         return pooled_score(self, y, predictions, sample_weight, private=private)
@@ -273,6 +492,15 @@ class UserModels:
     widened: ClassVar[tuple[str, ...]] = ()
 
     index: IdIndex | None
+
+    @classmethod
+    def cleaned(cls, index: IdIndex | None, *arrays) -> Any:
+        """Make models of fitted users; 0 for what extreme rows put beyond float64.
+
+        `index`: ids; None for a single user without one.
+        """
+        index = None if index is None else index.without_codes()
+        return cls(index, *map(finite_or_zero, arrays))
 
     def codes(self, users, n_rows: int, name: str) -> np.ndarray:
         """Codes of the rows' users, -1 for unknown ones; errors name the ids."""
@@ -335,4 +563,20 @@ def _alike_wide(first: np.ndarray, second: np.ndarray) -> list[np.ndarray]:
 
 def finite_or_zero(values: np.ndarray) -> np.ndarray:
     """Take zero for what a user's extreme rows have put beyond float64."""
-    return np.where(np.isfinite(values), values, 0.0)
+    return np.where(np.isfinite(values), values, np.zeros((), values.dtype))
+
+
+def subtract_offsets(y: np.ndarray, offsets) -> np.ndarray:
+    """What offsets leave of the targets, row by row; finite."""
+    with np.errstate(all="ignore"):  # an overflow would tell of somebody's target
+        return np.clip(y - offsets, -_LARGEST, _LARGEST)
+
+
+def rows_by_user(
+    table: UserTable, y, index: IdIndex | None, **how
+) -> user_rows.UserRows:
+    """Group rows and targets by user; without an `index` all are those of one."""
+    one = index is None
+    codes = np.zeros(len(table.X), dtype=np.intp) if one else index.codes
+    n_users = 1 if one else len(index)
+    return user_rows.UserRows(table.X, y, codes, n_users, columns=table.columns, **how)

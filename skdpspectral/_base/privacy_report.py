@@ -37,7 +37,7 @@ from sklearn.feature_selection import (
     SequentialFeatureSelector,
 )
 from sklearn.frozen import FrozenEstimator
-from sklearn.impute import SimpleImputer
+from sklearn.impute import KNNImputer, MissingIndicator, SimpleImputer
 from sklearn.model_selection import (
     FixedThresholdClassifier,
     KFold,
@@ -54,6 +54,7 @@ from sklearn.multioutput import (
     MultiOutputRegressor,
     RegressorChain,
 )
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     MaxAbsScaler,
@@ -64,6 +65,7 @@ from sklearn.preprocessing import (
     QuantileTransformer,
     RobustScaler,
     StandardScaler,
+    TargetEncoder,
 )
 from sklearn.utils.validation import check_is_fitted
 
@@ -74,9 +76,9 @@ from ..accounting._ledger.compositions import (
     estimators_within,
     parts_of,
 )
-from ..mechanisms import Assumption, Unit
-from ..mechanisms._relations import shown
-from .estimator import SCORERS, PrivateEstimator, published_copy
+from ..mechanisms import Assumption, Unit, shown
+from ..mechanisms._report import html_table
+from .estimator import SCORERS, PrivateEstimator, TableEstimator, published_copy
 from .steps import (
     ID_PARAMETERS,
     Before,
@@ -163,6 +165,11 @@ class PrivacyReport:
     def __iter__(self) -> Iterator[StepReport]:
         return iter(self.steps)
 
+    def _repr_html_(self) -> str:
+        head = ("step", "estimator", "verdict", "reason")
+        rows = [(s.name, s.estimator, s.verdict, s.reason) for s in self.steps]
+        return html_table([head, *rows])
+
     def __str__(self) -> str:
         name = max((len(step.name) for step in self.steps), default=0)
         kind = max((len(step.estimator) for step in self.steps), default=0)
@@ -192,7 +199,8 @@ def privacy_report(estimator) -> PrivacyReport:
     Returns
     -------
     PrivacyReport
-        One verdict a step.
+        Has `private`, whether no step leaks, and `steps`, each with `name`,
+        `estimator`, `verdict`, `reason` and `budgets`; ``str()`` gives a table.
 
     Examples
     --------
@@ -229,7 +237,9 @@ def _walk(name: str, estimator, before: Before) -> Iterator[StepReport]:
 def _verdicts(name: str, estimator, before: Before) -> Iterator[StepReport]:
     """Yield verdicts on what is in an estimator, or on the estimator itself."""
     prefix, kind = f"{name}__" if name else "", composition_of(estimator)
-    if kind is Composition.PIPELINE:
+    if kind is Composition.PIPELINE and isinstance(estimator, PrivateEstimator):
+        yield from _walk_private_pipeline(name, estimator, before)
+    elif kind is Composition.PIPELINE:
         for step, child in parts_of(estimator):
             leaks = None
             for verdict in _walk(prefix + step, child, before):
@@ -253,6 +263,30 @@ def _verdicts(name: str, estimator, before: Before) -> Iterator[StepReport]:
         yield from _walk_meta(name, estimator, before)
     else:
         yield _leaf(name or type(estimator).__name__.lower(), estimator, before)
+
+
+def _walk_private_pipeline(name: str, pipeline, before: Before) -> Iterator[StepReport]:
+    """Yield verdicts on the steps that share a budget, and on their pipeline.
+
+    It is charged before its steps are fitted.
+    """
+    plain, leaks = Pipeline(pipeline.steps, memory=pipeline.memory), False
+    for step in _verdicts(name, plain, replace(before, charged=True)):
+        if step.budgets:
+            share = "each fit spends a share of the pipeline's budget"
+            reason = step.reason.replace(_spent(step.budgets), share)
+            step = replace(step, reason=reason, budgets=())
+        leaks = leaks or step.verdict == LEAKS
+        yield step
+    own = name or type(pipeline).__name__.lower()
+    if leaks and is_known(pipeline):
+        reason = "a step leaks: its fit is refused"
+        yield StepReport(own, type(pipeline).__name__, LEAKS, reason)
+    else:
+        step = _private_verdict(own, pipeline, before)
+        if step.verdict == PRIVATE:
+            step = replace(step, reason=f"{step.reason} on all steps")
+        yield step
 
 
 def _remembered(name: str, pipeline) -> Iterator[StepReport]:
@@ -302,14 +336,28 @@ def _of_candidates(
     """Return one verdict a step over all candidates, and why there may be others."""
     path = f"{name}__estimator" if name else "estimator"
     models, reasons = candidate_models(search)
-    users = getattr(search.scoring, "user_feature", None)
-    by_rows = before.rows_scored or users is None
+    users, by_rows = users_scored(search)
+    by_rows = before.rows_scored or by_rows
     before = replace(before, users=users, rows_scored=by_rows)
     found: dict[str, list[tuple[str, StepReport]]] = {}
     for candidate, model in models:
         for step in _walk(path, model, before):
             found.setdefault(step.name, []).append((candidate, step))
     return [_over_candidates(steps, len(models)) for steps in found.values()], reasons
+
+
+def fits_as_given(search) -> bool:
+    """Return whether a search may fit its estimator without any candidate's values."""
+    return hasattr(search, "_fits_as_given") and bool(search._fits_as_given())
+
+
+def users_scored(search) -> tuple[Any, bool]:
+    """Return the column of users that a search scores, and if scores are of rows."""
+    if hasattr(search, "_users_scored"):
+        scored: tuple[Any, bool] = search._users_scored()
+        return scored
+    users = getattr(search.scoring, "user_feature", None)
+    return users, users is None
 
 
 def _over_candidates(steps: list[tuple[str, StepReport]], n_models: int) -> StepReport:
@@ -327,7 +375,9 @@ def _over_candidates(steps: list[tuple[str, StepReport]], n_models: int) -> Step
     if not private:
         return replace(steps[0][1], estimator=kinds)
     budgets = tuple(dict.fromkeys(b for step in private for b in step.budgets))
-    reason = private[0].reason.replace(_spent(private[0].budgets), _spent(budgets))
+    reason = private[0].reason
+    if budgets:  # steps of a private pipeline have none
+        reason = reason.replace(_spent(private[0].budgets), _spent(budgets))
     for step in private[1:]:  # a condition of one candidate is one of the search
         for condition in step.reason.split("; ")[1:]:
             if condition not in reason:
@@ -358,6 +408,8 @@ def _walk_private_search(name: str, search, before: Before) -> Iterator[StepRepo
         step = _private_verdict(own, search, before)
         if step.verdict == PRIVATE:
             said = " on all of its runs, of which the best is released"
+            if fits_as_given(search):
+                said = " on the votes of its blocks and its last fit"
             step = replace(step, reason=step.reason + said)
         yield step
 
@@ -408,7 +460,12 @@ def _reason_of_leaf(estimator) -> str:
     reason = "is fitted on private rows without noise"
     encodes = isinstance(estimator, (OneHotEncoder, OrdinalEncoder))
     if encodes and given_categories(estimator) is None:
-        return f"{reason}: give categories=[...] that are public"
+        return (
+            f"{reason}: take DPTableVectorizer() instead, or give categories=[...] "
+            "that are public"
+        )
+    if isinstance(estimator, TargetEncoder):
+        return f"{reason}: take DPTableVectorizer() instead"
     telling = reason_of_disclosure(estimator)
     if telling is not None:
         return telling
@@ -416,9 +473,12 @@ def _reason_of_leaf(estimator) -> str:
         return f"{reason}: take {_private_scaler(estimator)} instead"
     if isinstance(estimator, SimpleImputer):
         return (
-            f'{reason}: set strategy="constant", keep_empty_features=True and '
+            f'{reason}: take DPTableVectorizer() or DPStandardScaler(missing="mean") '
+            'instead, or set strategy="constant", keep_empty_features=True and '
             "add_indicator=False"
         )
+    if isinstance(estimator, (KNNImputer, MissingIndicator)):
+        return f"{reason}: take DPTableVectorizer(add_indicator=True) instead"
     if encodes:
         return f"{reason}: set min_frequency=None and max_categories=None"
     return reason
@@ -463,6 +523,8 @@ def _reason_of_private(estimator, before: Before) -> str | None:
         return f"what it holds was fitted {how}: fit it again"
     if before.tainted is not None:
         return f"its guarantee is void: {before.tainted!r} before it leaks"
+    if isinstance(estimator, TableEstimator):
+        return None  # rows are protected, whichever of their columns is passed on
     if before.rows_scored and hasattr(estimator, "user_feature"):
         return (
             "it protects one user, and the scorer one row: both must be the same (a "
@@ -730,31 +792,31 @@ def _takes_some(estimator) -> bool:
 
 def reason_of_search(search) -> str | None:
     """Say what the scores or the folds of a search tell; None if they are released."""
-    scorer = search.scoring
-    if isinstance(scorer, str) and hasattr(search, "_selects_privately"):
-        unit = Unit.ROW
-    elif type(scorer) not in SCORERS or has_own_methods(scorer):
+    if hasattr(search, "_selects_privately"):
+        reason: str | None = search._reason_of_leak()
+        return reason
+    reason = reason_of_scorer(search.scoring)
+    if reason is not None:
+        return reason
+    unit = search.scoring.relation[0]
+    return _reason_of_halving(search, unit) or reason_of_splits(
+        search.cv,
+        unit,
+        classifier=is_classifier(search.estimator),
+        users=search.scoring.user_feature,
+    )
+
+
+def reason_of_scorer(scorer) -> str | None:
+    """Say what scores on private rows tell; None if they are released with noise."""
+    if type(scorer) not in SCORERS or has_own_methods(scorer):
         return (
             "picks parameters by scores on private rows, which nothing accounts for: "
             "take make_private_scorer, or PrivateSearchCV"
         )
-    elif scorer.epsilon == math.inf or scorer.seeded:
+    if scorer.epsilon == math.inf or scorer.seeded:
         return "its scores have no secret noise: give make_private_scorer an epsilon"
-    else:
-        unit = scorer.relation[0]
-    reason = _reason_of_halving(search, unit)
-    if reason is not None:
-        return reason
-    cv = search.cv
-    number = cv is None or isinstance(cv, Integral)
-    if number and hasattr(search, "_selects_privately"):
-        return None
-    return reason_of_splits(
-        cv,
-        unit,
-        classifier=is_classifier(search.estimator),
-        users=getattr(scorer, "user_feature", None),
-    )
+    return None
 
 
 def _reason_of_halving(search, unit: Unit) -> str | None:
@@ -819,6 +881,8 @@ def candidate_models(search: Any) -> tuple[list[tuple[str, Any]], list[str]]:
     scaled = getattr(search, "step_budgets", None) == "scaled"
     models: list[tuple[str, Any]] = []
     reasons: list[str] = []
+    if fits_as_given(search):
+        models.append(("the estimator as given", clone(search.estimator)))
     for part in _parts(search):
         lists, unlisted = _decisive(search.estimator, part, scaled)
         reasons += unlisted

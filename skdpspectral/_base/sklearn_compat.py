@@ -6,7 +6,7 @@ import contextlib
 import functools
 
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing as take_rows
 from sklearn.utils._param_validation import (
     Interval,
     StrOptions,
@@ -55,11 +55,6 @@ def parameter_names(cls) -> tuple[str, ...]:
 def output_container(transformer) -> str:
     """Return what transform makes: "default", "pandas" or "polars"."""
     return _get_output_config("transform", transformer)["dense"]
-
-
-def take_rows(X, positions):
-    """Return some rows of a table of any kind; None of None."""
-    return None if X is None else _safe_indexing(X, positions)
 
 
 def check_input_features(estimator, input_features):

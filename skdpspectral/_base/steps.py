@@ -6,6 +6,7 @@ column that holds ids.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from numbers import Integral, Real
@@ -39,7 +40,7 @@ from ..accounting._ledger.compositions import (
     parts_of,
     steps_in_turn,
 )
-from .estimator import PrivateEstimator
+from .estimator import PrivateEstimator, TableEstimator
 from .sklearn_compat import output_container
 
 # Fitting these takes nothing from X; they treat each row alone.
@@ -137,8 +138,8 @@ def reason_of_disclosure(estimator) -> str | None:
     if isinstance(estimator, FunctionTransformer):
         if not treats_values_alone(estimator):
             return (
-                "a function that is not numpy's own may look at other rows, and keep "
-                "or tell values: apply it to each row before the pipeline"
+                "a function of yours may look at other rows, and keep or tell values: "
+                "apply it to each row before the pipeline"
             )
         both = estimator.func is not None and estimator.inverse_func is not None
         if both and estimator.check_inverse:
@@ -162,10 +163,10 @@ def _is_silent(encoder: OneHotEncoder) -> bool:
     return silent and encoder.drop is None
 
 
-def given_categories(estimator) -> list | None:
+def given_categories(estimator) -> Sequence | np.ndarray | None:
     """Return the categories that an encoder was given; None for others."""
     categories = getattr(estimator, "categories", None)
-    return None if categories is None or isinstance(categories, str) else categories
+    return categories if isinstance(categories, (list, tuple, np.ndarray)) else None
 
 
 def makes_sparse(estimator) -> bool:
@@ -443,8 +444,9 @@ class Before:
     at_end: bool = False  # columns were added at the end alone
     charged: bool = False  # the budget of an earlier step is charged by then
     values: Values = field(default_factory=Values)
-    # Columns in which a step may make one id of several, None for any: and its path.
-    changed: dict[str | None, str] = field(default_factory=dict)
+    # Columns in which a step may make one id of several, and its path: None for any, a
+    # tuple of one for any but that.
+    changed: dict[str | tuple | None, str] = field(default_factory=dict)
     users: int | str | None = None  # column that a search scores, if it was not moved
     rows_scored: bool = False  # a search scores rows, and not users
 
@@ -477,7 +479,15 @@ def reason_of_moved_ids(estimator, before: Before) -> str | None:
         return reason
     # As ColumnTransformer and FeatureUnion write names: remainder__user_id.
     last = feature.rpartition("__")[2] if isinstance(feature, str) else feature
-    step = next((before.changed[c] for c in (None, last) if c in before.changed), None)
+    step = next(
+        (
+            path
+            for column, path in before.changed.items()
+            if column in (None, last)
+            or (isinstance(column, tuple) and last not in column)
+        ),
+        None,
+    )
     return step and (
         f"{step!r} changes values: several users of the column "
         f"user_feature={feature!r} may have one id by then, and share a model; keep "
@@ -532,8 +542,8 @@ def _moves_columns(step) -> bool:
     return not isinstance(step, OneToOneFeatureMixin)
 
 
-def _changed_columns(step) -> set[str | None]:
-    """Return columns in which different numbers may be equal by then; None for any."""
+def _changed_columns(step) -> set[str | tuple | None]:
+    """Return columns in which different numbers may be equal, as in `Before`."""
     kind = composition_of(step)
     if kind in (Composition.PIPELINE, Composition.UNION):
         return set().union(*(_changed_columns(child) for _, child in parts_of(step)))
@@ -543,11 +553,17 @@ def _changed_columns(step) -> set[str | None]:
             names = {columns} if isinstance(columns, str) else columns
             named = isinstance(names, (set, list, tuple))
             named = named and all(isinstance(name, str) for name in names)
-            if _changed_columns(child):
-                found |= {n.rpartition("__")[2] for n in names} if named else {None}
+            changed = _changed_columns(child)
+            kept = {n for c in changed if isinstance(c, tuple) for n in c}
+            if changed:
+                ends = {n.rpartition("__")[2] for n in names} if named else {None}
+                found |= ends - kept
         return found
     if isinstance(step, FunctionTransformer):
         return set() if step.func is None else {None}
+    if isinstance(step, TableEstimator) and hasattr(step, "user_feature"):
+        # It passes on one column; what is lost in the noise becomes 0.
+        return {(step.user_feature,)}
     # What comes out of a private step is not whole, which is no id.
     keeps = isinstance(step, (OneToOneFeatureMixin, SimpleImputer))
     return {None} if keeps and not isinstance(step, PrivateEstimator) else set()

@@ -7,11 +7,11 @@ Those that are registered, and no others, are checked, written and read with an
 estimator; ``_array_parameters`` names those of its parameters that may be lists. ::
 
     @register
+    @dataclass(eq=False, repr=False)
     class Decay(BaseEstimator):
-        _parameter_constraints = {"rate": [Interval(Real, 0, 1, closed="neither")]}
+        _parameter_constraints: ClassVar[dict] = {"rate": [Interval(Real, 0, 1, ...)]}
 
-        def __init__(self, rate=0.5):
-            self.rate = rate
+        rate: float = 0.5
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ def weighted_median(values, weights) -> float:
 
 # From this order on, a few eigenpairs are cheaper by Lanczos iteration.
 _LANCZOS_ORDER = 600
-
 _LANCZOS_SHARE = 20
 
 # Relative accuracy of its eigenvalues, where there is no noise.

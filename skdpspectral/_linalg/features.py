@@ -12,11 +12,11 @@ from .walks import RowWalk, reduce_rows
 # Nodes of a histogram: 2**k and 1.5 * 2**k, two an octave. The leading bits of a
 # float64 say between which of them it lies.
 _SHIFT, _MANTISSA, _ONE = 51, (1 << 52) - 1, 1023 << 52
+_INFINITE = 2047 << 52
 
 # Contributions are multiples of this, so that sums of fewer than 2**37 of them are
 # exact in any order.
 _UNIT = 2.0**-16
-
 _CORNER = 2.0**16
 
 # Where a block has fewer numbers than this share of the nodes, they are added one by
@@ -38,10 +38,10 @@ class DifferenceCounts:
 
     A difference d between two nodes u < v has the weight (d^2 - u^2) / (v^2 - u^2) on v
     and the rest of 1 on u, so that the mean of squared nodes is that of squared
-    differences. A difference below the first node has no weight, as has a tie, and one
-    beyond the last node counts as that node. `first_octave` is the logarithm of the
-    first node, at least -1022. `total`, of shape (n_features, n_nodes), is the sum of
-    the weights of `n_pairs` pairs.
+    differences. A difference below the first node has no weight, as have a tie and a
+    NaN, and one beyond the last node counts as that node. `first_octave` is the
+    logarithm of the first node, at least -1022. `total`, of shape (n_features,
+    n_nodes), is the sum of the weights of `n_pairs` pairs.
     """
 
     def __init__(self, n_features: int, first_octave: int, n_nodes: int):
@@ -62,7 +62,7 @@ class DifferenceCounts:
             start = np.repeat(n_nodes * np.arange(n_features), len(differences))
         bits = np.abs(values).view(np.int64)
         node = (bits >> _SHIFT) - self._first
-        counted = node >= 0
+        counted = (node >= 0) & (bits <= _INFINITE)
         if not counted.all():
             bits, node, start = bits[counted], node[counted], start[counted]
         upper = _upper_weights(bits)
@@ -116,6 +116,30 @@ def _added(blocks, sums) -> np.ndarray:
     return total
 
 
+def octaves_of_differences(blocks, n_features: int, first_octave: int, n_octaves: int):
+    """Counts of differences by octaves, of shape (n_features, n_octaves).
+
+    A difference in [2**k, 2**(k + 1)) is in octave k; those beyond the first or the
+    last octave are in these. Ties and NaN are in none.
+    """
+    total = np.zeros(n_features * n_octaves)
+    for differences in blocks:
+        if sparse.issparse(differences):
+            differences = _summed(differences)
+            values, column = differences.data, differences.indices
+        else:
+            values = np.ravel(differences, order="F")
+            column = np.repeat(np.arange(n_features), len(differences))
+        bits = np.abs(values).view(np.int64)
+        counted = (bits > 0) & (bits <= _INFINITE)
+        octave = (bits[counted] >> 52) - 1023 - first_octave
+        place = np.clip(octave, 0, n_octaves - 1) + n_octaves * column[counted].astype(
+            np.int64
+        )
+        total += np.bincount(place, minlength=len(total))
+    return total.reshape(n_features, n_octaves)
+
+
 def counts_of_differences(blocks, n_features: int, first_octave: int, n_nodes: int):
     """Total of :class:`DifferenceCounts` of differences that come in blocks."""
     counts = DifferenceCounts(n_features, first_octave, n_nodes)
@@ -128,8 +152,8 @@ def phase_sums(rows: np.ndarray, exponents: np.ndarray) -> np.ndarray:
     """Return sums of the phases of b rows on circles of the lengths ``2**exponents``.
 
     The circle is a square with corners (1, 0), (0, 1), (-1, 0), (0, -1): a phase is
-    piecewise linear in the value, exactly periodic, and at most 1 long. Exponents have
-    shape (p, n_periods), and sums (p, n_periods, 2).
+    piecewise linear in the value, exactly periodic, and at most 1 long; that of NaN is
+    the origin. Exponents have shape (p, n_periods), and sums (p, n_periods, 2).
     """
     sums = np.zeros((*exponents.shape, 2))
     with np.errstate(over="ignore", under="ignore"):
@@ -137,11 +161,17 @@ def phase_sums(rows: np.ndarray, exponents: np.ndarray) -> np.ndarray:
     step = max(1, _TOGETHER // rows.shape[1])
     for start in range(0, len(rows), step):
         block = rows[start : start + step]
+        missing = np.isnan(block)
+        some_missing = missing.any()
         for level, power in enumerate(powers):
             steps = _steps_around(block, power)
             along = np.subtract(_CORNER, np.abs(steps))
+            if some_missing:
+                along[missing] = 0.0
             sums[:, level, 0] += along.sum(axis=0)
             across = np.subtract(_CORNER, np.abs(along, out=along), out=along)
+            if some_missing:
+                across[missing] = 0.0
             sums[:, level, 1] += np.copysign(across, steps, out=across).sum(axis=0)
     return sums * _UNIT
 
@@ -156,6 +186,23 @@ def _steps_around(rows: np.ndarray, power: np.ndarray) -> np.ndarray:
             turns[~np.isfinite(turns)] = 0.0
     turns *= 4.0 * _CORNER
     return np.rint(turns, out=turns)
+
+
+def counts_in_cells(rows: np.ndarray, exponents: np.ndarray, n_cells: int):
+    """Return counts of values in cells on circles, of shape (p, n_cells).
+
+    A cell is ``2**exponent`` wide, cell 0 begins at 0, and a circle has `n_cells`
+    cells. NaN is in no cell, and neither is what has no cell within float64.
+    """
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        cells = np.floor(np.ldexp(rows, -exponents))
+        counted = np.isfinite(cells)
+        place = np.mod(cells, n_cells, where=counted, out=np.zeros_like(cells))
+    place += n_cells * np.arange(rows.shape[1])
+    counts = np.bincount(
+        place[counted].astype(np.int64), minlength=n_cells * rows.shape[1]
+    )
+    return counts.reshape(rows.shape[1], n_cells).astype(np.float64)
 
 
 def unwind_phases(phases: np.ndarray, exponents: np.ndarray) -> np.ndarray:
@@ -178,19 +225,22 @@ def unwind_phases(phases: np.ndarray, exponents: np.ndarray) -> np.ndarray:
         return np.ldexp(place, exponents[:, 0])
 
 
-def moment_sums(rows: np.ndarray, center, radius) -> np.ndarray:
+def moment_sums(rows: np.ndarray, center, radius, holes=False) -> np.ndarray:
     """Return sums over rows of z and z^2, of shape (p, 2).
 
-    z is a value about a center in units of a radius, clipped to [-1, 1].
+    z is a value about a center in units of a radius, clipped to [-1, 1], and 0 for NaN.
+    With `holes` a third column counts the values that are no NaN.
     """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         cut = np.subtract(rows, center, dtype=np.float64)
         cut /= radius
         np.clip(cut, -1.0, 1.0, out=cut)
+    sums = np.full((rows.shape[1], 3 if holes else 2), float(len(rows)))
     if not np.isfinite(cut.sum()):
-        # Of a file that has changed since it was checked.
-        cut[~np.isfinite(cut)] = 0.0
-    sums = np.empty((rows.shape[1], 2))
+        # Missing, or of a file that has changed since it was checked.
+        missing = ~np.isfinite(cut)
+        cut[missing] = 0.0
+        sums[:, 2:] -= missing.sum(axis=0)[:, None]
     sums[:, 0] = cut.sum(axis=0)
     sums[:, 1] = np.square(cut, out=cut).sum(axis=0)
     return sums

@@ -30,12 +30,10 @@ def sum_on_grid(contributions: np.ndarray, grid: float) -> np.ndarray:
 
 # Matrices of users begin at multiples of so many bytes.
 _ALIGNMENT = 64
-
 _STEP = _ALIGNMENT // 8
 
 # Numbers of a part of rows whose columns are combined together.
 _PART_NUMBERS = 1 << 15
-
 _TINY = float(np.finfo(np.float64).tiny)
 
 # Relative ridge that keeps collinear columns from dividing by zero.
@@ -147,7 +145,6 @@ def squares(*rows: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def norms(rows: np.ndarray) -> np.ndarray:
-    """Euclidean norm of each row."""
     return np.sqrt(totals(np.square(rows)))
 
 

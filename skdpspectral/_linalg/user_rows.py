@@ -53,7 +53,6 @@ class Block:
         return users
 
     def take(self, chosen) -> Block:
-        """Return a block of some of the users."""
         return Block(
             per_user.take(self.X, chosen),
             self.y[chosen],
@@ -248,7 +247,6 @@ class UserRows:
         return self.level.intercepts(self.y_means - means, self.counts)
 
     def blocks(self) -> Iterator[Block]:
-        """Yield all blocks."""
         if self._kept is not None:
             yield from self._kept
         else:

@@ -7,7 +7,6 @@ sums of parts are sent back.
 
 from __future__ import annotations
 
-import abc
 import contextlib
 import functools
 import os
@@ -29,12 +28,10 @@ BLOCKS_TOGETHER = 2048
 
 # Numbers per block of wide rows: memory stays far below that of the data.
 _BLOCK_NUMBERS = 1 << 23
-
 Block = Any
 
 # An array, or a tuple of arrays, of sums over all blocks.
 Sums = Any
-
 Kernel = Callable[[Iterable[Block]], Sums]
 
 
@@ -68,27 +65,15 @@ class Walk(Protocol):
         """Yield the blocks; each may be written over when the next is asked for."""
 
 
-class DistantRows(abc.ABC):
-    """Rows that are not read here, but reduced to sums where they are."""
-
-    @abc.abstractmethod
-    def reduce(self, walk: Any, kernel: Kernel) -> Sums:
-        """Return what the kernel makes of all blocks of a walk."""
-
-    @abc.abstractmethod
-    def mapped(self, row_map: Callable) -> DistantRows:
-        """Return the rows under a map that treats each row alone."""
-
-
 def reduce_rows(X: Any, walk: Walk, kernel: Kernel) -> Sums:
     """Return the sums of a kernel over a walk over rows, an array or a tuple.
 
     Sums of parts of the blocks are added up, so that the kernel must not divide by
     their number. For rows that are read here, the same walk gives the same bits.
-    Distant rows need a walk of this package; they are added in another order, within
-    the bound of :ref:`lemma-summation`.
+    Rows on a cluster have a method `reduce`, which needs a walk of this package; they
+    are added in another order, within the bound of :ref:`lemma-summation`.
     """
-    if isinstance(X, DistantRows):
+    if hasattr(X, "reduce"):
         return X.reduce(walk, kernel)
     return sum_blocks(kernel, walk.blocks(X))
 
@@ -152,7 +137,7 @@ class RowWalk:
 
 @dataclass(frozen=True)
 class Walked:
-    """A table, which may be :class:`DistantRows`, and a walk over it."""
+    """A table, which may be on a cluster, and a walk over it."""
 
     rows: Any
     walk: Walk
@@ -163,7 +148,6 @@ class Walked:
 
 
 Task = TypeVar("Task")
-
 Result = TypeVar("Result")
 
 # From this order on, products and decompositions are worth several threads.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from .._linalg.walks import blas_threads, quietly
-from .._release.release import NonReentrantLock
+from .._release.noise import NonReentrantLock
 from .messages import MessageError, Reply, Request
 
 

@@ -15,7 +15,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from ..mechanisms._relations import check_count
+from ..mechanisms import check_count
 
 VERSION = 2
 _MAGIC = b"SKDF"

@@ -4,7 +4,7 @@ It charges a plan and adds noise to given arrays, for each planned name or step 
 contains no statistics and reads no rows.
 """
 
-from .release import Release, record_releases
+from .noise import Release, record_releases
 from .streams import StreamRelease
 
 __all__ = ["Release", "StreamRelease", "record_releases"]

@@ -1,4 +1,4 @@
-"""The best of a secret number of runs.
+"""The best of a secret number of runs, and choices by sums of votes.
 
 The number of runs and their candidates are drawn here. Neither the number nor any run
 but the best is released. Meanwhile warnings and global generators, which could reveal
@@ -18,15 +18,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from numpy.random import mtrand
 
 from ..accounting import PrivacyAccountant
-from ..mechanisms import PrivacyPlan, PrivateSelection
-from ..mechanisms._curves import POISSON
-from .release import NoiseOwner, NoiseSeed, charge, noise_generator, without_recording
+from ..mechanisms import ExponentialMechanism, PrivacyPlan, PrivateSelection
+from ..mechanisms._planned_releases import POISSON
+from .noise import (
+    NoiseOwner,
+    NoiseSeed,
+    Release,
+    charge,
+    noise_generator,
+    record_release,
+    without_recording,
+)
 
 # Threads with isolated state, one entry per context, and how to restore the state.
 _lock = threading.RLock()
+
+_turn = threading.Condition(_lock)
 
 _threads: list[int] = []
 
@@ -52,14 +63,15 @@ if hasattr(os, "register_at_fork"):
 def isolated_process_state(seed: bytes) -> Iterator[None]:
     """Silence warnings, and seed the global generators secretly in this context.
 
-    With a public seed of the process, draws would reveal which run they belong to, and
-    draws after all runs how many there were. So the states of numpy's and Python's
-    global generators are restored afterwards. They belong to the process: the first of
-    several threads replaces them, and the last one restores them.
+    Draws from a public seed would reveal which run they belong to, and draws after all
+    runs their number. So the states of numpy's and Python's global generators are
+    restored. Another thread waits: two would draw from one seed, and so from each
+    other's values.
     """
     global _restore
     thread = threading.get_ident()
-    with _lock:
+    with _turn:
+        _turn.wait_for(lambda: all(inside == thread for inside in _threads))
         if not _threads:
             _restore = _replace_generators(seed)
         _threads.append(thread)
@@ -69,9 +81,10 @@ def isolated_process_state(seed: bytes) -> Iterator[None]:
             _silence()
             yield
     finally:
-        with _lock:
+        with _turn:
             _threads.remove(thread)
             _restore_if_last()
+            _turn.notify_all()
 
 
 def _restore_if_last() -> None:
@@ -114,15 +127,23 @@ Distributions = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 # up to a probability of 2**-128.
 _DIGITS, _BITS = 60, 128
 
+# All that a context has: the user's own may round, bound and trap as it likes.
+_EXACT = decimal.Context(
+    prec=_DIGITS,
+    rounding=decimal.ROUND_HALF_EVEN,
+    Emin=decimal.MIN_EMIN,
+    Emax=decimal.MAX_EMAX,
+    capitals=1,
+    clamp=0,
+    flags=[],
+    traps=[],
+)
+
 _SEED_BYTES = 16
 
 
 class SelectionRelease(NoiseOwner):
-    """Charge a plan with a selection, then release the best of its runs, once.
-
-    As for :class:`~skdpspectral._release.release.Release`, the plan is charged before
-    anything is drawn.
-    """
+    """Charge a plan with a selection, then release the best of its runs, once."""
 
     def __init__(
         self,
@@ -186,14 +207,63 @@ class SelectionRelease(NoiseOwner):
             yield candidate, self.draw_seed()
 
 
-def draw_number(selection: PrivateSelection, generator: np.random.Generator) -> int:
-    """Draw the number of runs, by inversion of its law in sixty digits.
+class VoteRelease(Release):
+    """Charge a plan, then release choices and sums of votes."""
 
-    It is at least 1, except for Poisson laws.
-    """
+    def choose(self, name: str, sums: npt.ArrayLike) -> int:
+        """Return the option that a planned exponential mechanism chooses by its sums.
+
+        `sums` must be exact, for their sensitivity to be: multiples of a power of two.
+        """
+        mechanism = self._planned(name)
+        if type(mechanism) is not ExponentialMechanism:
+            raise TypeError(f"{name!r} is no choice among options")
+        values = np.asarray(sums, dtype=np.float64)
+        if values.shape != (mechanism.n_options,) or not np.isfinite(values).all():
+            raise ValueError(f"{name!r} needs {mechanism.n_options} finite sums")
+        with self._drawing():
+            self._close(name)
+            chosen = draw_option(mechanism, values.tolist(), self._generator)
+        record_release(name, np.array([float(chosen)]))
+        return chosen
+
+    def draw_seed(self) -> int | None:
+        """Return a seed for other noise if the plan is seeded, else None."""
+        if not self.plan.seeded:
+            return None
+        with self._drawing():
+            return int(self._generator.integers(2**31))
+
+    def draw_key(self) -> bytes:
+        """Return a secret key that does not depend on the data."""
+        with self._drawing():
+            return self._generator.bytes(_SEED_BYTES)
+
+
+def draw_option(
+    mechanism: ExponentialMechanism,
+    sums: Sequence[float],
+    generator: np.random.Generator,
+) -> int:
+    """Draw an option of an exponential mechanism, by inversion in sixty digits."""
     bits = int.from_bytes(generator.bytes(_BITS // 8), "big")
-    with decimal.localcontext() as context:
-        context.prec = _DIGITS
+    with decimal.localcontext(_EXACT):
+        rate = decimal.Decimal(mechanism.epsilon) / 2
+        rate /= decimal.Decimal(mechanism.sensitivity)
+        largest = decimal.Decimal(max(sums))
+        weights = [(rate * (decimal.Decimal(s) - largest)).exp() for s in sums]
+        point = decimal.Decimal(bits) / (1 << _BITS) * sum(weights)
+        for option, weight in enumerate(weights):
+            point -= weight
+            if point < 0:
+                return option
+    return len(weights) - 1  # rounding has left nothing above
+
+
+def draw_number(selection: PrivateSelection, generator: np.random.Generator) -> int:
+    """Draw the number of runs, by inversion of its law in sixty digits."""
+    bits = int.from_bytes(generator.bytes(_BITS // 8), "big")
+    with decimal.localcontext(_EXACT):
         point = decimal.Decimal(bits) / (1 << _BITS)
         number, weight, ratio = _first_weight(selection)
         cumulated = weight
@@ -231,11 +301,7 @@ def _first_weight(
 def draw_candidate(
     distributions: Distributions, generator: np.random.Generator
 ) -> dict[str, Any]:
-    """Draw parameters from public laws, each entry of a list with the same probability.
-
-    `distributions` is as in :class:`~sklearn.model_selection.RandomizedSearchCV`; one
-    of several mappings is drawn first.
-    """
+    """Draw parameters as :class:`~sklearn.model_selection.RandomizedSearchCV` does."""
     if not isinstance(distributions, Mapping):
         distributions = distributions[int(generator.integers(len(distributions)))]
     random = np.random.RandomState(generator.bit_generator)

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from ..accounting import LedgerError, PrivacyAccountant
 from ..accounting._ledger.accountant import advance_stream, open_stream, stream_position
 from ..mechanisms import CorrelatedGaussian, Exact, Mechanism, PrivacyPlan
-from .grid import Array, round_to_integers, scaled_normals
-from .release import (
+from .noise import (
+    Array,
     NoiseOwner,
     NoiseSeed,
     charge,
@@ -27,6 +27,8 @@ from .release import (
     noise_generator,
     record_rows,
     rekey,
+    round_to_integers,
+    scaled_normals,
 )
 
 _ENDED = (
@@ -42,8 +44,7 @@ _CACHED = 1 << 16
 class Shaping(Protocol):
     """A filter of rows of length `width`, in blocks of steps.
 
-    It takes whole blocks of `block` rows; only the last call before a reset may have an
-    incomplete one.
+    Only the last call before a reset may have an incomplete block.
     """
 
     block: int
@@ -72,14 +73,17 @@ class NoiseFactorization(Protocol):
 class StreamRelease(NoiseOwner):
     """Charge the plan of a whole stream, then release its rows, step by step.
 
-    Noise is made when it is needed, in blocks that are counted from the first step, so
-    that any batches give rows the same noise. It is used once: if a copy of the stream
-    has gone further, the ledger refuses this one, and a stream without a ledger cannot
-    be copied. A stream that has ended, was closed or failed, and a forked copy, release
-    nothing. The one mechanism of the plan is a
-    :class:`~skdpspectral.mechanisms.CorrelatedGaussian`, or
-    :class:`~skdpspectral.mechanisms.Exact`, which adds no noise. `position` is the
-    number of steps so far.
+    Noise is made in blocks that are counted from the first step, so that any batches
+    give rows the same noise. It is used once: if a copy of the stream has gone further,
+    the ledger refuses this one, and a stream without a ledger cannot be copied. A
+    stream that has ended, was closed or failed, and a forked copy, release nothing. The
+    one mechanism of the plan is a :class:`~skdpspectral.mechanisms.CorrelatedGaussian`,
+    or :class:`~skdpspectral.mechanisms.Exact` without noise. `position` is the number
+    of steps so far.
+
+    With `rate`, which must be the planned one, rows are sums over Poisson samples of
+    units, each of which is in a sample with this probability. The sample of a step is a
+    function of its number and of a secret key: copies have the same samples.
     """
 
     def __init__(
@@ -89,9 +93,13 @@ class StreamRelease(NoiseOwner):
         noise_seed: NoiseSeed = None,
         *,
         factorization: NoiseFactorization,
+        rate: float | None = None,
     ) -> None:
         (mechanism,) = plan.mechanisms
         self._mechanism = check_shaping(mechanism, factorization)
+        planned = getattr(mechanism, "sampling_probability", None)
+        if not (isinstance(mechanism, Exact) or planned == rate):
+            raise ValueError("the plan must state the rate of the samples")
         charge(plan, accountant, noise_seed)
         super().__init__()
         self.plan = plan
@@ -105,6 +113,9 @@ class StreamRelease(NoiseOwner):
             shaping = factorization.filter(self._mechanism.shape[0])
             generator = noise_generator(noise_seed)
             self._noise = _ShapedNoise(self._mechanism, shaping, generator)
+        self._rate = rate
+        self._key = b"" if rate is None else _key(noise_seed)
+        self._generator: np.random.Generator | None = None
 
     # -- copies ----------------------------------------------------------------------
 
@@ -126,6 +137,8 @@ class StreamRelease(NoiseOwner):
             # The pickler comes later, when the noise may be further than `position`.
             state["_noise"] = copy.deepcopy(self._noise)
         del state["_thread_lock"], state["_process"]
+        # The state of the generator would be that of the last sample.
+        state["_generator"] = None
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -156,6 +169,8 @@ class StreamRelease(NoiseOwner):
 
     def _close(self) -> None:
         self._noise, self._closed = None, True
+        # A closed stream may be pickled; without the key its samples stay secret.
+        self._key, self._generator = b"", None
 
     def _check_open(self) -> None:
         missing = self._noise is None and not isinstance(self._mechanism, Exact)
@@ -165,9 +180,9 @@ class StreamRelease(NoiseOwner):
     def claim(self, position: int, steps: int) -> None:
         """Claim the next steps, before anything of them is computed.
 
-        `position` is the number of steps whose results the caller has. The claimed rows
-        may follow in several calls. If a copy of this stream has gone further, a
-        LedgerError is raised; a stream that ended or failed raises a RuntimeError.
+        `position` is the number of steps whose results the caller has. The rows may
+        follow in several calls. Raises a LedgerError if a copy of this stream has gone
+        further, and a RuntimeError if the stream has ended or failed.
         """
         with self._drawing():
             if self.position + steps > self._last:
@@ -206,6 +221,29 @@ class StreamRelease(NoiseOwner):
                 self._close()
             record_rows(name, before, rows)
         return rows
+
+    def sample(self, position: int, n_units: int) -> npt.NDArray[np.intp]:
+        """Return positions of the units in the next step's sample, increasing.
+
+        They are secret: use them for this step alone. `position` is the number of steps
+        whose results the caller has.
+        """
+        with self._drawing():
+            self._check_open()
+            if self._rate is None:
+                raise ValueError("no samples were planned")
+            if position != self.position - self._claimed:
+                raise RuntimeError(_ELSEWHERE)
+            digest, generator = _digest(self._key, position), self._generator
+            if generator is None:
+                generator = self._generator = generator_of_key(digest)
+            else:
+                rekey(generator, digest)
+            found = []
+            for start in range(0, n_units, _CHUNK):
+                chances = generator.random(min(_CHUNK, n_units - start))
+                found.append(start + np.flatnonzero(chances < self._rate))
+        return np.concatenate(found) if found else np.empty(0, dtype=np.intp)
 
     def resume(self) -> int:
         """Skip to the position in the ledger, and return it; the skipped noise is lost.
@@ -261,10 +299,9 @@ def check_shaping(
 
 
 class _ShapedNoise:
-    """Correlated noise on the grid, made in blocks of steps.
+    """Correlated noise on the grid, filtered from normals in blocks of steps.
 
-    The filter turns rows of independent normals Z into rows of noise. `position` counts
-    the steps whose noise was used or discarded.
+    `position` counts the steps whose noise was used or discarded.
     """
 
     def __init__(
@@ -338,63 +375,6 @@ _GRAIN = 2.0**-53
 
 # Units whose membership is drawn together.
 _CHUNK = 1 << 16
-
-
-class SampledRelease(StreamRelease):
-    """A stream of sums over Poisson samples of units.
-
-    The sample of a step is a function of its number and of a secret key: a copy that
-    goes on elsewhere has the same samples, and no sample is drawn twice. Each unit is
-    in a sample with probability `rate`, which must be the planned one.
-    """
-
-    def __init__(
-        self,
-        plan: PrivacyPlan,
-        accountant: PrivacyAccountant | None = None,
-        noise_seed: NoiseSeed = None,
-        *,
-        factorization: NoiseFactorization,
-        rate: float,
-    ) -> None:
-        (mechanism,) = plan.mechanisms
-        planned = getattr(mechanism, "sampling_probability", None)
-        if not (isinstance(mechanism, Exact) or planned == rate):
-            raise ValueError("the plan must state the rate of the samples")
-        super().__init__(plan, accountant, noise_seed, factorization=factorization)
-        self._rate = rate
-        self._key = _key(noise_seed)
-        self._generator: np.random.Generator | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The state of the generator would be that of the last sample.
-        return super().__getstate__() | {"_generator": None}
-
-    def sample(self, position: int, n_units: int) -> npt.NDArray[np.intp]:
-        """Return positions of the units in the next step's sample, increasing.
-
-        They are secret: use them for this step alone. `position` is the number of steps
-        whose results the caller has.
-        """
-        with self._drawing():
-            self._check_open()
-            if position != self.position - self._claimed:
-                raise RuntimeError(_ELSEWHERE)
-            digest, generator = _digest(self._key, position), self._generator
-            if generator is None:
-                generator = self._generator = generator_of_key(digest)
-            else:
-                rekey(generator, digest)
-            found = []
-            for start in range(0, n_units, _CHUNK):
-                chances = generator.random(min(_CHUNK, n_units - start))
-                found.append(start + np.flatnonzero(chances < self._rate))
-        return np.concatenate(found) if found else np.empty(0, dtype=np.intp)
-
-    def _close(self) -> None:
-        # A closed stream may be pickled; without the key its samples stay secret.
-        super()._close()
-        self._key, self._generator = b"", None
 
 
 def attainable_rate(rate: float) -> float:

@@ -47,6 +47,12 @@ _COUNTED_NODES = 16
 _PANEL = 256
 
 
+def octaves_within_memory(n_features: int) -> tuple[int, int]:
+    """First and last octave of histograms, from the number of features."""
+    half = max(_MOST_NUMBERS // (2 * n_features), _FEWEST_OCTAVES) // 2
+    return max(-half, _LOWEST_OCTAVE), min(half, _HIGHEST_OCTAVE)
+
+
 class Spreads(NamedTuple):
     """Released differences of each feature: arrays of shape (n_features,).
 
@@ -63,16 +69,17 @@ class Spreads(NamedTuple):
 
 @dataclass(frozen=True)
 class DifferenceHistograms(Statistic):
-    """Histograms of the differences of paired rows, one per feature.
+    """Histograms of the differences of paired rows, one per feature, without ties.
 
-    Ties are not counted, so that a feature with mostly equal values shows how far the
-    others are away. With `boxed`, differences are at most 2, as in a box of half-width
-    1.
+    A feature with mostly equal values shows how far the others are away. With `boxed`,
+    differences are at most 2, as in a box of half-width 1. With `holes`, differences
+    from missing values are not counted either, and `scale` is that of all others.
     """
 
     n_samples: int
     n_features: int
     boxed: bool = False
+    holes: bool = False
     name: str = "differences"
 
     @property
@@ -83,9 +90,8 @@ class DifferenceHistograms(Statistic):
     @property
     def octaves(self) -> tuple[int, int]:
         """First and last octave of the nodes, from the number of features."""
-        half = max(_MOST_NUMBERS // (2 * self.n_features), _FEWEST_OCTAVES) // 2
-        last = 1 if self.boxed else min(half, _HIGHEST_OCTAVE)
-        return max(-half, _LOWEST_OCTAVE), last
+        first, last = octaves_within_memory(self.n_features)
+        return first, 1 if self.boxed else last
 
     @property
     def n_nodes(self) -> int:
@@ -135,7 +141,11 @@ class DifferenceHistograms(Statistic):
         ratios = nodes[np.maximum(below, 0)] / reach[:, None]
         squares = np.maximum(np.sum(kept * ratios**2, axis=1), noise)
         squares[~found] = 1.0
-        scale = reach * np.sqrt(squares / (2.0 * self.order.n_pairs))
+        n_pairs = self.order.n_pairs
+        if self.holes:
+            # Which of the others are ties, and which have holes, is not known.
+            n_pairs = np.clip(kept.sum(axis=1), squares, n_pairs)
+        scale = reach * np.sqrt(squares / (2.0 * n_pairs))
         scale[~found] = reach[~found] = 1.0
         return Spreads(found, reach, scale, np.clip(kept[:, 0] / squares, 0.0, 1.0))
 
@@ -203,24 +213,56 @@ _LARGEST = float(np.finfo(float).max)
 # Variances below so many deviations of their noise are none.
 _DEVIATIONS = 3.0
 
+# What is subtracted from squares of present values, so that none contributes much.
+_MIDDLE = 0.5
+
 # Means of so many deviations of their noise from the edge may be of values beyond it.
 _FROM_THE_EDGE = 4.5
 
 
 class FeatureMeans(NamedTuple):
-    """Means and standard deviations, and whether variances exceed the noise."""
+    """Means and standard deviations, and whether variances exceed the noise.
+
+    `present` is the share of values that are not missing, if it was asked for.
+    """
 
     mean: np.ndarray
     scale: np.ndarray
     seen: np.ndarray
+    present: np.ndarray | None = None
+
+
+class UnitMoments(NamedTuple):
+    """Released moments about places in units of radii.
+
+    `deviation` is that of the noise in the variance, and `noise` that in the mean.
+    `enough` is whether so many values are present that these count.
+    """
+
+    mean: np.ndarray
+    variance: np.ndarray
+    deviation: np.ndarray
+    noise: Any
+    enough: Any
+    present: np.ndarray | None
+
+    def place(self, place, radius) -> np.ndarray:
+        """Return the means in the units of values; all are finite."""
+        with np.errstate(over="ignore"):
+            return np.clip(place + radius * self.mean, -_LARGEST, _LARGEST)
 
 
 @dataclass(frozen=True)
 class FeatureMoments(Statistic):
-    """Mean and mean square of each feature, clipped about a released place."""
+    """Mean and mean square of each feature, clipped about a released place.
+
+    With `holes` a third moment is the share of values that are not missing; squares are
+    then released less `_MIDDLE` where values are, which makes that share free.
+    """
 
     n_samples: int
     n_features: int
+    holes: bool = False
     name: str = "moments"
 
     @property
@@ -228,13 +270,21 @@ class FeatureMoments(Statistic):
         """Weight of squares: the largest that has no cost."""
         return math.sqrt(sensitivity.free_moment_weight(1))
 
+    @property
+    def _weights(self) -> np.ndarray:
+        """Weights of values, squares and, with holes, of present ones."""
+        presence = [math.sqrt(sensitivity.free_presence_weight())]
+        return np.array([1.0, self._weight] + self.holes * presence)
+
     def mechanisms(self, mu: float) -> tuple:
         """Plan the release at a cost of mu; infinite for no noise."""
         n, p = self.n_samples, self.n_features
-        shape = (p, 2)
+        shape = (p, len(self._weights))
         if not math.isfinite(mu):
             return (Exact(self.name, shape),)
-        longest = math.sqrt(self.n_features) * math.hypot(1.0, self._weight)
+        # Sums of squares and of the middles to subtract are rounded by themselves.
+        terms = (1.0, self._weight * (1.0 + _MIDDLE * self.holes), *self._weights[2:])
+        longest = math.sqrt(self.n_features) * math.hypot(*terms)
         moments = calibrate_gaussian(
             self.name,
             sensitivity.feature_moments_sensitivity(self.n_samples, self.n_features),
@@ -260,7 +310,7 @@ class FeatureMoments(Statistic):
         return _times(units, spreads.reach)
 
     def run(self, release: Any, rows: Any, *given: Any) -> FeatureMeans:
-        """Release moments of rows, in units of the mapped rows.
+        """Release moments of mapped rows, in their units.
 
         Given are a map of blocks of rows or None, released places, and released
         differences.
@@ -268,22 +318,42 @@ class FeatureMoments(Statistic):
         row_map, place, spreads = given
         noise = getattr(release.plan[self.name], "noise_std", 0.0)
         radius = self.radius(noise, spreads)
-        kernel = partial(features.moment_sums, center=place, radius=radius)
-        sums = features.sum_over_rows(rows, kernel, row_map)
-        sums *= np.array([1.0, self._weight]) / self.n_samples
-        released = release(self.name, sums, overwrite=True)
-        mean = np.clip(released[:, 0], -1.0, 1.0)
-        square_noise = noise / self._weight
-        variance = released[:, 1] / self._weight - mean**2 + noise**2
-        deviation = np.hypot(square_noise, 2.0 * mean * noise)
+        found = self.released(release, rows, row_map, place, radius)
         # A mean at the edge is that of clipped values alone: the place is wrong, and
         # the variance is noise.
-        inside = np.abs(mean) < 1.0 - _FROM_THE_EDGE * noise
-        seen = spreads.found & inside & (variance > _DEVIATIONS * deviation)
-        scale = radius * np.sqrt(np.where(seen, variance, 1.0))
-        with np.errstate(over="ignore"):
-            center = np.clip(place + radius * mean, -_LARGEST, _LARGEST)
-        return FeatureMeans(center, scale, seen)
+        inside = np.abs(found.mean) < 1.0 - _FROM_THE_EDGE * found.noise
+        seen = spreads.found & inside & found.enough
+        seen &= found.variance > _DEVIATIONS * found.deviation
+        scale = radius * np.sqrt(np.where(seen, found.variance, 1.0))
+        return FeatureMeans(found.place(place, radius), scale, seen, found.present)
+
+    def released(self, release: Any, rows: Any, row_map, place, radius) -> UnitMoments:
+        """Release moments of mapped rows about places, in units of radii."""
+        noise = getattr(release.plan[self.name], "noise_std", 0.0)
+        kernel = partial(
+            features.moment_sums, center=place, radius=radius, holes=self.holes
+        )
+        sums = features.sum_over_rows(rows, kernel, row_map)
+        if self.holes:
+            sums[:, 1] -= _MIDDLE * sums[:, 2]
+        sums *= self._weights / self.n_samples
+        released = release(self.name, sums, overwrite=True)
+        square, square_noise = released[:, 1] / self._weight, noise / self._weight
+        present, enough = None, np.True_
+        if self.holes:
+            presence_noise = noise / self._weights[2]
+            present = np.clip(released[:, 2] / self._weights[2], 0.0, 1.0)
+            enough = present > _FROM_THE_EDGE * presence_noise
+            share = np.where(enough, present, 1.0)
+            square = square / share + _MIDDLE
+            # Of a quotient: near the middle, the noise of the share hardly counts.
+            square_noise = np.hypot(square_noise, (square - _MIDDLE) * presence_noise)
+            square_noise, noise = square_noise / share, noise / share
+            released = released / share[:, None]
+        mean = np.clip(released[:, 0], -1.0, 1.0)
+        variance = square - mean**2 + noise**2
+        deviation = np.hypot(square_noise, 2.0 * mean * noise)
+        return UnitMoments(mean, variance, deviation, noise, enough, present)
 
 
 def _times(units, lengths: np.ndarray) -> np.ndarray:
@@ -310,7 +380,7 @@ class Phases(Statistic):
     """Mean phases of features on circles of several lengths, from short to long.
 
     The shortest circle gives the place up to a multiple of its length, the next one
-    which multiple, and so on, as the hands of a clock do.
+    which multiple, and so on.
     """
 
     n_samples: int
@@ -362,40 +432,60 @@ class FeatureLaw(NamedTuple):
     `seen` is whether a feature's variance stands out of the noise. `mean`, if any, is 0
     or the middle of the box for features that are not seen, and `scale`, the standard
     deviation, is 1 or the half-width of the box. `center` is the middle of the box, 0
-    without one.
+    without one. `present` is the share of values that are not missing, if there may be
+    such.
     """
 
     mean: np.ndarray | None
     scale: np.ndarray
     seen: np.ndarray
     center: np.ndarray
+    present: np.ndarray | None = None
+
+
+def in_units(of: Any, mean, scale, seen, present=None) -> FeatureLaw:
+    """Return a law in the units of the data; defaults for unseen features.
+
+    Of a statistic with `n_features` and a `box`, or None, in whose units values are.
+    """
+    middle, unit = np.zeros(of.n_features), np.ones(of.n_features)
+    if of.box is not None:
+        middle, unit = of.box.midpoint, of.box.unit
+    # Scales below all normal numbers have no inverse.
+    seen = seen & (scale * unit >= _SMALLEST_SCALE)
+    scale = np.where(seen, scale, 1.0) * unit
+    if mean is not None:
+        mean = middle + np.where(seen, mean, 0.0) * unit
+    return FeatureLaw(mean, scale, seen, middle, present)
 
 
 @dataclass(frozen=True)
 class FeatureScales(Combination):
     """Location and scale of each feature, with no bounds known.
 
-    Differences of rows show how far values lie apart, phases on circles where they lie,
-    and moments about that place, clipped at a multiple of the differences, the mean and
-    the standard deviation. Without means only the differences are released. A `box`
-    holds public bounds of each feature.
+    Differences of rows give the spread of values, phases on circles their location, and
+    clipped moments about it the mean and the standard deviation. Without means only the
+    differences are released. A `box` holds public bounds of each feature. With `holes`,
+    values may be NaN: sums leave them out, and their share is released with the means.
     """
 
     n_samples: int
     n_features: int
     with_mean: bool = True
     box: Box | None = None
+    holes: bool = False
 
     def parts(self) -> Mapping[str, Statistic]:
         """Return the statistics, in the order of their releases."""
         shape = (self.n_samples, self.n_features)
-        differences = DifferenceHistograms(*shape, boxed=self.box is not None)
+        boxed = self.box is not None
+        differences = DifferenceHistograms(*shape, boxed=boxed, holes=self.holes)
         if not self.with_mean:
             return {"differences": differences}
         return {
             "differences": differences,
             "places": Phases(*shape),
-            "moments": FeatureMoments(*shape),
+            "moments": FeatureMoments(*shape, holes=self.holes),
         }
 
     def shares(self) -> Mapping[str, float]:
@@ -408,30 +498,30 @@ class FeatureScales(Combination):
         bounded = None if self.box is None else self.box.to_unit
         spreads = parts["differences"].run(release, rows, bounded)
         if not self.with_mean:
-            return self._law(None, spreads.scale, spreads.found)
+            return in_units(self, None, spreads.scale, spreads.found)
         place = parts["places"].run(release, rows, bounded, spreads.scale)
         if self.box is not None:
             place = np.clip(place, -1.0, 1.0)
         found = parts["moments"].run(release, rows, bounded, place, spreads)
-        return self._law(*found)
-
-    def _law(self, mean, scale, seen) -> FeatureLaw:
-        """Return values in the units of the data; defaults for unseen features."""
-        middle, unit = np.zeros(self.n_features), np.ones(self.n_features)
-        if self.box is not None:
-            middle, unit = self.box.midpoint, self.box.unit
-        # Scales below all normal numbers have no inverse.
-        seen = seen & (scale * unit >= _SMALLEST_SCALE)
-        scale = np.where(seen, scale, 1.0) * unit
-        if mean is not None:
-            mean = middle + np.where(seen, mean, 0.0) * unit
-        return FeatureLaw(mean, scale, seen, middle)
+        return in_units(self, *found)
 
     def smallest_visible_share(self, plan: PrivacyPlan) -> float:
         """Return the share of pairs that must differ in a feature for it to be seen."""
         part = self.parts()["differences"]
         noise = getattr(plan[part.name], "noise_std", 0.0)
         return part.smallest_visible_share(noise)
+
+    def unseen_features(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Say, from public numbers, if noise hides every feature."""
+        share = self.smallest_visible_share(plan)
+        if not share > 1.0:
+            return ()
+        said = (
+            f"no feature can be seen: of {self.n_samples} pairs of rows, "
+            f"{share * self.n_samples:.0f} would have to differ in it; take more "
+            "rows, fewer features or a larger epsilon"
+        )
+        return (said,)
 
     def remarks(self) -> tuple[str, ...]:
         """Return sentences for the statement of the guarantee."""

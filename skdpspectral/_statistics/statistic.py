@@ -25,11 +25,11 @@ from ..mechanisms import Alternatives, Gaussian, Mechanism, PrivacyPlan
 
 
 class Statistic(abc.ABC):
-    """One private statistic: what it releases, how it is made, what it leaves.
+    """A private statistic: what it releases, how it is computed, and what it returns.
 
     It is planned before there are data and holds public numbers alone. A statistic
-    whose releases are of one kind and cost the same defines `names` and `planned`; any
-    other one defines `mechanisms`.
+    whose releases are alike defines `names` and `planned`; any other defines
+    `mechanisms`.
     """
 
     @property
@@ -62,8 +62,7 @@ class Statistic(abc.ABC):
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan all that is released within a budget; infinite epsilon for no noise.
 
-        Statistics whose guarantee rests on a model of the rows make a plan of their
-        own, which says so. `named` are further fields of the plan.
+        `named` are further fields of the plan.
         """
         mechanisms = self.mechanisms(gaussian_mu(epsilon, delta))
         return PrivacyPlan(epsilon, delta, mechanisms, remarks=self.remarks(), **named)
@@ -72,37 +71,19 @@ class Statistic(abc.ABC):
     def run(self, release: Any, rows: Any, *given: Any) -> Any:
         """Bound the rows, apply a kernel, and release what was planned.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : object
-            The private rows, or a function that yields blocks of them: the only place
-            where they are touched.
-        *given : object
-            What was released before, or is public.
-
-        Returns
-        -------
-        object
-            Public values, made of releases and public numbers alone.
+        `release` is charged with the plan. `rows` are the private rows, or blocks of
+        them, which are used only here. `given` was released before, or is public.
+        Returns public values, made of releases and public numbers alone.
         """
 
 
 class Combination(Statistic):
     """Statistics that share one budget, planned in the order of their names.
 
-    Subclasses that know their parts late override `parts` and `shares`, and those
-    that run several parts at once override `run`.
-
-    Parameters
-    ----------
-    parts : mapping of str to Statistic
-        The statistics, in the order of their releases.
-    shares : mapping of str to float
-        Positive shares of mu**2 which add up to 1: of a part, or of each release of a
-        part that has `names`. Releases with equal shares cost the same, to the last
-        bit.
+    `shares` of mu**2 are positive and add up to 1: of a part, or of each release of a
+    part that has `names`. Releases with equal shares cost the same, to the last bit.
+    Subclasses that know their parts late override `parts` and `shares`, and those that
+    run several parts at once override `run`.
     """
 
     def __init__(
@@ -214,9 +195,9 @@ def mean_summation_error(
 
 @dataclass(frozen=True)
 class Terms:
-    """Blocks of rows about a point, or of differences over the root of two.
+    """Blocks of `n_terms` rows about a point, or of differences over the root of two.
 
-    There are `n_terms` of them, and what is released of their mean has `weight`.
+    What is released of their mean has `weight`.
     """
 
     walked: walks.Walked

@@ -22,20 +22,16 @@ from ..accounting import calibrate_gaussian
 from ..mechanisms import Gaussian, Mechanism, Neighbors, PrivacyPlan
 from .statistic import Statistic
 
-# Users that sums are exact for.
+# Users up to whom sums of scores and of ratings are exact.
 MOST_EXACT_USERS = 2.0**31
-# Users that sums are exact for: more than codes of 32 bits can tell apart.
+# Users up to whom sums of clipped vectors are: more than codes of 32 bits tell apart.
 MOST_USERS = 2.0**32
 # What clip_rows may leave a vector longer than one, twice.
 _CLIP_SLACK = 8.0 * 2.0**-52
 
 
 def planned_sum(name: str, width: int, neighbors: Neighbors, mu: float) -> Gaussian:
-    """Plan the release of a sum over users of one vector of norm at most 1.
-
-    `width`: entries of a vector. `neighbors`: Add-remove-one or replace-one, of users.
-    `mu`: its cost, finite.
-    """
+    """Plan the release of a sum over users of one vector of norm at most 1."""
     return calibrate_gaussian(
         name,
         sensitivity.sum_sensitivity(1.0, neighbors),
@@ -51,8 +47,8 @@ def released_sum(
 ) -> np.ndarray:
     """Release the sum of the users' vectors, each clipped to norm 1 as a whole.
 
-    `contributions`: ``contributions(block, rows)``: yields one vector a user, a few at
-    a time; they may be overwritten. Returns the sum, with its noise.
+    ``contributions(block, rows)`` yields one vector per user, a few at a time; they may
+    be overwritten.
     """
     planned = release.plan[name]
     grid = planned.grid
@@ -72,19 +68,13 @@ def _sum_of_answers(block, rows, contributions: Callable, grid: float):
 
 
 def clip_contributions(vectors: np.ndarray) -> np.ndarray:
-    """Clip each user's vector to norm 1, with the same bits whoever else is there.
-
-    It may overwrite them.
-    """
+    """Clip each user's vector to norm 1 in place, with the same bits for any others."""
     vectors = per_user.stacked(vectors)
     return clip_rows(vectors, 1.0, out=vectors)
 
 
 class Released(NamedTuple):
-    """A sum as it was released.
-
-    `noise_std`: standard deviation of the noise that is in it.
-    """
+    """A sum as it was released, and the standard deviation of the noise in it."""
 
     total: np.ndarray
     noise_std: float
@@ -102,11 +92,7 @@ class Sum(NamedTuple):
 
 @dataclass(frozen=True)
 class Billboard:
-    """A statistic of users, with all that is public beside them.
-
-    `statistic`: of which every release is a sum over users.
-    `given`: what is public beside rows, as the statistic's ``run`` takes it.
-    """
+    """A statistic that releases sums over users, and what its ``run`` is given."""
 
     statistic: Statistic
     given: tuple = ()
@@ -115,10 +101,9 @@ class Billboard:
     def follow(
         self, plan: PrivacyPlan, rows: Any, released: Sequence[Released]
     ) -> Sum | Any:
-        """Run the statistic with what was released, up to what was not yet.
+        """Run the statistic with earlier releases, in their order.
 
-        `plan`: what is released. `released`: releases so far, in their order. Returns
-        what is to be released next, or what the statistic returns in the end.
+        Returns what is to be released next, or what the statistic returns in the end.
         """
         relay = _RecordedReleases(plan, released)
         try:

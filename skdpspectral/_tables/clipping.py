@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from .._linalg.per_user import totals
-from .entries import refuse_masked
+from .readers import refuse_masked
 
 _SMALLEST_EXTENT = 1e-100
 
@@ -193,12 +193,18 @@ class Box:
         unit = half if per_feature else np.full(n_features, half.max(initial=0.0))
         self.unit = np.where(unit > 0.0, unit, 1.0)
         self.half_widths = half / self.unit
+        # Where all features have the same limits, numbers are quicker than rows of
+        # them.
+        sides = (self.midpoint, self.unit, self.half_widths)
+        alike = n_features > 0 and all((side == side[0]).all() for side in sides)
+        self._sides = tuple(side[0] for side in sides) if alike else sides
 
     def to_unit(self, X, *, out=None) -> np.ndarray:
         """Map rows into the unit box; NaN stays, for :func:`clip_rows` to remove."""
+        midpoint, unit, half_widths = self._sides
         with np.errstate(over="ignore", under="ignore"):
-            out = np.subtract(X, self.midpoint, out=out, dtype=np.float64)
-            out /= self.unit
+            out = np.subtract(X, midpoint, out=out, dtype=np.float64)
+            out /= unit
         # What was outside, or was carried there by rounding, goes to the surface.
-        np.maximum(out, -self.half_widths, out=out)
-        return np.minimum(out, self.half_widths, out=out)
+        np.maximum(out, -half_widths, out=out)
+        return np.minimum(out, half_widths, out=out)

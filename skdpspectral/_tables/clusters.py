@@ -21,17 +21,23 @@ from typing import Any
 
 import numpy as np
 
-from .._linalg.walks import DistantRows, Kernel, add_sums, sum_blocks
-from .entries import refuse_masked
+from .._linalg.walks import Kernel, add_sums, sum_blocks
 from .ids import as_array
 from .pairs import PairOrder, PairWalk, PoolWalk, scrambled
-from .readers import KEPT_DTYPES, NO_COMPLEX, NO_DATES, MappedRows, SlicedRows
+from .readers import (
+    KEPT_DTYPES,
+    NO_COMPLEX,
+    NO_DATES,
+    MappedRows,
+    SlicedRows,
+    refuse_masked,
+)
 
 # Sums that one task adds up.
 _TOGETHER = 8
 
 
-class ClusterRows(SlicedRows, DistantRows):
+class ClusterRows(SlicedRows):
     """Rows of which parts lie on a cluster, and are reduced there.
 
     `parts` are tasks for arrays of shape (n_rows, n_features), in the order of the
@@ -59,7 +65,6 @@ class ClusterRows(SlicedRows, DistantRows):
 
     @property
     def common_dtype(self) -> np.dtype:
-        """Type that holds any slice."""
         return np.dtype(np.float64)
 
     def __getitem__(self, rows: slice) -> np.ndarray:
@@ -287,7 +292,6 @@ class ClusterTable:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Its shape, public."""
         return sum(self.sizes), len(self.dtypes)
 
     def rows(self, columns: list[int] | None = None) -> ClusterRows:

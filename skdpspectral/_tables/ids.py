@@ -1,4 +1,4 @@
-"""Ids of users and items: columns of tables, codes from 0, and look-ups.
+"""Ids of users and items, and columns by name: codes from 0, look-ups, orders.
 
 Numbers that may stand for several ids at once are refused.
 """
@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import datetime
 import numbers
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
-from .entries import (
+from .readers import (
+    column_names,
     column_of_lists,
     objects,
     objects_of_lists,
@@ -26,9 +29,7 @@ _UNIT = "[ns]"
 
 # Kinds that numpy sorts fast: booleans, integers, floats, durations and times.
 _SORTABLE = "biufmM"
-
 _NUMPY_TIMES = (np.datetime64, np.timedelta64)
-
 _TIMES = (*_NUMPY_TIMES, datetime.date, datetime.timedelta)
 
 # A table of consecutive numbers has at most so many entries an id, and so many.
@@ -352,20 +353,6 @@ def _refuse_missing(name):
     raise ValueError(f"{name} must not hold missing ids: drop such rows first")
 
 
-def column_names(X):
-    """Return the column names of a dataframe, None for anything else."""
-    columns = getattr(X, "column_names", None)  # pyarrow
-    if columns is None:
-        columns = getattr(X, "columns", None)
-    return None if columns is None else list(columns)
-
-
-def refuse_same_names(names, where: str) -> None:
-    """Refuse columns of one name."""
-    if names is not None and len(set(names)) < len(names):
-        raise ValueError(f"{where} has several columns of one name: rename them")
-
-
 def position_of(feature, columns, name):
     """Return where a column is that a parameter names."""
     if isinstance(feature, str):
@@ -586,3 +573,90 @@ class IdIndex:
         new._keys = np.concatenate([keys, added])
         new._build()
         return new
+
+
+# Names that an error shows.
+_SHOWN = 5
+
+
+def check_feature_names(names, n_features: int) -> tuple[str, ...] | None:
+    """Return declared names of features as strings, or an error about them."""
+    if names is None:
+        return None
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ValueError("feature_names must be a sequence of strings, or None")
+    names = list(names)
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError("feature_names must be strings")
+    names = tuple(str(name) for name in names)
+    _refuse_twice("feature_names", names)
+    if len(names) != n_features:
+        raise ValueError(
+            f"feature_names must have n_features={n_features} names, got {len(names)}"
+        )
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        raise ValueError("feature_names must be valid Unicode") from None
+    return names
+
+
+def in_declared_order(X, names: Sequence[str] | None, beside=()):
+    """Return a table with its features in the declared order; no value is read.
+
+    `names` is None where columns go by their positions alone. `beside` holds parameters
+    that give columns of X with no features, and their values: these columns keep their
+    places. A dataframe whose labels are 0, 1, ... has no column names. X itself is
+    returned if nothing has to move. It is an error if names are declared and X has
+    others or none, or the other way round.
+    """
+    labels = column_names(X)
+    if labels == list(range(len(labels or ()))):
+        labels = None
+    if names is None and labels is None:
+        return X
+    if names is None:
+        raise ValueError(
+            "X has column names, but the task has no feature_names. Make the task with "
+            "feature_names, or pass an array with its columns in the agreed order."
+        )
+    if labels is None:
+        raise ValueError(
+            "the task has feature_names, but X has no column names. Pass a dataframe "
+            f"with these columns: {_listed(names)}."
+        )
+    others = {position_of(feature, labels, name) for name, feature in beside}
+    own = {label: j for j, label in enumerate(labels) if j not in others}
+    _refuse_twice("columns of X", labels)
+    declared = set(names)
+    for problem, listed in (
+        ("has no columns", [name for name in names if name not in own]),
+        ("has unexpected columns", [label for label in own if label not in declared]),
+    ):
+        if listed:
+            raise ValueError(
+                f"X {problem} {_listed(listed)}. Its columns must be the feature_names "
+                "of the task, in any order."
+            )
+    order = list(range(len(labels)))
+    for place, name in zip(own.values(), names, strict=True):
+        order[place] = own[name]
+    return X if order == sorted(order) else select_columns(X, labels, order)
+
+
+def select_columns(X, labels: list, positions: list[int]):
+    """Return some columns of a dataframe, in this order."""
+    if hasattr(X, "iloc"):
+        return X.iloc[:, positions]
+    return X.select([labels[j] for j in positions])
+
+
+def _refuse_twice(name: str, labels: Iterable) -> None:
+    twice = [label for label, count in Counter(labels).items() if count > 1]
+    if twice:
+        raise ValueError(f"{name} must differ, got {twice[0]!r} twice")
+
+
+def _listed(names: Sequence) -> str:
+    more = ", ..." if len(names) > _SHOWN else ""
+    return ", ".join(repr(name) for name in names[:_SHOWN]) + more

@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from scipy import sparse
@@ -25,8 +26,9 @@ def row_differences(first, second, *, out=None):
 
     A difference that overflows is made of the halves of both rows: its direction is
     right, and so is its length but for a factor of two beyond what float64 can hold.
-    Each result depends on its own two rows alone. Both tables have shape (b, p); of
-    sparse CSR matrices the result is sparse, and dense ones go to `out`.
+    Each result depends on its own two rows alone. What is NaN in either row is NaN, and
+    changes no other feature. Both tables have shape (b, p); of sparse CSR matrices the
+    result is sparse, and dense ones go to `out`.
     """
     if sparse.issparse(first):
         return _sparse_differences(first, second)
@@ -35,7 +37,7 @@ def row_differences(first, second, *, out=None):
         # One sum tells whether there is anything to look for.
         if np.isfinite(out.sum()):
             return out
-        large = ~np.isfinite(out).all(axis=1)
+        large = np.isinf(out).any(axis=1)
         halves = [0.5 * np.asarray(rows[large], np.float64) for rows in (first, second)]
         out[large] = halves[0] - halves[1]
     return out
@@ -56,6 +58,22 @@ def _sparse_differences(first, second):
         # Powers of two: what is not halved keeps its bits.
         halve = sparse.dia_array((factors[None], [0]), shape=(len(factors),) * 2)
         return sparse.csr_array(halve @ first - halve @ second)
+
+
+def sign_differences(first, second, *, out=None):
+    """Signs of the differences of rows, feature by feature: 1, 0 or -1.
+
+    Values are compared and not subtracted: equal values have sign 0, however large they
+    are, and others never do, however close they are. NaN has sign 0. Each result
+    depends on its own two rows alone. Shapes are those of :func:`row_differences`.
+    """
+    if sparse.issparse(first):
+        first, second = sparse.csr_array(first), sparse.csr_array(second)
+        signs = sparse.csr_array(first > second, dtype=np.float64)
+        return sparse.csr_array(signs - sparse.csr_array(first < second, dtype=float))
+    with np.errstate(invalid="ignore"):
+        above, below = np.greater(first, second), np.less(first, second)
+    return np.subtract(above, below, out=out, dtype=np.float64)
 
 
 # Rows of a pool, and numbers in it: some megabytes.
@@ -192,9 +210,12 @@ class PairOrder:
         return X.sample(key, n_rows, lambda: itertools.islice(self.pools(X), n_pools))
 
 
+@lru_cache(maxsize=8)
 def scrambled(size: int) -> np.ndarray:
     """Return 0, ..., size - 1 in an order without pattern, the same everywhere."""
-    return np.argsort(scrambled_keys(np.arange(1, size + 1, dtype=np.uint64)))
+    order = np.argsort(scrambled_keys(np.arange(1, size + 1, dtype=np.uint64)))
+    order.flags.writeable = False
+    return order
 
 
 def _taken(rows, places, memory, order: PairOrder):
@@ -211,11 +232,13 @@ def _taken(rows, places, memory, order: PairOrder):
 
 
 def _blocks_of_a_pool(rows, places, order: PairOrder) -> Iterator:
+    # Pairs need them mixed; rows one by one are read sooner as they lie.
+    places = np.sort(places)
     for start in range(0, len(places), order.block_rows):
         yield rows[places[start : start + order.block_rows]]
 
 
-def _pairs_of_a_pool(rows, places, order: PairOrder, row_map) -> Iterator:
+def _pairs_of_a_pool(rows, places, order: PairOrder, row_map, difference) -> Iterator:
     memory = None
     for start in range(0, len(places), order.block_rows):
         count = min(order.block_rows, len(places) - start)
@@ -224,7 +247,7 @@ def _pairs_of_a_pool(rows, places, order: PairOrder, row_map) -> Iterator:
         block = block if row_map is None else row_map(block)
         out = None if memory is None else memory[1][:count]
         for shift in range(1, order.n_shifts + 1):
-            yield row_differences(block[:count], block[shift : shift + count], out=out)
+            yield difference(block[:count], block[shift : shift + count], out=out)
 
 
 @dataclass(frozen=True)
@@ -256,13 +279,15 @@ class PairWalk:
     They are of shape (b, n_features) and float64, dense or sparse; dense ones are in
     memory that the next block takes again. `row_map` maps rows one by one before they
     are paired; `n_pools` limits the pairs to the first pools; `then` makes of a block
-    what the kernel is given.
+    what the kernel is given. `difference` is :func:`row_differences`, or
+    :func:`sign_differences`.
     """
 
     order: PairOrder
     row_map: Callable | None = None
     n_pools: int | None = None
     then: Callable | None = None
+    difference: Callable = row_differences
 
     def blocks(self, X) -> Iterator:
         """Yield the blocks of a whole table."""
@@ -271,5 +296,6 @@ class PairWalk:
 
     def blocks_of_a_pool(self, rows, places) -> Iterator:
         """Yield the blocks of one pool, whose rows are at given places of a table."""
-        for block in _pairs_of_a_pool(rows, places, self.order, self.row_map):
+        pairs = rows, places, self.order, self.row_map, self.difference
+        for block in _pairs_of_a_pool(*pairs):
             yield block if self.then is None else self.then(block)

@@ -19,11 +19,19 @@ from scipy import sparse
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_array, validate_data
 
-from .._linalg.walks import DistantRows, RowWalk, row_blocks, rows_per_block
-from .clusters import cluster_rows, cluster_table
-from .entries import refuse_masked, shape_of_lists
-from .ids import column_names, refuse_same_names
-from .readers import NO_DATES, SlicedRows, parquet_rows, parquet_shape, sliced_rows
+from .._linalg.walks import RowWalk, row_blocks, rows_per_block
+from .clusters import ClusterRows, cluster_rows, cluster_table
+from .readers import (
+    NO_DATES,
+    SlicedRows,
+    column_names,
+    parquet_rows,
+    parquet_shape,
+    refuse_masked,
+    refuse_same_names,
+    shape_of_lists,
+    sliced_rows,
+)
 
 _DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
 
@@ -39,12 +47,16 @@ _OF_FORM = re.compile(
 # How messages about values begin, and what is said instead: values, or the code of
 # foreign objects, may have written the rest.
 _OF_VALUES = {
-    "Input X contains NaN": "Input X contains NaN: drop or fill such rows",
+    "Input X contains NaN": (
+        'Input X contains NaN: fill it by DPStandardScaler(missing="mean") or '
+        "DPTableVectorizer, or drop such rows"
+    ),
     "Input X contains infinity": (
         "Input X contains infinity or a value too large for its dtype"
     ),
     "could not convert string": (
-        "X: could not convert a string to float; turn text into numbers first"
+        "X: could not convert a string to float; turn text into numbers first, "
+        "by DPTableVectorizer for example"
     ),
     "setting an array element with a sequence": (
         "X: setting an array element with a sequence: every row must hold one number "
@@ -91,7 +103,13 @@ class DeferredRead:
 
 
 def deferred_rows(
-    estimator, X, *, reset: bool = True, accept_sparse=False, in_blocks=False
+    estimator,
+    X,
+    *,
+    reset: bool = True,
+    accept_sparse=False,
+    in_blocks=False,
+    allow_nan=False,
 ) -> DeferredRead:
     """Check the form of rows, and note or check their features; read no value.
 
@@ -100,7 +118,7 @@ def deferred_rows(
     the lengths are read, and what has no shape is turned into an array by its own code.
     With `accept_sparse` sparse rows are let through, as CSR. With `in_blocks` integers
     are, and memory maps and arrays of other libraries: they are converted, or read,
-    block by block.
+    block by block. With `allow_nan`, values may be NaN.
 
     ``read()`` gives an ndarray, sparse CSR matrix or SlicedRows of shape (n_samples,
     n_features): float64 or float32, but for blocks. Errors name X: here they are about
@@ -109,12 +127,12 @@ def deferred_rows(
     sliced = rows_in_blocks(X) if in_blocks else None
     if sliced is not None:
         _check_form(sliced.shape)
-        _compare_features(estimator, getattr(sliced, "named", sliced), reset)
-        return DeferredRead(sliced.shape, lambda: finite_slices(sliced))
+        compare_features(estimator, getattr(sliced, "named", sliced), reset)
+        return DeferredRead(sliced.shape, lambda: finite_slices(sliced, allow_nan))
     shape = form_of(X, accept_sparse)
     # A stand-in has neither names nor values.
     named = X if hasattr(X, "shape") else np.broadcast_to(0.0, shape)
-    _compare_features(estimator, named, reset)
+    compare_features(estimator, named, reset)
     dtypes = [np.dtype(kind) for kind in (_BLOCK_DTYPES if in_blocks else _DTYPES)]
     sparse_format = "csr" if accept_sparse else False
 
@@ -122,7 +140,11 @@ def deferred_rows(
         refuse_masked(X, "X")
         rows = _values_of(
             lambda: check_array(
-                X, dtype=dtypes, accept_sparse=sparse_format, input_name="X"
+                X,
+                dtype=dtypes,
+                accept_sparse=sparse_format,
+                input_name="X",
+                ensure_all_finite="allow-nan" if allow_nan else True,
             )
         )
         if rows.shape != shape:
@@ -252,24 +274,30 @@ def dtypes_of(X) -> list:
     return list(dtypes) if hasattr(dtypes, "__iter__") else [dtypes]
 
 
-def _compare_features(estimator, X, reset: bool) -> None:
+def compare_features(estimator, X, reset: bool) -> None:
+    """Note the features of a table, or compare them to those of a fit, unless None."""
     if estimator is not None:
         _form_checked(
             lambda: validate_data(estimator, X, reset=reset, skip_check_array=True)
         )
 
 
-def finite_slices(rows: SlicedRows) -> SlicedRows:
+def finite_slices(rows: SlicedRows, allow_nan: bool = False) -> SlicedRows:
     """Check rows in one pass, of which one block is in memory at a time."""
-    if isinstance(rows, DistantRows):
+    if isinstance(rows, ClusterRows):
         nan, infinite = rows.reduce(RowWalk(), _count_faults)
+        nan = 0 if allow_nan else nan
         kind = "NaN" if nan else "infinity"
         if nan or infinite:
             raise ValueError(_OF_VALUES[f"Input X contains {kind}"])
         return rows
     for part in row_slices(rows):
         block = rows[part]
-        _values_of(lambda block=block: assert_all_finite(block, input_name="X"))
+        _values_of(
+            lambda block=block: assert_all_finite(
+                block, input_name="X", allow_nan=allow_nan
+            )
+        )
     return rows
 
 

@@ -19,21 +19,21 @@ from .clusters import (
     column_beside,
     is_on_cluster,
 )
-from .declared_columns import select_columns
-from .entries import (
+from .ids import (
+    as_array,
+    check_exact,
+    check_feature,
+    position_of,
+    read_column,
+    select_columns,
+)
+from .readers import (
+    column_names,
     column_of_lists,
     objects_of_lists,
     read_entries,
     read_quietly,
     refuse_masked,
-)
-from .ids import (
-    as_array,
-    check_exact,
-    check_feature,
-    column_names,
-    position_of,
-    read_column,
     refuse_same_names,
 )
 from .rows import (
@@ -65,11 +65,9 @@ class UserTable:
 
     @property
     def n_features(self) -> int:
-        """Number of features."""
         return self.X[:1, self.columns].shape[1]
 
     def features(self, rows=slice(None)) -> np.ndarray:
-        """Features of some rows."""
         return self.X[rows][:, self.columns]
 
     def features_of(self, clients: list) -> Iterator[np.ndarray]:
@@ -85,7 +83,6 @@ class Names(NamedTuple):
 
 
 USERS = Names()
-
 CLIENTS = Names("clients", "client_feature")
 
 
@@ -257,11 +254,7 @@ def _unread_array(estimator, X, user_feature, reset, parameter) -> DeferredTable
         return column
 
     return DeferredTable(
-        n_rows,
-        n_columns - 1,
-        True,
-        ids,
-        lambda: _split_array(X, position, parameter),
+        n_rows, n_columns - 1, True, ids, lambda: _split_array(X, position, parameter)
     )
 
 
@@ -307,13 +300,9 @@ def _other_columns(position: int, n_columns: int):
 
 
 _NO_NUMBERS = "y must hold numbers: turn labels or dates into numbers first"
-
 _COMPLEX_TARGETS = "Complex data not supported: y must hold real numbers"
-
 _COMPLEX = (complex, np.complexfloating)
-
 _TIMES = (np.datetime64, np.timedelta64)
-
 _SPARSE_TARGETS = "y must be a dense array: sparse targets are not supported"
 
 
@@ -364,7 +353,7 @@ def deferred_targets(estimator, y, n_rows: int) -> DeferredRead:
     """
     _check_column(estimator, y, n_rows)
     _check_kinds(y)
-    return DeferredRead((n_rows,), lambda: _read_targets(y, n_rows))
+    return DeferredRead((n_rows,), lambda: read_targets(y, n_rows))
 
 
 def _check_column(estimator, y, n_rows: int) -> None:
@@ -433,7 +422,7 @@ def deferred_target_columns(estimator, y, n_rows: int) -> DeferredRead:
     if shape[0] != n_rows:
         raise ValueError("X and y have inconsistent numbers of samples")
     _check_kinds(y)
-    return DeferredRead(shape, lambda: _read_targets(y, *shape))
+    return DeferredRead(shape, lambda: read_targets(y, *shape))
 
 
 def _columns_of(y) -> tuple[int, ...] | None:
@@ -450,7 +439,8 @@ def check_targets(estimator, y, n_rows: int) -> np.ndarray:
     return deferred_targets(estimator, y, n_rows).read()
 
 
-def _read_targets(y, *shape: int) -> np.ndarray:
+def read_targets(y, *shape: int) -> np.ndarray:
+    """Return targets as numbers of a shape; errors quote no value."""
     refuse_masked(y, "y")
     try:
         y = read_entries(y, "y").reshape(shape)

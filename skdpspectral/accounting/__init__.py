@@ -8,20 +8,25 @@ from ._composition import compose_mu
 from ._composition import parallel_mu as parallel_mu
 from ._composition import relation_factor as relation_factor
 from ._composition import split_mu as split_mu
-from ._errors import LedgerError, PrivacyBudgetError, PrivacyLeakWarning
+from ._errors import (
+    LedgerError,
+    NoisyFitWarning,
+    PrivacyBudgetError,
+    PrivacyLeakWarning,
+)
 from ._gaussian import calibrate_gaussian as calibrate_gaussian
 from ._gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from ._ledger.accountant import PrivacyAccountant
 from ._ledger.context import default_accountant as default_accountant
-from ._ledger.entries import LedgerEntry
-from ._ledger.entries import Spent as Spent
+from ._ledger.entry_reports import Spent as Spent
+from ._selection import calibrate_exponential as calibrate_exponential
 from ._selection import calibrate_selection
 from ._selection import selection_delta as selection_delta
 from ._selection import selection_epsilon as selection_epsilon
 
 __all__ = [
-    "LedgerEntry",
     "LedgerError",
+    "NoisyFitWarning",
     "PrivacyAccountant",
     "PrivacyBudgetError",
     "PrivacyLeakWarning",

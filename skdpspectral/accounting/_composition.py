@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -24,9 +25,9 @@ from ..mechanisms import (
     SampledGaussian,
     SubsampledGaussian,
     Unit,
+    check_real,
 )
-from ..mechanisms._curves import Curve
-from ..mechanisms._relations import check_real
+from ..mechanisms._planned_releases import Curve
 from ._curves import (
     MOST_KINDS,
     ORDERS,
@@ -70,10 +71,10 @@ _CURVE_POINTS = 2**12
 # it is raised to: a relative error of 2**-53 of a transform is n times that of its n-th
 # power, and tails hold some 40 standard deviations of such errors.
 _CUT = 1e-15
-_TRANSFORM = 1e-15
+TRANSFORM = 1e-15
 
 # Relative errors of masses on a fine grid, over many compositions, stay below this.
-_RELATIVE = 1e-5
+RELATIVE = 1e-5
 
 # Whole orders are finite sums for subsampled mechanisms, and few suffice beside a
 # distribution of losses.
@@ -147,6 +148,8 @@ def _added_up(mu: float, curves: Counted, delta: float) -> float:
     if sum(n * Fraction(pair.delta) for pair, n in pairs) > delta:
         return math.inf
     epsilon = sum(n * Fraction(pair.epsilon) for pair, n in pairs)
+    if epsilon > sys.float_info.max:
+        return math.inf
     nearest = float(epsilon)
     return nearest if nearest >= epsilon else math.nextafter(nearest, math.inf)
 
@@ -168,8 +171,8 @@ def _profile(
 @functools.lru_cache(maxsize=256)
 def _composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
     bound = _by_formulas(mu, curves, delta)
-    losses = _losses(mu, curves)
-    certain = delta * (1.0 - _RELATIVE) - _TRANSFORM * _count(curves)
+    losses = composed_losses(mu, curves)
+    certain = delta * (1.0 - RELATIVE) - TRANSFORM * count_distributions(curves)
     if losses and certain > 0.0:
         bound = min(bound, max(way.epsilon(certain) for way in losses))
     return bound
@@ -201,10 +204,12 @@ def _composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
             bound = min(bound, math.exp(min(log_factor, 700.0)) * delta)
     if _is_one_selection(curves):
         return min(bound, selection_delta(selections[0][0], epsilon, mu), 1.0)
-    losses = _losses(mu, curves)
+    losses = composed_losses(mu, curves)
     if losses:
         delta = max(way.delta(epsilon) for way in losses)
-        bound = min(bound, delta * (1.0 + _RELATIVE) + _TRANSFORM * _count(curves))
+        bound = min(
+            bound, delta * (1.0 + RELATIVE) + TRANSFORM * count_distributions(curves)
+        )
     return min(bound, 1.0)
 
 
@@ -223,7 +228,7 @@ def certain_failure(curves: Counted) -> float:
 
 
 @functools.lru_cache(maxsize=8)
-def _losses(mu: float, curves: Counted) -> tuple[LossDistribution, ...]:
+def composed_losses(mu: float, curves: Counted) -> tuple[LossDistribution, ...]:
     """Return the distribution of the loss of everything, of neighbors in either order.
 
     One of them, where both orders have the same; none where it would be too large.
@@ -254,14 +259,14 @@ def _deviation(curve: Curve) -> float:
     return 2.0 * spread if curve.replaced else spread
 
 
-def _count(curves: Counted) -> float:
+def count_distributions(curves: Counted) -> float:
     """Return how many distributions are composed, with one of all Gaussians."""
     return 1.0 + sum(times * getattr(curve, "steps", 1) for curve, times in curves)
 
 
 def _grid(mu: float, curves: Counted) -> float | None:
     """Return the spacing of losses: a power of two, from public numbers."""
-    variance, count = mu * mu, _count(curves)
+    variance, count = mu * mu, count_distributions(curves)
     for curve, times in curves:
         steps = times * getattr(curve, "steps", 1)
         variance += steps * min(_deviation(curve), _MOST_DEVIATION) ** 2
@@ -412,12 +417,14 @@ class Total(NamedTuple):
     """A cost, and the probability that data of a model are not covered by it.
 
     The guarantee is that of the Gaussian mechanism with `mu`, exactly, and of the
-    mechanisms in `curves`, each so many times, at what `failure` leaves of delta.
+    mechanisms in `curves`, each so many times, at what `failure` leaves of delta. `box`
+    is what all of it takes of a ledger's box: squared mu, failures, pure epsilons.
     """
 
     mu: float
     failure: float = 0.0
     curves: Counted = ()
+    box: tuple[Fraction | float, ...] = (Fraction(0), Fraction(0), Fraction(0))
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon at this delta."""
@@ -516,11 +523,15 @@ def calibrate_sampled(
     sampling_probability: float,
     steps: int,
     neighbors: Neighbors | str,
+    *,
+    mu: float = 0.0,
 ) -> float:
     """Least noise multiplier of steps on Poisson samples, within a budget.
 
     At most .1 % above the least that the accounting can show to do. It is a multiple of
-    the largest norm of what one unit adds, also under ``"replace-one"``.
+    the largest norm of what one unit adds, also under ``"replace-one"``. `mu` is the
+    total cost of Gaussian mechanisms that are planned beside the steps, which
+    `epsilon` and `delta` then are for too; a ValueError if they leave nothing.
 
     Examples
     --------
@@ -530,27 +541,42 @@ def calibrate_sampled(
     """
     replaced = Neighbors(neighbors) is Neighbors.REPLACE_ONE
     epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
-    mu = gaussian_mu(epsilon, delta)  # refuses what is out of range
+    limit = gaussian_mu(epsilon, delta)  # refuses what is out of range
     # Checks what else is given.
     SubsampledGaussian("", sampling_probability, 1.0, steps, replaced)
-    high = (2.0 if replaced else 1.0) * math.sqrt(steps) / mu
+    if not 0.0 <= mu < limit:
+        raise ValueError(f"mu must be at least 0 and below {limit:.6g}, got {mu}")
+    left = math.sqrt((limit - mu) * (limit + mu))
+    high = (2.0 if replaced else 1.0) * math.sqrt(steps) / left
     if sampling_probability == 1.0:
         return high
-    return _search(epsilon, delta, sampling_probability, steps, replaced, high)
+    return _calibrated(epsilon, delta, sampling_probability, steps, replaced, high, mu)
 
 
 @functools.lru_cache(maxsize=256)
-def _search(
-    epsilon: float, delta: float, q: float, steps: int, replaced: bool, high: float
+def _calibrated(
+    epsilon: float,
+    delta: float,
+    q: float,
+    steps: int,
+    replaced: bool,
+    high: float,
+    mu: float,
 ) -> float:
-    """Return a multiplier that does, close above one that does not."""
-
     def excess(sigma: float) -> float:
         curve = SubsampledGaussian("", q, sigma, steps, replaced)
-        spent = composed_epsilon(0.0, ((curve, 1),), delta)
+        spent = composed_epsilon(mu, ((curve, 1),), delta)
         return math.log(spent / epsilon) if spent > 0.0 else -math.inf
 
-    # Without sampling, this would do: what is sampled costs less.
+    return least_noise(excess, high)
+
+
+def least_noise(excess: Callable[[float], float], high: float) -> float:
+    """Return a multiplier that does, close above one that does not.
+
+    `excess` is above 0 where a multiplier is too small, and falls. `high` is one that
+    does without sampling: what is sampled costs less.
+    """
     low, at_low = high, -math.inf
     while at_low <= 0.0:
         high, at_high = low, at_low

@@ -24,7 +24,7 @@ from scipy import fft
 from scipy.special import log_ndtr, logsumexp
 
 from ..mechanisms import ApproximateDP, PrivateSelection
-from ..mechanisms._curves import Curve
+from ..mechanisms._planned_releases import Curve
 
 # Beyond so many standard deviations there is no mass that counts.
 _REACH = 12.0

@@ -34,5 +34,15 @@ class LedgerError(RuntimeError):
     """A ledger file is missing, foreign, damaged or of another version."""
 
 
+class NoisyFitWarning(UserWarning):
+    """Noise hides something that a fit was asked for; its guarantee holds.
+
+    Components, features, targets, categories or a mean may be noise alone, or are left
+    out: for this many rows and this budget, public numbers or releases say so.
+    ``warnings.simplefilter("ignore", NoisyFitWarning)`` silences all warnings of this
+    kind and no other.
+    """
+
+
 class PrivacyLeakWarning(UserWarning):
     """What was asked for protects nobody, or protects less than it seems to."""

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
-from ..mechanisms import CorrelatedGaussian, Exact, Gaussian, Mechanism
-from ..mechanisms._relations import check_real
+from ..mechanisms import CorrelatedGaussian, Exact, Gaussian, Mechanism, check_real
 
 # float64 normals stop near 12 sigma: a smaller delta would be a claim about
 # tails that are never drawn.
@@ -44,13 +43,19 @@ def _not_negative(name: str, number: float) -> float:
     return number
 
 
-def _check_delta(number: float) -> float:
-    if not MIN_DELTA <= number < 1.0:
-        raise ValueError(
-            f"delta must be in [{MIN_DELTA:g}, 1), got {number}: below {MIN_DELTA:g} "
-            "the noise of float64 arithmetic cannot honor it"
+def check_delta(value: object, name: str = "delta") -> float:
+    """Return a delta as a float, or an error that says why it must not be smaller."""
+    number = value if type(value) is float else check_real(name, value)
+    if MIN_DELTA <= number < 1.0:
+        return number
+    why = ""
+    if number < MIN_DELTA:
+        why = (
+            ": Gaussian noise needs a positive delta, and float64 noise cannot honor "
+            f"one below {MIN_DELTA:g}; choose one well below one over the number of "
+            "samples"
         )
-    return number
+    raise ValueError(f"{name} must be in [{MIN_DELTA:g}, 1), got {number:g}{why}")
 
 
 def _erfcx_slope(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -161,7 +166,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     if type(epsilon) is not float or type(delta) is not float:
         epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
-    return _solve_mu(_not_negative("epsilon", epsilon), _check_delta(delta))
+    return _solve_mu(_not_negative("epsilon", epsilon), check_delta(delta))
 
 
 @lru_cache(maxsize=1024)
@@ -210,8 +215,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     >>> round(gaussian_epsilon(2**0.5 * gaussian_mu(1.0, 1e-6), 1e-6), 3)
     1.455
     """
-    mu, delta = check_real("mu", mu), check_real("delta", delta)
-    return _solve_epsilon(_not_negative("mu", mu), _check_delta(delta))
+    return _solve_epsilon(_at_least_zero("mu", mu), check_delta(delta))
 
 
 @lru_cache(maxsize=1024)

@@ -18,9 +18,8 @@ import numpy.typing as npt
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr, ndtri_exp
 
-from ..mechanisms import PrivateSelection
-from ..mechanisms._curves import POISSON, TRUNCATED_NEGATIVE_BINOMIAL
-from ..mechanisms._relations import check_real
+from ..mechanisms import ExponentialMechanism, PrivateSelection, check_real
+from ..mechanisms._planned_releases import POISSON, TRUNCATED_NEGATIVE_BINOMIAL
 from ._gaussian import MIN_DELTA, gaussian_delta, gaussian_epsilon
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -36,6 +35,12 @@ _FEWEST_OF_POISSON = 14.0
 
 # Calibrations stop this far short of the budget, for the rounding of what follows.
 _SLACK = 2.0**-40
+
+# Rounding that an exponential mechanism is charged with, by far.
+_ROUNDING = 2.0**-46
+
+# Costs of exponential mechanisms are far below.
+_MOST_HALF_MU = 20.0
 LOGARITHMIC, GEOMETRIC = "logarithmic", "geometric"
 _ETA = {LOGARITHMIC: 0.0, GEOMETRIC: 1.0}
 LAWS = (*_ETA, POISSON)
@@ -166,7 +171,7 @@ def selection_epsilon(
 
     Examples
     --------
-    A hundred runs of epsilon 1, of which the best is released, for the price of two:
+    The best of a hundred runs of epsilon 1 each, on average, and its epsilon:
 
     >>> from skdpspectral.accounting import gaussian_mu, selection_epsilon
     >>> from skdpspectral.mechanisms import PrivateSelection
@@ -258,6 +263,29 @@ def calibrate_selection(
         high += 1.0
     log_mu = _last_positive(spare, low, high)
     return PrivateSelection(name, math.exp(log_mu) * (1.0 - _SLACK), **parameters)
+
+
+def calibrate_exponential(
+    name: str, mu: float, n_options: int, sensitivity: float = 1.0
+) -> ExponentialMechanism:
+    r"""Exponential mechanism that costs at most `mu`.
+
+    Its range is :math:`\epsilon = 2 \ln (\Phi(\mu/2) / \Phi(-\mu/2))`
+    (:ref:`lemma-exponential-choice`). `sensitivity` is how far one unit moves the sum
+    of any one option.
+
+    Examples
+    --------
+    >>> from skdpspectral.accounting._selection import calibrate_exponential
+    >>> choice = calibrate_exponential("choice", 0.5, n_options=12)
+    >>> round(choice.epsilon, 3), round(choice.mu, 6)
+    (0.8, 0.5)
+    """
+    half = 0.5 * (check_real("mu", mu) - _ROUNDING)
+    if not 0.0 < half < _MOST_HALF_MU:
+        raise ValueError(f"mu must be positive and below {2 * _MOST_HALF_MU}, got {mu}")
+    epsilon = 2.0 * float(log_ndtr(half) - log_ndtr(-half)) * (1.0 - _SLACK)
+    return ExponentialMechanism(name, epsilon, n_options, sensitivity)
 
 
 def _last_positive(spare: Callable[[float], float], low: float, high: float) -> float:

@@ -12,9 +12,10 @@ from joblib import Parallel, delayed
 from scipy.special import betaincinv, ndtri
 from sklearn.base import clone
 
-from .._release.release import record_releases
+from .._release.noise import record_releases
 from .._tables.ids import read_column
 from ..accounting import PrivacyLeakWarning, gaussian_epsilon
+from ..accounting._ledger.compositions import Composition, composition_of
 from ..accounting._ledger.context import without_accountant
 from ..mechanisms import Gaussian, Neighbors, PrivacyPlan, Unit
 
@@ -358,13 +359,16 @@ def audit_epsilon(
     Returns
     -------
     AuditResult
-        The bound beside the claim.
+        The bounds `mu` and `epsilon` (at `delta`) beside `claimed_mu` and
+        `claimed_epsilon`, and `violated`, whether the claim is refuted.
 
     Raises
     ------
     ValueError
         If the estimator claims nothing, the data sets are not neighbors, a
         statistic is missing or not finite, or the numbers are out of range.
+    TypeError
+        If it is a pipeline of several steps.
 
     Examples
     --------
@@ -385,6 +389,10 @@ def audit_epsilon(
         raise ValueError(f"confidence must be in (0, 1), got {confidence}")
     data, other = _with_targets(X, X_neighbor, y, y_neighbor)
     estimator = factory if hasattr(factory, "fit") else factory()
+    if composition_of(estimator) is Composition.PIPELINE:
+        raise TypeError(
+            f"{type(estimator).__name__} has several steps: audit each of them"
+        )
     estimator = clone(estimator).set_params(accountant=None)
     plan = estimator.plan_for(X)
     if not math.isfinite(plan.mu):

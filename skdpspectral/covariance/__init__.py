@@ -4,7 +4,6 @@ from ..factorizations._choices import BISR
 from ..factorizations._workloads import Exponential, Window
 from ._jme import JMECovariance
 from ._moments import AssumeCentered, BaselineMoments, JointMoments
-from ._stream_estimator import MomentRelease
 
 __all__ = [
     "BISR",
@@ -13,6 +12,5 @@ __all__ = [
     "Exponential",
     "JMECovariance",
     "JointMoments",
-    "MomentRelease",
     "Window",
 ]

@@ -15,9 +15,8 @@ class MomentRows:
 
     The outer product is flattened isometrically: its upper triangle by rows, with
     off-diagonal entries times :math:`\sqrt2`; or only its diagonal. `weight` is w, None
-    for no products; `first` is whether x itself is included; `trace_weight` is the
-    weight of the component of the product along the identity, by default w. `width` is
-    the length of the vector.
+    for no products; `trace_weight` is that of the component along the identity, by
+    default w. With `first`, x is included. `width` is the length of the vector.
     """
 
     def __init__(
@@ -103,11 +102,9 @@ class MomentRows:
 def project_covariance(matrices: np.ndarray, floor, trace, spread=None) -> np.ndarray:
     """Return the nearest symmetric matrices with a floor and a bounded trace.
 
-    The distance is the Frobenius norm. Matrices have shape (..., d, d), and the other
-    arguments shape (...). `floor` is the least eigenvalue; above trace / d it is
-    lowered to it. `spread` is the standard deviation off the diagonal of symmetric
-    noise, whose bias is removed from the eigenvalues first
-    (:func:`shrink_eigenvalues`).
+    Matrices have shape (..., d, d), other arguments (...). `floor` is the least
+    eigenvalue, at most trace / d. `spread` is the standard deviation off the diagonal
+    of symmetric noise, whose bias is first removed (:func:`shrink_eigenvalues`).
     """
     floor, trace = (np.asarray(bound)[..., None] for bound in (floor, trace))
     with blas_threads(matrices.shape[-1]):

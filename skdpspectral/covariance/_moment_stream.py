@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,31 +13,31 @@ from .._linalg.walks import blas_threads
 from .._statistics.statistic import Statistic
 from .._tables.clipping import clip_rows
 from ..accounting import calibrate_gaussian
+from ..factorizations import Factorization, NoiseGain, Workload
 from ..factorizations._choices import PlannedNoise
+from ..factorizations._errors import GappedGain
 from ..factorizations._factorizations import Pair
+from ..factorizations._workloads import contrasts
 from ..mechanisms import Exact, Mechanism, PrivacyPlan
-from ..mechanisms._gaussian import GRID_BITS
+from ..mechanisms._planned_releases import GRID_BITS
 from ._kernels import MomentRows
-from ._moment_sums import MomentSums, StreamMoments
 from ._moments import AssumeCentered, BaselineMoments, JointMoments, moment_weights
 
 # Rows that are handled together: their vectors stay in the cache.
 BLOCK_STEPS = 256
-
 _NAME = "moments"
 
 
 class MomentStream(Statistic):
     """The moments of one stream of rows, as a private statistic.
 
-    Each row is clipped, and released as one vector of itself and its outer product;
-    :meth:`begin` returns the post-processing of these vectors.
+    Each row is clipped, and released as one vector of itself and its outer product.
 
     `first_workload` and `workload` weight the first moment, and the second moment and
     covariance. `shapes` are the matrices for the noise of rows and of products, and
     `factorization` is both as one; the noise of products is `stretch` times larger than
-    its matrix gives. `rows` maps a row to its vector, and `sensitivity` bounds the
-    change of that vector.
+    its matrix gives. `rows` maps a row to its vector, whose change `sensitivity`
+    bounds.
     """
 
     def __init__(
@@ -114,10 +115,9 @@ class MomentStream(Statistic):
         return MomentSums(self, getattr(mechanism, "noise_std", 0.0))
 
     def run(self, release, rows, *given) -> Iterator[StreamMoments]:
-        """Release the next rows of the stream, and yield the moments of each block.
+        """Claim the steps of the next rows, and yield the moments of each block.
 
-        The release is charged with the plan of the whole stream. The steps of all rows
-        are claimed first; the given :class:`MomentSums` takes them in.
+        The given :class:`MomentSums` takes them in.
         """
         (sums,) = given
         release.claim(sums.step, len(rows))
@@ -132,3 +132,260 @@ class MomentStream(Statistic):
         """Return what is released of rows, exactly: nothing else is made of them."""
         block = np.array(block, dtype=np.float64, order="C")
         return self.rows.pack(clip_rows(block, self.clip_norm, out=block))
+
+
+_CHUNK = 1 << 16
+
+
+class FirstSums:
+    """Sums of rows with other weights than those of the covariance."""
+
+    def __init__(self, workload: Workload, n_features: int):
+        self.workload = workload
+        self._sums, self._counts = workload.sums(n_features), None
+
+    def push(self, rows: np.ndarray, steps: np.ndarray) -> FirstMoments:
+        """Return the sums of each step, and the sums of their weights."""
+        totals = self.workload.totals(steps)
+        if self._counts is not None:
+            totals = self._counts.push(np.ones((len(steps), 1)))[:, 0]
+        return FirstMoments(self.workload, self._sums.push(rows), totals, steps)
+
+    def skip(self, step: int, n: int) -> None:
+        """Leave out the n steps after a step."""
+        if self._counts is None:
+            self._counts = _counted(self.workload, step)
+        self._sums.skip(n)
+        self._counts.skip(n)
+
+
+class FirstMoments(NamedTuple):
+    """Sums of rows, (b, d), with weights of their own, and sums of these, (b,)."""
+
+    workload: Workload
+    sums: np.ndarray
+    totals: np.ndarray
+    steps: np.ndarray
+
+    def at(self, places) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return first moments and means of some steps; None without a mean."""
+        sums, totals = self.sums[places], self.totals[places, None]
+        mean = None if self.workload.contrast else sums / totals
+        if not self.workload.normalized:
+            totals = self.workload.divisors(self.steps[places])[:, None]
+        return sums / totals, mean
+
+    def of_last_step(self) -> FirstMoments:
+        parts = (part[-1:].copy() for part in self[1:])
+        return FirstMoments(self.workload, *parts)
+
+
+class MomentSums:
+    """Weighted sums of released vectors, and the public variance of their noise.
+
+    `noise_std` is the standard deviation of the entries of Z; 0 without noise.
+    """
+
+    def __init__(self, stream: MomentStream, noise_std: float):
+        self.stream, self.noise_std = stream, noise_std
+        self.step, self.n_lost = 0, 0
+        self._counts = None
+        self._sums = stream.workload.sums(stream.rows.width)
+        d, self._first = stream.rows.n_features, None
+        if stream.first_workload is not stream.workload:
+            self._first = FirstSums(stream.first_workload, d)
+        self._squares = None
+        if stream.method.startswith("pp"):
+            self._square_rows = MomentRows(
+                d, 1.0, diagonal=stream.diagonal, first=False
+            )
+            self._squares = stream.workload.sums(self._square_rows.width)
+        self._block_steps = stream.n_steps if stream.renewed else None
+        # One for rows, and one for their products if other noise is theirs.
+        self._gains: list[NoiseGain | GappedGain] = [
+            NoiseGain(stream.workload, shape, self._block_steps)
+            for shape in self._shapes()
+        ]
+
+    def _shapes(self) -> tuple[Factorization, ...]:
+        first, second = self.stream.shapes
+        return (first,) if second is first else (first, second)
+
+    def push(self, vectors: np.ndarray) -> StreamMoments:
+        """Add released vectors, overwriting them; return the sums of each step."""
+        n = len(vectors)
+        steps = np.arange(self.step + 1, self.step + n + 1)
+        self.step += n
+        first = squares = totals = None
+        if self._first is not None:
+            d = self.stream.rows.n_features
+            first = self._first.push(vectors[:, :d].copy(), steps)
+        if self._squares is not None:
+            squares = self._squares.push(self._square_rows.pack(vectors))
+        gains: list[tuple] = [(np.zeros(n), np.zeros(n))] * len(self._gains)
+        if self.noise_std:
+            gains = [gain.push(n) for gain in self._gains]
+        if self._counts is not None:
+            totals = self._counts.push(np.ones((n, 1)))[:, 0]
+        return StreamMoments(
+            self, steps, self._sums.push(vectors), squares, gains, totals, first
+        )
+
+    def skip(self, n: int) -> None:
+        """Leave out the next n steps, whose releases are lost.
+
+        Their noise must not enter either: beside their releases it would reveal the
+        rows. Raises an error if a later step would have no row for its mean.
+        """
+        if not n:
+            return
+        workload, first = self.stream.workload, self._first
+        _check_gap(workload, self.step, n)
+        if first is not None and not first.workload.contrast:
+            _check_gap(first.workload, self.step, n)
+        if self._counts is None:
+            self._begin_gaps()
+        if first is not None:
+            first.skip(self.step, n)
+        for sums in (self._sums, self._squares, self._counts):
+            if sums is not None:
+                sums.skip(n)
+        if self.noise_std:
+            for gain in self._gains:
+                gain.skip(n)
+        self.step += n
+        # A window starts again after a gap, without the rows before.
+        self.n_lost = self.step if workload.name == "window" else self.n_lost + n
+
+    def _begin_gaps(self) -> None:
+        """Count weights, and track the noise of sums with gaps, from here on."""
+        workload = self.stream.workload
+        self._counts = _counted(workload, self.step)
+        if self.noise_std:
+            self._gains = [
+                GappedGain(workload, shape, self._block_steps, gain, self.step)
+                for shape, gain in zip(self._shapes(), self._gains, strict=True)
+            ]
+
+
+def _counted(workload: Workload, step: int):
+    """Return an accumulator of ones after a step."""
+    counts = workload.sums(1)
+    for start in range(0, step, _CHUNK):
+        counts.push(np.ones((min(_CHUNK, step - start), 1)))
+    return counts
+
+
+def _check_gap(workload: Workload, step: int, n: int) -> None:
+    """Refuse a gap that leaves a later mean without rows."""
+    if workload.max_steps is None:
+        return
+    weights = workload.core_matrix(workload.max_steps)[step + n :].copy()
+    weights[:, step : step + n] = 0.0
+    weights = weights[np.abs(weights).max(axis=1) > 0.0] if len(weights) else weights
+    lost = len(weights) < workload.max_steps - step - n
+    if lost or (len(weights) and contrasts(weights).any()):
+        raise ValueError(
+            f"workload gives weight to rows {step + 1} to {step + n} alone at a later "
+            "step, and they are lost; clone the estimator to begin a new stream"
+        )
+
+
+class StreamMoments:
+    """Sums of consecutive steps, from which the moments of any of them follow.
+
+    `vectors` and `squares`, of shape (b, width), are weighted sums of released vectors,
+    and of outer products of noisy rows. `gains` are variances of the sums for unit
+    noise, as of :class:`NoiseGain`: of rows, and of products with a matrix of their
+    own. `totals` are sums of the weights of the included rows, None if no row is
+    missing. `first` are sums with weights of their own, or None.
+    """
+
+    def __init__(self, sums, steps, vectors, squares, gains, totals, first):
+        self.sums, self.steps, self._totals = sums, steps, totals
+        self._vectors, self._squares, self._gains = vectors, squares, gains
+        self._first = first
+
+    def of_last_step(self) -> StreamMoments:
+        """Return those of the last step, independent of the sums, which may go on."""
+        return StreamMoments(
+            self.sums,
+            self.steps[-1:],
+            self._vectors[-1:],
+            None if self._squares is None else self._squares[-1:],
+            [tuple(np.atleast_1d(part[[-1]]) for part in gain) for gain in self._gains],
+            None if self._totals is None else self._totals[-1:],
+            None if self._first is None else self._first.of_last_step(),
+        )
+
+    def at(self, places) -> tuple[np.ndarray, ...]:
+        """Return first and second moments, means and covariances of m chosen steps.
+
+        They have shapes (m, d), (m, d, d), (m, d) and (m, d, d). Means have the weights
+        of the covariance where those of the first moment make no mean. Covariances are
+        unbiased, except for "pp", and not yet projected.
+        """
+        stream, places = self.sums.stream, np.asarray(places)
+        totals = self._totals_at(places)
+        core, squares = (part[places] for part in self._gains[0])
+        first, second = stream.rows.unpack(self._vectors[places])
+        variance = self.sums.noise_std**2
+        unit = np.eye(first.shape[1])
+        if self._squares is not None:
+            second = self.sums._square_rows.unpack(self._squares[places])[1]
+            if stream.method == "pp-debiased":
+                second -= (variance * squares)[:, None, None] * unit
+        mean = first / totals[:, None]
+        covariance = second / totals[:, None, None]
+        if not stream.centered:
+            squared = mean[:, :, None] * mean[:, None, :]
+            if stream.diagonal:
+                squared = squared * unit
+            covariance = covariance - squared
+            if stream.method != "pp":
+                # The noise of the mean, squared, was taken off: give it back.
+                bias = variance * core / totals**2
+                covariance += bias[:, None, None] * unit
+        divisors = totals
+        if not stream.workload.normalized:
+            divisors = stream.workload.divisors(self.steps[places])
+        first, second = first / divisors[:, None], second / divisors[:, None, None]
+        if self._first is not None:
+            first, own_mean = self._first.at(places)
+            mean = mean if own_mean is None else own_mean
+        return first, second, mean, covariance
+
+    def largest_trace(self, places) -> np.ndarray | float:
+        """Return the largest trace for unit rows: 1 for weights of one sign."""
+        workload, places = self.sums.stream.workload, np.asarray(places)
+        if not workload.signed:
+            return 1.0
+        positive = workload.positive_totals(self.steps[places])
+        return np.maximum(positive / self._totals_at(places), 1.0)
+
+    def spread(self, places) -> np.ndarray | None:
+        """Return the deviation of the noise of m covariances off their diagonals.
+
+        It includes the noise of a mean that is subtracted. None for methods that square
+        noisy rows.
+        """
+        stream, places = self.sums.stream, np.asarray(places)
+        if self._squares is not None:
+            return None
+        totals = self._totals_at(places)
+        first = stream.rows.unpack(self._vectors[places])[0] / totals[:, None]
+        unit = self.sums.noise_std**2 / totals**2
+        coordinate, product = (
+            unit * self._gains[which][0][places] for which in (0, -1)
+        )
+        variance = 0.5 * product * (stream.stretch / stream.rows.weight) ** 2
+        if not stream.centered:
+            # Of rank two, and as large as noise of this size in all entries.
+            lengths = np.vecdot(first, first)
+            variance += 2.0 * lengths * coordinate / first.shape[1] + coordinate**2
+        return np.sqrt(variance)
+
+    def _totals_at(self, places) -> np.ndarray:
+        if self._totals is not None:
+            return self._totals[places]
+        return self.sums.stream.workload.totals(self.steps[places])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator
 
@@ -23,13 +24,12 @@ WORKLOADS = [
 ]
 
 FACTORIZATIONS = [StrOptions(set(NAMES)), BISR, "array-like"]
-
 _SECOND_MOMENT = [StrOptions({"full", "diag"})]
-
 _WEIGHT = Interval(Real, 1e-60, 1e60, closed="both")
 
 
 @register
+@dataclass(eq=False, repr=False)
 class JointMoments(BaseEstimator):
     r"""Release both moments of a stream by their joint sensitivity.
 
@@ -78,21 +78,15 @@ class JointMoments(BaseEstimator):
         "second_factorization": [*FACTORIZATIONS, None],
     }
 
-    def __init__(
-        self,
-        weight="free",
-        *,
-        second_moment="full",
-        second_workload=None,
-        second_factorization=None,
-    ):
-        self.weight = weight
-        self.second_moment = second_moment
-        self.second_workload = second_workload
-        self.second_factorization = second_factorization
+    weight: float | str = "free"
+    _: KW_ONLY
+    second_moment: str = "full"
+    second_workload: Any = None
+    second_factorization: Any = None
 
 
 @register
+@dataclass(eq=False, repr=False)
 class AssumeCentered(BaseEstimator):
     """Release the second moment alone: the mean is taken to be zero.
 
@@ -104,22 +98,15 @@ class AssumeCentered(BaseEstimator):
     second_moment : {"full", "diag"}, default="full"
         "full" releases products of different features. With "diag", the covariance is
         diagonal.
-
-    Examples
-    --------
-    >>> from skdpspectral import JMECovariance
-    >>> from skdpspectral.covariance import AssumeCentered
-    >>> JMECovariance(moments=AssumeCentered(second_moment="diag"))
-    JMECovariance(moments=AssumeCentered(second_moment='diag'))
     """
 
     _parameter_constraints: ClassVar[dict] = {"second_moment": _SECOND_MOMENT}
 
-    def __init__(self, second_moment="full"):
-        self.second_moment = second_moment
+    second_moment: str = "full"
 
 
 @register
+@dataclass(eq=False, repr=False)
 class BaselineMoments(BaseEstimator):
     r"""Release both moments by a method for comparison (:ref:`stream_methods`).
 
@@ -147,13 +134,6 @@ class BaselineMoments(BaseEstimator):
     ----------
     Kalinin, Upadhyay and Lampert (2025), Continual release moment estimation with
     differential privacy, algorithms 4 to 6.
-
-    Examples
-    --------
-    >>> from skdpspectral import JMECovariance
-    >>> from skdpspectral.covariance import BaselineMoments
-    >>> JMECovariance(moments=BaselineMoments("pp-debiased"))
-    JMECovariance(moments=BaselineMoments(method='pp-debiased'))
     """
 
     _array_parameters = JointMoments._array_parameters
@@ -163,25 +143,22 @@ class BaselineMoments(BaseEstimator):
         "weight": [_WEIGHT, None],
     }
 
-    def __init__(
-        self,
-        method="ime",
-        *,
-        weight=None,
-        second_moment="full",
-        second_workload=None,
-        second_factorization=None,
-    ):
-        self.method = method
-        self.weight = weight
-        self.second_moment = second_moment
-        self.second_workload = second_workload
-        self.second_factorization = second_factorization
+    method: str = "ime"
+    _: KW_ONLY
+    weight: float | None = None
+    second_moment: str = "full"
+    second_workload: Any = None
+    second_factorization: Any = None
 
 
 _NAMED = {"jme": JointMoments, "assume-centered": AssumeCentered}
 
-MOMENTS = [StrOptions(set(_NAMED)), JointMoments, AssumeCentered, BaselineMoments]
+MOMENT_CONSTRAINTS = [
+    StrOptions(set(_NAMED)),
+    JointMoments,
+    AssumeCentered,
+    BaselineMoments,
+]
 
 
 def as_strategy(moments) -> JointMoments | AssumeCentered | BaselineMoments:
@@ -213,7 +190,7 @@ def moment_weights(
 ) -> tuple[float | None, float | None, float]:
     """Return weights of products and of their trace, and the squared sensitivity.
 
-    They are for rows in the unit ball; None for what is not released.
+    For rows in the unit ball; None for what is not released.
     """
     if isinstance(moments, AssumeCentered):
         return 1.0, None, sensitivity.second_moment_ratio(d)

@@ -4,7 +4,6 @@ from ._generators import make_low_rank_sparse_tasks, make_spiked_covariance
 from ._ratings import fetch_movielens, make_ratings
 from ._real import (
     load_adult,
-    load_coil2000,
     load_digits,
     load_gordon2002,
     load_jester,
@@ -14,7 +13,6 @@ from ._real import (
 __all__ = [
     "fetch_movielens",
     "load_adult",
-    "load_coil2000",
     "load_digits",
     "load_gordon2002",
     "load_jester",

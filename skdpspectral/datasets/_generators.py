@@ -70,16 +70,11 @@ def make_spiked_covariance(
     >>> X.shape, components.shape
     ((200, 10), (2, 10))
     """
-    _check_size("n_samples", n_samples)
-    _check_size("n_features", n_features)
-    _check_size("n_components", n_components)
-    if n_components > n_features:
-        raise ValueError(
-            f"n_components must be at most n_features={n_features}, "
-            f"got {n_components}: lower n_components or raise n_features"
-        )
+    check_integer("n_samples", n_samples)
+    check_integer("n_features", n_features)
+    check_integer("n_components", n_components, most=("n_features", n_features))
     signal = _check_signal_variance(signal_variance, n_components)
-    noise_std = np.sqrt(_check_noise_variance(noise_variance))
+    noise_std = np.sqrt(check_number("noise_variance", noise_variance))
     rng = check_random_state(random_state)
 
     components = _haar_rows(n_components, n_features, rng)
@@ -98,21 +93,39 @@ def _haar_rows(n_rows, n_columns, rng):
     return np.ascontiguousarray(q.T)
 
 
-def _check_size(name, value):
-    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not is_integer or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+def is_integer(value):
+    """Whether a value is an integer, and no boolean."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def _as_float_array(name, value):
-    try:
-        return np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be numeric, got {value!r}") from error
+def check_integer(name, value, low=1, most=None):
+    """Return an integer in a range; `most` is the name and value of its upper end."""
+    if not is_integer(value) or value < low:
+        raise ValueError(f"{name} must be an integer of at least {low}, got {value!r}")
+    if most is not None and value > most[1]:
+        raise ValueError(
+            f"{name} must be at most {most[0]}={most[1]}, got {value}: "
+            f"lower {name} or raise {most[0]}"
+        )
+    return int(value)  # a Python integer: products cannot overflow
+
+
+def check_number(name, value, highest=np.inf):
+    """Return a finite number between 0 and `highest` as a float."""
+    is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_real or not 0 <= value <= highest or value == np.inf:
+        limit = "of at least 0" if highest == np.inf else f"between 0 and {highest}"
+        raise ValueError(f"{name} must be a finite number {limit}, got {value!r}")
+    return float(value)
 
 
 def _check_signal_variance(signal_variance, n_components):
-    signal = _as_float_array("signal_variance", signal_variance)
+    try:
+        signal = np.asarray(signal_variance, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"signal_variance must be numeric, got {signal_variance!r}"
+        ) from error
     if signal.ndim == 0:
         signal = np.full(n_components, float(signal))
     if signal.shape != (n_components,):
@@ -131,16 +144,6 @@ def _check_signal_variance(signal_variance, n_components):
             f"got {signal_variance!r}: sort it, largest first"
         )
     return signal
-
-
-def _check_noise_variance(noise_variance):
-    noise = _as_float_array("noise_variance", noise_variance)
-    if noise.ndim != 0 or not np.isfinite(noise) or noise < 0:
-        raise ValueError(
-            f"noise_variance must be one finite number of at least 0, "
-            f"got {noise_variance!r}"
-        )
-    return float(noise)
 
 
 WEIGHTS = ("normal", "one")
@@ -286,24 +289,15 @@ def make_low_rank_sparse_tasks(
     {10}
     >>> set((truth.sparse != 0).sum(axis=0).tolist())  # users of a feature
     {5}
-
-    The setting of A.1.4, but for its row sparsity of 2: the 10,000 non-zeros of 5000
-    users have no place in 10 features of 2 users each.
-
-    >>> X, y, users = make_low_rank_sparse_tasks(
-    ...     5000, 100, 10, rank=1, sparsity=2, weights="one", random_state=0
-    ... )
-    >>> X.shape
-    (500000, 10)
     """
-    n_users = _check_integer("n_users", n_users, 1)
-    n_features = _check_integer("n_features", n_features, 1)
-    rank = _check_integer("rank", rank, 0, n_features)
-    sparsity = _check_integer("sparsity", sparsity, 0, n_features)
+    n_users = check_integer("n_users", n_users)
+    n_features = check_integer("n_features", n_features)
+    rank = check_integer("rank", rank, 0, ("n_features", n_features))
+    sparsity = check_integer("sparsity", sparsity, 0, ("n_features", n_features))
     _check_row_sparsity(row_sparsity, n_users, n_features, sparsity)
     _check_weights(weights, rank)
-    intercept_scale = _check_scale("intercept_scale", intercept_scale)
-    noise = _check_scale("noise", noise)
+    intercept_scale = check_number("intercept_scale", intercept_scale)
+    noise = check_number("noise", noise)
     _check_bool("shuffle", shuffle)
     _check_bool("return_coef", return_coef)
     rng = check_random_state(random_state)
@@ -422,9 +416,6 @@ def _trade(supports, rng):
     supports[first], supports[second] = pool[:, :sparsity], pool[:, sparsity:]
 
 
-# --- numbers of rows
-
-
 def _draw_counts(n_samples_per_user, n_users, rng):
     """Number of rows of each user, shape (n_users,)."""
     if isinstance(n_samples_per_user, tuple):
@@ -432,12 +423,12 @@ def _draw_counts(n_samples_per_user, n_users, rng):
         return rng.randint(low, high + 1, size=n_users)
     if hasattr(n_samples_per_user, "__len__"):
         return _check_counts(n_samples_per_user, n_users)
-    count = _check_integer("n_samples_per_user", n_samples_per_user, 1)
+    count = check_integer("n_samples_per_user", n_samples_per_user)
     return np.full(n_users, count)
 
 
 def _check_range(bounds):
-    if not (len(bounds) == 2 and all(map(_is_integer, bounds))):
+    if not (len(bounds) == 2 and all(map(is_integer, bounds))):
         raise ValueError(
             "n_samples_per_user, if a tuple, must be a range (low, high) of integers, "
             f"got {bounds!r}: pass a list or an array for numbers by user"
@@ -473,28 +464,10 @@ def _check_counts(counts, n_users):
     return counts.astype(np.int64)
 
 
-# --- checks
-
-
-def _is_integer(value):
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
-def _check_integer(name, value, low, n_features=None):
-    if not _is_integer(value) or value < low:
-        raise ValueError(f"{name} must be an integer of at least {low}, got {value!r}")
-    if n_features is not None and value > n_features:
-        raise ValueError(
-            f"{name} must be at most n_features={n_features}, got {value}: "
-            f"lower {name} or raise n_features"
-        )
-    return int(value)  # a Python integer: products cannot overflow
-
-
 def _check_row_sparsity(row_sparsity, n_users, n_features, sparsity):
     if row_sparsity is None:
         return
-    places = n_features * _check_integer("row_sparsity", row_sparsity, 1)
+    places = n_features * check_integer("row_sparsity", row_sparsity)
     needed = n_users * sparsity
     if needed > places:
         raise ValueError(
@@ -513,15 +486,6 @@ def _check_weights(weights, rank):
             f"weights='one' needs a rank of at most 1, got rank={rank}: users of the "
             "same weights share one direction, whatever the rank"
         )
-
-
-def _check_scale(name, value):
-    is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not is_real or not 0 <= value < np.inf:
-        raise ValueError(
-            f"{name} must be one finite number of at least 0, got {value!r}"
-        )
-    return float(value)
 
 
 def _check_bool(name, value):

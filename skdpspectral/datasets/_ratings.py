@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import inspect
-import numbers
 import os
 import re
 import tempfile
@@ -20,10 +19,14 @@ import numpy as np
 from sklearn.datasets import get_data_home
 from sklearn.utils import Bunch, check_random_state, gen_batches
 
-from ._generators import _check_size, _haar_rows
-from ._real import DATA_HOME_VARIABLE, expect, read_archive
-
-BLOCK_ENTRIES = 2**20  # pairs of user and item that are drawn at a time: 8 MB
+from ._generators import (
+    BLOCK_ENTRIES,
+    _haar_rows,
+    check_integer,
+    check_number,
+    is_integer,
+)
+from ._real import DATA_HOME_VARIABLE, expect, pandas_or_error, read_archive
 
 
 def make_ratings(
@@ -151,9 +154,13 @@ def make_ratings(
     >>> int(ratings.target.min()), int(ratings.target.max())
     (1, 5)
     """
-    _check_sizes(
-        n_users, n_items, n_ratings_per_user, n_item_features, n_factors, sparsity
-    )
+    check_integer("n_users", n_users)
+    check_integer("n_items", n_items)
+    check_integer("n_ratings_per_user", n_ratings_per_user, 1, ("n_items", n_items))
+    check_integer("n_item_features", n_item_features)
+    most = "n_item_features", n_item_features
+    check_integer("n_factors", n_factors, 1, most)
+    check_integer("sparsity", sparsity, 0, most)
     for name, value in {
         "activity_spread": activity_spread,
         "popularity_exponent": popularity_exponent,
@@ -162,8 +169,8 @@ def make_ratings(
         "item_std": item_std,
         "noise": noise,
     }.items():
-        _check_number(name, value)
-    _check_number("feature_share", feature_share, highest=1)
+        check_number(name, value)
+    check_number("feature_share", feature_share, highest=1)
     low, high = _check_range(rating_range)
     rng = check_random_state(random_state)
 
@@ -217,10 +224,7 @@ def ratings_bunch(maker, *, user_id, item_id, rating, **public):
 
 def ratings_to_pandas(bunch):
     """Turn the tables of a Bunch into pandas objects, those of columns included."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError("as_frame=True needs pandas: pip install pandas") from error
+    pd = pandas_or_error()
     bunch.frame = pd.DataFrame(bunch.data, columns=bunch.feature_names)
     bunch.frame["rating"] = bunch.target
     bunch.data = bunch.frame[bunch.feature_names]
@@ -279,53 +283,12 @@ def _inner(user_rows, users, item_rows, items):
     return products
 
 
-def _check_sizes(
-    n_users, n_items, n_ratings_per_user, n_item_features, n_factors, sparsity
-):
-    _check_size("n_users", n_users)
-    _check_size("n_items", n_items)
-    _check_size("n_ratings_per_user", n_ratings_per_user)
-    _check_size("n_item_features", n_item_features)
-    _check_size("n_factors", n_factors)
-    if n_ratings_per_user > n_items:
-        raise ValueError(
-            f"n_ratings_per_user must be at most n_items={n_items}, "
-            f"got {n_ratings_per_user}: no user rates an item twice"
-        )
-    if n_factors > n_item_features:
-        raise ValueError(
-            f"n_factors must be at most n_item_features={n_item_features}, "
-            f"got {n_factors}"
-        )
-    is_integer = isinstance(sparsity, numbers.Integral)
-    if (
-        not is_integer
-        or isinstance(sparsity, bool)
-        or (not 0 <= sparsity <= n_item_features)
-    ):
-        raise ValueError(
-            "sparsity must be an integer between 0 and "
-            f"n_item_features={n_item_features}, got {sparsity!r}"
-        )
-
-
-def _check_number(name, value, highest=np.inf):
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not is_number or not np.isfinite(value) or not 0 <= value <= highest:
-        limit = "of at least 0" if highest == np.inf else f"between 0 and {highest}"
-        raise ValueError(f"{name} must be a finite number {limit}, got {value!r}")
-
-
 def _check_range(rating_range):
     try:
         low, high = rating_range
     except (TypeError, ValueError):
         low = high = None
-    is_range = all(
-        isinstance(bound, numbers.Integral) and not isinstance(bound, bool)
-        for bound in (low, high)
-    )
-    if not is_range or not low < high:
+    if not (is_integer(low) and is_integer(high)) or not low < high:
         raise ValueError(
             "rating_range must be two integers, the lower one first, "
             f"got {rating_range!r}"
@@ -349,17 +312,14 @@ _NAMES = """Action Adventure Animation Children's Comedy Crime Documentary Drama
 Fantasy Film-Noir Horror Musical Mystery Romance Sci-Fi Thriller War Western"""
 
 GENRES_1M = _NAMES.split()
-
 GENRES = {"ml-100k": ["unknown", *GENRES_1M], "ml-1m": GENRES_1M}
 
 # A century maps to [0, 1]: fixed beforehand, not taken from the titles.
 FIRST_YEAR, YEARS = 1900, 100
-
 UNKNOWN_YEAR = 0  # no title has it
 
 # What a damaged zip raises, or one of other contents.
 _WRONG_CONTENT = (EOFError, KeyError, NotImplementedError, RuntimeError, ValueError)
-
 NOT_THE_ZIP = (*_WRONG_CONTENT, zipfile.BadZipFile, zlib.error)
 
 
@@ -476,8 +436,8 @@ def fetch_movielens(
             f"the folder that holds it by data_home or by the environment variable "
             f"{DATA_HOME_VARIABLE}"
         )
-    tables = PREPARED[variant](path) if path.suffix == ".npz" else _zip(variant, path)
-    bunch = _bunch(variant, tables)
+    read = _prepared if path.suffix == ".npz" else _zip
+    bunch = _bunch(variant, read(variant, path))
     bunch = ratings_to_pandas(bunch) if as_frame else bunch
     return (bunch.data, bunch.target) if return_X_y else bunch
 
@@ -637,36 +597,25 @@ def _users(user_id, gender, age, occupation):
     }
 
 
-def _prepared_100k(path):
-    names = "user_id item_id rating timestamp occupation_names"
-    raw = _prepared(path, names, "items", "ml-100k")
-    occupation = raw["occupation_names"].astype(object)[raw["users_occupation"]]
-    return _prepared_tables(raw, "item", raw["timestamp"], occupation)
-
-
-def _prepared_1m(path):
-    raw = _prepared(path, "user_id movie_id rating", "movies", "ml-1m")
-    occupation = raw["users_occupation"].astype(np.int64)
-    return _prepared_tables(raw, "movie", None, occupation)
-
-
-def _prepared(path, names, items, variant):
-    columns = ["id", "gender", "age", "occupation"]
-    names = [*names.split(), *(f"users_{column}" for column in columns)]
-    names += [*(f"{items}_{column}" for column in ("id", "title", "genre"))]
-    raw = read_archive(variant, [*names, "genre_names"], path.parent.parent)
+def _prepared(variant, path):
+    """Read a prepared archive."""
+    older = variant == "ml-100k"
+    item = "item" if older else "movie"
+    names = ["user_id", f"{item}_id", "rating", "genre_names"]
+    names += [f"users_{column}" for column in ("id", "gender", "age", "occupation")]
+    names += [f"{item}s_{column}" for column in ("id", "title", "genre")]
+    names += ["timestamp", "occupation_names"] if older else []
+    raw = read_archive(variant, names, path.parent.parent)
     expect("genre_names", raw["genre_names"].tolist(), GENRES[variant])
-    return raw
-
-
-def _prepared_tables(raw, item, timestamp, occupation):
-    users = _users(raw["users_id"], raw["users_gender"], raw["users_age"], occupation)
+    occupation = raw["users_occupation"].astype(np.int64)
+    if older:
+        occupation = raw["occupation_names"].astype(object)[occupation]
     return Tables(
         raw["user_id"],
         raw[f"{item}_id"],
         raw["rating"],
-        timestamp,
-        users,
+        raw.get("timestamp"),
+        _users(raw["users_id"], raw["users_gender"], raw["users_age"], occupation),
         raw[f"{item}s_id"],
         raw[f"{item}s_title"].tolist(),
         raw[f"{item}s_genre"],
@@ -674,5 +623,3 @@ def _prepared_tables(raw, item, timestamp, occupation):
 
 
 PARSERS = {"ml-100k": _parse_100k, "ml-1m": _parse_1m}
-
-PREPARED = {"ml-100k": _prepared_100k, "ml-1m": _prepared_1m}

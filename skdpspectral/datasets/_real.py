@@ -23,7 +23,6 @@ DATA_HOME_VARIABLE = "SKDPSPECTRAL_DATA"
 
 # What numpy raises on a file of another kind, a damaged one, or a missing array.
 _WRONG_KIND = (AttributeError, EOFError, KeyError, TypeError, ValueError)
-
 NOT_THE_ARCHIVE = (*_WRONG_KIND, zipfile.BadZipFile, zlib.error)
 
 
@@ -76,12 +75,18 @@ def as_bunch(loader, data, names, bounds):
     )
 
 
-def to_pandas(bunch, target_name=None):
-    """Make data and target of a bunch pandas objects."""
+def pandas_or_error():
+    """Return pandas, or say how to get it."""
     try:
         import pandas as pd
     except ImportError as error:
         raise ImportError("as_frame=True needs pandas: pip install pandas") from error
+    return pd
+
+
+def to_pandas(bunch, target_name=None):
+    """Make data and target of a bunch pandas objects."""
+    pd = pandas_or_error()
     bunch.data = pd.DataFrame(bunch.data, columns=bunch.feature_names)
     if target_name is not None:
         bunch.target = pd.Series(bunch.target, name=target_name)
@@ -89,7 +94,6 @@ def to_pandas(bunch, target_name=None):
 
 
 MISSING_LEVEL = 255
-
 MISSING_RATING = 9900
 
 ADULT_CAPS = {
@@ -162,7 +166,7 @@ COIL_RANGES = {
 }
 
 
-def load_adult(*, data_home=None, as_frame=False, units="bounded"):
+def load_adult(*, data_home=None, as_frame=False, units="bounded", encode=True):
     """Load Adult: 48,842 persons of the 1994 US census, scaled to [0, 1].
 
     Six numeric columns, each divided by a cap fixed beforehand (age 100, fnlwgt
@@ -185,6 +189,11 @@ def load_adult(*, data_home=None, as_frame=False, units="bounded"):
     units : {"bounded", "raw"}, default="bounded"
         "raw" leaves the numeric columns as they were recorded, in years and dollars,
         neither divided nor clipped.
+    encode : bool, default=True
+        Whether categorical attributes are columns of 0 and 1. False, with
+        ``as_frame=True`` and ``units="raw"``, gives the frame of 14 columns as it was
+        recorded, with texts, "?" where one is missing; `categories` has the values of
+        each that `adult.names` lists.
 
     Returns
     -------
@@ -197,7 +206,7 @@ def load_adult(*, data_home=None, as_frame=False, units="bounded"):
     Raises
     ------
     ValueError
-        If the units are none of these.
+        If the units are none of these, or texts are asked for in an array.
     OSError
         If there is no such file (FileNotFoundError), or it is not as described.
 
@@ -208,6 +217,10 @@ def load_adult(*, data_home=None, as_frame=False, units="bounded"):
     R. Kohavi (1996), Scaling up the accuracy of naive-Bayes classifiers: a
     decision-tree hybrid, KDD.
     """
+    if not (encode or (as_frame and units == "raw")):
+        raise ValueError(
+            'encode=False gives a frame as recorded: set as_frame=True and units="raw"'
+        )
     levels = [f"levels_{name}" for name in ADULT_LEVELS]
     columns = ["numeric", "numeric_names", "categorical", "categorical_names"]
     raw = read_archive(
@@ -224,7 +237,22 @@ def load_adult(*, data_home=None, as_frame=False, units="bounded"):
     bounds = _bounds_in_units(units, ADULT_CAPS, len(names))
     bunch = as_bunch(load_adult, np.hstack(blocks), names, bounds)
     bunch.update(target=raw["income_gt_50k"], is_test=raw["is_test"].astype(bool))
-    return to_pandas(bunch, "income_gt_50k") if as_frame else bunch
+    bunch = to_pandas(bunch, "income_gt_50k") if as_frame else bunch
+    return bunch if encode else _with_texts(bunch, raw)
+
+
+def _with_texts(bunch, raw):
+    """Return the bunch with columns of texts in the place of their codes."""
+    bunch.data = bunch.data[list(ADULT_CAPS)].copy()
+    bunch.categories = {}
+    for column, name in enumerate(ADULT_LEVELS):
+        values = raw[f"levels_{name}"].tolist()
+        codes = np.minimum(raw["categorical"][:, column], len(values))
+        bunch.data[name] = np.array([*values, "?"], dtype=object)[codes]
+        bunch.categories[name] = values
+    bunch.feature_names = list(bunch.data)
+    del bunch["bounds"]
+    return bunch
 
 
 def load_kddcup99(*, data_home=None, as_frame=False, units="bounded"):
@@ -347,27 +375,11 @@ def load_coil2000(*, data_home=None, as_frame=False):
     research and education only, and expressly not for commercial education or
     demonstration.
 
-    Parameters
-    ----------
-    data_home : str or path-like, default=None
-        Folder that holds `coil2000-insurance/coil2000-insurance.npz`, with arrays
-        `x` (n, 85), `names`, `caravan` and `is_test`. None reads the environment
-        variable SKDPSPECTRAL_DATA.
-    as_frame : bool, default=False
-        Return `data` and `target` as pandas objects.
-
-    Returns
-    -------
-    sklearn.utils.Bunch
-        `data` (9822, 85) in float64, `target` (9822,) with 1 for a caravan policy,
-        `feature_names`, `bounds`, two arrays of shape (85,) taken from the data
-        dictionary, `is_test` (9822,) with True for the 4,000 rows of the challenge's
-        evaluation file, and `DESCR`.
-
-    Raises
-    ------
-    OSError
-        If there is no such file (FileNotFoundError), or it is not as described.
+    `coil2000-insurance/coil2000-insurance.npz` has arrays `x` (n, 85), `names`,
+    `caravan` and `is_test`. The Bunch has `data` (9822, 85) in float64, `target` with 1
+    for a caravan policy, `bounds`, two arrays of shape (85,) taken from the data
+    dictionary, and `is_test` with True for the 4,000 rows of the challenge's evaluation
+    file; else it, the parameters and errors are as of `load_jester`.
 
     References
     ----------
@@ -414,13 +426,19 @@ def load_digits(*, as_frame=False):
     return bunch
 
 
+def _is_bounded(units):
+    """Whether values are to be bounded, and not as they were recorded."""
+    if units not in ("bounded", "raw"):
+        raise ValueError(f'units must be "bounded" or "raw", got {units!r}')
+    return units == "bounded"
+
+
 def _in_units(units, counts, caps, dtype):
     """Return counts divided by their caps, or as they are."""
-    if units == "raw":
+    if not _is_bounded(units):
         return counts.astype(dtype)
-    if units != "bounded":
-        raise ValueError(f'units must be "bounded" or "raw", got {units!r}')
-    return _divide_by_caps(counts, caps, dtype)
+    scaled = counts / np.array(list(caps.values()), dtype=np.float64)
+    return np.clip(scaled, 0.0, 1.0).astype(dtype)
 
 
 def _bounds_in_units(units, caps, n_features):
@@ -430,11 +448,6 @@ def _bounds_in_units(units, caps, n_features):
     high = np.ones(n_features)
     high[: len(caps)] = list(caps.values())
     return np.zeros(n_features), high
-
-
-def _divide_by_caps(counts, caps, dtype):
-    scaled = counts / np.array(list(caps.values()), dtype=np.float64)
-    return np.clip(scaled, 0.0, 1.0).astype(dtype)
 
 
 def _recode(codes, levels, vocabulary):
@@ -457,7 +470,6 @@ def _one_hot(codes, n_levels, dtype):
 # The usual floor and ceiling of these chips' expression values: below lies background
 # (a fifth of all values are negative), above the scanner saturates.
 GORDON_RANGE = (10.0, 16_000.0)
-
 N_GORDON_PROBES = 12_533
 
 
@@ -522,10 +534,8 @@ def load_gordon2002(*, data_home=None, as_frame=False, units="bounded"):
 
 def _probes_in_units(units, values):
     """Return values in the units that are asked for, and their bounds."""
-    if units == "raw":
+    if not _is_bounded(units):
         return values, None
-    if units != "bounded":
-        raise ValueError(f'units must be "bounded" or "raw", got {units!r}')
     low, high = (float(end) for end in np.log2(GORDON_RANGE))
     # Logarithms may be rounded otherwise one by one than in a block.
     data = np.clip(np.log2(np.clip(values, *GORDON_RANGE)), low, high)

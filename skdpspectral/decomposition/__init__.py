@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from .. import _on_demand
 
 if TYPE_CHECKING:  # what is imported on demand
-    from ._bounds import PrivateMean
+    from ._bounded_moments import PrivateMean
     from ._federated_pca import Aggregation, ComponentCovariance, FederatedDPPCA
-    from ._mechanism import Auto, Gaussian, SpikedModel, TwoStage
     from ._pca import DPPCA
+    from ._pca_mechanisms import Auto, Gaussian, SpikedModel, TwoStage
     from ._sparse_pca import SparseDPPCA
 
 __all__ = [
@@ -24,10 +24,10 @@ __all__ = [
     "TwoStage",
 ]
 _HOMES = {
-    "_bounds": ("PrivateMean",),
+    "_bounded_moments": ("PrivateMean",),
     "_federated_pca": ("Aggregation", "ComponentCovariance", "FederatedDPPCA"),
     "_pca": ("DPPCA",),
     "_sparse_pca": ("SparseDPPCA",),
-    "_mechanism": ("Auto", "Gaussian", "SpikedModel", "TwoStage"),
+    "_pca_mechanisms": ("Auto", "Gaussian", "SpikedModel", "TwoStage"),
 }
 __getattr__, __dir__ = _on_demand.names_of(__name__, _HOMES)

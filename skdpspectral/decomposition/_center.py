@@ -24,9 +24,8 @@ from .._tables.clipping import clip_rows
 from .._tables.pairs import PairOrder, PairWalk, PoolWalk
 from ..accounting import calibrate_gaussian, split_mu
 from ..accounting._gaussian import calibrate_alike
-from ..mechanisms import Exact, Gaussian, PrivacyPlan
-from ._bounds import RowBounds
-from ._second_moment import SecondMoment, floor_of
+from ..mechanisms import Concern, Exact, Gaussian, PrivacyPlan, Remark
+from ._bounded_moments import RowBounds, SecondMoment, floor_of
 
 # Rows that a center is made from, at most: more would only take time.
 _MOST_ROWS = 1 << 17
@@ -40,11 +39,10 @@ _WIDEST_CLIP = 4.0
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows from all over a table that a center is made from, by its shape alone.
+    """The part of a table that a center is computed from, chosen by its shape alone.
 
-    `order` pairs the rows of the whole table; the first `n_pools` of its pools are
-    used, of `n_rows` rows. A mean of rows of the unit ball has the sensitivity `moved`
-    and a rounding error of at most `rounding`.
+    It has `n_rows` rows, of the first `n_pools` pools of `order`. A mean of rows of the
+    unit ball has the sensitivity `moved` and a rounding error of at most `rounding`.
     """
 
     bounds: RowBounds
@@ -106,10 +104,9 @@ def row_lengths(rows: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Quantile(Statistic):
-    """A length below which about a share of terms lies, by noisy halvings.
+    """A length below which a share `level` of terms lies, by noisy bisection.
 
-    There are `n_steps` halvings on a logarithmic scale; `level` is the share, `moved`
-    how far one row moves a share, and names of the releases begin with `name`.
+    It takes `n_steps` on a logarithmic scale; one row moves a share by at most `moved`.
     """
 
     name: str
@@ -118,16 +115,12 @@ class Quantile(Statistic):
     moved: float
 
     def mechanisms(self, mu: float) -> tuple:
-        """Plan the releases at a total cost of mu; infinite for no noise."""
         names = [f"{self.name}_{step}" for step in range(1, self.n_steps + 1)]
         rounding = {"summation_error": 2.0**-50}
         return calibrate_alike(names, self.moved, mu, (1,), **rounding)
 
     def run(self, release: Any, rows: Any, *given: Any) -> float:
-        """Return the length; `rows` walks over blocks of lengths, given is their range.
-
-        The range is one of powers of two.
-        """
+        """Return the length; given is its range, in powers of 2."""
         low, high = given
         points = np.linspace(low, high, 2**self.n_steps + 1)
         counts = rows.reduce(partial(_counts_of_lengths, points=points))
@@ -155,7 +148,7 @@ def _counts_of_lengths(blocks, points: np.ndarray) -> np.ndarray:
 class CenterSteps(Statistic):
     """Clipped means that close in on the rows of a sample.
 
-    `shares` are those of the steps in their cost; names of releases begin with `name`.
+    `shares` are those of the steps in their cost.
     """
 
     sample: Sample
@@ -164,11 +157,9 @@ class CenterSteps(Statistic):
 
     @property
     def step_names(self) -> list[str]:
-        """Names of the releases."""
         return [f"{self.name}_{step}" for step in range(1, len(self.shares) + 1)]
 
     def mechanisms(self, mu: float) -> tuple:
-        """Plan the releases at a total cost of mu; infinite for no noise."""
         shape = (self.sample.bounds.n_features,)
         if not math.isfinite(mu):
             return tuple(Exact(name, shape) for name in self.step_names)
@@ -188,9 +179,9 @@ class CenterSteps(Statistic):
     ) -> tuple[list[float], list[float], float]:
         """Radii of the steps, weights of their average, and the length of its error.
 
-        All are of public numbers and of the released typical distance of rows and their
-        distance from the start, `reach`. Where noise of the length `allowed` does no
-        harm, clips are wider: a center of clipped rows is not their mean.
+        They follow from public numbers, the released typical distance of rows, and
+        their distance `reach` from the start. Where noise of the length `allowed` does
+        no harm, clips are wider: a center of clipped rows is not their mean.
         """
         n_features = self.sample.bounds.n_features
         radius, radii, errors = _FIRST_CLIP * reach, [], []
@@ -241,30 +232,20 @@ def _sum_of_clipped(blocks, radius: float, n_features: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Nearness(Statistic):
-    """Share of the rows that are so near a center that its error turns them.
+    """Shares of the rows that are so near a center that its error turns them.
 
-    Two means over rows x about the center, of numbers in [0, 1]: of
-    min(1, e^2 / x^2) with the error e of the center, which is what a unit row gets of
-    it, and of the same with a typical distance in place of e.
-
+    Means over rows of min(1, e^2 / x^2) with the distance x from the center: for its
+    error e, and for a typical distance as e.
     """
 
     sample: Sample
     name: str = "center_nearness"
 
     def mechanisms(self, mu: float) -> tuple:
-        """Plan the release at a cost of mu; infinite for no noise."""
-        if not math.isfinite(mu):
-            return (Exact(self.name, (2,)),)
         half = sensitivity.box_radius([0.5, 0.5])
-        nearness = calibrate_gaussian(
-            self.name,
-            sensitivity.mean_sensitivity(half, self.sample.n_rows),
-            mu,
-            (2,),
-            summation_error=2.0 * self.sample.rounding,
-        )
-        return (nearness,)
+        moved = sensitivity.mean_sensitivity(half, self.sample.n_rows)
+        rounding = {"summation_error": 2.0 * self.sample.rounding}
+        return calibrate_alike([self.name], moved, mu, (2,), **rounding)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release the two means of rows about a given center, for given lengths."""
@@ -329,11 +310,9 @@ class Search(NamedTuple):
 def plan_search(
     sample: Sample, quantiles: tuple[Quantile, Quantile], mu: float, forced: bool
 ) -> Search | None:
-    """Return the search for a center, None where it is not worth it.
+    """Return the search for a center at a cost of mu, None where it is not worth it.
 
-    `quantiles` are those of :func:`length_quantiles`, and `mu` is the cost of
-    everything. A search that is `forced` is made in any case, for half of the budget at
-    most.
+    A `forced` search is always made, for at most half of the budget.
     """
     n_samples, n_features = sample.order.n_samples, sample.bounds.n_features
     distance, reach = quantiles
@@ -435,13 +414,12 @@ _HARMLESS = 0.01
 class SearchedComponents(Statistic):
     """Components of rows about a center that is searched for, or of pairs of rows.
 
-    Where public numbers show that no center would be accurate enough, rows are compared
-    in pairs at once. Otherwise a typical distance and the rows' distance from the
-    origin are released; by these the steps to a center begin near by or far away, or,
-    if neither promises one, what is left goes to pairs. After the steps a last number
-    shows how much of the rows lies so near to the center that its error would be taken
-    for their direction. Rows that are shorter than the typical distance, or a multiple
-    of it where the noise allows that, keep their lengths.
+    Rows are compared in pairs if public numbers show that no center would be accurate
+    enough. Otherwise a typical distance and the rows' distance from the origin are
+    released. By these, the steps to a center begin near by or far away, or pairs get
+    the rest of the budget. A last release shows whether too many rows lie so near to
+    the center that its error would be taken for their direction. Rows below the typical
+    distance, or a multiple of it that noise allows, keep their lengths.
 
     The ``run`` of `rest` is given the center or the order of the pairs, a length below
     which rows keep theirs, and what it has as ``early`` if that is to be released too.
@@ -467,22 +445,20 @@ class SearchedComponents(Statistic):
         plan = super().plan(epsilon, delta, **named)
         if self.forced or _FIRST_STEP in {m.name for m in plan.releases()}:
             return plan
-        remark = (
+        remark = Remark(
             "Rows are compared with each other in pairs: so few rows and so small a "
-            "budget find no center that is accurate enough."
+            "budget find no center that is accurate enough.",
+            Concern.CENTER,
         )
         return replace(plan, remarks=(*plan.remarks, remark))
 
     def remarks(self) -> tuple[str, ...]:
-        """Sentences about the rows."""
         return self.bounds.remarks()
 
     def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Return warnings of the rest."""
         return self.rest.caveats(plan)
 
     def mechanisms(self, mu: float) -> tuple:
-        """Plan everything at a total cost of mu; infinite for no noise."""
         search = self._search(mu)
         if search is None:
             return self.rest.mechanisms(mu)
@@ -514,9 +490,10 @@ class SearchedComponents(Statistic):
         if not self.forced and self._part(error, typical) > _TOLERATED * edge:
             floor = floor_of(typical, edge / HALF)
             found = self.rest.run(release, rows, order, floor, (self.rest.early,))
-            remark = (
+            remark = Remark(
                 "Rows were compared with each other in pairs: they lie too far from "
-                "the origin for their number and the budget."
+                "the origin for their number and the budget.",
+                Concern.CENTER,
             )
             return replace(found, remark=remark)
         center = steps.run(release, rows, radii, weights)
@@ -534,9 +511,10 @@ class SearchedComponents(Statistic):
                 "Rows were measured from a private center, which is accurate enough."
             )
             return replace(found, remark=remark)
-        remark = (
+        remark = Remark(
             "Rows were compared with each other in pairs: a private center was found, "
-            "but too many of them lie near it, or too few beside it."
+            "but too many of them lie near it, or too few beside it.",
+            Concern.CENTER,
         )
         # Where nearly no row is farther away, votes may have gone astray.
         sure = beside <= _DOUBTFUL + forgiven

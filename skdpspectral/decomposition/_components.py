@@ -1,47 +1,222 @@
 """Private principal components of bounded rows: several statistics with one budget.
 
-What releases of principal components leave: public values alone.
-
-Components of rows whose features are divided by private scales first.
+Components and their private variances, also of rows that are divided by private scales.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+from scipy.special import gammaincinv
 
+from .. import sensitivity
 from .._linalg import eigen
 from .._statistics.feature_scales import FeatureLaw, FeatureScales
+from .._statistics.scale_windows import ScaleWindows
 from .._statistics.statistic import HALF, Combination, Statistic
 from .._tables.clipping import Box
 from .._tables.readers import map_table
 from ..accounting import split_mu
+from ..accounting._gaussian import calibrate_alike
+from ..mechanisms import Concern, Neighbors, Remark
 from . import _kernels
-from ._scales import PrivateScales, Scales
-from ._second_moment import (
-    EARLY,
-    Centered,
-    ProjectedMoment,
-    SecondMoment,
-    floor_of,
-    share_of,
-)
+from ._bounded_moments import EARLY, ProjectedMoment, SecondMoment, floor_of, share_of
+from ._kernels_ranks import correlations_of_signs
+
+# Steps of the bisections, on a logarithmic scale.
+STEPS = 12
+
+# Signal that is assumed at least, in units of the noise variance.
+LEAST_SIGNAL = 0.05
+
+
+def chi_square_median(degrees: float) -> float:
+    return 2.0 * float(gammaincinv(0.5 * degrees, 0.5))
+
+
+# Highest quantile of the projections' lengths that a clip is made from, votes beyond it
+# in units of their noise, and the share of rows of a normal law that are clipped.
+_HIGHEST, _FEWEST_VOTES, _CLIPPED_SHARE = 0.98, 5.0, 1e-3
+
+
+class Scales(NamedTuple):
+    """Released or public variances, and a clip of projections.
+
+    `signal` is the mean variance along the components beyond the noise, and `noise`
+    that across them, both positive. Few projections exceed `radius`; None without it.
+    """
+
+    signal: float
+    noise: float
+    radius: float | None
+
+
+class Cell(NamedTuple):
+    """Interval in which votes place a squared quantile, and its logarithmic middle.
+
+    An end that no vote has moved is zero or infinite.
+    """
+
+    low: float
+    high: float
+    middle: float
+
+
+@dataclass(frozen=True)
+class PrivateScales(Statistic):
+    """Two variances and a clip, from noisy quantiles of lengths.
+
+    Each step releases how many rows more than wanted lie below a tried length, for
+    projections on released directions and for residuals. Medians over those of
+    chi-square laws are the variances. Lengths lie in the public `norm_range`, in units
+    of the rows. `signal` and `noise` are public variances; None for private ones. With
+    `with_radius` a clip of projections is released too. Bisected quantiles are
+    `wanted`: 0 and 2 of projections, 1 of residuals.
+    """
+
+    n_samples: int
+    n_features: int
+    norm_range: tuple[float, float]
+    signal: float | None
+    noise: float | None
+    with_radius: bool
+    name: str = "quantile"
+    wanted: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        missing = (self.signal is None, self.noise is None, self.with_radius)
+        wanted = tuple([k for k in range(3) if missing[k]])
+        object.__setattr__(self, "wanted", wanted)
+
+    def ranges(self, rank: int) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Public ranges of the released signal and noise, for `rank` directions."""
+        low, high = (length**2 for length in self.norm_range)
+        noise = (self.noise, self.noise)
+        if self.noise is None:
+            median = chi_square_median(max(self.n_features - rank, 1))
+            noise = (low / median, high / median)
+        most = self.signal
+        if self.signal is None:
+            most = high / chi_square_median(rank)
+        least = 0.0 if self.signal is None else self.signal
+        least = max(least, LEAST_SIGNAL * noise[0])
+        return (least, max(most, LEAST_SIGNAL * noise[1])), noise
+
+    def noise_std(self, mu: float) -> float:
+        """Deviation of the noise of each vote, but for the grid's share."""
+        moved = sensitivity.vote_sensitivity(len(self.wanted), Neighbors.REPLACE_ONE)
+        return moved * math.sqrt(STEPS) / mu
+
+    def mechanisms(self, mu: float) -> tuple:
+        if not self.wanted:
+            return ()
+        shape = (len(self.wanted),)
+        names = [f"{self.name}_{step}" for step in range(1, STEPS + 1)]
+        moved = sensitivity.vote_sensitivity(shape[0], Neighbors.REPLACE_ONE)
+        return calibrate_alike(names, moved, mu, shape, magnitude=self.n_samples)
+
+    def run(self, release: Any, rows: Any, *given: Any) -> Scales:
+        """Release the votes, of which differences have half, and return the scales.
+
+        Given are orthonormal rows of shape (r, p), public or released.
+        """
+        (components,) = given
+        cells = self.cells(release, rows, components)
+        scales = self.of(cells, len(components))
+        if not self.with_radius:
+            return scales
+        level = _upper_level(release.plan[f"{self.name}_1"], self._voters(rows))
+        half = 0.5 * len(components)
+        laws = [gammaincinv(half, q) for q in (1 - _CLIPPED_SHARE, level)]
+        radius = math.sqrt(cells[2].middle * laws[0] / laws[1])
+        return scales._replace(radius=radius)
+
+    def cells(self, release: Any, rows: Any, components: np.ndarray) -> dict[int, Cell]:
+        """Release the votes; return where they place the wanted squared quantiles."""
+        if not self.wanted:
+            return {}
+        low, high = (2.0 * math.log(length) for length in self.norm_range)
+        span = {"components": components, "low": low, "high": high}
+        counts = np.cumsum(rows.reduce(partial(_counts, **span)), axis=1)
+        votes = counts * (self.n_samples / rows.divisor)
+        voters = self._voters(rows)
+        level = _upper_level(release.plan[f"{self.name}_1"], voters)
+        levels = np.array((0.5, 0.5, level)) * voters
+        return _bisect(release, self, votes, levels, low, high)
+
+    def _voters(self, rows: Any) -> float:
+        """Votes of all rows together."""
+        return self.n_samples * rows.weight
+
+    def of(self, cells: dict[int, Cell], rank: int) -> Scales:
+        """Return the variances that released cells make, for so many directions."""
+        signal, noise = self.signal, self.noise
+        if noise is None:
+            degrees = max(self.n_features - rank, 1)
+            noise = cells[1].middle / chi_square_median(degrees)
+        if signal is None:
+            signal = cells[0].middle / chi_square_median(rank) - noise
+        return Scales(max(signal, LEAST_SIGNAL * noise), noise, None)
+
+
+def _counts(blocks, components, low: float, high: float) -> np.ndarray:
+    """Rows whose logarithmic squares lie just below the k-th of all dyadic points."""
+    points = np.linspace(low, high, 2**STEPS + 1)
+    counts = np.zeros((2, len(points) + 1), dtype=np.int64)
+    for rows in blocks:
+        with np.errstate(all="ignore"):
+            along, across = _kernels.squared_parts(rows, components)
+            for count, squares in zip(counts, (along, across), strict=True):
+                # A row that is not finite counts as a long one.
+                logs = np.nan_to_num(np.log(squares), nan=np.inf, posinf=np.inf)
+                count += np.bincount(
+                    np.searchsorted(points, logs), minlength=len(points) + 1
+                )
+    return counts
+
+
+def _upper_level(mechanism, voters: float) -> float:
+    """Quantile with enough votes beyond it, by the public noise."""
+    noise_std = getattr(mechanism, "noise_std", 0.0)
+    return min(max(0.5, 1.0 - _FEWEST_VOTES * noise_std / voters), _HIGHEST)
+
+
+def _bisect(release, scales: PrivateScales, counts, levels, low: float, high: float):
+    """Squared quantiles from noisy votes; of the noisy answers only signs are used."""
+    wanted = np.array(scales.wanted)
+    parts = np.array([0, 1, 0])[wanted]
+    levels = levels[wanted]
+    first, last = np.zeros(3, dtype=int), np.full(3, 2**STEPS)
+    for step in range(1, STEPS + 1):
+        middle = (first + last)[wanted] // 2
+        votes = counts[parts, middle] - levels
+        below = release(f"{scales.name}_{step}", votes) > 0.0
+        last[wanted] = np.where(below, middle, last[wanted])
+        first[wanted] = np.where(below, first[wanted], middle)
+    share = 0.5 * (first + last)[wanted] / 2**STEPS
+    middles = np.exp(low + share * (high - low))
+    ends = np.array((first, last))[:, wanted]
+    lows, highs = np.exp(low + ends / 2**STEPS * (high - low))
+    lows = np.where(ends[0] > 0, lows, 0.0)
+    highs = np.where(ends[1] < 2**STEPS, highs, np.inf)
+    found = zip(wanted.tolist(), lows, highs, middles, strict=True)
+    return {k: Cell(*map(float, cell)) for k, *cell in found}
 
 
 @dataclass(frozen=True)
 class Directions:
     """Released components, and what else was released to find them.
 
-    `mean` is None, or released, in units of the bounded rows. `vectors` are orthonormal
-    rows, leading first; `values` are what the released second moment, `matrix`, has
-    along them. `scales` are variances that a mechanism needed, None where it needs
-    none, and `above_noise` counts components that the second moment distinguishes from
-    its noise.
+    `mean` is None, or in units of the bounded rows. `vectors` are orthonormal rows,
+    leading first; `values` are those along them of `matrix`, the released second moment
+    or, with ranks, correlations that were made of it.
+    `scales` are variances that a mechanism needed, or None. `above_noise` counts
+    components that the second moment distinguishes from its noise.
     """
 
     mean: np.ndarray | None
@@ -59,9 +234,9 @@ class Components:
     `vectors` are orthonormal rows, leading first. `values` are released variances along
     them, `total` is that in all directions, and `noise` that of a direction across
     them, None where only unit rows are known; `unit` is the number of data units per
-    unit of their rows. `above_noise` counts components that a released second moment
-    distinguishes from its noise, `remark` is a sentence about the choice that releases
-    made, and `covariance` that of all features, where it was released.
+    unit of their rows. `above_noise` is as in :class:`Directions`, `remark` a sentence
+    about the choice that releases made, and `covariance` that of all features, if
+    released.
     """
 
     mean: np.ndarray | None
@@ -90,22 +265,11 @@ MOST_COMPONENTS = 50
 class PrincipalComponents(Combination):
     """Components of rows about a given mean: of one release of their second moment.
 
-    Parameters
-    ----------
-    moment : SecondMoment
-        What components are made from first, or another statistic with its methods.
-    rank : int or None
-        Number of components; None for as many as stand out of the noise.
-    covariance : bool
-        Whether the covariance within them is released too.
-    noise : float or None
-        Public variance across them in units of the bounded rows; None for a private
-        one.
-    norm_range : tuple (low, high)
-        Public range of private lengths, in units of the bounded rows.
-    radius : float or None, default=None
-        Public length that projections are clipped to for the covariance; None for
-        the clip of the rows, or for a private one.
+    `moment` is a SecondMoment, or has its methods. `rank` is None for as many
+    components as stand out of the noise. With `covariance` that within them is released
+    too, of projections clipped to the public length `radius`, the clip of the rows, or
+    a private length in `norm_range`. `noise` is a public variance across them, None for
+    a private one. All are in units of the bounded rows.
     """
 
     # What further releases need: variances, a clip, and what refines the components.
@@ -168,8 +332,8 @@ class PrincipalComponents(Combination):
     def costs(self, mu: float) -> dict[str, float]:
         """Return what each part costs at a total of mu.
 
-        Votes get more than their share where rows are few: quantiles of noise alone
-        may lie anywhere in their range, and what is clipped at them with them.
+        Votes get more than their share where rows are few: quantiles of noise alone may
+        lie anywhere in their range.
         """
         shares = dict(self._shares)
         votes = [name for name in ("scales", "reach") if name in shares]
@@ -207,10 +371,7 @@ class PrincipalComponents(Combination):
         return self.moment.n_samples * min(self.bounds.weights)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Components:
-        """Release components of rows about a given mean, None for none.
-
-        What else is given is that of :meth:`directions`.
-        """
+        """Release components of rows about a given mean, None for none."""
         origin, *more = given
         found = self.directions(release, rows, origin, *more)
         if self.within is not None:
@@ -219,7 +380,10 @@ class PrincipalComponents(Combination):
         vectors, values = found.vectors, np.maximum(found.values, 0.0)
         # The other eigenvalues of a variance are not negative either.
         kept = float(values.sum())
-        total = max(float(np.trace(found.matrix)), kept, np.finfo(float).tiny)
+        total = float(np.trace(found.matrix))
+        if self.bounds.ranks:  # standardized features have a variance of 1 each
+            total = float(len(found.matrix))
+        total = max(total, kept, np.finfo(float).tiny)
         noise = None
         if self.bounds.clip is not None:
             noise = (total - kept) / max(self.bounds.n_features - len(vectors), 1)
@@ -238,8 +402,8 @@ class PrincipalComponents(Combination):
         """Release all but the covariance.
 
         `origin` is the released center of the rows X, or their order of pairs. Rows
-        shorter than a released length, `floor`, keep theirs. `more` are planned moments
-        that are released beside the first, of the same rows.
+        shorter than a released length, `floor`, keep theirs. `more` are moments that
+        are released beside the first, of the same rows.
         """
         exact = self.moment.kernel(X, origin, floor)
         found = self._first(release, exact, origin, more)
@@ -266,6 +430,9 @@ class PrincipalComponents(Combination):
         above = eigen.count_above_noise(
             values, np.trace(matrix), len(matrix), spread, self.moment.n_samples
         )
+        if self.bounds.ranks:
+            matrix = correlations_of_signs(matrix, spread)
+            values, vectors = eigen.top_eigh(matrix, rank)
         mean = origin if isinstance(origin, np.ndarray) else None
         return Directions(mean, vectors, values, matrix, None, above)
 
@@ -303,15 +470,13 @@ class PrincipalComponents(Combination):
         unit, above = self.bounds.unit, found.above_noise
         return Components(found.mean, vectors, values, total, noise, unit, above)
 
-    # -- what errors to expect ---------------------------------------------------------
-
     def squared_error(
         self, mu: float, signal: float, noise: float, paired: bool = False
     ) -> float:
-        """Expected squared projection distance for Gaussian rows, to first order.
+        """As :meth:`SecondMoment.squared_error`, at a cost of all releases together.
 
-        As :meth:`SecondMoment.squared_error`, at a cost of all releases together, for
-        a known number of components; at most the largest distance there is.
+        It is for a known number of components, and at most the largest distance there
+        is.
         """
         most = 2.0 * min(self.rank, self.bounds.n_features - self.rank)
         if most == 0.0:
@@ -324,23 +489,18 @@ class PrincipalComponents(Combination):
         return self.moment.squared_error(costs["first"], *law, paired)
 
 
-class CenteredComponents(Centered):
-    """Components of rows about a private mean, if there is one."""
+# Rows for scales beside components of ranks, in units of sqrt(n_features) / mu at the
+# cost of the scales, and the least and largest share of mu**2 that they have.
+_ROWS_FOR_SCALES, _LEAST_SHARE, _LARGEST_SHARE = 40.0, 0.05, 0.3
 
-    rest: Any
 
-    def directions(self, release: Any, X: Any) -> Directions:
-        """Release all but a covariance within the components."""
-        return self.rest.directions(release, X, self.center(release, X))
+def share_of_scales(size: float) -> float:
+    """Return the share of mu**2 of scales beside ranks; 0 where rows are too few.
 
-    def squared_error(self, mu: float, signal: float, noise: float) -> float:
-        """As that of the components, at the cost of the mean too."""
-        rest, paired = self.costs(mu)["rest"], self.order is not None
-        return self.rest.squared_error(rest, signal, noise, paired)
-
-    def expected_error(self, plan, signal: float, noise: float) -> float:
-        """Expected projection distance under a plan, to first order."""
-        return math.sqrt(self.squared_error(plan.mu, signal, noise))
+    `size` is the public number of rows in units of sqrt(n_features) / mu.
+    """
+    share = (_ROWS_FOR_SCALES / size) ** 2
+    return 0.0 if share > _LARGEST_SHARE else max(share, _LEAST_SHARE)
 
 
 # Shares of mu**2, by the variance of standardized features that is kept on real tables:
@@ -358,9 +518,8 @@ class ScaledComponents(NamedTuple):
 class Scaled(Combination):
     """Private scales of all features, and components of rows in units of them.
 
-    No bounds are known of the scaled rows that `components` are of. Rows are clipped
-    into a public `box` first, feature by feature. With `with_mean` means are released
-    too, and subtracted: not for sparse rows.
+    Rows are clipped into a public `box` first, feature by feature. With `with_mean`
+    means are released too, and subtracted: not for sparse rows.
     """
 
     def __init__(
@@ -414,6 +573,77 @@ class Scaled(Combination):
         )
 
 
+# What is said of components of ranks.
+_OF_RANKS = (
+    "Components are of correlations that are estimated from Kendall's rank "
+    "correlations: from the signs of differences of rows, feature by feature."
+)
+_NO_SCALES = " No scale of a feature was measured."
+
+
+class Ranked(Combination):
+    """Components of correlations from signs of differences, which need no scales.
+
+    `scales` measure features for the scores of rows, for a `share` of mu**2 above 0.
+    `asked` is whether private scales were asked for: features without one are unseen
+    then, unless the bounds have a box.
+    """
+
+    def __init__(self, components: Any, asked: bool = False, share: float = 0.0):
+        self.components, self.bounds = components, components.bounds
+        self.scales, self.asked = None, asked
+        parts: dict[str, Statistic] = {"components": components}
+        shares = {"components": 1.0}
+        if share > 0.0:
+            size = components.n_samples, self.bounds.n_features
+            self.scales = ScaleWindows(*size, self.bounds.box)
+            parts = {"feature_scales": self.scales, **parts}
+            shares = {"feature_scales": share, "components": 1.0 - share}
+        super().__init__(parts, shares)
+
+    def run(self, release: Any, rows: Any, *given: Any) -> Any:
+        """Release scales, if any, and components."""
+        law = None
+        if self.scales is not None:
+            law = self.scales.run(release, rows)
+        elif self.asked and self.bounds.box is None:
+            none = np.zeros(self.bounds.n_features)
+            law = FeatureLaw(None, none + 1.0, none > 0.0, none)
+        found = self.components.run(release, rows)
+        return found if law is None else ScaledComponents(found, law)
+
+    def remarks(self) -> tuple[str, ...]:
+        """Return what was measured."""
+        said = _OF_RANKS + _NO_SCALES * (self.scales is None)
+        return (Remark(said, Concern.MEASURED), *super().remarks())
+
+    def caveats(self, plan) -> tuple[str, ...]:
+        """Say that private scales were asked for, and rows are too few for them."""
+        found = super().caveats(plan)
+        if not self.asked or self.scales is not None:
+            return found
+        size = f"{self.components.n_samples} rows of {self.bounds.n_features} features"
+        said = (
+            f"{size} are too few for private scales at this budget: components_ are of "
+            "rank correlations; "
+        )
+        if self.bounds.box is None:
+            said += (
+                "transform takes features as they are. Give bounds, or public units "
+                'with scale="ranks"'
+            )
+        else:
+            said += "transform divides features by the half-widths of the bounds"
+        return (*found, said)
+
+    def expected_error(self, plan, signal: float, noise: float) -> float:
+        """Refuse: ranks have no variances in units of the data."""
+        raise ValueError(
+            "expected_error knows variances in units of the data, of which ranks have "
+            "none; ask with scale=None"
+        )
+
+
 def _divide(block, box: Box | None, weights: np.ndarray, shift) -> np.ndarray:
     """Divide features, cut at the bounds, by scales, and shift them then."""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -423,9 +653,10 @@ def _divide(block, box: Box | None, weights: np.ndarray, shift) -> np.ndarray:
 
 
 def _among_seen(found: Components, seen: np.ndarray) -> Components:
-    """Leave out of components what noise has made of features that are not seen.
+    """Remove from components what noise has made of features that are not seen.
 
-    Where fewer features are seen than components were asked for, the last are zero.
+    If fewer features are seen than there are components, the last are directions of the
+    others, so that all rows are orthonormal.
     """
     vectors = np.zeros_like(found.vectors)
     count = min(len(vectors), int(seen.sum()))
@@ -433,6 +664,8 @@ def _among_seen(found: Components, seen: np.ndarray) -> Components:
         basis, triangle = np.linalg.qr(found.vectors[:count, seen].T)
         signs = np.where(np.diag(triangle) < 0.0, -1.0, 1.0)
         vectors[:count, seen] = (basis * signs).T
+    if count < len(vectors):
+        vectors[count:, ~seen] = np.linalg.qr(found.vectors[count:, ~seen].T)[0].T
     above = min(found.above_noise, count)
     return replace(found, vectors=vectors, above_noise=above)
 

@@ -1,7 +1,4 @@
-"""A private covariance of all features: two layers of a clipped second moment.
-
-Principal components with the covariance of all features, in one release of both.
-"""
+"""A private covariance of all features, and its components, in one release of both."""
 
 from __future__ import annotations
 
@@ -14,20 +11,15 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammainc, gammaincinv
 
+from .. import sensitivity
 from .._linalg import eigen
-from .._statistics.statistic import (
-    HALF,
-    Combination,
-    Statistic,
-    Terms,
-)
-from .._tables.clipping import clip_rows
-from ..mechanisms import PrivacyPlan
+from .._statistics.statistic import HALF, Combination, Statistic, Terms
+from .._tables.clipping import normalize_rows
+from ..accounting._gaussian import calibrate_alike
+from ..mechanisms import Neighbors, PrivacyPlan
 from . import _kernels
-from ._bounds import RowBounds
+from ._bounded_moments import EARLY, RowBounds, plan_second_moment, share_of
 from ._components import MOST_COMPONENTS, Components
-from ._scales import LengthCounts, LengthQuantile, row_squares
-from ._second_moment import EARLY, plan_second_moment, share_of
 
 # Share of mu**2 of the votes for the far radius; of those for the near one at least and
 # at most; and of the first layer in what the votes leave.
@@ -55,10 +47,7 @@ _LEAST = 1e-12
 
 @dataclass(frozen=True)
 class MomentLayer(Statistic):
-    """Second moment of rows of at most unit norm: one layer of a clipped moment.
-
-    `weights` are those of :class:`RowBounds`.
-    """
+    """Second moment of rows of at most unit norm: one layer of a clipped moment."""
 
     name: str
     n_samples: int
@@ -66,7 +55,6 @@ class MomentLayer(Statistic):
     weights: tuple[float, ...] = (1.0,)
 
     def mechanisms(self, mu: float) -> tuple:
-        """Plan the release at a cost of mu; infinite for no noise."""
         size, more = (self.n_samples, self.n_features), {"weights": self.weights}
         return plan_second_moment(self.name, *size, mu, **more)
 
@@ -76,13 +64,102 @@ class MomentLayer(Statistic):
         return terms.undo(release(self.name, rows / terms.divisor))
 
 
+# Cells that the logarithmic range of lengths is divided into, as a power of two; and
+# those of the finest search.
+GRID_BITS, CELL_BITS = 12, 3
+
+
+def row_squares(rows: Any) -> np.ndarray:
+    """Squared lengths of rows, dense or sparse, without looking for overflow."""
+    if sparse.issparse(rows):
+        return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
+    return np.vecdot(rows, rows)
+
+
+class LengthCounts:
+    """Counts of rows longer than each point of a logarithmic grid, in `longer`.
+
+    Rows shorter than `low` count nowhere.
+    """
+
+    def __init__(self, low: float, high: float):
+        self._points = np.linspace(2 * math.log(low), 2 * math.log(high), self.size + 1)
+        self.longer = np.zeros(self.size + 1, dtype=np.int64)
+
+    size = 2**GRID_BITS
+
+    def update(self, rows: Any) -> None:
+        """Count rows, dense or sparse; what is not a number counts as very long."""
+        with np.errstate(all="ignore"):
+            logs = np.nan_to_num(np.log(row_squares(rows)), nan=np.inf, posinf=np.inf)
+        places = np.searchsorted(self._points, logs)
+        found = np.bincount(places, minlength=self.size + 2)
+        self.longer += found[::-1].cumsum()[::-1][1:]
+
+    def length(self, point: int) -> float:
+        """Return the length at a point of the grid."""
+        return math.exp(0.5 * self._points[min(point, self.size)])
+
+
+@dataclass(frozen=True)
+class LengthQuantile(Statistic):
+    """A length that a wanted share, or number, of rows exceeds: by noisy bisection.
+
+    Each step releases how many rows more than wanted are longer than a tried length;
+    only the sign of the answer is used. It searches ``2**n_steps`` cells of the grid of
+    :class:`LengthCounts`, each 8 points wide.
+    """
+
+    name: str
+    n_steps: int
+    n_samples: int
+
+    @property
+    def moved(self) -> float:
+        """Sensitivity of a vote; in pairs, all of a row's votes add up to one."""
+        return sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)
+
+    def noise_std(self, mu: float) -> float:
+        """Standard deviation of the noise of each vote, but for the grid's share."""
+        return self.moved * math.sqrt(self.n_steps) / mu
+
+    def mechanisms(self, mu: float) -> tuple:
+        names = [f"{self.name}_{step}" for step in range(1, self.n_steps + 1)]
+        n = float(self.n_samples)
+        # Counts are exact; their part of a row may be none that float64 has.
+        rounding = n * 2.0**-50
+        return calibrate_alike(
+            names, self.moved, mu, (1,), summation_error=rounding, magnitude=n
+        )
+
+    def run(self, release: Any, rows: LengthCounts, *given: Any) -> int:
+        """Release the votes; return a point of the grid.
+
+        Given are the point that the search begins at, how many rows are wanted beyond
+        the quantile, which share of those that have a length, and the weight of a row.
+        """
+        start, number, share, weight = given
+        wanted = number + share * weight * int(rows.longer[0])
+        first, last = 0, 2**self.n_steps
+        for step in range(1, self.n_steps + 1):
+            middle = (first + last) // 2
+            point = min(start + (middle << CELL_BITS), rows.size)
+            votes = np.array([weight * int(rows.longer[point]) - wanted])
+            if release(f"{self.name}_{step}", votes)[0] > 0.0:
+                first = middle
+            else:
+                last = middle
+        # The middle of the last cell.
+        return min(start + (last << CELL_BITS) - (1 << CELL_BITS - 1), rows.size)
+
+
 @dataclass(frozen=True)
 class Covariance:
-    """A released covariance, in squared units of the rows.
+    """A released covariance, positive definite, in squared units of the rows.
 
-    `matrix` is symmetric and positive definite. `radii` are the released or public
-    lengths that the layers are clipped to. `layer` is the first layer as it was
-    released, and `spread` the standard deviation of its noise off the diagonal.
+    `radii` are the released or public lengths that the layers are clipped to. `layer`
+    is the first layer as released, and `spread` the standard deviation of its noise off
+    the diagonal.
     """
 
     matrix: np.ndarray
@@ -95,13 +172,11 @@ class WholeCovariance(Statistic):
     """Covariance of rows about a given center, or of differences of rows.
 
     Rows are clipped at a private quartile of their lengths, which takes little noise.
-    What a farther clip, beyond which there are few rows, would add is released on its
-    own, and counts as far as it stands out of its own noise: no tail is lost where
-    there is budget to see it, and nothing is paid for it where there is none.
+    What a farther clip would add is a second layer, which counts as far as it stands
+    out of its own noise; it is left out where the budget would not show it.
 
-    `length_range` is the public range of the lengths of rows, and `weights` are those
-    of :class:`RowBounds`. With `clip`, a public length, there is one layer; with None
-    private lengths are released.
+    Lengths of rows lie in the public `length_range`. With a public length `clip` there
+    is one layer; with None lengths are private.
     """
 
     def __init__(
@@ -152,8 +227,8 @@ class WholeCovariance(Statistic):
     def _far_number(self, mu: float) -> float:
         """Rows beyond the far radius, where its votes cost mu.
 
-        What is lost beyond a clip, and the noise up to it, balance at so many; fewer
-        cannot be told from the noise of the votes.
+        For this number, what the clip loses is as large as the noise; fewer cannot be
+        distinguished from the noise of the votes.
         """
         # The noise of all of the budget, in directions of a few eigenvectors.
         balance = 2.0 * math.sqrt(self.n_features) * self.far_length.moved / mu
@@ -161,7 +236,6 @@ class WholeCovariance(Statistic):
         return max(balance, _FAR_SURE * self.far_length.noise_std(mu))
 
     def mechanisms(self, mu: float) -> tuple:
-        """Plan all releases at a total cost of mu; infinite for no noise."""
         return self.combined(mu).mechanisms(mu)
 
     def votes_are_sure(self, plan: PrivacyPlan) -> bool:
@@ -178,7 +252,7 @@ class WholeCovariance(Statistic):
         """Release the covariance of centered rows, or of scaled differences.
 
         `given` are planned layers that are released beside the first one, of the same
-        rows. The result is made from releases and public numbers alone.
+        rows.
         """
         clipped = 0.0
         radii: tuple[Any, ...] = (self.clip,)
@@ -237,10 +311,7 @@ class WholeCovariance(Statistic):
 
 
 def _kept_share(matrix: np.ndarray, clipped: float) -> float:
-    """Share of the trace that a clip keeps: for normal rows, of which it clips a share.
-
-    Where there is no second layer to tell it.
-    """
+    """Share of the trace of normal rows that is kept by a clip of a share of them."""
     trace = float(np.trace(matrix))
     shape = 0.5 * trace**2 / float(np.sum(matrix**2))
     place = float(gammaincinv(shape, 1.0 - clipped))
@@ -264,23 +335,26 @@ def _sums_of_layers(blocks, radii: tuple[float, ...], n_features: int):
 def clipped_parts(rows: Any, radii: tuple[float, ...]) -> list:
     """Split rows so that the squares of the parts add up to those of clipped rows.
 
-    `radii` are one or two increasing lengths; rows that are not finite become zero.
-    Returns for each radius rows of norm at most 1 but for rounding (:func:`clip_rows`):
-    for the first one, rows clipped at it over it; for the second, rows along the same
-    directions whose squared length is what clipping at it would add, over the most that
-    can be.
+    Returns for each of one or two increasing `radii` rows of norm at most 1 but for
+    rounding (:func:`clip_rows`). The first are clipped at it, over it. The second have
+    the same directions; their squared length is what clipping at the second radius
+    would add, over the most that this can be. Rows that are not finite become zero.
     """
-    near = clip_rows(clip_rows(rows, radii[0]) / radii[0], 1.0)
+    near = normalize_rows(rows, floor=radii[0])
     if len(radii) == 1:
         return [near]
-    if radii[1] <= radii[0]:
-        return [near, 0.0 * near]
-    far = clip_rows(rows, radii[1])
-    squares = row_squares(far)
     with np.errstate(all="ignore"):
-        beyond = np.maximum(squares - radii[0] ** 2, 0.0) / squares
-    beyond = np.nan_to_num(beyond) / (radii[1] ** 2 - radii[0] ** 2)
-    return [near, clip_rows(_scaled(far, np.sqrt(beyond)), 1.0)]
+        squares = row_squares(rows)
+    # Rows within the first radius have no second part: most of all rows.
+    longer = ~(squares <= radii[0] ** 2)
+    if radii[1] <= radii[0] or not longer.any():
+        return [near, near[:0]]
+    area = radii[1] ** 2 - radii[0] ** 2
+    with np.errstate(all="ignore"):
+        beyond = (np.fmin(squares[longer], radii[1] ** 2) - radii[0] ** 2) / area
+    # Numbers of at most 1 cannot make a row longer, however products are rounded.
+    beyond = np.sqrt(np.clip(beyond, 0.0, 1.0))
+    return [near, _scaled(normalize_rows(rows[longer]), beyond)]
 
 
 def _scaled(rows: Any, factors: np.ndarray) -> Any:
@@ -293,8 +367,7 @@ def _scaled(rows: Any, factors: np.ndarray) -> Any:
 class CovarianceComponents(Statistic):
     """Eigenvectors and eigenvalues of a released covariance about a given mean.
 
-    Parameters are those of :class:`PrincipalComponents`. Rows are bounded by a public
-    clip, or by private ones without it.
+    Parameters are those of :class:`PrincipalComponents`.
     """
 
     def __init__(
@@ -317,14 +390,13 @@ class CovarianceComponents(Statistic):
         )
 
     def mechanisms(self, mu: float) -> tuple:
-        """Plan the releases at a total cost of mu; infinite for no noise."""
         return self.whole.mechanisms(mu)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Components:
-        """Release the covariance of rows about a given origin.
+        """Release the covariance of rows about a released center or None, or of pairs.
 
-        It is a released center, the order of pairs, or None. A released length that is
-        given too is of no use here; layers beside the first one are.
+        A released length that is given too has no use here; layers beside the first one
+        do.
         """
         origin, *others = given
         more = others[1] if len(others) > 1 else ()
@@ -380,10 +452,7 @@ class CovarianceComponents(Statistic):
     def squared_error(
         self, mu: float, signal: float, noise: float, paired: bool = False
     ) -> float:
-        """Expected squared projection distance for Gaussian rows, to first order.
-
-        As :meth:`SecondMoment.squared_error`, at a cost of all releases together.
-        """
+        """As :meth:`SecondMoment.squared_error`, at a cost of all releases together."""
         rank, degrees = self.rank, self.bounds.n_features - self.rank
         if not degrees:
             return 0.0

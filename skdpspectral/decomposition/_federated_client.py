@@ -1,6 +1,6 @@
 """The client: private rows, and what is released of them, as a server asks.
 
-`InProcessSession` carries messages between a server and clients of one process.
+`run_in_process` carries messages between a server and clients of one process.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from joblib import Parallel, delayed
 from .._linalg import eigen
 from .._messages.answering import AnsweringClient
 from .._messages.messages import MessageError, Reply, Request, Topic, check_name
-from .._release.release import Release
-from .._tables.declared_columns import in_declared_order
+from .._release.noise import Release
+from .._tables.ids import in_declared_order
 from .._tables.rows import check_features
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accountant
-from . import _kernels_federated
+from . import _kernels
 from ._federated_task import Registration, SpectralTask, check_client_budget
 
 if TYPE_CHECKING:
-    from ._federated_server import FederatedResult, Rounds, Server
+    from ._federated_server import FederatedResult, Rounds
 
 
 class Releases:
@@ -68,7 +68,7 @@ class Releases:
         numbers = (float(np.mean(statistic.signal)), statistic.noise)
         if task.aggregation == "matrix":
             noisy = statistic.noisy_projector(self._release, X)
-            return None, (numbers, _kernels_federated.pack_lower(noisy))
+            return None, (numbers, _kernels.pack_lower(noisy))
         return None, (numbers, statistic.projector(self._release, X))
 
     def _run(self, name: str, rows, *given) -> np.ndarray:
@@ -85,7 +85,7 @@ class Releases:
         bulk = bulk if rank < rows.n_features else 0.0
         numbers = (self._noise_std("second_moment"), float(values[-1]), bulk)
         if topic is Topic.MATRIX:
-            return numbers, _kernels_federated.pack_lower(moment)
+            return numbers, _kernels.pack_lower(moment)
         return numbers, vectors
 
     def _product(self, step: int, basis):
@@ -222,36 +222,30 @@ class LocalClient(AnsweringClient):
         self._releases: Releases | None = None
 
     def _warn(self, n_samples: int) -> None:
-        if not math.isfinite(self.plan.mu):
-            warnings.warn(
-                f"client {self.name!r} answers without privacy: epsilon is None",
-                PrivacyLeakWarning,
-                stacklevel=3,
+        said, plan, private = [], self.plan, math.isfinite(self.plan.mu)
+        if not private:
+            said.append(
+                f"client {self.name!r} answers without privacy: epsilon is None"
             )
-            return
-        if self.plan.epsilon > self._epsilon:
-            warnings.warn(
-                f"client {self.name!r} is private with epsilon="
-                f"{self.plan.epsilon:.4g}, not {self._epsilon:g}: that is what holds "
-                'of the noise of calibration="paper"',
-                PrivacyLeakWarning,
-                stacklevel=3,
+        if private and plan.epsilon > self._epsilon:
+            said.append(
+                f"client {self.name!r} is private with epsilon={plan.epsilon:.4g}, not "
+                f"{self._epsilon:g}: that is what holds of the noise of "
+                'calibration="paper"'
             )
-        if self.plan.seeded:
-            warnings.warn(
+        if private and plan.seeded:
+            said.append(
                 f"noise_seed is given: the noise of client {self.name!r} can be made "
                 "again and subtracted, so that its answers are not private; leave "
-                "noise_seed=None but for tests",
-                PrivacyLeakWarning,
-                stacklevel=3,
+                "noise_seed=None but for tests"
             )
-        if self.plan.delta >= 1.0 / n_samples:
-            warnings.warn(
-                f"client {self.name!r}: delta={self.plan.delta:g} is at least "
-                f"1 / n_samples = {1 / n_samples:g}; choose a smaller delta",
-                PrivacyLeakWarning,
-                stacklevel=3,
+        if private and plan.delta >= 1.0 / n_samples:
+            said.append(
+                f"client {self.name!r}: delta={plan.delta:g} is at least "
+                f"1 / n_samples = {1 / n_samples:g}; choose a smaller delta"
             )
+        for text in said:
+            warnings.warn(text, PrivacyLeakWarning, stacklevel=3)
 
     @property
     def registration(self) -> Registration:
@@ -266,7 +260,6 @@ class LocalClient(AnsweringClient):
         return basis
 
     def _start(self, request: Request) -> None:
-        """Charge the plan, before any row is read."""
         release = Release(self.plan, self._accountant, self._noise_seed)
         self._session = request.session
         self._begun[request.step] = request
@@ -288,65 +281,26 @@ class LocalClient(AnsweringClient):
         )
 
 
-class InProcessSession:
-    """A session within one process: messages are carried as bytes.
+def run_in_process(
+    rounds: Rounds, clients: Mapping[str, LocalClient], n_jobs: int | None = None
+) -> FederatedResult:
+    """Return the result of a session within one process, whose clients share threads.
 
-    Parameters
-    ----------
-    server : Server
-        The server.
-    clients : mapping of str to LocalClient
-        Clients by name.
-    n_jobs : int or None, default=None
-        Number of threads, which share the clients.
+    Messages are carried as bytes.
     """
+    while not rounds.done:
+        rounds.collect(answers_of(rounds, clients, n_jobs))
+    return rounds.result()
 
-    def __init__(self, server: Server, clients: Mapping[str, LocalClient], n_jobs=None):
-        self._server, self._clients, self._n_jobs = server, clients, n_jobs
 
-    def ask(self, basis=None) -> list[Reply]:
-        """Send the next request to all clients that are left.
-
-        Parameters
-        ----------
-        basis : ndarray of shape (p, k) or None, default=None
-            As in :meth:`Server.request`.
-
-        Returns
-        -------
-        list of Reply
-            Valid replies.
-        """
-        return self._server.collect(self._answers(self._server.request(basis)))
-
-    def run(self, rounds: Rounds) -> FederatedResult:
-        """Run a whole session.
-
-        Parameters
-        ----------
-        rounds : Rounds
-            Rounds of the same server.
-
-        Returns
-        -------
-        FederatedResult
-            Result of the rounds.
-        """
-        while not rounds.done:
-            rounds.collect(self._answers(rounds.request()))
-        return rounds.result()
-
-    def _answers(self, request: Request) -> dict[str, object]:
-        """Return the answers of all clients that are left."""
-        names, request = self._server.clients, request.to_bytes()
-        # Accountants and transcripts of this context reach a thread through a copy.
-        answers = Parallel(n_jobs=self._n_jobs, require="sharedmem")(
-            [
-                delayed(copy_context().run)(_answer, self._clients[name], request)
-                for name in names
-            ]
-        )
-        return dict(zip(names, answers, strict=True))
+def answers_of(rounds: Rounds, clients, n_jobs: int | None = None) -> dict[str, object]:
+    """Return what all clients that are left answer to the present request."""
+    request, names = rounds.request().to_bytes(), rounds.server.clients
+    # Accountants and transcripts of this context reach a thread through a copy.
+    answers = Parallel(n_jobs=n_jobs, require="sharedmem")(
+        delayed(copy_context().run)(_answer, clients[name], request) for name in names
+    )
+    return dict(zip(names, answers, strict=True))
 
 
 def _answer(client: LocalClient, request: bytes):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -21,30 +21,22 @@ from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import register
 from .._messages.messages import MessageError
 from .._tables.cluster_users import ClusterIds
-from .._tables.entries import refuse_masked
 from .._tables.ids import encode_ids
-from .._tables.readers import SlicedRows
+from .._tables.readers import SlicedRows, refuse_masked
 from .._tables.users import CLIENTS, deferred_users, read_users
-from ..accounting._gaussian import MIN_DELTA
-from ..mechanisms import ParallelPlan
-from ..mechanisms._relations import check_count, check_real
-from ._bounds import CENTER_CONSTRAINT, Pairs, PrivateMean, RowBounds
-from ._federated_client import InProcessSession, LocalClient
+from ..accounting import NoisyFitWarning
+from ..accounting._gaussian import check_delta
+from ..mechanisms import Concern, ParallelPlan, Remark, check_count, check_real
+from ._bounded_moments import CENTER_CONSTRAINT, Pairs, PrivateMean, RowBounds
+from ._federated_client import LocalClient, run_in_process
 from ._federated_server import FederatedResult, Rounds, Server, start_basis
-from ._federated_task import (
-    Registration,
-    SpectralTask,
-    check_client_budget,
-    make_task,
-)
-from ._mechanism import (
+from ._federated_task import Registration, SpectralTask, check_client_budget, make_task
+from ._pca_mechanisms import (
     CLIP_RANGE,
-    DEFAULT_RANGE,
-    MECHANISMS,
-    STRATEGIES,
-    ComponentMechanism,
+    MECHANISM_CONSTRAINTS,
     SpikedModel,
     name_of,
+    strategy_of,
 )
 from ._projection import ProjectionMixin
 
@@ -53,8 +45,11 @@ ALL_ROWS = "all rows"
 
 
 @register
+@dataclass(eq=False, repr=False)
 class Aggregation(BaseEstimator):
     """What clients send and how it is combined: ``aggregation=Aggregation(method)``.
+
+    For :class:`~skdpspectral.FederatedDPPCA` and :class:`~skdpspectral.SparseDPPCA`.
 
     Parameters
     ----------
@@ -66,11 +61,6 @@ class Aggregation(BaseEstimator):
         refused otherwise. None takes it from the released eigenvalues.
     min_clients : int, default=1
         Number of clients that must answer validly for a result.
-
-    See Also
-    --------
-    skdpspectral.FederatedDPPCA : Takes it as `aggregation`.
-    skdpspectral.SparseDPPCA : Takes it as `aggregation`.
 
     Examples
     --------
@@ -87,15 +77,18 @@ class Aggregation(BaseEstimator):
         "min_clients": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def __init__(self, method, *, eigengap=None, min_clients=1):
-        self.method = method
-        self.eigengap = eigengap
-        self.min_clients = min_clients
+    method: str
+    _: KW_ONLY
+    eigengap: float | None = None
+    min_clients: int = 1
 
 
 @register
+@dataclass(eq=False, repr=False)
 class ComponentCovariance(BaseEstimator):
     """A release of the covariance within the components; ``release="covariance"``.
+
+    A `release` of :class:`~skdpspectral.FederatedDPPCA`.
 
     Parameters
     ----------
@@ -109,10 +102,6 @@ class ComponentCovariance(BaseEstimator):
         Public rows that span the components, for example from another table. Clients
         then release only the covariance within them, with all of the budget. The rows
         must be linearly independent. None releases components first.
-
-    See Also
-    --------
-    skdpspectral.FederatedDPPCA : Takes it as `release`.
 
     Examples
     --------
@@ -129,9 +118,8 @@ class ComponentCovariance(BaseEstimator):
     }
     _array_parameters: ClassVar[tuple[str, ...]] = ("components",)
 
-    def __init__(self, projection_norm=None, components=None):
-        self.projection_norm = projection_norm
-        self.components = components
+    projection_norm: float | None = None
+    components: Any = None
 
 
 class Group(NamedTuple):
@@ -242,7 +230,7 @@ def parameters_of(result: FederatedResult) -> dict:
         "aggregation": aggregation,
         "n_rounds": task.n_rounds,
         "release": release,
-        "mechanism": _mechanism(task.mechanism, rows.unit),
+        "mechanism": strategy_of(task.mechanism, rows.unit),
         "bounds": _bounds(rows),
         "clip_norm": rows.clip_norm,
         "scale": rows.scale,
@@ -277,34 +265,10 @@ def _center(rows: RowBounds):
     return "pairs" if isinstance(rows.origin, Pairs) else "none"
 
 
-def _mechanism(chosen: ComponentMechanism, unit: float):
-    """A mechanism with its public numbers in units of the data."""
-    if chosen.name == "gaussian":
-        return "gaussian"
-    square = unit * unit
-    signal, noise = chosen.signal, chosen.noise
-    signal = None if signal is None else tuple(square * value for value in signal)
-    noise = None if noise is None else square * noise
-    low, high = chosen.norm_range
-    default = chosen.norm_range == tuple(end / unit for end in DEFAULT_RANGE)
-    lengths = DEFAULT_RANGE if default else (unit * low, unit * high)
-    if not chosen.spiked:
-        return STRATEGIES[chosen.name](signal, noise, lengths)
-    if chosen.unknown_spikes:
-        return SpikedModel("private", "private", norm_range=lengths)
-    constant = chosen.constant if chosen.calibration == "paper" else None
-    return SpikedModel(
-        signal,
-        noise,
-        mean="unknown" if chosen.centered else "zero",
-        calibration=chosen.calibration,
-        sensitivity_constant=constant,
-    )
-
-
-_UNCHECKED = (
+_UNCHECKED = Remark(
     "The clients are separate: it is assumed, and was not checked, that no row is at "
-    "two of them, that each has charged its ledger, and that none has a noise_seed."
+    "two of them, that each has charged its ledger, and that none has a noise_seed.",
+    Concern.TRUST,
 )
 
 
@@ -321,7 +285,7 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
     _federated_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "epsilon": [Interval(Real, 0, None, closed="right"), Mapping, None],
-        "delta": [Interval(Real, 0, 1, closed="neither"), Mapping],
+        "delta": [Real, Mapping],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "weights": [StrOptions({"optimal", "equal"}), Mapping, "array-like"],
         "client_feature": [Integral, str, None],
@@ -334,8 +298,6 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
         "n_jobs": [Integral, None],
     }
 
-    # -- budgets, of all clients or of each --------------------------------------------
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
@@ -344,7 +306,6 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
         return tags
 
     def _check_parameters(self) -> None:
-        """Check constructor parameters on their own, at no cost."""
         super()._check_parameters()
         self._check_whitening()
 
@@ -355,11 +316,7 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
                 raise ValueError(f"{name} must name at least one client")
         deltas = self.delta
         for value in deltas.values() if isinstance(deltas, Mapping) else [deltas]:
-            if not MIN_DELTA <= check_real("delta", value) < 1.0:
-                raise ValueError(
-                    f"delta={value!r} must be in [{MIN_DELTA:g}, 1); choose one well "
-                    "below one over the number of samples"
-                )
+            check_delta(value)
         if not isinstance(self.epsilon, Mapping):
             if self._is_private():
                 check_real("epsilon", self.epsilon)
@@ -385,8 +342,6 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
                 raise ValueError(f"{name} has no entry for the client {missing[0]!r}")
             sides.append([float(value[group.client]) for group in groups])
         return list(zip(*sides, strict=True))
-
-    # -- what a fit will release -------------------------------------------------------
 
     def privacy_plan(self, n_samples, n_features):
         """Describe what a fit will release and cost; no data are needed.
@@ -474,8 +429,6 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
             plans[group.name] = plan
         return ParallelPlan.of(plans)
 
-    # -- fit ---------------------------------------------------------------------------
-
     @unweighted
     def fit(self, X, y=None, *, clients=None):
         """Release components for the rows of all clients.
@@ -543,15 +496,13 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
         }
         self.n_samples_ = len(table.X)
         self.privacy_ = plan
-        self._set_result(
-            InProcessSession(rounds.server, members, self.n_jobs).run(rounds)
-        )
+        self._set_result(run_in_process(rounds, members, self.n_jobs))
         if isinstance(task.rows.origin, Pairs) and hasattr(self, "noise_variance_"):
             warnings.warn(
                 "no mean was released, as rows of clients were compared in pairs: "
                 "mean_ is the origin, or the midpoint of bounds, and score_samples and "
                 "inverse_transform measure from there",
-                UserWarning,
+                NoisyFitWarning,
                 stacklevel=3 + self._levels_around_fit,
             )
 
@@ -609,7 +560,6 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
         return estimator
 
     def _aggregation(self) -> Aggregation:
-        """Return `aggregation` as an object."""
         given = self.aggregation
         return Aggregation(given) if isinstance(given, str) else given
 
@@ -632,7 +582,6 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
         accountant._charge_disjoint(type(self).__name__, plans)
 
     def _set_result(self, result: FederatedResult) -> None:
-        """Set what all of these estimators have."""
         rows = result.task.rows
         self.components_ = result.components
         self.n_components_ = len(result.components)
@@ -663,8 +612,6 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
     def _public_noise(self) -> float | None:
         """Return a public variance across the components, if one was given."""
         return None
-
-    # -- rows of other tables ----------------------------------------------------------
 
     def _read_rows(self, X, accept_sparse=False) -> np.ndarray:
         """Return the features of rows; any client may be in their column."""
@@ -821,7 +768,7 @@ class FederatedDPPCA(FederatedEstimator):
 
     _parameter_constraints: ClassVar[dict] = {
         **FederatedEstimator._federated_constraints,
-        "mechanism": MECHANISMS,
+        "mechanism": MECHANISM_CONSTRAINTS,
         "release": [StrOptions({"components", "covariance"}), ComponentCovariance],
     }
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from .._linalg import eigen
 from .._messages.messages import Conversation, MessageError, Reply, Request, Topic
-from ..mechanisms._relations import check_count, check_real, shown
-from . import _kernels_federated
+from ..mechanisms import check_count, check_real, shown
+from . import _kernels
 from ._federated_task import Registration, SpectralTask, check_client_budget
 
 # Smallest scale of eigenvalues, in units of the squared rows.
@@ -25,16 +25,13 @@ _LEAST_SPIKE = 1e-12
 _VOTES = 25.0
 
 
+@dataclass(frozen=True)
 class ReplyAverages:
     """Weights of clients, and averages of their valid replies; releases alone."""
 
-    def __init__(
-        self,
-        task: SpectralTask,
-        weights: str | Mapping[str, float],
-        eigengap: float | None,
-    ):
-        self.task, self.weights, self.eigengap = task, weights, eigengap
+    task: SpectralTask
+    weights: str | Mapping[str, float]
+    eigengap: float | None
 
     def aggregate(self, replies: Sequence[Reply]) -> tuple[np.ndarray, np.ndarray]:
         """Average the clients' subspaces: orthonormal rows (r, p), and weights (m,)."""
@@ -42,13 +39,13 @@ class ReplyAverages:
         if replies[0].topic in (Topic.MATRIX, Topic.PROJECTOR):
             return eigen.top_eigh(self.aggregate_matrices(replies), rank)[1], weights
         stacked = np.stack([reply.values for reply in replies])
-        return _kernels_federated.top_of_projectors(stacked, weights, rank), weights
+        return _kernels.top_of_projectors(stacked, weights, rank), weights
 
     def aggregate_matrices(self, replies: Sequence[Reply]) -> np.ndarray:
         """Average noisy matrices, symmetric of shape (p, p)."""
         stacked = np.stack([reply.values for reply in replies])
         packed = self.subspace_weights(replies) @ stacked
-        return _kernels_federated.unpack_lower(packed, self.task.rows.n_features)
+        return _kernels.unpack_lower(packed, self.task.rows.n_features)
 
     def subspace_weights(self, replies: Sequence[Reply]) -> np.ndarray:
         """Weights of the clients' subspaces, from what they sent alone."""
@@ -65,7 +62,7 @@ class ReplyAverages:
         least = _LEAST_SPIKE * self.task.rows.second_radius**2
         gap, bulk = _pooled_spectrum(n, noise, last, others, p, least)
         gap = gap if self.eigengap is None else float(self.eigengap)
-        variances = _kernels_federated.subspace_variances(
+        variances = _kernels.subspace_variances(
             gap + bulk,
             bulk,
             n,
@@ -87,13 +84,12 @@ class ReplyAverages:
             return given / given.sum()
         if self.weights == "equal":
             return np.full(len(variances), 1.0 / len(variances))
-        return _kernels_federated.inverse_variance_weights(variances)
+        return _kernels.inverse_variance_weights(variances)
 
     def pooled_variances(self, replies: Sequence[Reply]) -> tuple[float, float]:
         """Weighted medians of the signal and noise variances that clients sent.
 
-        Weights follow from rows and costs. A few clients with wrong votes, or that lie
-        about these variances alone, do not move the medians far.
+        A few clients that lie about these variances do not move the medians far.
         """
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         mu = np.array([reply.mu for reply in replies])
@@ -106,8 +102,7 @@ class ReplyAverages:
     def aggregate_products(self, replies: Sequence[Reply]) -> np.ndarray:
         """Average products S Q, of shape (p, k), each by the inverse of its variance.
 
-        An entry of x (x'Q) has a second moment of about c^4 / p over the rows, and
-        noise of the standard deviation that comes along.
+        An entry of x (x'Q) has a second moment of about c^4 / p, and stated noise.
         """
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         noise = np.array([reply.numbers[0] for reply in replies])
@@ -119,8 +114,8 @@ class ReplyAverages:
     def aggregate_covariances(self, replies: Sequence[Reply]) -> np.ndarray:
         """Average covariances, of shape (k, k), each by the inverse of its variance.
 
-        An entry has a variance of about 2 L^2 / n from sampling, with L the mean
-        variance along the basis, and that of the noise that comes along.
+        It is about 2 L^2 / n, with L the mean variance along the basis, and stated
+        noise.
         """
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         noise = np.array([reply.numbers[0] for reply in replies])
@@ -146,12 +141,12 @@ class ReplyAverages:
 def _pooled_spectrum(n_samples, noise_std, last, others, n_features: int, least: float):
     """Gap and bulk common to all clients; `least` bounds the scale of eigenvalues."""
     scale = max(float(np.mean(np.abs(last))), least)
-    weights = _kernels_federated.inverse_variance_weights(
+    weights = _kernels.inverse_variance_weights(
         2.0 / n_samples + (noise_std / scale) ** 2
     )
     bulk = max(float(weights @ others), 0.0)
     level = noise_std * np.sqrt(0.5 * n_features)
-    strength = _kernels_federated.spike_strength(last - others, level)
+    strength = _kernels.spike_strength(last - others, level)
     return float(weights @ strength), bulk
 
 
@@ -249,8 +244,6 @@ class ReplyLimits:
         if topic not in (Topic.COMPONENTS, Topic.SUBSPACE):
             self._check_values(reply, noise_std)
 
-    # -- noise and variances -----------------------------------------------------------
-
     def _noise_std(self, topic: Topic, step: int) -> float:
         """Deviation of the noise on a release, in the units of its values."""
         task = self._task
@@ -314,8 +307,6 @@ class ReplyLimits:
                 "its eigenvalues are impossible for the public bound of its rows and "
                 "its noise"
             )
-
-    # -- values ------------------------------------------------------------------------
 
     def _check_mean(self, mean) -> None:
         """Refuse a mean outside of the public bounds."""
@@ -523,7 +514,6 @@ class Server(Conversation):
         return self._request
 
     def _check(self, name: str, answer: Reply) -> None:
-        """Refuse a reply that no honest client could have sent."""
         limits = self._limits.get(name)
         if limits is None:
             limits = ReplyLimits.of_claim(self.task, answer.n_samples, answer.mu)
@@ -611,10 +601,6 @@ class Rounds:
     ------
     ValueError
         If an argument is invalid, or of no use for the task.
-
-    See Also
-    --------
-    InProcessSession : A transport within one process.
 
     Examples
     --------
@@ -755,13 +741,11 @@ class Rounds:
         unit_rows = rows.clip is None
         if self._moment is None or (unit_rows and task.with_covariance):
             return values, None, None
-        along, across = _kernels_federated.moment_variances(self._moment, components)
+        along, across = _kernels.moment_variances(self._moment, components)
         values = along * rows.variance_unit**2 if values is None else values
         noise = across * rows.variance_unit**2
         total = float(values.sum()) + others * noise
         return values, None if unit_rows else noise, total
-
-    # -- use of replies ----------------------------------------------------------------
 
     @property
     def _topic(self) -> Topic:
@@ -784,7 +768,7 @@ class Rounds:
             self._moment = server.averages.aggregate_matrices(self._first)
         if task.n_rounds and self._moment is not None:
             rank = task.n_components
-            return _kernels_federated.sparse_subspace(self._moment, rank, self._n_kept)
+            return _kernels.sparse_subspace(self._moment, rank, self._n_kept)
         components, weights = server.averages.aggregate(self._first)
         self._weights = None if task.n_rounds else weights
         return components.T
@@ -797,7 +781,7 @@ class Rounds:
 
     def _use_products(self, replies: list[Reply]) -> None:
         product = self.server.averages.aggregate_products(replies)
-        found = _kernels_federated.truncated_basis(product, self._n_kept)
+        found = _kernels.truncated_basis(product, self._n_kept)
         self._basis, values, self._support = found
         self._values = values * self.server.task.rows.variance_unit**2
 
@@ -836,8 +820,8 @@ def start_basis(task, init, name="init") -> np.ndarray:
             f"{name} must be finite public numbers of shape (n_components, n_features) "
             f"= {shape}"
         )
-    if not _kernels_federated.independent_columns(start.T):
+    if not _kernels.independent_columns(start.T):
         raise ValueError(
             f"{name} must have linearly independent rows, and none of them zero"
         )
-    return _kernels_federated.orthonormal_columns(start.T)[0]
+    return _kernels.orthonormal_columns(start.T)[0]

@@ -21,21 +21,27 @@ from .._messages.messages import (
     checksum,
 )
 from .._statistics.statistic import Statistic
-from .._tables.declared_columns import check_feature_names
-from ..accounting._gaussian import MIN_DELTA
-from ..mechanisms import PrivacyPlan
-from ..mechanisms._relations import check_count, check_real, shown
-from . import _kernels_federated
-from ._bounds import Pairs, PrivateMean, PublicPoint, RowBounds
-from ._mechanism import ComponentMechanism, design_components
-from ._scales import LEAST_SIGNAL
-from ._second_moment import Centered, SecondMoment
+from .._tables.ids import check_feature_names
+from ..accounting._gaussian import check_delta
+from ..mechanisms import PrivacyPlan, check_count, check_real, shown
+from . import _kernels
+from ._bounded_moments import (
+    LARGEST_DEFECT,
+    Centered,
+    Pairs,
+    PowerIteration,
+    PrivateMean,
+    PublicPoint,
+    RowBounds,
+    SecondMoment,
+)
+from ._components import LEAST_SIGNAL
+from ._pca_mechanisms import PCA_MECHANISMS, ComponentMechanism, design_components
 from ._spiked import WHOLE_ORDER
-from ._two_stage import LARGEST_DEFECT, PowerIteration
 
 # Raised whenever the same bytes would mean other releases, other shares of a budget
 # included: the digest of a task must differ where its releases do.
-VERSION = 2
+TASK_VERSION = 2
 _MAGIC = b"SKDT"
 # magic, version, aggregation, mechanism, calibration; length; flags; components,
 # features, rounds; pairs of bounds, variances; clip, clip of the mean, projection_norm,
@@ -44,7 +50,7 @@ _MAGIC = b"SKDT"
 _HEADER = struct.Struct("<4sBBBBQHIIIII7dQ")
 _NAMES_LENGTH = struct.Struct("<I")
 _AGGREGATION_CODES = ("projector", "matrix")
-_MECHANISMS = ("gaussian", "two-stage", "auto", "spiked")
+_MECHANISMS = tuple(PCA_MECHANISMS)
 _CALIBRATIONS = ("exact", "paper")
 # Order of the flags; then four that say which of the numbers are there, then one more.
 _FLAGS = ("start", "model_covariance", "centered", "scaled", "paired")
@@ -73,7 +79,7 @@ def pack(task) -> bytes:
     tail = np.concatenate([*sides, signal]).astype("<f8").tobytes() + named
     header = _HEADER.pack(
         _MAGIC,
-        VERSION,
+        TASK_VERSION,
         _AGGREGATION_CODES.index(task.aggregation),
         _MECHANISMS.index(mechanism.name),
         _CALIBRATIONS.index(mechanism.calibration),
@@ -137,9 +143,9 @@ def unpack(data) -> dict:
     *numbers, n_named = _HEADER.unpack_from(data)[12:]
     if magic != _MAGIC:
         raise MessageError("these bytes are no task of a federation")
-    if version != VERSION:
+    if version != TASK_VERSION:
         raise MessageError(
-            f"the task is of version {version}, this release reads {VERSION}"
+            f"the task is of version {version}, this release reads {TASK_VERSION}"
         )
     tail = 8 * (2 * n_pairs + n_signal)
     if length != len(data) or length != _HEADER.size + tail + n_named + CHECKSUM_BYTES:
@@ -357,6 +363,8 @@ class SpectralTask:
     def _check_mechanism(self) -> None:
         """Refuse parameters that require a noisy second moment."""
         name, spiked = self.mechanism.name, self.mechanism.spiked
+        if not getattr(PCA_MECHANISMS[name], "sends_variances", False):
+            raise ValueError(f"mechanism={name!r} is not for federations")
         if self.n_rounds or not self.start:
             raise ValueError(
                 f"mechanism={name!r} releases a start and no rounds; set n_rounds=0 or "
@@ -416,8 +424,6 @@ class SpectralTask:
                 "of a SpikedModel: state signal_variance and noise_variance"
             )
 
-    # -- byte form ---------------------------------------------------------------------
-
     def to_bytes(self) -> bytes:
         """Return the byte form, for other parties of the session.
 
@@ -471,8 +477,6 @@ class SpectralTask:
     def __reduce__(self):
         # Without what was worked out for clients: copies of one task are alike.
         return SpectralTask.from_bytes, (self._form,)
-
-    # -- what a client releases --------------------------------------------------------
 
     @property
     def largest_variance(self) -> float:
@@ -593,7 +597,7 @@ class SpectralTask:
             raise MessageError(f"a basis of shape {expected} is expected")
         if not with_basis:
             return None
-        basis, defect = _kernels_federated.orthonormal_columns(request.basis)
+        basis, defect = _kernels.orthonormal_columns(request.basis)
         if not defect < LARGEST_DEFECT:
             raise MessageError("the basis could not be made orthonormal")
         return basis
@@ -692,9 +696,6 @@ class Registration(NamedTuple):
 def check_client_budget(epsilon, delta) -> tuple[float, float]:
     """Return a budget as floats; infinity stands for no privacy."""
     epsilon = math.inf if epsilon is None else check_real("epsilon", epsilon)
-    delta = check_real("delta", delta)
     if not epsilon > 0.0:
         raise ValueError(f"epsilon must be positive or None, got {epsilon}")
-    if not MIN_DELTA <= delta < 1.0:
-        raise ValueError(f"delta must be in [{MIN_DELTA:g}, 1), got {delta}")
-    return epsilon, delta
+    return epsilon, check_delta(delta)

@@ -1,4 +1,7 @@
-"""Kernels of principal components: moments, leading vectors, and power steps."""
+"""Kernels of principal components: moments, leading vectors, and power steps.
+
+Subspaces of several clients made into one, and steps of a sparse power iteration.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from scipy import sparse
 from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from .._linalg.eigen import _start, flip_signs
+from .._linalg.eigen import _start, flip_signs, top_eigh
 from .._linalg.walks import RowWalk, blas_threads, reduce_rows
 
 
@@ -27,8 +30,7 @@ def blocked_product(
 ) -> np.ndarray:
     """Mean of x (x'Q) over mapped rows, of shape (p, k); no second moment is formed.
 
-    `columns` are Q, of shape (p, k); `row_map` takes a block of rows to a float64 block
-    of the same shape, and `block_rows` is the number of rows of a block.
+    `row_map` takes a block of rows to a float64 block of the same shape.
     """
     kernel = partial(sum_of_products, columns=columns)
     return reduce_rows(X, RowWalk(row_map, block_rows), kernel) / X.shape[0]
@@ -43,11 +45,10 @@ _PANELED_FEATURES, _PANEL = 2048, 256
 
 
 class OuterProductSum:
-    """Sum of outer products of rows, to which blocks are added.
+    """Sum of outer products of rows, Fortran-ordered; its lower triangle counts.
 
-    Each block is summed on its own and then added to the total, so that the
-    rounding error grows with rows per block plus number of blocks. `total` is of shape
-    (p, p) and Fortran-ordered; its lower triangle counts.
+    Each block is summed on its own and then added to `total`, so that the rounding
+    error grows with rows per block plus number of blocks.
     """
 
     def __init__(self, n_features: int):
@@ -72,11 +73,7 @@ class OuterProductSum:
         return self
 
     def _add_panels(self, rows: np.ndarray) -> None:
-        """Add rows to the lower triangle, each panel of columns on its own.
-
-        Every entry is the product's sum over the rows first, and added to the total
-        then, as of narrower rows.
-        """
+        """Add rows to the lower triangle by panels; each entry is summed first."""
         columns, width = self.total.T, rows.shape[1]
         room = np.empty(_PANEL * width)
         for start in range(0, width, _PANEL):
@@ -108,11 +105,7 @@ def sum_of_rows(blocks: Iterable, n_features: int) -> np.ndarray:
 
 
 def sum_of_outer_products(blocks: Iterable, n_features: int) -> np.ndarray:
-    """Sum of outer products of float64 rows, dense or sparse, that come in blocks.
-
-    It is Fortran-ordered, and its lower triangle counts. Each block is summed before
-    the next is asked for.
-    """
+    """Sum of outer products of blocks of rows, dense or sparse; lower triangle."""
     moment = OuterProductSum(n_features)
     with blas_threads(n_features):
         for block in blocks:
@@ -123,10 +116,7 @@ def sum_of_outer_products(blocks: Iterable, n_features: int) -> np.ndarray:
 def sums_of_layers(
     blocks: Iterable, n_features: int, n_layers: int
 ) -> tuple[np.ndarray, ...]:
-    """Sums of outer products of several parts of the same rows, in one pass.
-
-    Each block is a list of `n_layers` parts; lower triangles of the sums count.
-    """
+    """Sums of outer products of `n_layers` parts of the same rows; lower triangles."""
     layers = [OuterProductSum(n_features) for _ in range(n_layers)]
     with blas_threads(n_features):
         for parts in blocks:
@@ -144,10 +134,7 @@ def blocked_mean(X, row_map: RowMap, block_rows: int | None = None) -> np.ndarra
 def blocked_second_moment(
     X, row_map: RowMap, block_rows: int | None = None
 ) -> np.ndarray:
-    """Mean outer product of mapped rows, of which the lower triangle counts.
-
-    It is Fortran-ordered; parameters are as of :func:`blocked_product`.
-    """
+    """Mean outer product of mapped rows, Fortran-ordered; its lower triangle counts."""
     kernel = partial(sum_of_outer_products, n_features=X.shape[1])
     total = reduce_rows(X, RowWalk(row_map, block_rows), kernel)
     total /= X.shape[0]
@@ -171,8 +158,7 @@ def squared_parts(rows, components: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def residual(rows, scores: np.ndarray, components: np.ndarray) -> np.ndarray:
     """Dense rows less their part in a subspace of orthonormal rows, float64.
 
-    `scores` are the products of the rows with the components; sparse rows must have no
-    duplicate entries.
+    `scores` are rows times components; sparse rows must have no duplicate entries.
     """
     part = scores @ components
     if sparse.issparse(rows):
@@ -190,10 +176,9 @@ def floor_eigenvalues(matrix: np.ndarray, floor: float) -> np.ndarray:
 
 
 def leading_first(within: np.ndarray, vectors: np.ndarray):
-    """Rotate orthonormal rows to the principal axes of a matrix within their space.
+    """Rotate orthonormal rows to the principal axes of a symmetric matrix within them.
 
-    `within` is symmetric, of shape (r, r). Returns its eigenvalues, largest first, and
-    the rotated rows with fixed signs.
+    Returns its eigenvalues, largest first, and the rotated rows with fixed signs.
     """
     values, rotation = np.linalg.eigh(within)
     return values[::-1].copy(), flip_signs(rotation.T[::-1] @ vectors)
@@ -257,8 +242,8 @@ _TOLERANCE = 1e-9
 def top_right_vectors(X, rank: int, row_map: RowMap = lambda rows: rows):
     """Leading eigenvectors of X'X, without forming it where X is wide.
 
-    Rows that are neither sparse nor few are read block by block. `rank` is at most
-    min(n, p). Returns orthonormal rows of shape (rank, p), leading first, signs fixed.
+    Rows that are neither sparse nor few are read block by block. Returns orthonormal
+    rows of shape (rank, p), leading first, signs fixed.
     """
     n_rows, n_features = X.shape
     small = min(n_rows, n_features)
@@ -392,3 +377,180 @@ def _top_of_band(band, rank: int) -> np.ndarray:
             pass
     vectors = eigh(band.toarray(), subset_by_index=(order - rank, order - 1))[1]
     return vectors.T[::-1]
+
+
+# Gaps relative to the signal, and variances, are kept within these.
+_TINY, _HUGE = 1e-100, 1e300
+
+# Least singular value of columns of unit length that count as independent.
+_INDEPENDENT = 1e-10
+
+
+def inverse_variance_weights(variances) -> np.ndarray:
+    """Weights proportional to one over each variance, with sum 1.
+
+    Variances are positive or infinite; zeros share all of the weight.
+    """
+    # Variances beyond float64 are alike: their ratios would be no numbers.
+    variances = np.minimum(np.asarray(variances, dtype=np.float64), _HUGE)
+    smallest = variances.min()
+    if smallest == 0.0:
+        weights = (variances == 0.0).astype(float)
+    else:
+        weights = smallest / variances
+    return weights / weights.sum()
+
+
+def spike_strength(values, noise_level) -> np.ndarray:
+    r"""Signal behind the largest eigenvalue of a noisy matrix.
+
+    Symmetric noise of off-diagonal variance v pushes an eigenvalue t of a p x p
+    matrix up to :math:`t + \tau^2 / t`, with :math:`\tau = \sqrt{p v}`, and hides it
+    at :math:`2 \tau` if t is at most :math:`\tau` (Benaych-Georges and Nadakuditi 2011,
+    section 3.1). Returns t, or :math:`\tau` where nothing is seen above the noise, for
+    eigenvalues `values` and noise levels :math:`\tau` of shape (m,).
+    """
+    values = np.asarray(values, dtype=np.float64)
+    noise_level = np.asarray(noise_level, dtype=np.float64)
+    above = np.maximum(values, 2.0 * noise_level)
+    root = np.sqrt((above - 2.0 * noise_level) * (above + 2.0 * noise_level))
+    return 0.5 * (above + root)
+
+
+def subspace_variances(
+    signal: float,
+    bulk: float,
+    n_samples,
+    noise_scale,
+    rank: int,
+    n_features: int,
+    *,
+    capped: bool = True,
+) -> np.ndarray:
+    r"""Expected squared distance of each client's subspace to the common one.
+
+    To first order :math:`2 r (p - r) \lambda \beta / (n g^2)` from sampling, for
+    normal rows with variance :math:`\lambda` along (`signal`) and :math:`\beta` across
+    the subspace (`bulk`) and :math:`g = \lambda - \beta`, and
+    :math:`r (p - r) s^2 / g^2` from symmetric noise of diagonal standard deviation s
+    (`noise_scale`, one per client). With `capped` it is at most the largest squared
+    distance, 2 min(r, p - r); the variance of a matrix has no such limit. With r = p,
+    where nothing is to be estimated, it is 1.
+    """
+    n_samples = np.asarray(n_samples, dtype=np.float64)
+    noise_scale = np.asarray(noise_scale, dtype=np.float64)
+    most = 2.0 * min(rank, n_features - rank)
+    if most == 0.0:
+        return np.ones(len(n_samples))
+    # A gap of zero hides the subspace from all alike.
+    gap = max(signal - bulk, _TINY * max(signal, 1.0))
+    with np.errstate(over="ignore"):
+        sampling = 2.0 * (signal / gap) * (max(bulk, 0.0) / gap) / n_samples
+        first_order = rank * (n_features - rank) * (sampling + (noise_scale / gap) ** 2)
+    first_order = np.minimum(first_order, _HUGE)
+    return np.minimum(first_order, most) if capped else first_order
+
+
+def top_of_projectors(bases, weights, rank: int) -> np.ndarray:
+    """Leading eigenvectors of a weighted sum of projectors, as orthonormal rows.
+
+    `bases` are orthonormal rows of shape (m, r, p); signs are fixed.
+    """
+    n_features = bases.shape[2]
+    scaled = bases * np.sqrt(weights)[:, None, None]
+    stacked = scaled.reshape(-1, n_features)
+    if len(stacked) < n_features and rank <= len(stacked):
+        return flip_signs(np.linalg.svd(stacked, full_matrices=False)[2][:rank])
+    return top_eigh(stacked.T @ stacked, rank)[1]
+
+
+def moment_variances(moment: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, float]:
+    """Variances of a noisy second moment along orthonormal rows, and across them.
+
+    None is negative; that across is a mean, 0 where there is no other direction.
+    """
+    along = np.maximum(np.vecdot(axes @ moment, axes), 0.0)
+    kept = float(along.sum())
+    others = max(len(moment) - len(axes), 1)
+    return along, (max(float(np.trace(moment)), kept) - kept) / others
+
+
+def pack_lower(matrix: np.ndarray) -> np.ndarray:
+    """Lower triangle of a symmetric matrix as a vector, row by row."""
+    return matrix[np.tril_indices(len(matrix))]
+
+
+def unpack_lower(packed: np.ndarray, order: int) -> np.ndarray:
+    """Symmetric matrix whose lower triangle is given by :func:`pack_lower`."""
+    matrix = np.zeros((order, order))
+    rows, columns = np.tril_indices(order)
+    matrix[rows, columns] = packed
+    matrix[columns, rows] = packed
+    return matrix
+
+
+def orthonormal_columns(basis) -> tuple[np.ndarray, float]:
+    """Orthonormal columns that span the same space, and their computed defect.
+
+    The columns of a QR decomposition with a positive diagonal of R: orthonormal
+    whatever the finite input is, zero included. The defect is the norm of Q'Q - I.
+    """
+    largest = np.max(np.abs(basis), axis=0, initial=0.0)
+    exponents = np.frexp(np.where(largest > 0.0, largest, 1.0))[1]
+    with np.errstate(under="ignore"):
+        columns, triangle = np.linalg.qr(np.ldexp(basis, -exponents))
+    columns = columns * np.where(np.diag(triangle) < 0.0, -1.0, 1.0)
+    defect = np.linalg.norm(columns.T @ columns - np.eye(columns.shape[1]))
+    return columns, float(defect)
+
+
+def independent_columns(basis) -> bool:
+    """Whether finite columns are linearly independent, whatever their units."""
+    largest = np.max(np.abs(basis), axis=0, initial=0.0)
+    if basis.shape[1] > basis.shape[0] or not np.all(largest > 0.0):
+        return False
+    with np.errstate(under="ignore"):
+        scaled = np.ldexp(basis, -np.frexp(largest)[1])
+    scaled = scaled / np.linalg.norm(scaled, axis=0)
+    return bool(np.linalg.svd(scaled, compute_uv=False)[-1] > _INDEPENDENT)
+
+
+def largest_rows(columns: np.ndarray, n_kept: int) -> np.ndarray:
+    """Mark the rows of largest norm; of equal ones those that come first."""
+    norms = np.linalg.norm(columns, axis=1)
+    kept = np.zeros(len(columns), dtype=bool)
+    kept[np.argsort(-norms, kind="stable")[:n_kept]] = True
+    return kept
+
+
+def truncated_basis(product: np.ndarray, n_kept: int):
+    """One step of a truncated power iteration after the product, of shape (p, k).
+
+    `n_kept` features are kept by the norms of the rows of an orthonormal basis of the
+    product. Returns orthonormal columns, the first of the largest singular value; the
+    singular values of the kept rows, largest first; and which features are kept.
+    """
+    kept = largest_rows(np.linalg.svd(product, full_matrices=False)[0], n_kept)
+    left, values, _ = np.linalg.svd(product[kept], full_matrices=False)
+    columns = np.zeros(product.shape)
+    columns[kept] = left
+    return columns, values, kept
+
+
+# Iterations on a matrix that is at hand; each costs a product and no privacy.
+_ITERATIONS = 50
+
+
+def sparse_subspace(matrix: np.ndarray, rank: int, n_kept: int) -> np.ndarray:
+    """Leading subspace of a symmetric matrix with few features, by truncated powers.
+
+    Returns orthonormal columns of shape (p, rank), zero but for `n_kept` rows.
+    """
+    columns = truncated_basis(top_eigh(matrix, rank)[1].T, n_kept)[0]
+    if n_kept == len(matrix):
+        return columns
+    # Noise has negative eigenvalues too, which a power would magnify.
+    shift = max(0.0, float(top_eigh(-matrix, 1)[0][0]))
+    for _ in range(_ITERATIONS):
+        columns = truncated_basis(matrix @ columns + shift * columns, n_kept)[0]
+    return columns

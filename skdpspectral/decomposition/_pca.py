@@ -12,20 +12,27 @@ import numpy as np
 from .._base.documented import documented
 from .._base.estimator import TableEstimator, unweighted
 from .._base.sklearn_compat import Interval, StrOptions
+from .._statistics.scale_windows import public_size
 from .._statistics.statistic import HALF
 from .._tables.clipping import make_box
 from .._tables.rows import deferred_rows
-from ..mechanisms._relations import check_count
-from ._bounds import CENTER_CONSTRAINT, PrivateMean
-from ._components import Scaled, ScaledComponents
-from ._mechanism import (
+from ..accounting import NoisyFitWarning
+from ..mechanisms import Concern, Remark, check_count
+from ._bounded_moments import CENTER_CONSTRAINT, PrivateMean
+from ._components import Ranked, Scaled, ScaledComponents, share_of_scales
+from ._pca_mechanisms import (
     CLIP_RANGE,
-    MECHANISMS,
+    MECHANISM_CONSTRAINTS,
+    Gaussian,
     SpikedModel,
     design_components,
     public_guesses,
 )
 from ._projection import ProjectionMixin
+
+# Rows, in units of sqrt(n_features) / mu, below which components of ranks keep more of
+# the variance of standardized features than those of privately scaled rows.
+_FEW_ROWS = 400.0
 
 
 @documented
@@ -59,14 +66,27 @@ class DPPCA(ProjectionMixin, TableEstimator):
     {clip_norm}
         The square root of the covariance's trace is a good choice where noise is
         negligible.
-    scale : {"bounds", "private"} or None, default=None
+    scale : {"bounds", "private", "ranks"} or None, default=None
         "bounds" divides each feature by its own half-width, instead of all by the
         largest. "private" divides each by a private standard deviation, as
         :class:`~skdpspectral.DPStandardScaler` does, for half of the budget: bounds
         and magnitudes need not be known (:ref:`scales`). Rows are then compared in
         pairs with ``center="auto"``, unless variances of the data are released, whose
-        densities need a mean. Features that are not seen are in no component, have no
-        variance, and count for nothing in densities and distances.
+        densities need a mean. Features that are not seen are in no component, as long
+        as others suffice, have no variance, and count for nothing in scores, densities
+        and distances. **On few rows**, below ``400 * sqrt(n_features) / mu``,
+        components are those of ranks, and scales are released for :meth:`transform`
+        alone, from ``74 * sqrt(n_features) / mu`` rows on. This is decided by
+        public numbers and stated in ``privacy_``, whose ``mu`` is meant here. It does
+        not apply with another `mechanism`, `center`, `release` or `clip_norm`.
+        "ranks": components are those of standardized features. Their correlations are
+        estimated from Kendall's rank correlations, that is, from the signs of
+        differences of rows, feature by feature (:ref:`pca_ranks`). This needs neither
+        scales nor bounds, no feature is lost, and increasing transformations of
+        features change nothing. The whole budget is spent on it, and no scale is
+        measured: :meth:`transform` divides features by the half-widths of public
+        `bounds`, and without bounds takes them as they are. Rows in other units are
+        divided by public scales first, or by :class:`~skdpspectral.DPStandardScaler`.
     center : {"auto", "none", "pairs", "private"} or PrivateMean, default="auto"
         What rows are measured from; nothing is taken for granted about their mean.
         "pairs": other rows, from far away in the table (:ref:`lemma-pair-moment`),
@@ -95,10 +115,12 @@ class DPPCA(ProjectionMixin, TableEstimator):
         Released variances along the components, floored at 0. With
         ``release="covariance"`` they are in squared units of the data (of the scaled
         features with ``scale="bounds"``), and so they are of clipped rows with
-        a `clip_norm`. Otherwise they describe rows of unit norm (values in [0, 1]
-        but for noise); with a model they are what it states.
+        a `clip_norm`. Otherwise they describe rows of at most unit norm (values in
+        [0, 1] but for noise); with a model they are what it states. With ranks they are
+        eigenvalues of the estimated correlations: variances of standardized features.
     explained_variance_ratio_ : ndarray of shape (n_components,)
-        `explained_variance_` over the released total variance.
+        `explained_variance_` over the released total variance; over the number of
+        features with ranks.
     noise_variance_ : float
         Variance across the components, where variances are those of the data.
     covariance_ : ndarray of shape (n_features, n_features)
@@ -108,9 +130,14 @@ class DPPCA(ProjectionMixin, TableEstimator):
     mean_ : ndarray of shape (n_features,)
         What rows are measured from, in the units of the data.
     scale_ : ndarray of shape (n_features,) or None
-        What features are divided by; None with ``scale=None``.
+        What features are divided by; None with ``scale=None``, and with
+        ``scale="ranks"`` if `bounds` are None. 1 for features of no known scale.
     unseen_features_ : ndarray of bool of shape (n_features,)
-        With ``scale="private"``, whether a feature was lost in the noise.
+        With ``scale="private"``, whether no scale of a feature was found. Then
+        :meth:`transform` ignores the feature, and :meth:`inverse_transform` returns its
+        `mean_`. Where it is true for all features, as on few rows, they are taken as
+        they are. On few rows with `bounds` it is not set: their half-widths are the
+        scales.
     {singular_values_}
     {n_components_}
     components_above_noise_ : int
@@ -163,11 +190,11 @@ class DPPCA(ProjectionMixin, TableEstimator):
             Interval(Integral, 1, None, closed="left"),
             StrOptions({"auto"}),
         ],
-        "mechanism": MECHANISMS,
+        "mechanism": MECHANISM_CONSTRAINTS,
         "release": [StrOptions({"components", "covariance"})],
         "bounds": [tuple, list, np.ndarray, None],
         "clip_norm": [CLIP_RANGE, None],
-        "scale": [StrOptions({"bounds", "private"}), None],
+        "scale": [StrOptions({"bounds", "private", "ranks"}), None],
         "center": CENTER_CONSTRAINT,
         "whiten": ["boolean"],
     }
@@ -200,8 +227,6 @@ class DPPCA(ProjectionMixin, TableEstimator):
         self.whiten = whiten
         self.accountant = accountant
         self.noise_seed = noise_seed
-
-    # -- what a fit will release ---------------------------------------------------
 
     def expected_error(
         self, n_samples, n_features, *, signal_variance, noise_variance=1.0
@@ -257,6 +282,8 @@ class DPPCA(ProjectionMixin, TableEstimator):
         """
         self._check_shape(n_samples, n_features)
         covariance = self.release == "covariance"
+        if self._is_ranked(n_samples, n_features):
+            return self._ranked(n_samples, n_features)
         scaled, bounded = self._is_scaled(), {"bounds": self.bounds}
         bounded |= {"scale": self.scale, "center": self.center}
         automatic = isinstance(self.center, str) and self.center == "auto"
@@ -289,6 +316,52 @@ class DPPCA(ProjectionMixin, TableEstimator):
             box = make_box(self.bounds, n_features, per_feature=True)
         return Scaled(statistic, n_samples, box, with_mean=not sparse)
 
+    def _is_ranked(self, n_samples: int, n_features: int) -> bool:
+        """Whether components are of ranks, by parameters and public numbers."""
+        if self.scale == "ranks":
+            self._check_ranks()
+            return True
+        if self.scale != "private" or self._why_no_ranks() is not None:
+            return False
+        return self._public_size(n_samples, n_features) < _FEW_ROWS
+
+    def _public_size(self, n_samples: int, n_features: int) -> float:
+        """Return the number of rows in units of sqrt(n_features) / mu."""
+        return public_size(n_samples, n_features, *self._budget_of_fit())
+
+    def _why_no_ranks(self) -> str | None:
+        """Return the parameter that has no use with ranks; None if there is none."""
+        unused = {
+            "mechanism": type(self.mechanism) is not Gaussian
+            and self.mechanism != "gaussian",
+            "release": self.release != "components",
+            "clip_norm": self.clip_norm is not None,
+            "center": self.center not in ("auto", "pairs"),
+        }
+        return next((name for name, found in unused.items() if found), None)
+
+    def _check_ranks(self) -> None:
+        """Refuse parameters that ranks have no use for."""
+        name = self._why_no_ranks()
+        if name is not None:
+            default = type(self)().get_params(deep=False)[name]
+            raise ValueError(
+                f'{name} has no use with scale="ranks", whose components are of the '
+                f"signs of differences of rows: leave {name}={default!r}"
+            )
+
+    def _ranked(self, n_samples: int, n_features: int) -> Ranked:
+        """Return the release of components of ranks, with scales if rows suffice."""
+        bounded = {"bounds": self.bounds, "center": "pairs", "ranks": True}
+        bounded["scale"] = None if self.bounds is None else "bounds"
+        chosen = self.mechanism, self.n_components, n_features
+        bounds, mechanism = design_components(*chosen, False, search=True, **bounded)
+        rank = None if self.n_components == "auto" else int(self.n_components)
+        statistic = mechanism.statistic(bounds, n_samples, rank, False, sparing=True)
+        asked = self.scale == "private"
+        share = share_of_scales(self._public_size(n_samples, n_features))
+        return Ranked(statistic, asked, share if asked else 0.0)
+
     def _is_scaled(self) -> bool:
         """Whether features are divided by private scales."""
         scaled = isinstance(self.scale, str) and self.scale == "private"
@@ -313,6 +386,10 @@ class DPPCA(ProjectionMixin, TableEstimator):
 
     def _why_no_variances(self) -> str | None:
         """Return why a fit has no variances of the data; None if it has them."""
+        if isinstance(self.scale, str) and self.scale == "ranks":
+            return (
+                'scale="ranks" is of signs, which have no units; choose another scale'
+            )
         model = isinstance(self.mechanism, SpikedModel)
         if self.release == "covariance" or self.clip_norm is not None or model:
             return None
@@ -333,8 +410,6 @@ class DPPCA(ProjectionMixin, TableEstimator):
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.input_tags.sparse = self._takes_sparse_rows()
         return tags
-
-    # -- the estimator -----------------------------------------------------------------
 
     @unweighted
     def fit(self, X, y=None):
@@ -371,10 +446,9 @@ class DPPCA(ProjectionMixin, TableEstimator):
             self._set_components(statistic.bounds, found)
             self._set_units(law)
             self.n_samples_ = unread.shape[0]
-            self.privacy_ = plan
-            if found.remark:
-                self.privacy_ = replace(plan, remarks=(*plan.remarks, found.remark))
-            self._warn_of_noise()
+            seen = self._warn_of_noise(hidden=not statistic.bounds.ranks)
+            remarks = (*plan.remarks, *seen, *filter(None, [found.remark]))
+            self.privacy_ = replace(plan, remarks=remarks)
             if law is None and HALF in statistic.bounds.weights:
                 self._warn_of_no_mean(found)
         return self
@@ -404,21 +478,29 @@ class DPPCA(ProjectionMixin, TableEstimator):
             self.mean_ = mean + law.scale * np.where(law.seen, self.mean_, 0.0)
             self.scale_, self.unseen_features_ = law.scale, ~law.seen
 
-    def _warn_of_noise(self) -> None:
-        """Warn where noise alone may have made released eigenvalues."""
+    def _warn_of_noise(self, hidden: bool) -> tuple[str, ...]:
+        """Warn where noise alone may have made released eigenvalues, and remark on it.
+
+        `hidden` is whether features of unknown scale are in no component.
+        """
         if self.components_above_noise_ < self.n_components_:
             unseen = np.sum(getattr(self, "unseen_features_", False))
             because = ""
-            if unseen:
+            if unseen and hidden:
                 because = f", which hides {unseen} of {self.n_features_in_} features"
-            warnings.warn(
+            said = (
                 f"{self.components_above_noise_} of {self.n_components_} components "
                 f"stand out of the noise of this fit{because}: the others may be noise "
-                "alone. Ask for fewer components, or give more rows or a larger "
+                "alone."
+            )
+            warnings.warn(
+                f"{said} Ask for fewer components, or give more rows or a larger "
                 "epsilon",
-                UserWarning,
+                NoisyFitWarning,
                 stacklevel=3 + self._levels_around_fit,
             )
+            return (Remark(said, Concern.NOISE),)
+        return ()
 
     def _warn_of_no_mean(self, found) -> None:
         """Warn where a covariance, but no mean, was released."""
@@ -427,6 +509,6 @@ class DPPCA(ProjectionMixin, TableEstimator):
                 "no mean was released, as rows were compared in pairs: mean_ is the "
                 "origin, or the midpoint of bounds, and mahalanobis, score_samples and "
                 'inverse_transform measure from there; center="private" releases one',
-                UserWarning,
+                NoisyFitWarning,
                 stacklevel=3 + self._levels_around_fit,
             )

@@ -17,9 +17,9 @@ _VARIANCES = {"explained_variance_", "noise_variance_"}
 
 
 def why_without_variances(estimator) -> str | None:
-    """Return why variances of the data are not known; None if they are.
+    """Return why an estimator has no variances of the data; None if it has them.
 
-    Of a fitted estimator by what it holds, whatever its parameters have become.
+    A fitted one is judged by its attributes, whatever its parameters have become.
     """
     reason = estimator._why_no_variances()
     if not hasattr(estimator, "components_"):
@@ -48,9 +48,7 @@ def _refuse_to_whiten(reason: str | None) -> None:
 class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Methods of estimators with components, a center and units of features.
 
-    Methods that need a covariance take `covariance_`, or that of the components, their
-    variances and one noise variance across them. ``_why_no_variances`` of an estimator
-    returns the reason if its parameters leave variances out.
+    ``_why_no_variances`` returns why parameters leave variances out, or None.
     """
 
     def _read_rows(self, X, accept_sparse=False):
@@ -93,7 +91,7 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         check_is_fitted(self)
         X = self._read_rows(X, accept_sparse=True)
         precision = np.float32 if X.dtype == np.float32 else np.float64
-        components = self.components_
+        components = self._axes_of_scores()
         if self.scale_ is not None:
             components = components / self.scale_
         components = components / self._score_units()[:, None]
@@ -122,7 +120,7 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """
         check_is_fitted(self)
         X = check_scores(X, self.n_components_)
-        components = self.components_
+        components = self._axes_of_scores()
         if self.scale_ is not None:
             components = components * self.scale_
         components = components * self._score_units()[:, None]
@@ -162,6 +160,18 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         none = np.zeros(self.components_.shape[1], dtype=np.bool_)
         return getattr(self, "unseen_features_", none)
 
+    def _known_components(self) -> np.ndarray:
+        """Components with zeros for features of no known scale."""
+        return np.where(self._unseen(), 0.0, self.components_)
+
+    def _axes_of_scores(self) -> np.ndarray:
+        """Components that rows are projected on.
+
+        If no feature has a known scale, all are taken as they are: scores would be 0.
+        """
+        unseen = self._unseen().all()
+        return self.components_ if unseen else self._known_components()
+
     def _is_whole(self) -> bool:
         check_is_fitted(self)
         return hasattr(self, "covariance_")
@@ -180,7 +190,7 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         if self._is_whole():
             return self.covariance_.copy()
         values, noise = self._model_variances()
-        components = self.components_ * self._feature_units()
+        components = self._known_components() * self._feature_units()
         out = (components.T * (values - noise)) @ components
         across = noise * self._feature_units() ** 2
         out[np.diag_indices_from(out)] += np.where(self._unseen(), 0.0, across)
@@ -216,7 +226,7 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             root = self._root_of_precision()
             return root @ root.T
         values, noise = self._model_variances()
-        components = self.components_ / self._feature_units()
+        components = self._known_components() / self._feature_units()
         out = (components.T * (1.0 / values - 1.0 / noise)) @ components
         across = 1.0 / (noise * self._feature_units() ** 2)
         out[np.diag_indices_from(out)] += np.where(self._unseen(), 0.0, across)

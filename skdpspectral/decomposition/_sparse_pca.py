@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from .._base.documented import documented
 from .._base.sklearn_compat import Interval, StrOptions
-from .._tables.entries import refuse_masked
+from .._tables.readers import refuse_masked
 from ._federated_pca import FederatedEstimator
 from ._federated_server import Rounds, Server, kept_features, start_basis
 from ._federated_task import SpectralTask, make_task

@@ -1,16 +1,10 @@
 """Releases whose guarantee rests on a spiked Gaussian model of the rows.
 
 Noise on the projector, and on the covariance, after Cai, Xia and Zha (2024), algorithm
-1. What one row moves is bounded by a theorem for rows of such a law, outside an event
-of small probability. For other rows it is no bound.
-
-A model's projector with private variances in place of stated ones.
-
-Half of the rows release directions, and the other half quantiles of their lengths along
-and across these. Under the model they bound its signal from below, and by that what one
-row moves the projector of all rows (:ref:`theorem-private-variances`).
-
-Rows about their own mean, which no noise hides.
+1: a theorem bounds what one row of such a law moves, outside an event of small
+probability. For other rows it is no bound. With private variances, half of the rows
+release directions, and the other half quantiles of their lengths, which bound the
+signal from below (:ref:`theorem-private-variances`).
 """
 
 from __future__ import annotations
@@ -32,20 +26,30 @@ from .._tables.clipping import clip_rows
 from .._tables.readers import map_table
 from ..accounting import calibrate_gaussian, gaussian_epsilon, gaussian_mu, split_mu
 from ..accounting._gaussian import MIN_DELTA
-from ..mechanisms import Assumption, Exact, Gaussian, PrivacyPlan
+from ..mechanisms import Assumption, Concern, Exact, Gaussian, PrivacyPlan, Remark
 from . import _kernels
-from ._bounds import RowBounds
-from ._components import Components
-from ._scales import LEAST_SIGNAL, STEPS, PrivateScales, Scales, chi_square_median
-from ._second_moment import SecondMoment
+from ._bounded_moments import RowBounds, SecondMoment
+from ._components import (
+    LEAST_SIGNAL,
+    STEPS,
+    Components,
+    PrivateScales,
+    Scales,
+    chi_square_median,
+)
+
+_FOR_OTHER_DATA = Remark(
+    "For data that do not satisfy the assumption it is not differentially private: a "
+    "single long row can be seen in the result.",
+    Concern.MODEL,
+)
 
 
 def centered_rows(rows, row_map: Callable):
     """Return rows about their own mean, made block by block; **exact**, as rows are.
 
-    `row_map` makes of a block of rows the float64 block that stands for it. The mean is
-    subtracted twice: what rounding left of it the first time is of the size of
-    roundoffs of the rows' spread, and no longer of their place.
+    The mean of the rows that `row_map` gives is subtracted twice: what rounding leaves
+    of it is then as small as roundoffs of the rows' spread.
     """
     centering = Centering(row_map, ())
     for _ in range(2):
@@ -133,8 +137,8 @@ class ModelStatistic(Statistic):
 class SpikedProjector(ModelStatistic):
     """Components from a noisy projector, whose noise rests on a spiked model.
 
-    `bounds` are of rows that are not bounded. With `covariance` that within the
-    components is released too. Other numbers are those of :class:`ComponentMechanism`.
+    Rows are not bounded. With `covariance` that within the components is released too.
+    Other numbers are those of :class:`ComponentMechanism`.
     """
 
     bounds: RowBounds
@@ -191,10 +195,9 @@ class SpikedProjector(ModelStatistic):
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan the releases within a budget, for rows of the model alone.
 
-        The epsilon of the plan is that of the budget, or larger where the noise is the
-        papers' and the theorem does not show as much as they claim. Raises ValueError
-        if the model has no bound for so few rows or so little signal, or the papers'
-        noise hides nothing.
+        Its epsilon is larger than that of the budget where the papers' noise is less
+        than the theorem requires. Raises ValueError if the model has no bound for so
+        few rows or so little signal, or the papers' noise hides nothing.
         """
         mechanisms, holds = self._priced(epsilon, delta)
         failure = self.failure(epsilon, delta)
@@ -251,11 +254,11 @@ class SpikedProjector(ModelStatistic):
         )
 
     def _plan_paper(self, epsilon: float, delta: float, failure: float):
-        """Plan the noise of the papers, at what it costs in truth.
+        """Plan the noise of the papers, at the cost that the theorem shows.
 
-        Each release gets half of epsilon and of delta, the projector alone too, by the
+        Each release, the projector alone too, gets half of epsilon and of delta by the
         classical bound: variances of 8 D^2 log(2.5 / delta) / epsilon^2 off the
-        diagonal, with D as printed. The costs are those of the theorem's bounds.
+        diagonal, with D as printed.
         """
         factor = math.sqrt(2.0 * 8.0 * math.log(2.5 / delta)) / epsilon
         changes = self._charged(failure)
@@ -289,9 +292,8 @@ class SpikedProjector(ModelStatistic):
     def squared_error(self, mu: float, *given: float) -> float:
         """Expected squared distance from the model's subspace, to first order.
 
-        `mu` is the cost of all releases together, by either calibration; variances are
-        those of the model. It is that of the leading part of a matrix; of a subspace it
-        is at most the largest squared distance.
+        `mu` is the cost of all releases together. A subspace has at most the largest
+        squared distance; this is that of the leading part of a matrix.
         """
         signal, noise = np.array(self.signal), self.noise
         sampling = float(np.sum(noise / signal * ((signal + noise) / signal)))
@@ -308,11 +310,10 @@ class SpikedProjector(ModelStatistic):
     def _remarks(self, epsilon: float, failure: float, holds: float):
         """Sentences about what the guarantee rests on."""
         mean = "one unknown mean" if self.centered else "mean zero"
-        sentences = (
+        sentences: tuple[str, ...] = (
+            _FOR_OTHER_DATA,
             f"The noise suffices for independent Gaussian rows of {mean} with the "
-            "stated spiked covariance, of which one is replaced by another such row; "
-            "for other data it is not differentially private: a single long row can "
-            "be seen in the result.",
+            "stated spiked covariance, of which one is replaced by another such row.",
         )
         if self.centered:
             sentences += ("Rows were measured about their mean, which stays unknown.",)
@@ -323,10 +324,11 @@ class SpikedProjector(ModelStatistic):
                 "which delta includes and ledgers add up.",
             )
         if holds > epsilon:
-            sentences += (
+            said = (
                 f"The papers' formulas claim epsilon = {epsilon:g} for this noise; "
-                "what the theorem shows of it is the weaker guarantee above.",
+                "what the theorem shows of it is the weaker guarantee above."
             )
+            sentences += (Remark(said, Concern.WEAKER),)
         if self.n_features > WHOLE_ORDER:
             sentences += (
                 "The noisy projector is sampled without forming it, and so is not "
@@ -334,13 +336,8 @@ class SpikedProjector(ModelStatistic):
             )
         return sentences
 
-    # -- what is released --------------------------------------------------------------
-
     def run(self, release: Any, rows: Any, *given: Any) -> Components:
-        """Release components of rows, of mean zero under the model or about their own.
-
-        Without a released covariance, variances are those that the model states.
-        """
+        """Release components; without a covariance, variances are the model's."""
         vectors = self.projector(release, rows)
         values = np.array(self.signal) + self.noise
         if self.covariance:
@@ -353,10 +350,7 @@ class SpikedProjector(ModelStatistic):
         return Components(None, vectors, values, total, self.noise, 1.0, above)
 
     def projector(self, release: Any, X: Any) -> np.ndarray:
-        """Release leading eigenvectors of PCA's projector plus noise: orthonormal rows.
-
-        Rows must be dense where the model knows no mean.
-        """
+        """Release leading eigenvectors of PCA's projector plus noise, as rows."""
         rank, n_features = len(self.signal), self.n_features
         if n_features <= WHOLE_ORDER:
             return eigen.top_eigh(self.noisy_projector(release, X), rank)[1]
@@ -433,12 +427,11 @@ _ROUNDED = 2.0**-20
 class SignalBound:
     """Lower bound on the signal from noisy quantiles, by public numbers.
 
-    `noise_std` is the deviation of the noise of each vote, and `degrees` are the
-    dimensions of the parts of a row, along and across. The bound is above the signal
-    with a probability of at most `failure`: half of it for counts, and half for noise.
-    Squared quantiles are divided by `along` and `across`: quantiles of chi-square laws
-    of medians that are as far off as they may be; infinite, or zero, where nothing is
-    known.
+    `noise_std` is that of each vote, and `degrees` are the dimensions of the parts of a
+    row, along and across. The bound is above the signal with a probability of at most
+    `failure`: half of it for counts, and half for noise. Squared quantiles are divided
+    by `along` and `across`, chi-square quantiles of medians that are as far off as they
+    may be; infinite, or zero, where nothing is known.
     """
 
     n_voters: int
@@ -464,8 +457,8 @@ class SignalBound:
     def signal(self, along: float, across: float) -> float:
         """Bound the signal over the noise variance from below; 0 if nothing is known.
 
-        `along` is the lower end of the released cell of squared lengths along the
-        directions, and `across` the upper end of that across them.
+        Given are the lower end of the released cell of squared lengths along the
+        directions, and the upper end of that across them.
         """
         if not (along > 0.0 and self.across > 0.0 and across < math.inf):
             return 0.0
@@ -480,10 +473,10 @@ class SignalBound:
 
 @dataclass(frozen=True)
 class UnknownSpikes(ModelStatistic):
-    """Components from a noisy projector, under a model whose variances are private.
+    """Components from a noisy projector, under a model of private variances.
 
-    All components have the same signal variance under the model. `bounds` are those of
-    unit rows, for the directions, and `norm_range` is the public range of lengths.
+    All components have the same signal variance. `bounds` are those of unit rows, for
+    the directions, and `norm_range` is the public range of lengths.
     """
 
     bounds: RowBounds
@@ -509,11 +502,7 @@ class UnknownSpikes(ModelStatistic):
         return PrivateScales(*size, None, None, False)
 
     def distance(self, signal: float, failure: float) -> float:
-        """Bound what one row moves the projector, by a bound on the signal.
-
-        `signal` is over the noise variance; released, or public. `failure` is that of
-        the plan.
-        """
+        """Bound what one row moves the projector; `signal` is over the noise."""
         most = self._largest_distance(self.rank)
         if signal < LEAST_SIGNAL:
             return most
@@ -533,8 +522,8 @@ class UnknownSpikes(ModelStatistic):
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan the releases within a budget, for rows of the model alone.
 
-        Raises ValueError if the model has no bound for so few rows whatever the signal,
-        or there are too many features.
+        Raises ValueError if there are too few rows for any signal, or too many
+        features.
         """
         if self.n_features > WHOLE_ORDER:
             raise ValueError(
@@ -587,12 +576,12 @@ class UnknownSpikes(ModelStatistic):
 
     def _remarks(self, failure: float) -> tuple[str, ...]:
         """Sentences about what the guarantee rests on."""
-        sentences = (
+        sentences: tuple[str, ...] = (
+            _FOR_OTHER_DATA,
             "Directions and votes are private for any data. The noise on the projector "
             "suffices for independent Gaussian rows of mean zero with a spiked "
             "covariance, whatever its variances, all signals alike, of which one is "
-            "replaced by another such row; for other data it is not differentially "
-            "private: a single long row can be seen in the result.",
+            "replaced by another such row.",
         )
         if failure:
             sentences += (
@@ -601,8 +590,6 @@ class UnknownSpikes(ModelStatistic):
                 "includes and ledgers add up.",
             )
         return sentences
-
-    # -- what is released --------------------------------------------------------------
 
     def run(self, release: Any, rows: Any, *given: Any) -> Components:
         """Release directions, votes, and the projector of all rows."""

@@ -1,40 +1,24 @@
-"""Principal components in two stages: what each costs, releases, and makes of rows.
-
-A private shifted power step with two-sided clipping: the second of two stages.
-
-Private power iterations with bases that others send, one step at a time.
-"""
+"""Principal components in two stages, the second of which is a private power step."""
 
 from __future__ import annotations
 
 import functools
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.special import gammaincinv
 
 from .. import sensitivity
-from .._linalg import eigen, walks
-from .._statistics.statistic import (
-    HALF,
-    Choice,
-    Combination,
-    Statistic,
-    mean_summation_error,
-    pair_order,
-)
+from .._linalg import eigen
+from .._statistics.statistic import Choice, Statistic, mean_summation_error
 from .._tables.clipping import clip_rows
-from .._tables.pairs import PairOrder
 from ..accounting import calibrate_gaussian, split_mu
 from ..mechanisms import Exact
 from . import _kernels
-from ._bounds import RowBounds
-from ._components import Directions, PrincipalComponents
-from ._scales import LEAST_SIGNAL, PrivateScales
-from ._second_moment import ProjectedMoment, SecondMoment, share_of, weight_of
+from ._bounded_moments import SecondMoment, share_of
+from ._components import LEAST_SIGNAL, Directions, PrincipalComponents, PrivateScales
 
 # Shares of mu**2 of the cross moment and the two moments of projections.
 _STEP_SHARES = (0.95, 0.03, 0.02)
@@ -51,13 +35,10 @@ _LOWEST_FLOOR, _HIGHEST_FLOOR = 0.05, 0.5
 class PowerStep(Statistic):
     """The releases of one shifted power step, and the better components of them.
 
-    With projections a, narrow clip alpha, wide clip abar, and clipped residuals beta
-    of a row, all over their clip radii, the means of beta alpha', abar alpha' and
-    abar abar' are released: normalized statistics, whose sensitivities are public
-    whatever the radii are.
-
-    `width` is the number of columns that is planned for; statistics of fewer are padded
-    with zeros. `weights` are those of :class:`RowBounds`.
+    With projections a, narrow clip alpha, wide clip abar, and clipped residuals beta of
+    a row, all over their clip radii, the means of beta alpha', abar alpha' and abar
+    abar' are released. Their sensitivities are public whatever the radii are. `width`
+    columns are planned; fewer are padded with zeros.
     """
 
     n_samples: int
@@ -66,7 +47,6 @@ class PowerStep(Statistic):
     weights: tuple[float, ...] = (1.0,)
 
     def mechanisms(self, mu: float) -> tuple:
-        """Plan the releases at a total cost of mu."""
         tall, square = (self.n_features, self.width), (self.width, self.width)
         names = ("cross_moment", "weighted_moment", "wide_moment")
         if not math.isfinite(mu):
@@ -83,34 +63,24 @@ class PowerStep(Statistic):
             sensitivity.second_moment_sensitivity(math.sqrt(_WIDE), n),
             sensitivity.second_moment_sensitivity(_WIDE, n),
         )
-        return tuple(
-            calibrate_gaussian(
-                name,
-                change,
-                cost,
-                shape,
-                symmetric=shape == square and name != names[0],
-                summation_error=mean_summation_error(
-                    norm, n, self.n_features, self.weights
-                ),
-                magnitude=2.0 * norm,
+        costs, planned = split_mu(mu, _STEP_SHARES), []
+        for name, change, cost, norm in zip(names, moved, costs, norms, strict=True):
+            error = mean_summation_error(norm, n, self.n_features, self.weights)
+            more = {"summation_error": error, "magnitude": 2.0 * norm}
+            tall_one = name == names[0]
+            shape = tall if tall_one else square
+            planned.append(
+                calibrate_gaussian(
+                    name, change, cost, shape, symmetric=not tall_one, **more
+                )
             )
-            for name, change, cost, shape, norm in zip(
-                names,
-                moved,
-                split_mu(mu, _STEP_SHARES),
-                (tall, square, square),
-                norms,
-                strict=True,
-            )
-        )
+        return tuple(planned)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release the moments, and return better components: orthonormal rows.
+        """Release the moments of unbounded rows; return better components.
 
-        `rows` are Terms, of which the bounds are made here. Given are released
-        orthonormal rows of shape (r, p) to start from, and released or public
-        variances: along them beyond the noise, and across them.
+        Given are released orthonormal rows of shape (r, p) to start from, and released
+        or public variances: along them beyond the noise, and across them.
         """
         components, signal, noise = given
         rank = len(components)
@@ -147,12 +117,7 @@ class PowerStep(Statistic):
         return inner, outer
 
     def squared_error(self, mu, rank, signal, noise, start) -> float:
-        """Expected squared projection distance of the step's result, to first order.
-
-        For Gaussian rows, of statistical and private error. `signal` and `noise` are
-        variances along the components beyond the noise, and across them; `start` is the
-        squared distance of the start.
-        """
+        """As :meth:`SecondMoment.squared_error`, from a `start` of that error."""
         variance, n = signal + noise, self.n_samples
         inner, outer = self.radii(rank, signal, noise)
         narrow, weighted = _clipped_moments(rank)
@@ -173,7 +138,7 @@ class PowerStep(Statistic):
 def _clipped_moments(rank: int) -> tuple[float, float]:
     """E|alpha|^2 and E[abar'alpha] per direction for normal projections of variance 1.
 
-    The clip radii are the root of the rank, and three times that.
+    Clip radii are the root of the rank, and three times that.
     """
     levels = (np.arange(1000) + 0.5) / 1000
     squares = 2.0 * gammaincinv(0.5 * rank, levels)
@@ -211,8 +176,7 @@ def _sums_of_moments(blocks, components, inner: float, outer: float):
 def _clipped_parts(rows, components, inner: float, outer: float):
     """Parts of rows over their clip radii; what is not finite becomes zero.
 
-    The second part has the outer product abar alpha', and a norm of at most the root
-    of 3.
+    The second part has the outer product abar alpha', and a norm of at most sqrt(3).
     """
     with np.errstate(all="ignore"):
         scores = np.asarray(rows @ components.T)
@@ -238,14 +202,13 @@ AGAIN = "second_moment_again"
 class TwoStageComponents(PrincipalComponents):
     """Components of a noisy second moment, and of a power step that refines them.
 
-    Or, by what the first stage promises, of a second release of the moment in place of
-    the step. Of mu**2, once a private mean and a covariance are paid (15 % each), the
-    second moment gets 40 %; private lengths, by which the step clips, get 4 %, and
-    more where rows are few; the step, or the moment once more, gets what is left.
+    Of mu**2, once a private mean and a covariance are paid (15 % each), the second
+    moment gets 40 %; private lengths, by which the step clips, get 4 %, and more where
+    rows are few; the step gets the rest. With `choose`, the first stage decides between
+    the step and a second release of the moment.
 
-    Parameters are those of :class:`PrincipalComponents`, and `signal`, a public
-    variance along the components beyond the noise, None for a private one. With
-    `choose` the second stage is chosen; otherwise it is the step. With `sparing` the
+    Parameters are those of :class:`PrincipalComponents`; `signal` is a public variance
+    along the components beyond the noise, None for a private one. With `sparing` the
     moment is all that is released where noise hides the votes on private lengths, so
     that no choice could rest on them.
     """
@@ -340,10 +303,7 @@ class TwoStageComponents(PrincipalComponents):
         return replace(found, vectors=vectors, values=values, matrix=matrix)
 
     def _step_is_better(self, plan, found: Directions, paired: bool) -> bool:
-        """Whether a power step promises less error than a second release of the moment.
-
-        Both cost the same; the choice is made from released and public numbers.
-        """
+        """Whether a power step promises less error than a second release."""
         rank, (signal, noise, _) = len(found.vectors), found.scales
         if self.bounds.n_features <= rank or signal <= 2.0 * LEAST_SIGNAL * noise:
             return False
@@ -355,28 +315,21 @@ class TwoStageComponents(PrincipalComponents):
         twice, staged = self._squared_errors(*costs, (rank, signal, noise), paired)
         return staged < twice
 
-    # -- what errors to expect ---------------------------------------------------------
-
     def squared_error(
         self, mu: float, signal: float, noise: float, paired: bool = False
     ) -> float:
-        """As :meth:`PrincipalComponents.squared_error`."""
         if not self._is_drowned(mu):
             return super().squared_error(mu, signal, noise, paired)
         alone = PrincipalComponents(self.moment, self.rank, False, None, (1.0, 2.0))
         return alone.squared_error(mu, signal, noise, paired)
 
     def _expected(self, costs: dict, signal: float, noise: float, paired) -> float:
-        """Expected squared distance, by what each part costs."""
         stages, law = (costs["first"], costs["second"]), (self.rank, signal, noise)
         moment, staged = self._squared_errors(*stages, law, paired)
         return min(moment, staged) if self._choose else staged
 
     def _squared_errors(self, first, second, law, paired) -> tuple[float, float]:
-        """Squared distances of two releases of the moment, and of a power step.
-
-        From the costs of what comes first and of what comes second.
-        """
+        """Squared distances of two releases of the moment, and of a power step."""
         both = self.moment.squared_error(math.hypot(first, second), *law, paired)
         start = min(self.moment.squared_error(first, *law, paired), 2.0 * law[0])
         step = self.step
@@ -384,98 +337,3 @@ class TwoStageComponents(PrincipalComponents):
             # As many rows as one of which moves a mean as far.
             step = replace(step, n_samples=max(step.n_samples / 2, 1))
         return both, step.squared_error(second, *law, start)
-
-
-# Largest ||Q'Q - I|| of a basis of orthonormal columns.
-LARGEST_DEFECT = 2.0**-40
-
-# Shares of mu**2 of the rounds and of a covariance, once a mean is paid.
-_ITERATION_SHARES = {"rounds": 1.0 - 0.15, "within": 0.15}
-
-
-@dataclass(frozen=True)
-class PowerProduct(Statistic):
-    """The second moment of bounded rows about a mean, times orthonormal columns.
-
-    Of pairs, half of it. `width` is the number of columns.
-    """
-
-    bounds: RowBounds
-    n_samples: int
-    width: int
-    name: str
-
-    def mechanisms(self, mu: float) -> tuple:
-        """Plan the release at a cost of mu; infinite for no noise."""
-        n, shape = self.n_samples, (self.bounds.n_features, self.width)
-        if not math.isfinite(mu):
-            return (Exact(self.name, shape),)
-        radius = self.bounds.second_radius
-        # Of half a mean over pairs, whose terms are more.
-        terms, weight = (n, walks.rows_per_block(shape[0])), 1.0
-        if self.bounds.weights == (HALF,):
-            order, weight = pair_order(n, shape[0]), HALF
-            terms = order.n_blocks * order.block_rows, order.block_rows
-        given = radius, *terms, *shape, LARGEST_DEFECT, walks.BLOCKS_TOGETHER
-        error = sensitivity.power_product_error(*given)
-        product = calibrate_gaussian(
-            self.name,
-            sensitivity.power_product_sensitivity(radius, n, self.width),
-            mu,
-            shape,
-            summation_error=weight * error,
-            magnitude=2.0 * radius**2,
-        )
-        return (product,)
-
-    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release the product, of a given mean (or None) and basis."""
-        origin, basis = given
-        bounds, weight = self.bounds, weight_of(origin)
-        if isinstance(origin, PairOrder):
-            kernel = partial(_kernels.sum_of_products, columns=basis)
-            walk = bounds.pairs(origin, bounds.for_pairs)
-            total = walks.reduce_rows(rows, walk, kernel)
-            product = weight * (total / origin.n_pairs)
-        else:
-            about = partial(bounds.for_second_moment, mean=origin)
-            product = _kernels.blocked_product(rows, about, basis)
-        released = release(self.name, product)
-        return released if weight == 1.0 else released / weight
-
-
-class PowerIteration(Combination):
-    """A second moment to start from, rounds of products, and a covariance.
-
-    The start and the rounds cost the same. With `start` the moment is released first;
-    without it there are rounds from a public start, or a covariance within it. Products
-    are named ``"power_1"`` and so on. With `covariance` that within a basis is released
-    last.
-    """
-
-    def __init__(
-        self,
-        moment: SecondMoment,
-        rank: int,
-        start: bool,
-        n_rounds: int,
-        covariance: bool,
-    ) -> None:
-        bounds, n = moment.bounds, moment.n_samples
-        steps: dict[str, Statistic] = {moment.name: moment} if start else {}
-        for name in [f"power_{t}" for t in range(1, n_rounds + 1)]:
-            steps[name] = PowerProduct(bounds, n, rank, name)
-        self.rounds = Combination(steps, dict.fromkeys(steps, 1.0 / max(len(steps), 1)))
-        parts: dict[str, Statistic] = {"rounds": self.rounds}
-        shares = {"rounds": 1.0}
-        self.within = None
-        if covariance:
-            self.within = ProjectedMoment(n, bounds.n_features, rank, bounds.weights)
-            parts, shares = {**parts, "within": self.within}, _ITERATION_SHARES
-            if not steps:  # within a public basis: all of the budget is for it
-                parts, shares = {"within": self.within}, {"within": 1.0}
-        super().__init__(parts, shares)
-
-    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release a round of a given name, with what else is given."""
-        return self.rounds.run(release, rows, *given)

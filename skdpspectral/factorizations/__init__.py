@@ -10,7 +10,6 @@ from ._errors import NoiseGain, workload_error
 from ._factorizations import Buffers as Buffers
 from ._factorizations import Factorization as Factorization
 from ._factorizations import optimal_matrix as optimal_matrix
-from ._factorizations import optimize_buffers as optimize_buffers
 from ._factorizations import prefix_buffers as prefix_buffers
 from ._workloads import Average, Exponential, Prefix, Window
 from ._workloads import Custom as Custom

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from numbers import Integral
 from typing import ClassVar, NamedTuple
 
@@ -36,9 +37,7 @@ LARGEST_DENSE = 5000
 
 # So are the columns of Toeplitz matrices, and the rows of noise that "sqrt" keeps.
 LARGEST_BANDED = 10**7
-
 _NAMED = {"prefix": Prefix, "average": Average}
-
 NAMES = ("trivial", "sqrt", "bisr", "blt", "optimal")
 
 
@@ -47,28 +46,21 @@ class HorizonError(ValueError, AttributeError):
 
 
 @register
+@dataclass(eq=False, repr=False)
 class BISR(BaseEstimator):
-    """The banded inverse of the square root, as a choice of factorization.
+    """The banded inverse of the square root: ``factorization=BISR(bandwidth)``.
 
     Parameters
     ----------
     bandwidth : int, default=64
         Width of the band, at least 1: the number of rows of noise that are kept.
-
-    Examples
-    --------
-    >>> from skdpspectral import JMECovariance
-    >>> from skdpspectral.covariance import BISR
-    >>> JMECovariance(factorization=BISR()).set_params(factorization__bandwidth=16)
-    JMECovariance(factorization=BISR(bandwidth=16))
     """
 
     _parameter_constraints: ClassVar[dict] = {
         "bandwidth": [Interval(Integral, 1, None, closed="left")]
     }
 
-    def __init__(self, bandwidth: int = 64):
-        self.bandwidth = bandwidth
+    bandwidth: int = 64
 
 
 def is_given(factorization) -> bool:
@@ -202,10 +194,7 @@ class PlannedNoise(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """Workloads and factorizations as parameters of an estimator have them.
-
-    The second ones are for products of rows; None for those of rows.
-    """
+    """Workloads and factorizations as given: of rows, and of products or None."""
 
     workload: object
     factorization: object = "blt"

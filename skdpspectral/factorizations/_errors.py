@@ -47,7 +47,6 @@ class NoiseGain:
         self._begin()
 
     def _begin(self) -> None:
-        """Begin a block of noise."""
         self._base, self._place = self._last[0], 0
         self._filter = self._factorization.filter(1)
         self._response = self._workload.sums(1)
@@ -169,10 +168,7 @@ def workload_error(workload: Workload, factorization: Factorization, n: int) -> 
 
 
 class GappedGain:
-    """Variances of correlated noise in sums with gaps, as of :class:`NoiseGain`.
-
-    `gain` is that of sums without gaps, at the given step.
-    """
+    """Variances as of :class:`NoiseGain`, of sums with gaps; `gain` is that without."""
 
     def __init__(
         self,
@@ -203,10 +199,7 @@ class GappedGain:
         self._resumed = self._step
 
     def push(self, n_steps: int) -> tuple[Variances, np.ndarray]:
-        """Return the variances of the next steps, as :meth:`NoiseGain.push` does.
-
-        The first are :class:`Variances`, to be indexed in increasing order.
-        """
+        """Return :class:`Variances` of the next steps, and those of single rows."""
         full, squares = self._gain.push(n_steps)
         first = self._step + 1
         self._step += n_steps
@@ -215,10 +208,9 @@ class GappedGain:
 
 
 class Variances:
-    """Variances of consecutive steps, computed when they are indexed.
+    """Variances of consecutive steps, computed when indexed in increasing order.
 
-    `full` has the variances of sums without gaps; from step `filled` on no sum has a
-    gap.
+    `full` has those of sums without gaps; from step `filled` on no sum has a gap.
     """
 
     def __init__(self, variance, first: int, n_steps: int, full, filled: float):
@@ -235,10 +227,7 @@ class Variances:
 
 
 class _Recursion:
-    """Covariance of sums and buffers as a linear system, in constant memory.
-
-    Steps are skipped by doubling.
-    """
+    """Covariance of sums and buffers, a linear system; skips by doubling."""
 
     def __init__(self, workload, factorization, block_steps):
         none = Buffers([], [])
@@ -311,17 +300,14 @@ class _Weighed:
         self._gaps: list[tuple[int, int]] = []
 
     def reach(self, step: int) -> None:
-        """Advance to a step; the sums have the rows up to there."""
         self._step = step
 
     def skip(self, n_steps: int) -> None:
-        """Skip steps whose rows are not in the sums."""
         first = 0 if self._forgets else self._step
         self._step += n_steps
         self._gaps.append((first, self._step))
 
     def at(self, step: int) -> float:
-        """Return the variance at a step."""
         weights = self._workload.weights_at(step).copy()
         for start, stop in self._gaps:
             weights[start:stop] = 0.0

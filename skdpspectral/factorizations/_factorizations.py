@@ -21,7 +21,6 @@ import math
 import numpy as np
 from scipy.fft import irfft, rfft
 from scipy.linalg import cholesky, eigh, solve_triangular
-from scipy.optimize import minimize
 from scipy.special import expit
 
 from ._workloads import (
@@ -93,7 +92,6 @@ class Buffered(NoiseFilter):
         self.reset()
 
     def reset(self):
-        """Forget the past."""
         self._state = np.zeros((len(self._decay), self.width))
 
     def _push_block(self, rows):
@@ -122,11 +120,10 @@ def _block_step(
 
 
 class Convolution(NoiseFilter):
-    """The filter of a Toeplitz inverse, given by its first column of shape (m,).
+    """The filter of a Toeplitz inverse, given by its first column, zero beyond.
 
-    The past is kept as transforms of blocks, one for each block of the column: as many
-    numbers as the column has rows of noise, twice. Coefficients beyond the column are
-    zero.
+    The past is kept as transforms of blocks: as many numbers as the column has rows of
+    noise, twice.
     """
 
     def __init__(self, width: int, column: np.ndarray, block: int):
@@ -139,7 +136,6 @@ class Convolution(NoiseFilter):
         self.reset()
 
     def reset(self):
-        """Forget the past."""
         self._past: list[np.ndarray] = []
         self._tail = np.zeros((self.block, self.width))
 
@@ -166,7 +162,6 @@ class Triangular(NoiseFilter):
         self.reset()
 
     def reset(self):
-        """Forget the past."""
         self._shaped = np.zeros((0, self.width))
 
     def _push_block(self, rows):
@@ -189,7 +184,6 @@ class Paired(NoiseFilter):
         self.block = max(first.block, second.block)
 
     def reset(self):
-        """Forget the past."""
         for part in self._parts:
             part.reset()
 
@@ -201,7 +195,6 @@ class Paired(NoiseFilter):
 
 
 _ROUNDS = 300
-
 _TOLERANCE = 1e-5
 
 
@@ -246,42 +239,28 @@ def _root(gram: np.ndarray, dual: np.ndarray) -> np.ndarray:
     return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
 
 
-# Optimized for prefix sums over 10**3, 10**4, ... steps by `optimize_buffers`:
-# logits of the decays, then logarithms of the weights.
+# Of least error for prefix sums over 10**3, 10**4, ... steps, by a numerical search:
+# logits of the decays, and logarithms of the weights.
 _FIRST_POWER = 3
-
-_TABLE = np.array(
-    [
-        [
-            [-0.20188058, 1.7901906, 3.55837256, 5.87563274],
-            [-1.76004854, -1.77886759, -2.37426157, -2.70674129],
-        ],
-        [
-            [0.67717499, 3.15290089, 5.46878987, 8.12473924],
-            [-1.27692326, -1.96166956, -3.04517291, -3.78961935],
-        ],
-        [
-            [1.35181827, 4.32067715, 7.1929195, 10.31160903],
-            [-1.12036393, -2.27981249, -3.69189531, -4.82272571],
-        ],
-        [
-            [1.95493779, 5.42880463, 8.84524316, 12.45686882],
-            [-1.10673853, -2.65184429, -4.3519698, -5.83280557],
-        ],
-        [
-            [2.5232269, 6.50997387, 10.46264388, 14.57540229],
-            [-1.17553669, -3.05551238, -5.02916669, -6.83533853],
-        ],
-        [
-            [3.07203317, 7.57572557, 12.05900751, 16.67504528],
-            [-1.29709621, -3.48181478, -5.72263249, -7.83667175],
-        ],
-        [
-            [3.60866517, 8.63070845, 13.64052924, 18.76059613],
-            [-1.4542788, -3.92548491, -6.43007186, -8.83924404],
-        ],
-    ]
-).reshape(-1, 8)
+_LOGITS = [
+    [-0.20188058, 1.7901906, 3.55837256, 5.87563274],
+    [0.67717499, 3.15290089, 5.46878987, 8.12473924],
+    [1.35181827, 4.32067715, 7.1929195, 10.31160903],
+    [1.95493779, 5.42880463, 8.84524316, 12.45686882],
+    [2.5232269, 6.50997387, 10.46264388, 14.57540229],
+    [3.07203317, 7.57572557, 12.05900751, 16.67504528],
+    [3.60866517, 8.63070845, 13.64052924, 18.76059613],
+]
+_LOG_WEIGHTS = [
+    [-1.76004854, -1.77886759, -2.37426157, -2.70674129],
+    [-1.27692326, -1.96166956, -3.04517291, -3.78961935],
+    [-1.12036393, -2.27981249, -3.69189531, -4.82272571],
+    [-1.10673853, -2.65184429, -4.3519698, -5.83280557],
+    [-1.17553669, -3.05551238, -5.02916669, -6.83533853],
+    [-1.29709621, -3.48181478, -5.72263249, -7.83667175],
+    [-1.4542788, -3.92548491, -6.43007186, -8.83924404],
+]
+_TABLE = np.hstack([_LOGITS, _LOG_WEIGHTS])
 
 
 class Buffers:
@@ -346,49 +325,19 @@ def _falling_sums(ratio: np.ndarray, n: int) -> np.ndarray:
 
 
 def prefix_buffers(n: int) -> Buffers:
-    """Return four buffers for prefix sums over n steps, from the table.
-
-    Between powers of ten the logits and logarithms are interpolated; below 1000 steps
-    the buffers for 1000 are used.
-    """
+    """Return four buffers for prefix sums over n steps, interpolated from the table."""
     place = math.log10(max(n, 10**_FIRST_POWER)) - _FIRST_POWER
     places = np.arange(len(_TABLE))
-    row = [np.interp(place, places, column) for column in _TABLE.T]
-    return _from_free(np.array(row))
-
-
-def _from_free(free: np.ndarray) -> Buffers:
-    q = len(free) // 2
-    return Buffers(expit(free[:q]), np.exp(free[q:]))
-
-
-def optimize_buffers(n: int, start: Buffers | None = None) -> Buffers:
-    """Return the buffers with the least error of prefix sums over n >= 1000 steps.
-
-    They are sorted by decay, and there are as many as in `start` (by default the
-    table's).
-    """
-    start = prefix_buffers(n) if start is None else start
-    free = np.log(np.r_[start.decay / (1.0 - start.decay), start.weight])
-
-    def loss(values: np.ndarray) -> float:
-        with np.errstate(all="ignore"):
-            error = _from_free(values).prefix_error(n)
-        return math.log(error) if 0.0 < error < math.inf else 50.0
-
-    for method in ("BFGS", "Nelder-Mead", "BFGS"):
-        free = minimize(loss, free, method=method).x
-    found = _from_free(free)
-    order = np.argsort(found.decay)
-    return Buffers(found.decay[order], found.weight[order])
+    row = np.array([np.interp(place, places, column) for column in _TABLE.T])
+    return Buffers(expit(row[:4]), np.exp(row[4:]))
 
 
 @functools.lru_cache(maxsize=128)
 def faded_buffers(kind: str, size: float, n: int | None) -> Buffers:
     """Return four buffers for an "exponential" or "window" workload of a size.
 
-    They are the buffers of prefix sums, scaled so that they fade too: among a few dozen
-    the ones with the least error, by numerical evaluation. `n` is None without an end.
+    Among a few dozen scaled buffers of prefix sums, those with the least numerical
+    error. `n` is None without an end.
     """
     workload: Workload
     if kind == "exponential":
@@ -425,37 +374,24 @@ def _error(buffers: Buffers, column: np.ndarray, n: int, endless: bool) -> float
 
 # Norms are evaluated in float64: rounded up by more than any of them is off.
 _ROUND_UP = 1.0 + 1e-9
-
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 32, 2048
 
 # Errors of the noise stay below 2**-6 of a step of its grid, and 16 standard deviations
 # of it below 2**51 steps, where float64 holds integers and their sums exactly.
 _MOST_AMPLIFIED_STEPS = 2.0**39
-
 _MOST_NOISE_STEPS = 2.0**47
 
 
 class Factorization:
     """A matrix C: the norm of its columns, and the filter that applies its inverse.
 
-    Attributes
-    ----------
-    name : str
-        How it was made.
-    max_steps : int or None
-        Number of steps that `column_norm` holds for; None for any number.
-    column_norm : float
-        Upper bound on the largest 2-norm of a column over these steps.
-    amplification : float
-        How many times an error in :math:`C^{-1} Z`, relative to the terms that it is
-        summed from, is larger in Z: 0 for identities, which make none, about 1 for
-        recursions that fade, the largest row sum of :math:`|C| |C^{-1}|`, or a bound
-        on it, for others.
-    noise_gain : float
-        Upper bound on the standard deviation of :math:`C^{-1} Z` at any step, in units
-        of that of Z.
-    toeplitz : bool
-        Whether the inverse is Toeplitz, and its first column says all of it.
+    `max_steps` is the number of steps that `column_norm` holds for, an upper bound on
+    the largest 2-norm of a column; None for any number. `amplification` is how many
+    times an error in :math:`C^{-1} Z`, relative to the terms that it is summed from, is
+    larger in Z: 0 for identities, which make none, about 1 for recursions that fade,
+    the largest row sum of :math:`|C| |C^{-1}|`, or a bound on it, for others.
+    `noise_gain` bounds the standard deviation of :math:`C^{-1} Z` at any step, in units
+    of that of Z. `toeplitz` says that the first column of the inverse gives all of it.
     """
 
     name = "trivial"
@@ -468,15 +404,7 @@ class Factorization:
     def check_precision(self, steps: float) -> None:
         """Refuse a matrix whose noise float64 can't hold on its grid.
 
-        Parameters
-        ----------
-        steps : float
-            Standard deviation of Z in steps of the grid.
-
-        Raises
-        ------
-        ValueError
-            If rounding errors, or the noise itself, are too large.
+        The standard deviation of Z is given in steps of the grid.
         """
         if not self.amplification * steps <= _MOST_AMPLIFIED_STEPS:
             raise ValueError(
@@ -510,10 +438,9 @@ class Factorization:
 
 
 class Banded(Factorization):
-    """A Toeplitz matrix given by the first column of its inverse.
+    """A Toeplitz matrix given by the first columns of its inverse and of itself.
 
-    Both `inverse`, which is zero beyond its end, and `column`, that of C over all
-    steps, begin with 1.
+    Both begin with 1; that of the inverse is zero beyond its end.
     """
 
     def __init__(self, name: str, inverse: np.ndarray, column: np.ndarray):
@@ -532,7 +459,6 @@ class Banded(Factorization):
         return Convolution(width, self._inverse, block)
 
     def matrix(self, n):
-        """Return C as an array of shape (n, n)."""
         return toeplitz_matrix(self._column[:n])
 
 
@@ -552,7 +478,6 @@ class BufferedToeplitz(Factorization):
         return Buffered(width, self.buffers.decay, self.buffers.weight)
 
     def matrix(self, n):
-        """Return C as an array of shape (n, n)."""
         return toeplitz_matrix(self.buffers.column(n))
 
 
@@ -574,7 +499,6 @@ class Dense(Factorization):
         return Triangular(width, self._matrix)
 
     def matrix(self, n):
-        """Return the leading block of C."""
         return self._matrix[:n, :n]
 
 
@@ -603,7 +527,6 @@ class Pair(Factorization):
         self.noise_gain = max(first.noise_gain, self.stretch * second.noise_gain)
 
     def filter(self, width):
-        """Return a filter that shapes both parts, each by its own."""
         sizes = self._n_first, width - self._n_first
         parts = [
             part.filter(size) for part, size in zip(self._parts, sizes, strict=True)
@@ -616,10 +539,7 @@ class Pair(Factorization):
 
 
 def _error_bounds(matrix: np.ndarray) -> tuple[float, float]:
-    """Return the largest row sum of |C| |C^-1|, and the largest row norm of C^-1.
-
-    They are infinite where they are beyond float64.
-    """
+    """Return the largest row sum of |C| |C^-1|, and the largest row norm of C^-1."""
     with np.errstate(all="ignore"):
         inverse = solve_triangular(matrix, np.eye(len(matrix)), lower=True)
         sums = np.abs(matrix) @ np.abs(inverse).sum(axis=1)

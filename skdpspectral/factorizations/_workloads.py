@@ -1,13 +1,15 @@
 """Workloads: weights of the rows in the sum of each step of a stream.
 
-Accumulators sum rows that arrive in batches, with the same result for any batches.
-Their ``skip(n)`` counts the next n rows as zeros; windows start again after them.
+Accumulators sum rows that arrive in batches, with the same result for any batches:
+``push(rows)`` returns the sums after each row, of shape (b, width). Their ``skip(n)``
+counts the next n rows as zeros; windows start again after them.
 Power series are first columns of lower-triangular Toeplitz matrices.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import ClassVar
 
@@ -46,14 +48,12 @@ class ExponentialSums:
         self._state = np.zeros((1, width))
 
     def push(self, rows: np.ndarray) -> np.ndarray:
-        """Return the sums after each row, of shape (b, width)."""
         sums, self._state = lfilter(
             [1.0], [1.0, -self._decay], rows, axis=0, zi=self._state
         )
         return sums
 
     def skip(self, n_rows: int) -> None:
-        """Continue after missing rows."""
         self._state = self._state * self._decay**n_rows
 
 
@@ -70,7 +70,6 @@ class WindowSums:
         self._past = np.zeros((1, self._width))
 
     def push(self, rows: np.ndarray) -> np.ndarray:
-        """Return the sums after each row, of shape (b, width)."""
         known = np.concatenate([self._past, self._running.push(rows)])
         n_past, n_rows = len(self._past), len(rows)
         # The sum before the window of each new row; before the first row it is 0,
@@ -94,7 +93,6 @@ class DenseSums:
         self._step = 0
 
     def push(self, rows: np.ndarray) -> np.ndarray:
-        """Return the sums after each row, of shape (b, width)."""
         start, stop = self._step, self._step + len(rows)
         self._rows[start:stop] = rows
         sums = np.empty((len(rows), self._rows.shape[1]))
@@ -105,7 +103,6 @@ class DenseSums:
         return sums
 
     def skip(self, n_rows: int) -> None:
-        """Continue after missing rows."""
         self._step += n_rows
 
 
@@ -139,20 +136,14 @@ def multiply_series(first, second, n: int) -> np.ndarray:
 
 
 def inverse_series(column, n: int | None = None) -> np.ndarray:
-    """Return the first n coefficients of 1 / c(z); the first one of c is not zero.
-
-    By default n is the length of the column, beyond which c is zero.
-    """
+    """Return n coefficients of 1 / c(z), by default as many as c has; c(0) is not 0."""
     impulse = np.zeros(len(column) if n is None else n)
     impulse[0] = 1.0
     return lfilter([1.0], column, impulse)
 
 
 def root_series(column) -> np.ndarray:
-    """Return the coefficients of the square root of a(z), as many as are given.
-
-    The first coefficient of a must be positive, and that of the root is.
-    """
+    """Return as many coefficients of the positive square root of a(z) as are given."""
     root = np.zeros(len(column))
     root[0] = np.sqrt(column[0])
     for j in range(1, len(column)):
@@ -218,8 +209,8 @@ def check_workload_weights(
 ) -> np.ndarray:
     """Return weights of shape (n, n) for a mean and a covariance, or raise an error.
 
-    Row t holds the weights of rows 0..t; some may be below 0. With `contrast`, weights
-    of a step may add up to 0 or less: no mean is made of them.
+    Row t holds the weights of rows 0..t. With `contrast`, weights of a step may add up
+    to 0 or less: no mean is made of them.
     """
     weights = check_triangular(name, weights, singular=True)
     sizes = np.abs(weights)
@@ -254,29 +245,18 @@ MOST_STEPS = 2**53
 
 
 class Workload:
-    """Weights A[t, i] of rows i in what is asked for at step t.
+    """Weights A[t, i] of rows i in the sum of step t.
 
     Every workload is a *core* of sums, divided by public numbers: an average is a
-    prefix sum over t. Factorizations are of the core. Those that have a few numbers,
-    or none, are strategies: scikit-learn clones them, and sets their parameters.
+    prefix sum over t. Factorizations are of the core. Workloads of few numbers are
+    strategies: scikit-learn clones them, and sets their parameters.
 
-    Attributes
-    ----------
-    name : str
-        "prefix", "average", "exponential", "window" or "custom".
-    max_steps : int or None
-        Number of steps after which it ends; None if it does not.
-    toeplitz : bool
-        Whether the core's weights depend on t - i alone.
-    growing : bool
-        Whether weights of old rows do not fade, so that no factorization but the
-        trivial one has column norms that are bounded for all lengths.
-    normalized : bool
-        Whether it is of means: the core is divided by the sum of its weights.
-    signed : bool
-        Whether some weight is below 0.
-    contrast : bool
-        Whether the weights of some step add up to nothing, so that there is no mean.
+    A workload ends after `max_steps`, if that is not None. If it is `toeplitz`, the
+    core's weights depend on t - i alone. If it is `growing`, weights of old rows do not
+    fade, so that only the trivial factorization has bounded column norms for all
+    lengths. If it is `normalized`, the core is divided by the sum of its weights. If it
+    is `signed`, some weight is below 0; if it is a `contrast`, the weights of some step
+    add up to nothing, so that there is no mean.
     """
 
     name = "prefix"
@@ -345,6 +325,7 @@ class Average(BaseEstimator, Workload):
 
 
 @register
+@dataclass(eq=False, repr=False)
 class Exponential(BaseEstimator, Workload):
     r"""Sums with weights :math:`\beta^{t - i}`: old rows fade.
 
@@ -367,50 +348,40 @@ class Exponential(BaseEstimator, Workload):
     name = "exponential"
     growing = False
 
-    def __init__(self, decay: float):
-        self.decay = decay
+    decay: float
 
     @property
     def _rate(self) -> float:
         return float(self.decay)
 
     def column(self, n):
-        """Return powers of the decay."""
         return self._rate ** np.arange(n)
 
     def root(self, n, power=0.5):
-        """Return n coefficients of a power of the core."""
         return binomial_series(-power, n, self._rate)
 
     def totals(self, steps):
-        """Return sums of powers of the decay."""
         steps = np.asarray(steps, dtype=np.float64)
         return np.expm1(steps * np.log(self._rate)) / (self._rate - 1.0)
 
     def fade(self, steps):
-        """Return powers of the decay."""
         return self._rate ** np.asarray(steps, dtype=np.float64)
 
     def sums(self, width):
-        """Return an accumulator."""
         return ExponentialSums(width, self._rate)
 
 
 @register
+@dataclass(eq=False, repr=False)
 class Window(BaseEstimator, Workload):
     """Means of the last k rows, or of all rows while there are fewer.
+
+    :class:`~skdpspectral.JMECovariance` takes it as ``workload=Window(k)``.
 
     Parameters
     ----------
     length : int
         Number of rows k, from 1 to 2**53.
-
-    Examples
-    --------
-    >>> from skdpspectral import JMECovariance
-    >>> from skdpspectral.covariance import Window
-    >>> JMECovariance(workload=Window(50)).set_params(workload__length=100)
-    JMECovariance(workload=Window(length=100))
     """
 
     _parameter_constraints: ClassVar[dict] = {
@@ -420,42 +391,32 @@ class Window(BaseEstimator, Workload):
     growing = False
     normalized = True
 
-    def __init__(self, length: int):
-        self.length = length
+    length: int
 
     @property
     def _size(self) -> int:
         return int(self.length)
 
     def column(self, n):
-        """Return ones for the last k rows."""
         return (np.arange(n) < self._size).astype(np.float64)
 
     def root(self, n, power=0.5):
-        """Return n coefficients of a power of the core."""
         few = -(-n // self._size)
         ends = spread_series(binomial_series(power, few), self._size, n)
         return multiply_series(binomial_series(-power, n), ends, n)
 
     def totals(self, steps):
-        """Return the number of rows in the window."""
         return np.minimum(np.asarray(steps, dtype=np.float64), self._size)
 
     def sums(self, width):
-        """Return an accumulator."""
         return WindowSums(width, self._size)
 
 
 class Custom(Workload):
-    """Weights given as a lower-triangular array.
+    """Weights given as a lower-triangular array; row t holds those of rows 0..t.
 
-    The core is scaled by a power of two, so that no square of a weight that matters
-    is beyond float64.
-
-    Parameters
-    ----------
-    weights : array-like of shape (n, n)
-        Row t holds the weights of rows 0..t.
+    The core is scaled by a power of two, so that no square of a weight that matters is
+    beyond float64.
     """
 
     name = "custom"
@@ -487,23 +448,18 @@ class Custom(Workload):
         return np.full(len(steps), math.ldexp(1.0, -self._exponent))
 
     def totals(self, steps):
-        """Return the sums of the rows of weights."""
         return self.weights.sum(axis=1)[np.asarray(steps) - 1]
 
     def positive_totals(self, steps):
-        """Return the sums of the weights above 0 of the rows."""
         return np.maximum(self.weights, 0.0).sum(axis=1)[np.asarray(steps) - 1]
 
     def core_matrix(self, n):
-        """Return the leading block of the weights."""
         return self.weights[:n, :n]
 
     def weights_at(self, step):
-        """Return a row of weights."""
         return self.weights[step - 1, :step]
 
     def sums(self, width):
-        """Return an accumulator."""
         return DenseSums(width, self.weights)
 
     def __repr__(self):

@@ -12,22 +12,20 @@ if TYPE_CHECKING:
         Request,
         Topic,
     )
-    from ..decomposition._federated_client import InProcessSession, LocalClient
-    from ..decomposition._federated_server import FederatedResult, Rounds, Server
+    from ..decomposition._federated_client import LocalClient
+    from ..decomposition._federated_server import Rounds, Server
     from ..decomposition._federated_task import Registration, SpectralTask, make_task
     from ._group_tasks import GroupTask
     from ._groups import GroupClient, GroupRounds
     from ._kept import KeptSession
     from ._site import Site
-    from ._site_socket import SiteConnection, SiteError, serve_site
+    from ._site_socket import SiteConnection, serve_site
 
 __all__ = [
-    "FederatedResult",
     "FederationError",
     "GroupClient",
     "GroupRounds",
     "GroupTask",
-    "InProcessSession",
     "KeptSession",
     "LocalClient",
     "MessageError",
@@ -38,7 +36,6 @@ __all__ = [
     "Server",
     "Site",
     "SiteConnection",
-    "SiteError",
     "SpectralTask",
     "Topic",
     "make_task",
@@ -52,13 +49,13 @@ _HOMES = {
         "Request",
         "Topic",
     ),
-    ".decomposition._federated_client": ("InProcessSession", "LocalClient"),
-    ".decomposition._federated_server": ("FederatedResult", "Rounds", "Server"),
+    ".decomposition._federated_client": ("LocalClient",),
+    ".decomposition._federated_server": ("Rounds", "Server"),
     ".decomposition._federated_task": ("make_task", "Registration", "SpectralTask"),
     "_group_tasks": ("GroupTask",),
     "_groups": ("GroupClient", "GroupRounds"),
     "_kept": ("KeptSession",),
     "_site": ("Site",),
-    "_site_socket": ("SiteError", "SiteConnection", "serve_site"),
+    "_site_socket": ("SiteConnection", "serve_site"),
 }
 __getattr__, __dir__ = _on_demand.names_of(__name__, _HOMES)

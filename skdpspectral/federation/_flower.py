@@ -1,6 +1,6 @@
 """Flower as a transport: its nodes carry requests to sites, and answers back.
 
-It needs ``pip install "skdpspectral[federated]"`` (Python 3.11 or later) where an app
+It needs ``pip install ".[federated]"`` (Python 3.11 or later) where an app
 runs. Sites do not need it: Flower is imported where it is used.
 """
 
@@ -35,20 +35,9 @@ _MOST_ATTEMPTS = 3
 
 
 class Progress(NamedTuple):
-    """One answer, or the error in its place.
+    """One answer, or the error in its place; the `n_answers`-th of `n_clients`.
 
-    Parameters
-    ----------
-    step : int
-        Number of the request, from 0.
-    client : str
-        Name of the client.
-    answer : bytes or exception
-        The answer, or the error in its place.
-    n_sent, n_received : int
-        Bytes of the request, and of the answer.
-    n_answers, n_clients : int
-        How many have answered this request, of how many.
+    `step` is the number of the request, from 0; `n_sent` and `n_received` are bytes.
     """
 
     step: int
@@ -140,7 +129,7 @@ def _flower(module: str) -> Any:
     except ImportError as error:
         raise ImportError(
             "federations on Flower need it, and Python 3.11 or later: "
-            "pip install 'skdpspectral[federated]'"
+            "pip install '.[federated]' in a checkout"
         ) from error
 
 
@@ -169,7 +158,9 @@ def hold_session(
     kept : KeptSession or None, default=None
         File of what was heard, for a server that can be killed and go on.
     on_answer : callable or None, default=None
-        Called with a :class:`Progress` for each answer.
+        Called for each answer with a named tuple ``(step, client, answer, n_sent,
+        n_received, n_answers, n_clients)``: `answer` is the bytes, or the error in
+        their place, and `n_sent` and `n_received` count bytes.
 
     Returns
     -------

@@ -21,15 +21,26 @@ from .._messages.messages import (
     Topic,
     check_name,
 )
-from .._release.grid import pair_mask
+from .._release.noise import pair_mask
 from .._statistics.user_sums import NO_USERS, Billboard, Sum
-from .._tables.declared_columns import check_feature_names
+from .._tables.ids import check_feature_names
 from ..accounting import gaussian_epsilon
-from ..mechanisms import Assumption, Gaussian, PrivacyPlan, SharedGaussian
-from ..mechanisms._gaussian import MOST_SHARES
-from ..mechanisms._relations import check_count
+from ..mechanisms import (
+    Assumption,
+    Concern,
+    Gaussian,
+    PrivacyPlan,
+    Remark,
+    SharedGaussian,
+    check_count,
+)
+from ..mechanisms._planned_releases import MOST_SHARES
 
 _ONCE = "A user with rows at k nodes is protected by k times the cost mu alone."
+
+
+def _on_trust(text: str) -> Remark:
+    return Remark(text, Concern.TRUST)
 
 
 def check_trust(
@@ -59,17 +70,17 @@ def trust_remarks(
 ) -> tuple[str, ...]:
     """Return sentences on the trust model, for a plan of sums over all nodes."""
     if noise == "server":
-        return (
+        said = (
             "Nodes send exact sums over their users to a server, which adds the "
-            "noise: the guarantee is against everybody but that server.",
-            _ONCE,
+            "noise: the guarantee is against everybody but that server."
         )
+        return _on_trust(said), _ONCE
     if noise == "node":
-        return (
+        said = (
             "Every node adds all of the noise to its own sums: the guarantee is "
-            "against the server and all other nodes.",
-            _ONCE.replace("k times", "sqrt(k) times"),
+            "against the server and all other nodes."
         )
+        return _on_trust(said), _ONCE.replace("k times", "sqrt(k) times")
     single = plan.mu * math.sqrt(n_shares or 1)
     epsilon = gaussian_epsilon(single, plan.delta)
     if masked is not None:
@@ -88,11 +99,13 @@ def trust_remarks(
             f"mu {single:.6g}, epsilon {epsilon:.4g}."
         )
     return (
-        f"Every node adds one share of the noise, of which {n_shares} are all of it: "
-        "the guarantee is against whoever sees sums over nodes alone, as secure "
-        f"aggregation grants, and does not know {n_shares} or more of the shares in "
-        f"them. Where h shares are unknown, mu is sqrt({n_shares} / h) times as large; "
-        f"for who sees what a node sends by itself it is {single:.6g}, epsilon "
+        _on_trust(
+            f"Every node adds one of {n_shares} shares of the noise. The guarantee is "
+            "against those who see sums over nodes alone and know fewer than "
+            f"{n_shares} of the shares in them."
+        ),
+        f"Where h shares are unknown, mu is sqrt({n_shares} / h) times as large; for "
+        f"those who see what a node sends by itself it is {single:.6g}, epsilon "
         f"{epsilon:.4g}.",
         seen,
         _ONCE,
@@ -306,7 +319,7 @@ class GroupTask:
         said = trust_remarks(plan, self.noise, self.n_shares, self.masked)
         if self.trusted_sum:
             plan = replace(plan, assumption=Assumption.SUMMED_PARTS)
-        return replace(plan, remarks=(*plan.remarks, *said))
+        return replace(plan, remarks=(*said, *plan.remarks))
 
     def _share(self, mechanism: Gaussian) -> SharedGaussian:
         given = {f.name: getattr(mechanism, f.name) for f in fields(Gaussian) if f.init}
@@ -332,8 +345,6 @@ class GroupTask:
         unknown = check_count("n_unknown", n_unknown)
         mu = self.plan.mu * math.sqrt(self.n_shares / unknown)
         return gaussian_epsilon(mu, self.plan.delta), self.plan.delta
-
-    # -- what parties agree on ---------------------------------------------------------
 
     def _made_digest(self) -> bytes:
         said = {

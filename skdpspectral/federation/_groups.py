@@ -19,12 +19,10 @@ from .._messages.messages import (
     Topic,
     check_name,
 )
-from .._release.grid import KEY_BYTES
-from .._release.release import Release, charge
+from .._release.noise import KEY_BYTES, Release, charge
 from .._statistics.user_sums import Released, RememberedRows
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accountant
-from ..mechanisms import ParallelPlan, PrivacyPlan
-from ..mechanisms._relations import check_count
+from ..mechanisms import ParallelPlan, PrivacyPlan, check_count
 from ._group_tasks import (
     MOST_GROUPS,
     GroupTask,

@@ -71,7 +71,7 @@ class KeptFile:
         self._file.close()
 
 
-def digest_of(request: bytes) -> bytes:
+def request_digest(request: bytes) -> bytes:
     """Return the key of a request."""
     return hashlib.blake2b(request, digest_size=32).digest()
 

@@ -11,7 +11,7 @@ from typing import Any
 from .._messages.answering import check_step, check_task
 from .._messages.messages import MessageError, Request, check_name
 from ..accounting import PrivacyAccountant
-from ._kept import KeptFile, digest_of
+from ._kept import KeptFile, request_digest
 from ._site_socket import as_bytes
 
 _KIND = 0x534B4441
@@ -125,7 +125,7 @@ class Site:
         check_task(asked, self._task)
         session = asked.session
         with self._lock:
-            key = session, digest_of(request)
+            key = session, request_digest(request)
             kept = self._answers.read(_FIND, key)
             if kept:
                 return kept[0][0]

@@ -95,13 +95,7 @@ _BACKLOG = _MOST_PEERS = 16
 _PATIENCE, _CROWDED, _SLOWEST = 10.0, 1.0, 2**25
 _TICK = 0.25
 # Errors that pass: the system lacks resources for the moment, or the peer has left.
-_PASSING = {
-    errno.EMFILE,
-    errno.ENFILE,
-    errno.ENOBUFS,
-    errno.ENOMEM,
-    errno.ECONNABORTED,
-}
+_PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED}
 # Bytes that the path of a socket may have, on any system.
 _LONGEST_PATH = 100
 

@@ -1,6 +1,6 @@
-"""Private linear models: one regression per user, with shared directions."""
+"""Private linear models: of one table, and one per user with shared directions."""
 
-from ._lrs import LRSRegressor
+from ._lrs import LRSRegressor, personalize
 from ._parameters import (
     Alternation,
     GivenDirections,
@@ -8,10 +8,13 @@ from ._parameters import (
     UserIntercept,
     UserWeights,
 )
-from ._users import personalize
+from ._ridge import DPRidge
+from ._ridge_classifier import DPRidgeClassifier
 
 __all__ = [
     "Alternation",
+    "DPRidge",
+    "DPRidgeClassifier",
     "GivenDirections",
     "LRSRegressor",
     "PrivateRounds",

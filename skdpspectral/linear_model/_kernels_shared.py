@@ -282,7 +282,7 @@ def n_curvature(rank: int, n_features: int) -> int:
     return n_packed(rank) * n_packed(n_features)
 
 
-def parts_of(block: Block, width: int) -> Iterator[slice]:
+def slices_of(block: Block, width: int) -> Iterator[slice]:
     """Users of a block whose vectors of some width are in memory together."""
     size = max(1, _PART_NUMBERS // max(1, width))
     return (slice(start, start + size) for start in range(0, len(block), size))
@@ -320,7 +320,7 @@ def user_moments(
     # y - X b = residual + X U w
     shared = per_user.products(fit.weights[:, None, :], scores)[:, 0]
     target = fit.residual + shared
-    for part in parts_of(block, n_curvature(rank, d)):
+    for part in slices_of(block, n_curvature(rank, d)):
         yield _moments(block.take(part), fit.weights[part], target[part], units)
 
 
@@ -496,16 +496,14 @@ class AlternatingSolver:
             gradient = self._local_steps(U)
             U, move = self._move(U, gradient)
             if self._shrink:
-                self._shrink_to_mean()
+                mean = self.users.weights.mean(axis=0)
+                self.rules = replace(self.rules, prior=mean)
             if iteration % _REPAIR_EVERY == 0 and self.rules.sparsity:
                 self._repair(U)
             if progress(iteration, move) or move <= tol:
                 break
         self.refit(U)
         return U, iteration, bool(move <= tol)
-
-    def _shrink_to_mean(self) -> None:
-        self.rules = replace(self.rules, prior=self.users.weights.mean(axis=0))
 
     def _local_steps(self, U: np.ndarray) -> np.ndarray:
         """Improve all users at U and return sum_i X_i' e_i w_i'."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import FitProgress, Interval, StrOptions
 from .._base.strategies import register, snapshot
-from .._tables.entries import refuse_masked
-from .._tables.ids import check_feature, column_names, position_of
+from .._tables.ids import check_feature, position_of
+from .._tables.readers import column_names, refuse_masked
 from .._tables.rows import table_shape
 from .._tables.users import UserTable, read_users
 from ..mechanisms import Neighbors
@@ -26,10 +26,12 @@ _MEDIAN_SHARE = 0.1
 
 
 @register
+@dataclass(eq=False, repr=False)
 class PrivateRounds(BaseEstimator):
     r"""Shared directions from a fixed number of releases, with a budget.
 
-    Each user contributes one vector to a release. Contributions above the clip norms
+    A `solver` of :class:`~skdpspectral.LRSRegressor`. Each user contributes one vector
+    to a release. Contributions above the clip norms
     are scaled down.
 
     Parameters
@@ -58,10 +60,6 @@ class PrivateRounds(BaseEstimator):
         Share of the budget's :math:`\mu^2` for the private medians, in (0, 1). It is
         refused if both clip norms are given.
 
-    See Also
-    --------
-    skdpspectral.LRSRegressor : Its parameter `solver`.
-
     Examples
     --------
     >>> from skdpspectral import LRSRegressor
@@ -84,22 +82,13 @@ class PrivateRounds(BaseEstimator):
         "median_share": [Interval(Real, 0, 1, closed="neither")],
     }
 
-    def __init__(
-        self,
-        n_rounds=6,
-        *,
-        init="spectral",
-        fresh_rows=False,
-        curvature_clip_norm=None,
-        gradient_clip_norm=None,
-        median_share=_MEDIAN_SHARE,
-    ):
-        self.n_rounds = n_rounds
-        self.init = init
-        self.fresh_rows = fresh_rows
-        self.curvature_clip_norm = curvature_clip_norm
-        self.gradient_clip_norm = gradient_clip_norm
-        self.median_share = median_share
+    n_rounds: int = 6
+    _: KW_ONLY
+    init: Any = "spectral"
+    fresh_rows: bool = False
+    curvature_clip_norm: float | None = None
+    gradient_clip_norm: float | None = None
+    median_share: float = _MEDIAN_SHARE
 
     def _check_share(self) -> None:
         """Refuse a share of the budget for medians that are not computed."""
@@ -113,8 +102,12 @@ class PrivateRounds(BaseEstimator):
 
 
 @register
+@dataclass(eq=False, repr=False)
 class Alternation(BaseEstimator):
     r"""Alternate between users and shared directions, without privacy.
+
+    A `solver` of :class:`~skdpspectral.LRSRegressor` for ``epsilon=None`` alone, as in
+    ``LRSRegressor(epsilon=None, solver=Alternation(max_iter=100))``.
 
     Parameters
     ----------
@@ -134,18 +127,6 @@ class Alternation(BaseEstimator):
         matrices kept in memory, or by conjugate gradients, whose cost does not depend
         on `n_components`. Without a penalty of the weights all reach the same U. The
         penalty is on w and not on U, and with it they may stop at slightly different U.
-
-    See Also
-    --------
-    skdpspectral.LRSRegressor : Its parameter `solver`, for ``epsilon=None`` only.
-
-    Examples
-    --------
-    >>> from skdpspectral import LRSRegressor
-    >>> from skdpspectral.linear_model import Alternation
-    >>> model = LRSRegressor(epsilon=None, solver=Alternation(max_iter=100))
-    >>> model.set_params(solver__tol=1e-3).solver
-    Alternation(max_iter=100, tol=0.001)
     """
 
     _array_parameters: ClassVar[tuple[str, ...]] = ("init",)
@@ -157,35 +138,26 @@ class Alternation(BaseEstimator):
         "update": [StrOptions({"auto", "direct", "cached", "cg"})],
     }
 
-    def __init__(
-        self,
-        max_iter=50,
-        tol=1e-6,
-        *,
-        init="spectral",
-        shrink_to_mean=True,
-        update="auto",
-    ):
-        self.max_iter = max_iter
-        self.tol = tol
-        self.init = init
-        self.shrink_to_mean = shrink_to_mean
-        self.update = update
+    max_iter: int = 50
+    tol: float = 1e-6
+    _: KW_ONLY
+    init: Any = "spectral"
+    shrink_to_mean: bool = True
+    update: str = "auto"
 
 
 @register
+@dataclass(eq=False, repr=False)
 class GivenDirections(BaseEstimator):
     """Public shared directions, which the fit keeps: nothing is released.
+
+    A `solver` of :class:`~skdpspectral.LRSRegressor`, with and without a budget.
 
     Parameters
     ----------
     components : array-like of shape (n_components, n_features)
         U', which must not depend on private data. The fit orthonormalizes the rows,
         unless ``shared_weights="fixed"``: then it is the central model itself.
-
-    See Also
-    --------
-    skdpspectral.LRSRegressor : Its parameter `solver`, with and without a budget.
 
     Examples
     --------
@@ -199,13 +171,16 @@ class GivenDirections(BaseEstimator):
     _array_parameters: ClassVar[tuple[str, ...]] = ("components",)
     _parameter_constraints: ClassVar[dict] = {"components": ["array-like"]}
 
-    def __init__(self, components):
-        self.components = components
+    components: Any
 
 
 @register
+@dataclass(eq=False, repr=False)
 class UserIntercept(BaseEstimator):
     """An intercept for each user, and a public offset for each row.
+
+    A `fit_intercept` of :class:`~skdpspectral.LRSRegressor`, as in
+    ``LRSRegressor(fit_intercept=UserIntercept(prior=3.0, ridge=5.0))``.
 
     Parameters
     ----------
@@ -221,17 +196,6 @@ class UserIntercept(BaseEstimator):
         Position or name of a column of X that is added to every prediction, such as
         the mean rating of an item. It is no feature: the models of users are fitted to
         the targets minus the offsets.
-
-    See Also
-    --------
-    skdpspectral.LRSRegressor : Its parameter `fit_intercept`.
-
-    Examples
-    --------
-    >>> from skdpspectral import LRSRegressor
-    >>> from skdpspectral.linear_model import UserIntercept
-    >>> LRSRegressor(fit_intercept=UserIntercept(prior=3.0, ridge=5.0)).fit_intercept
-    UserIntercept(prior=3.0, ridge=5.0)
     """
 
     _parameter_constraints: ClassVar[dict] = {
@@ -240,37 +204,28 @@ class UserIntercept(BaseEstimator):
         "offset_feature": [Integral, str, None],
     }
 
-    def __init__(self, prior=None, *, ridge=0.0, offset_feature=None):
-        self.prior = prior
-        self.ridge = ridge
-        self.offset_feature = offset_feature
+    prior: float | None = None
+    _: KW_ONLY
+    ridge: float = 0.0
+    offset_feature: int | str | None = None
 
 
 @register
+@dataclass(eq=False, repr=False)
 class UserWeights(BaseEstimator):
     """Weights of each user on the shared directions.
+
+    ``LRSRegressor(shared_weights=UserWeights(ridge=0.1))`` uses it.
 
     Parameters
     ----------
     ridge : float, default=10.0
         Penalty of :math:`|w_i|^2`, in rows of unit length; 0 if targets have no noise.
-
-    See Also
-    --------
-    skdpspectral.LRSRegressor : Its parameter `shared_weights`.
-
-    Examples
-    --------
-    >>> from skdpspectral import LRSRegressor
-    >>> from skdpspectral.linear_model import UserWeights
-    >>> LRSRegressor(shared_weights=UserWeights(ridge=0.1)).shared_weights
-    UserWeights(ridge=0.1)
     """
 
     _parameter_constraints: ClassVar[dict] = {"ridge": [_PENALTIES]}
 
-    def __init__(self, ridge=10.0):
-        self.ridge = ridge
+    ridge: float = 10.0
 
 
 # Constructor parameters, each on its own; those of budgets are every estimator's.
@@ -318,11 +273,6 @@ _IN_A_GRID = " (in a search, give epsilon=None a grid of its own)"
 def is_fixed(model) -> bool:
     """Whether all weights are one, and users have none of their own."""
     return isinstance(model.shared_weights, str) and model.shared_weights == "fixed"
-
-
-def is_frozen(model) -> bool:
-    """Whether the shared directions are given, and stay as they are."""
-    return isinstance(model.solver, GivenDirections)
 
 
 def _check_fixed_weights(model, solver) -> None:
@@ -418,7 +368,7 @@ def _as_float(value) -> float | None:
 def public_scale(model, n_features: int) -> np.ndarray | None:
     """Return public scales, or None where they would come from the data."""
     if isinstance(model.scale, (bool, np.bool_)):
-        public = model._is_private() or is_frozen(model)
+        public = model._is_private() or isinstance(model.solver, GivenDirections)
         return np.ones(n_features) if public or not model.scale else None
     scale = _numbers(model.scale, "scale")
     if scale is None or scale.shape != (n_features,) or not (scale > 0.0).all():
@@ -477,9 +427,6 @@ def _numbers(values, name: str) -> np.ndarray | None:
     return values if np.isfinite(values).all() else None
 
 
-_LARGEST = np.finfo(float).max
-
-
 def columns_beside(model) -> dict[str, int | str]:
     """Return the columns of X that are no features, by what names them."""
     intercept = intercept_of(model)
@@ -535,12 +482,6 @@ def split_offsets(table: UserTable, place: int | None) -> tuple[UserTable, np.nd
     columns = np.arange(table.X.shape[1])[table.columns]
     offsets = np.asarray(table.X[:, columns[place]], dtype=np.float64)
     return replace(table, columns=np.delete(columns, place)), offsets
-
-
-def subtract_offsets(y: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """What offsets leave of the targets, row by row; finite."""
-    with np.errstate(all="ignore"):  # an overflow would tell of somebody's target
-        return np.clip(y - offsets, -_LARGEST, _LARGEST)
 
 
 def read_like_fit(model, X, users) -> tuple[UserTable, np.ndarray]:

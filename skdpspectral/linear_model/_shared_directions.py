@@ -20,14 +20,15 @@ from .._linalg import user_rows
 from .._statistics.statistic import Combination, Statistic
 from .._statistics.user_sums import MOST_USERS, planned_sum, released_sum
 from ..accounting import calibrate_gaussian
-from ..mechanisms import Exact, Gaussian, Mechanism, Neighbors
+from ..mechanisms import Concern, Exact, Gaussian, Mechanism, Neighbors, Remark
 from . import _kernels_shared, _kernels_users
 
 # What a reader of the guarantee must know of models that rest on these directions.
-BILLBOARD = (
+BILLBOARD = Remark(
     "Weights, sparse parts and intercepts stay with their users: what is "
     "predicted for a user of the fit is for that user alone (billboard "
-    "model)."
+    "model).",
+    Concern.TRUST,
 )
 
 
@@ -197,11 +198,9 @@ class ExactDirections(Statistic):
     update: str
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
-        """Plan the exact directions, at an infinite cost."""
         return (Exact("components", (self.users.rank, self.users.n_features)),)
 
     def remarks(self) -> tuple[str, ...]:
-        """Sentences that a reader of the guarantee must know."""
         return (BILLBOARD,)
 
     def run(self, release, rows, start, scale, progress: Any) -> SharedModel:
@@ -270,7 +269,6 @@ class MomentRounds(Statistic):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """One release a round."""
         return tuple(f"moments_{number}" for number in range(1, self.n_rounds + 1))
 
     def planned(self, name: str, mu: float) -> Gaussian:
@@ -323,7 +321,6 @@ class SpectralStart(Statistic):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """One release."""
         return ("start",)
 
     def planned(self, name: str, mu: float) -> Gaussian:
@@ -348,7 +345,7 @@ class SpectralStart(Statistic):
 
 def _contributions(block, rows):
     """Yield what users' correlations are, packed, a few users at a time."""
-    for part in _kernels_shared.parts_of(
+    for part in _kernels_shared.slices_of(
         block, _kernels_shared.n_packed(block.X.shape[2])
     ):
         yield _kernels_shared.start_moments(block.take(part))
@@ -376,7 +373,6 @@ class SharedDirections(Combination):
     fresh: bool = False
 
     def parts(self) -> dict[str, Statistic]:
-        """Return start, sizes of the clip and rounds, where there are any."""
         parts: dict[str, Statistic] = {}
         if self.release_start:
             parts["start"] = SpectralStart(self.users)
@@ -396,7 +392,6 @@ class SharedDirections(Combination):
         return {"start": each, "clips": share / max(n_votes, 1), "rounds": each}
 
     def remarks(self) -> tuple[str, ...]:
-        """Sentences that a reader of the guarantee must know."""
         if self.users.rank and not self.n_releases:
             return ("Shared directions are the public ones that were given.", BILLBOARD)
         return (BILLBOARD,)

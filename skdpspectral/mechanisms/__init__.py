@@ -5,24 +5,31 @@ release. It holds no data, draws no noise and derives no sensitivity. Names that
 imported as themselves are for other folders, and not part of the reference.
 """
 
-from ._curves import ApproximateDP, PrivateSelection, SubsampledGaussian
-from ._gaussian import CorrelatedGaussian as CorrelatedGaussian
-from ._gaussian import Exact as Exact
-from ._gaussian import Gaussian as Gaussian
-from ._gaussian import Mechanism as Mechanism
-from ._gaussian import SampledGaussian as SampledGaussian
-from ._gaussian import SharedGaussian as SharedGaussian
 from ._plan import Alternatives as Alternatives
 from ._plan import ParallelPlan as ParallelPlan
-from ._plan import PrivacyPlan, read_plan
-from ._relations import Assumption as Assumption
-from ._relations import Neighbors as Neighbors
-from ._relations import Unit as Unit
+from ._plan import PrivacyPlan
+from ._planned_releases import ApproximateDP, PrivateSelection, SubsampledGaussian
+from ._planned_releases import Assumption as Assumption
+from ._planned_releases import CorrelatedGaussian as CorrelatedGaussian
+from ._planned_releases import Exact as Exact
+from ._planned_releases import ExponentialMechanism as ExponentialMechanism
+from ._planned_releases import Gaussian as Gaussian
+from ._planned_releases import Mechanism as Mechanism
+from ._planned_releases import Neighbors as Neighbors
+from ._planned_releases import SampledGaussian as SampledGaussian
+from ._planned_releases import SharedGaussian as SharedGaussian
+from ._planned_releases import ThresholdedGaussian as ThresholdedGaussian
+from ._planned_releases import Unit as Unit
+from ._planned_releases import check_count as check_count
+from ._planned_releases import check_real as check_real
+from ._planned_releases import check_reals as check_reals
+from ._planned_releases import shown as shown
+from ._report import Concern as Concern
+from ._report import Remark as Remark
 
 __all__ = [
     "ApproximateDP",
     "PrivacyPlan",
     "PrivateSelection",
     "SubsampledGaussian",
-    "read_plan",
 ]

@@ -6,20 +6,36 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, cast
 
-from ._curves import CURVES, Curve
-from ._gaussian import (
+from ._planned_releases import (
+    CURVE_TYPES,
+    Assumption,
     CorrelatedGaussian,
+    Curve,
     Exact,
+    ExponentialMechanism,
     Gaussian,
     Mechanism,
+    Neighbors,
     SampledGaussian,
     SharedGaussian,
+    ThresholdedGaussian,
+    Unit,
 )
-from ._relations import Assumption, Neighbors, Unit
+from ._report import (
+    Concern,
+    Details,
+    Remark,
+    aligned,
+    as_html,
+    by_weight,
+    cost_line,
+    on_one_line,
+    release_rows,
+)
 
 
 def has_budget(plan: PrivacyPlan) -> bool:
@@ -45,7 +61,7 @@ class Alternatives:
         object.__setattr__(self, "branches", branches)
         if len(branches) < 2 or not all(branches):
             raise ValueError(f"{self.name!r} needs two branches or more, none empty")
-        if any(isinstance(m, CURVES) for branch in branches for m in branch):
+        if any(isinstance(m, CURVE_TYPES) for branch in branches for m in branch):
             raise ValueError(f"branches of {self.name!r} must be Gaussian mechanisms")
 
     @property
@@ -58,23 +74,17 @@ class Alternatives:
         """Cost of the dearest branch."""
         return max(math.hypot(*(m.mu for m in branch)) for branch in self.branches)
 
-    def describe(self) -> str:
-        """Phrase for a report."""
-        branches = (" and ".join(phrases(branch)) for branch in self.branches)
-        return "by earlier releases, either " + ", or ".join(branches)
 
-
-def phrases(mechanisms: Iterable[Any]) -> Iterator[str]:
-    """Describe releases, those together that follow and differ in name alone."""
-    nameless = functools.partial(replace, name="")
-    for _, group in itertools.groupby(mechanisms, key=nameless):
-        first, *others = group
-        phrase: str = first.describe()
-        if others:
-            names = f"{first.name!r} to {others[-1].name!r}"
-            each = f"{names} ({len(others) + 1} releases, each of "
-            phrase = phrase.replace(f"{first.name!r} (", each, 1)
-        yield phrase
+def _with_conditions(mechanisms: Iterable[Any]) -> Iterator[tuple[Mechanism, str]]:
+    """Yield releases, each with the condition that it is made under."""
+    for mechanism in mechanisms:
+        if not isinstance(mechanism, Alternatives):
+            yield mechanism, ""
+            continue
+        n_branches = len(mechanism.branches)
+        for number, branch in enumerate(mechanism.branches, 1):
+            condition = f"{mechanism.name}: choice {number} of {n_branches}"
+            yield from ((each, condition) for each in branch)
 
 
 _KINDS = (
@@ -82,12 +92,17 @@ _KINDS = (
     CorrelatedGaussian,
     SampledGaussian,
     SharedGaussian,
+    ThresholdedGaussian,
     Exact,
+    ExponentialMechanism,
     Alternatives,
-    *CURVES,
+    *CURVE_TYPES,
 )
 
 _MECHANISMS: dict[str, Callable[..., Mechanism]] = {cls.kind: cls for cls in _KINDS}
+
+
+_NOTHING = "It releases nothing."
 
 
 @dataclass(frozen=True)
@@ -112,10 +127,13 @@ class PrivacyPlan:
         Whether the noise comes from a seed; such a release protects nothing
         against whoever knows or repeats the seed.
     remarks : tuple of str, default=()
-        Further sentences that a reader of the guarantee needs.
+        Further sentences that a reader of the guarantee needs. The one that matters
+        most is the second line of ``str(plan)`` (:ref:`remarks`); :meth:`details` has
+        all of them.
     failure : float, default=0.0
         Probability, part of `delta`, of data that satisfy the assumption and are
-        further apart than the mechanisms' sensitivities. The costs hold outside it, and
+        further apart than the mechanisms' sensitivities, or of a value of a single row
+        being named (:class:`ThresholdedGaussian`). The costs hold outside it, and
         ledgers add it up.
     """
 
@@ -138,7 +156,7 @@ class PrivacyPlan:
         object.__setattr__(self, "neighbors", Neighbors(self.neighbors))
         object.__setattr__(self, "assumption", Assumption(self.assumption))
         object.__setattr__(self, "mechanisms", tuple(self.mechanisms))
-        object.__setattr__(self, "remarks", tuple(self.remarks))
+        object.__setattr__(self, "remarks", tuple(map(Remark.of, self.remarks)))
         if not 0.0 <= self.failure < 1.0:
             raise ValueError(f"failure must be in [0, 1), got {self.failure}")
         releases = tuple(_releases_of(self.mechanisms))
@@ -178,7 +196,7 @@ class PrivacyPlan:
         """Return what a mechanism costs if that is no ``mu``."""
         if isinstance(mechanism, SampledGaussian):
             return mechanism.curve(self.neighbors)
-        return mechanism if isinstance(mechanism, CURVES) else None
+        return mechanism if isinstance(mechanism, CURVE_TYPES) else None
 
     @property
     def mu_beside_curves(self) -> float:
@@ -205,31 +223,93 @@ class PrivacyPlan:
         return self._by_name[name]
 
     def __str__(self) -> str:
-        releases = "; ".join(phrases(self.mechanisms)) or "nothing"
-        return " ".join((self._guarantee(), f"It releases {releases}.", *self.remarks))
+        return f"{on_one_line(self.guarantee())}\n{on_one_line(self._second_line())}"
 
-    def _guarantee(self) -> str:
+    def guarantee(self) -> str:
+        """Return the guarantee in one sentence, the first line of ``str(plan)``."""
         if not self.noisy:
             return f"{self.estimator} gives no privacy: its noise was switched off."
+        if self.seeded:
+            return f"{self.estimator} gives no privacy: its noise came from a seed."
+        return f"{self.estimator} is {self._claim()}"
+
+    def _claim(self) -> str:
         claim = (
-            f"{self.estimator} is ({self.epsilon:g}, {self.delta:g})-differentially "
-            f"private{self._exception()} per {self.unit} under {self.neighbors}"
+            f"differentially private with epsilon={self.epsilon:g}, "
+            f"delta={self.delta:g} per {self.unit} ({self.neighbors})"
         )
         if self.assumption is not Assumption.NONE:
             claim += f", only {self.assumption.condition}"
-        if self.seeded:
-            return (
-                f"{self.estimator} gives no privacy: its noise came from a seed. "
-                f"With secret, fresh noise: {claim}."
-            )
         return f"{claim}."
 
-    def _exception(self) -> str:
-        mu = [] if self.curves else [f"mu = {self.mu:.6g}"]
-        if self.failure:
-            but = f"but for a probability of {self.failure:g}, which delta includes"
-            mu.append(but)
-        return f" ({' '.join(mu)})" if mu else ""
+    def _second_line(self) -> str:
+        """Return the remark that matters most, or how many releases there are."""
+        if self.seeded and self.noisy:
+            return f"With secret, fresh noise it would be {self._claim()}"
+        first = next(iter(by_weight(self._all_remarks())), Remark(""))
+        if first.concern is not Concern.OTHER:
+            return str(first)
+        count = len(self.releases())
+        if count > 1:
+            choices = any(isinstance(m, Alternatives) for m in self.mechanisms)
+            some = f"Up to {count}" if choices else f"{count}"
+            return f"{some} releases; details() lists them."
+        return "1 release; details() has it." if count else _NOTHING
+
+    def _all_remarks(self) -> tuple[Remark, ...]:
+        return cast(tuple[Remark, ...], self.remarks)
+
+    def sentences(self) -> list[str]:
+        """Return all sentences: the guarantee, its cost, and remarks by their weight.
+
+        Returns
+        -------
+        list of str
+            What :meth:`details` has beside the table of releases.
+        """
+        sentences = [self.guarantee()]
+        if self.noisy:
+            if self.seeded:
+                sentences.append(self._second_line())
+            sentences.append(self.neighbors.hides(self.unit))
+            sentences += filter(None, [cost_line(self.mu, self.failure)])
+        return [*map(on_one_line, (*sentences, *by_weight(self._all_remarks())))]
+
+    def details(self) -> str:
+        """Return all sentences, and a table of the releases, as text.
+
+        Returns
+        -------
+        str
+            Several lines. The table has a row per release, and one for releases that
+            are alike: how many, the shape, the standard deviation of the noise (of a
+            symmetric matrix, that of its diagonal), the sensitivity that is charged and
+            the cost mu. Where a note says "choice", a fit makes the releases of one
+            choice, by earlier releases, and is charged for the dearest.
+        """
+        table = aligned(self.table()) if self.mechanisms else [_NOTHING]
+        return Details("\n".join((*self.sentences(), "", *table)))
+
+    def table(
+        self, more: Mapping[str, Callable[[Mechanism, str], str]] | None = None
+    ) -> list[tuple[str, ...]]:
+        """Return the table of the releases, its heads first.
+
+        Parameters
+        ----------
+        more : mapping of str to callable or None, default=None
+            Further columns, by head: what each says of a release and its condition.
+
+        Returns
+        -------
+        list of tuple of str
+            One row per release, or per releases that are alike.
+        """
+        return release_rows(_with_conditions(self.mechanisms), more)
+
+    def _repr_html_(self) -> str:
+        first, *others = self.sentences()
+        return as_html(first, self._second_line(), others, self.table())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain Python values."""
@@ -242,7 +322,8 @@ class PrivacyPlan:
             "assumption": str(self.assumption),
             "seeded": self.seeded,
             "failure": self.failure,
-            "remarks": list(self.remarks),
+            "remarks": list(map(str, self.remarks)),
+            "concerns": [str(Remark.of(said).concern) for said in self.remarks],
         }
         out["mechanisms"] = [_mechanism_to_dict(m) for m in self.mechanisms]
         return out
@@ -255,9 +336,12 @@ class PrivacyPlan:
     def from_json(cls, text: str) -> PrivacyPlan:
         """Read a plan that :meth:`to_json` wrote."""
         fields = json.loads(text)
+        if "blocks" in fields:
+            return ParallelPlan.from_json(text)
         fields.pop("statement", None)
         fields["epsilon"] = math.inf if fields["epsilon"] is None else fields["epsilon"]
-        fields["remarks"] = tuple(fields["remarks"])
+        concerns = fields.pop("concerns", ["other"] * len(fields["remarks"]))
+        fields["remarks"] = tuple(map(Remark, fields["remarks"], concerns))
         fields["mechanisms"] = tuple(
             _mechanism_from_dict(entry) for entry in fields["mechanisms"]
         )
@@ -337,18 +421,18 @@ class ParallelPlan(PrivacyPlan):
         own = {f.name: getattr(dearest, f.name) for f in fields(PrivacyPlan) if f.init}
         return cls(**own, blocks=tuple(plans.items()))
 
-    def __str__(self) -> str:
-        return " ".join((super().__str__(), *self._blocks_sentences()))
+    def _all_remarks(self) -> tuple[Remark, ...]:
+        return (*self._blocks_remarks(), *super()._all_remarks())
 
-    def _blocks_sentences(self) -> Iterator[str]:
+    def _blocks_remarks(self) -> Iterator[Remark]:
         """Say who the blocks are, those of one budget together."""
         if len(self.blocks) == 1:
             return
-        yield (
-            f"The rows are those of {len(self.blocks)} clients, no row of two: the "
-            "guarantee above is that of the client with the least protection, and "
-            "each row has that of its own client. Somebody with rows at several "
-            "clients has less."
+        yield Remark(
+            f"This is the guarantee of the least protected of {len(self.blocks)} "
+            "clients; each row has that of its own client, and a person with rows at "
+            "several clients has less.",
+            Concern.TRUST,
         )
 
         def budget(block: tuple[str, PrivacyPlan]) -> tuple[float, float]:
@@ -359,7 +443,7 @@ class ParallelPlan(PrivacyPlan):
             names = [repr(name) for name, _ in group]
             shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
             count = "1 client" if len(names) == 1 else f"{len(names)} clients"
-            yield f"({epsilon:g}, {delta:g}): {count} ({shown})."
+            yield Remark(f"({epsilon:g}, {delta:g}): {count} ({shown}).")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain Python values."""
@@ -374,9 +458,3 @@ class ParallelPlan(PrivacyPlan):
             name = entry.pop("name")
             plans[name] = PrivacyPlan.from_json(json.dumps(entry))
         return cls.of(plans)
-
-
-def read_plan(text: str) -> PrivacyPlan:
-    """Read a plan of any kind that ``to_json`` wrote."""
-    kind = ParallelPlan if "blocks" in json.loads(text) else PrivacyPlan
-    return kind.from_json(text)

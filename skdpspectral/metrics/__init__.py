@@ -14,7 +14,8 @@ from ._ranking import (
     user_ndcg_score,
     user_recall_score,
 )
-from ._subspace import captured_variance, gaussian_kl, subspace_distance
+from ._score_kinds import captured_variance
+from ._subspace import gaussian_kl, subspace_distance
 
 __all__ = [
     "captured_variance",

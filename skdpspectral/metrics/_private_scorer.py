@@ -15,33 +15,36 @@ import numpy as np
 
 from .. import sensitivity
 from .._base.estimator import SCORERS
+from .._base.personal import uncounted_users
 from .._linalg import walks
 from .._release import Release
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import MOST_EXACT_USERS
-from .._tables.entries import read_quietly
 from .._tables.ids import (
     check_feature,
-    column_names,
     encode_array,
     id_array,
     ids_as_objects,
     read_column,
 )
+from .._tables.readers import column_names, read_quietly
 from .._tables.rows import shape_of
-from ..accounting import (
-    PrivacyAccountant,
-    PrivacyLeakWarning,
-    calibrate_gaussian,
-    gaussian_mu,
-)
+from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_mu
+from ..accounting._gaussian import calibrate_alike
 from ..accounting._ledger.context import (
     accountant_to_send,
     ambient_accountant,
     block_at_hand,
 )
-from ..mechanisms import Exact, Mechanism, Neighbors, PrivacyPlan, Unit
-from ..mechanisms._relations import check_real, shown
+from ..mechanisms import (
+    Exact,
+    Mechanism,
+    Neighbors,
+    PrivacyPlan,
+    Unit,
+    check_real,
+    shown,
+)
 from ._score_kinds import Kind, make_kind
 
 # Instead of a number: the budget is that of the search that uses the score.
@@ -123,23 +126,10 @@ class RowScore(Statistic):
     n_times: int = 1
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
-        """Plan the release at a cost of mu; infinite for no noise."""
-        if not math.isfinite(mu):
-            return (Exact("score", (self.width,)),)
-        return (
-            calibrate_gaussian(
-                "score",
-                sensitivity.score_sensitivity(
-                    self.diameter, self.n_terms, self.n_times
-                ),
-                mu,
-                (self.width,),
-                summation_error=sensitivity.summation_error(
-                    self.radius, self.n_terms, _BLOCK
-                ),
-                magnitude=2.0 * self.radius,
-            ),
-        )
+        moved = sensitivity.score_sensitivity(self.diameter, self.n_terms, self.n_times)
+        error = sensitivity.summation_error(self.radius, self.n_terms, _BLOCK)
+        more = {"summation_error": error, "magnitude": 2.0 * self.radius}
+        return calibrate_alike(["score"], moved, mu, (self.width,), **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> ReleasedMeans:
         """Release the mean of contributions, an array of shape (n_terms, width)."""
@@ -159,18 +149,8 @@ class UserScore(Statistic):
     width: int = 1
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
-        """Plan the release at a cost of mu; infinite for no noise."""
-        if not math.isfinite(mu):
-            return (Exact("score", (2,)),)
-        return (
-            calibrate_gaussian(
-                "score",
-                sensitivity.counted_score_sensitivity(_HALF, _HALF),
-                mu,
-                (2,),
-                magnitude=MOST_EXACT_USERS,
-            ),
-        )
+        moved = sensitivity.counted_score_sensitivity(_HALF, _HALF)
+        return calibrate_alike(["score"], moved, mu, (2,), magnitude=MOST_EXACT_USERS)
 
     def run(self, release: Any, rows: Any, *given: Any) -> ReleasedMeans:
         """Release sum and count of users' values, an array of shape (n_users,)."""
@@ -192,7 +172,6 @@ def _deviation(mechanism: Any) -> float:
 
 
 _ROW = (Unit.ROW, Neighbors.REPLACE_ONE)
-
 _USER = (Unit.USER, Neighbors.ADD_REMOVE_ONE)
 
 
@@ -298,19 +277,9 @@ def make_private_scorer(
 
 
 class PrivateScorer:
-    """What :func:`make_private_scorer` gives: a scorer with a budget.
+    """A scorer with a budget; its parameters are those of :func:`make_private_scorer`.
 
-    Parameters
-    ----------
-    kind : Kind
-        What is measured.
-    epsilon, delta, accountant, user_feature, noise_seed
-        As of :func:`make_private_scorer`.
-
-    Attributes
-    ----------
-    std_ : float
-        Standard error of the last score, by its noise alone.
+    `std_` is the standard error of the last score, by its noise alone.
     """
 
     def __init__(
@@ -350,8 +319,6 @@ class PrivateScorer:
         if self._user_feature is not None:
             parts.append(f"user_feature={self._user_feature!r}")
         return f"make_private_scorer({', '.join(parts)})"
-
-    # -- public facts ------------------------------------------------------------
 
     @property
     def epsilon(self) -> float | str:
@@ -401,18 +368,7 @@ class PrivateScorer:
         return terms
 
     def privacy_plan(self, n_samples: int) -> PrivacyPlan:
-        """Describe what a score of so many held-out rows releases and costs.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of held-out rows; of no matter where users are protected.
-
-        Returns
-        -------
-        PrivacyPlan
-            What a call is charged with.
-        """
+        """Describe what a score of so many held-out rows releases and costs."""
         if self._budget is None:
             raise ValueError(
                 f"{self!r} has no budget of its own, and is for PrivateSearchCV alone; "
@@ -429,32 +385,13 @@ class PrivateScorer:
             neighbors=neighbors,
         )
 
-    # -- scores ------------------------------------------------------------------
-
     def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
         """Charge and release the score of a fitted estimator on held-out rows.
 
-        Parameters
-        ----------
-        estimator : fitted estimator
-            Private itself, or fitted without these rows.
-        X : array-like of shape (n_samples, n_features)
-            Held-out rows.
-        y : array-like of shape (n_samples,), default=None
-            Their targets.
-
-        Returns
-        -------
-        float
-            The score, with noise.
-
-        Raises
-        ------
-        PrivacyBudgetError
-            If the accountant's budget does not suffice; nothing is charged.
-        ValueError
-            If the score cannot be computed; it is charged, and the error has the type
-            of the first error and none of its words, which may quote held-out values.
+        The estimator is private itself, or fitted without these rows. If the budget
+        does not suffice, nothing is charged. A score that cannot be computed is
+        charged. Its error has the type of the first error and none of its words, which
+        may quote held-out values.
         """
         shape = shape_of(X)
         plan = self.privacy_plan(shape[0])
@@ -466,10 +403,16 @@ class PrivateScorer:
             f"the score {self._kind.name!r} could not be computed: y and predictions "
             "must be as many as held-out rows, of the kind that the score needs"
         )
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), uncounted_users():
             measured = read_quietly(lambda: self.measure(estimator, X, y), said)
             score, self.std_ = self.released(release, [measured])
         return score
+
+    def without_noise(self) -> PrivateScorer:
+        """Return a scorer of exact values, which are not released."""
+        twin = self._published_copy()
+        twin._budget = (math.inf, 1e-6)
+        return twin
 
     def _check_column(self, X: Any, shape: tuple[int, ...]) -> None:
         """Refuse a table without the column of users, at no cost."""

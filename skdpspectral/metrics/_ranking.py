@@ -51,10 +51,8 @@ def user_ndcg_score(y_true, y_score, users, *, k=10):
 
     Raises
     ------
-    ValueError
-        If an argument is out of its range, or lengths differ.
-    TypeError
-        If a user's id is not hashable.
+    ValueError, TypeError
+        If an argument is out of its range, lengths differ, or an id is not hashable.
 
     See Also
     --------
@@ -133,10 +131,8 @@ def user_recall_score(y_true, y_score, users, *, k=10, relevant=4):
 
     Raises
     ------
-    ValueError
-        If an argument is out of its range, or lengths differ.
-    TypeError
-        If a user's id is not hashable.
+    ValueError, TypeError
+        If an argument is out of its range, lengths differ, or an id is not hashable.
 
     See Also
     --------
@@ -317,13 +313,13 @@ def _numbers(values, name):
     return values
 
 
-def _check_k(k, n_rows):
-    """Return how many ranks can count."""
+def _check_k(k, most: int) -> int:
+    """Return how many ranks, or places, can count."""
     if k is None:
-        return n_rows
+        return most
     if not isinstance(k, numbers.Integral) or isinstance(k, bool) or k < 1:
         raise ValueError(f"k must be an integer of at least 1, or None, got {k!r}")
-    return min(int(k), n_rows)
+    return min(int(k), most)
 
 
 def _check_relevant(relevant):
@@ -331,6 +327,9 @@ def _check_relevant(relevant):
     if not is_number or not np.isfinite(relevant):
         raise ValueError(f"relevant must be a finite number, got {relevant!r}")
     return relevant
+
+
+_NOT_HELD_OUT = "no user of a list has an item that was held out"
 
 
 def list_recall_score(true_users, true_items, users, items, *, k=None):
@@ -358,10 +357,8 @@ def list_recall_score(true_users, true_items, users, items, *, k=None):
 
     Raises
     ------
-    ValueError
-        If an argument is out of its range, or lengths differ.
-    TypeError
-        If an id is not hashable.
+    ValueError, TypeError
+        If an argument is out of its range, lengths differ, or an id is not hashable.
 
     See Also
     --------
@@ -380,7 +377,7 @@ def list_recall_score(true_users, true_items, users, items, *, k=None):
     0.5
     """
     hits, held_out = _hits(true_users, true_items, users, items, k)
-    return _mean_share(hits.sum(axis=1), held_out)
+    return _mean_over_users(hits.sum(axis=1), held_out, _NOT_HELD_OUT)
 
 
 def list_ndcg_score(true_users, true_items, users, items, *, k=None):
@@ -410,10 +407,8 @@ def list_ndcg_score(true_users, true_items, users, items, *, k=None):
 
     Raises
     ------
-    ValueError
-        If an argument is out of its range, or lengths differ.
-    TypeError
-        If an id is not hashable.
+    ValueError, TypeError
+        If an argument is out of its range, lengths differ, or an id is not hashable.
 
     See Also
     --------
@@ -435,7 +430,7 @@ def list_ndcg_score(true_users, true_items, users, items, *, k=None):
     weights = 1.0 / np.log2(np.arange(2, hits.shape[1] + 2))
     ideal = np.concatenate(([0.0], np.cumsum(weights)))
     best = ideal[np.minimum(held_out, hits.shape[1])]
-    return _mean_share(hits @ weights, best)
+    return _mean_over_users(hits @ weights, best, _NOT_HELD_OUT)
 
 
 def catalog_coverage_score(items, catalog):
@@ -492,7 +487,7 @@ def _hits(true_users, true_items, users, items, k) -> tuple[np.ndarray, np.ndarr
         raise ValueError("users and items must have one entry a list")
     if len(pairs[0]) != len(pairs[1]):
         raise ValueError("true_users and true_items must be of one length")
-    n = _places(k, shape[1])
+    n = _check_k(k, shape[1])
     if not len(pairs[0]):
         return np.zeros((shape[0], n), dtype=bool), np.zeros(shape[0], dtype=np.intp)
     catalog = IdIndex(pairs[1], "true_items")
@@ -525,24 +520,3 @@ def _shape_of(rows) -> tuple[int, int] | None:
     except TypeError:
         return None
     return (len(rows), lengths.pop()) if len(lengths) == 1 else None
-
-
-def _places(k, n: int) -> int:
-    if k is None:
-        return n
-    if not isinstance(k, numbers.Integral) or isinstance(k, bool) or k < 1:
-        raise ValueError(f"k must be an integer of at least 1, or None, got {k!r}")
-    return min(int(k), n)
-
-
-def _mean_share(found: np.ndarray, best: np.ndarray) -> float:
-    defined = best > 0
-    if not defined.any():
-        warnings.warn(
-            "no user of a list has an item that was held out, so that no user has a "
-            "score; set to NaN",
-            UndefinedMetricWarning,
-            stacklevel=3,
-        )
-        return float("nan")
-    return float(np.minimum(found[defined] / best[defined], 1.0).mean())

@@ -1,4 +1,4 @@
-"""What a row, or a user, contributes to a score, in a public range.
+"""What a row, or a user, contributes to a score in a public range; captured variance.
 
 Each kind is a frozen value of public numbers: :meth:`contributions` looks at each row
 (or user) by itself, beside the fitted model, and ``finish`` turns released means into
@@ -8,25 +8,24 @@ the score and its standard error.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, field, fields
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils import check_random_state, gen_batches
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_array, check_random_state, gen_batches
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import sensitivity
-from .._tables.entries import read_entries
-from ..mechanisms._relations import check_real, shown
-from ..sensitivity._users import TARGET_WEIGHT
+from .._tables.readers import read_entries
+from ..mechanisms import check_real, shown
+from ..sensitivity._moments import TARGET_WEIGHT
 from ._ranking import _check_k, _check_relevant, _ranked_sums
-from ._subspace import (
-    BLOCK_SIZE,
-    _components_and_rows,
-    _dense,
-    _inverse_scale,
-    _orthonormal_rows,
-)
 
 
 def _positive(name: str, value: object) -> float:
@@ -103,8 +102,8 @@ class Kind:
         raise NotImplementedError
 
     def finish(self, means: np.ndarray, std: float) -> tuple[float, float]:
-        """Return the score and its standard error."""
-        raise NotImplementedError
+        """Return the score and its standard error; of values less 1/2 by default."""
+        return 0.5 + float(means[0]), std
 
 
 @dataclass(frozen=True)
@@ -117,10 +116,6 @@ class Accuracy(Kind):
         """Return 1/2 for rows that are right, and -1/2."""
         right = _equal(y, estimator.predict(X))
         return np.where(right, 0.5, -0.5)[:, np.newaxis]
-
-    def finish(self, means: np.ndarray, std: float) -> tuple[float, float]:
-        """Return the share."""
-        return 0.5 + float(means[0]), std
 
 
 @dataclass(frozen=True)
@@ -142,7 +137,6 @@ class CutError(Kind):
         return (np.clip(errors, 0.0, self.limit) / self.limit - 0.5)[:, np.newaxis]
 
     def finish(self, means: np.ndarray, std: float) -> tuple[float, float]:
-        """Return the negative of the mean error."""
         return -self.limit * (0.5 + float(means[0])), self.limit * std
 
 
@@ -153,7 +147,6 @@ class SquaredError(CutError):
     name: ClassVar[str] = "squared_error"
 
     def errors(self, estimator: Any, X: Any, y: Any) -> np.ndarray:
-        """Return squared errors."""
         return np.square(_targets(y) - _targets(estimator.predict(X)))
 
 
@@ -164,7 +157,6 @@ class AbsoluteError(CutError):
     name: ClassVar[str] = "absolute_error"
 
     def errors(self, estimator: Any, X: Any, y: Any) -> np.ndarray:
-        """Return absolute errors."""
         return np.abs(_targets(y) - _targets(estimator.predict(X)))
 
 
@@ -221,7 +213,6 @@ class BalancedAccuracy(Kind):
         return cells.astype(np.float64)
 
     def finish(self, means: np.ndarray, std: float) -> tuple[float, float]:
-        """Return the mean of the classes' shares."""
         right, wrong = np.split(means, 2)
         found = np.array([_share(a, b, std) for a, b in zip(right, wrong, strict=True)])
         n_classes = len(self.classes)
@@ -276,6 +267,200 @@ class R2(Kind):
         return 1.0 - lost, std * math.hypot(*slopes)
 
 
+ORTHONORMALITY_TOLERANCE = 1e-6
+BLOCK_SIZE = 2**20  # numbers held at a time: 8 MB
+
+
+def captured_variance(estimator, X, y=None):
+    r"""Share of the variance of X that an estimator's components keep.
+
+    With :math:`\bar x` the mean of the rows of X itself and P the orthogonal
+    projector on the span of `components_`,
+
+    .. math:: \sum_i \|P (x_i - \bar x)\|^2 \big/ \sum_i \|x_i - \bar x\|^2 .
+
+    It has the signature of a scorer: `GridSearchCV(..., scoring=captured_variance)`.
+
+    Parameters
+    ----------
+    estimator : fitted estimator, Pipeline, or array of shape (n_components, n_features)
+        Something with `components_`, of orthonormal rows. With a `scale_` that is
+        not None, each feature is divided by it before anything else (the components
+        then live in the scaled space; a feature of scale 0 does not count). Of a
+        Pipeline, the earlier steps transform X and the last one has `components_`.
+        An array is taken as the components.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        The rows to score, usually held out from the fit. They are walked in blocks
+        of rows, and sparse rows are made dense a block at a time.
+    y : None
+        Ignored, present for the signature.
+
+    Returns
+    -------
+    float
+        Between 0 and 1. NaN, with an `UndefinedMetricWarning`, where all rows are
+        equal and there is no variance to keep (a single row, for one): neither 0 nor
+        1 would be fair, and a search then says that a score is not finite.
+
+    Raises
+    ------
+    ValueError
+        If the components are not orthonormal or do not match the features of X, or if
+        X is not finite, or its rows differ by more than float64 can hold.
+    TypeError
+        If the estimator has no `components_`.
+    sklearn.exceptions.NotFittedError
+        If it is not fitted.
+
+    Warnings
+    --------
+    The score is not private. On private held-out rows it is itself a release, and so
+    is the choice of a parameter by it; no estimator and no accountant accounts for
+    either. Score on public rows, or treat the score as the private rows themselves.
+
+    References
+    ----------
+    I. T. Jolliffe (2002), Principal Component Analysis, 2nd edition, section 6.1.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral.metrics import captured_variance
+    >>> X = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> captured_variance(np.array([[1.0, 0.0]]), X)
+    0.8
+    """
+    components, scale, X = _components_and_rows(estimator, X)
+    basis = _orthonormal_rows(components, "components")
+    if basis.shape[1] != X.shape[1]:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but the components have {basis.shape[1]}: "
+            "pass rows of the space that they were fitted in"
+        )
+    weights = _inverse_scale(scale, X.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        kept, total = _kept_and_total(X, weights, basis)
+    if total == 0:
+        message = "captured_variance is undefined, set to NaN: all rows are equal"
+        warnings.warn(message, UndefinedMetricWarning, stacklevel=2)
+        return float("nan")
+    if not np.isfinite(total):
+        raise ValueError("The rows of X differ by more than float64 holds: rescale X")
+    return float(min(kept / total, 1.0))
+
+
+def _finite_array(values, name):
+    return check_array(
+        values,
+        dtype=np.float64,
+        ensure_2d=False,
+        allow_nd=True,
+        ensure_min_samples=0,
+        ensure_min_features=0,
+        input_name=name,
+    )
+
+
+def _orthonormal_rows(components, name):
+    """Return the rows in float64, orthonormal to machine precision; same span."""
+    rows = _finite_array(components, name)
+    if rows.ndim != 2 or not 1 <= rows.shape[0] <= rows.shape[1]:
+        raise ValueError(
+            f"{name} must have shape (n_components, n_features) with 1 <= n_components "
+            f"<= n_features, got {rows.shape}: transpose columns into rows, and "
+            "reshape one direction to (1, n_features)"
+        )
+    deviation = np.abs(rows @ rows.T - np.eye(len(rows))).max()
+    if not deviation <= ORTHONORMALITY_TOLERANCE:
+        raise ValueError(
+            f"{name} must have orthonormal rows, but its Gram matrix differs from the "
+            f"identity by {deviation:.2g}: pass numpy.linalg.qr({name}.T)[0].T for "
+            "their span"
+        )
+    # What the tolerance lets through (float32) would drown angles below it.
+    return np.linalg.qr(rows.T)[0].T
+
+
+def _components_and_rows(estimator, X):
+    """Return components, scale or None, and X in the space where they live."""
+    if isinstance(estimator, Pipeline):
+        if len(estimator) > 1:
+            X = estimator[:-1].transform(X)
+        return _components_and_rows(estimator[-1], X)
+    if isinstance(estimator, (np.ndarray, list, tuple)):
+        return estimator, None, _rows(lambda: check_array(X, accept_sparse="csr"))
+    if not hasattr(estimator, "components_"):
+        if hasattr(estimator, "fit"):
+            check_is_fitted(estimator)
+        raise TypeError(
+            f"{estimator!r} has no components_: captured_variance scores PCA-like "
+            "estimators, a Pipeline that ends in one, or an array of components"
+        )
+    if isinstance(estimator, BaseEstimator):
+        X = _rows(lambda: validate_data(estimator, X, accept_sparse="csr", reset=False))
+    else:
+        X = _rows(lambda: check_array(X, accept_sparse="csr"))
+    return estimator.components_, getattr(estimator, "scale_", None), X
+
+
+def _rows(validate):
+    """Validate rows; a text among them must not be quoted."""
+    try:
+        return validate()
+    except ValueError as error:
+        if not str(error).startswith("could not convert string"):
+            raise
+    raise ValueError("X must hold numbers: turn text into numbers first")
+
+
+def _inverse_scale(scale, n_features):
+    if scale is None:
+        return np.ones(n_features)
+    scale = np.asarray(scale, dtype=np.float64)
+    if scale.shape not in ((), (n_features,)):
+        raise ValueError(
+            f"scale_ must be a number or have shape ({n_features},), got {scale.shape}"
+        )
+    if not (np.isfinite(scale).all() and (scale >= 0).all()):
+        raise ValueError("scale_ must be finite and at least 0")
+    scale = np.broadcast_to(scale, (n_features,))
+    return np.divide(1.0, scale, out=np.zeros(n_features), where=scale > 0)
+
+
+def _dense(rows):
+    return (rows.toarray() if sparse.issparse(rows) else rows).astype(np.float64)
+
+
+def _row_blocks(X, weights):
+    """Yield blocks of rows, scaled and relative to the first row."""
+    n_samples, n_features = X.shape
+    first_row = _dense(X[:1]) * weights
+    for batch in gen_batches(n_samples, max(1, BLOCK_SIZE // n_features)):
+        yield _dense(X[batch]) * weights - first_row
+
+
+def _kept_and_total(X, weights, basis):
+    """Sum the squares about the mean: of the projections, and in all.
+
+    Relative to the first row, rows that are all equal give exactly 0 however the
+    mean is rounded; relative to the largest entry, no square underflows.
+    """
+    column_sums, largest = 0.0, 0.0
+    for block in _row_blocks(X, weights):
+        column_sums = column_sums + block.sum(axis=0)
+        largest = np.maximum(largest, np.abs(block).max())  # keeps a NaN
+    if largest == 0:
+        return 0.0, 0.0
+    mean = column_sums / X.shape[0]
+    kept, total = 0.0, 0.0
+    for block in _row_blocks(X, weights):
+        centered = (block - mean) / largest
+        projected = centered @ basis.T
+        kept += np.vdot(projected, projected)
+        total += np.vdot(centered, centered)
+    return kept, total
+
+
 @dataclass(frozen=True)
 class CapturedVariance(Kind):
     """Share of the variance of rows that an estimator's components keep.
@@ -315,7 +500,6 @@ class CapturedVariance(Kind):
         return found
 
     def finish(self, means: np.ndarray, std: float) -> tuple[float, float]:
-        """Return the share that is kept."""
         return _share(float(means[0]), float(means[1]), std)
 
 
@@ -352,16 +536,11 @@ class Ndcg(Kind):
         _check_k(self.k, 1)
 
     def of_each_user(self, y: Any, predicted: Any, codes: Any, n: int) -> np.ndarray:
-        """Return the value of each user in [0, 1], NaN for those without one."""
         gains = np.maximum(np.nan_to_num(_targets(y), posinf=0.0), 0.0)
         scores = np.nan_to_num(_targets(predicted))
         discount = 1.0 / np.log2(2.0 + np.arange(_check_k(self.k, len(gains))))
         gained = _ranked_sums(gains, scores, codes, n, discount)
         return _quotients(gained, _ranked_sums(gains, gains, codes, n, discount))
-
-    def finish(self, means: np.ndarray, std: float) -> tuple[float, float]:
-        """Return the mean."""
-        return 0.5 + float(means[0]), std
 
 
 @dataclass(frozen=True)
@@ -379,16 +558,11 @@ class Recall(Kind):
         _check_relevant(self.relevant)
 
     def of_each_user(self, y: Any, predicted: Any, codes: Any, n: int) -> np.ndarray:
-        """Return the value of each user in [0, 1], NaN for those without one."""
         wanted = (_targets(y) >= self.relevant).astype(np.float64)
         scores = np.nan_to_num(_targets(predicted))
         counted = np.ones(_check_k(self.k, len(wanted)))
         found = _ranked_sums(wanted, scores, codes, n, counted)
         return _quotients(found, np.bincount(codes, wanted, minlength=n))
-
-    def finish(self, means: np.ndarray, std: float) -> tuple[float, float]:
-        """Return the mean."""
-        return 0.5 + float(means[0]), std
 
 
 def _quotients(found: np.ndarray, best: np.ndarray) -> np.ndarray:

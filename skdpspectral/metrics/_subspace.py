@@ -1,4 +1,4 @@
-"""Distances between subspaces, variance kept, divergence of Gaussians.
+"""Distances between subspaces, and the divergence of Gaussians.
 
 None of these functions is private: a score computed on private rows, or against a
 quantity estimated from them without noise, is itself a release.
@@ -6,21 +6,12 @@ quantity estimated from them without noise, is itself a release.
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
-from scipy import linalg, sparse
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.pipeline import Pipeline
-from sklearn.utils import check_array, gen_batches
-from sklearn.utils.validation import check_is_fitted, validate_data
+from scipy import linalg
 
-ORTHONORMALITY_TOLERANCE = 1e-6
+from ._score_kinds import _finite_array, _orthonormal_rows
 
 SYMMETRY_TOLERANCE = 1e-8
-
-BLOCK_SIZE = 2**20  # numbers held at a time: 8 MB
 
 
 def subspace_distance(components_a, components_b, *, ord=2):
@@ -81,84 +72,6 @@ def subspace_distance(components_a, components_b, *, ord=2):
     sines = _principal_sines(small, large)
     excess = np.ones(len(large) - len(small))
     return _vector_norm(np.concatenate([sines, sines, excess]), order)
-
-
-def captured_variance(estimator, X, y=None):
-    r"""Share of the variance of X that an estimator's components keep.
-
-    With :math:`\bar x` the mean of the rows of X itself and P the orthogonal
-    projector on the span of `components_`,
-
-    .. math:: \sum_i \|P (x_i - \bar x)\|^2 \big/ \sum_i \|x_i - \bar x\|^2 .
-
-    It has the signature of a scorer: `GridSearchCV(..., scoring=captured_variance)`.
-
-    Parameters
-    ----------
-    estimator : fitted estimator, Pipeline, or array of shape (n_components, n_features)
-        Something with `components_`, of orthonormal rows. With a `scale_` that is
-        not None, each feature is divided by it before anything else (the components
-        then live in the scaled space; a feature of scale 0 does not count). Of a
-        Pipeline, the earlier steps transform X and the last one has `components_`.
-        An array is taken as the components.
-    X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        The rows to score, usually held out from the fit. They are walked in blocks
-        of rows, and sparse rows are made dense a block at a time.
-    y : None
-        Ignored, present for the signature.
-
-    Returns
-    -------
-    float
-        Between 0 and 1. NaN, with an `UndefinedMetricWarning`, where all rows are
-        equal and there is no variance to keep (a single row, for one): neither 0 nor
-        1 would be fair, and a search then says that a score is not finite.
-
-    Raises
-    ------
-    ValueError
-        If the components are not orthonormal or do not match the features of X, or if
-        X is not finite, or its rows differ by more than float64 can hold.
-    TypeError
-        If the estimator has no `components_`.
-    sklearn.exceptions.NotFittedError
-        If it is not fitted.
-
-    Warnings
-    --------
-    The score is not private. On private held-out rows it is itself a release, and so
-    is the choice of a parameter by it; no estimator and no accountant accounts for
-    either. Score on public rows, or treat the score as the private rows themselves.
-
-    References
-    ----------
-    I. T. Jolliffe (2002), Principal Component Analysis, 2nd edition, section 6.1.1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpspectral.metrics import captured_variance
-    >>> X = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    >>> captured_variance(np.array([[1.0, 0.0]]), X)
-    0.8
-    """
-    components, scale, X = _components_and_rows(estimator, X)
-    basis = _orthonormal_rows(components, "components")
-    if basis.shape[1] != X.shape[1]:
-        raise ValueError(
-            f"X has {X.shape[1]} features, but the components have {basis.shape[1]}: "
-            "pass rows of the space that they were fitted in"
-        )
-    weights = _inverse_scale(scale, X.shape[1])
-    with np.errstate(over="ignore", invalid="ignore"):
-        kept, total = _kept_and_total(X, weights, basis)
-    if total == 0:
-        message = "captured_variance is undefined, set to NaN: all rows are equal"
-        warnings.warn(message, UndefinedMetricWarning, stacklevel=2)
-        return float("nan")
-    if not np.isfinite(total):
-        raise ValueError("The rows of X differ by more than float64 holds: rescale X")
-    return float(min(kept / total, 1.0))
 
 
 def gaussian_kl(mean_a, cov_a, mean_b, cov_b):
@@ -231,38 +144,6 @@ def _check_order(order):
     return value
 
 
-def _finite_array(values, name):
-    return check_array(
-        values,
-        dtype=np.float64,
-        ensure_2d=False,
-        allow_nd=True,
-        ensure_min_samples=0,
-        ensure_min_features=0,
-        input_name=name,
-    )
-
-
-def _orthonormal_rows(components, name):
-    """Return the rows in float64, orthonormal to machine precision; same span."""
-    rows = _finite_array(components, name)
-    if rows.ndim != 2 or not 1 <= rows.shape[0] <= rows.shape[1]:
-        raise ValueError(
-            f"{name} must have shape (n_components, n_features) with 1 <= n_components "
-            f"<= n_features, got {rows.shape}: transpose columns into rows, and "
-            "reshape one direction to (1, n_features)"
-        )
-    deviation = np.abs(rows @ rows.T - np.eye(len(rows))).max()
-    if not deviation <= ORTHONORMALITY_TOLERANCE:
-        raise ValueError(
-            f"{name} must have orthonormal rows, but its Gram matrix differs from the "
-            f"identity by {deviation:.2g}: pass numpy.linalg.qr({name}.T)[0].T for "
-            "their span"
-        )
-    # What the tolerance lets through (float32) would drown angles below it.
-    return np.linalg.qr(rows.T)[0].T
-
-
 def _principal_sines(small, large):
     residual = small - (small @ large.T) @ large
     sines = np.linalg.svd(residual, compute_uv=False)
@@ -275,86 +156,6 @@ def _vector_norm(values, order):
         return 0.0
     # Relative to the largest, so that high powers of tiny sines do not underflow.
     return float(largest * np.linalg.norm(values / largest, ord=order))
-
-
-def _components_and_rows(estimator, X):
-    """Return components, scale or None, and X in the space where they live."""
-    if isinstance(estimator, Pipeline):
-        if len(estimator) > 1:
-            X = estimator[:-1].transform(X)
-        return _components_and_rows(estimator[-1], X)
-    if isinstance(estimator, (np.ndarray, list, tuple)):
-        return estimator, None, _rows(lambda: check_array(X, accept_sparse="csr"))
-    if not hasattr(estimator, "components_"):
-        if hasattr(estimator, "fit"):
-            check_is_fitted(estimator)
-        raise TypeError(
-            f"{estimator!r} has no components_: captured_variance scores PCA-like "
-            "estimators, a Pipeline that ends in one, or an array of components"
-        )
-    if isinstance(estimator, BaseEstimator):
-        X = _rows(lambda: validate_data(estimator, X, accept_sparse="csr", reset=False))
-    else:
-        X = _rows(lambda: check_array(X, accept_sparse="csr"))
-    return estimator.components_, getattr(estimator, "scale_", None), X
-
-
-def _rows(validate):
-    """Validate rows; a text among them must not be quoted."""
-    try:
-        return validate()
-    except ValueError as error:
-        if not str(error).startswith("could not convert string"):
-            raise
-    raise ValueError("X must hold numbers: turn text into numbers first")
-
-
-def _inverse_scale(scale, n_features):
-    if scale is None:
-        return np.ones(n_features)
-    scale = np.asarray(scale, dtype=np.float64)
-    if scale.shape not in ((), (n_features,)):
-        raise ValueError(
-            f"scale_ must be a number or have shape ({n_features},), got {scale.shape}"
-        )
-    if not (np.isfinite(scale).all() and (scale >= 0).all()):
-        raise ValueError("scale_ must be finite and at least 0")
-    scale = np.broadcast_to(scale, (n_features,))
-    return np.divide(1.0, scale, out=np.zeros(n_features), where=scale > 0)
-
-
-def _dense(rows):
-    return (rows.toarray() if sparse.issparse(rows) else rows).astype(np.float64)
-
-
-def _row_blocks(X, weights):
-    """Yield blocks of rows, scaled and relative to the first row."""
-    n_samples, n_features = X.shape
-    first_row = _dense(X[:1]) * weights
-    for batch in gen_batches(n_samples, max(1, BLOCK_SIZE // n_features)):
-        yield _dense(X[batch]) * weights - first_row
-
-
-def _kept_and_total(X, weights, basis):
-    """Sum the squares about the mean: of the projections, and in all.
-
-    Relative to the first row, rows that are all equal give exactly 0 however the
-    mean is rounded; relative to the largest entry, no square underflows.
-    """
-    column_sums, largest = 0.0, 0.0
-    for block in _row_blocks(X, weights):
-        column_sums = column_sums + block.sum(axis=0)
-        largest = np.maximum(largest, np.abs(block).max())  # keeps a NaN
-    if largest == 0:
-        return 0.0, 0.0
-    mean = column_sums / X.shape[0]
-    kept, total = 0.0, 0.0
-    for block in _row_blocks(X, weights):
-        centered = (block - mean) / largest
-        projected = centered @ basis.T
-        kept += np.vdot(projected, projected)
-        total += np.vdot(centered, centered)
-    return kept, total
 
 
 def _mean(mean, name, n_features):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import math
-import numbers
 from collections.abc import Iterator
 from numbers import Integral
 from typing import Any
@@ -25,8 +24,7 @@ from .._tables.ids import (
     words_of_instant,
 )
 from .._tables.rows import shape_of
-from ..mechanisms import Unit
-from ..mechanisms._relations import check_real
+from ..mechanisms import Unit, check_real
 
 _KEY_BYTES = 16
 
@@ -194,13 +192,9 @@ class PrivateSplit(BaseCrossValidator):
 
     def _folds_of_users(self, X: Any) -> np.ndarray:
         """Return the test fold of each row, by the user and the user's rows alone."""
-        column = read_column(X, self.user_feature, "user_feature")
-        check_exact(column, "user_feature")
-        ids = id_array(column, "user_feature")
-        codes, n_users = encode_array(ids, "user_feature")
         key = check_random_state(self.random_state).bytes(_KEY_BYTES)
-        firsts = np.unique(codes, return_index=True)[1]
-        start = np.array([_place(ids[row], key) for row in firsts])[codes]
+        codes, places = user_places(X, self.user_feature, key)
+        n_users, start = len(places), places[codes]
         counts = np.bincount(codes, minlength=n_users)
         by_user = np.argsort(codes, kind="stable")
         number = np.empty(len(codes), dtype=np.intp)
@@ -213,6 +207,21 @@ class PrivateSplit(BaseCrossValidator):
             )
         passed = np.floor((number + 1) * self._share + start)
         return np.where(passed > np.floor(number * self._share + start), 0, 1)
+
+
+def user_places(
+    X: Any, user_feature: int | str, key: bytes
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the user of each row as a number, and a place in [0, 1) of each user.
+
+    A place is made of the user's id and the key alone, whoever else is there.
+    """
+    column = read_column(X, user_feature, "user_feature")
+    check_exact(column, "user_feature")
+    ids = id_array(column, "user_feature")
+    codes, _ = encode_array(ids, "user_feature")
+    firsts = np.unique(codes, return_index=True)[1]
+    return codes, np.array([_place(ids[row], key) for row in firsts])
 
 
 def _place(user: Any, key: bytes) -> float:
@@ -308,8 +317,8 @@ class PerUserKFold(BaseCrossValidator):
     def __init__(
         self, n_splits=5, *, shuffle=False, random_state=None, user_feature=None
     ):
-        is_integer = isinstance(n_splits, numbers.Integral)
-        if not is_integer or isinstance(n_splits, bool) or n_splits < 2:
+        whole = isinstance(n_splits, Integral) and not isinstance(n_splits, bool)
+        if not whole or n_splits < 2:
             raise ValueError(
                 f"n_splits must be an integer of at least 2, got {n_splits!r}"
             )
@@ -359,20 +368,7 @@ class PerUserKFold(BaseCrossValidator):
             is_test = folds == fold
             yield np.flatnonzero(~is_test), np.flatnonzero(is_test)
 
-    def get_n_splits(self, X=None, y=None, groups=None):
-        """Return the number of folds.
-
-        Parameters
-        ----------
-        X, y, groups : object
-            Ignored, present for the signature.
-
-        Returns
-        -------
-        int
-            `n_splits`.
-        """
-        return self.n_splits
+    get_n_splits = PrivateSplit.get_n_splits
 
     def _folds(self, X, groups):
         """Return the test fold of each row."""

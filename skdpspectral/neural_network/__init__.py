@@ -1,6 +1,6 @@
 """Networks of dense layers that are trained by private Adam, and Adam itself."""
 
-from ._adam import Adam, JMEAdam
+from ._adam import Adam, AdamStability, JMEAdam
 from ._classifier import DPAdamClassifier
 from ._network_choices import AlternatingAdam, UserNetwork, count_parameters
 from ._personal_networks import LRSMLPRegressor
@@ -8,6 +8,7 @@ from ._regressor import DPAdamRegressor
 
 __all__ = [
     "Adam",
+    "AdamStability",
     "AlternatingAdam",
     "DPAdamClassifier",
     "DPAdamRegressor",

@@ -7,7 +7,7 @@ import math
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,8 +17,8 @@ from sklearn.base import BaseEstimator
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
-from .._base.strategies import check_arguments, register
-from .._release.streams import SampledRelease, StreamRelease
+from .._base.strategies import check_arguments, register, snapshot
+from .._release.streams import StreamRelease
 from ..accounting import (
     PrivacyAccountant,
     PrivacyLeakWarning,
@@ -27,11 +27,18 @@ from ..accounting import (
     gaussian_mu,
 )
 from ..accounting._composition import composed_epsilon
-from ..accounting._gaussian import MIN_DELTA
+from ..accounting._gaussian import check_delta
 from ..accounting._ledger.context import ambient_accountant
 from ..factorizations import Exponential, Factorization, NoiseGain
-from ..mechanisms import Assumption, Mechanism, PrivacyPlan
-from ..mechanisms._relations import check_count, check_real
+from ..mechanisms import (
+    Assumption,
+    Concern,
+    Mechanism,
+    PrivacyPlan,
+    Remark,
+    check_count,
+    check_real,
+)
 from ._gradient_moments import (
     MOMENTS,
     SAMPLINGS,
@@ -96,7 +103,10 @@ class AdamState:
         factorizations: tuple[Factorization, Factorization],
     ) -> None:
         self._moments, self._stds = adam.moments, stds
-        self._learning_rate, self._stability = adam.learning_rate, adam.stability
+        given = adam.stability
+        if not isinstance(given, AdamStability):
+            given = AdamStability(given)
+        self._stability, self._learning_rate = given, adam.learning_rate
         self._first = RunningMean(adam.beta_1, factorizations[0])
         self._second = RunningMean(adam.beta_2, factorizations[1])
 
@@ -115,13 +125,17 @@ class AdamState:
             if self._moments == "pp-debiased":
                 squares -= self._stds[0] ** 2 * self._first.row_variance
         spread = np.maximum(self._second.push(squares), self.floor)  # in this order
-        length = np.sqrt(spread) + self._stability
+        length = np.sqrt(spread) + self._stability.constant
         step = np.divide(mean, length, out=np.zeros_like(mean), where=length > 0.0)
-        return -self._learning_rate * step
+        step *= -self._learning_rate
+        most = self._stability.max_step_norm
+        return step if most is None else step * _clipping_factor(step, most)
 
     @property
     def floor(self) -> float:
-        """Lower bound of the second moment: the scale of its noise, which is public."""
+        """Lower bound of the second moment, public: by default its noise's scale."""
+        if self._stability.floor != "noise":
+            return float(self._stability.floor)
         if self._moments == "pp":
             return 0.0
         std = self._stds[1]
@@ -131,7 +145,16 @@ class AdamState:
         return std * self._second.noise_gain
 
 
+def _clipping_factor(step: np.ndarray, largest: float) -> float:
+    """Return the factor, at most 1, that clips a step to a norm."""
+    scale = float(np.abs(step).max(initial=0.0))  # squares of entries may overflow
+    if not scale > 0.0:
+        return 1.0
+    return min(1.0, largest / scale / float(np.linalg.norm(step / scale)))
+
+
 _POSITIVE = Interval(Real, 0, 1e60, closed="neither")
+_NOT_NEGATIVE = Interval(Real, 0, 1e60, closed="left")
 _COUNT = Interval(Integral, 1, None, closed="left")
 _DECAY = Interval(Real, 0, 1, closed="left")
 
@@ -146,15 +169,69 @@ BATCH_CONSTRAINTS: dict[str, list] = {
 _FREE_WEIGHT = 0.5
 _PAID_WEIGHT = 0.1
 
-_OF_SUMS = (
+_OF_SUMS = Remark(
     "It is handed sums over examples, which it cannot clip: whoever hands them over "
     "has to clip each example's gradient, to leave out one that is no number, and to "
-    "divide by a batch's expected size."
+    "divide by a batch's expected size.",
+    Concern.MODEL,
 )
 
 
 @register
+@dataclass(eq=False, repr=False)
+class AdamStability(BaseEstimator):
+    """Bounds on the steps of private Adam.
+
+    The parameter `stability` of :class:`~skdpspectral.neural_network.Adam` and
+    :class:`~skdpspectral.neural_network.JMEAdam`. A released second moment can be
+    negative, and a step divides by its root. All bounds are public, and are applied to
+    what was released: they cost no privacy.
+
+    Parameters
+    ----------
+    constant : float, default=1e-8
+        Added to the root of the second moment, at least 0.
+    floor : "noise" or float, default="noise"
+        Least value of the second moment under the root. "noise": the deviation of its
+        noise, and 0 with ``moments="pp"``, which cannot be negative. 0.0: a negative
+        second moment counts as zero, and the step is divided by `constant` alone. A
+        positive value with ``constant=0.0`` is the rule of DP-AdamBC.
+    max_step_norm : float or None, default=None
+        Norm to which each increment of the parameters, the learning rate included, is
+        clipped. None does not clip.
+
+    References
+    ----------
+    Kalinin, Upadhyay and Lampert (2025), Algorithm 2 and Table 3, which clip updates
+    and do not say how a negative second moment is read.
+
+    Tang, Shpilevskiy and Lecuyer (2024), DP-AdamBC: Your DP-Adam is actually DP-SGD.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPAdamClassifier
+    >>> from skdpspectral.neural_network import Adam, AdamStability
+    >>> stability = AdamStability(1e-6, floor=0.0, max_step_norm=1.0)
+    >>> model = DPAdamClassifier(optimizer=Adam(stability=stability))
+    >>> model.set_params(optimizer__stability__floor="noise").optimizer.stability
+    AdamStability(constant=1e-06, max_step_norm=1.0)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "constant": [_NOT_NEGATIVE],
+        "floor": [StrOptions({"noise"}), _NOT_NEGATIVE],
+        "max_step_norm": [_POSITIVE, None],
+    }
+
+    constant: float = 1e-8
+    _: KW_ONLY
+    floor: float | str = "noise"
+    max_step_norm: float | None = None
+
+
+@register
 @documented
+@dataclass(eq=False, repr=False)
 class Adam(BaseEstimator):
     r"""Private Adam: the steps of an optimizer, and the noise that they get.
 
@@ -191,7 +268,7 @@ class Adam(BaseEstimator):
         "learning_rate": [_POSITIVE],
         "beta_1": [_DECAY],
         "beta_2": [_DECAY],
-        "stability": [Interval(Real, 0, 1e60, closed="left")],
+        "stability": [_NOT_NEGATIVE, AdamStability],
         "init_seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
         "sampling": [StrOptions(set(SAMPLINGS))],
         "neighbors": [StrOptions({"replace-one", "zero-out-one"})],
@@ -201,32 +278,18 @@ class Adam(BaseEstimator):
         "moment_weight": [StrOptions({"auto"}), _POSITIVE],
     }
 
-    def __init__(
-        self,
-        learning_rate=0.05,
-        *,
-        beta_1=0.9,
-        beta_2=0.999,
-        stability=1e-8,
-        init_seed=0,
-        sampling="poisson",
-        neighbors="replace-one",
-        noise_multiplier=None,
-        factorization="trivial",
-        moments="pp",
-        moment_weight="auto",
-    ):
-        self.learning_rate = learning_rate
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.stability = stability
-        self.init_seed = init_seed
-        self.sampling = sampling
-        self.neighbors = neighbors
-        self.noise_multiplier = noise_multiplier
-        self.factorization = factorization
-        self.moments = moments
-        self.moment_weight = moment_weight
+    learning_rate: float = 0.05
+    _: KW_ONLY
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    stability: float | AdamStability = 1e-8
+    init_seed: int = 0
+    sampling: str = "poisson"
+    neighbors: str = "replace-one"
+    noise_multiplier: float | None = None
+    factorization: str = "trivial"
+    moments: str = "pp"
+    moment_weight: float | str = "auto"
 
     def _check(self, n_epochs: int) -> None:
         """Refuse parameters that the others leave without effect, or rule out."""
@@ -296,8 +359,6 @@ class Optimization:
             of_sums=of_sums,
         )
 
-    # -- what is planned -------------------------------------------------------------
-
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan all steps within a budget, or at a given noise multiplier.
 
@@ -346,9 +407,7 @@ class Optimization:
         given: dict[str, Any] = {"factorization": self.schedule.shaping}
         if not self.schedule.sampled:
             return functools.partial(StreamRelease, **given)
-        return functools.partial(SampledRelease, rate=self.schedule.rate, **given)
-
-    # -- how it runs -----------------------------------------------------------------
+        return functools.partial(StreamRelease, rate=self.schedule.rate, **given)
 
     def begin(self, release: Any) -> AdamRun:
         """Return the run of a release that was charged with the plan."""
@@ -466,8 +525,8 @@ class JMEAdam:
     together are (`epsilon`, `delta`)-differentially private for one example, under
     `neighbors` (:ref:`lemma-gradient-moments`). A gradient must not depend on other
     examples of its batch, as it does with batch normalization; that a framework may
-    round it differently in another batch is outside the guarantee. The second moment is
-    never less than the deviation of its noise, which is public. With
+    round it differently in another batch is outside the guarantee. `stability` bounds
+    steps by public numbers. With
     ``clipping="caller"`` all of it holds only if sums are as :meth:`step` requires.
 
     Pickles and copies hold noise and the key of the samples: they are as secret as the
@@ -514,7 +573,7 @@ class JMEAdam:
         learning_rate: float = 1e-3,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
-        stability: float = 1e-8,
+        stability: float | AdamStability = 1e-8,
         accountant: PrivacyAccountant | None = None,
         noise_seed=None,
     ) -> None:
@@ -534,7 +593,7 @@ class JMEAdam:
         budget = math.inf if epsilon is None else check_real("epsilon", epsilon)
         self.privacy_: PrivacyPlan = optimization.plan(
             budget,
-            check_real("delta", delta),
+            float(delta),
             estimator=type(self).__name__,
             seeded=noise_seed is not None,
         )
@@ -704,12 +763,9 @@ def _checked_adam(given: dict) -> Adam:
     """Return the part of JMEAdam's arguments that Adam has, or raise an error."""
     values = {name: given[name] for name in _CONSTRAINTS}
     check_arguments("JMEAdam", _CONSTRAINTS, values)
-    if not given["delta"] >= MIN_DELTA:
-        raise ValueError(
-            f"delta={given['delta']!r} is below {MIN_DELTA:g}, which float64 noise "
-            "cannot honor"
-        )
-    return Adam(**{name: given[name] for name in _SHARED})
+    check_delta(given["delta"])
+    # Of a copy, as strategies may be changed while steps are made.
+    return snapshot(Adam(**{name: given[name] for name in _SHARED}))
 
 
 def _as_numbers(gradients, wanted: tuple[int, int]) -> np.ndarray:

@@ -21,10 +21,9 @@ from .._base.sklearn_compat import (
 )
 from .._base.strategies import snapshot
 from .._linalg.walks import blas_threads
-from .._release.grid import public_start
+from .._release.noise import public_start
 from .._tables.rows import check_rows
-from ..mechanisms import PrivacyPlan
-from ..mechanisms._relations import check_count
+from ..mechanisms import PrivacyPlan, check_count
 from . import _kernels
 from ._adam import BATCH_CONSTRAINTS, Adam, Optimization
 
@@ -100,6 +99,8 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
 
     _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
     _array_parameters: ClassVar[tuple[str, ...]] = ("hidden_layer_sizes",)
+    _takes_noise_multiplier: ClassVar[bool] = True
+    _counts_rows: ClassVar[tuple[str, ...]] = ("batch_size",)
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
@@ -113,8 +114,6 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
     }
 
-    # -- what a fit will release -----------------------------------------------------
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
         hidden_widths(self.hidden_layer_sizes)
@@ -122,7 +121,11 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
 
     def _adam(self) -> Adam:
         """Return a copy of the optimizer: another thread may change it during a fit."""
-        return Adam() if isinstance(self.optimizer, str) else snapshot(self.optimizer)
+        adam = Adam() if isinstance(self.optimizer, str) else snapshot(self.optimizer)
+        share = self._own_share()
+        if share is not None and share.noise_multiplier is not None:
+            adam.noise_multiplier = share.noise_multiplier
+        return adam
 
     def _given_noise(self) -> str | None:
         given = getattr(self.optimizer, "noise_multiplier", None)
@@ -148,11 +151,28 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         layout = self._layout(check_count("n_features", n_features), n_outputs)
         return self._planned(self._optimization(layout, n_samples))
 
-    # -- the way of a fit ------------------------------------------------------------
-
     def _progress(self, optimization: Optimization) -> FitProgress:
         given = {"private": self._is_private(), "verbose": self.verbose}
         return FitProgress(self, optimization.schedule.n_steps, **given)
+
+    def _fit(self, unread, unread_targets, n_outputs: int, as_outputs) -> None:
+        """Charge the plan, read rows and targets, and train on them.
+
+        ``as_outputs(targets)`` returns targets of shape (n_samples, n_outputs).
+        """
+        n_samples, n_features = unread.shape
+        layout = self._layout(n_features, n_outputs)
+        optimization = self._optimization(layout, n_samples)
+        plan = self._planned(optimization)
+        how = {"n_public": n_samples, "kind": optimization.kind, "levels": 1}
+        with self._progress(optimization) as progress:
+            # It is charged here, and values are read from here on.
+            release, X, y = self._start_release(plan, unread, unread_targets, **how)
+            targets = as_outputs(y)
+            progress.begin(X, y, plan)
+            self._train(optimization, release, layout, X, targets, progress)
+            progress.end()
+        self.privacy_ = plan
 
     def _train(self, optimization, release, layout, X, targets, progress) -> None:
         """Run all steps, and set the attributes of the network."""
@@ -184,8 +204,6 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
             for block in _kernels.in_blocks(len(batch))
         )
         return optimization.moments.row(blocks)
-
-    # -- what is made of rows --------------------------------------------------------
 
     def _layers(self) -> list[np.ndarray]:
         check_is_fitted(self)

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from .. import sensitivity
-from .._release.grid import public_order
+from .._release.noise import public_order
 from .._release.streams import attainable_rate
 from .._statistics.statistic import Statistic
 from ..accounting import calibrate_gaussian
 from ..accounting._composition import sampled_gaussian
 from ..factorizations import Exponential, Factorization, factorize
+from ..factorizations._factorizations import Paired
 from ..mechanisms import Exact, Mechanism, Neighbors
 from ._kernels import LARGEST, SUMMED, Factors
 
@@ -28,18 +29,9 @@ class Schedule:
     is "poisson" or "in-turn"; `shaping` shapes the noise of batches in turn, and None
     stands for independent noise.
 
-    Attributes
-    ----------
-    n_steps : int
-        Number of batches.
-    batch_size : float
-        Divisor of sums over a batch.
-    rate : float
-        Probability of joining a batch; 1 for batches in turn.
-    n_participations : int
-        Batches that an example is in, for batches in turn.
-    largest_batch : int
-        Largest number of examples in a batch.
+    There are `n_steps` batches, of at most `largest_batch` examples; sums over a batch
+    are divided by the attribute `batch_size`. An example joins a batch with probability
+    `rate` (1 for batches in turn, of which it is in `n_participations`).
     """
 
     def __init__(
@@ -119,33 +111,9 @@ class FactorizationPair:
         for part in self.parts:
             part.check_precision(steps)
 
-    def filter(self, width: int) -> _PairFilter:
+    def filter(self, width: int) -> Paired:
         """Return a filter of rows of a width."""
-        return _PairFilter(self.parts, width)
-
-
-class _PairFilter:
-    """Filters of two halves of a row, in step."""
-
-    def __init__(self, parts: tuple[Factorization, Factorization], width: int) -> None:
-        self.width = width
-        self._halves = [part.filter(width // 2) for part in parts]
-        self.block = math.lcm(*(half.block for half in self._halves))
-
-    def push(self, rows: np.ndarray) -> np.ndarray:
-        """Return the shaped rows."""
-        middle = self.width // 2
-        halves = (rows[:, :middle], rows[:, middle:])
-        shaped = [
-            half.push(np.ascontiguousarray(part))
-            for half, part in zip(self._halves, halves, strict=True)
-        ]
-        return np.concatenate(shaped, axis=1)
-
-    def reset(self) -> None:
-        """Start again."""
-        for half in self._halves:
-            half.reset()
+        return Paired(*(part.filter(width // 2) for part in self.parts))
 
 
 def decayed_factorization(decay: float, name: str, n_steps: int) -> Factorization:
@@ -165,16 +133,8 @@ class GradientMoments(Statistic):
     Both sums are divided by the expected size of a batch. Squares are weighted so that
     the noise of both has one scale. `moment_weight` is the weight :math:`\nu` of the
     squares, for gradients in the unit ball. With `of_sums`, sums over examples are made
-    elsewhere, in any order.
-
-    Attributes
-    ----------
-    width : int
-        Entries of a row.
-    weight : float
-        Factor of the squares; 0 where none are released.
-    n_sums : int
-        Number of sums over examples in a row.
+    elsewhere, in any order. A row has `width` entries and `n_sums` sums over examples;
+    `weight` is the factor of the squares, 0 where none are released.
     """
 
     def __init__(
@@ -198,8 +158,6 @@ class GradientMoments(Statistic):
         # Of norms: those that are computed are off by less, in whatever order the
         # squares of entries are summed.
         self._room = (n_parameters + 64) * 2.0**-51
-
-    # -- what is planned -------------------------------------------------------------
 
     @property
     def _largest(self) -> float:
@@ -272,8 +230,6 @@ class GradientMoments(Statistic):
         schedule = self.schedule
         moved = self._moved(schedule.neighbors) * schedule.correlation["column_norm"]
         return moved / (self.added * noise_multiplier)
-
-    # -- what is released ------------------------------------------------------------
 
     def row(self, blocks: Sequence[Factors]) -> np.ndarray:
         """Return the exact row of a batch from the factors of its gradients."""

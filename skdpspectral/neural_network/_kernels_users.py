@@ -11,6 +11,7 @@ bits in every part: all sums are by the kernels of ``per_user``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +44,7 @@ class NetworkRows(NamedTuple):
         return NetworkRows(self.X[:, chosen], self.y[:, chosen], shares, self.counts)
 
 
-class UserParameters(NamedTuple):
+class NetworkWeights(NamedTuple):
     """Parameters of the networks of some users.
 
     Weights w, prompts, and b: its positions `support` and its values `sparse`, both of
@@ -55,9 +56,9 @@ class UserParameters(NamedTuple):
     support: np.ndarray
     sparse: np.ndarray
 
-    def take(self, chosen) -> UserParameters:
+    def take(self, chosen) -> NetworkWeights:
         """Return the parameters of some users."""
-        return UserParameters(*(values[chosen] for values in self))
+        return NetworkWeights(*(values[chosen] for values in self))
 
 
 def in_parts(block, layout: Layout) -> list[slice]:
@@ -85,7 +86,7 @@ def rows_of(
     return NetworkRows(block.X[part], y, own / counts[:, None], counts), levels
 
 
-def whole_weights(U: np.ndarray, users: UserParameters) -> np.ndarray:
+def whole_weights(U: np.ndarray, users: NetworkWeights) -> np.ndarray:
     """Return U w + b of each user: (n_users, n_parameters)."""
     whole = per_user.empty_stack(len(users.weights), len(U))
     whole[...] = 0.0
@@ -141,7 +142,10 @@ def user_gradients(
     found = user_activations(layout, whole, prompts, rows.X)
     errors = (found[-1][:, :, 0] - rows.y) * rows.shares
     out = per_user.empty_stack(*whole.shape)
-    back = _backwards(layout, whole, found, errors[:, :, None], out)
+    walk = _layers_backwards(layout, whole, found, errors[:, :, None], out)
+    for inputs, view, back in walk:
+        view[:, :-1] = per_user.products(inputs, back, transpose_left=True)
+        view[:, -1] = per_user.totals(back)
     q = prompts.shape[1]
     if not q:
         return Gradients(out, np.zeros((len(whole), 0)))
@@ -150,18 +154,18 @@ def user_gradients(
     return Gradients(out, per_user.totals(of_prompts))
 
 
-def _backwards(layout, whole, found, errors, out) -> np.ndarray:
-    """Write gradients from output errors; return the errors of the first layer."""
+def _layers_backwards(layout, whole, found, back, out) -> Iterator:
+    """Yield inputs, places in `out`, and what comes back, of each layer from the last.
+
+    `back`, of shape (n_users, height, 1), is what begins at the outputs.
+    """
     layers, views = layout.layers(whole), layout.layers(out)
     for position in reversed(range(len(layers))):
-        inputs, view = found[position], views[position]
-        view[:, :-1] = per_user.products(inputs, errors, transpose_left=True)
-        view[:, -1] = per_user.totals(errors)
+        yield found[position], views[position], back
         if position:
             layer = np.ascontiguousarray(layers[position][:, :-1])
-            errors = per_user.products(errors, layer, transpose_right=True)
-            errors *= slope(inputs, "tanh")
-    return errors
+            back = per_user.products(back, layer, transpose_right=True)
+            back *= slope(found[position], "tanh")
 
 
 def curvatures(
@@ -172,31 +176,24 @@ def curvatures(
     It has shape (n_users, n_parameters): the diagonal of the Gauss-Newton matrix.
     """
     found = user_activations(layout, whole, prompts, rows.X)
-    layers = layout.layers(whole)
-    out = per_user.empty_stack(*whole.shape)
-    views, back = layout.layers(out), np.ones((*rows.y.shape, 1))
-    for position in reversed(range(len(layers))):
-        inputs, squares = found[position], np.square(back) * rows.shares[:, :, None]
-        view = views[position]
+    out, ones = per_user.empty_stack(*whole.shape), np.ones((*rows.y.shape, 1))
+    for inputs, view, back in _layers_backwards(layout, whole, found, ones, out):
+        squares = np.square(back) * rows.shares[:, :, None]
         view[:, :-1] = per_user.products(
             np.square(inputs), squares, transpose_left=True
         )
         view[:, -1] = per_user.totals(squares)
-        if position:
-            layer = np.ascontiguousarray(layers[position][:, :-1])
-            back = per_user.products(back, layer, transpose_right=True)
-            back *= slope(inputs, "tanh")
     return out
 
 
 def chosen_support(
     layout: Layout,
     whole: np.ndarray,
-    users: UserParameters,
+    users: NetworkWeights,
     rows: NetworkRows,
     k: int,
     ridge,
-) -> UserParameters:
+) -> NetworkWeights:
     r"""Move each user's support to the k weights of largest gain in a Newton step.
 
     A step of hard-thresholding pursuit: with the curvature D of a weight and its
@@ -227,7 +224,7 @@ def project_gradients(gradients: np.ndarray, U: np.ndarray) -> np.ndarray:
 
 
 def predictions(
-    layout: Layout, U: np.ndarray, users: UserParameters, X: np.ndarray
+    layout: Layout, U: np.ndarray, users: NetworkWeights, X: np.ndarray
 ) -> np.ndarray:
     """Return each user's outputs for rows: (n_users, height)."""
     whole = whole_weights(U, users)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
@@ -12,9 +13,8 @@ from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import check_arguments, register, snapshot
-from .._release.grid import public_start
-from ..mechanisms import Neighbors
-from ..mechanisms._relations import check_count
+from .._release.noise import public_start
+from ..mechanisms import Neighbors, check_count
 from ._estimators import hidden_widths, scale_first_weights, target_box
 from ._kernels import Layout
 from ._shared_weights import ExactWeights, GradientRounds, SharedSteps, UserRules
@@ -29,10 +29,12 @@ _LOCAL_STEPS = {True: 5, False: 1}
 
 
 @register
+@dataclass(eq=False, repr=False)
 class AlternatingAdam(BaseEstimator):
     r"""Steps of Adam on users' networks and on what they share, in turn.
 
-    All of it is public, and fixed before the data are seen.
+    A `solver` of :class:`~skdpspectral.LRSMLPRegressor`. All of it is public, and fixed
+    before the data are seen.
 
     Parameters
     ----------
@@ -63,10 +65,6 @@ class AlternatingAdam(BaseEstimator):
     init_seed : int, default=0
         Public seed of the first shared weights.
 
-    See Also
-    --------
-    skdpspectral.LRSMLPRegressor : Its parameter `solver`.
-
     Examples
     --------
     >>> from skdpspectral import LRSMLPRegressor
@@ -91,29 +89,16 @@ class AlternatingAdam(BaseEstimator):
         "init_seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
     }
 
-    def __init__(
-        self,
-        n_rounds="auto",
-        n_local_steps="auto",
-        n_own_steps=100,
-        learning_rate=0.03,
-        user_learning_rate=0.1,
-        weight_decay=0.0,
-        schedule="cosine",
-        batch_size=None,
-        neighbors="add-remove-one",
-        init_seed=0,
-    ):
-        self.n_rounds = n_rounds
-        self.n_local_steps = n_local_steps
-        self.n_own_steps = n_own_steps
-        self.learning_rate = learning_rate
-        self.user_learning_rate = user_learning_rate
-        self.weight_decay = weight_decay
-        self.schedule = schedule
-        self.batch_size = batch_size
-        self.neighbors = neighbors
-        self.init_seed = init_seed
+    n_rounds: int | str = "auto"
+    n_local_steps: int | str = "auto"
+    n_own_steps: int = 100
+    learning_rate: float = 0.03
+    user_learning_rate: float = 0.1
+    weight_decay: float = 0.0
+    schedule: str = "cosine"
+    batch_size: int | None = None
+    neighbors: str = "add-remove-one"
+    init_seed: int = 0
 
     def _counts(self, private: bool) -> tuple[int, int]:
         """Return the number of rounds, and of the users' steps in each."""
@@ -128,10 +113,12 @@ RIDGE_SHARED = 1.0
 
 
 @register
+@dataclass(eq=False, repr=False)
 class UserNetwork(BaseEstimator):
     r"""What the network of one user has of its own, beside the shared weights.
 
-    All of it is public.
+    A `user_network` of :class:`~skdpspectral.LRSMLPRegressor`, as in
+    ``LRSMLPRegressor(user_network=UserNetwork(prompt_size=2))``. All of it is public.
 
     Parameters
     ----------
@@ -157,19 +144,7 @@ class UserNetwork(BaseEstimator):
         Penalty of :math:`|b_i|^2`, in rows.
     unknown_user : {"shared", "raise"}, default="shared"
         What predictions do with users that were not in the fit. "shared": the network
-        of all. "raise" needs ``epsilon=None``.
-
-    See Also
-    --------
-    skdpspectral.LRSMLPRegressor : Its parameter `user_network`.
-
-    Examples
-    --------
-    >>> from skdpspectral import LRSMLPRegressor
-    >>> from skdpspectral.neural_network import UserNetwork
-    >>> model = LRSMLPRegressor(user_network=UserNetwork(prompt_size=2))
-    >>> model.set_params(user_network__ridge_sparse=10.0).user_network
-    UserNetwork(prompt_size=2, ridge_sparse=10.0)
+        of all, with a warning that counts their rows. "raise" needs ``epsilon=None``.
     """
 
     _parameter_constraints: ClassVar[dict] = {
@@ -182,24 +157,14 @@ class UserNetwork(BaseEstimator):
         "unknown_user": [StrOptions({"shared", "raise"})],
     }
 
-    def __init__(
-        self,
-        *,
-        shared_weights="user",
-        prompt_size=0,
-        fit_intercept=True,
-        ridge_intercept=0.0,
-        ridge_shared=RIDGE_SHARED,
-        ridge_sparse=1.0,
-        unknown_user="shared",
-    ):
-        self.shared_weights = shared_weights
-        self.prompt_size = prompt_size
-        self.fit_intercept = fit_intercept
-        self.ridge_intercept = ridge_intercept
-        self.ridge_shared = ridge_shared
-        self.ridge_sparse = ridge_sparse
-        self.unknown_user = unknown_user
+    _: KW_ONLY
+    shared_weights: str = "user"
+    prompt_size: int = 0
+    fit_intercept: bool = True
+    ridge_intercept: float = 0.0
+    ridge_shared: float = RIDGE_SHARED
+    ridge_sparse: float = 1.0
+    unknown_user: str = "shared"
 
 
 _ROUNDING: dict[str, list] = {"rounding": [StrOptions({"user", "all"})]}
@@ -257,7 +222,7 @@ def count_parameters(
     n_users = check_count("n_users", n_users)
     given = {"n_components": n_components, "prompt_size": prompt_size}
     given |= {"shared_weights": shared_weights, "rounding": rounding}
-    known = {**CONSTRAINTS, **UserNetwork._parameter_constraints}
+    known = {**NETWORK_CONSTRAINTS, **UserNetwork._parameter_constraints}
     check_arguments("count_parameters", known | _ROUNDING, given)
     inputs = check_count("n_features", n_features) + int(prompt_size)
     p = Layout((inputs, *hidden_widths(hidden_layer_sizes), 1)).n_parameters
@@ -298,7 +263,7 @@ def n_sparse(sparsity: Any, n_parameters: int) -> int:
 CLIP_NORM = 1.0
 
 # Constructor parameters, each on its own; those of budgets are every estimator's.
-CONSTRAINTS = {
+NETWORK_CONSTRAINTS = {
     "n_components": [Interval(Integral, 0, None, closed="left")],
     "sparsity": [
         Interval(Integral, 0, None, closed="left"),
@@ -356,7 +321,7 @@ def check_network_parameters(model) -> None:
         )
 
 
-def solver_of(model) -> AlternatingAdam:
+def network_solver(model) -> AlternatingAdam:
     """Return a copy of the solver, which another thread may change during a fit."""
     given = model.solver
     return AlternatingAdam() if isinstance(given, str) else snapshot(given)
@@ -422,7 +387,11 @@ def _start(seed: int, rank: int, layout: Layout) -> np.ndarray:
 
 def statistic_of(model, n_features: int) -> GradientRounds | ExactWeights:
     """Return the statistic of the shared weights: with a budget, or without one."""
-    solver, own, private = solver_of(model), user_network_of(model), model._is_private()
+    solver, own, private = (
+        network_solver(model),
+        user_network_of(model),
+        model._is_private(),
+    )
     n_rounds, n_local_steps = solver._counts(private)
     steps = SharedSteps(
         n_rounds,

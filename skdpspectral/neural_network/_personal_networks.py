@@ -7,28 +7,20 @@ from typing import ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, unweighted
-from .._base.personal import PersonalEstimator, UserModels, finite_or_zero
-from .._base.sklearn_compat import (
-    CALLBACK_LEVELS,
-    CallbackSupportMixin,
-    FitProgress,
-    with_callbacks,
-)
+from .._base.personal import PersonalEstimator, UserModels, rows_by_user
+from .._base.sklearn_compat import CallbackSupportMixin, FitProgress, with_callbacks
 from .._linalg import user_rows
 from .._linalg.walks import blas_threads
-from .._tables.rows import table_shape
-from .._tables.users import check_targets, deferred_targets, deferred_users, read_users
-from ..mechanisms import PrivacyPlan, Unit
-from ..mechanisms._relations import check_count
+from .._tables.users import UserTable, deferred_targets, deferred_users, read_users
+from ..mechanisms import PrivacyPlan
 from . import _kernels, _kernels_users, _network_choices
 from ._estimators import scaled_targets, target_box
 from ._kernels import Layout
-from ._kernels_users import UserParameters
-from ._network_choices import NetworkShape, rules_of, solver_of, user_network_of
+from ._kernels_users import NetworkWeights
+from ._network_choices import NetworkShape, network_solver, rules_of, user_network_of
 from ._shared_weights import TOO_LARGE, GradientRounds, train_users
 
 
@@ -40,7 +32,7 @@ class NetworkModels(UserModels):
     (n_users, sparsity), and `levels` are added to a user's outputs.
     """
 
-    entries: ClassVar[tuple[str, ...]] = (*UserParameters._fields, "levels")
+    entries: ClassVar[tuple[str, ...]] = (*NetworkWeights._fields, "levels")
     widened: ClassVar[tuple[str, ...]] = ("support", "sparse")
 
     weights: np.ndarray
@@ -51,26 +43,17 @@ class NetworkModels(UserModels):
 
     @classmethod
     def empty(cls, rank: int, prompt_size: int) -> NetworkModels:
-        """Return models of no user."""
         support, sparse = np.empty((0, 0), dtype=np.intp), np.empty((0, 0))
         weights, prompts = np.empty((0, rank)), np.empty((0, prompt_size))
         return cls(None, weights, prompts, support, sparse, np.empty(0))
-
-    @classmethod
-    def fitted(cls, users, levels, index) -> NetworkModels:
-        """Make models of trained parameters; one user without an id has no `index`."""
-        index = None if index is None else index.without_codes()
-        weights, prompts = finite_or_zero(users.weights), finite_or_zero(users.prompts)
-        sparse, levels = finite_or_zero(users.sparse), finite_or_zero(levels)
-        return cls(index, weights, prompts, users.support, sparse, levels)
 
     def whole_weights(self, code: int, U: np.ndarray) -> np.ndarray:
         """U w + b of one user: (n_parameters,)."""
         return _kernels_users.whole_weights(U, self._networks(slice(code, code + 1)))[0]
 
-    def _networks(self, chosen) -> UserParameters:
+    def _networks(self, chosen) -> NetworkWeights:
         of_users = (self.weights, self.prompts, self.support, self.sparse)
-        return UserParameters(*of_users).take(chosen)
+        return NetworkWeights(*of_users).take(chosen)
 
     def predict(self, table, codes: np.ndarray, U: np.ndarray, layout) -> np.ndarray:
         """Return outputs and levels for rows, each from the rows of its user alone.
@@ -117,10 +100,7 @@ def shared_predictions(X, whole: np.ndarray, prompt: np.ndarray, layout) -> np.n
 
 @documented
 class LRSMLPRegressor(
-    PersonalEstimator,
-    CallbackSupportMixin,
-    RegressorMixin,
-    PrivateEstimator,
+    PersonalEstimator, CallbackSupportMixin, RegressorMixin, PrivateEstimator
 ):
     r"""One network for each user: low rank plus sparse weights, private for users.
 
@@ -246,12 +226,11 @@ class LRSMLPRegressor(
         "hidden_layer_sizes",
         "target_bounds",
     )
-    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
     _models_class: ClassVar[type] = NetworkModels
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
-        **_network_choices.CONSTRAINTS,
+        **_network_choices.NETWORK_CONSTRAINTS,
     }
 
     def __init__(
@@ -287,53 +266,14 @@ class LRSMLPRegressor(
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    # -- what a fit will release -----------------------------------------------------
+    def _statistic(self, n_features: int):
+        return _network_choices.statistic_of(self, n_features)
 
-    def privacy_plan(self, n_features):
-        """Describe what a fit will release and cost; no data are needed.
-
-        Parameters
-        ----------
-        n_features : int
-            Number of features, without a column of users.
-
-        Returns
-        -------
-        PrivacyPlan
-            The charge of a fit; it does not depend on the numbers of users and rows.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid.
-        """
-        self._check_parameters()
-        return self._plan(
-            _network_choices.statistic_of(self, check_count("n_features", n_features))
-        )
-
-    def plan_for(self, X) -> PrivacyPlan:
-        """Describe what a fit of X will release and cost; nothing is fitted.
-
-        Parameters
-        ----------
-        X : array-like or dataframe of shape (n_samples, n_columns)
-            Rows, as for :meth:`fit`, of which the number of columns is used.
-
-        Returns
-        -------
-        PrivacyPlan
-            What that fit is charged with; ``privacy_plan`` of the number of features.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid, or X has no columns beside that of users.
-        """
-        return self.privacy_plan(table_shape(X)[1] - (self.user_feature is not None))
+    def _n_beside(self) -> int:
+        return self.user_feature is not None
 
     def _plan(self, statistic) -> PrivacyPlan:
-        return self._planned(statistic, unit=Unit.USER, neighbors=statistic.neighbors)
+        return self._plan_of_users(statistic, statistic.neighbors)
 
     @property
     def unknown_user(self) -> str:
@@ -343,8 +283,6 @@ class LRSMLPRegressor(
     def _check_parameters(self) -> None:
         super()._check_parameters()
         _network_choices.check_network_parameters(self)
-
-    # -- the estimator ---------------------------------------------------------------
 
     @with_callbacks
     @unweighted
@@ -358,10 +296,7 @@ class LRSMLPRegressor(
             `user_feature`; never modified.
         y : array-like of shape (n_rows,)
             Targets.
-        users : array-like of shape (n_rows,) or None, default=None
-            Hashable ids, one a row, all of one kind: numbers (whole, and exact in
-            their type; never float16), strings, times, or others of one type. With
-            neither `users` nor `user_feature` all rows are those of one user.
+        {users_of_fit}
 
         {outcome_of_fit}
         """
@@ -374,7 +309,7 @@ class LRSMLPRegressor(
                     "X.compute() if it fits into memory"
                 )
             targets = deferred_targets(self, y, table.n_rows)
-            statistic = _network_choices.statistic_of(self, table.n_features)
+            statistic = self._statistic(table.n_features)
             self._warn_of_one_user(table)
             plan = self._plan(statistic)
             # It is charged here; values, ids among them, are read from here on.
@@ -385,12 +320,13 @@ class LRSMLPRegressor(
             rows = self._user_rows(read, targets, index, box)
             progress.begin(X, targets, plan)
             found = statistic.run(release, rows, progress)
-            users_fit = found.users, found.levels
-            if found.users is None:  # each by their own rows and U
-                users_fit = train_users(rows, found.U, statistic.rules, self.n_jobs)
+            users, levels = found.users, found.levels
+            if users is None:  # each by their own rows and U
+                how = statistic.rules, self.n_jobs
+                users, levels = train_users(rows, found.U, *how)
             self._keep(found, statistic.rules.layout)
             self.target_center_, self.target_scale_ = box
-            self._personal = NetworkModels.fitted(*users_fit, index)
+            self._personal = NetworkModels.cleaned(index, *users, levels)
             self._users_given = index is not None
             self.privacy_ = plan
             progress.end()
@@ -398,7 +334,7 @@ class LRSMLPRegressor(
 
     def _progress(self) -> FitProgress:
         private = self._is_private()
-        n_rounds = _network_choices.solver_of(self)._counts(private)[0]
+        n_rounds = _network_choices.network_solver(self)._counts(private)[0]
         return FitProgress(self, n_rounds, private=private, verbose=self.verbose)
 
     def _units(self, targets: np.ndarray, private: bool) -> tuple[float, float]:
@@ -419,11 +355,7 @@ class LRSMLPRegressor(
         scaled = (targets - box[0]) / box[1]
         if self.target_bounds is not None:
             scaled = scaled_targets(targets, box)
-        codes = np.zeros(len(table.X), np.intp) if index is None else index.codes
-        n_users = 1 if index is None else len(index)
-        return user_rows.UserRows(
-            table.X, scaled, codes, n_users, columns=table.columns
-        )
+        return rows_by_user(table, scaled, index)
 
     def _keep(self, found, layout: Layout) -> None:
         """Set the public attributes of a fit."""
@@ -442,45 +374,19 @@ class LRSMLPRegressor(
     def _fitted_layout(self) -> Layout:
         return Layout(tuple(int(size) for size in self.layer_sizes_))
 
-    def predict(self, X, *, users=None):
-        """Predict every row by the network of its user.
+    def _shared_prediction(self) -> str:
+        return "the shared network (weights_ @ components_, prompt_)"
 
-        Parameters
-        ----------
-        X : array-like or dataframe of shape (n_rows, n_columns)
-            Columns as in fit.
-        users : array-like of shape (n_rows,) or None, default=None
-            Ids, of the type that was given to fit.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-            Predictions; only a user may see those of their own network.
-
-        Raises
-        ------
-        ValueError
-            If users are missing though fit had them, if their type is another one,
-            or, with ``unknown_user="raise"``, if one was not in the fit.
-        """
-        check_is_fitted(self)
-        table = self._read_like_fit(X, users)
-        codes, layout = self._codes_of(table), self._fitted_layout()
+    def _predicted(self, table: UserTable, codes: np.ndarray) -> np.ndarray:
+        layout, unknown = self._fitted_layout(), np.flatnonzero(codes < 0)
         U = np.ascontiguousarray(self.components_.T)
-        unknown = np.flatnonzero(codes < 0)
-        # A warning would reveal something about the values of some user.
-        with np.errstate(all="ignore"):
-            found = self._models().predict(table, codes, U, layout)
-            if len(unknown):
-                found[unknown] = shared_predictions(
-                    table.features(unknown),
-                    self._shared_network(),
-                    self.prompt_,
-                    layout,
-                )
-            return self.target_center_ + self.target_scale_ * found
+        found = self._models().predict(table, codes, U, layout)
+        if len(unknown):
+            rows, whole = table.features(unknown), self._shared_network()
+            found[unknown] = shared_predictions(rows, whole, self.prompt_, layout)
+        return self.target_center_ + self.target_scale_ * found
 
-    def _read_like_fit(self, X, users):
+    def _read_like_fit(self, X, users) -> tuple[UserTable, float]:
         table = read_users(self, X, users, self.user_feature, reset=False)
         n_features = int(self.layer_sizes_[0]) - len(self.prompt_)
         if table.n_features != n_features:
@@ -488,7 +394,7 @@ class LRSMLPRegressor(
                 f"X has {table.n_features} features without users, but fit had "
                 f"{n_features}: user_feature was changed since fit"
             )
-        return table
+        return table, 0.0
 
     def _units_of_fit(self) -> tuple[float, float]:
         units = self.target_center_, self.target_scale_
@@ -549,61 +455,12 @@ class LRSMLPRegressor(
         level = 0.0 if code < 0 else float(self._models().levels[code])
         return self.target_center_ + self.target_scale_ * level
 
-    def personalize(self, X, y, user=None, *, users=None):
-        """Train networks of some users beside the shared weights, and store them.
-
-        Works on a published copy too, so that users can do it where their rows are.
-        Networks that were stored for these users are replaced; no other changes, and no
-        budget is spent.
-
-        Parameters
-        ----------
-        X : array-like or dataframe of shape (n_rows, n_columns)
-            All rows of one or more users, with the columns of fit.
-        y : array-like of shape (n_rows,)
-            Their targets.
-        user : hashable or None, default=None
-            Id of the one user of all rows. None takes `users`, or the column
-            `user_feature`; without users in fit it stands for the only one.
-        users : array-like of shape (n_rows,) or None, default=None
-            Ids of the rows' users, new or known.
-
-        Returns
-        -------
-        self : object
-            The estimator, which predicts for these users from now on.
-
-        Raises
-        ------
-        ValueError
-            If X or y is invalid, the rows are not those of `user`, or `target_bounds`
-            were changed since the fit.
-
-        See Also
-        --------
-        skdpspectral.linear_model.personalize : The same through a pipeline.
-        """
-        check_is_fitted(self)
-        # Each on its own: what no fit accepts may be valid for a user.
-        super()._check_parameters()
-        table = self._read_like_fit(X, users)
-        y = check_targets(self, y, len(table.X))
-        index = self._users_to_fit(table, user)
+    def _fit_users(self, table: UserTable, y, index) -> NetworkModels:
         rows = self._user_rows(table, y, index, self._units_of_fit())
         rank, layout = len(self.components_), self._fitted_layout()
         shape = NetworkShape(layout, rank, len(self.prompt_))
-        own, solver = user_network_of(self), solver_of(self)
+        own, solver = user_network_of(self), network_solver(self)
         rules = rules_of(self.sparsity, shape, own, solver)
         U = np.ascontiguousarray(self.components_.T)
-        fitted = train_users(rows, U, rules, self.n_jobs)
-        self._personal = self._models().updated(NetworkModels.fitted(*fitted, index))
-        self._users_given = index is not None
-        return self
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True
-        tags.target_tags.single_output = True
-        # A column of ids: whole numbers, or strings.
-        tags.input_tags.categorical = self.user_feature is not None
-        return tags
+        users, levels = train_users(rows, U, rules, self.n_jobs)
+        return NetworkModels.cleaned(index, *users, levels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from .._base.estimator import unweighted
 from .._base.sklearn_compat import with_callbacks
 from .._tables.rows import deferred_rows
 from .._tables.users import deferred_target_columns
-from ..mechanisms._relations import check_count
+from ..mechanisms import check_count
 from ._estimators import DPAdamNetwork, scaled_targets, target_box
 
 
@@ -103,8 +104,6 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         self.noise_seed = noise_seed
         self.verbose = verbose
 
-    # -- what a fit will release -----------------------------------------------------
-
     def privacy_plan(self, n_samples, n_features, n_outputs=1):
         """Describe what a fit will release and cost; no data are needed.
 
@@ -135,8 +134,6 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         tags.regressor_tags.poor_score = True
         return tags
 
-    # -- the estimator ---------------------------------------------------------------
-
     @with_callbacks
     @unweighted
     def fit(self, X, y):
@@ -157,30 +154,15 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
             columns = deferred_target_columns(self, y, unread.shape[0])
             n_outputs = columns.shape[1] if len(columns.shape) > 1 else 1
             box = target_box(self.target_bounds, n_outputs)
-            layout = self._layout(unread.shape[1], n_outputs)
-            optimization = self._optimization(layout, unread.shape[0])
-            plan = self._planned(optimization)
-            with self._progress(optimization) as progress:
-                # It is charged here, and values are read from here on.
-                release, X, y = self._start_release(
-                    plan,
-                    unread,
-                    columns,
-                    n_public=unread.shape[0],
-                    kind=optimization.kind,
-                )
-                progress.begin(X, y, plan)
-                targets = y.reshape(len(y), -1)
-                if self.target_bounds is not None:
-                    targets = scaled_targets(targets, box)
-                self._train(optimization, release, layout, X, targets, progress)
-                progress.end()
+            self._fit(unread, columns, n_outputs, partial(self._targets, box=box))
             self.target_center_, self.target_scale_ = box
             self.multi_output_ = len(columns.shape) > 1
-            self.privacy_ = plan
         return self
 
-    # -- what is made of rows --------------------------------------------------------
+    def _targets(self, y: np.ndarray, box) -> np.ndarray:
+        """Return targets of the outputs, of shape (n_samples, n_outputs)."""
+        targets = y.reshape(len(y), -1)
+        return targets if self.target_bounds is None else scaled_targets(targets, box)
 
     def predict(self, X):
         """Return the predicted targets.

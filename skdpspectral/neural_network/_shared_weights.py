@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from .._release.grid import public_order
+from .._release.noise import public_order
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import planned_sum, released_sum
 from ..factorizations import Factorization
-from ..mechanisms import Exact, Gaussian, Mechanism, Neighbors
+from ..mechanisms import Concern, Exact, Gaussian, Mechanism, Neighbors, Remark
 from . import _kernels_users
 from ._adam import Adam, AdamState
 from ._kernels import Layout
-from ._kernels_users import UserParameters
+from ._kernels_users import NetworkWeights
 
 # When users choose anew which weights are theirs: shares of all steps.
 _CHOICES = (0.2, 0.4, 0.6)
@@ -42,22 +42,15 @@ def rate_of(schedule: str, position: int, n_steps: int) -> float:
 class UserRules:
     """Public numbers of the users' training.
 
-    Attributes
-    ----------
-    layout : Layout
-        Of a network, the users' own features among its inputs.
-    start : ndarray of shape (n_parameters, 1 + rank)
-        First weights: of users who share none, and shared ones.
-    prior : ndarray of shape (rank,)
-        Start of w, to which w is shrunk; with `fixed`, w itself.
-    sparsity : int
-        Number k of the user's own weights; `n_parameters` for all.
-    ridge_shared, ridge_sparse, ridge_level : float
-        Penalties, in rows, of w and prompts, of b, and of levels; None for no level.
-    batch_size : int or None
-        Rows of a step; None for all.
-    n_own_steps : int
-        Steps of a user beside the final shared weights.
+    `layout`: of a network, the users' own features among its inputs.
+    `start` (n_parameters, 1 + rank): first weights: of users who share none, and shared
+    ones.
+    `prior` (rank,): start of w, to which w is shrunk; with `fixed`, w itself.
+    `sparsity`: number k of the user's own weights; `n_parameters` for all.
+    `ridge_shared`, `ridge_sparse`, `ridge_level`: penalties, in rows, of w and prompts,
+    of b, and of levels; None for no level.
+    `batch_size`: rows of a step; None for all.
+    `n_own_steps`: steps of a user beside the final shared weights.
     """
 
     layout: Layout
@@ -89,11 +82,10 @@ class UserRules:
         """First shared weights: (n_parameters, rank)."""
         return self.start[:, 1:]
 
-    def first_networks(self, n_users: int) -> UserParameters:
-        """Return the first parameters of users."""
+    def first_networks(self, n_users: int) -> NetworkWeights:
         k = self.sparsity if self.free else 0
         first = np.zeros(k) if self.rank else self.start[:k, 0]
-        return UserParameters(
+        return NetworkWeights(
             np.tile(self.prior, (n_users, 1)),
             np.zeros((n_users, self.prompt_size)),
             np.tile(np.arange(k), (n_users, 1)),
@@ -121,10 +113,6 @@ class _Part:
     def __init__(self, rules: UserRules, n_users: int) -> None:
         self.users = rules.first_networks(n_users)
         self.adams = [new_adam(rules.learning_rate) for _ in range(2)]
-
-    def reset_sparse_moments(self, rules: UserRules) -> None:
-        """Reset the moments of b, whose places have changed."""
-        self.adams[1] = new_adam(rules.learning_rate)
 
 
 class UserFits:
@@ -166,7 +154,7 @@ class UserFits:
             users = _kernels_users.chosen_support(
                 rules.layout, whole, users, rows, rules.sparsity, rules.ridge_sparse
             )
-            part.reset_sparse_moments(rules)
+            part.adams[1] = new_adam(rules.learning_rate)  # places of b have changed
             whole = _kernels_users.whole_weights(U, users)
         batch = rules.batch(rows.X.shape[1], position)
         seen = rows if batch is None else rows.some(batch)
@@ -199,11 +187,11 @@ class UserFits:
             sparse=sparse,
         )
 
-    def collected(self, rows) -> tuple[UserParameters, np.ndarray]:
+    def collected(self, rows) -> tuple[NetworkWeights, np.ndarray]:
         """Return the parameters of all users, and their levels."""
         rules, n = self.rules, rows.n_users
         k = rules.sparsity
-        users = UserParameters(
+        users = NetworkWeights(
             np.tile(rules.prior, (n, 1)),
             np.zeros((n, rules.prompt_size)),
             np.zeros((n, k), dtype=np.intp),
@@ -237,9 +225,10 @@ def train_users(rows, U: np.ndarray, rules: UserRules, n_jobs=None) -> tuple:
 
 
 # What a reader of the guarantee must know of networks that rest on these weights.
-BILLBOARD = (
+NETWORK_BILLBOARD = Remark(
     "Weights, own features, sparse parts and levels stay with their users: what is "
-    "predicted for a user of the fit is for that user alone (billboard model)."
+    "predicted for a user of the fit is for that user alone (billboard model).",
+    Concern.TRUST,
 )
 
 TOO_LARGE = "X or y holds numbers with squares beyond float64: choose other units"
@@ -257,7 +246,7 @@ class SharedWeights:
     weights: np.ndarray
     prompt: np.ndarray
     n_iter: int
-    users: UserParameters | None = None
+    users: NetworkWeights | None = None
     levels: np.ndarray | None = None
 
 
@@ -277,7 +266,6 @@ class SharedSteps:
 
     @property
     def n_user_steps(self) -> int:
-        """Steps of each user in all rounds."""
         return self.n_rounds * self.n_local_steps
 
     def moved(self, U: np.ndarray, adam, gradient: np.ndarray, number: int):
@@ -309,8 +297,7 @@ class GradientRounds(Statistic):
         return planned_sum(name, width, self.neighbors, mu)
 
     def remarks(self) -> tuple[str, ...]:
-        """Return what the guarantee does not cover."""
-        return (BILLBOARD,)
+        return (NETWORK_BILLBOARD,)
 
     def run(self, release, rows, progress: Any) -> SharedWeights:
         """Release all rounds, starting from public weights.
@@ -357,13 +344,11 @@ class ExactWeights(Statistic):
     n_jobs: int | None = None
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
-        """Plan the exact weights, at an infinite cost."""
         shape = (self.rules.rank, self.rules.layout.n_parameters)
         return (Exact("components", shape),)
 
     def remarks(self) -> tuple[str, ...]:
-        """Return what the guarantee does not cover."""
-        return (BILLBOARD,)
+        return (NETWORK_BILLBOARD,)
 
     def run(self, release, rows, progress: Any) -> SharedWeights:
         """Train U and all users, each row counting once, and release U.

@@ -16,6 +16,16 @@ from ..accounting import PrivacyBudgetError, PrivacyLeakWarning
 _STYLES = ("fill_between", "errorbar", None)
 
 
+def label_epsilons(ax, epsilons) -> None:
+    """Label an axis with epsilons as plain numbers that do not overlap."""
+    kept: list[float] = []
+    for epsilon in np.unique(epsilons):
+        if not kept or epsilon >= 1.3 * kept[-1]:
+            kept.append(float(epsilon))
+    ax.set_xticks(kept, [f"{epsilon:g}" for epsilon in kept])
+    ax.set_xticks([], minor=True)
+
+
 def pyplot_or_error():
     """Import matplotlib when something is to be drawn, not before."""
     try:
@@ -307,19 +317,10 @@ class PrivacyUtilityDisplay:
     """
 
     def __init__(
-        self,
-        *,
-        epsilons,
-        scores,
-        baseline_score=None,
-        score_name=None,
-        noise_std=None,
+        self, *, epsilons, scores, baseline_score=None, score_name=None, noise_std=None
     ):
-        self.noise_std = noise_std
-        self.epsilons = epsilons
-        self.scores = scores
-        self.baseline_score = baseline_score
-        self.score_name = score_name
+        self.epsilons, self.scores, self.noise_std = epsilons, scores, noise_std
+        self.baseline_score, self.score_name = baseline_score, score_name
 
     def plot(
         self,
@@ -381,6 +382,7 @@ class PrivacyUtilityDisplay:
         if self.baseline_score is not None:
             self._draw_baseline(baseline_kw)
         self.ax_.set(xscale="log", xlabel="epsilon", ylabel=self.score_name or "Score")
+        label_epsilons(self.ax_, epsilons)
         return self
 
     def _draw_band(self, epsilons, low, high, kwargs) -> None:
@@ -472,14 +474,11 @@ class PrivacyUtilityDisplay:
 
         Raises
         ------
-        ValueError
-            If an argument is invalid; no fit has run.
+        ValueError, TypeError, ImportError
+            If an argument is invalid, `plot` has no such argument, or matplotlib is not
+            installed; no fit has run.
         PrivacyBudgetError
             If the accountant refuses a fit.
-        TypeError
-            If `plot` has no such argument; no fit has run.
-        ImportError
-            If matplotlib is not installed; no fit has run.
 
         Warnings
         --------
@@ -526,13 +525,7 @@ class PrivacyUtilityDisplay:
 
     @classmethod
     def from_search(
-        cls,
-        search,
-        *,
-        param_name=None,
-        metric=None,
-        score_name=None,
-        **drawing,
+        cls, search, *, param_name=None, metric=None, score_name=None, **drawing
     ):
         """Draw the curve from a fitted search; nothing is fitted again.
 

@@ -13,8 +13,11 @@ from .._base.documented import documented
 from .._base.estimator import TableEstimator, unweighted
 from .._base.sklearn_compat import StrOptions
 from .._statistics.feature_scales import FeatureScales
+from .._statistics.place_windows import FEW_ROWS, WindowedScales, scales_of_features
+from .._statistics.scale_windows import ScaleWindows, public_size
 from .._tables.clipping import make_box
 from .._tables.rows import check_rows, deferred_rows, is_sparse, map_rows, saturated
+from ..accounting import gaussian_mu
 from ..mechanisms import PrivacyPlan
 
 # Rows that pairs can be made of.
@@ -46,6 +49,11 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         noise, so that their scale is unknown. "zero" returns zeros, as
         :class:`~sklearn.preprocessing.StandardScaler` does for constant features.
         "keep" returns the values (with `bounds`: mapped to [-1, 1]), at any magnitude.
+    missing : {"raise", "mean"}, default="raise"
+        How missing values (NaN) are treated. "raise" refuses them. "mean" leaves them
+        out of all releases, and :meth:`transform` fills them with `mean_`, which is 0
+        after scaling; it needs ``with_mean=True``. The shares of present values are
+        released at no further cost.
     {bounds}
         They are taken feature by feature, and need not be tight.
     {accountant}
@@ -65,6 +73,9 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     unseen_features_ : ndarray of bool of shape (n_features,)
         Whether a feature is lost in the noise: it is constant, or differs between too
         few rows. This mask is private too.
+    present_shares_ : ndarray of shape (n_features,) or None
+        Private shares of values that are not missing, in [0, 1]. None with
+        ``missing="raise"``.
     n_samples_ : int
         Number of rows of the fit, public under replace-one.
     {n_features_in_}
@@ -73,13 +84,14 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     Warns
     -----
-    UserWarning
-        If rows are so few that no feature can be seen at that budget, by public numbers
-        alone.
+    NoisyFitWarning
+        If rows are too few for most features to be seen at that budget, by public
+        numbers alone.
 
     See Also
     --------
     DPPCA : Its ``scale="private"`` uses these scales in one fit.
+    DPTableVectorizer : Numbers, categories and dates of a table with holes.
     JMECovariance : Running means and variances of a stream.
     sklearn.preprocessing.StandardScaler : The same without privacy.
 
@@ -90,17 +102,26 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     row (`n_samples` is public), for any data. All fitted attributes are covered. What
     :meth:`transform` returns of a row is as private as that row.
 
-    With p features and L circles, 50 % of the budget's :math:`\mu^2` go to histograms
-    of sensitivity :math:`2 \sqrt{2 p}` (each row is in two pairs, and a pair has a
-    weight of 1 in each histogram), 10 % to sums of phases, of sensitivity
+    On many rows, with p features and L circles, 50 % of the budget's :math:`\mu^2` go
+    to histograms of sensitivity :math:`2 \sqrt{2 p}` (each row is in two pairs, and a
+    pair has a weight of 1 in each histogram), 10 % to sums of phases, of sensitivity
     :math:`2 \sqrt{p L}`, and 40 % to means and mean squares of features in [-1, 1], of
-    sensitivity :math:`2 \sqrt p / n`: squares are free beside means
-    (:ref:`theory_feature_scales`).
+    sensitivity :math:`2 \sqrt p / n`: squares are free beside means, and so are numbers
+    of present values (:ref:`theory_feature_scales`).
 
     A feature is seen if it differs between a share of about
     :math:`20 \sqrt p / (n \mu)` of all pairs of rows. Its standard deviation is that of
     values that are cut at some multiple of it, which depends on releases: what lies far
     outside, in fewer rows than that, counts less than in a plain standard deviation.
+
+    On few rows, below :math:`200 \sqrt p / \mu`, 40 % of the budget's :math:`\mu^2` go
+    to counts of differences in overlapping windows of octaves
+    (:ref:`lemma-difference-windows`), of sensitivity :math:`2 \sqrt{2 p}` too, 20 % to
+    counts of values in overlapping windows of cells (:ref:`lemma-value-windows`), of
+    sensitivity :math:`\sqrt{2 p}`, and 40 % to means and mean squares. Scales are read
+    by the shapes of usual laws. Most features are seen from about
+    :math:`40 \sqrt p / \mu` rows on. With ``with_mean=False``, the windows of octaves
+    use the whole budget, and :math:`25 \sqrt p / \mu` rows do.
 
     Rows may be in any order, sorted ones too: pairs are made of rows from all over the
     table, in an order that depends on its shape alone.
@@ -125,6 +146,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         "with_mean": ["boolean"],
         "with_std": ["boolean"],
         "unseen": [StrOptions({"zero", "keep"})],
+        "missing": [StrOptions({"raise", "mean"})],
         "bounds": [tuple, list, np.ndarray, None],
     }
 
@@ -136,6 +158,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         with_mean=True,
         with_std=True,
         unseen="zero",
+        missing="raise",
         bounds=None,
         accountant=None,
         noise_seed=None,
@@ -145,6 +168,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         self.with_mean = with_mean
         self.with_std = with_std
         self.unseen = unseen
+        self.missing = missing
         self.bounds = bounds
         self.accountant = accountant
         self.noise_seed = noise_seed
@@ -158,8 +182,19 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
                 "with_mean=False and with_std=False leave nothing to do; set one of "
                 "them to True"
             )
+        if self._allows_nan() and not self.with_mean:
+            raise ValueError(
+                'missing="mean" fills in means, of which with_mean=False has none; set '
+                'with_mean=True or missing="raise"'
+            )
 
-    def _statistic(self, n_samples: int, n_features: int) -> FeatureScales:
+    def _allows_nan(self) -> bool:
+        """Whether missing values are left out and filled."""
+        return self.missing == "mean"
+
+    def _statistic(
+        self, n_samples: int, n_features: int
+    ) -> FeatureScales | ScaleWindows | WindowedScales:
         """Return the statistic of a fit of that shape, from public numbers alone."""
         if n_samples < _FEWEST_ROWS:
             raise ValueError(
@@ -169,19 +204,17 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         box = None
         if self.bounds is not None:
             box = make_box(self.bounds, n_features, per_feature=True)
-        return FeatureScales(n_samples, n_features, bool(self.with_mean), box)
+        size, budget = (n_samples, n_features), self._budget_of_fit()
+        if self.with_mean:
+            mu = gaussian_mu(*budget)
+            return scales_of_features(*size, mu, box, self._allows_nan())
+        if public_size(*size, *budget) < FEW_ROWS:
+            return ScaleWindows(*size, box)
+        return FeatureScales(*size, False, box)
 
-    def _caveats(self, scales: FeatureScales, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Say, from public numbers, if noise hides every feature."""
-        share = scales.smallest_visible_share(plan)
-        if not share > 1.0:
-            return ()
-        said = (
-            f"no feature can be seen: of {scales.n_samples} pairs of rows, "
-            f"{share * scales.n_samples:.0f} would have to differ in it; take more "
-            "rows, fewer features or a larger epsilon"
-        )
-        return (said,)
+    def _caveats(self, scales, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Say, from public numbers, if rows are too few."""
+        return scales.unseen_features(plan)
 
     def _takes_sparse_rows(self) -> bool:
         """Whether zeros stay zeros."""
@@ -190,6 +223,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self._takes_sparse_rows()
+        tags.input_tags.allow_nan = self._allows_nan()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -202,7 +236,8 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows, all finite; never modified. Memory maps are read block by block,
+            Rows, all finite but for NaN with ``missing="mean"``; never modified.
+            Memory maps are read block by block,
             in constant memory, and so are arrays of other libraries with ``shape``,
             a numeric ``dtype`` and slices of rows, as those of h5py and zarr, and open
             parquet files of pyarrow. Dask collections are reduced on their cluster
@@ -216,7 +251,11 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             self._check_parameters()
             self._refuse_sparse(X)
             unread = deferred_rows(
-                self, X, accept_sparse=self._takes_sparse_rows(), in_blocks=True
+                self,
+                X,
+                accept_sparse=self._takes_sparse_rows(),
+                in_blocks=True,
+                allow_nan=self._allows_nan(),
             )
             scales = self._statistic(*unread.shape)
             plan = self._planned(scales, in_fit=True)
@@ -240,6 +279,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """Set the fitted attributes from the released values."""
         self.mean_ = law.mean
         self.unseen_features_ = ~law.seen
+        self.present_shares_ = law.present
         self.scale_ = self.var_ = None
         if self.with_std:
             self.scale_ = law.scale
@@ -271,16 +311,21 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         """
         check_is_fitted(self)
         self._refuse_filling(X)
-        X = check_rows(self, X, reset=False, accept_sparse=True, in_blocks=True)
+        X = check_rows(
+            self,
+            X,
+            reset=False,
+            accept_sparse=True,
+            in_blocks=True,
+            allow_nan=self._allows_nan(),
+        )
         weights, mean = self._weights(), self.mean_
         precision = np.float32 if X.dtype == np.float32 else np.float64
         if sparse.issparse(X):
             return _scaled_columns(X, weights, precision)
 
         def standardize(block):
-            block = np.asarray(block, dtype=np.float64)
-            block = block * weights if mean is None else (block - mean) * weights
-            return saturated(block.astype(precision, copy=False))
+            return standardized(block, mean, weights, precision)
 
         with np.errstate(all="ignore"):
             return map_rows(standardize, X)
@@ -320,6 +365,13 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
                 "X is sparse, and subtracting means would fill its zeros: fit with "
                 "with_mean=False or pass X.toarray()"
             )
+
+
+def standardized(block, mean, weights, precision=np.float64) -> np.ndarray:
+    """Return weighted deviations of rows from means, if any; 0 for missing values."""
+    block = np.asarray(block, dtype=np.float64)
+    block = block * weights if mean is None else (block - mean) * weights
+    return saturated(block.astype(precision, copy=False))
 
 
 def _scaled_columns(X, factors: np.ndarray, precision):

@@ -10,8 +10,8 @@ from numbers import Integral, Number, Real
 import numpy as np
 from sklearn.utils import murmurhash3_32
 
-from .._tables.entries import refuse_masked
 from .._tables.ids import IdIndex
+from .._tables.readers import refuse_masked
 
 # Buckets of items where there is no catalog.
 N_BUCKETS = 512

@@ -37,7 +37,6 @@ class ClicksModel(Combination):
     n_jobs: int | None = None
 
     def parts(self) -> dict[str, UserSum]:
-        """Return the sums, in the order of their releases."""
         p = len(self.item_features)
         shapes = {"clicks": (p + 1,)}
         if self.n_components:
@@ -51,15 +50,12 @@ class ClicksModel(Combination):
         return min(self.n_components, _ANCHORS, len(self.item_features))
 
     def shares(self) -> dict[str, float]:
-        """Return shares of mu**2, by the names of parts."""
         return _WITH_FACTORS if self.n_components else _POPULARITY_ALONE
 
     def remarks(self) -> tuple[str, ...]:
-        """Sentences that a reader of the guarantee must know."""
         return REMARKS
 
     def run(self, release, rows: UserRatings, progress: Any) -> FoundItems:
-        """Release all rounds; return what they leave of the items."""
         parts = self.parts()
         found = _Popularity.of(
             parts["clicks"].run(release, rows, _kernels_models.click_contributions),

@@ -12,19 +12,13 @@ from sklearn.base import clone
 
 from .._base.estimator import PrivateEstimator
 from .._statistics.statistic import Statistic
-from .._tables.ids import IdIndex, column_names
+from .._tables.ids import IdIndex
+from .._tables.readers import column_names
 from .._tables.rows import table_shape
-from ..mechanisms import Neighbors, PrivacyPlan, Unit
-from ..mechanisms._relations import check_count
-from ._catalog import (
-    N_BUCKETS,
-    catalog_of_data,
-    index_of,
-    read_catalog,
-    read_range,
-)
+from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
+from ._catalog import N_BUCKETS, catalog_of_data, index_of, read_catalog, read_range
 from ._kernels import UserRatings
-from ._ratings_tables import (
+from ._table_columns import (
     DeferredRatings,
     deferred_ratings,
     find_columns,
@@ -156,7 +150,6 @@ class RaterModels:
 
     @classmethod
     def empty(cls, n_features: int) -> RaterModels:
-        """Return models of no user."""
         none = np.zeros(0, dtype=np.int32)
         return cls(None, np.zeros((0, n_features)), np.zeros(1, dtype=np.int64), none)
 

@@ -19,7 +19,8 @@ from .._base.sklearn_compat import (
     check_input_features,
     output_container,
 )
-from .._tables.ids import IdIndex, column_names
+from .._tables.ids import IdIndex
+from .._tables.readers import column_names
 from .._tables.rows import table_shape
 from . import _kernels_models
 from ._catalog import (
@@ -46,15 +47,15 @@ from ._kernels_models import (
     ItemModel,
     weighted_variance,
 )
-from ._rated_tables import (
+from ._ratings_by_part import (
     ClusterCodes,
-    ClusterRated,
+    ClusterParts,
     ClusterRatings,
     UnreadOnCluster,
     group_ratings,
     unread_on_cluster,
 )
-from ._ratings_tables import (
+from ._table_columns import (
     DeferredRatings,
     RatingsTable,
     deferred_ratings,
@@ -300,10 +301,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     # What audit.privacy_report knows of the columns that come out.
     _puts_users_first: ClassVar[bool] = True
 
-    # -- what a fit will release -----------------------------------------------------
-
     def _statistic(self, n_items: int):
-        """Return what a fit with so many items releases."""
         if self.method == "moment":
             limits = read_range(self.rating_range)
             most = self.max_ratings_per_user
@@ -311,8 +309,6 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         features = public_features(self.item_features, n_items)
         kind = ItemComponents if self.method == "residuals" else ItemFeatures
         return kind(features, self.n_components)
-
-    # -- the estimator ---------------------------------------------------------------
 
     @unweighted
     def fit(self, X, y=None):
@@ -364,27 +360,27 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         unread = deferred_ratings(self, X, reset=True)
         return unread, deferred_ratings_beside(self, unread, y)
 
-    def _user_ratings(self, table: RatingsTable | ClusterRated, catalog, ratings):
+    def _user_ratings(self, table: RatingsTable | ClusterParts, catalog, ratings):
         """Return the ratings of known items, grouped by user, in quarters."""
         index, how = (
             self._user_index(table),
             (self.rating_range, self.max_ratings_per_user),
         )
-        if isinstance(table, ClusterRated):
+        if isinstance(table, ClusterParts):
             return ClusterRatings(table, catalog, *how)
         codes = item_codes(catalog, table.items)
         return group_ratings(index, codes, ratings, len(catalog), *how)
 
-    def _coded_ratings(self, table: RatingsTable | ClusterRated, catalog, ratings):
+    def _coded_ratings(self, table: RatingsTable | ClusterParts, catalog, ratings):
         """Return all ratings as they are, by codes."""
-        if isinstance(table, ClusterRated):
+        if isinstance(table, ClusterParts):
             return ClusterCodes(table, catalog)
         codes = self._user_index(table).codes
         return CodedRatings(codes, item_codes(catalog, table.items), ratings)
 
-    def _user_index(self, table: RatingsTable | ClusterRated) -> IdIndex | None:
+    def _user_index(self, table: RatingsTable | ClusterParts) -> IdIndex | None:
         """Return the users of a fit, who must not be more than sums are exact for."""
-        if isinstance(table, ClusterRated):
+        if isinstance(table, ClusterParts):
             return None
         index = IdIndex(table.users, "user_feature")
         if len(index) > MOST_RATERS:
@@ -401,7 +397,6 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             self.__dict__.pop(name, None)
 
     def _set_model(self, found: FoundItems, features, n_factors: int) -> None:
-        """Set what comes of a model of items."""
         model, counts = found.model, found.counts
         middle, quarter = units(self.rating_range)
         self.level_ = float(middle + quarter * model.level)
@@ -417,7 +412,6 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         )
 
     def _set_items(self, catalog) -> None:
-        """Set what is public of the items."""
         n_items = len(catalog)
         names = column_names(self.item_features) or ()
         self.item_feature_names_ = np.array([str(name) for name in names], dtype=object)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from .._linalg import eigen
 from .._statistics.statistic import Combination, Statistic
 from .._statistics.user_sums import MOST_EXACT_USERS
 from ..accounting import calibrate_gaussian
-from ..mechanisms import Exact, Mechanism, Neighbors
+from ..accounting._gaussian import calibrate_alike
+from ..mechanisms import Concern, Exact, Mechanism, Neighbors, Remark
 from . import _kernels, _kernels_models
 from ._kernels import RatingsBlock, UserRatings
 from ._kernels_models import STEP, ItemModel, item_model, user_weights
@@ -40,6 +41,12 @@ class ReleasedSum(NamedTuple):
     total: np.ndarray
     noise_std: float
 
+    @classmethod
+    def of(cls, release, name: str, total: np.ndarray) -> ReleasedSum:
+        """Release an exact sum, which is overwritten."""
+        std = getattr(release.plan[name], "noise_std", 0.0)
+        return cls(release(name, total, overwrite=True), std)
+
 
 @dataclass(frozen=True)
 class UserSum(Statistic):
@@ -51,31 +58,19 @@ class UserSum(Statistic):
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan the sum: a user moves it by a vector of norm at most 1."""
-        if not math.isfinite(mu):
-            return (Exact(self.name, self.shape),)
-        return (
-            calibrate_gaussian(
-                self.name,
-                sensitivity.sum_sensitivity(1.0, Neighbors.ADD_REMOVE_ONE),
-                mu,
-                self.shape,
-                magnitude=MOST_RATERS,
-            ),
+        moved = sensitivity.sum_sensitivity(1.0, Neighbors.ADD_REMOVE_ONE)
+        return calibrate_alike(
+            [self.name], moved, mu, self.shape, magnitude=MOST_RATERS
         )
 
     def run(
-        self,
-        release,
-        rows: UserRatings,
-        answer: Callable[[RatingsBlock], np.ndarray],
+        self, release, rows: UserRatings, answer: Callable[[RatingsBlock], np.ndarray]
     ) -> ReleasedSum:
         """Release the sum of what `answer` gives for each block, in whole steps."""
         total = np.zeros(self.shape)
         for steps in rows.map(answer, self.n_jobs):
             total += steps
-        planned = release.plan[self.name]
-        released = release(self.name, total * STEP, overwrite=True)
-        return ReleasedSum(released, getattr(planned, "noise_std", 0.0))
+        return ReleasedSum.of(release, self.name, total * STEP)
 
 
 # Variance of offsets of items of equal popularity and features, in squares of a quarter
@@ -199,9 +194,12 @@ def first_offsets(first: ReleasedSum, columns: np.ndarray) -> ItemOffsets:
 _TWO_ROUNDS = {"offsets": 0.5, "residuals": 0.5}
 _WITH_FACTORS = {"offsets": 0.45, "residuals": 0.45, "factors": 0.1}
 REMARKS = (
-    "The catalog of items is taken to be public.",
-    "Models of users stay with their users: what is predicted for a user of the fit "
-    "is for that user alone (billboard model).",
+    Remark("The catalog of items is taken to be public.", Concern.PUBLIC),
+    Remark(
+        "Models of users stay with their users: what is predicted for a user of the "
+        "fit is for that user alone (billboard model).",
+        Concern.TRUST,
+    ),
 )
 
 
@@ -226,12 +224,13 @@ class RatingsModel(Combination):
     `n_components`: tastes whose products with residuals are released.
     """
 
+    _remarks: ClassVar[tuple[str, ...]] = REMARKS
+
     features: np.ndarray
     n_components: int
     n_jobs: int | None = None
 
     def parts(self) -> dict[str, UserSum]:
-        """Return the sums, in the order of their releases."""
         p, k = len(self.features), self.n_tastes
         parts = {
             "offsets": UserSum("offsets", (2 * p + 3,), self.n_jobs),
@@ -242,12 +241,10 @@ class RatingsModel(Combination):
         return parts
 
     def shares(self) -> dict[str, float]:
-        """Return shares of mu**2, by the names of parts."""
         return _WITH_FACTORS if self.n_tastes else _TWO_ROUNDS
 
     def remarks(self) -> tuple[str, ...]:
-        """Sentences that a reader of the guarantee must know."""
-        return REMARKS
+        return self._remarks
 
     @property
     def n_tastes(self) -> int:
@@ -297,9 +294,7 @@ class RatingsModel(Combination):
 class ItemFeatures(RatingsModel):
     """The same releases for who has no users' models: features of items alone."""
 
-    def remarks(self) -> tuple[str, ...]:
-        """Sentences that a reader of the guarantee must know."""
-        return REMARKS[:1]
+    _remarks: ClassVar[tuple[str, ...]] = REMARKS[:1]
 
     @property
     def n_factors(self) -> int:
@@ -373,8 +368,11 @@ class ItemMoment(Statistic):
         )
 
     def remarks(self) -> tuple[str, ...]:
-        """Sentences that a reader of the guarantee must know."""
         return ("The catalog of items is taken to be public.",)
+
+    def released(self, release, total: np.ndarray) -> ReleasedSum:
+        """Release a sum that each user moves by a matrix x x' of Frobenius norm 1."""
+        return ReleasedSum.of(release, "second_moment", total)
 
     def run(self, release, rows: CodedRatings) -> tuple[np.ndarray, np.ndarray]:
         """Release the sum; return its components and their eigenvalues.
@@ -385,8 +383,7 @@ class ItemMoment(Statistic):
         rank = min(self.n_components, self.n_items)
         if not rank:
             return np.zeros((0, self.n_items)), np.zeros(0)
-        moment = release("second_moment", self._moment(rows), overwrite=True)
-        noise = getattr(release.plan["second_moment"], "noise_std", 0.0)
+        moment, noise = self.released(release, self._moment(rows))
         values, components = eigen.top_eigh(moment, rank, noise / math.sqrt(2.0))
         return components, np.maximum(values, 0.0)
 
@@ -411,21 +408,6 @@ _WITHOUT = {"offsets": 0.5, "residuals": 0.5}
 _WITH_MOMENT = {"offsets": 0.25, "residuals": 0.25, "second_moment": 0.5}
 
 
-@dataclass(frozen=True)
-class ResidualMoment(ItemMoment):
-    """The sum over users of x x' for unit rows x of what their models leave."""
-
-    def run(self, release, rows: UserRatings, model: ItemModel) -> ReleasedSum:  # type: ignore[override]
-        """Release the sum."""
-        projectors = partial(_projectors, model=model, n_items=self.n_items)
-        total = np.zeros((self.n_items, self.n_items), order="F")
-        for moment in rows.map(projectors):
-            total += moment
-        planned = release.plan["second_moment"]
-        released = release("second_moment", total, overwrite=True)
-        return ReleasedSum(released, getattr(planned, "noise_std", 0.0))
-
-
 def _projectors(block: RatingsBlock, model: ItemModel, n_items: int) -> np.ndarray:
     """Sum outer products of what models of a block's users leave, of unit norm."""
     left = residuals_of(block, model)[0]
@@ -441,9 +423,7 @@ class ItemComponents(RatingsModel):
     which there are no more than items.
     """
 
-    def remarks(self) -> tuple[str, ...]:
-        """Sentences that a reader of the guarantee must know."""
-        return REMARKS[:1]
+    _remarks: ClassVar[tuple[str, ...]] = REMARKS[:1]
 
     @property
     def n_factors(self) -> int:
@@ -451,25 +431,31 @@ class ItemComponents(RatingsModel):
         return min(self.n_components, len(self.features))
 
     def parts(self) -> dict[str, Statistic]:  # type: ignore[override]
-        """Return the sums, in the order of their releases."""
         named = super().parts()
         parts: dict[str, Statistic] = {name: named[name] for name in _WITHOUT}
         if self.n_factors:
-            moment = ResidualMoment(len(self.features), self.n_factors)
-            parts["second_moment"] = moment
+            parts["second_moment"] = ItemMoment(len(self.features), self.n_factors)
         return parts
 
     def shares(self) -> dict[str, float]:
-        """Return shares of mu**2, by the names of parts."""
         return _WITH_MOMENT if self.n_factors else _WITHOUT
 
     def run(self, release, rows: UserRatings, progress: Any = None) -> FoundItems:
-        """Release all rounds; return what they leave of the items."""
         model, found = self._offsets(release, rows, lambda _: None)
         if self.n_factors:
-            moment = self.parts()["second_moment"].run(release, rows, model)
+            total = self._residual_moment(rows, model)
+            moment = self.parts()["second_moment"].released(release, total)
             model = model.with_factors(self._components(moment, found.counts))
         return FoundItems(model, found.logged, found.counts)
+
+    def _residual_moment(self, rows: UserRatings, model: ItemModel) -> np.ndarray:
+        """Sum over users of x x' for unit rows x of what their models leave."""
+        n_items = len(self.features)
+        projectors = partial(_projectors, model=model, n_items=n_items)
+        total = np.zeros((n_items, n_items), order="F")
+        for moment in rows.map(projectors):
+            total += moment
+        return total
 
     def _components(self, moment: ReleasedSum, counts: np.ndarray) -> np.ndarray:
         """Return components over roots of counts, without what noise is as large as."""

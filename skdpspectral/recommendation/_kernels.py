@@ -17,7 +17,7 @@ from .._linalg.walks import map_in_threads, quietly
 
 # Values are held in steps of 2**-11: products of two are multiples of 2**-22, and sums
 # of them over at most 2**31 users of unit norm are exact in float64.
-STEP = 2.0**-11
+EMBEDDING_STEP = 2.0**-11
 # Columns of a product that are made together.
 _PANEL = 256
 
@@ -64,7 +64,7 @@ def unit_steps(users, items, values, n_items: int) -> sparse.csr_array:
     # Longer by more than the error of a sum of so many squares: never above 1.
     lengths *= 1.0 + (counts + 8) * 2.0**-52
     lengths[lengths == 0.0] = 1.0
-    steps = np.trunc(values / np.repeat(lengths, counts) / STEP)
+    steps = np.trunc(values / np.repeat(lengths, counts) / EMBEDDING_STEP)
     return sparse.csr_array((steps, items, pointer), shape=shape)
 
 
@@ -76,7 +76,7 @@ def second_moment_of_steps(steps: sparse.csr_array) -> np.ndarray:
     for start in range(0, n_items, _PANEL):
         panel = slice(start, min(start + _PANEL, n_items))
         out[:, panel] = (rows @ columns[:, panel]).toarray()
-    out *= STEP * STEP
+    out *= EMBEDDING_STEP * EMBEDDING_STEP
     return out
 
 

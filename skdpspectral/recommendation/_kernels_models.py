@@ -18,7 +18,7 @@ from ._kernels import RatingsBlock
 # users, of entries of modulus at most 1, are exact in float64.
 STEP = 2.0**-21
 # Residuals count up to this many units, of which the range of ratings has four.
-LARGEST = 3.0
+LARGEST_VALUE = 3.0
 # A user's mean is drawn to the middle of the range as by so many ratings there.
 _PRIOR_RATINGS = 3.0
 # Each number about a user as a whole has this scale, exact in steps.
@@ -41,7 +41,7 @@ def _steps(values: np.ndarray) -> np.ndarray:
 
 def clip_residuals(values: np.ndarray) -> np.ndarray:
     """Residuals within the largest that counts."""
-    return np.clip(values, -LARGEST, LARGEST)
+    return np.clip(values, -LARGEST_VALUE, LARGEST_VALUE)
 
 
 def from_own_mean(block: RatingsBlock) -> tuple[np.ndarray, np.ndarray]:
@@ -297,13 +297,11 @@ def component_columns(values, components, noise: float, counts) -> np.ndarray:
     sizes = np.sqrt(np.where(seen, values, 0.0) * (1.0 - noise_share**2))
     # An item that few rate has a small product with all others.
     columns = components.T * sizes / np.sqrt(np.maximum(counts, 1.0))[:, None]
-    largest = max((weighted_square(column, counts) for column in columns.T), default=0)
+    shares = counts / counts.sum()
+    largest = max(
+        (float(shares @ (column * column)) for column in columns.T), default=0
+    )
     return columns / np.sqrt(largest) if largest > 0.0 else columns
-
-
-def weighted_square(values: np.ndarray, counts: np.ndarray) -> float:
-    """Mean square of values of items over the ratings, by their counts."""
-    return float((counts / counts.sum()) @ (values * values))
 
 
 def tastes(columns: np.ndarray, counts, logged: np.ndarray) -> np.ndarray:
@@ -370,7 +368,6 @@ class ItemModel:
     ridge: np.ndarray
 
     def with_offsets(self, offsets: np.ndarray) -> ItemModel:
-        """Return the model with other offsets."""
         features = self.features.copy()
         features[:, 1] = offsets
         return ItemModel(self.level, offsets, features, self.ridge)

@@ -36,8 +36,8 @@ from ._estimator import CatalogEstimator, RaterModels
 from ._item_models import MOST_ITEMS, MOST_RATERS, RatingsModel
 from ._kernels import RatingsChunk, UserRatings
 from ._kernels_models import ItemModel, click_weights, user_weights
-from ._rated_tables import ClusterRated, ClusterRatings, RatedTable, unread_rated
-from ._ratings_tables import read_ratings
+from ._ratings_by_part import ClusterParts, ClusterRatings, RatingsByPart, unread_parts
+from ._table_columns import read_ratings
 
 # Scores of users and items that are in memory together.
 _PART_NUMBERS = 1 << 18
@@ -74,10 +74,7 @@ def _largest(scores: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 @documented
 class DPMatrixFactorization(
-    KeepsUsers,
-    CallbackSupportMixin,
-    RegressorMixin,
-    CatalogEstimator,
+    KeepsUsers, CallbackSupportMixin, RegressorMixin, CatalogEstimator
 ):
     r"""Recommend items to users, by ratings that stay private.
 
@@ -250,7 +247,6 @@ class DPMatrixFactorization(
         self.verbose = verbose
 
     def _statistic(self, n_items: int) -> RatingsModel | ClicksModel:
-        """Return what a fit with so many items releases."""
         if n_items > MOST_ITEMS:
             raise ValueError(
                 f"items must be at most 2**26 - 1 = {MOST_ITEMS}, got {n_items}: sums "
@@ -282,7 +278,7 @@ class DPMatrixFactorization(
         """
         self._check_parameters()
         with self._progress() as progress, self._unchanged_on_error():
-            unread = unread_rated(self, X, y, reset=True)
+            unread = unread_parts(self, X, y, reset=True)
             given = y is not None or self.implicit
             self._warn_of_columns(X, ratings=None if given else self.rating_feature)
             catalog = self._catalog(unread)
@@ -344,7 +340,7 @@ class DPMatrixFactorization(
 
         `names` is None. ``read()`` returns the users' ratings and their ids.
         """
-        unread = unread_rated(self, X, y, reset=True)
+        unread = unread_parts(self, X, y, reset=True)
         columns = (self.user_feature, self.item_feature)
         if hasattr(self, "feature_names_in_") and not all(
             isinstance(column, str) for column in columns
@@ -372,7 +368,6 @@ class DPMatrixFactorization(
             self._personal = self._fitted_users(rows, index)
         self.privacy_ = plan
 
-    # -- what users' models rest on --------------------------------------------------
     def _item_model(self) -> ItemModel:
         """Return the model, with a last row for items outside the catalog."""
         return ItemModel(
@@ -410,9 +405,9 @@ class DPMatrixFactorization(
         middle, quarter = self._units()
         return middle + quarter * values
 
-    def _grouped_ratings(self, table: RatedTable, catalog):
+    def _grouped_ratings(self, table: RatingsByPart, catalog):
         """Return the ratings of items of the catalog by user, and the users."""
-        if isinstance(table, ClusterRated):
+        if isinstance(table, ClusterParts):
             return ClusterRatings(table, catalog, self.rating_range), None
         index, counts = table.counted_users()
         limits = read_range(self.rating_range)
@@ -444,11 +439,8 @@ class DPMatrixFactorization(
         return range(len(self.items_)) if self.hashed_ else index_of(self.items_)
 
     def _models(self) -> RaterModels:
-        """Return the users' models; none of them in a published copy."""
         empty = RaterModels.empty(len(self.ridge_))
         return getattr(self, "_personal", empty)
-
-    # -- predictions -----------------------------------------------------------------
 
     def predict(self, X):
         """Predict the ratings of users and items, each by the user's own model.
@@ -467,17 +459,29 @@ class DPMatrixFactorization(
             outside the catalog are taken for the average one. Of clicks, numbers that
             rank a user's items: logarithms of how often the user is expected to pick
             them, up to a constant.
+
+        Warns
+        -----
+        UserWarning
+            If users without a model are predicted as the average one, and how many
+            rows those are. This tells who was in the fit. A published copy has no
+            models, and says so, whoever is asked for.
         """
         check_is_fitted(self)
         table = read_ratings(self, X)
-        return self._predicted(table.users, table.items)
+        own = self._models().codes(table.users, "user_feature")
+        self._warn_of_unknown(own)
+        return self._predicted(own, table.items)
 
-    def _predicted(self, users, items) -> np.ndarray:
-        models = self._models()
-        own = models.codes(users, "user_feature")
+    def _shared_prediction(self) -> str:
+        if self._of_clicks():
+            return "item_popularity_, for the average user"
+        return "level_ and item_offsets_, for the average user"
+
+    def _predicted(self, own: np.ndarray, items) -> np.ndarray:
         items = item_codes(self._fitted_catalog(), items)
         model = self._item_model()
-        found = model.predict(items, own, models.weights_or_prior())
+        found = model.predict(items, own, self._models().weights_or_prior())
         if self._of_clicks():
             return found
         return np.clip(self._in_units(found), *read_range(self.rating_range))
@@ -509,14 +513,16 @@ class DPMatrixFactorization(
         """
         check_is_fitted(self)
         self._check_parameters()
-        unread = unread_rated(self, X, y, reset=False)
+        unread = unread_parts(self, X, y, reset=False)
         parts = list(unread.read().parts())
-        predictions = np.concatenate([self._predicted(*part[:2]) for part in parts])
+        find = self._models().codes
+        own = [find(part.users, "user_feature") for part in parts]
+        self._warn_of_unknown(np.concatenate(own))
+        found = map(self._predicted, own, (part.items for part in parts))
+        predictions = np.concatenate(list(found))
         ratings = np.concatenate([part.ratings for part in parts])
         private = self._was_private()
         return pooled_score(self, ratings, predictions, sample_weight, private=private)
-
-    # -- lists -----------------------------------------------------------------------
 
     def recommend(self, users, n=10, *, exclude_seen=True, popularity=None):
         """Return the best items for each of some users, for their eyes alone.
@@ -560,6 +566,7 @@ class DPMatrixFactorization(
             )
         models = self._models()
         own = models.codes(users, "users")
+        self._warn_of_unknown(own, "users")
         weights = models.weights_or_prior()
         n = min(n, len(self.items_))
         best = np.empty((len(own), n), dtype=np.intp)
@@ -585,8 +592,6 @@ class DPMatrixFactorization(
             out += term
         out = out if clicks else self._in_units(out)
         return out + popularity * self.item_popularity_
-
-    # -- users -----------------------------------------------------------------------
 
     def personalize(self, X, y=None):
         """Fit some users beside the items' model, and store theirs.
@@ -615,7 +620,7 @@ class DPMatrixFactorization(
         """
         check_is_fitted(self)
         self._check_parameters()
-        table = unread_rated(self, X, y, reset=False).read()
+        table = unread_parts(self, X, y, reset=False).read()
         rows, index = self._grouped_ratings(table, self._fitted_catalog())
         models = self._models()
         if models.index is not None:

@@ -5,32 +5,44 @@ neighboring data sets, of a statistic. The proofs are in the theory part of the
 documentation, whose index ties each lemma to its function and its test.
 """
 
-from ._joint_moments import (
+from ._moments import (
+    block_vote_sensitivity,
+    box_radius,
+    category_counts_sensitivity,
+    category_failure,
+    category_threshold,
     clipped_moments_sensitivity,
     concatenated_moments_ratio,
+    confusion_diameter,
+    counted_score_sensitivity,
+    cross_moment_sensitivity,
     difference_counts_sensitivity,
+    difference_windows_sensitivity,
     feature_moments_sensitivity,
     free_moment_weight,
+    free_presence_weight,
     free_trace_weight,
     gradient_moments_sensitivity,
     gradient_norm,
     joint_moment_ratio,
     joint_moments_sensitivity,
-    phase_sensitivity,
-    second_moment_ratio,
-    separate_moments_ratio,
-    squared_batch_sensitivity,
-)
-from ._moments import (
-    box_radius,
-    cross_moment_sensitivity,
     mean_sensitivity,
     pair_mean_sensitivity,
     pair_moment_sensitivity,
+    phase_sensitivity,
     power_product_error,
     power_product_sensitivity,
+    projector_sum_sensitivity,
+    regression_diameter,
+    score_sensitivity,
+    second_moment_ratio,
     second_moment_sensitivity,
+    separate_moments_ratio,
+    squared_batch_sensitivity,
+    sum_sensitivity,
     summation_error,
+    value_windows_sensitivity,
+    vote_sensitivity,
 )
 from ._spiked import (
     paper_moment_sensitivity,
@@ -38,26 +50,23 @@ from ._spiked import (
     spiked_moment_sensitivity,
     spiked_projector_sensitivity,
 )
-from ._users import (
-    confusion_diameter,
-    counted_score_sensitivity,
-    projector_sum_sensitivity,
-    regression_diameter,
-    score_sensitivity,
-    sum_sensitivity,
-    vote_sensitivity,
-)
 
 __all__ = [
+    "block_vote_sensitivity",
     "box_radius",
+    "category_counts_sensitivity",
+    "category_failure",
+    "category_threshold",
     "clipped_moments_sensitivity",
     "concatenated_moments_ratio",
     "confusion_diameter",
     "counted_score_sensitivity",
     "cross_moment_sensitivity",
     "difference_counts_sensitivity",
+    "difference_windows_sensitivity",
     "feature_moments_sensitivity",
     "free_moment_weight",
+    "free_presence_weight",
     "free_trace_weight",
     "gradient_moments_sensitivity",
     "gradient_norm",
@@ -82,5 +91,6 @@ __all__ = [
     "squared_batch_sensitivity",
     "sum_sensitivity",
     "summation_error",
+    "value_windows_sensitivity",
     "vote_sensitivity",
 ]

@@ -1,4 +1,7 @@
-"""Means, second moments and products of rows and of pairs; and rounding errors."""
+"""Means, moments and products of rows, pairs and gradients; sums and scores of users.
+
+Also counts of categories, and rounding errors of sums.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,16 @@ import math
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr, ndtri
+
+from ..mechanisms import Neighbors
 
 
-def check_rows(n_samples: int) -> None:
-    """Refuse a number of rows below 1."""
-    if n_samples < 1:
-        raise ValueError(f"n_samples must be at least 1, got {n_samples}")
+def check_counts(**counts: int) -> None:
+    """Refuse counts below 1."""
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, got {count}")
 
 
 def box_radius(half_widths: npt.ArrayLike) -> float:
@@ -40,7 +47,7 @@ def summation_error(
     cover the rounding of products, of the division by n, and the slack of
     :func:`skdpspectral._tables.clipping.clip_rows`.
     """
-    check_rows(n_samples)
+    check_counts(n_samples=n_samples)
     rows = min(block_rows, n_samples)
     blocks = math.ceil(n_samples / rows)
     if blocks_together is not None and blocks > blocks_together:
@@ -53,7 +60,7 @@ def mean_sensitivity(clip_norm: float, n_samples: int) -> float:
 
     The ball of radius c holds every row, about a public center.
     """
-    check_rows(n_samples)
+    check_counts(n_samples=n_samples)
     return 2.0 * clip_norm / n_samples
 
 
@@ -62,20 +69,10 @@ def second_moment_sensitivity(clip_norm: float, n_samples: int) -> float:
 
     For :math:`\|x\|, \|y\| \le c`,
     :math:`\|xx' - yy'\|_F^2 = \|x\|^4 + \|y\|^4 - 2 \langle x, y\rangle^2 \le 2 c^4`.
-
-    Parameters
-    ----------
-    clip_norm : float
-        Bound c on the norm of every row.
-    n_samples : int
-        Public number of rows n.
-
-    Returns
-    -------
-    float
-        Frobenius-sensitivity of :math:`\frac1n \sum x x'` under replace-one.
+    That of :math:`\frac1n \sum x x'` in Frobenius norm, under replace-one, for a public
+    number n of rows.
     """
-    check_rows(n_samples)
+    check_counts(n_samples=n_samples)
     return math.sqrt(2.0) * clip_norm**2 / n_samples
 
 
@@ -87,7 +84,7 @@ def cross_moment_sensitivity(
     :math:`2 c_1 c_2 / n` in Frobenius norm under replace-one, attained; the norms of a
     and b are at most :math:`c_1` and :math:`c_2`.
     """
-    check_rows(n_samples)
+    check_counts(n_samples=n_samples)
     return 2.0 * clip_norm * other_clip_norm / n_samples
 
 
@@ -100,16 +97,8 @@ def power_product_sensitivity(
     for one column, :math:`\sqrt2 c^2 / n` for more. For :math:`\|Q\|_2 \le 1`,
     :math:`\|(xx' - yy') Q\|_F \le \sqrt2 c^2`, and a single column has at most the
     spectral norm :math:`c^2`.
-
-    Examples
-    --------
-    >>> from skdpspectral.sensitivity import power_product_sensitivity
-    >>> power_product_sensitivity(1.0, 100, 1)
-    0.01
     """
-    check_rows(n_samples)
-    if n_columns < 1:
-        raise ValueError(f"n_columns must be at least 1, got {n_columns}")
+    check_counts(n_samples=n_samples, n_columns=n_columns)
     factor = 1.0 if n_columns == 1 else math.sqrt(2.0)
     return factor * clip_norm**2 / n_samples
 
@@ -145,12 +134,6 @@ def pair_mean_sensitivity(change: float, n_samples: int) -> float:
     contribution by at most `change`. Each of n public rows is in the same number of
     pairs, whatever that is. Which rows are paired may depend on public numbers, on the
     number of rows and on coins; never on values, such as those that rows are sorted by.
-
-    Examples
-    --------
-    >>> from skdpspectral.sensitivity import pair_mean_sensitivity
-    >>> pair_mean_sensitivity(1.0, 100)
-    0.02
     """
     if n_samples < 2:
         raise ValueError(f"n_samples must be at least 2 for pairs, got {n_samples}")
@@ -166,14 +149,398 @@ def pair_moment_sensitivity(clip_norm: float, n_samples: int) -> float:
     features or more. The norm c bounds what each pair contributes the square of: 1 for
     differences of unit norm, c for :math:`(x_i - x_j) / \sqrt2` clipped at c. Each row
     is in the same number of pairs.
-
-    Examples
-    --------
-    >>> from skdpspectral.sensitivity import (
-    ...     pair_moment_sensitivity, second_moment_sensitivity
-    ... )
-    >>> twice = 2 * second_moment_sensitivity(1.0, 1000)
-    >>> pair_moment_sensitivity(1.0, 1000) == twice
-    True
     """
     return pair_mean_sensitivity(math.sqrt(2.0) * clip_norm**2, n_samples)
+
+
+# How far one unit moves a sum of vectors of unit norm.
+_SUM_FACTORS = {Neighbors.ADD_REMOVE_ONE: 1.0, Neighbors.REPLACE_ONE: 2.0}
+
+
+def sum_sensitivity(clip_norm: float, neighbors: Neighbors | str) -> float:
+    """Sensitivity of a sum over units of one vector each, of norm at most c.
+
+    :math:`c` under add-remove-one (a unit joins or leaves, their number is private),
+    :math:`2 c` under replace-one (a unit's data change, their number is public). A
+    unit's vector may be any function of this unit's own data, of public numbers and of
+    earlier releases. It must be the same, to the last bit, whoever else is in the data.
+
+    Raises
+    ------
+    ValueError
+        If the bound is not positive and finite, or for any other relation.
+    """
+    if not 0.0 < clip_norm < math.inf:
+        raise ValueError(f"clip_norm must be positive and finite, got {clip_norm}")
+    factor = _SUM_FACTORS.get(Neighbors(neighbors))
+    if factor is None:
+        known = " or ".join(repr(relation.value) for relation in _SUM_FACTORS)
+        raise ValueError(f"neighbors must be {known}, got {neighbors!r}")
+    return factor * clip_norm
+
+
+def vote_sensitivity(n_votes: int, neighbors: Neighbors | str) -> float:
+    r"""Sensitivity of a vector of counts of v votes a unit, of plus or minus one half.
+
+    :math:`\sqrt v / 2` under add-remove-one, :math:`\sqrt v` under replace-one.
+    """
+    check_counts(n_votes=n_votes)
+    return sum_sensitivity(0.5 * math.sqrt(n_votes), neighbors)
+
+
+def block_vote_sensitivity(neighbors: Neighbors | str, *, by_id: bool) -> float:
+    """Sensitivity of a sum over disjoint blocks of votes in [0, 1].
+
+    A unit is in one block, whose vote may be any function of its units. Units are dealt
+    by position, or by their own id alone (`by_id`). One that is replaced under another
+    id may leave one block and join another: the sensitivity is then 2, and 1 otherwise.
+    Positions are public under replace-one alone.
+    """
+    replaced = Neighbors(neighbors) is Neighbors.REPLACE_ONE
+    if not (replaced or by_id):
+        raise ValueError(f"units are dealt by position under {neighbors}, use their id")
+    return 2.0 if replaced and by_id else 1.0
+
+
+def projector_sum_sensitivity(neighbors: Neighbors | str) -> float:
+    r"""Sensitivity of a sum over units of one s s' each, with s of unit norm or zero.
+
+    In Frobenius norm: 1 under add-remove-one, :math:`\sqrt2` under replace-one, for
+    :math:`\|ss' - tt'\|_F^2 = 2 - 2 \langle s, t\rangle^2`.
+    """
+    factor = sum_sensitivity(1.0, neighbors)
+    return math.sqrt(2.0) if factor == 2.0 else factor
+
+
+# What contributions to an R2 are weighted by, beside the squared error in [0, 1]: the
+# target in [-1, 1] and its square.
+TARGET_WEIGHT = 0.5
+
+
+def score_sensitivity(diameter: float, n_terms: int, n_times: int = 1) -> float:
+    """Sensitivity :math:`m D / N` of a mean of N contributions under replace-one.
+
+    D = `diameter` is the largest distance of two contributions that a row may have. One
+    row has at most m = `n_times` of them, as where it is held out m times.
+    """
+    if not 1 <= n_times <= n_terms:
+        raise ValueError(
+            f"n_times must be at least 1 and at most n_terms, got {n_times} of "
+            f"{n_terms}"
+        )
+    return diameter * n_times / n_terms
+
+
+def counted_score_sensitivity(half_range: float, count_weight: float) -> float:
+    r"""Sensitivity of a sum over users of bounded values, together with their count.
+
+    :math:`\sqrt{h^2 + w^2}` under add-remove-one. A user's value is at most h from the
+    middle of its range, and each user adds w to the count.
+    """
+    return math.hypot(half_range, count_weight)
+
+
+def confusion_diameter() -> float:
+    r"""Largest distance :math:`\sqrt2` of contributions of one unit vector or 0 each.
+
+    Of counts of right and wrong predictions, class by class, and of two parts of a
+    whole of at most 1.
+    """
+    return math.sqrt(2.0)
+
+
+def regression_diameter() -> float:
+    r"""Largest distance :math:`\sqrt2` of contributions (e, v / 2, v^2 / 2) to an R2.
+
+    For e in [0, 1] and v in [-1, 1].
+    """
+    targets = 2.0 * TARGET_WEIGHT
+    return math.hypot(1.0, targets)
+
+
+# Below this weight of the second moment, releasing it costs nothing beside the
+# mean (Lemma 3.5 of Kalinin, Upadhyay and Lampert 2025).
+FREE_WEIGHT = 0.5
+FREE_WEIGHT_1D = (11.0 + 5.0 * math.sqrt(5.0)) / 8.0
+
+
+def second_moment_ratio(n_features: int) -> float:
+    r"""Squared diameter of the outer products of rows in the unit ball.
+
+    The supremum of :math:`\|xx' - yy'\|_F^2`, and of that of the diagonals: 1 for one
+    feature, where :math:`x^2` is in [0, 1], and 2 for more.
+    """
+    check_counts(n_features=n_features)
+    return 1.0 if n_features == 1 else 2.0
+
+
+def joint_moment_ratio(nu: float, n_features: int) -> float:
+    r"""Squared joint sensitivity :math:`r_d(\nu)` of mean and second moment.
+
+    At least 4: the supremum of :math:`\|x-y\|^2 + \nu \|xx' - yy'\|_F^2` over the unit
+    ball in d = `n_features` dimensions, for a weight `nu` of the second moment.
+
+    References
+    ----------
+    Kalinin, Upadhyay and Lampert (2025), Lemma 3.5.
+    """
+    if nu < 0 or n_features < 1:
+        raise ValueError(f"nu >= 0 and n_features >= 1 needed: {nu}, {n_features}")
+    if n_features == 1:
+        if nu <= FREE_WEIGHT_1D:
+            return 4.0
+        tau = math.sqrt(1.0 - 2.0 / nu)
+        return (3.0 - tau) ** 2 * (nu * tau + 1.0 + nu) / 8.0
+    if nu <= FREE_WEIGHT:
+        return 4.0
+    return 2.0 + 2.0 * nu + 0.5 / nu
+
+
+def joint_moments_sensitivity(
+    clip_norm: float, n_samples: int, nu: float, n_features: int
+) -> float:
+    r"""Sensitivity of the mean with the weighted second moment, on one scale.
+
+    The released vector is :math:`(\bar x, \sqrt\nu\, S / c)` with
+    :math:`S = \frac1n \sum x x'` of rows of norm at most c = `clip_norm`. It is
+    :math:`c \sqrt{r_d(\nu)} / n` under replace-one, for a public number n of rows.
+    """
+    check_counts(n_samples=n_samples)
+    return clip_norm * math.sqrt(joint_moment_ratio(nu, n_features)) / n_samples
+
+
+def free_moment_weight(n_features: int) -> float:
+    r"""Largest weight at which the second moment costs nothing beside the mean.
+
+    The largest :math:`\nu` with :math:`r_d(\nu) = 4`, as in :func:`joint_moment_ratio`.
+    """
+    return FREE_WEIGHT_1D if n_features == 1 else FREE_WEIGHT
+
+
+def free_trace_weight(n_features: int) -> float:
+    r"""Largest free weight of the trace, where the rest has the weight 1/2.
+
+    The supremum of :math:`\|x - y\|^2 + \frac12 \|\Delta_0\|_F^2 + \nu_0 t^2` over
+    the unit ball is 4, with :math:`\Delta = xx' - yy'`, its component :math:`t` along
+    :math:`I / \sqrt d` and the rest :math:`\Delta_0`. Returned is
+    :math:`\nu_0 = d \nu_1 - (d - 1) / 2`, with :math:`\nu_1` the free weight in one
+    dimension.
+    """
+    return n_features * FREE_WEIGHT_1D - 0.5 * (n_features - 1)
+
+
+def separate_moments_ratio(nu: float) -> float:
+    r"""Squared sensitivity of both moments if each moves as far as it alone can.
+
+    :math:`4 + 2 \nu`, at least :math:`r_d(\nu)`: what two releases cost that are
+    composed.
+    """
+    return 4.0 + 2.0 * nu
+
+
+def concatenated_moments_ratio(nu: float) -> float:
+    r"""Squared sensitivity of both moments as one vector of bounded norm.
+
+    :math:`4 (1 + \nu)`, at least :math:`r_d(\nu)`: the squared diameter of the ball
+    that holds :math:`(x, \sqrt\nu\, xx')`.
+    """
+    return 4.0 * (1.0 + nu)
+
+
+def difference_counts_sensitivity(n_features: int) -> float:
+    r"""Sensitivity of counts of differences, one histogram a feature.
+
+    Each pair of rows has, in each feature, a total weight of at most 1, none of it
+    negative, on the bins of that feature's histogram. The l2-sensitivity of the sum
+    over pairs is :math:`2 \sqrt{2 p}` under replace-one, where each row is in two
+    pairs; attained.
+    """
+    check_counts(n_features=n_features)
+    return 2.0 * math.sqrt(2.0 * n_features)
+
+
+def difference_windows_sensitivity(n_features: int) -> float:
+    r"""Sensitivity of counts of differences in overlapping windows, and of their total.
+
+    Each pair of rows adds, in each feature that it differs in, :math:`1 / \sqrt W` to W
+    neighboring windows of that feature and 1 to its total. The l2-sensitivity of the
+    sum over pairs is :math:`2 \sqrt{2 p}` under replace-one, where each row is in two
+    pairs; attained. The total costs nothing.
+    """
+    check_counts(n_features=n_features)
+    return 2.0 * math.sqrt(2.0 * n_features)
+
+
+def value_windows_sensitivity(n_features: int) -> float:
+    r"""Sensitivity of counts of values in overlapping windows of cells, and of totals.
+
+    Each row adds, in each feature whose value is not missing, :math:`1 / \sqrt W` to W
+    neighboring windows of that feature and 1 to its total; windows may go around a
+    circle of at least 2 W cells. The l2-sensitivity of the sum over rows is
+    :math:`\sqrt{2 p}` under replace-one; attained. The total costs nothing.
+    """
+    check_counts(n_features=n_features)
+    return math.sqrt(2.0 * n_features)
+
+
+def phase_sensitivity(n_features: int, n_periods: int) -> float:
+    r"""Sensitivity of sums of phases on circles, :math:`2 \sqrt{p L}`.
+
+    Each of p features is wound around L = `n_periods` circles; a phase is a point of
+    the plane at most 1 from the origin. Under replace-one; attained for one circle.
+    """
+    check_counts(n_features=n_features, n_periods=n_periods)
+    return 2.0 * math.sqrt(n_features * n_periods)
+
+
+def feature_moments_sensitivity(n_samples: int, n_features: int) -> float:
+    r"""Sensitivity of means with weighted squares of features in [-1, 1].
+
+    The released numbers are :math:`\bar z_j` and :math:`\sqrt\nu\,\overline{z_j^2}` for
+    each of p features, with :math:`\nu` of :func:`free_moment_weight` for one feature.
+    The l2-sensitivity is :math:`2 \sqrt p / n` under replace-one, attained: the squares
+    cost nothing beside the means.
+    """
+    check_counts(n_features=n_features)
+    one = joint_moments_sensitivity(1.0, n_samples, free_moment_weight(1), 1)
+    return math.sqrt(n_features) * one
+
+
+def gradient_norm(clip_norm: float, nu: float) -> float:
+    r"""Largest norm of a clipped gradient beside its weighted squares.
+
+    :math:`c \sqrt{1 + \nu}`, the norm of :math:`(g, \sqrt\nu\, g \circ g / c)` where g
+    has one entry.
+    """
+    if nu < 0.0:
+        raise ValueError(f"nu must be at least 0, got {nu}")
+    return sum_sensitivity(clip_norm, Neighbors.ADD_REMOVE_ONE) * math.sqrt(1.0 + nu)
+
+
+def gradient_moments_sensitivity(
+    clip_norm: float,
+    batch_size: float,
+    nu: float,
+    n_parameters: int,
+    neighbors: Neighbors | str,
+) -> float:
+    r"""Sensitivity of clipped gradients and their squares over an expected batch.
+
+    The released vector is :math:`\frac1m \sum_i (g_i, \sqrt\nu\, g_i \circ g_i / c)`
+    over the examples of one batch. Its expected size m = `batch_size` is public,
+    whatever a batch holds. Under replace-one it is :math:`c \sqrt{r_d(\nu)} / m`, where
+    squares are free up to ``free_moment_weight``. It is :math:`c \sqrt{1 + \nu} / m`
+    under add-remove-one and zero-out-one, where an example's gradient appears or
+    vanishes.
+
+    References
+    ----------
+    Kalinin, Upadhyay and Lampert (2025), Lemma 3.5 and Algorithm 2, which squares a sum
+    instead and has no such bound.
+    """
+    if not batch_size > 0.0:
+        raise ValueError(f"batch_size must be positive, got {batch_size}")
+    length = gradient_norm(clip_norm, nu)
+    if Neighbors(neighbors) is Neighbors.REPLACE_ONE:
+        length = clip_norm * math.sqrt(joint_moment_ratio(nu, n_parameters))
+    return length / batch_size
+
+
+def clipped_moments_sensitivity(
+    clip_norm: float,
+    batch_size: float,
+    nu: float,
+    n_parameters: int,
+    neighbors: Neighbors | str,
+) -> float:
+    r"""Sensitivity of gradients that are clipped together with their squares.
+
+    The released vector is :math:`\frac1m \sum_i s_i (g_i, \sqrt\nu\, g_i \circ g_i /
+    c)`, with :math:`s_i \le 1` the largest factor at which its norm is at most c. It is
+    c / m where an example's gradient appears or vanishes. Under replace-one it is less
+    than 2 c / m, as no square is negative: :math:`2 c x / m` with :math:`x^2 = 2 / (1 +
+    \sqrt{1 + 4 u})` at :math:`u = \nu / d \le 3/4`, and :math:`c \sqrt{2 + 1 / (2 u)} /
+    m` beyond.
+    """
+    if nu < 0.0 or not batch_size > 0.0 or n_parameters < 1:
+        raise ValueError(
+            "nu >= 0, batch_size > 0 and n_parameters >= 1 needed: "
+            f"{nu}, {batch_size}, {n_parameters}"
+        )
+    length = 1.0
+    if Neighbors(neighbors) is Neighbors.REPLACE_ONE:
+        u = nu / n_parameters
+        square = 8.0 / (1.0 + math.sqrt(1.0 + 4.0 * u))
+        length = math.sqrt(square if u <= 0.75 else 2.0 + 0.5 / u)
+    return length * clip_norm / batch_size
+
+
+def squared_batch_sensitivity(
+    clip_norm: float, batch_size: float, nu: float, neighbors: Neighbors | str
+) -> float:
+    r"""Sensitivity of a clipped mean gradient u and of its weighted squares.
+
+    The released vector is :math:`(u, \sqrt\nu\, u \circ u / c)`, with u the sum of
+    gradients over m, clipped to the norm c once more. It is :math:`D \sqrt{1 + 4 \nu}`,
+    with D the smaller one of 2 c and of what one example moves the mean, c / m or 2 c /
+    m.
+
+    References
+    ----------
+    Kalinin, Upadhyay and Lampert (2025), Algorithm 2, with the norm of what is squared
+    bounded by a second clipping.
+    """
+    if nu < 0.0 or not batch_size > 0.0:
+        raise ValueError(f"nu >= 0 and batch_size > 0 needed: {nu}, {batch_size}")
+    replaced = Neighbors(neighbors) is Neighbors.REPLACE_ONE
+    moved = (2.0 if replaced else 1.0) * clip_norm / batch_size
+    return min(moved, 2.0 * clip_norm) * math.sqrt(1.0 + 4.0 * nu)
+
+
+# Rounding of quantiles and tails, far above that of scipy's functions.
+_ROUNDING = 1e-9
+
+
+def free_presence_weight() -> float:
+    r"""Largest weight at which counts of present values cost nothing.
+
+    A value z in [-1, 1] with :math:`p = 1`, or a missing one with :math:`p = 0`,
+    contributes :math:`(z p, \sqrt\nu (z^2 - 1/2) p, \sqrt\alpha\, p)`, with
+    :math:`\nu` of :func:`free_moment_weight` for one feature. The largest weight at
+    which no two contributions are further apart than 2 is
+    :math:`\alpha = 3 - \nu / 4`.
+    """
+    return 3.0 - 0.25 * free_moment_weight(1)
+
+
+def category_counts_sensitivity(n_columns: int) -> float:
+    r"""Sensitivity of the counts of values of c columns, :math:`\sqrt{2 c}`.
+
+    Under replace-one, in l2-norm: one count falls by 1 and another one rises by 1 in
+    each column; attained.
+    """
+    check_counts(n_columns=n_columns)
+    return math.sqrt(2.0 * n_columns)
+
+
+def category_threshold(noise_std: float, n_columns: int, failure: float) -> float:
+    r"""Threshold of noisy counts that hides values of a single row.
+
+    :math:`1 + \sigma \Phi^{-1}(1 - q)` with :math:`q = 1 - (1 - \beta)^{1 / c}`,
+    rounded up: noisy counts of c values that one row alone has are all below it, but
+    for a probability of `failure` :math:`\beta` in (0, 1/2).
+    """
+    if not 0.0 < failure < 0.5:
+        raise ValueError(f"failure must be in (0, 0.5), got {failure}")
+    each = -math.expm1(math.log1p(-failure) / n_columns)
+    return 1.0 - noise_std * float(ndtri(each)) * (1.0 + _ROUNDING)
+
+
+def category_failure(threshold: float, noise_std: float, n_columns: int) -> float:
+    r"""Probability that a value of a single row is named.
+
+    :math:`1 - (1 - q)^c` with :math:`q = 1 - \Phi((t - 1) / \sigma)`, for up to c such
+    values of one row: what :func:`category_threshold` keeps at `failure`.
+    """
+    alone = float(ndtr((1.0 - threshold) / noise_std))
+    return -math.expm1(n_columns * math.log1p(-alone))

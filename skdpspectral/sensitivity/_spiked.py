@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import chdtrc, chdtri, gammaincinv
 
-from ._moments import check_rows
+from ._moments import check_counts
 
 _SQRT2 = math.sqrt(2.0)
 
@@ -36,7 +36,7 @@ def _extremes(
 ) -> tuple[int, float, float]:
     """Return how many signal variances there are, the largest and the smallest."""
     signal = np.asarray(signal_variance, dtype=np.float64)
-    check_rows(n_samples)
+    check_counts(n_samples=n_samples)
     if not 1 <= signal.size < n_features:
         raise ValueError(
             f"the number of signal variances must be at least 1 and below n_features="

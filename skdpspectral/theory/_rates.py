@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..mechanisms._relations import check_count, check_real
+from ..mechanisms import check_count, check_real
 from ..sensitivity import free_moment_weight
 
 _TARGETS, _BOUNDS = ("components", "covariance"), ("lower", "upper")
@@ -262,8 +262,7 @@ def stream_covariance_error(
     s = check_real("noise_std", noise_std)
     if not 0.0 <= s < math.inf:
         raise ValueError(f"noise_std must be at least 0 and finite, got {noise_std}")
-    if method not in _METHODS:
-        raise ValueError(f"method must be one of {_METHODS}, got {method!r}")
+    _check_choice("method", method, _METHODS)
     inverse = 1.0 / np.arange(n, 0, -1, dtype=np.float64)  # smallest first
     first, squared = inverse.sum(), np.square(inverse).sum()
     if method == "jme":

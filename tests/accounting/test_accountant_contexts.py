@@ -23,11 +23,11 @@ from ledger_tools import (
     needs_fork,
     y,
 )
+from release_tools import record_releases
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral._release.release import record_releases
 from skdpspectral.accounting import default_accountant
 from skdpspectral.accounting._ledger.context import without_accountant
 from skdpspectral.audit import audit_epsilon

@@ -65,7 +65,7 @@ def test_only_the_owner_deletes_a_temporary_ledger(end):
 
 KILLED_FIT = """
 import os, pickle, signal, sys
-import skdpspectral._release.release as release
+import skdpspectral._release.noise as release
 from skdpspectral import DPPCA, PrivacyAccountant
 from ledger_tools import X
 accountant = PrivacyAccountant(path=sys.argv[1])

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from ledger_tools import entries, plan_with_mu
+from release_tools import Release
 from threadpoolctl import threadpool_info
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant
-from skdpspectral._release.release import Release
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
 from skdpspectral.mechanisms import PrivacyPlan
 

@@ -17,9 +17,10 @@ from ledger_tools import DELTA, X, entries, fit_plan, in_processes, open_at_once
 from sklearn.base import clone
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral.accounting import LedgerEntry, gaussian_epsilon
-from skdpspectral.mechanisms import Neighbors, Unit
-from skdpspectral.mechanisms._plan import read_plan
+from skdpspectral.accounting import gaussian_epsilon
+from skdpspectral.accounting._ledger.command import main
+from skdpspectral.accounting._ledger.entry_reports import LedgerEntry
+from skdpspectral.mechanisms import Neighbors, PrivacyPlan, Unit
 
 
 def through_joblib(accountant, folder):
@@ -75,7 +76,7 @@ def assert_refused(path, match, **parameters):
 
 @pytest.mark.parametrize("how", COPIES)
 def test_copies_share_ledger_and_budget(how, tmp_path):
-    accountant = PrivacyAccountant(1.4547, DELTA)
+    accountant = PrivacyAccountant(1.4547, DELTA, failures=0)
     other = COPIES[how](accountant, tmp_path)
     assert (other.epsilon, other.delta) == (1.4547, DELTA)
     other.charge(fit_plan())
@@ -251,12 +252,32 @@ def test_foreign_files_are_refused_untouched(tmp_path):
         assert_refused(path, "database of another program")
 
 
-@pytest.mark.parametrize("version", [0, 1, 99])
-def test_unknown_schema_versions_are_refused(ledger_path, version):
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 5, 7, 99])
+def test_other_schema_versions_are_refused_untouched(ledger_path, version):
     connection = sqlite3.connect(ledger_path)
     connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
-    assert_refused(ledger_path, f"schema version {version}")
+    remedy = "update skdpspectral" if version > 6 else "begin another ledger"
+    said = f"schema version {version}, .* reads version 6 alone; .* as is, .*: {remedy}"
+    assert_refused(ledger_path, said)
+    handle = pickle.loads(pickle.dumps(PrivacyAccountant()))
+    handle._path = str(ledger_path)
+    before = contents(ledger_path.parent)
+    for use in (handle.spent, lambda: handle.charge(fit_plan()), lambda: str(handle)):
+        with pytest.raises(LedgerError, match=said):
+            use()
+    assert main(["check", str(ledger_path)]) == 2
+    assert contents(ledger_path.parent) == before
+
+
+def test_another_version_in_the_log_alone_is_refused(ledger_path):
+    """The header of the file does not know of it."""
+    writer = sqlite3.connect(ledger_path)
+    writer.execute("PRAGMA user_version = 5")
+    assert ledger_path.read_bytes()[60:64] == b"\0\0\0\6"
+    with pytest.raises(LedgerError, match="schema version 5"):
+        PrivacyAccountant(path=ledger_path)
+    writer.close()
 
 
 @pytest.mark.parametrize("kept", [50, 100, 4096, 6000, 0.5, 0.99])
@@ -384,7 +405,7 @@ def test_ledger_as_a_table():
     assert (first.asserted, first.seeded) == (False, False)
     assert first.unit is Unit.ROW
     assert first.neighbors is Neighbors.REPLACE_ONE
-    assert [read_plan(entry.plan) for entry in entries] == plans
+    assert [PrivacyPlan.from_json(entry.plan) for entry in entries] == plans
     assert pickle.loads(pickle.dumps(entries)) == entries
 
 

@@ -12,7 +12,7 @@ from ledger_tools import PATIENCE, entries, fit_plan, needs_fork, run_python
 
 from skdpspectral import LedgerError, PrivacyAccountant, accounting
 from skdpspectral.accounting._ledger import locks as _locks
-from skdpspectral.accounting._ledger import store as _ledger_schema
+from skdpspectral.accounting._ledger import sqlite_file
 
 fcntl = pytest.importorskip("fcntl")
 pytestmark = [
@@ -24,12 +24,12 @@ PLAN = fit_plan(0.1)
 # Where the signal comes: before a call of these, or after it.
 PLACES = {
     "in the lock of the locks": (threading.Condition, "notify_all", "before"),
-    "with the turn": (_ledger_schema, "check_header", "before"),
+    "with the turn": (sqlite_file, "check_header", "before"),
     "as the file is locked": (_locks.fcntl, "flock", "after"),
-    "in the transaction": (_ledger_schema, "count_write", "before"),
-    "once it is written": (_ledger_schema, "read_mark", "after"),
+    "in the transaction": (sqlite_file, "count_write", "before"),
+    "once it is written": (sqlite_file, "count_write", "after"),
     "before the lock is given back": (_locks, "_give_back", "before"),
-    "as all is done": (_ledger_schema, "remember", "after"),
+    "as all is done": (sqlite_file, "remember", "after"),
 }
 
 

@@ -24,7 +24,6 @@ from skdpspectral.accounting._ledger.command import faults
 from skdpspectral.accounting._selection import calibrate_selection
 from skdpspectral.mechanisms import (
     Alternatives,
-    ApproximateDP,
     Gaussian,
     ParallelPlan,
     PrivateSelection,
@@ -90,9 +89,12 @@ BAD_MECHANISMS = {
     ),
     "a block": (lambda: ParallelPlan.of({"a": plan_of(CURVES["pair"])}), "alone"),
     "named twice": (lambda: plan_of(*[CURVES["pair"]] * 2), "must differ"),
-    "mechanisms": (lambda: PrivacyAccountant(1.0, mechanisms="all"), "must be one of"),
-    "mechanisms as a flag": (lambda: PrivacyAccountant(1.0, mechanisms=True), "must"),
-    "mechanisms alone": (lambda: PrivacyAccountant(mechanisms="any"), "needs epsilon"),
+    "failures below 0": (lambda: PrivacyAccountant(1.0, failures=-0.1), "failures"),
+    "failures of all": (lambda: PrivacyAccountant(1.0, failures=1e-6), "failures must"),
+    "failures as a flag": (lambda: PrivacyAccountant(1.0, failures="a"), "failures"),
+    "pure of all": (lambda: PrivacyAccountant(1.0, pure=1.0), "pure must be at least"),
+    "pure below 0": (lambda: PrivacyAccountant(1.0, pure=-1.0), "pure must be at"),
+    "pure alone": (lambda: PrivacyAccountant(pure=0.1), "parts of a budget"),
 }
 
 
@@ -120,7 +122,7 @@ def test_equal_mechanisms_of_one_plan_cost_each(name):
     one = CURVES[name]
     twenty = [replace(one, name=f"{number}") for number in range(20)]
     cost = composed_epsilon(0.0, counted((one, 1)), DELTA)
-    accountant = PrivacyAccountant(1.1 * cost, DELTA, mechanisms="any")
+    accountant = PrivacyAccountant(1.1 * cost, DELTA)
     with pytest.raises(ValueError, match="cost more; calibrate"):
         accountant.charge(plan_of(*twenty, epsilon=1.1 * cost))
     free = PrivacyAccountant()
@@ -136,28 +138,45 @@ def test_a_pair_may_not_claim_a_smaller_delta():
 # -- budgets -------------------------------------------------------------------
 
 
-def test_a_budget_of_gaussians_stays_one():
-    """Who may choose by results between two limits gets more than either."""
-    accountant = PrivacyAccountant(3.0, DELTA)
-    accountant.charge(fit_plan())
-    left = accountant.remaining()
-    with pytest.raises(LedgerError, match=r'mechanisms="any"'):
-        accountant.charge_external(0.1, 1e-9, "late", **ROWS)
-    with pytest.raises(LedgerError, match=r'mechanisms="any"'):
-        accountant.check(plan_of(ApproximateDP("late", 0.1, 0.0), **ROWS))
-    assert (len(accountant.ledger), accountant.remaining()) == (1, left)
-    with pytest.raises(LedgerError, match="kept for mechanisms='gaussian'"):
-        PrivacyAccountant(path=accountant.path, mechanisms="any")
+def test_a_default_budget_takes_any_mechanism_in_any_order():
+    kinds = [*CURVES.values(), Gaussian("g", 1.0, 10.0, (1,))]
+    for order in (kinds, kinds[::-1]):
+        accountant = PrivacyAccountant(8.0, 1e-5)
+        for mechanism in order:
+            accountant.charge(plan_of(mechanism))
+        assert len(accountant.ledger) == len(kinds)
+        assert accountant.spent().epsilon < 8.0
+        assert faults(accountant._ledger())[0] == []
 
 
-def test_the_first_entry_says_what_a_budget_is_kept_for():
+def test_terms_of_a_box_are_fixed():
+    accountant = PrivacyAccountant(3.0, DELTA, failures=0.2 * DELTA, pure=0.5)
+    PrivacyAccountant(path=accountant.path, failures=0.2 * DELTA, pure=0.5)
+    for other in ({"failures": 0.0}, {"pure": 0.4}):
+        (name,) = other
+        with pytest.raises(LedgerError, match=f"was begun with {name}="):
+            PrivacyAccountant(path=accountant.path, **other)
+
+
+def test_the_first_entry_says_how_much_epsilon_is_pure():
+    """Before anything is released, the box is not chosen by releases."""
+    for first, pure in ((0.4, 0.4), (0.0, 0.0), (None, 0.0), (5.0, 0.0)):
+        accountant = PrivacyAccountant(3.0, DELTA)
+        with contextlib.suppress(PrivacyBudgetError):
+            if first is None:
+                accountant.charge(fit_plan(0.1))
+            else:
+                accountant.charge_external(first, 1e-8, "first", **ROWS)
+        with accountant._ledger().transaction(keep=False) as transaction:
+            found = transaction.terms()["pure"]
+        assert found == (None if first == 5.0 else pure)
     accountant = PrivacyAccountant(3.0, DELTA)
-    accountant.check(fit_plan())  # says nothing yet
-    accountant.charge_external(0.1, 1e-9, "early", **ROWS)
-    accountant.charge(fit_plan())
-    accountant.charge_external(0.1, 1e-9, "late", **ROWS)
-    assert len(accountant.ledger) == 3
-    assert PrivacyAccountant(path=accountant.path, mechanisms="any").epsilon == 3.0
+    accountant.charge_external(0.4, 1e-8, "first", **ROWS)
+    accountant.charge(fit_plan(2.0))
+    (first, second) = accountant.ledger
+    assert (first.charged_mu, first.charged_failure) == (0.0, 1e-8)
+    assert first.charged_epsilon == 0.4
+    assert second.charged_mu == pytest.approx(second.mu)
 
 
 def test_a_first_entry_may_be_the_whole_budget():
@@ -179,7 +198,7 @@ def test_a_first_entry_may_be_the_whole_budget():
 
 def test_a_first_entry_is_whole_only_for_the_relation_that_it_states():
     """A fit per user who may leave costs twice as much where rows are replaced."""
-    accountant = PrivacyAccountant(1.0, DELTA, mechanisms="any", **ROWS)
+    accountant = PrivacyAccountant(1.0, DELTA, **ROWS)
     with pytest.raises(PrivacyBudgetError, match="nothing was charged"):
         accountant.charge(plan_of(Gaussian("g", 1.0, 1.0 / MU, (1,)), epsilon=1.0))
     accountant.charge(plan_of(Gaussian("g", 1.0, 1.0 / MU, (1,)), epsilon=1.0, **ROWS))
@@ -199,7 +218,7 @@ def test_totals_of_extreme_pairs_are_stated(pair):
 def test_a_budget_is_never_exceeded_and_is_used(name):
     """What the filter lets in has cost less than the budget when it is full."""
     plan, budget = plan_of(CURVES[name]), 6.0
-    accountant = PrivacyAccountant(budget, DELTA, mechanisms="any")
+    accountant = PrivacyAccountant(budget, DELTA)
     count = 0
     with contextlib.suppress(PrivacyBudgetError):
         while count < 200:
@@ -207,11 +226,11 @@ def test_a_budget_is_never_exceeded_and_is_used(name):
             count += 1
     assert 2 <= count < 200
     assert len(accountant.ledger) == count
-    assert 0.4 * budget < accountant.spent().epsilon <= budget
+    assert 0.3 * budget < accountant.spent().epsilon <= budget
 
 
 def test_remaining_is_what_may_be_charged():
-    accountant = PrivacyAccountant(4.0, DELTA, mechanisms="any")
+    accountant = PrivacyAccountant(4.0, DELTA, failures=0.5 * DELTA, pure=1.0)
     for _ in range(2):
         for count in (1, 3):
             share = accountant.remaining(count).epsilon
@@ -222,7 +241,7 @@ def test_remaining_is_what_may_be_charged():
         accountant.charge_external(0.3, 1e-8, "more", **ROWS)
     assert accountant.remaining().epsilon < 3.0
     accountant.charge_external(0.1, 4.0e-7, "most of delta", **ROWS)
-    with pytest.raises(PrivacyBudgetError, match="other tools"):
+    with pytest.raises(PrivacyBudgetError, match="deltas of other tools"):
         accountant.charge_external(0.1, 1.0e-7, "too much", **ROWS)
 
 
@@ -242,14 +261,14 @@ def race_with_pairs(accountant, barrier):
 
 @pytest.mark.slow
 def test_processes_race_with_entries_of_other_kinds():
-    alone = PrivacyAccountant(6.0, DELTA, mechanisms="any")
+    alone = PrivacyAccountant(6.0, DELTA, pure=5.0)
     let_in = 0
     with contextlib.suppress(PrivacyBudgetError):
         while True:
             alone.charge_external(1.0, 1e-8, "alone", **ROWS)
             let_in += 1
     assert 3 <= let_in < 12
-    accountant = PrivacyAccountant(6.0, DELTA, mechanisms="any")
+    accountant = PrivacyAccountant(6.0, DELTA, pure=5.0)
     assert sum(in_processes(race_with_pairs, 4, accountant)) == let_in
     assert len(accountant.ledger) == let_in
     assert faults(accountant._ledger())[0] == []

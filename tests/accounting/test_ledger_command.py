@@ -10,7 +10,7 @@ from ledger_tools import fit_plan
 
 from skdpspectral import PrivacyAccountant
 from skdpspectral.accounting._ledger.command import main
-from skdpspectral.mechanisms import read_plan
+from skdpspectral.mechanisms import PrivacyPlan
 
 ROWS = {"unit": "row", "neighbors": "replace-one"}
 
@@ -19,7 +19,7 @@ ROWS = {"unit": "row", "neighbors": "replace-one"}
 def path(tmp_path):
     """Return the path of a ledger with a fit, a labeled fit, and external spending."""
     file = tmp_path / "ledger.db"
-    accountant = PrivacyAccountant(4.0, 1e-6, path=file, mechanisms="any")
+    accountant = PrivacyAccountant(4.0, 1e-6, path=file)
     accountant.charge(fit_plan())
     accountant.named("north", disjoint_within="regions").charge(fit_plan(0.5))
     accountant.charge_external(0.25, 1e-8, "counts", **ROWS)
@@ -38,7 +38,9 @@ def test_export_is_json_lines_with_a_sentence_each(path):
         assert line["kind"] == entry.kind
         assert line["epsilon"] == entry.epsilon
         assert line["mu"] == (entry.mu if math.isfinite(entry.mu) else None)
-        assert len(line["mechanisms"]) == len(read_plan(entry.plan).mechanisms)
+        assert len(line["mechanisms"]) == len(
+            PrivacyPlan.from_json(entry.plan).mechanisms
+        )
         assert f"Entry {entry.id}, charged 20" in line["statement"]
         assert "differentially private" in line["statement"]
     assert "asserted that block 'north'" in lines[1]["statement"]

@@ -6,13 +6,13 @@ import os
 import sqlite3
 
 import pytest
-from ledger_server import LedgerServer
 from ledger_tools import fit_plan, needs_fork
 
 from skdpspectral import LedgerError, PrivacyAccountant
 from skdpspectral.accounting._ledger.accountant import advance_stream, open_stream
 from skdpspectral.accounting._ledger.command import main
-from skdpspectral.accounting._ledger.store import SqliteConnection, forget
+from skdpspectral.accounting._ledger.ledger_checks import forget
+from skdpspectral.accounting._ledger.sqlite_file import SqliteConnection
 
 ROWS = {"unit": "row", "neighbors": "replace-one"}
 
@@ -32,7 +32,7 @@ def fill(accountant):
 def path(tmp_path):
     """Return the path of a ledger of five entries."""
     file = tmp_path / "ledger.db"
-    fill(PrivacyAccountant(6.0, 1e-6, path=file, mechanisms="any"))
+    fill(PrivacyAccountant(6.0, 1e-6, path=file))
     return file
 
 
@@ -102,6 +102,11 @@ EDITS = {
     "other totals": (
         ["UPDATE entries SET totals = replace(totals, 'false', 'true') WHERE id = 5"],
         "its totals are not those",
+        True,
+    ),
+    "nothing of the budget": (
+        ["UPDATE entries SET totals = json_remove(totals, '$[4]') WHERE id = 5"],
+        "entry 5: it counts for less than its plan costs",
         True,
     ),
     "other counts": (["UPDATE counts SET times = 0"], "counts of mechanisms", True),
@@ -235,7 +240,7 @@ def test_a_pipe_is_refused_at_once(tmp_path, capsys):
 
 def test_all_of_a_budget_in_one_pair_is_within_it(tmp_path, capsys):
     path = tmp_path / "ledger.db"
-    accountant = PrivacyAccountant(1.0, 1e-6, path=path, mechanisms="any")
+    accountant = PrivacyAccountant(1.0, 1e-6, path=path)
     accountant.charge_external(1.0, 1e-6, "counts", **ROWS)
     assert main(["check", str(path)]) == 0
     assert "epsilon=1 at delta=1e-06" in capsys.readouterr().out
@@ -288,16 +293,6 @@ def test_a_charge_reads_no_more_under_many_entries(path, monkeypatch):
 # -- on a server ---------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def server():
-    """Yield a running server."""
-    found = LedgerServer()
-    try:
-        yield found.start()
-    finally:
-        found.stop()
-
-
 SERVER_EDITS = {
     "tail deleted": ("DELETE FROM entries WHERE id = 5", "5 entries and terms"),
     "one partition": (
@@ -331,7 +326,7 @@ SERVER_EDITS = {
 def test_edits_on_a_server_are_found(server, name, capsys):
     statement, message = SERVER_EDITS[name]
     address = server.new_database()
-    accountant = PrivacyAccountant(6.0, 1e-6, path=address, mechanisms="any")
+    accountant = PrivacyAccountant(6.0, 1e-6, path=address)
     fill(accountant)
     assert main(["check", address]) == 0
     path = "SET search_path = skdpspectral"
@@ -356,7 +351,7 @@ def test_whoever_may_connect_holds_no_charge_up(server):
         f"GRANT CONNECT ON DATABASE {name} TO stranger_{name}, reader_{name}",
     ):
         server.execute(statement)
-    owner = fill(PrivacyAccountant(6.0, 1e-6, path=address, mechanisms="any"))
+    owner = fill(PrivacyAccountant(6.0, 1e-6, path=address))
     for statement in (
         f"GRANT USAGE ON SCHEMA skdpspectral TO reader_{name}",
         f"GRANT SELECT ON ALL TABLES IN SCHEMA skdpspectral TO reader_{name}",
@@ -387,40 +382,3 @@ def owner_spent(accountant, entries):
     whole = json.loads(accountant.export().splitlines()[0])
     assert whole["entries"] == entries
     return whole["spent"]["epsilon"], whole["spent"]["delta"]
-
-
-OLD = (
-    "DROP INDEX asserted_blocks, asserted_partitions, curves_of_entries",
-    "ALTER TABLE entries DROP COLUMN totals, DROP COLUMN digest",
-    "DROP TABLE counts",
-    "DELETE FROM meta WHERE key = 'head'",
-    "UPDATE meta SET value = '3' WHERE key = 'schema_version'",
-)
-
-
-@needs_fork
-def test_a_ledger_on_a_server_gets_a_chain(server):
-    """With a copy beside it; what only reads or asks migrates nothing."""
-    address = server.new_database()
-    name = address.rpartition("/")[2]
-    accountant = PrivacyAccountant(6.0, 1e-6, path=address, mechanisms="any")
-    fill(accountant)
-    total, found = accountant._total(), accountant.ledger
-    statements = "; ".join(("SET search_path = skdpspectral", *OLD))
-    server.execute(statements, name)
-    assert (accountant._total(), accountant.ledger) == (total, found)
-    accountant.check(fit_plan(0.1))
-    assert main(["check", address]) == 0
-    version = "SELECT value FROM skdpspectral.meta WHERE key = 'schema_version'"
-    assert server.execute(version, name) == [(3,)]
-    fill(accountant)
-    assert server.execute(version, name) == [(4,)]
-    assert main(["check", address]) == 0
-    assert accountant.ledger[:5] == found
-    copied = "SELECT count(*) FROM skdpspectral_version3.entries"
-    assert server.execute(copied, name) == [(5,)]
-    # A process of the release before can't add an entry without a digest.
-    columns = "SELECT column_default FROM information_schema.columns WHERE "
-    columns += "table_name = 'entries' AND column_name = 'digest' AND "
-    columns += "table_schema = 'skdpspectral'"
-    assert server.execute(columns, name) == [(None,)]

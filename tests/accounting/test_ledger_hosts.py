@@ -8,7 +8,6 @@ import joblib
 import pytest
 from cluster_hosts import other_hosts
 from cluster_tools import quiet
-from ledger_server import LedgerServer
 from ledger_tools import FORMS, X, budget_of_fits, charging, classifier, entries, y
 from sklearn.model_selection import GridSearchCV
 
@@ -58,16 +57,6 @@ def client(folder, tmp_path_factory):
     homes = [tmp_path_factory.mktemp("host") / name for name in ("one", "two")]
     with quiet(), other_hosts(folder, homes) as client:
         yield client
-
-
-@pytest.fixture(scope="module")
-def server():
-    """Yield a running server."""
-    found = LedgerServer()
-    try:
-        yield found.start()
-    finally:
-        found.stop()
 
 
 def fits_at_once(form, path):

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kinds_tools import CURVES, ROWS, USERS, counted, plan_of
+from kinds_tools import CURVES, ROWS, USERS, counted, plan_of, without_name
 from ledger_tools import (
     DELTA,
-    entries,
     fit_plan,
     plan_with_mu,
 )
@@ -34,12 +33,14 @@ from skdpspectral.accounting._curves import (
     renyi_delta,
     renyi_epsilon,
 )
+from skdpspectral.accounting._ledger.command import faults
 from skdpspectral.accounting._selection import selection_delta
 from skdpspectral.mechanisms import (
     ApproximateDP,
     Gaussian,
+    PrivacyPlan,
+    PrivateSelection,
     SubsampledGaussian,
-    read_plan,
 )
 
 # -- composition against closed forms ------------------------------------------
@@ -66,9 +67,9 @@ def test_rounding_of_transforms_is_no_privacy(steps, delta):
     curve = SubsampledGaussian("", 1.0, math.sqrt(steps), steps)
     exact = gaussian_epsilon(1.0, delta)
     assert exact <= composed_epsilon(0.0, counted((curve, 1)), delta)
-    losses = _losses._losses(0.0, counted((curve, 1)))
+    losses = _losses.composed_losses(0.0, counted((curve, 1)))
     seen = max(way.delta(exact) for way in losses)
-    assert abs(seen - delta) <= _losses._TRANSFORM * steps + 0.03 * delta
+    assert abs(seen - delta) <= _losses.TRANSFORM * steps + 0.03 * delta
     # Where all of delta may be such errors, divergences say what is known.
     orders = _losses._orders(counted((curve, 1)))
     known = renyi_epsilon(orders, gaussian_divergences(1.0, orders), delta)
@@ -221,10 +222,10 @@ def test_entries_say_what_they_are(name):
     assert first.kind == ", ".join(sorted([CURVES[name].kind, "gaussian"]))
     assert (first.mu, second.kind) == (math.inf, "gaussian")
     assert first.ledger_mu == pytest.approx(0.1, rel=1e-6)
-    assert read_plan(first.plan) == plan == pickle.loads(pickle.dumps(plan))
+    assert PrivacyPlan.from_json(first.plan) == plan == pickle.loads(pickle.dumps(plan))
     assert plan.private
-    assert "(5, 1e-06)-differentially private per" in str(plan)
-    assert "inf" not in str(plan)
+    assert "private with epsilon=5, delta=1e-06 per" in str(plan)
+    assert "inf" not in plan.details()
     alone = composed_epsilon(0.0, counted((CURVES[name], 1)), DELTA)
     assert alone < accountant.spent(DELTA).epsilon < 5.0
     curve = accountant.privacy_curve([0.0, accountant.spent(DELTA).epsilon])
@@ -271,18 +272,37 @@ def test_pairs_of_no_delta_at_all():
     assert accountant.spent().epsilon == pytest.approx(spent.epsilon, rel=1e-3)
 
 
+RESTATED = {
+    "subsampled": SubsampledGaussian("", 0.01, 1.0, 500, True),
+    "selection": PrivateSelection("", 0.2, gamma=0.05),
+    "poisson selection": PrivateSelection("", 0.2, "poisson", mean=10.0),
+    "pair": ApproximateDP("", 1.0, (1.0 + math.exp(0.5)) * 1e-8),
+}
+
+
 @pytest.mark.parametrize("name", CURVES)
-def test_other_relations_are_refused(name):
-    accountant = PrivacyAccountant(**ROWS)
+@pytest.mark.parametrize("budget", [(), (8.0, DELTA)])
+def test_guarantees_of_users_who_leave_count_for_replaced_rows(name, budget):
+    """A row is replaced in two steps in which its user leaves, and another joins."""
+    accountant = PrivacyAccountant(*budget, **ROWS)
+    accountant.charge(plan_of(CURVES[name]))
+    ((found, times),) = accountant._total().curves
+    for field, value in without_name(RESTATED[name]).items():
+        expected = pytest.approx(value, rel=1e-11) if field == "delta" else value
+        assert getattr(found, field) == expected
+    assert times == 1
+    (entry,) = accountant.ledger
+    assert "per row under replace-one" in PrivacyPlan.from_json(entry.plan).remarks[-1]
+    assert faults(accountant._ledger())[0] == []
+    # What does not follow is refused, as ever.
     with pytest.raises(LedgerError, match="separate ledger"):
-        accountant.charge(plan_of(CURVES[name]))
-    if name != "subsampled":  # has no guarantee of this kind
-        plan = plan_of(CURVES[name], unit="user", neighbors="replace-one")
-        with pytest.raises(LedgerError, match="not Gaussian"):
-            accountant.charge(plan)
-        assert fit_plan().mu  # a Gaussian of that relation would be taken
-        accountant.charge(plan_with_mu(0.1, unit="user", neighbors="replace-one"))
-    assert len(entries(accountant)) == (name != "subsampled")
+        PrivacyAccountant(**USERS).charge(fit_plan())
+
+
+def test_failures_of_a_model_are_not_restated():
+    plan = plan_of(CURVES["selection"], failure=1e-7)
+    with pytest.raises(LedgerError, match="under its model"):
+        PrivacyAccountant(**ROWS).charge(plan)
 
 
 def test_seeds_and_failures_count_as_before():
@@ -337,7 +357,7 @@ def test_sums_beyond_a_window_are_no_privacy():
 def test_rare_samples_of_large_steps_are_composed():
     """Rows that join have a long tail on the left, which must not fill the window."""
     curve = SubsampledGaussian("", 1e-3, 0.8, 2000)
-    assert len(_losses._losses(0.0, counted((curve, 1)))) == 2
+    assert len(_losses.composed_losses(0.0, counted((curve, 1)))) == 2
     # By dp-accounting 0.4.4: 0.55996 at 1e-6, 1.45428 at 1e-9.
     for delta, epsilon in ((1e-6, 0.5599631), (1e-9, 1.4542793)):
         found = composed_epsilon(0.0, counted((curve, 1)), delta)

@@ -13,7 +13,7 @@ from ledger_tools import fit_plan, needs_fork
 
 from skdpspectral import LedgerError, PrivacyAccountant
 from skdpspectral.accounting._ledger import locks as _locks
-from skdpspectral.accounting._ledger import store as _ledger_schema
+from skdpspectral.accounting._ledger import sqlite_file
 from skdpspectral.accounting._ledger.command import main
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="mounts and locks of Linux")
@@ -40,6 +40,7 @@ except RuntimeError as error:
 """
 
 
+@pytest.mark.slow
 @linux
 def test_a_ledger_that_is_mounted_is_refused(path, tmp_path):
     """A mounted folder is as any other."""
@@ -83,7 +84,7 @@ def test_a_ledger_that_is_mounted_is_refused(path, tmp_path):
 @linux
 def test_mount_points_are_read_from_the_kernel(path, tmp_path, monkeypatch):
     table = tmp_path / "mountinfo"
-    monkeypatch.setattr(_ledger_schema, "_MOUNTS", str(table))
+    monkeypatch.setattr(sqlite_file, "_MOUNTS", str(table))
     line = "36 35 98:0 /x {} rw - ext4 /dev/sda rw\n"
     table.write_text(line.format("/") + line.format(tmp_path))
     PrivacyAccountant(path=path).charge(fit_plan(0.1))
@@ -95,7 +96,7 @@ def test_mount_points_are_read_from_the_kernel(path, tmp_path, monkeypatch):
             PrivacyAccountant(path=found)
     table.unlink()  # where there is none, a file lies on the device of its folder
     PrivacyAccountant(path=path).charge(fit_plan(0.1))
-    folder, stat = os.path.realpath(tmp_path), _ledger_schema.stat_of
+    folder, stat = os.path.realpath(tmp_path), sqlite_file.stat_of
 
     def elsewhere(path):
         found = stat(path)
@@ -103,7 +104,7 @@ def test_mount_points_are_read_from_the_kernel(path, tmp_path, monkeypatch):
         values[2] += str(path) == folder
         return os.stat_result(values)
 
-    monkeypatch.setattr(_ledger_schema, "stat_of", elsewhere)
+    monkeypatch.setattr(sqlite_file, "stat_of", elsewhere)
     with pytest.raises(LedgerError, match="is a mount point"):
         PrivacyAccountant(path=path)
 
@@ -159,7 +160,7 @@ def read_and_spend(path):
 
 @needs_fork
 @pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
-@pytest.mark.parametrize("state", ["closed", "killed", "old"])
+@pytest.mark.parametrize("state", ["closed", "killed"])
 def test_who_may_read_the_file_reads_totals(path, tmp_path, state):
     """Beside the file nothing is made, which its writers could not use."""
     folder = path.parent
@@ -173,8 +174,6 @@ def test_who_may_read_the_file_reads_totals(path, tmp_path, state):
             for suffix in ("", "-wal"):
                 shutil.copyfile(f"{path}{suffix}", tmp_path / f"copy{suffix}")
         path = tmp_path / "copy"
-    if state == "old":
-        make_old(path)
     for name in folder.iterdir():
         name.chmod(0o644)
     (folder / "a ledger.db-lock").chmod(0o600)
@@ -187,62 +186,3 @@ def test_who_may_read_the_file_reads_totals(path, tmp_path, state):
     accountant.charge(fit_plan(0.1))
     path.chmod(0o600)
     assert "can't be read" in as_nobody(read_and_spend, path)
-
-
-OLD = (
-    "DROP INDEX asserted_blocks",
-    "DROP INDEX asserted_partitions",
-    "ALTER TABLE entries DROP COLUMN totals",
-    "ALTER TABLE entries DROP COLUMN digest",
-    "DROP TABLE counts",
-    "DELETE FROM meta WHERE key = 'head'",
-)
-
-
-def make_old(path):
-    """Turn a ledger into one of the release before, which had no chain."""
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        for statement in (*OLD, "DROP INDEX curves_of_entries"):
-            connection.execute(statement)
-        connection.execute("PRAGMA user_version = 3")
-        connection.commit()
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-
-
-def test_a_ledger_without_a_chain_gets_one(tmp_path):
-    path = tmp_path / "ledger.db"
-    accountant = PrivacyAccountant(6.0, 1e-6, path=path, mechanisms="any")
-    regions = [accountant.named(n, disjoint_within="regions") for n in ("n", "s")]
-    for handle in (accountant, *regions, *regions):
-        handle.charge(fit_plan(0.5))
-    rows = {"unit": "row", "neighbors": "replace-one"}
-    for _ in range(3):
-        accountant.charge_external(0.25, 1e-8, "counts", **rows)
-    total, found = accountant._total(), accountant.ledger
-    make_old(path)
-    assert (accountant._total(), accountant.ledger) == (total, found)
-    assert main(["check", str(path)]) == 0
-    assert path.read_bytes()[60:64] == b"\0\0\0\3"
-    regions[0].charge(fit_plan(0.1))
-    assert path.read_bytes()[60:64] == b"\0\0\0\4"
-    assert (tmp_path / "ledger.db-version3").read_bytes()[60:64] == b"\0\0\0\3"
-    assert main(["check", str(path)]) == 0
-    assert accountant.ledger[:8] == found
-    assert accountant._total().curves == total.curves
-    block = 2 * found[1].ledger_mu ** 2 + accountant.ledger[8].ledger_mu ** 2
-    expected = (found[0].ledger_mu ** 2 + block) ** 0.5
-    assert accountant._total().mu == pytest.approx(expected, rel=1e-14)
-
-
-def test_an_old_ledger_that_lost_an_entry_is_not_given_a_chain(tmp_path):
-    path = tmp_path / "ledger.db"
-    accountant = PrivacyAccountant(path=path)
-    for _ in range(3):
-        accountant.charge(fit_plan())
-    make_old(path)
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("DELETE FROM entries WHERE id = 2")
-        connection.commit()
-    with pytest.raises(LedgerError, match="entry 2 is missing"):
-        accountant.charge(fit_plan())
-    assert path.read_bytes()[60:64] == b"\0\0\0\3"

@@ -1,7 +1,7 @@
 """What is asked of ledgers in files, asked again of ledgers on a server."""
 
 import pytest
-from ledger_server import LedgerServer, ledgers_on
+from ledger_server import ledgers_on
 from ledger_tools import needs_fork
 from test_accountant_composition import *  # noqa: F403
 from test_accountant_crashes import (
@@ -16,31 +16,22 @@ from test_accountant_processes import (
     test_returned_estimators_keep_the_ledger,  # noqa: F401
 )
 from test_ledger_budgets import (
-    test_a_budget_of_gaussians_stays_one,  # noqa: F401
+    test_a_default_budget_takes_any_mechanism_in_any_order,  # noqa: F401
     test_kills_leave_entries_with_their_curves,  # noqa: F401
     test_processes_race_with_entries_of_other_kinds,  # noqa: F401
     test_remaining_is_what_may_be_charged,  # noqa: F401
-    test_the_first_entry_says_what_a_budget_is_kept_for,  # noqa: F401
+    test_terms_of_a_box_are_fixed,  # noqa: F401
+    test_the_first_entry_says_how_much_epsilon_is_pure,  # noqa: F401
 )
 from test_ledger_kinds import (
     test_entries_say_what_they_are,  # noqa: F401
     test_equal_mechanisms_are_counted_once,  # noqa: F401
     test_external_spending_joins_fits,  # noqa: F401
-    test_other_relations_are_refused,  # noqa: F401
+    test_guarantees_of_users_who_leave_count_for_replaced_rows,  # noqa: F401
     test_pairs_of_no_delta_at_all,  # noqa: F401
 )
 
 pytestmark = [pytest.mark.slow, needs_fork]
-
-
-@pytest.fixture(scope="module")
-def server():
-    """Yield a running server."""
-    found = LedgerServer()
-    try:
-        yield found.start()
-    finally:
-        found.stop()
 
 
 @pytest.fixture(autouse=True)

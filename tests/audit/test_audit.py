@@ -24,21 +24,21 @@ from audit_cases import (
 from federated_tools import with_whole_fits
 from lrs_tools import alike, table
 from pca_tools import quick_fits
+from ridge_tools import RidgeCase
 from scaler_tools import ScalerCase
 from sklearn.base import BaseEstimator
 
 import skdpspectral
 from skdpspectral import DPPCA, LRSRegressor, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral._base.estimator import PrivateEstimator
-from skdpspectral._release.release import record_releases
-from skdpspectral.audit import audit_epsilon, mu_lower_bound
-from skdpspectral.audit._epsilon import check_neighbors
+from skdpspectral._release.noise import record_releases
+from skdpspectral.audit import audit_epsilon
+from skdpspectral.audit._epsilon import check_neighbors, mu_lower_bound
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:no feature can be seen")
 @pytest.mark.parametrize("name", CASES)
 def test_audit_stays_below_the_claim(name):
     case = CASES[name]
@@ -89,7 +89,7 @@ def test_audit_of_whole_fits():
 @pytest.mark.parametrize("name", USERS)
 def test_audits_of_users_know_what_a_whole_fit_releases(name, monkeypatch):
     """The transcript, bit for bit, and what it would be without noise."""
-    from skdpspectral._release import release as release_module
+    from skdpspectral._release import noise as release_module
 
     case, exact = CASES[name], {}
     arguments, whole = case.arguments(4.0), case.arguments(4.0, whole_fits=True)
@@ -117,16 +117,14 @@ def test_audits_of_users_know_what_a_whole_fit_releases(name, monkeypatch):
             assert error <= 1.5 * model.privacy_[key].grid + 1e-12
 
 
-QUICK = (Case, StageCase, StreamCase, ScalerCase, FactorsCase)
+QUICK = (Case, StageCase, StreamCase, ScalerCase, RidgeCase, FactorsCase)
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.filterwarnings("ignore:.*too few for private lengths")
-@pytest.mark.filterwarnings("ignore:no feature can be seen")
 @pytest.mark.parametrize("name", [n for n, c in CASES.items() if isinstance(c, QUICK)])
 def test_audits_have_the_bits_of_whole_fits(name):
     whole = CASES[name].make(CASES[name].epsilon)
-    if isinstance(CASES[name], (StageCase, ScalerCase)):
+    if isinstance(CASES[name], (StageCase, ScalerCase, RidgeCase)):
         quick, sides = quick_fits(whole), [(X,) for X in CASES[name].data()]
     else:
         given = CASES[name].arguments(CASES[name].epsilon)

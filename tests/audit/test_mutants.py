@@ -128,14 +128,14 @@ AUDITED = {
     ),
     "rows of the near layer not clipped": Mutant(
         "clipped_parts",
-        "near = clip_rows(clip_rows(rows, radii[0]) / radii[0], 1.0)",
+        "near = normalize_rows(rows, floor=radii[0])",
         "near = rows / radii[0]",
         "pca-near-moment",
     ),
     "the far layer holds all of a row": Mutant(
         "clipped_parts",
-        "return [near, clip_rows(_scaled(far, np.sqrt(beyond)), 1.0)]",
-        "return [near, far]",
+        "return [near, _scaled(normalize_rows(rows[longer]), beyond)]",
+        "return [near, _scaled(rows[longer], beyond)]",
         "pca-far-moment",
     ),
     "a length of a pair counted as that of a row": Mutant(
@@ -238,7 +238,7 @@ AUDITED = {
 AUDITED |= {
     "a basis used as it was sent": Mutant(
         "SpectralTask",
-        "basis, defect = _kernels_federated.orthonormal_columns(request.basis)",
+        "basis, defect = _kernels.orthonormal_columns(request.basis)",
         "basis, defect = request.basis, 0.0",
         "sparse-malicious",
     ),
@@ -270,6 +270,32 @@ AUDITED |= {
 }
 
 AUDITED |= {
+    "signs that are not divided by the root of their number": Mutant(
+        "RowBounds",
+        "        if self.clip is None and not lengths:\n",
+        "        if self.ranks:\n"
+        "            return difference\n"
+        "        if self.clip is None and not lengths:\n",
+        "pca-ranks-off-diagonal",
+    ),
+    "windows with the weight of a whole difference each": Mutant(
+        "_WEIGHT", "1.0 / math.sqrt(_WIDTH)", "1.0", "scaler-windows"
+    ),
+    "cells with the weight of a whole value in each window": Mutant(
+        "overlapping", "return out / math.sqrt(width)", "return out", "scaler-cells"
+    ),
+    "windows of cells of all features charged as one": Mutant(
+        "value_windows_sensitivity",
+        "return math.sqrt(2.0 * n_features)",
+        "return math.sqrt(2.0)",
+        "scaler-cells",
+    ),
+    "one of a row's two pairs forgotten in windows": Mutant(
+        "difference_windows_sensitivity",
+        "return 2.0 * math.sqrt(2.0 * n_features)",
+        "return math.sqrt(2.0 * n_features)",
+        "scaler-windows",
+    ),
     "weights of a pair added up without the root of 2": Mutant(
         "difference_counts_sensitivity",
         "return 2.0 * math.sqrt(2.0 * n_features)",
@@ -302,6 +328,59 @@ AUDITED |= {
     ),
 }
 
+# Of linear regression.
+AUDITED |= {
+    "joint rows not clipped": Mutant(
+        "bounded_joint_rows",
+        "return clip_rows(out, 1.0, out=out)",
+        "return out",
+        "ridge-moment",
+    ),
+    "a joint moment charged as of one sign": Mutant(
+        "JointMoment",
+        "sensitivity.second_moment_sensitivity(1.0, n)",
+        "sensitivity.second_moment_sensitivity(1.0, n) / math.sqrt(2.0)",
+        "ridge-moment",
+    ),
+    "mean squares of half of their range": Mutant(
+        "MeanSquare",
+        "sensitivity.mean_sensitivity(0.5, self.n_samples)",
+        "sensitivity.mean_sensitivity(0.25, self.n_samples)",
+        "ridge-square",
+    ),
+    "squares not cut": Mutant(
+        "_sum_of_squares",
+        "total += np.minimum(squares, 1.0).sum()",
+        "total += squares.sum()",
+        "ridge-square",
+    ),
+    "votes charged as of rows that leave": Mutant(
+        "Medians",
+        "sensitivity.vote_sensitivity(self.n_targets, Neighbors.REPLACE_ONE)",
+        "sensitivity.vote_sensitivity(self.n_targets, Neighbors.ADD_REMOVE_ONE)",
+        "ridge-median",
+    ),
+    "means charged as of half of their range": Mutant(
+        "TargetMeans",
+        "sensitivity.mean_sensitivity(self._radius, n)",
+        "sensitivity.mean_sensitivity(0.5 * self._radius, n)",
+        "ridge-mean",
+    ),
+    "targets not cut at their box": Mutant(
+        "_in_unit_box",
+        """rows = box.to_unit(np.asarray(block, dtype=np.float64))
+    return clip_rows(rows, radius, out=rows)""",
+        "return (np.asarray(block, dtype=np.float64) - box.midpoint) / box.unit",
+        "ridge-mean",
+    ),
+    "votes of plus and minus one": Mutant(
+        "_votes_above",
+        "votes += (np.asarray(block) > limits).sum(axis=0) - 0.5 * len(block)",
+        "votes += 2.0 * (np.asarray(block) > limits).sum(axis=0) - len(block)",
+        "ridge-median",
+    ),
+}
+
 _FIT = "release/test_plan_and_charge.py::test_fit_is_a_function_of_its_releases"
 EXACT = {
     "products weighed too much for a matrix of their own": Mutant(
@@ -322,6 +401,17 @@ EXACT = {
         "return 2.0 * clip_norm / n_samples",
         "return clip_norm / n_samples",
         "theory/test_sensitivity.py::test_the_bounds_are_attained",
+    ),
+    "labels of a linear classifier read before the charge": Mutant(
+        "DPRidgeClassifier",
+        """        def read():
+            found = self._one_hot(labels.read())
+""",
+        """        found = self._one_hot(labels.read())
+
+        def read():
+""",
+        "release/test_refused_budgets.py",
     ),
     "grid term dropped": Mutant(
         "Gaussian",
@@ -509,14 +599,14 @@ EXACT = {
     ),
     "failures of a model not in the ledger": Mutant(
         "Transaction",
-        "min(times * plan.failure, 1.0),",
+        "min(times * cost.failure, 1.0),",
         "0.0,",
         "theory/test_spiked_bounds.py::test_failures_of_several_fits_add_up",
     ),
     "failures of a model not in the budget": Mutant(
-        "GaussianFilter",
-        "allowed_mu(self.epsilon, self.delta, total.failure)",
-        "allowed_mu(self.epsilon, self.delta)",
+        "BoxFilter",
+        "own = Fraction(cost.failure)",
+        "own = Fraction(0)",
         "theory/test_spiked_bounds.py::"
         "test_a_budget_of_a_small_delta_refuses_a_fit_that_may_fail_more_often",
     ),
@@ -566,8 +656,8 @@ EXACT |= {
     ),
     "ties counted as the smallest difference": Mutant(
         "DifferenceCounts",
-        "        counted = node >= 0\n",
-        "        np.maximum(node, 0, out=node)\n        counted = node >= 0\n",
+        "        counted = (node >= 0)",
+        "        np.maximum(node, 0, out=node)\n        counted = (node >= 0)",
         "linalg/test_feature_kernels.py::"
         "test_ties_and_subnormal_numbers_count_for_nothing_and_large_ones_as_the_last",
     ),
@@ -595,6 +685,31 @@ EXACT |= {
         "released, _ = phases, release(self.name, phases)",
         f"{_SCALER}all_that_is_public_is_a_function_of_the_releases[both]",
     ),
+    "cells without their noise": Mutant(
+        "PlaceWindows",
+        "released = release(self.name, exact, overwrite=True)",
+        "released, _ = exact, release(self.name, exact)",
+        f"{_SCALER}all_that_is_public_of_few_rows_is_a_function_of_the_releases[both]",
+    ),
+    "scales read from private windows": Mutant(
+        "ScaleWindows",
+        "counts = release(self.name, exact, overwrite=True)",
+        "counts, _ = exact, release(self.name, exact)",
+        f"{_SCALER}all_that_is_public_of_few_rows_is_a_function_of_the_releases[both]",
+    ),
+    "missing values in a cell": Mutant(
+        "counts_in_cells",
+        "place[counted].astype(np.int64)",
+        "place.ravel().astype(np.int64)",
+        "theory/test_feature_scales.py::"
+        "test_one_row_attains_the_sensitivity_of_windows_of_cells[1]",
+    ),
+    "a missing value further away than another cell": Mutant(
+        "PlaceWindows",
+        "overlapping(counts, _WIDTH), counts.sum(axis=1)",
+        "overlapping(counts, _WIDTH), 2.0 * counts.sum(axis=1)",
+        f"{_MOVES}[40-holes-cells]",
+    ),
     "features seen by private counts": Mutant(
         "DifferenceHistograms",
         "self._spreads(release(self.name, counts, overwrite=True), noise)",
@@ -607,6 +722,94 @@ EXACT |= {
         "pass",
         "linalg/test_feature_kernels.py::"
         "test_entries_at_the_same_place_are_one_difference",
+    ),
+}
+
+_TABLE = "preprocessing/test_tables_privacy.py::test_"
+_COVERED = f"{_TABLE}a_plan_covers_values_of_single_rows[8-0.5]"
+
+# Of holes, and of categories that are found.
+EXACT |= {
+    "missing values counted as the largest differences": Mutant(
+        "DifferenceCounts",
+        " & (bits <= _INFINITE)",
+        "",
+        "theory/test_feature_scales.py::"
+        "test_missing_values_have_no_weight_in_histograms_and_phases[1]",
+    ),
+    "phases of missing values": Mutant(
+        "phase_sums",
+        "                along[missing] = 0.0\n",
+        "                pass\n",
+        "theory/test_feature_scales.py::"
+        "test_missing_values_have_no_weight_in_histograms_and_phases[1]",
+    ),
+    "presence heavier than what is free": Mutant(
+        "free_presence_weight",
+        "return 3.0 - 0.25",
+        "return 4.0 - 0.25",
+        f"{_MOVES}[40-holes-moments]",
+    ),
+    "squares of present values not about their middle": Mutant(
+        "FeatureMoments",
+        "sums[:, 1] -= _MIDDLE * sums[:, 2]",
+        "pass",
+        f"{_MOVES}[40-holes-moments]",
+    ),
+    "rows with a hole halved": Mutant(
+        "row_differences",
+        "large = np.isinf(out).any(axis=1)",
+        "large = ~np.isfinite(out).all(axis=1)",
+        "preprocessing/test_tables.py::test_holes_change_no_other_feature",
+    ),
+    "columns of categories charged as one": Mutant(
+        "category_counts_sensitivity",
+        "return math.sqrt(2.0 * n_columns)",
+        "return math.sqrt(2.0)",
+        "theory/test_categories.py::"
+        "test_one_row_moves_counts_by_the_sensitivity_and_no_further[8]",
+    ),
+    "a threshold for values that do not occur": Mutant(
+        "category_threshold", "return 1.0 - noise_std", "return -noise_std", _COVERED
+    ),
+    "a threshold for one column": Mutant(
+        "category_threshold",
+        "math.log1p(-failure) / n_columns",
+        "math.log1p(-failure)",
+        _COVERED,
+    ),
+    "failures beside delta": Mutant(
+        "TableStatistics", "delta - self.failure))", "delta))", _COVERED
+    ),
+    "counts without noise": Mutant(
+        "_above",
+        "release_entries(mechanism, noisy, generator)",
+        "pass",
+        f"{_TABLE}noise_decides_which_values_of_a_single_row_are_named",
+    ),
+    "counts of which all are released": Mutant(
+        "_above",
+        "threshold = mechanism.threshold",
+        "threshold = 0.0",
+        f"{_TABLE}noise_decides_which_values_of_a_single_row_are_named",
+    ),
+    "categories in the order of rows": Mutant(
+        "_above",
+        "found.append(dict(sorted(kept.items())))",
+        "found.append(kept)",
+        f"{_TABLE}noise_of_frequent_values_has_its_deviation",
+    ),
+    "values whose text depends on other rows": Mutant(
+        "_HASHED",
+        "{str, float, int, type(None)}",
+        "{str, float, int, bool, type(None)}",
+        "preprocessing/test_tables.py::test_a_row_is_transformed_by_itself",
+    ),
+    "kinds by values": Mutant(
+        "_with_columns",
+        "isinstance(X, (np.ndarray, list, tuple))",
+        "isinstance(X, np.ndarray)",
+        "preprocessing/test_tables.py::test_lists_are_columns_of_objects",
     ),
 }
 
@@ -695,10 +898,10 @@ EXACT |= {
         "range(n_columns)",
         f"{_ITEMS}further_columns_are_dropped_with_a_warning[array]",
     ),
-    "components of the moment without its noise": Mutant(
-        "ResidualMoment",
-        'release("second_moment", total, overwrite=True)',
-        'total.copy() + 0 * release("second_moment", total, overwrite=True)',
+    "sums over users of ratings without their noise": Mutant(
+        "ReleasedSum",
+        "release(name, total, overwrite=True)",
+        "total.copy() + 0 * release(name, total, overwrite=True)",
         f"{_ITEMS}with_releases_held_fixed_nothing_depends_on_users",
     ),
     "residuals of a block scaled together": Mutant(
@@ -817,7 +1020,7 @@ EXACT |= {
         f"{_STREAMS}a_failed_step_ends_the_stream",
     ),
     "stream read before it is charged": Mutant(
-        "StreamEstimator",
+        "JMECovariance",
         "        plan = self._planned(moments)\n        release",
         "        moments.vectors(np.zeros((1, moments.rows.n_features)))\n"
         "        plan = self._planned(moments)\n        release",
@@ -837,9 +1040,8 @@ EXACT |= {
     ),
     "a closed stream goes on without noise": Mutant(
         "StreamRelease",
-        "        self._noise, self._closed = None, True\n\n    def _check_open",
-        "        self._mechanism = Exact('moments', self._mechanism.shape)\n\n"
-        "    def _check_open",
+        "        self._noise, self._closed = None, True\n",
+        "        self._mechanism = Exact('moments', self._mechanism.shape)\n",
         f"{_THREADS}a_closed_stream_lets_nothing_out",
     ),
     "noise used twice after a crash": Mutant(
@@ -861,13 +1063,13 @@ EXACT |= {
         f"{_RESUMED}moments_after_a_gap_have_the_variance_that_is_corrected_for",
     ),
     "a path that comes back": Mutant(
-        "StreamEstimator",
+        "JMECovariance",
         'if getattr(self, "_latest", None) is mark:',
         "if True:",
         "covariance/test_jme.py::test_a_fit_beside_an_open_path",
     ),
     "a strategy that changes while its stream runs": Mutant(
-        "StreamEstimator",
+        "JMECovariance",
         "            name: snapshot(value)\n",
         "            name: value\n",
         "covariance/test_strategies_of_streams.py::test_a_stream_keeps_what_it_began_with",
@@ -1041,7 +1243,7 @@ EXACT |= {
         f"{_CONTEXTS}audits_and_fits_of_other_threads",
     ),
     "an older copy of a ledger accepted": Mutant(
-        "check_mark",
+        "check_identity",
         "if now.generation < seen.generation or entry != seen.entry:",
         "if False:",
         f"{_COPIES}an_older_copy_of_the_same_entries_is_refused",
@@ -1062,8 +1264,9 @@ EXACT |= {
 }
 
 _KINDS = "accounting/test_ledger_kinds.py::test_"
-_FILTERS = "accounting/test_ledger_filters.py::test_"
-_MIGRATION = "accounting/test_ledger_migration.py::test_"
+_BOX = "accounting/test_box_filter.py::test_"
+_LEAST = "accounting/test_least_mu.py::test_"
+_TABLE_STEPS = "pipeline/test_tables_in_pipelines.py"
 _EDITS = (
     "accounting/test_ledger_damage.py::"
     "test_check_finds_edits_and_a_charge_does_where_it_counts"
@@ -1071,28 +1274,58 @@ _EDITS = (
 
 # Of entries that are no Gaussians.
 EXACT |= {
-    "all of delta for each of several limits": Mutant(
-        "MixedFilter",
-        "share = math.log(_ORDERS_SHARE * self.delta / len(orders))",
-        "share = math.log(self.delta)",
-        f"{_FILTERS}limits_of_orders_are_the_inverse_of_the_conversion",
+    "all of delta beside the failures of a box": Mutant(
+        "BoxFilter",
+        "left = (self.delta - self.failures) / (1.0 - self.failures)",
+        "left = self.delta",
+        f"{_BOX}the_corner_is_the_whole_of_the_budget[0.0-0.1-1e-06-1.0]",
     ),
-    "deltas of other tools not in a budget": Mutant(
-        "MixedFilter",
-        "total.additive <= _ADDITIVE_SHARE",
-        "total.failure <= _ADDITIVE_SHARE",
-        f"{_FILTERS}no_strategy_gets_more_than_the_budget",
+    "all of epsilon beside what is pure": Mutant(
+        "BoxFilter",
+        "return gaussian_mu(self.epsilon - self.pure, left)",
+        "return gaussian_mu(self.epsilon, left)",
+        f"{_BOX}the_corner_is_the_whole_of_the_budget[0.4-0.1-1e-06-1.0]",
     ),
-    "a budget of Gaussians that takes others by results": Mutant(
-        "Budget",
-        "if other is None or mechanisms == ANY:",
-        "if True:",
-        "accounting/test_ledger_budgets.py::test_a_budget_of_gaussians_stays_one",
+    "failures of samples not taken out of the box": Mutant(
+        "BoxFilter",
+        "return Share(n * exact(m) ** 2, n * (own + Fraction(d)))",
+        "return Share(n * exact(m) ** 2, n * own)",
+        f"{_BOX}equal_fits_take_equal_failures",
+    ),
+    "least mu of one order of neighbors": Mutant(
+        "_by_losses",
+        "return max((_of_losses(way, failure, errors) for way in ways)",
+        "return min((_of_losses(way, failure, errors) for way in ways)",
+        f"{_LEAST}one_step_is_a_closed_form_in_both_orders",
+    ),
+    "least mu without what may be infinite": Mutant(
+        "_of_losses",
+        "np.cumsum(masses[::-1])[::-1] + losses.infinite",
+        "np.cumsum(masses[::-1])[::-1]",
+        f"{_LEAST}losses_without_limit_count",
+    ),
+    "least mu at twice the failure": Mutant(
+        "_of_losses",
+        "yes = (above[counts] - failure) / (1.0 - failure)",
+        "yes = (above[counts] - 2.0 * failure) / (1.0 - failure)",
+        f"{_LEAST}one_step_is_a_closed_form_in_both_orders",
+    ),
+    "pure privacy at its half": Mutant(
+        "pure_mu",
+        "np.logaddexp(0.0, epsilon)",
+        "np.logaddexp(0.0, 0.5 * epsilon)",
+        f"{_LEAST}pure_privacy_is_below_a_gaussian[1.0]",
+    ),
+    "pairs restated without a factor of delta": Mutant(
+        "restated",
+        "delta = min((1.0 + grown) * curve.delta",
+        "delta = min(2.0 * curve.delta",
+        f"{_KINDS}guarantees_of_users_who_leave_count_for_replaced_rows",
     ),
     "other mechanisms not in the total": Mutant(
-        "Transaction",
-        "return Total(math.sqrt(cost), failure, curves)",
-        "return Total(math.sqrt(cost), failure)",
+        "Chain",
+        "math.sqrt(as_float(sums.cost)), as_float(sums.failure), curves, sums.box",
+        "math.sqrt(as_float(sums.cost)), as_float(sums.failure), (), sums.box",
         f"{_KINDS}external_spending_joins_fits",
     ),
     "equal mechanisms counted once": Mutant(
@@ -1101,11 +1334,11 @@ EXACT |= {
         "self.counts[text] = times",
         f"{_KINDS}equal_mechanisms_are_counted_once",
     ),
-    "other mechanisms restated for other neighbors": Mutant(
-        "conversion_factor",
-        "if plan.curves and (plan.unit, plan.neighbors) != relation:",
-        "if False:",
-        f"{_KINDS}other_relations_are_refused",
+    "samples restated for other neighbors as they are": Mutant(
+        "restated",
+        "return replace(curve, replaced=True)",
+        "return curve",
+        f"{_KINDS}guarantees_of_users_who_leave_count_for_replaced_rows",
     ),
     "sums beyond a window not counted": Mutant(
         "composed",
@@ -1120,7 +1353,7 @@ EXACT |= {
         f"{_KINDS}external_spending_joins_fits",
     ),
     "one order of neighbors alone": Mutant(
-        "_losses",
+        "composed_losses",
         "        ways = max(len(part) for part, _ in parts)\n",
         "        ways = 1\n",
         f"{_KINDS}rare_samples_of_large_steps_are_composed",
@@ -1131,11 +1364,18 @@ EXACT |= {
         "            if False:\n",
         f"{_KINDS}curves_that_are_only_known_at_points",
     ),
-    "a migration without a copy": Mutant(
-        "migrate",
-        "    back_up(connection.database, _free_name(real, version))\n",
-        "",
-        f"{_MIGRATION}the_first_charge_migrates_after_a_copy",
+    "a ledger of an older version read": Mutant(
+        "check_version",
+        "if version == SCHEMA_VERSION:",
+        "if version <= SCHEMA_VERSION:",
+        "accounting/test_accountant_ledger.py::"
+        "test_other_schema_versions_are_refused_untouched[5]",
+    ),
+    "entries that take nothing of a budget": Mutant(
+        "_Inspection",
+        "share = share or Share()",
+        "pass",
+        f"{_EDITS}[nothing of the budget]",
     ),
     "the end of the chain not compared with the seal": Mutant(
         "_checked_chain",
@@ -1145,9 +1385,21 @@ EXACT |= {
     ),
     "positions of streams not compared with the seal": Mutant(
         "_Inspection",
-        "if self._meta.get(STREAMS_SEAL, seal) != seal:",
+        "if self._meta[STREAMS_SEAL] != streams_seal(self._connection):",
         "if False:",
         "accounting/test_ledger_damage.py::test_check_finds_streams_that_were_put_back",
+    ),
+    "failures of steps beside the delta of a pipeline": Mutant(
+        "StepBudgets",
+        "mu = gaussian_mu(self._epsilon, self._delta - self._failure)",
+        "mu = gaussian_mu(self._epsilon, self._delta)",
+        f"{_TABLE_STEPS}::test_failures_are_inside_the_delta_of_the_whole[False-1e-06]",
+    ),
+    "failures of steps not compared with the charge": Mutant(
+        "StepShare",
+        "if plan.failure != self._failure:",
+        "if False:",
+        f"{_TABLE_STEPS}::test_a_step_with_another_failure_than_was_charged_is_refused",
     ),
     "scores of rows beside models of users": Mutant(
         "_reason_of_private",
@@ -1246,7 +1498,7 @@ EXACT |= {
     ),
     "a start of dependent rows": Mutant(
         "start_basis",
-        "if not _kernels_federated.independent_columns(start.T):",
+        "if not _kernels.independent_columns(start.T):",
         "if False:",
         "federation/test_rounds.py::test_dependent_rows_are_no_start",
     ),
@@ -1365,14 +1617,6 @@ EXACT |= {
         "    bits = int.from_bytes(",
         "    return round(selection.expected_runs)\n    bits = int.from_bytes(",
         f"{SEARCH}test_the_number_of_runs_has_its_law",
-    ),
-    "number of runs kept": Mutant(
-        "Runs",
-        "        yield from (self._run(*one) for one in candidates)\n",
-        "        for number, one in enumerate(candidates):\n"
-        "            self.estimator.n_iter_ = number\n"
-        "            yield self._run(*one)\n",
-        f"{SEARCH}test_nothing_tells_the_number_of_runs",
     ),
     "a line a run": Mutant(
         "Runs",
@@ -1564,7 +1808,7 @@ EXACT |= {
         f"{_GRADIENTS}_a_row_by_more_than_was_planned[jme-8]",
     ),
     "samples cut at their expected size": Mutant(
-        "SampledRelease",
+        "StreamRelease",
         "return np.concatenate(found) if",
         "return np.concatenate(found)[: round(self._rate * n_units)] if",
         f"{_OPTIMIZER}samples_have_the_rate_that_was_planned_and_are_independent",
@@ -1583,7 +1827,7 @@ EXACT |= {
         f"{_ON_SAMPLES}[replaced]",
     ),
     "samples larger than was planned": Mutant(
-        "SampledRelease",
+        "StreamRelease",
         "chances < self._rate",
         "chances < 1.1 * self._rate",
         f"{_ON_SAMPLES}[leaves]",
@@ -1641,6 +1885,80 @@ EXACT |= {
         "False,",
         "theory/test_sampled_gradients.py::"
         "test_a_mechanism_has_the_noise_that_was_asked_for",
+    ),
+}
+
+
+_VOTE = "model_selection/test_vote.py::test_"
+_OWN_BLOCK = f"{_VOTE}a_row_moves_the_votes_of_its_own_block"
+# Of blocks that vote.
+EXACT |= {
+    "votes of a block not clipped": Mutant(
+        "votes",
+        "clipped = np.clip(shares[1:], 0.0, 1.0)",
+        "clipped = shares[1:]",
+        f"{_VOTE}votes_are_in_range_and_exact",
+    ),
+    "a row in two blocks": Mutant(
+        "_deal",
+        "return [order[block::m] for block in range(m)]",
+        "return [np.append(order[b::m], order[b - 1 :: m]) for b in range(m)]",
+        f"{_OWN_BLOCK}[plain]",
+    ),
+    "blocks dealt by value": Mutant(
+        "_deal",
+        "order = public_order(n_rows)",
+        "order = np.argsort(np.asarray(X)[:, 0])",
+        f"{_OWN_BLOCK}[plain]",
+    ),
+    "users dealt by who else is there": Mutant(
+        "_deal",
+        "of_user = np.minimum((places * m).astype(np.intp), m - 1)",
+        "of_user = np.argsort(np.argsort(places)) * m // len(places)",
+        f"{_VOTE}a_user_moves_the_votes_of_their_own_block",
+    ),
+    "the incumbent among its challengers": Mutant(
+        "_distinct",
+        "enumerate(seen) if _same",
+        "enumerate(seen) if k and _same",
+        f"{_VOTE}the_incumbent_is_no_challenger",
+    ),
+    "the test of a challenger without noise": Mutant(
+        "VoteBudgets",
+        "(count,) = release(_SUPPORT, beats[proposed : proposed + 1])",
+        "count = release(_SUPPORT, beats[:1])[0] * 0.0 + beats[proposed]",
+        f"{_VOTE}what_is_shown_is_what_was_released",
+    ),
+    "a scorer that all blocks share": Mutant(
+        "Ballot",
+        "estimator, candidates, scorer = cloudpickle.loads(self.pack)",
+        "estimator, candidates, scorer = vars(self).setdefault(\n"
+        '            "_kept", cloudpickle.loads(self.pack)\n        )',
+        f"{_OWN_BLOCK}[object]",
+    ),
+    "blocks that share global generators": Mutant(
+        "Ballot",
+        'isolated_process_state(number.to_bytes(16, "big"))',
+        "quiet()",
+        f"{_OWN_BLOCK}[draws]",
+    ),
+    "an exponential mechanism charged at a half": Mutant(
+        "ExponentialMechanism",
+        "math.exp(0.5 * self.epsilon)",
+        "math.exp(0.25 * self.epsilon)",
+        "theory/test_block_votes.py::test_the_cost_is_that_of_the_formula",
+    ),
+    "a choice at twice its range": Mutant(
+        "draw_option",
+        "decimal.Decimal(mechanism.epsilon) / 2",
+        "decimal.Decimal(mechanism.epsilon)",
+        "theory/test_block_votes.py::test_options_are_drawn_by_their_law",
+    ),
+    "the last fit at the cost of all": Mutant(
+        "VoteBudgets",
+        "return cls(blocks, power, fit, challenger, support, last)",
+        "return cls(blocks, power, mu, challenger, support, last)",
+        f"{_VOTE}votes_and_fit_cost_what_they_may",
     ),
 }
 
@@ -1735,6 +2053,88 @@ EXACT |= {
         "        values = values + 1e-300 * values.sum()\n"
         "        values *= 1.0 + 2.0**-52 * (len(values) > 1)\n",
         "linalg/test_network_kernels.py::test_a_user_has_the_same_bits_in_any_company",
+    ),
+}
+
+
+_ATTACKS = "pipeline/test_pipeline_attacks.py::test_"
+_PIPELINES = "pipeline/test_private_pipeline.py::test_"
+_REFUSED = "pipeline/test_pipeline_mistakes.py::test_a_mistake_is_refused"
+_CHECKED = "pipeline/test_ordinary_pipelines.py::test_"
+
+EXACT |= {
+    "a step of a pipeline fitted twice for one charge": Mutant(
+        "StepShare",
+        "if self.plan is not None or self._closed:",
+        "if self._closed:",
+        f"{_ATTACKS}a_step_cannot_be_fitted_twice",
+    ),
+    "a share of a pipeline's budget used in two processes": Mutant(
+        "StepShare",
+        "if self._process != process_name():",
+        "if self._process == 0:",
+        f"{_ATTACKS}a_forked_child_releases_nothing",
+    ),
+    "a step of a pipeline that is not compared with its charge": Mutant(
+        "StepShare",
+        "        self.check(plan, n_public)\n        with",
+        "        with",
+        f"{_ATTACKS}a_step_that_changes_in_the_fit_releases_nothing",
+    ),
+    "rows that a step drops": Mutant(
+        "StepShare",
+        "if known and n_public != self._n_samples:",
+        "if known and n_public > self._n_samples:",
+        f"{_ATTACKS}a_step_that_drops_rows_is_found_out",
+    ),
+    "a share that outlives its fit": Mutant(
+        "PrivatePipeline",
+        "budgets.close()",
+        "pass",
+        f"{_ATTACKS}a_share_is_over_with_the_fit",
+    ),
+    "each step of a pipeline with the whole budget": Mutant(
+        "StepBudgets",
+        "split_mu(mu, tuple(split.values()))",
+        "[mu] * len(split)",
+        f"{_PIPELINES}steps_cost_their_shares",
+    ),
+    "samples of a pipeline calibrated as if alone": Mutant(
+        "StepBudgets",
+        'given = {"mu": beside} if beside else {}',
+        "given: dict[str, float] = {}",
+        "pipeline/test_pipeline_accounting.py::"
+        "test_random_pipelines_cost_what_was_asked_for",
+    ),
+    "a pipeline that is not charged": Mutant(
+        "PrivatePipeline",
+        "accountant.charge(budgets.plan)",
+        "pass",
+        f"{_PIPELINES}one_entry_of_the_budget_that_was_asked_for",
+    ),
+    "a step of a pipeline that leaks": Mutant(
+        "PrivatePipeline",
+        'if self.on_leak == "raise":',
+        'if self.on_leak == "refuse":',
+        f"{_REFUSED}_before_the_charge",
+    ),
+    "a step of a pipeline with a budget of its own": Mutant(
+        "private_steps",
+        "        _check_step(step.path, step.estimator)",
+        "        pass",
+        f"{_REFUSED}_before_the_charge",
+    ),
+    "rows and users in one pipeline": Mutant(
+        "_common_relation",
+        "if two != one:",
+        "if two == ():",
+        f"{_REFUSED}_before_the_charge",
+    ),
+    "columns of a column transformer that are not priced": Mutant(
+        "branches",
+        "        if positions and not (",
+        "        if not positions and not (",
+        f"{_CHECKED}what_check_says_is_what_a_fit_costs",
     ),
 }
 

@@ -74,7 +74,7 @@ def test_power_of_a_first_look():
 
 def test_the_table_is_that_of_simulated_audits():
     """Of 2000 simulated ones: at most 4.5 standard errors off, once in 150 000 runs."""
-    from skdpspectral.audit import mu_lower_bound
+    from skdpspectral.audit._epsilon import mu_lower_bound
 
     mu, n, confidence = 2.0, 400, 0.99
     rng = np.random.default_rng(0)

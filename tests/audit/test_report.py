@@ -13,7 +13,7 @@ from sklearn.ensemble import BaggingRegressor, VotingRegressor
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.feature_selection import RFE
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.impute import SimpleImputer
+from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.kernel_approximation import (
     AdditiveChi2Sampler,
     PolynomialCountSketch,
@@ -36,6 +36,7 @@ from sklearn.preprocessing import (
     RobustScaler,
     SplineTransformer,
     StandardScaler,
+    TargetEncoder,
 )
 from sklearn.random_projection import GaussianRandomProjection
 
@@ -45,12 +46,14 @@ from skdpspectral import (
     DPItemEmbedding,
     DPMatrixFactorization,
     DPStandardScaler,
+    DPTableVectorizer,
     FederatedDPPCA,
     LRSRegressor,
     PrivacyAccountant,
 )
 from skdpspectral.audit import privacy_report
 from skdpspectral.decomposition import SpikedModel
+from skdpspectral.metrics import make_private_scorer
 from skdpspectral.neural_network import Adam
 
 
@@ -523,3 +526,58 @@ def test_labels_that_occur_are_a_leak():
     steps = privacy_report(make_pipeline(DPPCA(), DPAdamClassifier()))
     assert [step.verdict for step in steps] == ["private", "LEAKS"]
     assert privacy_report(DPAdamClassifier(classes=[0, 1])).private
+
+
+def test_tables_are_walked():
+    given = DPTableVectorizer(categories={0: ["a"], "city": "dtype"})
+    assert privacy_report(make_pipeline(given, DPPCA())).private
+
+
+REMEDIES = [
+    (OneHotEncoder(), "DPTableVectorizer()"),
+    (OrdinalEncoder(), "DPTableVectorizer()"),
+    (TargetEncoder(), "DPTableVectorizer()"),
+    (SimpleImputer(), 'DPStandardScaler(missing="mean")'),
+    (KNNImputer(), "DPTableVectorizer("),
+    (FunctionTransformer(lambda x: x), "a function of yours may look at other rows"),
+]
+
+
+@pytest.mark.parametrize(("step", "remedy"), REMEDIES, ids=lambda x: type(x).__name__)
+def test_remedies_name_private_tables(step, remedy):
+    first, *_ = privacy_report(make_pipeline(step, DPPCA()))
+    assert first.verdict == "LEAKS"
+    assert remedy in first.reason
+
+
+def test_a_table_protects_rows_whatever_ids_it_passes_on():
+    # What it protects is a row, and so does the scorer.
+    search = GridSearchCV(
+        DPTableVectorizer(user_feature="u"),
+        {"epsilon": [1.0]},
+        scoring=make_private_scorer("accuracy", epsilon=1.0),
+    )
+    steps = {step.name: step for step in privacy_report(search)}
+    assert "one user" not in steps["estimator"].reason
+
+
+def test_ids_that_become_scaled_numbers_are_no_ids():
+    # What is lost in the noise becomes 0: all users would share one model.
+    named = DPTableVectorizer().set_output(transform="pandas")
+    _, last = privacy_report(make_pipeline(named, LRSRegressor(user_feature="u")))
+    assert last.verdict == "LEAKS"
+    assert "several users" in last.reason
+
+
+def test_ids_that_a_table_passes_on_are_ids():
+    table = DPTableVectorizer(user_feature="u").set_output(transform="pandas")
+    alone = make_pipeline(table, LRSRegressor(user_feature="u"))
+    assert privacy_report(alone).private
+    other = make_pipeline(table, LRSRegressor(user_feature="v"))
+    assert not privacy_report(other).private
+    columns = ColumnTransformer(
+        [("table", table, ["u", "city"])], verbose_feature_names_out=False
+    ).set_output(transform="pandas")
+    for feature, private in (("u", True), ("city", False)):
+        model = make_pipeline(columns, LRSRegressor(user_feature=feature))
+        assert privacy_report(model).private is private

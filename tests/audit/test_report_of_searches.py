@@ -26,7 +26,7 @@ from skdpspectral.audit import privacy_report
 from skdpspectral.decomposition import SpikedModel
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.metrics._private_scorer import PrivateScorer
-from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
+from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit, RandomRuns
 from skdpspectral.neural_network import Adam
 
 PIPELINE = Pipeline([("s", "passthrough"), ("p", DPPCA())])
@@ -49,7 +49,9 @@ def halving(space, **parameters):
 
 
 def private(space, estimator=PIPELINE, **parameters):
-    return PrivateSearchCV(estimator, space, scoring=NO_BUDGET, **parameters)
+    return PrivateSearchCV(
+        estimator, space, strategy=RandomRuns(), scoring=NO_BUDGET, **parameters
+    )
 
 
 class OwnDistribution:
@@ -165,12 +167,17 @@ def test_a_halving_search_that_counts_labels_or_users():
     assert "joins or leaves" in str(privacy_report(halving({}, scoring=users)))
 
 
+def of_folds(kind, cv):
+    """Return the parameters of a search that has these folds."""
+    return {"strategy": RandomRuns(cv=cv)} if kind is PrivateSearchCV else {"cv": cv}
+
+
 def of_users(kind, model, scored, dealt):
     """Return a search over a model, with scores and folds of these users."""
     own = {} if kind is PrivateSearchCV else {"epsilon": 1.0}
     scorer = make_private_scorer("squared_error", limit=9.0, user_feature=scored, **own)
     cv = PrivateSplit(2, user_feature=dealt)
-    return kind(model, {"epsilon": [0.1, 0.2]}, scoring=scorer, cv=cv)
+    return kind(model, {"epsilon": [0.1, 0.2]}, scoring=scorer, **of_folds(kind, cv))
 
 
 @pytest.mark.parametrize("kind", [GridSearchCV, PrivateSearchCV])
@@ -214,7 +221,8 @@ def test_scores_of_rows_do_not_protect_users(kind, cv, model):
     own = {} if kind is PrivateSearchCV else {"epsilon": 1.0}
     scorer = make_private_scorer("squared_error", limit=9.0, **own)
     delta = "m__delta" if isinstance(model, Pipeline) else "delta"
-    search = kind(model, {delta: [1e-6, 1e-5]}, scoring=scorer, cv=cv)
+    folds = of_folds(kind, cv)
+    search = kind(model, {delta: [1e-6, 1e-5]}, scoring=scorer, **folds)
     (leak,) = (step for step in privacy_report(search) if "one user" in step.reason)
     assert leak.estimator == "LRSRegressor"
     assert leak.verdict == "LEAKS"

@@ -11,10 +11,10 @@ import math
 
 import numpy as np
 import pytest
+from release_tools import record_releases
 from scipy.stats import norm
 
 from skdpspectral import DPAdamRegressor
-from skdpspectral._release.release import record_releases
 from skdpspectral.accounting._composition import composed_epsilon
 from skdpspectral.mechanisms import SubsampledGaussian
 from skdpspectral.neural_network import Adam

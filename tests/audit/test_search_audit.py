@@ -10,18 +10,19 @@ import pytest
 from scipy.special import betaincinv
 
 from skdpspectral import DPPCA
-from skdpspectral._release.grid import release_entries
-from skdpspectral._release.release import noise_generator
-from skdpspectral._release.selection import SelectionRelease
+from skdpspectral._release.noise import noise_generator, release_entries
+from skdpspectral._release.selection import SelectionRelease, VoteRelease
 from skdpspectral.accounting import (
     calibrate_selection,
     gaussian_epsilon,
+    gaussian_mu,
     selection_epsilon,
 )
-from skdpspectral.audit import mu_lower_bound
+from skdpspectral.audit._epsilon import mu_lower_bound
 from skdpspectral.mechanisms import PrivacyPlan
 from skdpspectral.metrics import make_private_scorer
-from skdpspectral.model_selection import PrivateSearchCV
+from skdpspectral.model_selection import PrivateSearchCV, RandomRuns, Vote
+from skdpspectral.model_selection._vote import VoteBudgets
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:noise_seed")]
 DELTA = 1e-6
@@ -108,8 +109,7 @@ def test_a_whole_search_stays_below_its_claim():
                 DPPCA(1, center="none"),
                 {"clip_norm": [0.1, 1.0]},
                 epsilon=4.0,
-                expected_n_iter=2,
-                n_iter_law="geometric",
+                strategy=RandomRuns(expected_n_iter=2, n_iter_law="geometric"),
                 scoring=make_private_scorer("captured_variance", clip_norm=2.0),
                 noise_seed=seed,
             ).fit(rows)
@@ -117,3 +117,58 @@ def test_a_whole_search_stays_below_its_claim():
         sides.append(hits)
     assert epsilon_bound(*sides, DELTA) <= 4.0
     assert epsilon_bound(*sides[::-1], DELTA) <= 4.0
+
+
+@pytest.mark.parametrize("epsilon", [4.0, 8.0])
+def test_votes_and_fit_come_up_to_their_claim(epsilon):
+    """The worst block: its votes on two challengers, and who beats whom, change places.
+
+    The statistic is the likelihood ratio of all that is released. The exponential
+    mechanism is a little better than the Gaussian one that it is charged as.
+    """
+    mu = gaussian_mu(epsilon, DELTA)
+    budgets = VoteBudgets.within(mu, 0.5, lambda _: 40, 2, 1.0)
+    plan = PrivacyPlan(epsilon, DELTA, budgets.mechanisms(), "Search", seeded=True)
+    odds = 0.5 * budgets.challenger.epsilon
+    sides = []
+    for number, sign in enumerate((0.5, -0.5)):
+        votes, statistics = np.array([20.0 + sign, 20.0 - sign]), []
+        for seed in range(8000):
+            release = VoteRelease(plan, None, [number, seed])
+            choice = budgets.choose(release, votes, votes, 0.0)
+            (fit,) = release("fit", [sign])
+            which = 1.0 if choice.proposed == 1 else -1.0
+            moved = which * (choice.support * 40 - 20.0) * budgets.support.mu**2
+            statistics.append(which * odds + moved + fit * budgets.fit.mu**2)
+        sides.append(np.array(statistics))
+    found = mu_lower_bound(*sides[::-1], threshold=0.0)
+    assert 0.8 * mu < found <= mu
+
+
+def worst(model, X, y=None):
+    """One row tells which candidate is the better one."""
+    known = bool((X > 5.0).any())
+    return float(known == (model.clip_norm == 9.0))
+
+
+def test_a_whole_search_by_votes_stays_below_its_claim():
+    X = np.random.default_rng(0).normal(size=(8, 2))
+    neighbor = X.copy()
+    neighbor[0] = 6.0
+    sides = []
+    for rows in (neighbor, X):
+        hits = []
+        for seed in range(150):
+            search = PrivateSearchCV(
+                DPPCA(1, center="none", clip_norm=1.0),
+                {"clip_norm": [9.0]},
+                epsilon=10.0,
+                strategy=Vote(0.95, 2, min_block_size=4, cv=2, smooth=False),
+                scoring=worst,
+                noise_seed=seed,
+            )
+            hits.append(not search.fit(rows).kept_)
+            assert search.n_blocks_ in (0, 2)
+        sides.append(hits)
+    assert 0.0 <= epsilon_bound(*sides, DELTA) <= 10.0
+    assert epsilon_bound(*sides[::-1], DELTA) <= 10.0

@@ -25,10 +25,10 @@ from skdpspectral.accounting._ledger.planned_fits import planned_fits
 from skdpspectral.audit import privacy_report
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
-from skdpspectral.model_selection._runs import check_estimator, private_parts
+from skdpspectral.model_selection._candidates import check_estimator, private_parts
 
 # Of these it is known how often a fit fits what they hold.
-PRICED = ("Pipeline", "FeatureUnion")
+PRICED = ("Pipeline", "FeatureUnion", "ColumnTransformer")
 # Of these nothing leaks beside what leaks in them.
 HARMLESS = (
     *("Pipeline", "FeatureUnion", "ColumnTransformer", "VotingRegressor"),

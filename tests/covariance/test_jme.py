@@ -248,7 +248,7 @@ def test_restarts_go_on():
         stream.partial_fit(batch)
     assert stream.n_samples_seen_ == N
     assert stream.privacy_.mechanisms[0].renewed
-    assert "fresh noise after each 10" in str(stream.privacy_)
+    assert "fresh noise after each 10" in stream.privacy_.details()
     with pytest.raises(ValueError, match="horizon"):
         JMECovariance(horizon=10).fit(rows())
 

@@ -6,10 +6,10 @@ coarser lattice, and a released row can be read off modulo that lattice.
 
 import numpy as np
 import pytest
+from release_tools import record_releases
 from scipy.linalg import toeplitz
 
 from skdpspectral import JMECovariance, PrivacyAccountant
-from skdpspectral._release.release import record_releases
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.factorizations import Average, Exponential, Prefix, Window, factorize
 from skdpspectral.mechanisms import CorrelatedGaussian

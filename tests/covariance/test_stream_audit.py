@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from stream_tools import ReleasesAlone
 
-from skdpspectral._release.release import record_releases
-from skdpspectral.audit import mu_lower_bound
+from skdpspectral._release.noise import record_releases
+from skdpspectral.audit._epsilon import mu_lower_bound
 from skdpspectral.covariance import BaselineMoments, JointMoments
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,9 @@ import threading
 
 import numpy as np
 import pytest
+from release_tools import Release, record_releases
 
 from skdpspectral import DPPCA, JMECovariance, LedgerError, PrivacyAccountant
-from skdpspectral._release.release import Release, record_releases
 from skdpspectral._release.streams import StreamRelease
 
 pytestmark = pytest.mark.skipif(

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from release_tools import noise_generator, record_releases
 from scipy import stats
 
 from skdpspectral import (
@@ -16,7 +17,6 @@ from skdpspectral import (
     PrivacyLeakWarning,
 )
 from skdpspectral._release import streams
-from skdpspectral._release.release import noise_generator, record_releases
 from skdpspectral._release.streams import StreamRelease
 from skdpspectral.accounting import calibrate_gaussian, gaussian_mu
 from skdpspectral.covariance import BaselineMoments, JointMoments
@@ -347,7 +347,7 @@ def test_a_failed_step_ends_the_stream(monkeypatch):
     for accountant in (None, PrivacyAccountant()):
         stream = JMECovariance(horizon=100, accountant=accountant).partial_fit(X[:10])
         with monkeypatch.context() as patch:
-            patch.setattr(type(stream._stream._sums), "push", lambda *_: 1 / 0)
+            patch.setattr(type(stream._stream.sums), "push", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 stream.partial_fit(X[10:20])
         assert stream._stream._release.position == 20

@@ -10,10 +10,10 @@ import sys
 
 import numpy as np
 import pytest
+from release_tools import record_releases
 from sklearn.exceptions import NotFittedError
 
 from skdpspectral import JMECovariance, LedgerError, PrivacyAccountant
-from skdpspectral._release.release import record_releases
 from skdpspectral.covariance import (
     BISR,
     BaselineMoments,
@@ -80,7 +80,7 @@ def test_sums_are_those_of_the_rows_that_are_left(name):
         begin(name).partial_fit(X)
     stale = crashed(begin(name))
     stale.resume().partial_fit(X[47:])
-    moments = stale._stream._moments
+    moments = stale._stream.moments
     weights = moments.workload.core_matrix(90)[-1].copy()
     weights[30:47] = 0.0
     first, _ = moments.rows.unpack(whole["moments"])
@@ -167,7 +167,7 @@ def test_what_cannot_be_resumed(tmp_path, monkeypatch):
     stream = begin().partial_fit(X[:10])
     kept = pickle.dumps(stream)
     with monkeypatch.context() as patch:
-        patch.setattr(type(stream._stream._sums), "push", lambda *_: 1 / 0)
+        patch.setattr(type(stream._stream.sums), "push", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             stream.partial_fit(np.tile(X[10:20], (30, 1))[:80])
     with pytest.raises((RuntimeError, ValueError), match="steps"):
@@ -192,7 +192,7 @@ def test_what_cannot_be_resumed(tmp_path, monkeypatch):
 
 def planned_variance(stale, n, gap):
     """Variance of the mean's noise, by dense matrices."""
-    moments = stale._stream._moments
+    moments = stale._stream.moments
     weights = moments.workload.core_matrix(n)[-1].copy()
     weights[slice(*gap)] = 0.0
     size = moments.n_steps if moments.renewed else n
@@ -225,14 +225,14 @@ def test_moments_after_a_gap_have_the_variance_that_is_corrected_for(name, monke
     assert abs(np.var(means) / planned - 1.0) < 4.5 * np.sqrt(2.0 / 20_000)
     # It is what the covariance gets back.
     squares = stale.second_moment_ / (
-        1.0 if stale._stream._moments.workload.normalized else weight_sum(stale)
+        1.0 if stale._stream.moments.workload.normalized else weight_sum(stale)
     )
     given = np.diag(stale.covariance_ - squares) + stale.location_**2
     assert np.allclose(given, planned, rtol=1e-6, atol=1e-9 * np.abs(squares).max())
 
 
 def weight_sum(stale):
-    weights = stale._stream._moments.workload.core_matrix(60)[-1].copy()
+    weights = stale._stream.moments.workload.core_matrix(60)[-1].copy()
     weights[20:40] = 0.0
     return weights.sum()
 

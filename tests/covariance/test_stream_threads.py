@@ -10,10 +10,10 @@ import time
 
 import numpy as np
 import pytest
+from release_tools import Release, record_releases
 from scipy import stats
 
 from skdpspectral import DPPCA, JMECovariance, LedgerError, PrivacyAccountant
-from skdpspectral._release.release import Release, record_releases
 from skdpspectral.covariance import Window
 from skdpspectral.factorizations import factorize
 from skdpspectral.mechanisms import PrivacyPlan
@@ -151,11 +151,11 @@ def test_batches_from_threads_take_turns(with_ledger):
         for thread in threads:
             thread.join()
     assert not failed
-    assert stream._stream.step == 10_000
+    assert stream._stream.sums.step == 10_000
     noise = released["moments"]
     assert len(noise) == 10_000
     assert len(np.unique(noise[:, 0])) > 0.999 * len(noise)
-    C = factorize(stream._stream._moments.workload, "blt", 10_000)
+    C = factorize(stream._stream.moments.workload, "blt", 10_000)
     deviation = stream.privacy_["moments"].noise_std * C.noise_gain
     # From far on, single rows have the noise of a stationary process.
     draws = noise[50:].ravel() / deviation
@@ -182,8 +182,8 @@ def test_a_stream_is_pickled_between_batches_whoever_feeds_it():
     thread.join()
     for copied in copies:
         run = copied._stream
-        assert run.step % 100 == 10
-        assert run._release.position == run._release._noise.position == run.step
+        assert run.sums.step % 100 == 10
+        assert run._release.position == run._release._noise.position == run.sums.step
     stale = copies[0]
     with pytest.raises(LedgerError):
         stale.partial_fit(rows(10))

@@ -11,14 +11,13 @@ from skdpspectral.datasets import _real as archives
 from skdpspectral.datasets import _real as gordon
 from skdpspectral.datasets import _real as real
 from skdpspectral.datasets import (
-    load_adult,
-    load_coil2000,
     load_digits,
     load_gordon2002,
     load_jester,
     load_kddcup99,
     make_spiked_covariance,
 )
+from skdpspectral.datasets._real import load_adult, load_coil2000
 
 HAS_DATA = bool(os.environ.get(archives.DATA_HOME_VARIABLE))
 needs_data = pytest.mark.skipif(
@@ -180,10 +179,10 @@ def test_wide_data_need_no_square_matrix():
         ({"signal_variance": [1.0, 2.0]}, "signal_variance must be in non-increasing"),
         ({"signal_variance": [3.0, 2.0, 1.0]}, r"shape \(2,\), got shape \(3,\)"),
         ({"signal_variance": "large"}, "signal_variance must be numeric"),
-        ({"noise_variance": -0.1}, "noise_variance must be one finite number"),
-        ({"noise_variance": np.nan}, "noise_variance must be one finite number"),
-        ({"noise_variance": [1.0]}, "noise_variance must be one finite number"),
-        ({"noise_variance": None}, "noise_variance must be one finite number"),
+        ({"noise_variance": -0.1}, "noise_variance must be a finite number"),
+        ({"noise_variance": np.nan}, "noise_variance must be a finite number"),
+        ({"noise_variance": [1.0]}, "noise_variance must be a finite number"),
+        ({"noise_variance": None}, "noise_variance must be a finite number"),
     ],
 )
 def test_spiked_covariance_rejects(options, message):
@@ -454,6 +453,23 @@ def test_loaders_return_frames(tmp_path):
     frame = load_jester(data_home=tmp_path, as_frame=True)
     assert isinstance(frame.data, pd.DataFrame)
     assert frame.target is None
+
+
+def test_adult_as_it_was_recorded(tmp_path):
+    home = save(tmp_path, "adult", **adult_arrays())
+    given = {"data_home": home, "as_frame": True, "units": "raw", "encode": False}
+    bunch = load_adult(**given)
+    assert list(bunch.data) == bunch.feature_names
+    assert bunch.data.shape == (2, 14)
+    assert bunch.data["capital-gain"].tolist() == [0.0, 99_999.0]
+    # A missing value, and a code that has no level.
+    assert bunch.data["workclass"].tolist() == ["?", "wor0"]
+    assert bunch.data["sex"].tolist() == ["sex1", "?"]
+    assert {n: len(v) for n, v in bunch.categories.items()} == real.ADULT_LEVELS
+    assert bunch.target.tolist() == [0, 1]
+    for wrong in ({"as_frame": False}, {"units": "bounded"}):
+        with pytest.raises(ValueError, match="as_frame=True"):
+            load_adult(**{**given, **wrong})
 
 
 def test_digits_with_public_bounds():

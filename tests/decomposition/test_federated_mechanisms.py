@@ -16,7 +16,7 @@ from skdpspectral import (
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import ComponentCovariance, SpikedModel, TwoStage
-from skdpspectral.mechanisms import ParallelPlan
+from skdpspectral.mechanisms import PrivacyPlan
 from skdpspectral.metrics import subspace_distance
 
 X, TRUTH = make_spiked_covariance(12_000, 8, random_state=0)
@@ -79,7 +79,7 @@ def test_plans_are_public_and_those_of_the_fit(name):
         assert part.epsilon == pca.epsilon[client] or printed
         if not printed:
             assert part.mu == pytest.approx(asked, rel=1e-6)
-    assert ParallelPlan.from_json(plan.to_json()) == plan
+    assert PrivacyPlan.from_json(plan.to_json()) == plan
 
 
 def test_order_of_rows_and_jobs_change_nothing():
@@ -105,7 +105,7 @@ def test_what_a_model_covers_is_said_everywhere():
         assert part.assumption == "spiked-gaussian"
         assert "only for data that satisfy the spiked-gaussian" in str(part)
         assert "not differentially private" in str(part)
-    assert "3 clients" in str(plan)
+    assert "3 clients" in plan.details()
     ledger = accountant.ledger
     assert [entry.assumption for entry in ledger] == ["spiked-gaussian"] * 3
     assert [entry.epsilon for entry in ledger] == list(budgets.values())
@@ -269,7 +269,7 @@ def test_what_holds_of_the_papers_noise_is_said_and_charged():
     claims = [parts[client].epsilon for client in SIZES]
     assert claims[0] > claims[1] > claims[2] > 1.0
     assert pca.privacy_.epsilon == claims[0]
-    assert "The papers' formulas claim epsilon = 1" in str(pca.privacy_)
+    assert "The papers' formulas claim epsilon = 1" in pca.privacy_.details()
     assert [entry.epsilon for entry in accountant.ledger] == claims
     assert accountant.spent(1e-6).epsilon == pytest.approx(claims[0], rel=1e-6)
 

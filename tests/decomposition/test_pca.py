@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from release_tools import record_releases
 from scipy.stats import chi2
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import normalize
 
 from skdpspectral import DPPCA, PrivacyLeakWarning
-from skdpspectral._release.release import record_releases
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import PrivateMean
 from skdpspectral.metrics import subspace_distance

@@ -5,11 +5,12 @@ import pandas as pd
 import polars as pl
 import pytest
 import sklearn
+from containers import CONTAINERS, contents, table
+from release_tools import record_releases
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from skdpspectral import DPPCA, PrivacyAccountant
-from skdpspectral._release.release import record_releases
 from skdpspectral.decomposition import PrivateMean, SpikedModel, TwoStage
 from skdpspectral.mechanisms import Alternatives
 
@@ -203,57 +204,6 @@ def test_the_precision_of_a_radius_does_not_round_the_noise(kind, parameter):
 
 
 # -- containers ------------------------------------------------------------------------
-
-
-def memory_map(X, folder):
-    np.save(folder / "X.npy", X)
-    return np.load(folder / "X.npy", mmap_mode="r")
-
-
-def every_other(X):
-    wide = np.zeros((2 * X.shape[0], 2 * X.shape[1]))
-    wide[::2, ::2] = X
-    return wide[::2, ::2]
-
-
-def contents(X):
-    array = np.asarray(X)
-    values = array.tolist() if array.dtype == object else array.tobytes()
-    return array.dtype.str, array.shape, values
-
-
-def read_only(X):
-    X.flags.writeable = False
-    return X
-
-
-def table(X, kind="float64"):
-    return pd.DataFrame(X, columns=NAMES).astype(kind)
-
-
-CONTAINERS = {
-    "list": lambda X, _: X.tolist(),
-    "read-only": lambda X, _: read_only(X),
-    "Fortran order": lambda X, _: np.asfortranarray(X),
-    "strided": lambda X, _: every_other(X),
-    "reversed": lambda X, _: np.ascontiguousarray(X[::-1])[::-1],
-    "memory map": memory_map,
-    "big-endian": lambda X, _: X.astype(">f8"),
-    "big-endian integers": lambda X, _: X.astype(">i4"),
-    "int8": lambda X, _: X.astype("i1"),
-    "int64": lambda X, _: X.astype("i8"),
-    "float16": lambda X, _: X.astype("f2"),
-    "float32": lambda X, _: X.astype("f4"),
-    "long double": lambda X, _: X.astype(np.longdouble),
-    "objects": lambda X, _: X.astype(object),
-    "pandas": lambda X, _: table(X),
-    "pandas Int64": lambda X, _: table(X, "Int64"),
-    "pandas Float32": lambda X, _: table(X, "Float32"),
-    "pandas of several kinds": lambda X, _: table(X).astype({"c": "i8", "d": "Int8"}),
-    "pandas category": lambda X, _: table(X).astype({"c": "category"}),
-    "polars": lambda X, _: pl.DataFrame(X, schema=NAMES),
-    "polars Int16": lambda X, _: pl.DataFrame(X, schema=NAMES).cast(pl.Int16),
-}
 
 
 @pytest.mark.sampled(5)

@@ -6,12 +6,12 @@ import sys
 
 import numpy as np
 import pytest
+from release_tools import record_releases
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sliced_rows import BrokenTable, ChangingTable, SlicedTable
 
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyLeakWarning
-from skdpspectral._release.release import record_releases
 from skdpspectral._tables.readers import SlicedRows, sliced_rows
 from skdpspectral.decomposition import PrivateMean, SpikedModel
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from release_tools import record_releases
 from scipy import sparse
 
 from skdpspectral import DPPCA, PrivacyAccountant
-from skdpspectral._release.release import record_releases
 from skdpspectral._tables.clipping import clip_rows, normalize_rows
 from skdpspectral.decomposition import PrivateMean, SpikedModel
 

@@ -3,18 +3,17 @@
 import numpy as np
 import pytest
 from pca_tools import Replay
+from release_tools import record_releases
 from scipy import sparse
 from sklearn.decomposition import PCA
 from sliced_rows import SlicedTable
 
 from skdpspectral import DPPCA, DPStandardScaler
-from skdpspectral._release.release import record_releases
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.decomposition import Gaussian, PrivateMean, SpikedModel
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:noise_seed:skdpspectral.PrivacyLeakWarning",
-    "ignore:.*stand out of the noise",
     "ignore:this DPPCA is not private",
 )
 UNITS = np.array([1.0, 1e6, 1e-5, 30.0, 1.0, 1e9])
@@ -65,7 +64,11 @@ def test_what_is_not_seen_is_in_no_component():
     assert np.abs(pca.transform(X)).max() < 1e3
     few = DPPCA(3, scale="private", noise_seed=1).fit(X[:, 5:])
     assert few.components_above_noise_ <= 1
-    assert not few.components_[1:].any()
+    # One feature is seen: the other rows are directions of what is not, and count for
+    # nothing in scores.
+    assert np.array_equal(np.abs(few.components_[0]), [1.0, 0.0, 0.0])
+    assert few.components_ @ few.components_.T == pytest.approx(np.eye(3), abs=1e-12)
+    assert not few.transform(X[:, 5:])[:, 1:].any()
 
 
 def test_the_covariance_is_in_units_of_the_data():
@@ -211,9 +214,13 @@ def test_an_earlier_fit_leaves_nothing_behind(tmp_path):
 
 
 def test_a_fit_that_sees_nothing_says_so():
+    X, pca = table(200), DPPCA(2, scale="private", release="covariance")
     with pytest.warns(UserWarning, match="hides 6 of 6 features"):
-        pca = DPPCA(2, scale="private").fit(table(200))
-    assert not pca.components_.any()
+        pca.fit(X)
+    assert pca.components_ @ pca.components_.T == pytest.approx(np.eye(2), abs=1e-12)
+    expected = (X - pca.mean_) @ pca.components_.T
+    assert pca.transform(X) == pytest.approx(expected, rel=1e-6)
+    assert not pca.get_covariance().any()
 
 
 def test_what_has_no_scale_is_refused():

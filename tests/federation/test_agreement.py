@@ -19,10 +19,10 @@ from federation_tools import (
     rows_needed,
     rows_of,
 )
+from release_tools import record_releases
 from scipy.stats import chi, norm
 
 from skdpspectral import PrivacyAccountant
-from skdpspectral._release.release import record_releases
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
 from skdpspectral.decomposition import Auto, SpikedModel
 from skdpspectral.decomposition._federated_server import ReplyLimits

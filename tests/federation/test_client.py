@@ -12,8 +12,8 @@ from federation_tools import SESSION, ask, make_task, rows_of
 
 from skdpspectral import PrivacyAccountant, PrivacyBudgetError, PrivacyLeakWarning
 from skdpspectral._linalg.eigen import top_eigh
-from skdpspectral._release.release import record_releases
-from skdpspectral.decomposition._bounds import RowBounds
+from skdpspectral._release.noise import record_releases
+from skdpspectral.decomposition._bounded_moments import RowBounds
 from skdpspectral.federation import LocalClient, MessageError, Topic
 from skdpspectral.mechanisms import Gaussian
 from skdpspectral.metrics import subspace_distance

@@ -45,7 +45,6 @@ PARAMETERS = {
 }
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*that is what holds of the noise"),
-    pytest.mark.filterwarnings("ignore:no mean was released"),
 ]
 PRIVATE = [name for name in PARAMETERS if name != "paper"]
 

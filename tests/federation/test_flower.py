@@ -16,12 +16,12 @@ from flower_tools import (
 from skdpspectral import DPMatrixFactorization, LRSRegressor, PrivacyAccountant
 from skdpspectral._messages.messages import CHECKSUM_BYTES, checksum
 from skdpspectral.datasets import make_low_rank_sparse_tasks, make_ratings
+from skdpspectral.decomposition._federated_client import run_in_process
 from skdpspectral.federation import (
     FederationError,
     GroupClient,
     GroupRounds,
     GroupTask,
-    InProcessSession,
     KeptSession,
     LocalClient,
     MessageError,
@@ -31,10 +31,11 @@ from skdpspectral.federation import (
     Server,
     Site,
     SiteConnection,
-    SiteError,
     make_task,
 )
-from skdpspectral.federation.flower import client_app, connect_to_site, hold_session
+from skdpspectral.federation._flower import connect_to_site
+from skdpspectral.federation._site_socket import SiteError
+from skdpspectral.federation.flower import client_app, hold_session
 from skdpspectral.linear_model import PrivateRounds
 
 pytest.importorskip("flwr", reason="Flower needs Python 3.11 or later")
@@ -76,7 +77,7 @@ def by_hand(task, steps, **parameters):
         for i, name in enumerate(NAMES)
     }
     rounds = make_rounds(task, steps)
-    return InProcessSession(rounds.server, clients).run(rounds)
+    return run_in_process(rounds, clients)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -502,6 +503,8 @@ def test_ten_thousand_mutants_are_refused(tmp_path):
     assert len(PrivacyAccountant(path=tmp_path / "north.db").ledger) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_mutants_with_a_checksum_of_their_own_spend_no_more_than_the_ledger(tmp_path):
     """Whoever sends may make valid requests; the ledger is what holds."""
     task, rng = TASKS["directions"][0], np.random.default_rng(1)
@@ -602,7 +605,7 @@ def test_users_at_nodes_as_in_one_process(name, noise, tmp_path):
     expected = GroupRounds(NAMES, task, **seed)
     given = [{} if s is None else {"noise_seed": s} for s in seeds]
     clients = {n: group_client(task, i, **given[i]) for i, n in enumerate(NAMES)}
-    InProcessSession(expected, clients).run(expected)
+    run_in_process(expected, clients)
     same(found, expected.result())
     # The models of the users are at their site.
     same(sites[0].latest.model, clients["north"].model)

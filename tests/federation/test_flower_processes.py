@@ -19,10 +19,10 @@ import pytest
 import skdpspectral
 from skdpspectral import FederatedDPPCA, PrivacyAccountant, SparseDPPCA
 from skdpspectral.datasets import make_low_rank_sparse_tasks, make_ratings
+from skdpspectral.decomposition._federated_client import run_in_process
 from skdpspectral.federation import (
     GroupClient,
     GroupRounds,
-    InProcessSession,
     LocalClient,
     Registration,
     Rounds,
@@ -58,7 +58,7 @@ def clients_of(task):
 
 def in_process(task, **steps):
     server = Server(REGISTERED, task)
-    return InProcessSession(server, clients_of(task)).run(Rounds(server, **steps))
+    return run_in_process(Rounds(server, **steps), clients_of(task))
 
 
 def ledger_of(folder, name, ledger="ledger"):
@@ -136,7 +136,7 @@ def users_in_process(agreed, given):
         for place, name in enumerate(NAMES)
     }
     rounds = GroupRounds(NAMES, task)
-    return InProcessSession(rounds, clients).run(rounds)
+    return run_in_process(rounds, clients)
 
 
 def give_users(made, keys):

@@ -12,8 +12,8 @@ import pytest
 from scipy.stats import beta, binom, norm
 
 from skdpspectral import LRSRegressor
-from skdpspectral._release.release import Release
-from skdpspectral.audit import mu_lower_bound
+from skdpspectral._release.noise import Release
+from skdpspectral.audit._epsilon import mu_lower_bound
 from skdpspectral.federation import GroupClient, GroupTask, Request, Topic
 from skdpspectral.linear_model import PrivateRounds
 

@@ -14,7 +14,7 @@ from federation_tools import (
     noise_std,
 )
 
-from skdpspectral.decomposition import _kernels_federated
+from skdpspectral.decomposition import _kernels
 from skdpspectral.federation import FederationError, MessageError, Reply, Server, Topic
 from skdpspectral.metrics import subspace_distance
 
@@ -197,7 +197,7 @@ def test_weights_are_one_over_the_variance():
     expected = [
         2 * 0.5 * 0.1 / n + noise_std(task, n, mu) ** 2 for n, mu in sizes.values()
     ]
-    expected = _kernels_federated.inverse_variance_weights(expected)
+    expected = _kernels.inverse_variance_weights(expected)
     assert np.allclose(server.averages.subspace_weights(replies), expected)
     equal = make_server(task, "ab", weights="equal")
     assert np.array_equal(equal.averages.subspace_weights(replies), [0.5, 0.5])

@@ -29,13 +29,16 @@ from skdpspectral.federation import (
     Server,
     Site,
     SiteConnection,
-    SiteError,
     Topic,
     make_task,
     serve_site,
 )
 from skdpspectral.federation import _flower as flower
-from skdpspectral.federation._site_socket import decode_outcome, encode_outcome
+from skdpspectral.federation._site_socket import (
+    SiteError,
+    decode_outcome,
+    encode_outcome,
+)
 
 TASK = make_task(1, 6, n_rounds=2, aggregation="matrix")
 SPENT = "what was not answered is spent, and is not drawn again"
@@ -284,7 +287,7 @@ def test_without_flower_an_error_says_what_to_install(monkeypatch):
     for name in [m for m in sys.modules if m.split(".")[0] == "flwr"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "flwr", None)
-    with pytest.raises(ImportError, match=r"pip install 'skdpspectral\[federated\]'"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[federated\]'"):
         flower.client_app()
 
 
@@ -362,6 +365,8 @@ def test_a_forked_site_answers_nothing(tmp_path):
     assert site.respond(ask()) == first
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize("mode", ["dies before", "dies after"])
 def test_a_site_that_is_killed_answers_as_before_or_refuses(mode, tmp_path):
     with Served(tmp_path, mode) as served:
@@ -431,6 +436,8 @@ def seconds_until_closed(connection, drip):
     return time.monotonic() - begun
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize("drip", [True, False])
 def test_a_peer_has_a_time_for_all_of_its_request(drip, tmp_path):
     with Served(tmp_path, "is impatient"):
@@ -438,6 +445,8 @@ def test_a_peer_has_a_time_for_all_of_its_request(drip, tmp_path):
         assert 0.4 < seconds_until_closed(half, drip) < 3.0
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_a_peer_has_a_time_to_take_its_answer(tmp_path):
     with Served(tmp_path, "is impatient") as served:
         assert len(served.site.respond(ask())) == 2**22
@@ -451,6 +460,8 @@ def test_a_peer_has_a_time_to_take_its_answer(tmp_path):
         assert 0 < taken < 2**22
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_strangers_keep_no_place_that_others_need(tmp_path):
     with Served(tmp_path) as served:
         strangers, names = silent_connections(tmp_path / "s", 60), []

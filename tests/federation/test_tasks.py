@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import dataclasses
 import hashlib
 import pickle
 import struct
@@ -17,9 +18,9 @@ from skdpspectral.decomposition import (
     SpikedModel,
     TwoStage,
 )
-from skdpspectral.decomposition._mechanism import ComponentMechanism
+from skdpspectral.decomposition._federated_client import run_in_process
+from skdpspectral.decomposition._pca_mechanisms import ComponentMechanism
 from skdpspectral.federation import (
-    InProcessSession,
     LocalClient,
     MessageError,
     Rounds,
@@ -304,7 +305,7 @@ def test_both_give_the_same_covariance(given):
     task = make_task(2, 5, projection_norm=7.0, **given)
     clients = {k: LocalClient(k, X[sites == k], task, epsilon=None) for k in "ab"}
     server = Server({k: c.registration for k, c in clients.items()}, task)
-    found = InProcessSession(server, clients).run(Rounds(server))
+    found = run_in_process(Rounds(server), clients)
     np.testing.assert_allclose(found.explained_variance, model.explained_variance_)
     np.testing.assert_allclose(found.components, model.components_)
     np.testing.assert_allclose(found.mean, model.mean_)
@@ -327,3 +328,16 @@ def test_numbers_of_rows_are_whole_numbers(n_samples):
     plans = [task.plan(n, 1.0, 1e-6, "any", False) for n in (np.int32(5000), 5000)]
     anew = make_task(2, 6, bounds=(-1, 1)).plan(5000, 1.0, 1e-6, "any", False)
     assert plans == [anew, anew]
+
+
+def test_mechanisms_that_send_no_variances_are_refused(monkeypatch):
+    monkeypatch.setattr(TwoStage, "sends_variances", False)
+    with pytest.raises(ValueError, match="'two-stage' is not for federations"):
+        make_task(1, 5, mechanism="two-stage")
+
+
+def test_all_fields_of_a_mechanism_are_in_the_bytes_of_tasks():
+    """A field that pack and _fields leave out gives other releases the same digest."""
+    names = {field.name for field in dataclasses.fields(ComponentMechanism)}
+    in_bytes = {"name", "signal", "noise", "norm_range"}
+    assert names == in_bytes | {"calibration", "constant", "centered"}

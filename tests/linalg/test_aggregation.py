@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skdpspectral._linalg import eigen
-from skdpspectral.decomposition import _kernels, _kernels_federated
+from skdpspectral.decomposition import _kernels
 from skdpspectral.metrics import subspace_distance
 
 RNG = np.random.default_rng(0)
@@ -22,7 +22,7 @@ def bases(m, r, p, rng=RNG):
 def test_top_of_projectors_is_the_top_of_their_weighted_sum(m, r, p):
     stack, weights = bases(m, r, p), RNG.random(m) + 0.1
     total = sum(w * U.T @ U for w, U in zip(weights, stack, strict=True))
-    found = _kernels_federated.top_of_projectors(stack, weights, r)
+    found = _kernels.top_of_projectors(stack, weights, r)
     values, vectors = np.linalg.eigh(total)
     assert np.allclose(found @ found.T, np.eye(r), atol=1e-12)
     assert np.trace(found @ total @ found.T) == pytest.approx(values[-r:].sum())
@@ -31,17 +31,15 @@ def test_top_of_projectors_is_the_top_of_their_weighted_sum(m, r, p):
 
 def test_weights_are_those_of_the_least_variance():
     variances = np.array([0.5, 2.0, 1e-3, 7.0])
-    weights = _kernels_federated.inverse_variance_weights(variances)
+    weights = _kernels.inverse_variance_weights(variances)
     assert weights.sum() == pytest.approx(1.0)
     best = np.sum(weights**2 * variances)
     assert best == pytest.approx(1.0 / np.sum(1.0 / variances))
     for _ in range(200):
         other = RNG.dirichlet(np.ones(4))
         assert np.sum(other**2 * variances) >= best
-    assert np.array_equal(
-        _kernels_federated.inverse_variance_weights([0.0, 1.0]), [1.0, 0.0]
-    )
-    extreme = _kernels_federated.inverse_variance_weights([1e-300, 1e300])
+    assert np.array_equal(_kernels.inverse_variance_weights([0.0, 1.0]), [1.0, 0.0])
+    extreme = _kernels.inverse_variance_weights([1e-300, 1e300])
     assert np.array_equal(extreme, [1.0, 0.0])
 
 
@@ -55,15 +53,13 @@ def test_spike_strength_undoes_the_push_of_the_noise():
         matrix = noise.copy()
         matrix[0, 0] += strength
         top = np.linalg.eigvalsh(matrix)[-1]
-        found = _kernels_federated.spike_strength([top], [tau])[0]
+        found = _kernels.spike_strength([top], [tau])[0]
         # The push has a closed form, to which one matrix comes close.
         assert top == pytest.approx(strength + tau**2 / strength, rel=0.04)
         assert top > 1.02 * strength
         assert found == pytest.approx(strength, rel=0.06)
-    assert _kernels_federated.spike_strength(
-        [0.3 * tau, -1.0], [tau, tau]
-    ) == pytest.approx(tau)
-    assert _kernels_federated.spike_strength([3.0], [0.0]) == pytest.approx(3.0)
+    assert _kernels.spike_strength([0.3 * tau, -1.0], [tau, tau]) == pytest.approx(tau)
+    assert _kernels.spike_strength([3.0], [0.0]) == pytest.approx(3.0)
 
 
 def test_subspace_variances_are_the_measured_ones():
@@ -77,30 +73,28 @@ def test_subspace_variances_are_the_measured_ones():
         noise = np.tril(noise, -1) + np.tril(noise, -1).T
         found = eigen.top_eigh(X.T @ X / n + noise, rank)[1]
         squares.append(subspace_distance(found, truth) ** 2)
-    said = _kernels_federated.subspace_variances(signal, 1.0, [n], [s], rank, p)[0]
+    said = _kernels.subspace_variances(signal, 1.0, [n], [s], rank, p)[0]
     assert np.mean(squares) == pytest.approx(said, rel=0.08)
 
 
 def test_subspace_variances_are_capped():
-    capped = _kernels_federated.subspace_variances(
-        2.0, 1.0, [1, 1e9], [1e3, 1e-9], 3, 4
-    )
+    capped = _kernels.subspace_variances(2.0, 1.0, [1, 1e9], [1e3, 1e-9], 3, 4)
     assert capped[0] == 2.0
     assert capped[1] < 1e-6
     assert np.array_equal(
-        _kernels_federated.subspace_variances(1.0, 2.0, [9], [1.0], 1, 9), [2.0]
+        _kernels.subspace_variances(1.0, 2.0, [9], [1.0], 1, 9), [2.0]
     )
     assert np.array_equal(
-        _kernels_federated.subspace_variances(2.0, 1.0, [9], [1.0], 4, 4), [1.0]
+        _kernels.subspace_variances(2.0, 1.0, [9], [1.0], 4, 4), [1.0]
     )
 
 
 def test_packing_a_symmetric_matrix():
     matrix = RNG.standard_normal((5, 5))
     matrix += matrix.T
-    packed = _kernels_federated.pack_lower(matrix)
+    packed = _kernels.pack_lower(matrix)
     assert packed.shape == (15,)
-    assert np.array_equal(_kernels_federated.unpack_lower(packed, 5), matrix)
+    assert np.array_equal(_kernels.unpack_lower(packed, 5), matrix)
 
 
 AWKWARD = {
@@ -115,18 +109,16 @@ AWKWARD = {
 
 @pytest.mark.parametrize("basis", AWKWARD.values(), ids=AWKWARD)
 def test_whatever_is_sent_becomes_orthonormal(basis):
-    columns, defect = _kernels_federated.orthonormal_columns(basis)
+    columns, defect = _kernels.orthonormal_columns(basis)
     assert np.allclose(columns.T @ columns, np.eye(3), atol=1e-14)
     assert defect < 1e-14
 
 
 def test_orthonormal_columns_keep_an_orthonormal_basis():
     basis = np.linalg.qr(RNG.standard_normal((9, 4)))[0]
-    assert np.allclose(
-        _kernels_federated.orthonormal_columns(basis)[0], basis, atol=1e-14
-    )
-    doubled = _kernels_federated.orthonormal_columns(2.0 * basis)[0]
-    assert np.array_equal(doubled, _kernels_federated.orthonormal_columns(basis)[0])
+    assert np.allclose(_kernels.orthonormal_columns(basis)[0], basis, atol=1e-14)
+    doubled = _kernels.orthonormal_columns(2.0 * basis)[0]
+    assert np.array_equal(doubled, _kernels.orthonormal_columns(basis)[0])
 
 
 @pytest.mark.parametrize("n", [1, 7, 50])
@@ -137,15 +129,13 @@ def test_blocked_product(n):
 
 
 def test_largest_rows_of_equal_norms_are_the_first():
-    assert _kernels_federated.largest_rows(np.ones((4, 2)), 2).tolist() == [1, 1, 0, 0]
-    assert _kernels_federated.largest_rows(
-        np.array([[1.0], [-3], [2]]), 1
-    ).tolist() == [0, 1, 0]
+    assert _kernels.largest_rows(np.ones((4, 2)), 2).tolist() == [1, 1, 0, 0]
+    assert _kernels.largest_rows(np.array([[1.0], [-3], [2]]), 1).tolist() == [0, 1, 0]
 
 
 def test_truncated_basis():
     K = RNG.standard_normal((10, 3)) * np.linspace(3, 0.1, 10)[:, None]
-    columns, values, kept = _kernels_federated.truncated_basis(K, 4)
+    columns, values, kept = _kernels.truncated_basis(K, 4)
     assert kept.sum() == 4
     assert not columns[~kept].any()
     assert np.allclose(columns.T @ columns, np.eye(3), atol=1e-12)
@@ -154,7 +144,7 @@ def test_truncated_basis():
     assert set(np.flatnonzero(kept)) == set(order[:4])
     assert subspace_distance(columns.T, np.linalg.qr(V * kept[:, None])[0].T) < 1e-7
     assert np.allclose(np.linalg.svd(K[kept])[1], values)
-    whole = _kernels_federated.truncated_basis(K, 10)[0]
+    whole = _kernels.truncated_basis(K, 10)[0]
     assert subspace_distance(whole.T, V.T) < 1e-7
 
 
@@ -167,10 +157,10 @@ def test_sparse_subspace_is_the_best_of_all_supports():
         matrix[:3, :3] += 2.0
         supports = [list(c) for c in combinations(range(8), 3)]
         values = [np.linalg.eigvalsh(matrix[np.ix_(c, c)])[-1] for c in supports]
-        found = _kernels_federated.sparse_subspace(matrix, 1, 3)[:, 0]
+        found = _kernels.sparse_subspace(matrix, 1, 3)[:, 0]
         assert np.count_nonzero(found) == 3
         assert found @ found == pytest.approx(1.0)
         hits += found @ matrix @ found > max(values) - 1e-6
     assert hits >= 18
-    whole = _kernels_federated.sparse_subspace(matrix, 2, 8)
+    whole = _kernels.sparse_subspace(matrix, 2, 8)
     assert subspace_distance(whole.T, np.linalg.eigh(matrix)[1][:, -2:].T) < 1e-6

@@ -8,7 +8,7 @@ from skdpspectral._linalg import eigen
 from skdpspectral._linalg.eigen import flip_signs, top_eigh
 from skdpspectral.decomposition import SpikedModel
 from skdpspectral.decomposition import _spiked as spiked_projector
-from skdpspectral.decomposition._second_moment import SecondMoment
+from skdpspectral.decomposition._bounded_moments import SecondMoment
 from skdpspectral.federation import make_task
 from skdpspectral.metrics import subspace_distance
 

@@ -7,7 +7,7 @@ from skdpspectral._linalg import user_rows
 from skdpspectral.neural_network import _kernels as public_networks
 from skdpspectral.neural_network import _kernels_users as networks
 from skdpspectral.neural_network._kernels import Layout
-from skdpspectral.neural_network._kernels_users import UserParameters
+from skdpspectral.neural_network._kernels_users import NetworkWeights
 
 
 def block_of(rng, counts, d):
@@ -20,7 +20,7 @@ def block_of(rng, counts, d):
 def some_networks(rng, n_users, layout, rank=2, k=3, prompt_size=0):
     p = layout.n_parameters
     support = [np.sort(rng.choice(p, k, replace=False)) for _ in range(n_users)]
-    return UserParameters(
+    return NetworkWeights(
         rng.standard_normal((n_users, rank)),
         rng.standard_normal((n_users, prompt_size)),
         np.array(support).reshape(n_users, k),
@@ -144,7 +144,7 @@ def test_the_support_is_that_of_a_newton_step():
     rows = user_rows.UserRows(X, X @ truth, np.zeros(20, int), 1)
     (block,) = rows.blocks()
     rows, _ = networks.rows_of(block, slice(None), None)
-    users = UserParameters(
+    users = NetworkWeights(
         np.zeros((1, 0)), np.zeros((1, 0)), np.array([[0, 4]]), np.array([[0.5, 0.1]])
     )
     whole = networks.whole_weights(np.zeros((d + 1, 0)), users)

@@ -31,7 +31,7 @@ from skdpspectral.linear_model import (
     UserWeights,
 )
 from skdpspectral.linear_model._parameters import solver_of
-from skdpspectral.model_selection._splits import PerUserKFold
+from skdpspectral.model_selection import PerUserKFold
 
 N_USERS, N_FEATURES = 12, 5
 # With epsilon=None, and whatever else a test is not about.
@@ -309,7 +309,7 @@ def test_predictions_are_linear_in_the_features(data):
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])
 def test_predictions_by_parts(data, monkeypatch, size):
-    from skdpspectral.linear_model import _users as module
+    from skdpspectral.linear_model import _lrs as module
 
     X, _, users = data
     model = fitted(data)

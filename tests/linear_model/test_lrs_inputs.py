@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from containers import CONTAINERS, contents, read_only
+from release_tools import record_releases
 from sklearn.base import clone
 
 from skdpspectral import LRSRegressor, PrivacyAccountant
-from skdpspectral._release.release import record_releases
 from skdpspectral.linear_model import Alternation, PrivateRounds, UserWeights
 
 pytestmark = [
@@ -59,50 +60,7 @@ def expected_predictions(mode):
     return plain_model(mode).predict(X, users=users)
 
 
-def read_only(X):
-    X.flags.writeable = False
-    return X
-
-
-def every_other(X):
-    wide = np.zeros((2 * X.shape[0], 2 * X.shape[1]))
-    wide[::2, ::2] = X
-    return wide[::2, ::2]
-
-
-def memory_map(X, folder):
-    np.save(folder / "X.npy", X)
-    return np.load(folder / "X.npy", mmap_mode="r")
-
-
-def contents(X):
-    array = np.asarray(X)
-    values = array.tolist() if array.dtype == object else array.tobytes()
-    return array.dtype.str, array.shape, values
-
-
 # -- containers of rows ----------------------------------------------------------------
-
-CONTAINERS = {
-    "list": lambda X, _: X.tolist(),
-    "read-only": lambda X, _: read_only(X),
-    "Fortran order": lambda X, _: np.asfortranarray(X),
-    "strided": lambda X, _: every_other(X),
-    "memory map": memory_map,
-    "memory map, float32": lambda X, folder: memory_map(X.astype("f4"), folder),
-    "big-endian": lambda X, _: X.astype(">f8"),
-    "int8": lambda X, _: X.astype("i1"),
-    "int64": lambda X, _: X.astype("i8"),
-    "float16": lambda X, _: X.astype("f2"),
-    "float32": lambda X, _: X.astype("f4"),
-    "long double": lambda X, _: X.astype(np.longdouble),
-    "objects": lambda X, _: X.astype(object),
-    "pandas": lambda X, _: pd.DataFrame(X, columns=NAMES),
-    "pandas Int64": lambda X, _: pd.DataFrame(X, columns=NAMES).astype("Int64"),
-    "pandas, other index": lambda X, _: pd.DataFrame(X, index=np.arange(N_ROWS) + 5),
-    "polars": lambda X, _: pl.DataFrame(X, schema=NAMES),
-    "polars Int16": lambda X, _: pl.DataFrame(X, schema=NAMES).cast(pl.Int16),
-}
 
 
 @pytest.mark.sampled(6)

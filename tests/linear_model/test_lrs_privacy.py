@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from lrs_tools import alike, scripted, table
+from release_tools import record_releases
 from user_privacy import (
     PLACES,
     STRANGERS,
@@ -26,7 +27,6 @@ from user_privacy import (
 )
 
 from skdpspectral import LRSRegressor, PrivacyLeakWarning
-from skdpspectral._release.release import record_releases
 from skdpspectral.linear_model import PrivateRounds, UserIntercept, UserWeights
 
 SETTINGS = {

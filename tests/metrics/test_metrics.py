@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skdpspectral.metrics import (
-    _subspace,
+    _score_kinds,
     captured_variance,
     gaussian_kl,
     subspace_distance,
@@ -150,7 +150,7 @@ def test_distance_rejects_orders_that_are_no_norm(ord):
 @pytest.mark.parametrize("block_size", [1, 100, 2**20])
 @pytest.mark.parametrize("k", [1, 3, 6])
 def test_captured_variance_equals_the_textbook_formula(X, k, block_size, monkeypatch):
-    monkeypatch.setattr(_subspace, "BLOCK_SIZE", block_size)
+    monkeypatch.setattr(_score_kinds, "BLOCK_SIZE", block_size)
     train, held_out = X[:80], X[80:] + 1.0
     pca = PCA(n_components=k).fit(train)
     expected = textbook_share(pca.components_, held_out)

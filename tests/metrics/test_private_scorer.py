@@ -13,6 +13,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from release_tools import Release
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, log_loss
@@ -26,7 +27,6 @@ from skdpspectral import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
-from skdpspectral._release import Release
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.metrics import (
     captured_variance,
@@ -365,7 +365,6 @@ def test_a_table_without_the_column_of_users_is_refused_free_of_charge():
     assert len(accountant.ledger) == 0
 
 
-@pytest.mark.filterwarnings("ignore:.*stand out of the noise")
 @pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("own", [True, False])
 def test_every_score_of_a_cross_validation_is_charged(n_jobs, own):
@@ -379,7 +378,6 @@ def test_every_score_of_a_cross_validation_is_charged(n_jobs, own):
     assert names == ["DPPCA"] * 3 + ["captured_variance"] * 3
 
 
-@pytest.mark.filterwarnings("ignore:.*stand out of the noise")
 def test_a_ledger_prices_the_scores_of_a_search_beforehand():
     accountant = PrivacyAccountant()
     scorer = make_private_scorer("captured_variance", 0.5, clip_norm=3.0)

@@ -17,7 +17,7 @@ from sklearn.metrics import ndcg_score
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 
 from skdpspectral.metrics import make_user_scorer, user_ndcg_score, user_recall_score
-from skdpspectral.model_selection._splits import PerUserKFold
+from skdpspectral.model_selection import PerUserKFold
 
 
 def table(seed=0, n_rows=600, n_users=60, n_levels=None):
@@ -318,6 +318,8 @@ def test_cross_validation_ranks_known_users():
     assert cold.min() > dummy.max()
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize("routing", [False, True])
 def test_grid_search_in_two_processes(routing):
     X, y = ratings_table()

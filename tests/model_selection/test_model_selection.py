@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 
-from skdpspectral.model_selection._splits import PerUserKFold
+from skdpspectral.model_selection import PerUserKFold
 
 
 def long_tailed_users(seed=0, n_rows=500, n_users=80):

@@ -13,8 +13,10 @@ import warnings
 
 import numpy as np
 import pytest
+from release_tools import Release, noise_generator, record_releases
 from scipy import stats
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
@@ -39,8 +41,6 @@ from skdpspectral import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
-from skdpspectral._release import Release, record_releases
-from skdpspectral._release.release import noise_generator
 from skdpspectral._release.selection import (
     SelectionRelease,
     draw_candidate,
@@ -54,13 +54,19 @@ from skdpspectral.accounting import (
     gaussian_mu,
     selection_epsilon,
 )
-from skdpspectral.accounting._ledger import store as _ledger_schema
+from skdpspectral.accounting._ledger import ledger_checks
 from skdpspectral.audit import privacy_report
 from skdpspectral.datasets import make_ratings
 from skdpspectral.decomposition import SpikedModel
 from skdpspectral.mechanisms import PrivacyPlan
 from skdpspectral.metrics import make_private_scorer
-from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit, _runs
+from skdpspectral.model_selection import (
+    PrivateSearchCV,
+    PrivateSplit,
+    RandomRuns,
+    _candidates,
+    _runs,
+)
 from skdpspectral.model_selection._runs import (
     Exposure,
     Runs,
@@ -69,6 +75,7 @@ from skdpspectral.model_selection._runs import (
     splitter_of,
 )
 from skdpspectral.neural_network import Adam
+from skdpspectral.pipeline import make_private_pipeline
 
 pytestmark = pytest.mark.filterwarnings("ignore:noise_seed is given")
 X = np.random.default_rng(0).normal(size=(400, 4)) * [4.0, 1.0, 1.0, 1.0]
@@ -80,13 +87,11 @@ def kept(**more):
 
 
 def search(estimator=None, space=SPACE, **parameters):
-    parameters = {
-        "epsilon": 8.0,
-        "expected_n_iter": 4,
-        "n_iter_law": "geometric",
-        "scoring": kept(),
-        **parameters,
-    }
+    runs = {"expected_n_iter": 4, "n_iter_law": "geometric"}
+    runs |= {n: v for n, v in parameters.items() if n in RandomRuns().get_params()}
+    parameters = {n: v for n, v in parameters.items() if n not in runs}
+    parameters = {"epsilon": 8.0, "scoring": kept(), **parameters}
+    parameters["strategy"] = RandomRuns(**runs)
     return PrivateSearchCV(
         DPPCA(1) if estimator is None else estimator, space, **parameters
     )
@@ -178,14 +183,14 @@ def test_the_best_is_the_best_of_the_released_scores(outcomes):
 
 def _std(made):
     """Deviation of the noise of a score of fifty pairs, by what it may cost."""
-    splits = list(splitter_of(made.cv, made.scorer_).split(X))
-    cost = made._budgets(Exposure.of_rows(splits, len(X))).mu_score
+    splits = list(splitter_of(made.strategy.cv, made.scorer_).split(X))
+    cost = made.strategy._budgets(made, Exposure.of_rows(splits, len(X))).mu_score
     return kept().statistic(50).mechanisms(cost)[0].noise_std
 
 
 def test_nothing_tells_the_number_of_runs(outcomes, capfd):
     sizes, states, numbers = set(), set(), set()
-    known_ledgers = len(_ledger_schema._seen)
+    known_ledgers = len(ledger_checks._seen)
     for seed in range(6):
         outcomes.clear()
         with warnings.catch_warnings(record=True) as said, record_releases() as told:
@@ -201,9 +206,9 @@ def test_nothing_tells_the_number_of_runs(outcomes, capfd):
         known = {"n_splits_": 1, "best_index_": 0}
         assert vars(made.estimator).keys() == vars(DPPCA(1)).keys()
         whole = {n: v for n, v in vars(made).items() if type(v) is int}
-        assert whole == {**known, "expected_n_iter": 4, "noise_seed": seed}
+        assert whole == {**known, "noise_seed": seed}
     assert len(numbers) > 1
-    assert len(_ledger_schema._seen) == known_ledgers
+    assert len(ledger_checks._seen) == known_ledgers
     assert len(sizes) == len(states) == 1
     assert capfd.readouterr() == ("", "")
 
@@ -227,7 +232,7 @@ def test_global_generators_tell_no_number_of_runs(outcomes):
 
 
 def test_what_is_the_process_s_comes_back_when_the_last_search_has_ended():
-    """In threads searches overlap: the first to end must not open the other."""
+    """Contexts of a thread overlap: the first to end must not open the other."""
     np.random.seed(0)  # noqa: NPY002
     expected = np.random.RandomState(0).random()
     first, second = (isolated_process_state(bytes([n] * 16)) for n in (1, 2))
@@ -242,6 +247,25 @@ def test_what_is_the_process_s_comes_back_when_the_last_search_has_ended():
     second.__exit__(None, None, None)
     assert warnings.filters == filters
     assert np.random.random() == expected  # noqa: NPY002
+
+
+def test_threads_do_not_share_secret_seeds():
+    """Of two in one stream each would see what the other has drawn."""
+    drawn, entered = [], threading.Event()
+
+    def draws():
+        with isolated_process_state(bytes([2] * 16)):
+            drawn.append(np.random.random())  # noqa: NPY002
+            entered.set()
+
+    draws()
+    entered.clear()
+    other = threading.Thread(target=draws)
+    with isolated_process_state(bytes([1] * 16)):
+        other.start()
+        entered.wait(0.2)
+    other.join()
+    assert drawn[0] == drawn[1]
 
 
 def forked_exit(function):
@@ -381,7 +405,7 @@ def test_a_search_is_one_entry_of_what_it_promised(law, refit, cv):
     assert 2.0 * (1 - 1e-8) < spent <= 2.0
     accountant = PrivacyAccountant(2.0, 1e-6)
     assert accountant.check(made, X).epsilon <= 2.0
-    made.set_params(accountant=accountant, n_iter_law=law)
+    made.set_params(accountant=accountant, strategy__n_iter_law=law)
     try:
         made.fit(X)
     except RuntimeError:
@@ -429,7 +453,7 @@ def test_rows_that_are_held_out_several_times_are_counted():
 def test_the_noise_of_a_score_is_for_rows_that_are_held_out_so_often(cv):
     made, scorer = search(cv=cv, epsilon=1.0), make_private_scorer("accuracy")
     splits = list(cv.split(X))
-    budgets = made._budgets(Exposure.of_rows(splits, len(X)))
+    budgets = made.strategy._budgets(made, Exposure.of_rows(splits, len(X)))
     (mechanism,) = score_plan(
         made.privacy_plan(len(X)), scorer, splits, len(X), budgets
     ).mechanisms
@@ -491,7 +515,7 @@ def test_the_ledger_of_a_run_ends_where_a_fit_does():
         step = calibrate_gaussian("step", 1.0, mu, (1,))
         return PrivacyPlan(gaussian_epsilon(mu, 1e-6), 1e-6, (step,), "Fit")
 
-    with _runs._run_accountant(0.7, 1e-6, plan, None) as accountant:
+    with _candidates._run_accountant(0.7, 1e-6, plan, None) as accountant:
         with pytest.raises(PrivacyBudgetError):
             accountant.charge(fit(0.7007))
         accountant.charge(fit(0.7))
@@ -527,15 +551,35 @@ def test_the_winner_claims_what_its_search_does():
     made = search(make_pipeline(DPStandardScaler(), DPPCA(1)), {}, epsilon=2.0).fit(X)
     for _, step in made.best_estimator_.steps:
         assert step.privacy_.epsilon == 2.0
-        assert "PrivateSearchCV which chose this fit" in str(step.privacy_)
+        assert "PrivateSearchCV which chose this fit" in step.privacy_.details()
         assert step.publish().privacy_ == step.privacy_
     last = search(refit=True, epsilon=2.0).fit(X).best_estimator_
     assert last.privacy_.epsilon < 2.0
 
 
+@pytest.mark.parametrize("refit", ["winner", True])
+@pytest.mark.parametrize("private", [False, True])
+def test_fitted_copies_of_steps_are_of_the_search(private, refit):
+    """Column transformers and private pipelines fit copies of what they are given."""
+    columns = ColumnTransformer([("a", DPStandardScaler(), [0, 1])], sparse_threshold=0)
+    make = make_private_pipeline if private else make_pipeline
+    accountant = PrivacyAccountant()
+    with accountant:
+        made = search(
+            make(columns, DPPCA(1)), {}, epsilon=2.0, refit=refit, noise_seed=3
+        ).fit(X)
+        steps = made.best_estimator_[:]
+        for step in (steps[0].named_transformers_["a"], steps[1]):
+            claims = "PrivateSearchCV which chose this fit" in step.privacy_.details()
+            assert claims == (refit == "winner")
+            assert (step.accountant, step.noise_seed) == (None, None)
+            step.set_params(epsilon=0.5).fit(X)
+    assert [entry.epsilon for entry in accountant.ledger] == [2.0, 0.5, 0.5]
+
+
 def test_a_second_search_forgets_the_first():
     made = search().fit(X)
-    made.set_params(refit=False).fit(X)
+    made.set_params(strategy__refit=False).fit(X)
     assert not hasattr(made, "best_estimator_")
 
 
@@ -803,7 +847,9 @@ def test_doubts_by_public_numbers_reach_the_user(rows):
     accountant = PrivacyAccountant(1e-3, 1e-6)
     tried = search(model, space, epsilon=4.0, accountant=accountant)
     with (
-        pytest.warns(UserWarning, match="no feature can be seen: of 30 pairs") as seen,
+        pytest.warns(
+            UserWarning, match="30 rows are too few for private scales"
+        ) as seen,
         pytest.raises(PrivacyBudgetError),
     ):
         tried.fit(rows)

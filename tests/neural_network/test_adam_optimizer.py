@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from skdpspectral import LedgerError, PrivacyAccountant, PrivacyLeakWarning
-from skdpspectral._release.grid import public_order
-from skdpspectral._release.release import record_releases
+from skdpspectral._release.noise import public_order, record_releases
 from skdpspectral.factorizations import Exponential, Factorization, factorize
-from skdpspectral.neural_network import Adam, JMEAdam
+from skdpspectral.neural_network import Adam, AdamStability, JMEAdam
 from skdpspectral.neural_network._adam import AdamState
 from skdpspectral.neural_network._gradient_moments import MOMENTS
 
@@ -126,6 +125,49 @@ def test_the_floor_is_the_deviation_of_the_noise_of_the_second_moment(moments):
         assert rows.std() == pytest.approx(one, rel=0.05)
         # No coordinate moves further than its mean over the root of the floor.
         assert np.isfinite(increment).all()
+
+
+@pytest.mark.parametrize("moments", ["jme", "pp", "pp-debiased"])
+@pytest.mark.parametrize(("constant", "floor"), [(1e-3, 0.0), (0.0, 0.04)])
+def test_a_floor_that_is_given_replaces_that_of_the_noise(moments, constant, floor):
+    """Kalinin et al. with negative squares as zeros, and DP-AdamBC."""
+    given = AdamStability(constant, floor=floor)
+    stds, mean = (0.3, 0.5), np.array([0.5, -0.25, 0.125])
+    squares = np.array([-2.0, 0.01, 4.0])
+    adam = Adam(0.1, beta_1=0.0, stability=given, moments=moments)
+    state = AdamState(adam, stds, (TRIVIAL, TRIVIAL))
+    increment = state.push(mean, squares if moments == "jme" else None)
+    spread = {"jme": squares, "pp": mean**2, "pp-debiased": mean**2 - 0.09}[moments]
+    expected = -0.1 * mean / (np.sqrt(np.maximum(spread, floor)) + constant)
+    np.testing.assert_allclose(increment, expected, rtol=1e-12)
+
+
+def test_steps_are_clipped_with_their_learning_rate():
+    adam = Adam(3.0, stability=AdamStability(floor=0.0, max_step_norm=0.5))
+    state = AdamState(adam, (0.0, 0.0), (TRIVIAL, TRIVIAL))
+    increment = state.push(np.array([1.0, -1.0, 0.0, 1.0]), None)
+    np.testing.assert_allclose(
+        increment, [-0.5 / 3**0.5, 0.5 / 3**0.5, 0, -0.5 / 3**0.5]
+    )
+    still = state.push(np.array([-0.9, 0.9, 0.0, -0.9]), None)
+    assert np.linalg.norm(still) < 0.5 + 1e-12
+    np.testing.assert_array_equal(state.push(np.zeros(4), None).shape, (4,))
+
+
+def test_clipped_steps_do_not_overflow():
+    bounds = AdamStability(1e-100, floor=0.0, max_step_norm=2.0)
+    adam = Adam(1e60, stability=bounds, moments="jme")
+    state = AdamState(adam, (0.0, 0.0), (TRIVIAL, TRIVIAL))
+    increment = state.push(np.full(3, 1e140), np.zeros(3))
+    assert np.linalg.norm(increment) == pytest.approx(2.0)
+    state = AdamState(adam, (0.0, 0.0), (TRIVIAL, TRIVIAL))
+    np.testing.assert_array_equal(state.push(np.zeros(3), np.zeros(3)), 0.0)
+
+
+def test_bounds_on_steps_cost_nothing():
+    plain = optimizer()
+    bounded = optimizer(stability=AdamStability(floor=0.0, max_step_norm=1.0))
+    assert bounded.privacy_.mechanisms == plain.privacy_.mechanisms
 
 
 # -- batches --------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from release_tools import record_releases
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -20,7 +21,6 @@ from skdpspectral import (
     PrivacyAccountant,
     PrivacyLeakWarning,
 )
-from skdpspectral._release.release import record_releases
 from skdpspectral.accounting._composition import composed_epsilon
 from skdpspectral.audit import privacy_report
 from skdpspectral.neural_network import Adam, AlternatingAdam, _gradient_moments

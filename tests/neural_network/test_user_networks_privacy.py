@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from lrs_tools import alike, scripted, table
 from network_tools import of_users
+from release_tools import record_releases
 from user_privacy import (
     PLACES,
     STRANGERS,
@@ -26,7 +27,6 @@ from user_privacy import (
 )
 
 from skdpspectral import LRSMLPRegressor, PrivacyLeakWarning
-from skdpspectral._release.release import record_releases
 from skdpspectral.neural_network import AlternatingAdam
 from skdpspectral.neural_network import _kernels_users as networks
 from skdpspectral.neural_network import _network_choices as choices

@@ -27,7 +27,7 @@ from skdpspectral import (
 )
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.metrics import captured_variance, make_private_scorer
-from skdpspectral.model_selection import PrivateSearchCV
+from skdpspectral.model_selection import PrivateSearchCV, RandomRuns
 from skdpspectral.plotting import PrivacyUtilityDisplay
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -86,6 +86,13 @@ def display_of_two(**kwargs):
     )
 
 
+def test_labels_of_epsilons_do_not_overlap():
+    epsilons = [0.5, 0.55, 1.0, 1.1, 8.0]
+    display = PrivacyUtilityDisplay(epsilons=epsilons, scores=np.zeros((5, 2))).plot()
+    labels = [text.get_text() for text in display.ax_.get_xticklabels()]
+    assert labels == ["0.5", "1", "8"]
+
+
 def test_band_line_and_baseline_are_at_the_scores():
     display = display_of_two(baseline_score=0.95, score_name="Kept")
     assert display.plot() is display
@@ -97,6 +104,8 @@ def test_band_line_and_baseline_are_at_the_scores():
     np.testing.assert_array_equal(display.baseline_.get_ydata(), [0.95, 0.95])
     assert display.errorbar_ is None
     assert display.ax_.get_xscale() == "log"
+    labels = [text.get_text() for text in display.ax_.get_xticklabels()]
+    assert labels == ["0.5", "2"]
     assert display.ax_.get_xlabel() == "epsilon"
     assert display.ax_.get_ylabel() == "Kept"
     texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
@@ -467,8 +476,7 @@ def private_search(epsilon, seed=0):
         DPPCA(1),
         {"center": ["none", "pairs"]},
         epsilon=epsilon,
-        expected_n_iter=2,
-        n_iter_law="geometric",
+        strategy=RandomRuns(expected_n_iter=2, n_iter_law="geometric"),
         scoring=make_private_scorer("captured_variance", clip_norm=5.0),
         noise_seed=seed,
     ).fit(X)

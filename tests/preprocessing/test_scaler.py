@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from pca_tools import ManyRowsScaler
+from release_tools import record_releases
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -18,7 +20,6 @@ from sklearn.preprocessing import StandardScaler
 from sliced_rows import SlicedTable
 
 from skdpspectral import DPPCA, DPStandardScaler, PrivacyAccountant, PrivacyLeakWarning
-from skdpspectral._release.release import record_releases
 from skdpspectral._statistics.feature_scales import FeatureMoments, Spreads
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.mechanisms import Gaussian
@@ -184,7 +185,7 @@ def test_a_feature_whose_place_was_lost_is_not_seen():
     """
     X, seen = normals(4000, 200), 0
     for seed in range(8):
-        scaler = fitted(X, seed)
+        scaler = ManyRowsScaler(noise_seed=seed).fit(X)
         assert np.abs(scaler.mean_).max() < 2.0
         seen += np.sum(~scaler.unseen_features_)
     assert 300 < seen < 1300
@@ -444,10 +445,11 @@ def test_nothing_is_fitted_twice_or_in_parts():
         DPStandardScaler().publish()
 
 
+@seeded
 def test_few_rows_are_warned_of_by_public_numbers():
     for rows in (np.zeros((20, 3)), normals(20, 3)):
-        with pytest.warns(UserWarning, match="no feature can be seen: of 20 pairs"):
-            scaler = DPStandardScaler().fit(rows)
+        with pytest.warns(UserWarning, match="20 rows are too few for private scales"):
+            scaler = DPStandardScaler(noise_seed=0).fit(rows)
         assert scaler.unseen_features_.all()
         assert not scaler.transform(rows).any()
 
@@ -499,8 +501,71 @@ def test_planned_sensitivities():
     assert expected <= errors["moments"] <= 1.1 * expected
     alone = DPStandardScaler(with_mean=False).privacy_plan(10_000, 9)
     assert [m.name for m in alone.mechanisms] == ["differences"]
-    wide = DPStandardScaler().privacy_plan(100, 100_000)
-    assert math.prod(wide["differences"].shape) < 2**26
+    wide = DPStandardScaler().privacy_plan(9000, 100_000)
+    assert math.prod(wide["windows"].shape) < 2**26
+    assert math.prod(wide["cells"].shape) < 2**26
+
+
+EDGES = {
+    "zeros": np.zeros((50, 4)),
+    "one value": np.full((50, 3), 7e9),
+    "largest": np.where(normals(60, 3) < 0.0, -1.7e308, 1.7e308),
+    "huge": normals(60, 3) * 3e307,
+    "subnormal": normals(60, 3) * 1e-310,
+    "more features than rows": normals(6, 40),
+    **{f"{n} rows": normals(n, 3) for n in range(2, 11)},
+}
+
+
+@seeded
+@pytest.mark.filterwarnings("ignore:.*too few for private scales")
+@pytest.mark.parametrize("name", EDGES)
+@pytest.mark.parametrize("epsilon", [0.5, 50.0])
+@pytest.mark.parametrize("missing", ["raise", "mean"])
+def test_no_table_gives_numbers_that_are_not_finite(name, epsilon, missing):
+    X = EDGES[name].copy()
+    if missing == "mean":
+        X[0] = np.nan
+    scaler = fitted(X, epsilon=epsilon, missing=missing)
+    assert np.isfinite(scaler.transform(X)).all()
+    assert np.isfinite(scaler.mean_).all()
+    assert np.isfinite(scaler.scale_).all()
+    assert (scaler.scale_ > 0.0).all()
+
+
+@seeded
+@pytest.mark.sampled(9)
+def test_means_and_scales_of_few_rows():
+    """500 rows of 10 features in mixed units, at epsilon 4: u = 145."""
+    rng = np.random.default_rng(0)
+    unit = 10.0 ** rng.integers(-6, 7, 10)
+    mean = rng.choice([0.0, 1.0, -30.0, 100.0], 10) * unit
+    for seed in range(3):
+        X = normals(500, 10, seed) * unit + mean
+        holes = np.where(rng.random(X.shape) < 0.3, np.nan, X)
+        for rows, missing in ((X, "raise"), (holes, "mean")):
+            scaler = fitted(rows, seed, epsilon=4.0, missing=missing)
+            assert not scaler.unseen_features_.any()
+            assert np.abs(np.log(scaler.scale_ / unit)).max() < 0.4
+            assert (np.abs(scaler.mean_ - mean) / unit).max() < 0.4
+        assert scaler.present_shares_ == pytest.approx(np.full(10, 0.7), abs=0.15)
+
+
+def test_few_rows_are_read_from_windows():
+    """By a public rule: 200 rows in units of the root of features over mu."""
+    mu = gaussian_mu(1.0, 1e-6)
+    n_samples = math.ceil(200.0 * 3.0 / mu)
+    plan = DPStandardScaler().privacy_plan(n_samples, 9)
+    assert plan.mechanisms[0].name == "differences"
+    plan = DPStandardScaler().privacy_plan(n_samples - 1, 9)
+    found = {m.name: m.sensitivity for m in plan.mechanisms}
+    assert found == {
+        "windows": pytest.approx(2 * math.sqrt(18)),
+        "cells": pytest.approx(math.sqrt(18)),
+        "moments": pytest.approx(6 / (n_samples - 1)),
+    }
+    costs = [m.mu**2 / plan.mu**2 for m in plan.mechanisms]
+    assert costs == pytest.approx([0.4, 0.2, 0.4], rel=1e-6)
 
 
 def test_a_seed_and_no_privacy_are_warned_of():

@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from release_tools import record_releases
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 import skdpspectral
 from skdpspectral import DPItemEmbedding, LRSRegressor, PrivacyAccountant
-from skdpspectral._release.release import record_releases
 from skdpspectral._statistics import user_sums as item_moment
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.recommendation import _catalog as _item_catalog
@@ -268,7 +268,7 @@ def test_steps_of_a_user_are_the_same_bits_in_any_company(seed):
 
 def test_sums_of_squares_do_not_depend_on_where_a_user_begins(monkeypatch):
     """Steps hide most of their last bits: smaller ones show every bit."""
-    monkeypatch.setattr(user_item, "STEP", 2.0**-52)
+    monkeypatch.setattr(user_item, "EMBEDDING_STEP", 2.0**-52)
     rng = np.random.default_rng(0)
     for n in [*range(1, 40), 127, 128, 129, 500, 8191, 8192, 8193, 20_000]:
         piece = rng.uniform(0, 1, n)
@@ -293,7 +293,7 @@ def test_the_second_moment_is_a_sum_of_whole_numbers():
 
 def test_as_many_users_as_sums_are_exact_for(monkeypatch):
     most = item_moment.MOST_EXACT_USERS
-    assert most / user_item.STEP**2 <= 2.0**53
+    assert most / user_item.EMBEDDING_STEP**2 <= 2.0**53
     mechanism = (
         DPItemEmbedding(method="moment", epsilon=1e3).privacy_plan(2).mechanisms[0]
     )

@@ -30,10 +30,10 @@ from ratings_privacy import (
     ordinary,
     planted_mistakes,
 )
+from release_tools import record_releases
 from sklearn.base import clone
 
 from skdpspectral import DPItemEmbedding, PrivacyAccountant
-from skdpspectral._release.release import record_releases
 from skdpspectral.recommendation import _item_embedding
 
 pytestmark = pytest.mark.filterwarnings("ignore:items=None:UserWarning")
@@ -251,7 +251,7 @@ def test_the_means_of_the_audit_are_those_of_a_fit():
 # -- planted mistakes ------------------------------------------------------------------
 
 MODULES = (
-    "recommendation._ratings_tables",
+    "recommendation._table_columns",
     "recommendation._kernels",
     "recommendation._item_models",
     "recommendation._catalog",
@@ -265,12 +265,18 @@ MUTANTS = {
     "division by the number of users": (
         check_sums,
         "recommendation._kernels",
-        ("out *= STEP * STEP", "out *= STEP * STEP / steps.shape[0]"),
+        (
+            "out *= EMBEDDING_STEP * EMBEDDING_STEP",
+            "out *= EMBEDDING_STEP * EMBEDDING_STEP / steps.shape[0]",
+        ),
     ),
     "normalization skipped": (
         check_sums,
         "recommendation._kernels",
-        ("values / np.repeat(lengths, counts) / STEP", "values / STEP"),
+        (
+            "values / np.repeat(lengths, counts) / EMBEDDING_STEP",
+            "values / EMBEDDING_STEP",
+        ),
     ),
     "rounded to the nearest step": (
         check_sums,

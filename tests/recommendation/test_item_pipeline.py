@@ -10,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from lrs_tools import scripted
+from release_tools import record_releases
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
@@ -19,7 +20,6 @@ from skdpspectral import (
     LRSRegressor,
     PrivacyAccountant,
 )
-from skdpspectral._release.release import record_releases
 from skdpspectral.datasets import make_ratings
 from skdpspectral.linear_model import UserIntercept, personalize
 from skdpspectral.recommendation._kernels_models import component_columns

@@ -260,9 +260,9 @@ MODULES = (
     "recommendation._item_models",
     "recommendation._item_models",
     "recommendation._click_model",
-    "recommendation._ratings_tables",
-    "recommendation._ratings_tables",
-    "recommendation._rated_tables",
+    "recommendation._table_columns",
+    "recommendation._table_columns",
+    "recommendation._ratings_by_part",
     "recommendation._catalog",
     "recommendation._catalog",
     "recommendation._estimator",
@@ -388,8 +388,8 @@ MUTANTS = {
         check_public,
         "recommendation._item_models",
         (
-            "released = release(self.name, total * STEP, overwrite=True)",
-            "release(self.name, total * STEP)\n        released = total * STEP",
+            "return cls(release(name, total, overwrite=True), std)",
+            "release(name, total)\n        return cls(total, std)",
         ),
     ),
     "the exact number of users": (

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, kstest, norm
 
-from skdpspectral._release import release as release_module
-from skdpspectral._release.grid import grid_noise
-from skdpspectral._release.release import Release, noise_generator
+from skdpspectral._release import noise as release_module
+from skdpspectral._release.noise import Release, grid_noise, noise_generator
 from skdpspectral.accounting import calibrate_gaussian
 from skdpspectral.mechanisms import Exact, Gaussian, PrivacyPlan
 from skdpspectral.neural_network import JMEAdam

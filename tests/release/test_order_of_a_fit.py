@@ -15,11 +15,15 @@ from skdpspectral import (
     DPAdamRegressor,
     DPItemEmbedding,
     DPMatrixFactorization,
+    DPRidge,
+    DPRidgeClassifier,
     DPStandardScaler,
+    DPTableVectorizer,
     FederatedDPPCA,
     JMECovariance,
     LRSMLPRegressor,
     LRSRegressor,
+    NoisyFitWarning,
     PrivacyAccountant,
     PrivacyBudgetError,
     PrivacyLeakWarning,
@@ -27,7 +31,6 @@ from skdpspectral import (
 )
 
 # There are few rows, and for scales too few, at all of the budgets.
-pytestmark = pytest.mark.filterwarnings("ignore:no feature can be seen")
 SECRET = 7321.0625
 N = 60
 X = np.random.default_rng(0).normal(size=(N, 4))
@@ -72,7 +75,12 @@ FITS = {
     "column of clients": lambda rows, **p: FederatedDPPCA(1, client_feature=0, **p).fit(
         with_column(rows)
     ),
+    "linear": lambda rows, **p: DPRidge(**p).fit(rows, Y),
+    "linear classes": lambda rows, **p: DPRidgeClassifier(classes=[0, 1], **p).fit(
+        rows, IDS % 2
+    ),
     "scales": lambda rows, **p: DPStandardScaler(**p).fit(rows),
+    "tables": lambda rows, **p: DPTableVectorizer(**p).fit(rows),
     "network": lambda rows, **p: DPAdamRegressor(**p).fit(rows, Y),
     "classes": lambda rows, **p: DPAdamClassifier(classes=[0, 1], **p).fit(
         rows, IDS % 2
@@ -80,7 +88,8 @@ FITS = {
     "few features": lambda rows, **p: SparseDPPCA(**p).fit(rows),
 }
 # Users and items are all that is read of a ratings table.
-ALL_VALUES = [name for name in FITS if name not in ("items", "factors")]
+# Tables refuse no value, and objects among numbers have another plan, by their dtype.
+ALL_VALUES = [name for name in FITS if name not in ("items", "factors", "tables")]
 
 
 def refused(fit, rows):
@@ -183,6 +192,20 @@ def test_no_entry_of_a_list_has_a_say_before_the_charge(fit, error):
         fits[fit](rows, accountant=accountant)
     assert f"{SECRET:.0f}" not in str(caught.value)
     assert len(accountant.ledger) == (3 if "clients" in fit else 1)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, ValueError, KeyError])
+def test_no_entry_of_a_table_has_a_say(error):
+    """Before the charge or after it: what has no text is a rare value."""
+    rows = X.tolist()
+    rows[7][2] = Sequence(error(SECRET))
+    for table in (rows, pd.DataFrame({j: [row[j] for row in rows] for j in range(4)})):
+        spent, accountant = PrivacyAccountant(1e-9, 1e-9), PrivacyAccountant()
+        with pytest.raises(PrivacyBudgetError):
+            DPTableVectorizer(accountant=spent).fit(table)
+        made = DPTableVectorizer(accountant=accountant).fit(table).transform(table)
+        assert np.isfinite(made).all()
+        assert len(accountant.ledger) == 1
 
 
 class Lazy:
@@ -401,7 +424,7 @@ def test_every_seeded_fit_warns_and_says_where(fit):
 def test_fits_without_a_seed_do_not_warn(fit):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", ".* stand out of the noise")
+        warnings.simplefilter("ignore", NoisyFitWarning)
         FITS[fit](X)
 
 

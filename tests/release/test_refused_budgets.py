@@ -13,7 +13,10 @@ from skdpspectral import (
     DPAdamRegressor,
     DPItemEmbedding,
     DPMatrixFactorization,
+    DPRidge,
+    DPRidgeClassifier,
     DPStandardScaler,
+    DPTableVectorizer,
     FederatedDPPCA,
     JMECovariance,
     LRSMLPRegressor,
@@ -22,7 +25,7 @@ from skdpspectral import (
     SparseDPPCA,
 )
 from skdpspectral.metrics import make_private_scorer
-from skdpspectral.model_selection import PrivateSearchCV
+from skdpspectral.model_selection import PrivateSearchCV, RandomRuns
 
 N = 24
 X = np.random.default_rng(0).normal(size=(N, 3)).round(2)
@@ -104,7 +107,9 @@ def dask_rows(values):
 def search(estimator, parameter, score, a, **given):
     scorer = make_private_scorer(score, **given)
     grid = {parameter: [1, 2]}
-    return PrivateSearchCV(estimator, grid, scoring=scorer, cv=2, accountant=a)
+    return PrivateSearchCV(
+        estimator, grid, strategy=RandomRuns(cv=2), scoring=scorer, accountant=a
+    )
 
 
 class Model:
@@ -120,6 +125,14 @@ FITS = {
     "pca": (X, lambda t, a: DPPCA(1, accountant=a).fit(t)),
     "sparse pca": (X, lambda t, a: SparseDPPCA(accountant=a).fit(t)),
     "scaler": (X, lambda t, a: DPStandardScaler(accountant=a).fit(t)),
+    "table": (X, lambda t, a: DPTableVectorizer(accountant=a).fit(t)),
+    "linear": (X, lambda t, a: DPRidge(accountant=a).fit(t, LABELS)),
+    "linear's y": (LABELS, lambda t, a: DPRidge(accountant=a).fit(X, t)),
+    "linear labels": (LABELS, lambda t, a: DPRidgeClassifier(accountant=a).fit(X, t)),
+    "linear labels of classes": (
+        LABELS,
+        lambda t, a: DPRidgeClassifier(classes=[0, 1], accountant=a).fit(X, t),
+    ),
     "stream": (X, lambda t, a: JMECovariance(accountant=a).fit(t)),
     "path": (X, lambda t, a: JMECovariance(accountant=a).release_path(t)),
     "batch": (X, lambda t, a: JMECovariance(horizon=99, accountant=a).partial_fit(t)),

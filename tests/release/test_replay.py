@@ -33,13 +33,15 @@ from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPMatrixFactorization,
+    DPRidge,
+    DPRidgeClassifier,
     DPStandardScaler,
     FederatedDPPCA,
     JMECovariance,
     LRSRegressor,
     PrivacyBudgetError,
 )
-from skdpspectral._release import release
+from skdpspectral._release import noise
 from skdpspectral._tables import clipping
 from skdpspectral.covariance import Window
 from skdpspectral.mechanisms import Gaussian
@@ -85,6 +87,7 @@ def sample(stride=9):
                 yield family, case
 
 
+@pytest.mark.slow
 def test_a_sample_of_neighbors_shows_the_same():
     closest, families = replay.Closest(), Counter()
     for family, case in sample():
@@ -134,7 +137,20 @@ def rng():
 CLOSE = {
     "pca": lambda: row_cases(rng(), DPPCA(1, center="none"), "array"),
     "covariance": lambda: row_cases(rng(), DPPCA(1, release="covariance"), "array"),
+    "windows": lambda: row_cases(rng(), DPStandardScaler(with_mean=False), "array"),
+    "windows beside ranks": lambda: row_cases(
+        rng(), DPPCA(1, scale="private", epsilon=60.0), "array"
+    ),
     "scaler": lambda: row_cases(rng(), DPStandardScaler(), "object", 3),
+    "ridge": lambda: row_cases(
+        rng(), DPRidge(bounds=(-3, 3), target_bounds=(-9, 9), epsilon=50.0), "array", 3
+    ),
+    "linear classes": lambda: row_cases(
+        rng(),
+        DPRidgeClassifier(classes=[0, 1], bounds=(-3, 3), epsilon=50.0),
+        "array",
+        3,
+    ),
     "stream": lambda: row_cases(
         rng(), JMECovariance(workload=Window(5)), "array", 2, in_batches=True
     ),
@@ -159,6 +175,7 @@ def test_a_sensitivity_that_is_ten_per_cent_too_small_is_found(name, monkeypatch
     assert any(one.what.startswith("moved") for one in found)
 
 
+@pytest.mark.slow
 def test_a_run_that_costs_more_than_a_search_has_planned_is_found(monkeypatch):
     def cases():
         return replay_cases.search_cases(rng(), "array", names=("scaler and pca",))
@@ -229,7 +246,7 @@ def test_a_clip_that_is_left_out_is_found(monkeypatch):
 
 
 def test_a_branch_that_values_choose_is_found(monkeypatch):
-    call = release.Release.__call__
+    call = noise.Release.__call__
 
     def wrong(self, name, value, **how):
         if int(2**20 * value[0, 0]) % 2:
@@ -237,7 +254,7 @@ def test_a_branch_that_values_choose_is_found(monkeypatch):
             return np.eye(len(value))
         return call(self, name, value, **how)
 
-    monkeypatch.setattr(release.Release, "__call__", wrong)
+    monkeypatch.setattr(noise.Release, "__call__", wrong)
     found = tally(row_cases(rng(), DPPCA(1, center="none"), "array", 4)).found
     assert {"other releases"} <= {one.what for one in found}
 
@@ -382,6 +399,7 @@ def test_a_replay_of_the_same_data_is_the_same():
     assert not refused.tape.asked
 
 
+@pytest.mark.slow
 def test_every_form_is_read_by_some_estimator():
     for form in FORMS:
         kind = "ratings" if form in ("csr", "csc") else "rows"

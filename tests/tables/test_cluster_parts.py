@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from cluster_tools import check_same, outcome, quiet
+from release_tools import record_releases
 
 from skdpspectral import (
     DPPCA,
@@ -12,7 +13,6 @@ from skdpspectral import (
     LRSRegressor,
     PrivacyAccountant,
 )
-from skdpspectral._release.release import record_releases
 from skdpspectral._tables import clusters as rows_on_clusters
 from skdpspectral._tables.ids import joined_ids
 

@@ -19,6 +19,7 @@ from skdpspectral import (
     DPAdamClassifier,
     DPItemEmbedding,
     DPMatrixFactorization,
+    DPRidgeClassifier,
     DPStandardScaler,
     FederatedDPPCA,
     JMECovariance,
@@ -26,8 +27,8 @@ from skdpspectral import (
     PrivacyAccountant,
     SparseDPPCA,
 )
-from skdpspectral._tables.entries import read_entries
 from skdpspectral._tables.ids import encode_ids
+from skdpspectral._tables.readers import read_entries
 from skdpspectral._tables.users import (
     check_targets,
     deferred_target_columns,
@@ -35,8 +36,8 @@ from skdpspectral._tables.users import (
 )
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.metrics._private_scorer import by_user
-from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
-from skdpspectral.recommendation._ratings_tables import deferred_ratings
+from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit, RandomRuns
+from skdpspectral.recommendation._table_columns import deferred_ratings
 
 ROOT = Path(skdpspectral.__file__).parent
 BIG = 2**53
@@ -452,10 +453,10 @@ def test_no_entry_changes_predictions_for_other_rows(models, name, odd, into):
 )
 def test_labels_are_read_row_by_row(labels, odd, into):
     y = [labels[i % 2] for i in range(N_ROWS)]
-    model = DPAdamClassifier(classes=labels)
+    model = DPRidgeClassifier(classes=labels)
 
     def read(values):
-        return model._targets(model._deferred_labels(values, N_ROWS).read())
+        return model._deferred_indicators(values, N_ROWS).read()
 
     first = read(into(y))
     second = unless_refused(read, into(replaced(y, ROW, None, odd)))
@@ -499,8 +500,10 @@ def test_a_search_holds_out_the_same_rows_of_others(into, monkeypatch):
         search = PrivateSearchCV(
             LRSRegressor(user_feature=0),
             {"n_components": [1]},
-            expected_n_iter=3,
-            cv=PrivateSplit(2, user_feature=0, random_state=0),
+            strategy=RandomRuns(
+                expected_n_iter=3,
+                cv=PrivateSplit(2, user_feature=0, random_state=0),
+            ),
             scoring=make_private_scorer("squared_error", limit=4.0, user_feature=0),
             noise_seed=0,
         )
@@ -579,11 +582,11 @@ GIVEN |= {"y_true", "y_score", "true_users", "true_items", "clients", "targets"}
 GIVEN |= {"entries", "predicted", "ratings"}
 ALLOWED = {
     # The reader.
-    "_tables/entries.py": {"objects", "_entries", "shape_of_lists"},
+    "_tables/readers.py": {"objects", "_entries", "shape_of_lists", "_mapped_rows"},
     # Each entry becomes a float by itself.
     "_tables/rows.py": {"deferred_rows", "shape_of"},
     "metrics/_ranking.py": {"_numbers"},
-    "metrics/_subspace.py": {"_components_and_rows", "_finite_array"},
+    "metrics/_score_kinds.py": {"_components_and_rows", "_finite_array", "errors"},
     "linear_model/_parameters.py": {"_numbers"},
     # Shapes alone.
     "_tables/users.py": {"_read_labels"},
@@ -591,16 +594,16 @@ ALLOWED = {
     "_tables/ids.py": {"check_exact", "_as_array", "_array_column", "find"},
     "_tables/cluster_users.py": {"_divided_by_client"},
     "_tables/clipping.py": {"_rescale_rows"},
-    "_tables/readers.py": {"_mapped_rows"},
-    "recommendation/_ratings_tables.py": {"_plain", "_array_columns"},
-    "recommendation/_rated_tables.py": {"_count_users"},
+    "recommendation/_table_columns.py": {"_plain", "_array_columns"},
+    "recommendation/_ratings_by_part.py": {"_count_users"},
+    "preprocessing/_vectorizer.py": {"_with_columns"},
     "neural_network/_personal_networks.py": {"shared_predictions"},
     "neural_network/_estimators.py": {"_row", "_outputs"},
-    "linear_model/_users.py": {"_rows_of_users"},
+    "linear_model/_lrs.py": {"_rows_of_users"},
+    # A parameter.
+    "linear_model/_ridge.py": {"_numbers"},
     "decomposition/_federated_pca.py": {"group_rows"},
-    "covariance/_moment_sums.py": {"_centered"},
-    # Predictions of a model.
-    "metrics/_score_kinds.py": {"errors"},
+    "covariance/_jme.py": {"_centered"},
 }
 
 
@@ -629,6 +632,6 @@ def test_no_other_reader_turns_what_users_pass_into_arrays():
     found = {path: functions for path, functions in found.items() if functions}
     extra = {p: made - ALLOWED.get(p, set()) for p, made in found.items()}
     extra = {path: functions for path, functions in extra.items() if functions}
-    assert not extra, f"read entries by _tables.entries: {extra}"
+    assert not extra, f"read entries by _tables.readers: {extra}"
     idle = {p: made - found.get(p, set()) for p, made in ALLOWED.items()}
     assert not any(idle.values()), f"no longer needed: {idle}"

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
-from skdpspectral._release import release as release_module
+from skdpspectral._release import noise as release_module
 from skdpspectral.decomposition import ComponentCovariance
 
 CENTERS = ("auto", "pairs", "private")

@@ -7,12 +7,17 @@ import numpy as np
 import pytest
 
 from skdpspectral._linalg import features
+from skdpspectral._statistics.place_windows import PlaceWindows
+from skdpspectral._statistics.scale_windows import ScaleWindows
 from skdpspectral._tables.pairs import PairOrder, PairWalk
 from skdpspectral.sensitivity import (
     difference_counts_sensitivity,
+    difference_windows_sensitivity,
     feature_moments_sensitivity,
     free_moment_weight,
+    free_presence_weight,
     phase_sensitivity,
+    value_windows_sensitivity,
 )
 
 # Ties, nodes, places between nodes, both ends of a histogram, and beyond them.
@@ -51,6 +56,80 @@ def test_one_row_attains_the_sensitivity_of_histograms(n_features):
     X[2], neighbor[2] = 1.0, 8.0
     moved = np.linalg.norm(counts(X) - counts(neighbor))
     assert difference_counts_sensitivity(n_features) == pytest.approx(moved, rel=1e-12)
+
+
+OCTAVES = np.array([0.0, 5e-324, 1e-9, 1.0, 1.9, 2.0, 5.0, -9.0, 16.0, 1e9, 1.7e308])
+
+
+@pytest.mark.parametrize("n_samples", [3, 4, 7])
+@pytest.mark.parametrize("n_features", [1, 2])
+def test_no_row_moves_the_windows_further(n_samples, n_features):
+    """All rows of a set of values in one place, among others of that set."""
+    statistic = ScaleWindows(n_samples, n_features)
+    bound, largest = difference_windows_sensitivity(n_features), 0.0
+    rng = np.random.default_rng(0)
+    rows = np.array(np.meshgrid(*[np.append(OCTAVES, np.nan)] * n_features))
+    rows = rows.reshape(n_features, -1).T
+    for _ in range(12 if n_features == 1 else 3):
+        X, found = rng.choice(OCTAVES, (n_samples, n_features)), []
+        for row in rows:
+            X[1] = row
+            found.append(statistic.exact(X).ravel())
+        for at in found:
+            largest = max(largest, np.linalg.norm(np.array(found) - at, axis=1).max())
+    assert 0.9 * bound < largest <= bound * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("n_features", [1, 2, 17])
+def test_one_row_attains_the_sensitivity_of_windows(n_features):
+    X = np.zeros((5, n_features))
+    neighbor = X.copy()
+    X[2], neighbor[2] = 1.0, 16.0
+    statistic = ScaleWindows(*X.shape)
+    moved = np.linalg.norm(statistic.exact(X) - statistic.exact(neighbor))
+    assert difference_windows_sensitivity(n_features) == pytest.approx(moved, rel=1e-12)
+    # As far as from ties.
+    moved = np.linalg.norm(statistic.exact(X) - statistic.exact(0.0 * X))
+    assert difference_windows_sensitivity(n_features) == pytest.approx(moved, rel=1e-12)
+
+
+CELLS = np.array(
+    [0.0, 0.9, 1.0, 2.5, 3.0, 4.0, -1.0, -4.0, 8191.0, 8192.0, 1e9, 1e300, -1e-300]
+)
+
+
+@pytest.mark.parametrize("n_features", [1, 2])
+@pytest.mark.parametrize("scale", [1.0, 1.5, 0.3, 1e-300, 1e300])
+def test_no_row_moves_the_windows_of_cells_further(n_features, scale):
+    """All rows of a set of values, around a circle of cells and missing ones."""
+    statistic = PlaceWindows(3, n_features, holes=True)
+    values = np.append(CELLS * min(max(scale, 1e-5), 1.0), np.nan)
+    bound, scales = value_windows_sensitivity(n_features), np.full(n_features, scale)
+    rows = np.array(np.meshgrid(*[values] * n_features)).reshape(n_features, -1).T
+    if n_features > 1:
+        rows = np.random.default_rng(0).permutation(rows)[:40]
+    found = []
+    for row in rows:
+        X = np.zeros((3, n_features))
+        X[1] = row
+        found.append(statistic.exact(X, None, scales).ravel())
+    found = np.array(found)
+    moved = [np.linalg.norm(found - one, axis=1).max() for one in found]
+    assert max(moved) == pytest.approx(bound, rel=1e-12)
+
+
+@pytest.mark.parametrize("n_features", [1, 17, 600])
+def test_one_row_attains_the_sensitivity_of_windows_of_cells(n_features):
+    statistic = PlaceWindows(5, n_features)
+    # With fewer cells for more features, and windows that meet on neither side.
+    assert 512 <= statistic.n_cells <= 8192
+    X, scales = np.zeros((5, n_features)), np.ones(n_features)
+    neighbor, missing = X.copy(), X.copy()
+    neighbor[2], missing[2] = 4.0, np.nan
+    exact = statistic.exact(X, None, scales)
+    for other in (neighbor, missing):
+        moved = np.linalg.norm(exact - statistic.exact(other, None, scales))
+        assert value_windows_sensitivity(n_features) == pytest.approx(moved, rel=1e-12)
 
 
 @pytest.mark.parametrize("n_periods", [1, 2, 5])
@@ -95,10 +174,53 @@ def test_squares_are_free_beside_means(n_features, n_samples):
     assert np.linalg.norm(ends[1] - ends[0]) == pytest.approx(bound, rel=1e-15)
 
 
+def moments_with_holes(rows, weight):
+    """What is released of each row by itself, from the kernel of a fit."""
+    weights = np.sqrt([1.0, free_moment_weight(1), weight])
+    found = []
+    for row in rows:
+        sums = features.moment_sums(row[None], 0.0, 1.0, holes=True)
+        sums[:, 1] -= 0.5 * sums[:, 2]
+        found.append(weights * sums)
+    return np.array(found).reshape(len(rows), -1)
+
+
+@pytest.mark.parametrize("n_features", [1, 2, 5])
+def test_numbers_of_present_values_are_free(n_features):
+    grid = np.append(np.linspace(-1.0, 1.0, 201), [np.nan, -1e300])
+    rows = np.repeat(grid[:, None], n_features, axis=1)
+    bound = feature_moments_sensitivity(1, n_features)
+    for weight, fits in ((free_presence_weight(), True), (1.01**2 * 2.3069, False)):
+        moments = moments_with_holes(rows, weight)
+        moved = np.linalg.norm(moments[:, None] - moments, axis=-1)
+        assert (moved.max() <= bound * (1 + 1e-12)) == fits
+        # A missing value is as far from 1 as -1 is.
+        missing = moved[np.isnan(grid)].max()
+        assert missing == pytest.approx(bound, rel=1e-12 if fits else 0.01)
+
+
+@pytest.mark.parametrize("n_features", [1, 4])
+def test_missing_values_have_no_weight_in_histograms_and_phases(n_features):
+    rng = np.random.default_rng(0)
+    X = rng.choice(VALUES, (9, n_features))
+    with_hole = X.copy()
+    with_hole[2] = np.nan
+    difference = counts(X) - counts(with_hole)
+    assert not counts(np.full((9, n_features), np.nan)).any()
+    assert np.linalg.norm(difference) <= difference_counts_sensitivity(n_features)
+    exponents = np.full((n_features, 2), 3)
+    phases = features.phase_sums(with_hole[2:3], exponents)
+    assert not phases.any()
+    others = features.phase_sums(np.delete(X, 2, axis=0), exponents)
+    assert np.array_equal(features.phase_sums(with_hole, exponents), others)
+
+
 @pytest.mark.parametrize("n_rows", [0, -1])
 def test_numbers_of_features_and_circles_are_positive(n_rows):
     with pytest.raises(ValueError, match="n_features"):
         difference_counts_sensitivity(n_rows)
+    with pytest.raises(ValueError, match="n_features"):
+        value_windows_sensitivity(n_rows)
     with pytest.raises(ValueError, match="n_features"):
         phase_sensitivity(n_rows, 1)
     with pytest.raises(ValueError, match="n_periods"):

@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from release_tools import record_releases
 from scipy.optimize import minimize
 
 from skdpspectral import PrivacyAccountant, SparseDPPCA
 from skdpspectral._linalg import walks
-from skdpspectral._release.release import record_releases
 from skdpspectral.accounting import compose_mu, parallel_mu
-from skdpspectral.decomposition import _kernels, _kernels_federated
+from skdpspectral.decomposition import _kernels
 from skdpspectral.sensitivity import power_product_error, power_product_sensitivity
 
 
@@ -79,9 +79,7 @@ def test_computed_products_are_as_near_as_promised(n, p, k):
     rng = np.random.default_rng(2)
     X = rng.standard_normal((n, p))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    columns, defect = _kernels_federated.orthonormal_columns(
-        rng.standard_normal((p, k))
-    )
+    columns, defect = _kernels.orthonormal_columns(rng.standard_normal((p, k)))
     found = _kernels.blocked_product(X, lambda rows: rows, columns)
     long = X.astype(np.longdouble)
     exact = long.T @ (long @ columns.astype(np.longdouble)) / n

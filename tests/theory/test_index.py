@@ -1,5 +1,6 @@
 """The theory index: every row resolves, and every function that needs one has one."""
 
+import functools
 import importlib
 import inspect
 import re
@@ -34,9 +35,14 @@ def test_the_index_was_found():
     assert INDEX.count("* - :ref:") == len({m[0] + m[1] for m in ROW.findall(INDEX)})
 
 
+@functools.cache
+def pages_of_theory():
+    return "\n".join(page.read_text() for page in sorted(THEORY.glob("*.rst")))
+
+
 @pytest.mark.parametrize(("anchor", "function", "test"), ROWS)
 def test_row_resolves(anchor, function, test):
-    pages = "\n".join(page.read_text() for page in sorted(THEORY.glob("*.rst")))
+    pages = pages_of_theory()
     statement = re.search(rf"^\.\. _{anchor}:\n\n(Lemma|Theorem)", pages, re.MULTILINE)
     assert statement, f"no lemma has the anchor {anchor}"
     proof = pages[statement.end() :].split("\n.. _lemma-")[0]

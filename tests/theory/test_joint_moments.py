@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skdpspectral.sensitivity import joint_moment_ratio, joint_moments_sensitivity
-from skdpspectral.sensitivity._joint_moments import FREE_WEIGHT, FREE_WEIGHT_1D
+from skdpspectral.sensitivity._moments import FREE_WEIGHT, FREE_WEIGHT_1D
 
 
 @functools.cache

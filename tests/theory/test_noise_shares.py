@@ -5,12 +5,12 @@ import math
 
 import numpy as np
 import pytest
+from release_tools import Release
 from scipy.stats import chi2, norm
 
-from skdpspectral._release.release import Release
 from skdpspectral.accounting import calibrate_gaussian, gaussian_delta
 from skdpspectral.mechanisms import PrivacyPlan, SharedGaussian
-from skdpspectral.mechanisms._gaussian import log_share_distance
+from skdpspectral.mechanisms._planned_releases import log_share_distance
 
 REACH = 400  # of laws that are held whole
 

@@ -4,15 +4,15 @@ import math
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.optimize import minimize
 
 from skdpspectral import DPPCA
 from skdpspectral._statistics.statistic import pair_order
 from skdpspectral._tables.clipping import clip_rows, normalize_rows
-from skdpspectral._tables.pairs import PairOrder, PairWalk
-from skdpspectral.decomposition._bounds import RowBounds
+from skdpspectral._tables.pairs import PairOrder, PairWalk, sign_differences
+from skdpspectral.decomposition._bounded_moments import RowBounds, SecondMoment
 from skdpspectral.decomposition._center import CenterSteps, Nearness, Sample
-from skdpspectral.decomposition._second_moment import SecondMoment
 from skdpspectral.sensitivity import (
     mean_sensitivity,
     pair_mean_sensitivity,
@@ -173,6 +173,84 @@ def test_equal_rows_stay_in_the_list_and_count_as_zero():
         return z.T @ z / len(z)
 
     assert np.linalg.norm(without_ties(X) - without_ties(other)) > 1.0
+
+
+# -- signs -----------------------------------------------------------------------------
+
+# Ties, signed zeros, neighbors, the ends of float64, and what is no number.
+SIGNED = [0.0, -0.0, 5e-324, 1.0, 1.0 + 2.0**-52, -1e308, 1.7e308, math.inf, math.nan]
+
+
+def sign_moment(X):
+    """Release of a fit without noise, as a whole matrix over pairs."""
+    bounds = RowBounds(X.shape[1], center="pairs", ranks=True)
+    half = np.tril(SecondMoment(bounds, len(X)).kernel(X, pair_order(*X.shape)))
+    return (half + np.tril(half, -1).T) / 0.5
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_no_row_moves_the_moment_of_signs_further(p):
+    """All rows of a set of values in one place, among others of that set."""
+    n, rng = 5, np.random.default_rng(p)
+    every = np.array(np.meshgrid(*[SIGNED] * p)).reshape(p, -1).T
+    every = every[rng.permutation(len(every))[:120]]
+    bound, largest = pair_moment_sensitivity(1.0, n), 0.0
+    for _ in range(12):
+        X, found = rng.choice(SIGNED[:6], (n, p)), []
+        if p > 1:
+            X[rng.random((n, p)) < 0.7] = 0.0
+        at = rng.integers(n)
+        for row in every:
+            X[at] = row
+            found.append(sign_moment(X).ravel())
+        found = np.array(found)
+        assert np.isfinite(found).all()
+        largest = max(largest, np.linalg.norm(found[:, None] - found, axis=2).max())
+    assert largest <= bound * (1 + 1e-12)
+    assert largest >= 0.9 * bound / (math.sqrt(2.0) if p == 1 else 1.0)
+
+
+@pytest.mark.parametrize("n", [3, 5, 20])
+def test_the_bound_of_signs_is_attained(n):
+    X = np.zeros((n, 3))
+    other = X.copy()
+    X[n // 2, 0], other[n // 2, 1] = 1e308, 5e-324
+    moved = np.linalg.norm(sign_moment(X) - sign_moment(other))
+    assert moved == pytest.approx(pair_moment_sensitivity(1.0, n), rel=1e-12)
+
+
+def test_signs_are_those_of_comparisons():
+    first, second = (grid.ravel() for grid in np.meshgrid(SIGNED, SIGNED))
+    expected = [float(x > y) - float(x < y) for x, y in zip(first, second, strict=True)]
+    found = sign_differences(first[:, None], second[:, None])
+    assert found.dtype == np.float64
+    assert found[:, 0].tolist() == expected
+    whole = np.array([[2**62 + 1, 0]], np.uint64), np.array([[2**62, 3]], np.uint64)
+    assert sign_differences(*whole).tolist() == [[1.0, -1.0]]
+    rows = np.random.default_rng(0).integers(-2, 3, (2, 30, 6)).astype(float)
+    dense = sign_differences(*rows)
+    sparse_rows = [sparse.csr_array(each) for each in rows]
+    assert sign_differences(*sparse_rows).toarray().tolist() == dense.tolist()
+
+
+def test_increasing_maps_do_not_change_the_moment_of_signs():
+    X = np.random.default_rng(0).standard_normal((50, 3))
+    other = np.column_stack([np.exp(9.0 * X[:, 0]), X[:, 1] ** 3, 1e-9 * X[:, 2] - 7.0])
+    np.testing.assert_array_equal(sign_moment(X), sign_moment(other))
+    # No value decides which rows are paired: a row has the partners of its place.
+    order = np.random.default_rng(1).permutation(50)
+    assert np.linalg.norm(sign_moment(X) - sign_moment(X[order])) > 0.01
+
+
+def test_the_moment_of_signs_is_that_of_kendall_correlations():
+    """Of normal rows 2 / pi arcsin(rho): six standard errors of 20,000 rows."""
+    X = np.random.default_rng(0).multivariate_normal(
+        [0, 0], [[1, 0.6], [0.6, 1]], 20_000
+    )
+    found = sign_moment(X)
+    np.testing.assert_allclose(np.diag(found), 0.5, rtol=1e-12)
+    kendall = 2.0 / math.pi * math.asin(0.6)
+    assert 2.0 * found[0, 1] == pytest.approx(kendall, abs=6.0 / math.sqrt(20_000))
 
 
 def test_clipped_differences_estimate_the_covariance_wherever_rows_lie():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from skdpspectral.decomposition import PrivateMean
-from skdpspectral.decomposition._bounds import RowBounds
+from skdpspectral.decomposition._bounded_moments import RowBounds
 
 BOXES = {
     "no box": {},

@@ -257,7 +257,7 @@ def test_the_plan_says_what_it_rests_on():
     assert "only for data that satisfy the spiked-gaussian assumption" in str(plan)
     assert "not differentially private" in str(plan)
     assert plan.mu == pytest.approx(gaussian_mu(1.0, 0.9e-6))
-    assert "but for a probability of 1e-07, which delta includes" in str(plan)
+    assert "but for a probability of 1e-07, which delta includes" in plan.details()
     worst_case = DPPCA(1, mechanism="auto").privacy_plan(1000, 50)
     assert worst_case.assumption is Assumption.NONE
 
@@ -296,4 +296,4 @@ def test_components_and_covariance_of_spiked_rows(n, p, rank):
     np.testing.assert_allclose(pca.explained_variance_, exact, rtol=0.1)
     assert pca.noise_variance_ == 1.0
     assert np.sum(pca.components_[:, :rank] ** 2) > 0.8 * rank
-    assert ("without forming it" in str(pca.privacy_)) == (p > 2000)
+    assert ("without forming it" in pca.privacy_.details()) == (p > 2000)

@@ -354,7 +354,7 @@ def test_delta_includes_the_probability_of_failure(epsilon, delta, release):
     # What mechanisms charge has rounding errors in it too, and nothing else.
     total = gaussian_delta(plan.mu, epsilon) + plan.failure
     assert 0.999 * delta < total <= delta
-    assert f"probability {0.1 * delta:g}" in str(plan)
+    assert f"probability {0.1 * delta:g}" in plan.details()
 
 
 @pytest.mark.parametrize("release", ["components", "covariance"])
@@ -375,7 +375,7 @@ def test_the_noise_of_the_papers_is_charged_by_the_theorem(n, release):
     assert plan.epsilon == pytest.approx(max(1.0, shown), rel=0.01)
     assert plan.epsilon >= shown
     assert gaussian_epsilon(plan.mu, delta - plan.failure) <= plan.epsilon
-    assert ("claim epsilon = 1 for" in str(plan)) == (plan.epsilon > 1.0)
+    assert ("claim epsilon = 1 for" in plan.details()) == (plan.epsilon > 1.0)
 
 
 def test_a_budget_knows_what_the_noise_of_the_papers_costs():
@@ -447,7 +447,7 @@ def test_failures_of_several_fits_add_up():
 def test_a_budget_of_a_small_delta_refuses_a_fit_that_may_fail_more_often():
     """It was let in, and the total stated at a millionth of its failures."""
     accountant = PrivacyAccountant(10.0, 1e-9)
-    with pytest.raises(PrivacyBudgetError, match=r"would take 0\.001 of that delta"):
+    with pytest.raises(PrivacyBudgetError, match=r"would take 0\.001 of delta"):
         accountant.charge(spiked_plan(0.1, 1e-2))
     assert len(accountant.ledger) == 0
     accountant.charge(spiked_plan(0.1, 1e-9))
@@ -456,7 +456,7 @@ def test_a_budget_of_a_small_delta_refuses_a_fit_that_may_fail_more_often():
 
 def test_a_budget_holds_the_failures_of_all_fits():
     budget, plan = (5.0, 1e-6), spiked_plan(0.1, 1e-6)
-    accountant = PrivacyAccountant(*budget)
+    accountant = PrivacyAccountant(*budget, failures=0.91e-6)
     with pytest.raises(PrivacyBudgetError):
         accountant.check(plan, n_fits=10)
     assert accountant.check(plan, n_fits=9).epsilon < 5.0
@@ -470,7 +470,7 @@ def test_a_budget_holds_the_failures_of_all_fits():
     # What fails never still finds what is left of the costs.
     left = accountant.remaining().epsilon
     accountant.charge(DPPCA(1, epsilon=left).privacy_plan(5000, 5))
-    assert accountant.spent().epsilon == pytest.approx(5.0, rel=1e-6)
+    assert 4.9 < accountant.spent().epsilon <= 5.0
 
 
 def test_disjoint_blocks_fail_one_at_a_time():

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from release_tools import Release
 
-from skdpspectral._release.release import Release
 from skdpspectral.accounting import calibrate_gaussian
 from skdpspectral.mechanisms import PrivacyPlan
 

@@ -12,8 +12,8 @@ from skdpspectral.accounting import split_mu
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import Auto, SpikedModel
 from skdpspectral.decomposition import Gaussian as PublicNoise
+from skdpspectral.decomposition._components import PrivateScales
 from skdpspectral.decomposition._kernels import orthonormal_rows, shifted_power_step
-from skdpspectral.decomposition._scales import PrivateScales
 from skdpspectral.decomposition._two_stage import (
     PowerStep,
     _clipped_parts,
@@ -217,7 +217,7 @@ def test_a_choice_costs_its_dearest_branch():
 
 
 def test_one_branch_forgoes_the_other():
-    from skdpspectral._release.release import Release
+    from skdpspectral._release.noise import Release
 
     branches = [
         [Gaussian(name, 1.0, 1.0, (1,)) for name in pair] for pair in ("ab", "cd")
@@ -247,7 +247,7 @@ def test_both_branches_of_auto_cost_the_same():
 
 
 def test_projected_moment_is_planned_and_clipped_by_its_radius():
-    from skdpspectral.decomposition._second_moment import ProjectedMoment
+    from skdpspectral.decomposition._bounded_moments import ProjectedMoment
 
     rng = np.random.default_rng(6)
     moment = ProjectedMoment(1, 4, 2)
@@ -270,8 +270,8 @@ def covariance_errors(n, p, signal, rank, epsilon, delta, n_repeats):
 
     Rows have their projections, and one coordinate as long as all that lies across.
     """
-    from skdpspectral._release.release import Release
-    from skdpspectral.decomposition._second_moment import ProjectedMoment
+    from skdpspectral._release.noise import Release
+    from skdpspectral.decomposition._bounded_moments import ProjectedMoment
 
     rng = np.random.default_rng(7)
     components, truth = np.eye(rank, rank + 1), (signal + 1.0) * np.eye(rank)

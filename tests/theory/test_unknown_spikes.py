@@ -11,8 +11,12 @@ from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import SpikedModel
-from skdpspectral.decomposition._bounds import RowBounds
-from skdpspectral.decomposition._scales import STEPS, PrivateScales, chi_square_median
+from skdpspectral.decomposition._bounded_moments import RowBounds
+from skdpspectral.decomposition._components import (
+    STEPS,
+    PrivateScales,
+    chi_square_median,
+)
 from skdpspectral.decomposition._spiked import SignalBound, UnknownSpikes
 from skdpspectral.metrics import subspace_distance
 from skdpspectral.sensitivity import spiked_projector_sensitivity
@@ -229,7 +233,7 @@ def test_the_plan_adds_up_and_says_what_it_rests_on():
     assert names[-1] == "projector"
     assert len(names) == STEPS + 2
     assert plan.assumption == "spiked-gaussian"
-    assert "whatever its variances" in str(plan)
+    assert "whatever its variances" in plan.details()
 
 
 def test_components_and_variances_are_found_and_errors_foretold():

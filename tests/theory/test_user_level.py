@@ -5,9 +5,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from release_tools import Release
 
 from skdpspectral._linalg import user_rows
-from skdpspectral._release.release import Release
 from skdpspectral._tables.clipping import clip_rows
 from skdpspectral.accounting import (
     calibrate_gaussian,

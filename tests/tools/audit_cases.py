@@ -29,6 +29,7 @@ from audit_power import (
 )
 from lrs_tools import TranscriptRatio, alike, table
 from pca_tools import audit_releases, cost_of, quick_fits
+from ridge_tools import RIDGE_CASES, RidgeCase
 from scaler_tools import SCALER_CASES, ScalerCase
 
 import skdpspectral
@@ -511,6 +512,13 @@ CASES = {
     "pca-pairs-off-diagonal": Case(_pca("pairs"), 1e9 * _unit(1, 1), _unit(1, -1)),
     "pca-pairs-clipped": Case(
         _pca("pairs", clip_norm=1.0), 10 * _unit(1, 0), 10 * _unit(0, 1)
+    ),
+    # Signs of all pairs of one row turn by a right angle.
+    "pca-ranks": Case(
+        _pca("pairs", scale="ranks"), np.array([3.0, 0.0]), np.array([0.0, 1e-300])
+    ),
+    "pca-ranks-off-diagonal": Case(
+        _pca("auto", scale="ranks"), np.array([1e308, 1.0]), np.array([5e-324, -2.0])
     ),
     # A private mean first: opposite corners of the box move it furthest.
     "pca-mean": Case(
@@ -1003,6 +1011,7 @@ CASES |= {
 
 
 CASES |= SCALER_CASES
+CASES |= RIDGE_CASES
 
 
 def audit(
@@ -1020,7 +1029,7 @@ def audit(
     epsilon = case.epsilon if epsilon is None else epsilon
     n_trials = case.n_trials if n_trials is None else n_trials
     common = {"n_jobs": n_jobs, "confidence": confidence, "random_state": random_state}
-    if isinstance(case, StageCase | ScalerCase):
+    if isinstance(case, StageCase | ScalerCase | RidgeCase):
         return case.audit(epsilon, n_trials, **common, **options)
     arguments = case.arguments(epsilon, **options)
     return audit_epsilon(**arguments, n_trials=n_trials, **common)
@@ -1033,7 +1042,7 @@ def is_of_stages(case):
 
 def claim_of(case):
     """What the releases of a case claim to cost."""
-    if isinstance(case, StageCase | ScalerCase):
+    if isinstance(case, StageCase | ScalerCase | RidgeCase):
         plan = case.make(case.epsilon).plan_for(case.data()[0])
         return cost_of(plan, case.prefix)
     return gaussian_mu(case.epsilon, DELTA)
@@ -1091,9 +1100,7 @@ def main():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # Worst cases have few rows.
-        warnings.filterwarnings("ignore", ".* stand out of the noise")
-        # Audits of scalers are made on few rows.
-        warnings.filterwarnings("ignore", "no feature can be seen")
+        warnings.simplefilter("ignore", skdpspectral.NoisyFitWarning)
         result = first_look(options.case, n_jobs=options.jobs)
         if not result.violated and options.looks == 2:
             result = audit(options.case, n_jobs=options.jobs)

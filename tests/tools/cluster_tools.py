@@ -6,11 +6,11 @@ import pickle
 import warnings
 
 import numpy as np
+from release_tools import record_releases
 from sklearn.base import BaseEstimator
 
 from skdpspectral import PrivacyAccountant
 from skdpspectral._base.strategies import is_strategy
-from skdpspectral._release.release import record_releases
 
 # Nothing of these rooms may travel to a worker.
 SECRET_ROOMS = ("skdpspectral._release", "skdpspectral.accounting", "randomgen")

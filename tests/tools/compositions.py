@@ -32,7 +32,10 @@ from skdpspectral import (
     DPAdamRegressor,
     DPItemEmbedding,
     DPMatrixFactorization,
+    DPRidge,
+    DPRidgeClassifier,
     DPStandardScaler,
+    DPTableVectorizer,
     FederatedDPPCA,
     JMECovariance,
     LRSMLPRegressor,
@@ -59,6 +62,8 @@ TRANSFORMERS = [
     JMECovariance(clip_norm=10.0),
     # Of so few rows it sees nothing: they pass as they are.
     DPStandardScaler(unseen="keep"),
+    # Of so few rows it sees no number, and passes ids on.
+    DPTableVectorizer(user_feature=0),
     DPItemEmbedding(
         1,
         user_feature=0,
@@ -90,16 +95,26 @@ CLICKS = clone(RECOMMENDER).set_params(implicit=True)
 FEW_STEPS = AlternatingAdam(n_rounds=2, n_local_steps=1, n_own_steps=2)
 NETWORKS = [
     DPAdamRegressor(n_epochs=2),
+    # Of so few rows it releases a constant.
+    DPRidge(alpha=1.0, bounds=(-9, 9), target_bounds=(-9, 9)),
+    DPRidgeClassifier(alpha=1.0, bounds=(-9, 9), classes=[0, 1]),
     DPAdamClassifier(n_epochs=2, classes=[0, 1]),
     LRSMLPRegressor(hidden_layer_sizes=2, user_feature=0, solver=FEW_STEPS),
 ]
-REGRESSORS = (LRSMLPRegressor, LRSRegressor, DPMatrixFactorization, DPAdamRegressor)
+REGRESSORS = (
+    LRSMLPRegressor,
+    LRSRegressor,
+    DPMatrixFactorization,
+    DPAdamRegressor,
+    DPRidge,
+)
+CLASSIFIERS = (DPAdamClassifier, DPRidgeClassifier)
 ESTIMATORS = [*TRANSFORMERS, REGRESSOR, RECOMMENDER, CLICKS, *NETWORKS]
 
 
 def regressor(estimator):
     """Return a model of real targets with a private estimator in it, or None."""
-    if isinstance(estimator, DPAdamClassifier):
+    if isinstance(estimator, CLASSIFIERS):
         return None
     if isinstance(estimator, REGRESSORS):
         return clone(estimator)
@@ -115,9 +130,15 @@ def classifier(estimator):
     """Return a classifier with a private step, or None where it makes no features."""
     if isinstance(estimator, REGRESSORS):
         return None
-    if isinstance(estimator, DPAdamClassifier):
+    if isinstance(estimator, CLASSIFIERS):
         return clone(estimator)
     return Pipeline([("private", clone(estimator)), ("last", GaussianNB())])
+
+
+def probabilistic(estimator):
+    """Return the same, or None of one that has scores alone."""
+    scores = isinstance(estimator, DPRidgeClassifier)
+    return None if scores else classifier(estimator)
 
 
 def seeded(model, seed):
@@ -129,8 +150,16 @@ def seeded(model, seed):
 
 
 def prediction(model, rows=X):
-    """Return probabilities of a classifier, otherwise predictions."""
-    return model.predict_proba(rows) if is_classifier(model) else model.predict(rows)
+    """Return probabilities or scores of a classifier, otherwise predictions."""
+    return getattr(model, method_of(model))(rows)
+
+
+def method_of(model):
+    """Return the name of what gives them."""
+    if not is_classifier(model):
+        return "predict"
+    has_probabilities = hasattr(model, "predict_proba")
+    return "predict_proba" if has_probabilities else "decision_function"
 
 
 class Composition(NamedTuple):
@@ -174,7 +203,7 @@ def voting_by_hand(made, model, other, y):
 
 
 def stacking_by_hand(made, model, other, y):
-    method = "predict_proba" if is_classifier(made) else "predict"
+    method = method_of(model)
 
     def features(predicted):
         return np.column_stack([p[:, 1:] if p.ndim > 1 else p for p in predicted])
@@ -242,7 +271,7 @@ def importances_by_hand(made, model, other, y):
 
 
 def same(model):
-    last = isinstance(model, (*REGRESSORS, DPAdamClassifier))
+    last = isinstance(model, (*REGRESSORS, *CLASSIFIERS))
     return None if last else clone(model)
 
 
@@ -256,6 +285,8 @@ def grid_over(model):
     by_name = {name.rpartition("__")[2]: name for name in names}
     if "unseen" in by_name:
         return {by_name["with_std"]: [True, False]}
+    if "max_categories" in by_name:
+        return {by_name["max_categories"]: [1, 2]}
     streams_or_networks = {"min_eigenvalue", "batch_size"} & set(by_name)
     name = "clip_norm" if streams_or_networks else "n_components"
     return {by_name[name]: [1, 2]}
@@ -277,7 +308,7 @@ def fits_of_search(made):
 
 
 def pipeline_of(estimator):
-    if isinstance(estimator, (*REGRESSORS, DPAdamClassifier)):
+    if isinstance(estimator, (*REGRESSORS, *CLASSIFIERS)):
         steps = [("same", FunctionTransformer()), ("private", clone(estimator))]
         return Pipeline(steps)
     return classifier(estimator)
@@ -324,7 +355,7 @@ COMPOSITIONS = {
         lambda model, other: VotingClassifier(pairs(model, other), voting="soft"),
         lambda made: 2,
         voting_by_hand,
-        classifier,
+        probabilistic,
     ),
     "VotingRegressor": Composition(
         lambda model, other: VotingRegressor(pairs(model, other)),
@@ -362,7 +393,7 @@ COMPOSITIONS = {
         lambda model, other: MultiOutputClassifier(model),
         lambda made: 2,
         targets_by_hand,
-        classifier,
+        probabilistic,
         output=lambda made: made.predict_proba(X),
         several_targets=True,
     ),
@@ -386,7 +417,7 @@ COMPOSITIONS = {
         lambda model, other: BaggingClassifier(model, 2, random_state=0),
         lambda made: 2,
         bagging_by_hand,
-        classifier,
+        probabilistic,
     ),
     "BaggingRegressor": Composition(
         lambda model, other: BaggingRegressor(model, 2, random_state=0),

@@ -5,15 +5,9 @@ from pca_tools import Replay, transcript_ratio
 from sklearn.utils import check_random_state
 
 from skdpspectral import FederatedDPPCA, SparseDPPCA
-from skdpspectral.decomposition._kernels_federated import orthonormal_columns
-from skdpspectral.federation import (
-    InProcessSession,
-    LocalClient,
-    Registration,
-    Reply,
-    Server,
-    Topic,
-)
+from skdpspectral.decomposition._federated_client import answers_of
+from skdpspectral.decomposition._kernels import orthonormal_columns
+from skdpspectral.federation import LocalClient, Registration, Reply, Server, Topic
 
 # The first column names clients: the one that is audited comes last.
 OTHER, AUDITED = 0.0, 1.0
@@ -74,9 +68,8 @@ class _Recorded:
             for name, _, rows, _ in clients
         }
         rounds = self._rounds(self._server(registered, task, self.weights))
-        session = InProcessSession(rounds.server, members)
         while not rounds.done:
-            rounds.collect(session._answers(rounds.request()))
+            rounds.collect(answers_of(rounds, members))
         return self
 
     def _clients(self, X):

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from lrs_tools import Silent, scripted
 from pca_tools import Noted
+from release_tools import Release
 
 import skdpspectral
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization
-from skdpspectral._release.release import Release
 from skdpspectral.recommendation._catalog import units
 from skdpspectral.recommendation._kernels import RatingsChunk, UserRatings
 

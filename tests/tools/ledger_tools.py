@@ -56,8 +56,13 @@ def entries(accountant):
 
 
 def budget_of_fits(count):
-    """Budget (epsilon, delta) of so many fits at epsilon = 1, and no more."""
-    return gaussian_epsilon(count**0.5 * MU, DELTA), DELTA
+    """Budget (epsilon, delta) of so many fits at epsilon = 1, and no more.
+
+    A tenth of delta is kept for failures.
+    """
+    kept = 0.1 * DELTA
+    left = (DELTA - kept) / (1.0 - kept)
+    return gaussian_epsilon(count**0.5 * MU, left), DELTA
 
 
 @contextlib.contextmanager

@@ -12,11 +12,11 @@ import zlib
 from dataclasses import dataclass
 
 import numpy as np
+from release_tools import Release
 
 from skdpspectral import LRSRegressor
 from skdpspectral._linalg import user_rows
-from skdpspectral._release import release as release_module
-from skdpspectral._release.release import Release
+from skdpspectral._release import noise as release_module
 from skdpspectral.linear_model import _kernels_shared, _kernels_users
 from skdpspectral.linear_model._parameters import ridge_of_weights, solver_of
 from skdpspectral.linear_model._shared_directions import SharedDirections, Users

@@ -10,9 +10,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from skdpspectral import DPPCA, DPStandardScaler
-from skdpspectral._release.release import Release
+from skdpspectral import (
+    DPPCA,
+    DPRidge,
+    DPRidgeClassifier,
+    DPStandardScaler,
+    DPTableVectorizer,
+)
+from skdpspectral._release.noise import Release
+from skdpspectral._statistics.feature_scales import FeatureScales
 from skdpspectral.audit import audit_epsilon
+from skdpspectral.linear_model._joint_moment import JointRows
 
 
 class Replay:
@@ -69,10 +77,89 @@ class ScalesAlone(_Quick, DPStandardScaler):
     pass
 
 
+class ManyRowsScaler(DPStandardScaler):
+    """A scaler that treats few rows as if they were many."""
+
+    def _statistic(self, n_samples, n_features):
+        return FeatureScales(n_samples, n_features)
+
+
+class ManyRowsAlone(_Quick, ManyRowsScaler):
+    pass
+
+
+class NumbersOfTables(DPTableVectorizer):
+    """A vectorizer whose table has numbers alone."""
+
+    def _statistic(self, n_samples, n_features):
+        return self._statistics(n_samples, n_features, 0).parts()["numbers"]
+
+
+class NumbersAlone(_Quick, NumbersOfTables):
+    pass
+
+
+class _TargetLast:
+    """A linear model of tables whose last column is the target, or the label."""
+
+    def fit(self, X, y=None):
+        return super().fit(X[:, :-1], X[:, -1])
+
+    def plan_for(self, X):
+        return super().plan_for(X[:, :-1])
+
+    def _statistic(self, n_samples, n_columns, n_targets=None):
+        if n_targets is not None:
+            return super()._statistic(n_samples, n_columns, n_targets)
+        return _OfTable(super()._statistic(n_samples, n_columns - 1), self._indicators)
+
+    @staticmethod
+    def _indicators(column):
+        return column
+
+
+class _OfTable:
+    """A statistic that is given features and target as one table."""
+
+    def __init__(self, statistic, indicators):
+        self.statistic, self.indicators = statistic, indicators
+
+    def run(self, release, X):
+        targets = self.indicators(X[:, -1:])
+        return self.statistic.run(release, JointRows(X[:, :-1], targets))
+
+
+class TargetLast(_TargetLast, DPRidge):
+    pass
+
+
+class LabelLast(_TargetLast, DPRidgeClassifier):
+    """Labels are 0 and 1."""
+
+    @staticmethod
+    def _indicators(column):
+        return 2.0 * column - 1.0
+
+
+class CoefficientsAlone(_Quick, TargetLast):
+    pass
+
+
+class ClassesAlone(_Quick, LabelLast):
+    pass
+
+
 def quick_fits(model):
     """Return the same estimator, whose fits end with the last release."""
-    cls = {DPPCA: ReleasesAlone, DPStandardScaler: ScalesAlone}[type(model)]
-    return cls(**model.get_params(deep=False))
+    quick = {
+        DPPCA: ReleasesAlone,
+        DPStandardScaler: ScalesAlone,
+        ManyRowsScaler: ManyRowsAlone,
+        TargetLast: CoefficientsAlone,
+        LabelLast: ClassesAlone,
+        NumbersOfTables: NumbersAlone,
+    }
+    return quick[type(model)](**model.get_params(deep=False))
 
 
 class ReleaseRatio:

@@ -20,6 +20,7 @@ import random
 import sys
 import tempfile
 import traceback
+import types
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,14 +33,19 @@ from sklearn.base import BaseEstimator
 
 from skdpspectral import PrivacyBudgetError
 from skdpspectral._base.estimator import PrivateEstimator
-from skdpspectral._release import release, selection, streams
-from skdpspectral._release import streams as samples
-from skdpspectral._release.grid import mirror_lower, round_to_integers
+from skdpspectral._release import noise, selection, streams
+from skdpspectral._release.noise import mirror_lower, round_to_integers
 from skdpspectral.decomposition import _federated_pca
 from skdpspectral.federation import _groups as _group_client
-from skdpspectral.mechanisms import Neighbors, PrivacyPlan
-from skdpspectral.mechanisms._gaussian import SampledGaussian
+from skdpspectral.mechanisms import (
+    ExponentialMechanism,
+    Neighbors,
+    PrivacyPlan,
+    SampledGaussian,
+)
+from skdpspectral.model_selection._blocks import Ballot
 from skdpspectral.model_selection._runs import Runs
+from skdpspectral.pipeline import PrivatePipeline
 
 # Ratios are of numbers on a grid, and of sums of squares of these.
 ROUNDING = 1e-12
@@ -62,6 +68,26 @@ class Asked(NamedTuple):
     sample: np.ndarray | None = None
 
 
+class Above(list):
+    """Values that were released of each column, as an array of no shape."""
+
+    shape = ()
+
+
+@dataclass
+class Counts:
+    """Counts of the values of each column, in steps of a grid."""
+
+    grid: float
+    counts: list
+
+    def __sub__(self, other):
+        """Return differences of the counts of values that occur in both."""
+        pairs = zip(self.counts, other.counts, strict=True)
+        both = [one[v] - two[v] for one, two in pairs for v in one.keys() & two.keys()]
+        return np.array(both, dtype=float) / self.grid
+
+
 @dataclass
 class Tape:
     """Takes the place of all noise, and gives the answers of another tape if asked.
@@ -82,6 +108,8 @@ class Tape:
     # (place in `asked` where it begins, where it ends, whether it failed)
     runs: list = field(default_factory=list)
     in_run: bool = False
+    # Blocks that vote make fits of their own, of which nothing leaves but the votes.
+    in_block: bool = False
     apart: str | None = None
     n_generators: int = 0
     n_streams: int = 0
@@ -90,7 +118,7 @@ class Tape:
     def generator(self, noise_seed=None):
         """Return the next generator: the same one in each replay."""
         self.n_generators += 1
-        return release.generator_of_key(self.n_generators)
+        return noise.generator_of_key(self.n_generators)
 
     def key(self, noise_seed=None):
         """Return the key of samples, which are the same in each replay."""
@@ -137,6 +165,17 @@ class Tape:
         )
         return value
 
+    def above(self, mechanism, counts, generator):
+        """Stand for what names the values whose noisy counts are above a threshold."""
+        released = Above(_above(mechanism, counts, generator))
+        exact = Counts(mechanism.grid, counts) if hasattr(mechanism, "grid") else None
+        given = self.answer(Asked(mechanism, exact, released))
+        if self.given is not None and self.apart is None:
+            own = [set(one) - set(two) for one, two in zip(given, counts, strict=True)]
+            if any(own):  # what is left to the probability of failure
+                self.apart = f"a value that does not occur, of {mechanism.name!r}"
+        return list(given)
+
     def sample_kernel(self, owner, name, kernel, **draws):
         """Stand for ``Release.sample``, whose noise is never formed."""
         mechanism = owner.plan[name]
@@ -162,7 +201,7 @@ class Tape:
         )
 
     def sample_units(self, owner, position, n_units):
-        """Stand for ``SampledRelease.sample``, and note the sample."""
+        """Stand for ``StreamRelease.sample``, and note the sample."""
         self.last_sample = _sample_units(owner, position, n_units)
         return self.last_sample
 
@@ -175,6 +214,19 @@ class Tape:
         self.runs.append((begin, len(self.asked), failed, runs.score_plan, runs.mu_fit))
         return outcome
 
+    def option(self, mechanism, sums, generator):
+        """Stand for the draw of an exponential mechanism."""
+        drawn = np.array(float(_draw_option(mechanism, sums, generator)))
+        return int(self.answer(Asked(mechanism, np.array(sums), drawn)))
+
+    def block(self, ballot, number, X, y):
+        """Stand for a block that votes, whose own noise is none of this tape."""
+        self.in_block = True
+        try:
+            return _block(ballot, number, X, y)
+        finally:
+            self.in_block = False
+
     @contextlib.contextmanager
     def playing(self):
         """Take the place of all noise in this process."""
@@ -185,19 +237,29 @@ class Tape:
         with contextlib.ExitStack() as stack:
 
             def put(where, name, what):
-                stack.enter_context(patch.object(where, name, what))
+                plain = getattr(where, name)
 
-            put(release, "_add_noise", self.add_noise)
-            put(release.Release, "sample", method(self.sample_kernel))
-            for module in (release, selection, streams, samples):
+                def played(*args, **named):
+                    return (plain if self.in_block else what)(*args, **named)
+
+                stack.enter_context(patch.object(where, name, played))
+
+            put(noise, "_add_noise", self.add_noise)
+            put(noise, "_above", self.above)
+            put(noise.Release, "sample", method(self.sample_kernel))
+            for module in (noise, selection, streams):
                 put(module, "noise_generator", self.generator)
-            put(samples, "_key", self.key)
+            put(streams, "_key", self.key)
             put(streams._ShapedNoise, "__init__", method(self.begin_stream))
             put(streams._ShapedNoise, "add_to", method(self.add_to))
-            put(samples.SampledRelease, "sample", method(self.sample_units))
+            put(streams.StreamRelease, "sample", method(self.sample_units))
             put(Runs, "_run", method(self.run))
-            for module in (release, selection, streams, _group_client):
+            put(selection, "draw_option", self.option)
+            put(Ballot, "__call__", method(self.block))
+            for module in (noise, selection, streams, _group_client):
                 put(module, "charge", self.charge)
+            ledger = types.SimpleNamespace(charge=self.charge)
+            put(PrivatePipeline, "_governing_accountant", lambda pipeline: ledger)
             federated = _federated_pca.FederatedEstimator
             put(federated, "_charge", method(self._charge_clients))
             yield self
@@ -207,9 +269,11 @@ class Tape:
             self.charge(plan)
 
 
-_add_noise, _sample = release._add_noise, release.Release.sample
+_add_noise, _sample = noise._add_noise, noise.Release.sample
+_above, _draw_option = noise._above, selection.draw_option
+_block = Ballot.__call__
 _begin_stream, _add_to = streams._ShapedNoise.__init__, streams._ShapedNoise.add_to
-_sample_units, _run = samples.SampledRelease.sample, Runs._run
+_sample_units, _run = streams.StreamRelease.sample, Runs._run
 
 
 def _alike(one, other):
@@ -242,7 +306,9 @@ def shares(first, second, changed=None):
         if one.exact is None or two.exact is None:
             continue
         difference = one.exact - two.exact
-        if one.stream is None:
+        if isinstance(one.mechanism, ExponentialMechanism):
+            yield one.mechanism, np.abs(difference).max() / one.mechanism.sensitivity
+        elif one.stream is None:
             # Whole symmetric matrices: off-diagonals count twice, as in the isometry.
             ratio = moved(one.mechanism, difference) / one.mechanism.charged_sensitivity
             yield one.mechanism, ratio

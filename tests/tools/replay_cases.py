@@ -21,7 +21,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from skdpspectral import (
     DPPCA,
@@ -29,24 +29,25 @@ from skdpspectral import (
     DPAdamRegressor,
     DPItemEmbedding,
     DPMatrixFactorization,
+    DPRidge,
+    DPRidgeClassifier,
     DPStandardScaler,
+    DPTableVectorizer,
     FederatedDPPCA,
     JMECovariance,
     LRSMLPRegressor,
     LRSRegressor,
     SparseDPPCA,
 )
-from skdpspectral.federation import (
-    GroupClient,
-    GroupRounds,
-    GroupTask,
-    InProcessSession,
-)
+from skdpspectral.accounting._ledger.compositions import fitted_within
+from skdpspectral.decomposition._federated_client import run_in_process
+from skdpspectral.federation import GroupClient, GroupRounds, GroupTask
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.mechanisms import Assumption
 from skdpspectral.metrics import make_private_scorer
-from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
+from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit, RandomRuns, Vote
 from skdpspectral.neural_network import Adam, JMEAdam
+from skdpspectral.pipeline import make_private_pipeline
 
 TINY, HUGE = 5e-324, 1.7e308
 SECRET = "SECRET-diagnosis"
@@ -249,6 +250,10 @@ def row_neighbors(rng, table, form, labels=None, at=None):
     target = functools.partial(_target, rng, labels)
     found = {k: table.swapped(at, row, target(k)) for k, row in HOSTILE.items()}
     found["a duplicate"] = table.swapped(at, table.rows[other])
+    if table.y is not None and labels is None:
+        found["a huge row alone"] = table.swapped(at, HOSTILE["largest"])
+        found["a huge target alone"] = table.swapped(at, y=HUGE)
+        found["the opposite target"] = table.swapped(at, y=-table.y[at])
     for number in range(3):
         row = random_row(rng)
         found[f"random {number}"] = table.swapped(at, row, target("random"))
@@ -328,7 +333,9 @@ def _assumption(estimator):
 
 def row_cases(rng, estimator, form, n_tables=1, in_batches=False):
     """Yield cases of an estimator that protects rows."""
-    supervised = isinstance(estimator, DPAdamClassifier | DPAdamRegressor)
+    supervised = isinstance(
+        estimator, DPAdamClassifier | DPAdamRegressor | DPRidge | DPRidgeClassifier
+    )
     labels = [0, 1] if isinstance(estimator, ClassifierMixin) else None
     bounded = _assumption(estimator) is Assumption.NONE
     for number in range(n_tables):
@@ -353,6 +360,104 @@ def row_cases(rng, estimator, form, n_tables=1, in_batches=False):
             bounded,
             # One contribution is taken out, and another put in.
             twice=frozenset(neighbors) if _zeroed(estimator) else frozenset(),
+        )
+
+
+# -- tables with text, dates and holes -------------------------------------------------
+
+# Columns of a table: frequent values, and what one row may have instead.
+FREQUENT = {
+    "number": [1.5, -2.0, None],
+    "flag": [True, False, None],
+    "word": ["a", "b", None],
+    "accent": ["\u00e9", "e\u0301", "b"],
+    "kinds": [1, "1", 2.5],
+    "date": ["2020-02-29T12:00:00", "1999-01-01T00:00:00", None],
+    "note": ["some words of it", "other words", None],
+}
+CELLS = {
+    "number": [np.nan, np.inf, -HUGE, TINY, 0.0, 1e300],
+    "flag": [True, None],
+    "word": [SECRET, None, "a", "", "a" * 10**5, "\ud800", "rare", "missing", "b\0"],
+    "accent": [SECRET, "e\u0301", "\u00e9"],
+    "kinds": [True, 1.0, -0.0, np.nan, b"\xff", [SECRET], 10**5000, np.str_("1"), {}],
+    "date": ["1677-09-22T00:00:00", "2262-01-01T00:00:00", None],
+    "note": [SECRET, None, "\ud800 of it", "words " * 10**4],
+}
+TABLE_ROWS = 240
+
+
+def _frame(rows):
+    columns = dict(zip(FREQUENT, _objects(rows).T, strict=True))
+    # pandas would make texts of pyarrow, which have no surrogates.
+    frame = pd.DataFrame({k: pd.Series(v, dtype=object) for k, v in columns.items()})
+    times = pd.to_datetime(frame["date"]).astype("datetime64[us]")
+    return frame.astype({"number": float, "flag": "boolean"}).assign(date=times)
+
+
+def _polars_frame(rows):
+    frame = _frame(rows).drop(columns="kinds")
+    texts = ["word", "accent", "note"]
+    for name in texts:
+        plain = list(map(_without_surrogates, frame[name].tolist()))
+        frame[name] = pd.Series(plain, dtype=object)
+    return pl.DataFrame({name: pl.Series(_plain(frame[name])) for name in frame})
+
+
+def _without_surrogates(text):
+    return text.replace("\ud800", "?") if isinstance(text, str) else None
+
+
+def _plain(column):
+    if column.dtype == object:
+        return column.tolist()
+    return pl.from_pandas(column)
+
+
+TABLE_FORMS = {"pandas": _frame, "polars": _polars_frame, "object": _objects}
+TABLES = [
+    DPTableVectorizer(epsilon=4.0, text=["note"], n_text_features=3),
+    DPTableVectorizer(
+        epsilon=4.0, categories={"word": ["a", "z"]}, add_indicator=True, text=["note"]
+    ),
+    DPTableVectorizer(epsilon=4.0, user_feature="note", max_categories=1),
+    DPTableVectorizer(epsilon=4.0, sparse_output="auto"),
+]
+
+
+def fit_table(estimator, form, rows):
+    """Fit a copy to a table; return what it shows."""
+    model = clone(estimator)
+    if form == "object":
+        model.set_params(text=None, user_feature=None, categories=None)
+    model.fit(TABLE_FORMS[form](rows))
+    public = [[values[0] for values in FREQUENT.values()]]
+    return applied(model, TABLE_FORMS[form](public))
+
+
+def table_cases(rng, form):
+    """Yield cases of tables, of which a row has other values in one or all columns."""
+    for number, estimator in enumerate(TABLES):
+        places = rng.integers(2, size=(TABLE_ROWS, len(FREQUENT)))
+        values = list(FREQUENT.values())
+        rows = [[values[j][k] for j, k in enumerate(row)] for row in places]
+        at, neighbors = int(rng.integers(TABLE_ROWS)), {}
+        for trial in range(60):
+            row = list(rows[at])
+            changed = rng.random(len(row)) < (0.3, 1.0)[trial % 2]
+            for j in np.flatnonzero(changed):
+                cells = list(CELLS.values())[j] + values[j]
+                row[j] = cells[int(rng.integers(len(cells)))]
+            neighbors[f"{trial}"] = [*rows[:at], row, *rows[at + 1 :]]
+        neighbors["missing"] = [*rows[:at], [None] * len(values), *rows[at + 1 :]]
+        yield Case(
+            f"table {number} | {form}",
+            functools.partial(fit_table, estimator, form),
+            rows,
+            neighbors,
+            {name: {at} for name in neighbors},
+            frozenset(),
+            (SECRET,),
         )
 
 
@@ -966,9 +1071,38 @@ def row_searches():
     captured = make_private_scorer("captured_variance", clip_norm=5.0)
     accuracy = make_private_scorer("accuracy")
     squared = make_private_scorer("squared_error", limit=9.0)
-    few = {"epsilon": 8.0, "expected_n_iter": 2}
+    few = {"epsilon": 8.0, "strategy": RandomRuns(expected_n_iter=2)}
     in_turn = {"optimizer": IN_TURN, "n_epochs": 1, "batch_size": 8}
+    # Three blocks of the few rows that there are, with power to choose.
+    asked = {"epsilon": 40.0, "strategy": Vote(0.9, 3, min_block_size=8, cv=2)}
     return {
+        "pca by votes": (
+            PrivateSearchCV(
+                DPPCA(1),
+                {"center": ["none", "pairs"], "clip_norm": [1.0, 5.0]},
+                scoring=captured,
+                **asked,
+            ),
+            None,
+        ),
+        "scaler and pca by votes": (
+            PrivateSearchCV(
+                make_pipeline(DPStandardScaler(unseen="keep"), DPPCA(1)),
+                {"dppca__clip_norm": [0.1, 5.0]},
+                scoring=captured,
+                **asked,
+            ),
+            None,
+        ),
+        "classifier by votes": (
+            PrivateSearchCV(
+                DPAdamClassifier(classes=[0, 1], **in_turn),
+                {"optimizer__learning_rate": [0.01, 0.1, 0.5]},
+                scoring="accuracy",
+                **asked,
+            ),
+            [0, 1],
+        ),
         "pca": (
             PrivateSearchCV(
                 DPPCA(1),
@@ -980,7 +1114,11 @@ def row_searches():
         ),
         "pca refitted": (
             PrivateSearchCV(
-                DPPCA(1), {"clip_norm": [1.0, 5.0]}, scoring=captured, refit=True, **few
+                DPPCA(1),
+                {"clip_norm": [1.0, 5.0]},
+                epsilon=8.0,
+                strategy=RandomRuns(expected_n_iter=2, refit=True),
+                scoring=captured,
             ),
             None,
         ),
@@ -988,9 +1126,11 @@ def row_searches():
             PrivateSearchCV(
                 make_pipeline(DPStandardScaler(unseen="keep"), DPPCA(1)),
                 {"dppca__clip_norm": [1.0, 5.0]},
+                epsilon=8.0,
+                strategy=RandomRuns(
+                    expected_n_iter=2, cv=PrivateSplit(2, random_state=0)
+                ),
                 scoring=captured,
-                cv=PrivateSplit(2, random_state=0),
-                **few,
             ),
             None,
         ),
@@ -1021,7 +1161,8 @@ def run_mu(search, *data):
 
     tape = Tape()
     play(lambda: {"fit": bool(clone(search).fit(*data))}, tape)
-    return next(c for c in tape.plans[0].curves if hasattr(c, "run_mu")).run_mu
+    curves = tape.plans[0].curves  # a vote has none
+    return next((c.run_mu for c in curves if hasattr(c, "run_mu")), None)
 
 
 def search_cases(rng, form, names=None):
@@ -1059,11 +1200,15 @@ def search_users(kind, form, table):
     named = "pandas" in form or form == "polars"
     user, item = ("x0", "x1") if named else (0, 1)
     scorer = make_private_scorer("squared_error", limit=9.0, user_feature=user)
-    few = {"epsilon": 8.0, "expected_n_iter": 2, "scoring": scorer}
-    few["cv"] = PrivateSplit(2, user_feature=user, random_state=0)
-    if kind == "regressor":
+    cv = PrivateSplit(2, user_feature=user, random_state=0)
+    runs = RandomRuns(expected_n_iter=2, cv=cv)
+    few = {"epsilon": 8.0, "strategy": runs, "scoring": scorer}
+    if kind.endswith("by votes"):
+        few |= {"epsilon": 40.0, "strategy": Vote(0.9, 3, cv=2)}
+    if kind.startswith("regressor"):
         model = LRSRegressor(1, user_feature=user, solver=ONE_ROUND)
-        search = PrivateSearchCV(model, {"sparsity": [0, 1]}, **few)
+        space = {"sparsity": [0, 1, 2], "ridge_sparse": [1.0, 9.0]}
+        search = PrivateSearchCV(model, space, **few)
         rows = [[i, *r] for i, r in zip(table.ids, table.rows, strict=True)]
         public = [[k, *r] for k in (*OTHERS, 999) for r in PUBLIC.tolist()]
     else:
@@ -1082,10 +1227,13 @@ def search_users(kind, form, table):
     return found
 
 
-def user_search_cases(rng, form, kinds=("regressor", "factors")):
+USER_SEARCHES = ("regressor", "regressor by votes", "factors", "factors by votes")
+
+
+def user_search_cases(rng, form, kinds=USER_SEARCHES):
     """Yield cases of searches over users."""
     for kind in kinds:
-        if kind == "regressor":
+        if kind.startswith("regressor"):
             users, found, invalid = tables_of_users(rng, form, False)
             to_table = in_rows
             if form in MIXED:
@@ -1124,6 +1272,9 @@ def row_compositions():
     in_turn = {"optimizer": IN_TURN, "n_epochs": 1, "batch_size": 8}
     classifier = DPAdamClassifier(classes=[0, 1], **in_turn)
     scaler = DPStandardScaler(unseen="keep")
+    kinds = OneHotEncoder(
+        categories=[[0.0, 1.0]], handle_unknown="ignore", sparse_output=False
+    )
     return {
         "scaler, pca, classifier": (
             make_pipeline(scaler, DPPCA(2), classifier),
@@ -1143,6 +1294,26 @@ def row_compositions():
         ),
         "stateless": (make_pipeline(FunctionTransformer(), DPPCA(1)), None),
         "covariance": (make_pipeline(scaler, JMECovariance(clip_norm=5.0)), None),
+        "private pipeline": (make_private_pipeline(scaler, DPPCA(2)), None),
+        "private pipeline of columns": (
+            make_private_pipeline(
+                ColumnTransformer(
+                    [
+                        ("numbers", scaler, [0, 1]),
+                        (
+                            "parts",
+                            FeatureUnion([("a", DPPCA(1)), ("b", DPPCA(2))]),
+                            [1, 2],
+                        ),
+                        ("kinds", kinds, [3]),
+                    ],
+                    sparse_threshold=0,
+                    n_jobs=2,
+                ),
+                DPAdamClassifier(classes=[0, 1], n_epochs=2, batch_size=8),
+            ),
+            [0, 1],
+        ),
     }
 
 
@@ -1163,13 +1334,9 @@ def fit_composition(composition, form, with_y, table):
 
 
 def _parts(model):
-    steps = getattr(model, "transformers_", None) or getattr(
-        model, "transformer_list", None
-    )
-    steps = getattr(model, "steps", None) or steps
-    for name, part, *_ in steps:
+    for number, part in enumerate(fitted_within(model)):
         if hasattr(part, "privacy_"):
-            yield name, part
+            yield f"{number}: {type(part).__name__}", part
 
 
 def composition_cases(rng, form):
@@ -1241,7 +1408,7 @@ def hold_groups(kind, noise, table):
         how = {"users": users[own]} if kind == "regressor" else {}
         clients[name] = GroupClient(name, task, rows[own], y[own], **how)
     rounds = GroupRounds(list(NODES), task, session=bytes(range(16)))
-    found = InProcessSession(rounds, clients).run(rounds)
+    found = run_in_process(rounds, clients)
     shown = leaving(found)
     shown["rejected"] = repr(rounds.rejected)
     for name, client in clients.items():
@@ -1277,7 +1444,16 @@ def group_cases(rng):
 
 EVERY_FORM = tuple(FORMS)
 SOME_FORMS = ("array", "list", "object", "pandas")
-ROWS = (DPPCA, DPStandardScaler, JMECovariance, DPAdamClassifier, DPAdamRegressor)
+ROWS = (
+    DPPCA,
+    DPStandardScaler,
+    DPTableVectorizer,
+    JMECovariance,
+    DPAdamClassifier,
+    DPAdamRegressor,
+    DPRidge,
+    DPRidgeClassifier,
+)
 CLIENTS = (FederatedDPPCA, SparseDPPCA)
 USERS = (LRSRegressor, LRSMLPRegressor)
 RATINGS = (DPItemEmbedding, DPMatrixFactorization)
@@ -1286,10 +1462,25 @@ PLAIN = {
     "rows": [
         DPPCA(1, center="private"),
         DPPCA(1, center="none"),
+        # Components of ranks; of these few rows, with windows of scales and without.
+        DPPCA(1, scale="ranks"),
+        DPPCA(1, scale="private"),
+        DPPCA(1, scale="private", epsilon=60.0),
+        # Of these few rows, from windows of values; and from phases of many.
         DPStandardScaler(),
+        DPStandardScaler(missing="mean"),
+        DPStandardScaler(epsilon=300.0),
+        DPStandardScaler(with_mean=False, epsilon=4.0),
         JMECovariance(moments="assume-centered"),
         DPAdamClassifier(classes=[0, 1], n_epochs=1),
         DPAdamRegressor(optimizer=IN_TURN, n_epochs=1),
+        DPRidge(),
+        DPRidge(bounds=(-3, 3), target_bounds=(-9, 9)),
+        # Of these few rows, medians and a mean about them; and a moment.
+        DPRidge(epsilon=16.0),
+        DPRidge(bounds=(-3, 3), target_bounds=(-9, 9), epsilon=50.0),
+        DPRidgeClassifier(classes=[0, 1]),
+        DPRidgeClassifier(classes=[0, 1, 2], bounds=(-3, 3), epsilon=50.0),
     ],
     "clients": [FederatedDPPCA(1), SparseDPPCA(client_feature=0)],
     "users": [
@@ -1312,7 +1503,7 @@ def settings(estimators, classes):
         if not isinstance(estimator, classes) or estimator.epsilon is None:
             continue
         estimator = clone(estimator).set_params(accountant=None)
-        if isinstance(estimator, DPAdamClassifier):
+        if isinstance(estimator, DPAdamClassifier | DPRidgeClassifier):
             estimator.set_params(classes=[0, 1])
         if getattr(estimator, "n_jobs", None) is not None:
             estimator.set_params(n_jobs=None)  # the order of releases is that of a loop
@@ -1366,6 +1557,7 @@ def other_cases(kind, form):
         "compositions": composition_cases,
         "validation": validation_cases,
         "optimizers": optimizer_cases,
+        "tables": table_cases,
     }
     yield from made[kind](rng, form)
 
@@ -1396,6 +1588,7 @@ def all_families(estimators):
         "compositions": (*SOME_FORMS, "polars", "memmap"),
         "validation": (*SOME_FORMS, "csr"),
         "optimizers": ("array", "fortran", "float32"),
+        "tables": tuple(TABLE_FORMS),
     }
     for kind, some in forms.items():
         for form in some:

@@ -10,7 +10,6 @@ from flwr.serverapp import ServerApp
 
 from skdpspectral import FederatedDPPCA, SparseDPPCA
 from skdpspectral.federation import (
-    FederatedResult,
     GroupRounds,
     KeptSession,
     Registration,
@@ -80,11 +79,11 @@ def main(grid, context):
 def save(folder, found):
     """Write the published estimator, and a result's arrays, whole or not at all.
 
-    Of components a FederatedResult; of users the public model.
+    Of components a result of clients' releases; of users the public model.
     """
     arrays = {k: v for k, v in vars(found).items() if isinstance(v, np.ndarray)}
     estimator = found
-    if isinstance(found, FederatedResult):
+    if not hasattr(found, "save"):
         kind = SparseDPPCA if found.task.n_rounds else FederatedDPPCA
         estimator = kind.from_result(found)
     for name, write in (

@@ -12,29 +12,30 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ...mechanisms import ParallelPlan, PrivacyPlan, Unit
-from ...mechanisms._relations import check_count, shown
+from ...mechanisms import ParallelPlan, PrivacyPlan, Unit, check_count, shown
 from .._composition import Total
 from .._errors import LedgerError
 from .._gaussian import MIN_DELTA
 from .budget import (
-    ANY,
     DEFAULT_DELTA,
-    GAUSSIAN,
+    FAILURES,
+    PURE,
     Budget,
     DisjointBlock,
+    LedgerTerms,
     agreed_budget,
     asserted_block,
+    check_box,
     check_budget,
     check_division,
     check_flag,
-    check_mechanisms,
     check_plans,
     check_relation,
     checked_blocks,
@@ -43,13 +44,24 @@ from .budget import (
     terms_of,
     whole_data,
 )
-from .context import close_block, open_block
-from .entries import LedgerEntry, Spent, Summary, as_html, exported, read_entry
+from .context import close_block, note_charge, open_block
+from .entry_chain import Transaction
+from .entry_reports import (
+    LedgerEntry,
+    Remaining,
+    Spent,
+    Summary,
+    as_html,
+    exported,
+    read_entry,
+)
+from .filters import Share, cost_of, with_restatement
 from .locks import uninterrupted
 from .planned_fits import PlannedFit, planned_fits
+from .refusals import Excess
 from .server import AnyLedger, ledger_at, open_path
-from .store import TemporaryFolder
-from .transaction import Transaction, conversion_factor
+from .sqlite_file import TemporaryFolder
+from .step_shares import allocated
 
 # The largest delta below 1.
 _LARGEST_DELTA = 1.0 - 2.0**-53
@@ -66,185 +78,19 @@ class TotalAtDelta(NamedTuple):
         return Spent(self.total.epsilon(self.delta), self.delta)
 
 
-class LedgerReports:
-    """Totals and tables of a ledger."""
+class _Before(NamedTuple):
+    """A ledger before a charge to a block: terms, total, the block's slack, if any."""
 
-    _path: str
-    _id: str
-    _budget: Budget | None
+    terms: LedgerTerms
+    spent: Total
+    slack: Share
+    first: bool
 
-    def _ledger(self) -> AnyLedger:
-        return ledger_at(self._path, self._id)
-
-    def _total_at_delta(
-        self, transaction: Transaction, delta: float | None = None
-    ) -> TotalAtDelta:
-        """Return the cost of everything that the ledger holds in a transaction."""
-        total = _secret_total(transaction)
-        if delta is None and self._budget:
-            delta = self._budget.delta
-        elif delta is None:
-            delta = transaction.smallest_delta() or DEFAULT_DELTA
-            # Several fits may fail more often than one of them allows for.
-            least = max(2.0 * total.additive, MIN_DELTA)
-            delta = min(max(delta, least), _LARGEST_DELTA)
-        return TotalAtDelta(total, delta)
-
-    @uninterrupted
-    def _read_total_at_delta(self, delta: float | None = None) -> TotalAtDelta:
-        with self._ledger().transaction(keep=False) as transaction:
-            return self._total_at_delta(transaction, delta)
-
-    def spent(self, delta: float | None = None) -> Spent:
-        """Return the tight privacy cost of everything so far.
-
-        Parameters
-        ----------
-        delta : float or None, default=None
-            In [1e-15, 1); None takes the budget's, else the smallest of the entries,
-            or twice what they include for failures of a model's bounds, and for other
-            tools' deltas, if that is more.
-
-        Returns
-        -------
-        Spent
-            Named tuple (epsilon, delta), for the ledger's unit and relation.
-            Infinite once a release was made without noise or with seeded noise, or
-            where failures leave nothing of delta.
-
-        Notes
-        -----
-        Of Gaussian mechanisms the cost is exact. Others are composed by distributions
-        of privacy loss, which give an upper bound, and hold for mechanisms that were
-        not chosen by the results of earlier ones. A budget is watched by other means
-        (:ref:`filters`), so that less may be spent than it says.
-        """
-        return self._read_total_at_delta(delta).spent()
-
-    @uninterrupted
-    def remaining(self, k: int = 1) -> Spent:
-        """Return what each of `k` further equal fits may ask for.
-
-        What is left is split by ``mu**2``, as fits compose: each of `k` fits gets
-        about ``1 / sqrt(k)`` of it, which is more than one `k`-th.
-
-        Parameters
-        ----------
-        k : int, default=1
-            Number of fits, at least 1.
-
-        Returns
-        -------
-        Spent
-            Named tuple (epsilon, delta) at the budget's delta, for Gaussian fits of the
-            ledger's unit and relation that concern all of its rows; infinite without
-            a budget. Seeded fits that were let in count at face value.
-
-        Raises
-        ------
-        ValueError
-            If `k` is no positive integer.
-
-        Examples
-        --------
-        >>> from skdpspectral import PrivacyAccountant
-        >>> round(PrivacyAccountant(epsilon=2.0, delta=1e-6).remaining(10).epsilon, 3)
-        0.577
-        """
-        k = check_count("k", k)
-        with self._ledger().transaction(keep=False) as transaction:
-            if self._budget is None:
-                return Spent(math.inf, self._total_at_delta(transaction).delta)
-            kinds = transaction.mechanisms()
-            left = self._budget.remaining(transaction.total(), kinds, k)
-        return Spent(left, self._budget.delta)
-
-    def privacy_curve(self, epsilons: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Return delta(epsilon) of everything so far, for plots.
-
-        Parameters
-        ----------
-        epsilons : array-like of float
-            Each at least 0.
-
-        Returns
-        -------
-        ndarray
-            Of the same shape as `epsilons`.
-        """
-        try:
-            points = np.asarray(epsilons, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError("epsilons must be numbers") from None
-        total = self._total()
-        deltas = [total.delta(float(epsilon)) for epsilon in points.ravel()]
-        return np.array(deltas).reshape(points.shape)
-
-    @property
-    def ledger(self) -> tuple[LedgerEntry, ...]:
-        """All entries, oldest first, of one type whatever is installed.
-
-        Each is a named tuple with its time in UTC, so that
-        ``pandas.DataFrame(accountant.ledger)`` is a table of them.
-        """
-        return tuple(map(read_entry, self._ledger().entries()))
-
-    @uninterrupted
-    def _total(self) -> Total:
-        with self._ledger().transaction(keep=False) as transaction:
-            return _secret_total(transaction)
-
-    def _summary(self) -> Summary:
-        """Return totals and entries of one moment."""
-        standing, summary = self._read_summary()
-        return summary._replace(spent=standing.spent())
-
-    @uninterrupted
-    def _read_summary(self) -> tuple[TotalAtDelta, Summary]:
-        """Return what is read of the ledger, before its cost is worked out."""
-        with self._ledger().transaction(keep=False) as transaction:
-            remaining = None
-            if self._budget is not None:
-                kinds = transaction.mechanisms()
-                left = self._budget.remaining(transaction.total(), kinds)
-                remaining = Spent(left, self._budget.delta)
-            standing = self._total_at_delta(transaction)
-            summary = Summary(
-                relation=transaction.relation(),
-                spent=Spent(math.inf, standing.delta),
-                budget=self._budget,
-                remaining=remaining,
-                entries=tuple(map(read_entry, transaction.entries())),
-            )
-            return standing, summary
-
-    def export(self) -> str:
-        """Return the ledger as lines of JSON, for an audit or an archive.
-
-        Returns
-        -------
-        str
-            One JSON object a line: first the ledger with its totals, then its entries,
-            oldest first, each with its mechanisms and a sentence of English
-            (``"statement"``). What is infinite is null.
-
-        Examples
-        --------
-        >>> import json
-        >>> from skdpspectral import DPPCA, PrivacyAccountant
-        >>> accountant = PrivacyAccountant()
-        >>> accountant.charge(DPPCA(2, epsilon=1.0).privacy_plan(1000, 5))
-        >>> whole, entry = map(json.loads, accountant.export().splitlines())
-        >>> whole["entries"], entry["estimator"], round(entry["epsilon"], 3)
-        (1, 'DPPCA', 1.0)
-        """
-        return exported(self._summary(), self._id)
-
-    def __str__(self) -> str:
-        return str(self._summary())
-
-    def _repr_html_(self) -> str:
-        return as_html(self._summary())
+    @classmethod
+    def of(cls, transaction: Transaction, part: DisjointBlock) -> _Before:
+        """Return what a transaction holds so far."""
+        found = transaction.slack(part), transaction.is_first(part)
+        return cls(transaction.terms(), transaction.total(), *found)
 
 
 def _secret_total(transaction: Transaction) -> Total:
@@ -253,7 +99,7 @@ def _secret_total(transaction: Transaction) -> Total:
     return total._replace(mu=math.inf) if transaction.any_seeded() else total
 
 
-class PrivacyAccountant(LedgerReports):
+class PrivacyAccountant:
     """A ledger of privacy spending, shared by any number of estimators.
 
     Every fit is entered before a value of its data is read, so that a fit that fails
@@ -278,11 +124,17 @@ class PrivacyAccountant(LedgerReports):
     neighbors : str or None, default=None
         Relation that totals are stated for: "replace-one", "add-remove-one" or
         "zero-out-one"; given together with `unit`.
-    mechanisms : {"gaussian", "any"} or None, default=None
-        Which mechanisms the budget is kept for: Gaussians alone, up to a limit that is
-        exact, or any, as of :meth:`charge_external` and of private selections, for
-        which a part of `delta` is set aside beforehand (:ref:`filters`). None takes
-        what the first entry is of. Without a budget, everything is recorded.
+    failures : float or None, default=None
+        Part of `delta` that a new ledger sets aside for mechanisms that are no
+        Gaussians: fits on samples, private selections, deltas of other tools and of
+        models (:ref:`filters`). None sets a tenth of `delta` aside, which costs
+        Gaussian mechanisms .4 to .5 % of mu. With 0 their limit is exact, and fits on
+        samples cost what they would without sampling.
+    pure : float or None, default=None
+        Part of `epsilon` that a new ledger sets aside for :meth:`charge_external`. None
+        takes the epsilon of the first entry, if that is one of another tool, else 0.
+        Beyond it such entries are let in at the cost of a Gaussian mechanism that
+        covers them, which is dear unless their epsilons are small.
     allow_seeded : bool, default=False
         Whether this handle lets fits with a `noise_seed` into a budget, at face
         value; for tests and figures. The ledger says that they were seeded, and
@@ -332,24 +184,28 @@ class PrivacyAccountant(LedgerReports):
         path: str | os.PathLike[str] | None = None,
         unit: str | None = None,
         neighbors: str | None = None,
-        mechanisms: str | None = None,
+        failures: float | None = None,
+        pure: float | None = None,
         allow_seeded: bool = False,
     ) -> None:
         budget = check_budget(epsilon, delta)
-        terms = (budget, check_relation(unit, neighbors), check_mechanisms(mechanisms))
-        if mechanisms is not None and path is None and budget is None:
-            raise ValueError("mechanisms says what a budget lets in: it needs epsilon")
+        relation = check_relation(unit, neighbors)
+        given = {FAILURES: failures, PURE: pure}
+        box = check_box(budget, failures, pure)
         if not (path is None or isinstance(path, (str, os.PathLike))):
             raise TypeError(f"path must name a file or be None, got {path!r}")
+        new = path is None or not ("://" in os.fsdecode(path) or os.path.lexists(path))
+        if budget is None and new and (failures, pure) != (None, None):
+            raise ValueError("failures and pure are parts of a budget: give epsilon")
         self._allow_seeded = check_flag("allow_seeded", allow_seeded)
         self._keeper: TemporaryFolder | None = None
         if path is None:
             self._keeper = TemporaryFolder()
             path = Path(self._keeper.name) / "ledger.db"
-        self._path = open_path(path, terms_of(*terms))
+        self._path = open_path(path, terms_of(budget, relation, box))
         meta = ledger_at(self._path).meta()
         self._id = meta["ledger_id"]
-        self._budget = agreed_budget(self._path, meta, *terms)
+        self._budget = agreed_budget(self._path, meta, budget, relation, **given)
         self._label: str | None = None
         self._division: tuple[str, Unit] | None = None
 
@@ -489,7 +345,7 @@ class PrivacyAccountant(LedgerReports):
             If the ledger cannot be used, or does not state the plan's relation.
         """
         (plan,) = check_plans([plan])
-        self._enter(plan.estimator, [(self._own_part(), plan)])
+        note_charge([plan], self._enter(plan.estimator, [(self._own_part(), plan)]))
 
     def charge_external(
         self, epsilon: float, delta: float, what: str, *, unit: str, neighbors: str
@@ -503,9 +359,11 @@ class PrivacyAccountant(LedgerReports):
         what : str
             What was done; it stands in the ledger in place of an estimator's name.
         unit : {"row", "user"}
-            Whom its guarantee protects; the ledger's unit, if that is fixed.
+            Whom its guarantee protects.
         neighbors : {"replace-one", "add-remove-one", "zero-out-one"}
-            The change that it hides; the ledger's, if that is fixed.
+            The change that it hides. A ledger of replaced rows or users counts what
+            hides that one joins or leaves as ``(2 * epsilon, (1 + exp(epsilon)) *
+            delta)``, and the entry says so.
 
         Raises
         ------
@@ -514,8 +372,8 @@ class PrivacyAccountant(LedgerReports):
         PrivacyBudgetError
             If it does not fit the budget.
         LedgerError
-            If the ledger is of another unit or relation, its budget is kept for
-            Gaussian mechanisms, or it cannot be used.
+            If the ledger's unit or relation does not follow from the one that is given,
+            or it cannot be used.
 
         Examples
         --------
@@ -538,38 +396,54 @@ class PrivacyAccountant(LedgerReports):
         """
         parts = checked_blocks(plans)
         entries = [(parts[block], plan) for block, plan in plans.items()]
-        self._enter(name, entries)
+        note_charge(list(plans.values()), self._enter(name, entries))
 
     @uninterrupted
     def _enter(
         self, name: str, entries: Sequence[tuple[DisjointBlock, PrivacyPlan]]
-    ) -> None:
+    ) -> list[int]:
+        """Enter plans, all or none, and return the numbers of their entries."""
         plans = [plan for _, plan in entries]
         for plan in check_plans(plans):
             if self._budget is not None:
                 self._budget.refuse_unlimited(plan, self._allow_seeded)
-        with self._ledger().transaction() as transaction:
-            before = transaction.total()
-            kinds = self._agreed_kinds(transaction, plans)
-            for part, plan in entries:
-                self._append(transaction, plan, part)
-            if self._budget is not None:
+        try:
+            with self._ledger().transaction() as transaction:
+                before = _Before.of(transaction, entries[0][0])
+                numbers = [
+                    self._append(transaction, plan, part) for part, plan in entries
+                ]
                 # An error here rolls the transaction back.
-                after = transaction.total()
-                self._budget.refuse_excess(name, plans, before, after, kinds)
+                fits = list(zip(plans, [1] * len(plans), strict=True))
+                self._refuse_excess(transaction, name, fits, before)
+        except Excess as excess:
+            assert self._budget is not None
+            raise excess.error(self._budget) from None
+        return numbers
 
-    def _agreed_kinds(
-        self, transaction: Transaction, plans: Sequence[PrivacyPlan]
-    ) -> str | None:
-        """Return which mechanisms a budget lets in; the first entry may say it."""
-        if self._budget is None or not plans:
-            return None
-        kinds = transaction.mechanisms()
-        if kinds is None:
-            kinds = ANY if any(plan.curves for plan in plans) else GAUSSIAN
-            transaction.fix_mechanisms(kinds)
-        self._budget.refuse_kinds(plans, kinds)
-        return kinds
+    def _refuse_excess(
+        self,
+        transaction: Transaction,
+        what: str,
+        fits: Sequence[tuple[PrivacyPlan, int]],
+        before: _Before,
+    ) -> None:
+        """Raise what rolls fits back that were entered, if they exceed the budget."""
+        total = transaction.total()
+        terms, spent, slack, first = before
+        if self._budget is None or self._budget.admits(
+            total, transaction.terms(), first
+        ):
+            return
+        if not any(plan.mechanisms for plan, _ in fits):
+            return  # nothing is released: there is room for it also where none is left
+        excess = Excess(what, terms, spent, total, slack=slack, first=first)
+        (plan, n), *others = fits
+        relation = transaction.relation()
+        if not others and not isinstance(plan, ParallelPlan) and relation is not None:
+            cost = cost_of(plan, relation)
+            excess = replace(excess, plan=plan, cost=cost, n=n)
+        raise excess
 
     def check(
         self, what: Any, X: Any = None, n_fits: int = 1, *, groups: Any = None
@@ -614,6 +488,73 @@ class PrivacyAccountant(LedgerReports):
         fits = [fit for fit in fits if self._handle_of(fit)._id == self._id]
         return self._total_after(fits, n_fits).spent()
 
+    def allocate(
+        self,
+        what: Any,
+        X: Any,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        shares: Any = "auto",
+    ) -> Any:
+        r"""Return a clone of a pipeline whose private steps share a budget.
+
+        For pipelines whose class cannot be changed: each step is charged by itself.
+        :class:`~skdpspectral.pipeline.PrivatePipeline` is one entry, and composes a
+        step on Poisson samples with all others exactly.
+
+        Parameters
+        ----------
+        what : estimator
+            A ``Pipeline``, ``ColumnTransformer`` or ``FeatureUnion`` of private steps,
+            whose own `epsilon` and `delta` are replaced.
+        X : array-like or dataframe
+            Rows of the fit, of which the shape, names and dtypes are used.
+        epsilon, delta : float or None, default=None
+            Budget of all steps together; None takes what remains of this ledger's.
+        shares : "auto" or dict of str to float, default="auto"
+            Shares of :math:`\mu^2`, as of
+            :class:`~skdpspectral.pipeline.PrivatePipeline`.
+
+        Returns
+        -------
+        estimator
+            An unfitted clone. One fit of it is within the budget, and within that of
+            this ledger; nothing is charged before.
+
+        Raises
+        ------
+        PrivacyBudgetError
+            If the ledger has too little left.
+        ValueError, TypeError
+            If it is not known beforehand what is fitted, or a share is of no step.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from skdpspectral import DPPCA, DPStandardScaler, PrivacyAccountant
+        >>> X = np.random.default_rng(0).normal(size=(1000, 5))
+        >>> accountant = PrivacyAccountant(epsilon=2.0, delta=1e-6)
+        >>> model = make_pipeline(DPStandardScaler(), DPPCA(2))
+        >>> model = accountant.allocate(model, X, epsilon=2.0)
+        >>> [round(step.epsilon, 1) for _, step in model.steps]
+        [1.1, 1.6]
+        """
+        left = self.remaining()
+        if epsilon is None and self._budget is None:
+            raise ValueError("epsilon must be given, as this ledger has no budget")
+        epsilon = left.epsilon if epsilon is None else epsilon
+        budget = check_budget(epsilon, left.delta if delta is None else delta)
+        assert budget is not None
+        # Its own budget, in a ledger that knows of nothing else.
+        alone = PrivacyAccountant(budget.epsilon, budget.delta)
+
+        def check(model: Any) -> None:
+            alone.check(model, X)
+            self.check(model, X)
+
+        return allocated(what, budget.epsilon, budget.delta, shares, check)
+
     @uninterrupted
     def _total_after(self, fits: Sequence[PlannedFit], n_fits: int) -> TotalAtDelta:
         """Return what so many fits would come to, or refuse them; charge nothing."""
@@ -621,21 +562,26 @@ class PrivacyAccountant(LedgerReports):
             for fit in fits:
                 allowed = self._handle_of(fit)._allow_seeded
                 self._budget.refuse_unlimited(fit.plan, allowed)
-        with self._ledger().transaction(keep=False) as transaction:
-            before, plans = transaction.total(), [fit.plan for fit in fits]
-            kinds = self._agreed_kinds(transaction, plans)
-            for fit in fits:
-                self._handle_of(fit)._append_fits(
-                    transaction, fit.plan, fit.times * n_fits
-                )
-            if self._budget is not None and fits:
-                count = n_fits * sum(fit.times for fit in fits)
-                names = dict.fromkeys(fit.plan.estimator for fit in fits)
-                asked = f"{count} fit{'s'[: count > 1]} of {', '.join(names)}"
-                after = transaction.total()
-                asking = plans * min(count, 2)  # one fit alone may be all there is
-                self._budget.refuse_excess(asked, asking, before, after, kinds)
-            return self._total_at_delta(transaction)
+        try:
+            with self._ledger().transaction(keep=False) as transaction:
+                own = self._handle_of(fits[0]) if fits else self
+                before = _Before.of(transaction, own._own_part())
+                for fit in fits:
+                    self._handle_of(fit)._append_fits(
+                        transaction, fit.plan, fit.times * n_fits
+                    )
+                if fits:
+                    asked = [(fit.plan, fit.times * n_fits) for fit in fits]
+                    count = sum(times for _, times in asked)
+                    names = dict.fromkeys(fit.plan.estimator for fit in fits)
+                    what = f"{count} fit{'s'[: count > 1]} of {', '.join(names)}"
+                    # One alone may be all there is.
+                    before = before._replace(first=before.first and count == 1)
+                    self._refuse_excess(transaction, what, asked, before)
+                return self._total_at_delta(transaction)
+        except Excess as excess:
+            assert self._budget is not None
+            raise excess.error(self._budget) from None
 
     def _append_fits(self, transaction: Transaction, plan: PrivacyPlan, n: int) -> None:
         """Enter several fits of a plan, as estimators do."""
@@ -650,26 +596,228 @@ class PrivacyAccountant(LedgerReports):
         """Return the handle that a fit is charged to."""
         return self if fit.accountant is None else fit.accountant
 
-    def _own_part(self) -> DisjointBlock:
-        if self._division is None or self._label is None:
-            return whole_data()
-        division, unit = self._division
-        return asserted_block(division, self._label, unit)
-
     def _append(
         self,
         transaction: Transaction,
         plan: PrivacyPlan,
         part: DisjointBlock,
         times: int = 1,
-    ) -> None:
+    ) -> int:
+        """Enter fits of a plan, and return the number of their entry."""
         relation = transaction.relation()
         if relation is None:
             relation = (plan.unit, plan.neighbors)
             transaction.fix_relation(*relation)
-        factor = conversion_factor(plan, relation)
+        cost = cost_of(plan, relation)
         part.check_unit(relation[0])
-        transaction.append(plan, factor, part, self._label, times)
+        stated = with_restatement(plan, relation)
+        return transaction.append(stated, cost, part, self._label, times)
+
+    # -- totals and tables -----------------------------------------------------
+
+    def _ledger(self) -> AnyLedger:
+        return ledger_at(self._path, self._id)
+
+    def _total_at_delta(
+        self, transaction: Transaction, delta: float | None = None
+    ) -> TotalAtDelta:
+        """Return the cost of everything that the ledger holds in a transaction."""
+        total = _secret_total(transaction)
+        if delta is None and self._budget:
+            delta = self._budget.delta
+        elif delta is None:
+            delta = transaction.smallest_delta() or DEFAULT_DELTA
+            # Several fits may fail more often than one of them allows for.
+            least = max(2.0 * total.additive, MIN_DELTA)
+            delta = min(max(delta, least), _LARGEST_DELTA)
+        return TotalAtDelta(total, delta)
+
+    @uninterrupted
+    def _read_total_at_delta(self, delta: float | None = None) -> TotalAtDelta:
+        with self._ledger().transaction(keep=False) as transaction:
+            return self._total_at_delta(transaction, delta)
+
+    def spent(self, delta: float | None = None) -> Spent:
+        """Return the tight privacy cost of everything so far.
+
+        Parameters
+        ----------
+        delta : float or None, default=None
+            In [1e-15, 1); None takes the budget's, else the smallest of the entries,
+            or twice what they include for failures of a model's bounds, and for other
+            tools' deltas, if that is more.
+
+        Returns
+        -------
+        Spent
+            Named tuple (epsilon, delta), for the ledger's unit and relation.
+            Infinite once a release was made without noise or with seeded noise, or
+            where failures leave nothing of delta.
+
+        Notes
+        -----
+        Of Gaussian mechanisms the cost is exact. Others are composed by distributions
+        of privacy loss, which give an upper bound, and hold for mechanisms that were
+        not chosen by the results of earlier ones. A budget is watched by other means
+        (:ref:`filters`), so that less may be spent than it says.
+        """
+        return self._read_total_at_delta(delta).spent()
+
+    @uninterrupted
+    def remaining(self, k: int = 1) -> Spent:
+        """Return what each of `k` further equal fits may ask for.
+
+        What is left is split by ``mu**2``, as fits compose: each of `k` fits gets
+        about ``1 / sqrt(k)`` of it, which is more than one `k`-th.
+
+        Parameters
+        ----------
+        k : int, default=1
+            Number of fits, at least 1.
+
+        Returns
+        -------
+        Spent
+            Named tuple (epsilon, delta) at the budget's delta, for Gaussian fits of the
+            ledger's unit and relation that concern all of its rows; infinite without
+            a budget. Seeded fits that were let in count at face value. ``str()``
+            explains it.
+
+        Raises
+        ------
+        ValueError
+            If `k` is no positive integer.
+
+        Examples
+        --------
+        >>> from skdpspectral import DPPCA, PrivacyAccountant
+        >>> accountant = PrivacyAccountant(epsilon=2.0, delta=1e-6)
+        >>> round(accountant.remaining(10).epsilon, 3)
+        0.574
+        >>> accountant.charge(DPPCA(2, epsilon=1.0).privacy_plan(1000, 5))
+        >>> print(accountant.remaining())  # doctest: +ELLIPSIS, +NORMALIZE_WHITESPACE
+        epsilon=1 of 2 at delta=1e-06 is spent; costs do not add up linearly, so a fit
+        of up to epsilon=1.6... still fits.
+        """
+        k = check_count("k", k)
+        with self._ledger().transaction(keep=False) as transaction:
+            budget = self._budget
+            if budget is None:
+                return Remaining(math.inf, self._total_at_delta(transaction).delta)
+            left = self._remaining(budget, transaction, k)
+            return Remaining(left, budget.delta, k, budget, transaction.total())
+
+    def _own_part(self) -> DisjointBlock:
+        """Return the block of rows that entries of this handle are about."""
+        if self._division is None or self._label is None:
+            return whole_data()
+        division, unit = self._division
+        return asserted_block(division, self._label, unit)
+
+    def _remaining(self, budget: Budget, transaction: Transaction, k: int = 1) -> float:
+        first = transaction.is_first(self._own_part())
+        return budget.remaining(transaction.total(), transaction.terms(), k, first)
+
+    def privacy_curve(self, epsilons: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return delta(epsilon) of everything so far, for plots.
+
+        Parameters
+        ----------
+        epsilons : array-like of float
+            Each at least 0.
+
+        Returns
+        -------
+        ndarray
+            Of the same shape as `epsilons`.
+        """
+        try:
+            points = np.asarray(epsilons, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError("epsilons must be numbers") from None
+        total = self._total()
+        deltas = [total.delta(float(epsilon)) for epsilon in points.ravel()]
+        return np.array(deltas).reshape(points.shape)
+
+    @property
+    def ledger(self) -> tuple[LedgerEntry, ...]:
+        """All entries, oldest first, of one type whatever is installed.
+
+        Each is a named tuple with its time in UTC, so that
+        ``pandas.DataFrame(accountant.ledger)`` is a table of them. `epsilon`,
+        `delta` and `mu` are those of the fit alone, `ledger_mu` is its cost in the
+        ledger's unit and relation, and `plan` has all of it
+        (:meth:`~skdpspectral.mechanisms.PrivacyPlan.from_json`).
+        """
+        return tuple(map(read_entry, self._ledger().entries()))
+
+    @uninterrupted
+    def _total(self) -> Total:
+        with self._ledger().transaction(keep=False) as transaction:
+            return _secret_total(transaction)
+
+    def export(self) -> str:
+        """Return the ledger as lines of JSON, for an audit or an archive.
+
+        Returns
+        -------
+        str
+            One JSON object a line: first the ledger with its totals, then its entries,
+            oldest first, each with its mechanisms and a sentence of English
+            (``"statement"``). What is infinite is null.
+
+        Examples
+        --------
+        >>> import json
+        >>> from skdpspectral import DPPCA, PrivacyAccountant
+        >>> accountant = PrivacyAccountant()
+        >>> accountant.charge(DPPCA(2, epsilon=1.0).privacy_plan(1000, 5))
+        >>> whole, entry = map(json.loads, accountant.export().splitlines())
+        >>> whole["entries"], entry["estimator"], round(entry["epsilon"], 3)
+        (1, 'DPPCA', 1.0)
+        """
+        return exported(summary_of(self), self._id)
+
+    def __str__(self) -> str:
+        return str(summary_of(self))
+
+    def _repr_html_(self) -> str:
+        return as_html(summary_of(self))
+
+
+def summary_of(accountant: PrivacyAccountant, n_entries: int | None = None) -> Summary:
+    """Return totals and entries of one moment: now, or after the first `n_entries`."""
+    standing, summary = _read_summary(accountant, n_entries)
+    return summary._replace(spent=standing.spent())
+
+
+@uninterrupted
+def _read_summary(
+    accountant: PrivacyAccountant, n_entries: int | None
+) -> tuple[TotalAtDelta, Summary]:
+    """Return what is read under the lock, before its cost is worked out."""
+    budget = accountant._budget
+    with accountant._ledger().transaction(keep=False) as transaction:
+        found, _ = transaction.last()
+        if n_entries is not None and not 0 <= n_entries <= found:
+            raise LedgerError(f"the ledger has {found} entries, not {n_entries}")
+        if n_entries is not None and n_entries < found:
+            transaction = transaction.as_of(n_entries)
+        remaining = None
+        if budget is not None:
+            left = accountant._remaining(budget, transaction)
+            remaining = Spent(left, budget.delta)
+        standing = accountant._total_at_delta(transaction)
+        summary = Summary(
+            relation=transaction.relation(),
+            spent=Spent(math.inf, standing.delta),
+            budget=budget,
+            remaining=remaining,
+            entries=tuple(map(read_entry, transaction.entries())),
+            total=standing.total,
+            digest=transaction.last()[1],
+        )
+        return standing, summary
 
 
 @uninterrupted

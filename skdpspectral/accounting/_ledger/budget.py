@@ -1,124 +1,28 @@
-"""The terms of a ledger: what may be charged, to which block, within which budget.
-
-Of Gaussian mechanisms the limit is exact: a largest ``mu``. Other mechanisms have no
-common number to add up, and no filter that lets in all that would be affordable. What
-takes them sets delta aside beforehand, in fixed shares: one for probabilities that add
-up, one for ledgers that are still Gaussian, and one for each of a few orders of Renyi
-divergences, within which the divergences of all entries must stay at one order at least
-(:ref:`lemma-filter`).
-"""
+"""The terms of a ledger: what may be charged, to which block, within which budget."""
 
 from __future__ import annotations
 
 import json
 import math
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from decimal import ROUND_FLOOR, Context, Decimal
+from typing import Any, TypeAlias, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
-from ...mechanisms import ApproximateDP, Neighbors, PrivacyPlan, Unit
-from ...mechanisms._curves import CURVES, Curve
-from ...mechanisms._relations import check_real, shown
+from ...mechanisms import ApproximateDP, Neighbors, PrivacyPlan, Unit, check_real, shown
+from ...mechanisms._planned_releases import CURVE_TYPES, Curve
 from .._composition import Total, allowed_mu, is_within
-from .._curves import Counted, coarsen_kinds, composed_divergences, log_peaks
+from .._curves import Counted
 from .._errors import LedgerError, PrivacyBudgetError
 from .._gaussian import MIN_DELTA, gaussian_epsilon, gaussian_mu
+from .filters import BUDGET_ROUNDING, FAILURES_SHARE, BoxFilter, Cost
 
-# What a budget may let in, as a ledger's terms say it.
-GAUSSIAN, ANY = "gaussian", "any"
-MECHANISMS = (GAUSSIAN, ANY)
-
-# A budget that was computed from the costs it is meant for must let them in: this
-# covers the rounding of the two inverses, and no more than calibration leaves free.
-_ROUNDING = 2.0**-41
-
-# Shares of delta. They are fixed: a share that went by what was entered so far would
-# go by what was released.
-_ADDITIVE_SHARE = 0.5
-_GAUSSIAN_SHARE = 0.25
-_ORDERS_SHARE = 0.25
-
-# Orders, in multiples of the one that is best for a single Gaussian mechanism: those of
-# selections and of what is subsampled are further up.
-_MULTIPLES = tuple(2.0 ** (k / 2.0) for k in range(-2, 6))
-_LARGEST_ORDER = 4096.0
-
-
-@dataclass(frozen=True)
-class GaussianFilter:
-    """The exact limit of Gaussian mechanisms, adaptively chosen ones too."""
-
-    epsilon: float
-    delta: float
-
-    def limit(self, total: Total) -> float:
-        """Return the largest cost beside a probability of failure; 0 for none."""
-        return allowed_mu(self.epsilon, self.delta, total.failure)
-
-    def admits(self, total: Total) -> bool:
-        """Whether a ledger that holds this is within the budget."""
-        limit = self.limit(total)
-        within = total.mu <= limit * (1.0 + _ROUNDING)
-        return bool(limit) and within and not total.curves
-
-    def spare_mu(self, total: Total) -> float:
-        """Return the cost of the Gaussian mechanisms that would still be let in."""
-        if total.curves:
-            return 0.0
-        return math.sqrt(max(self.limit(total) ** 2 - total.mu**2, 0.0))
-
-
-@dataclass(frozen=True)
-class MixedFilter:
-    """Limits of mechanisms of any kind, adaptively chosen ones too."""
-
-    epsilon: float
-    delta: float
-
-    def admits(self, total: Total) -> bool:
-        """Whether a ledger that holds this is within the budget."""
-        return self._failures_fit(total) and any(
-            total.mu <= limit * (1.0 + _ROUNDING) for limit in self._limits(total)
-        )
-
-    def spare_mu(self, total: Total) -> float:
-        """Return the cost of the Gaussian mechanisms that would still be let in."""
-        if not self._failures_fit(total):
-            return 0.0
-        squares = (limit**2 - total.mu**2 for limit in self._limits(total))
-        return math.sqrt(max([0.0, *squares]))
-
-    def _failures_fit(self, total: Total) -> bool:
-        return total.additive <= _ADDITIVE_SHARE * self.delta * (1.0 + _ROUNDING)
-
-    def _limits(self, total: Total) -> Iterator[float]:
-        """Yield what all Gaussians may cost beside the others, by each way to stay."""
-        share = _GAUSSIAN_SHARE * self.delta
-        if not total.curves and share >= MIN_DELTA:
-            yield gaussian_mu(self.epsilon, share)
-        orders = self.orders()
-        spent = composed_divergences(0.0, coarsen_kinds(total.curves), orders)
-        squares = 2.0 * (self.limits() - spent) / orders
-        yield from np.sqrt(squares[squares >= 0.0]).tolist()
-
-    def orders(self) -> npt.NDArray[np.float64]:
-        """Return the orders that are watched, which the budget fixes."""
-        nats = math.log(len(_MULTIPLES) / (_ORDERS_SHARE * self.delta))
-        root = math.sqrt(nats)
-        best = root / (math.sqrt(nats + self.epsilon) - root)
-        excess = np.minimum(np.multiply(_MULTIPLES, best), _LARGEST_ORDER)
-        # Whole orders are finite sums for what is subsampled.
-        return 1.0 + np.where(excess >= 4.0, np.rint(excess), excess)
-
-    def limits(self) -> npt.NDArray[np.float64]:
-        """Return the divergence of each order that its share of delta allows for."""
-        orders = self.orders()
-        share = math.log(_ORDERS_SHARE * self.delta / len(orders))
-        return self.epsilon + (share - log_peaks(orders)) / (orders - 1.0)
+# Terms of a ledger, as its file names them.
+FAILURES, PURE = "failures", "pure"
+GAUSSIAN = "gaussian"  # the kind of entries that are nothing else
+LedgerTerms: TypeAlias = Mapping[str, Any]
+_Kind = TypeVar("_Kind", Unit, Neighbors)
 
 
 @dataclass(frozen=True)
@@ -131,19 +35,30 @@ class Budget:
     def __str__(self) -> str:
         return f"epsilon={self.epsilon}, delta={self.delta}"
 
-    def filter(self, mechanisms: str | None) -> GaussianFilter | MixedFilter:
-        """Return what decides on charges, by which mechanisms may be among them."""
-        kind = MixedFilter if mechanisms == ANY else GaussianFilter
-        return kind(self.epsilon, self.delta)
-
     def remaining(
-        self, spent: Total, mechanisms: str | None = None, n_fits: int = 1
+        self, spent: Total, terms: LedgerTerms, n_fits: int = 1, first: bool = False
     ) -> float:
-        """Return the epsilon that each of so many more releases may ask for."""
-        if mechanisms == ANY and spent == Total(0.0) and n_fits == 1:
-            return self.epsilon  # the first entry may be all of it
-        spare = self.filter(mechanisms).spare_mu(spent)
+        """Return the epsilon that each of so many more Gaussian fits may ask for."""
+        if n_fits == 1 and first:
+            return self.epsilon  # it may be all of it
+        spare = box_of(terms).spare_mu(spent)
         return gaussian_epsilon(spare / math.sqrt(n_fits), self.delta)
+
+    def in_words(self, spent: float, left: float, n_fits: int = 1) -> str:
+        """Say what is spent, and what so many Gaussian fits may still ask for."""
+        most, total = f"{floored(left):g}", f"{self.epsilon:g} at delta={self.delta:g}"
+        fits = f"a fit of up to epsilon={most} still fits"
+        if n_fits > 1:
+            fits = f"{n_fits} fits of up to epsilon={most} each still fit"
+        if not left:
+            return f"Of the budget epsilon={total}, nothing remains."
+        if spent == math.inf:  # of seeded fits, which have no secret cost
+            return f"Of the budget epsilon={total}, {fits}."
+        if not spent:
+            return f"Nothing of the budget epsilon={total} is spent: {fits}."
+        rest = self.epsilon - spent
+        why = "costs do not add up linearly, so " if n_fits * left > rest else ""
+        return f"epsilon={spent:.6g} of {total} is spent; {why}{fits}."
 
     def refuse_unlimited(self, plan: PrivacyPlan, allow_seeded: bool) -> None:
         """Raise if a plan has no finite cost, or none that is secret."""
@@ -164,94 +79,49 @@ class Budget:
                 self.epsilon,
             )
 
-    def refuse_kinds(self, plans: Sequence[PrivacyPlan], mechanisms: str) -> None:
-        """Raise if a budget of Gaussians alone is asked for anything else."""
-        other = next((plan for plan in plans if plan.curves), None)
-        if other is None or mechanisms == ANY:
-            return
-        raise LedgerError(
-            f"{other.estimator} uses a mechanism that is not Gaussian, but the budget "
-            "of this ledger is for Gaussian mechanisms only; nothing was charged. Open "
-            'another ledger by PrivacyAccountant(..., mechanisms="any"), which sets a '
-            "part of delta aside for other mechanisms"
-        )
+    def admits(self, total: Total, terms: LedgerTerms, first: bool) -> bool:
+        """Whether a total, which one charge has led to, is within the limit.
 
-    def admits(
-        self,
-        plans: Sequence[PrivacyPlan],
-        spent: Total,
-        total: Total,
-        mechanisms: str | None,
-    ) -> bool:
-        """Whether a total cost is within the limit.
-
-        The first entry is chosen by nothing that was released: its own guarantee
-        may be all of the budget.
+        The `first` charge is chosen by nothing that was released: it may be all of the
+        budget by its own guarantee.
         """
-        if self.filter(mechanisms).admits(total):
+        if box_of(terms).admits(total):
             return True
-        first = mechanisms == ANY and spent == Total(0.0)
-        return first and self._is_whole(plans, total)
+        return first and self.covers(total)
 
-    def refuse_excess(
-        self,
-        what: str,
-        plans: Sequence[PrivacyPlan],
-        spent: Total,
-        total: Total,
-        mechanisms: str | None,
-    ) -> None:
-        """Raise if a total cost exceeds the limit."""
-        if self.admits(plans, spent, total, mechanisms):
-            return
-        remaining = self.remaining(spent, mechanisms)
-        requested = self._requested(plans, spent, total)
-        asked = "more"
-        if requested is not None:
-            asked = f"epsilon={requested:.6g} at delta={self.delta:g}"
-        raise PrivacyBudgetError(
-            f"{what} would cost {asked}, but only epsilon={remaining:.6g} of the "
-            f"accountant's budget epsilon={self.epsilon:g} remains"
-            f"{' for a Gaussian fit' * (mechanisms == ANY)}; nothing was charged."
-            f"{_delta_note(total)}",
-            requested,
-            remaining,
-        )
-
-    def _is_whole(self, plans: Sequence[PrivacyPlan], total: Total) -> bool:
-        """Whether a single plan is within the budget by what it claims itself.
-
-        Its claim is for its own unit and neighbors: a ledger of others that it is
-        restated for counts it for more than it costs itself.
-        """
-        if len(plans) != 1:
-            return False
-        (plan,) = plans
-        as_claimed = total.mu <= plan.mu_beside_curves * (1.0 + _ROUNDING)
-        within = plan.epsilon <= self.epsilon and plan.delta <= self.delta
-        return as_claimed and within
-
-    def _requested(
-        self, plans: Sequence[PrivacyPlan], spent: Total, total: Total
-    ) -> float | None:
-        """Return the epsilon that is asked for, where it is of one plan or Gaussian."""
-        if not any(plan.curves for plan in plans):
-            asked = math.sqrt(max(total.mu**2 - spent.mu**2, 0.0))
-            return gaussian_epsilon(asked, self.delta)
-        return plans[0].epsilon if len(plans) == 1 else None
+    def covers(self, total: Total) -> bool:
+        """Whether what was fixed beforehand is within the limit."""
+        if total.curves:
+            left = self.delta - total.failure
+            return is_within(total.mu, total.curves, self.epsilon, left)
+        limit = allowed_mu(self.epsilon, self.delta, total.failure)
+        return limit > 0.0 and total.mu <= limit * (1.0 + BUDGET_ROUNDING)
 
 
-def _delta_note(total: Total) -> str:
-    """Say what else came out of delta."""
-    if not total.additive:
-        return ""
-    return (
-        f" Failures of a model's bounds and deltas of other tools would take "
-        f"{total.additive:g} of that delta; give such fits a smaller delta."
-    )
+def floored(number: float) -> float:
+    """Return a number of six digits that is no larger."""
+    if not math.isfinite(number):
+        return number
+    return float(Context(prec=6, rounding=ROUND_FLOOR).create_decimal(Decimal(number)))
 
 
-_KINDS: dict[str, Any] = {kind.kind: kind for kind in CURVES}
+def box_of(terms: LedgerTerms) -> BoxFilter:
+    """Return the box of a ledger with a budget."""
+    box = terms[FAILURES], terms[PURE] or 0.0
+    return BoxFilter(terms["epsilon"], terms["delta"], *box)
+
+
+def with_pure(terms: LedgerTerms, first: Cost) -> LedgerTerms:
+    """Return the terms of a ledger with a budget, whose first charge may fix `pure`.
+
+    Nothing was released before it.
+    """
+    if terms[PURE] is not None:
+        return terms
+    return {**terms, PURE: first.pure_epsilon(terms["epsilon"])}
+
+
+_KINDS: dict[str, Any] = {kind.kind: kind for kind in CURVE_TYPES}
 
 
 def curve_text(mechanism: Curve) -> str:
@@ -322,14 +192,32 @@ def check_flag(name: str, value: object) -> bool:
     return value
 
 
-def check_mechanisms(value: object) -> str | None:
-    """Return which mechanisms a budget lets in; None where the first entry says it."""
-    if value is None or (isinstance(value, str) and value in MECHANISMS):
-        return value
-    raise ValueError(
-        f"mechanisms must be one of {MECHANISMS}, or None for what the first entry is "
-        f"of, got {shown(value)}"
-    )
+def check_box(
+    budget: Budget | None, failures: object, pure: object
+) -> tuple[float, float | None] | None:
+    """Return what a new ledger sets aside for failures, and as pure epsilon.
+
+    None as pure epsilon leaves it to the first charge.
+    """
+    if budget is None:
+        return None
+    epsilon = None if pure is None else check_real(PURE, pure)
+    if epsilon is not None and not 0.0 <= epsilon < budget.epsilon:
+        raise ValueError(
+            f"pure must be at least 0 and below epsilon={budget.epsilon:g}, got "
+            f"{epsilon:g}"
+        )
+    if failures is None:
+        lost = FAILURES_SHARE * budget.delta
+        return (lost if budget.delta - lost >= 2.0 * MIN_DELTA else 0.0), epsilon
+    lost = check_real(FAILURES, failures)
+    fits = 0.0 <= lost < budget.delta
+    if not (fits and (budget.delta - lost) / (1.0 - lost) >= MIN_DELTA):
+        raise ValueError(
+            f"failures must be at least 0 and leave {MIN_DELTA:g} or more of delta="
+            f"{budget.delta:g}, got {lost:g}"
+        )
+    return lost, epsilon
 
 
 def check_relation(
@@ -337,14 +225,20 @@ def check_relation(
 ) -> tuple[Unit, Neighbors] | None:
     """Return a relation, or None where the first entry fixes it."""
     if (unit is None) != (neighbors is None):
-        raise ValueError("unit and neighbors fix a ledger's relation together")
+        raise ValueError(
+            "unit and neighbors fix a ledger's relation together: give both or neither"
+        )
     if unit is None:
         return None
-    try:
-        return Unit(unit), Neighbors(neighbors)
-    except ValueError as error:
-        choices = [str(word) for word in (*Unit, *Neighbors)]
-        raise ValueError(f"unit or neighbors: {error}; known: {choices}") from None
+    return _word("unit", unit, Unit), _word("neighbors", neighbors, Neighbors)
+
+
+def _word(name: str, value: object, kind: type[_Kind]) -> _Kind:
+    """Return a word of a vocabulary, or an error that names all of it."""
+    known = [str(choice) for choice in kind]
+    if not (isinstance(value, str) and str(value) in known):
+        raise ValueError(f"{name} must be one of {known}, got {shown(value)}")
+    return kind(value)
 
 
 def check_division(division: str | None, unit: object) -> tuple[str, Unit] | None:
@@ -368,10 +262,7 @@ def external_plan(
         raise ValueError(
             f"what must be a description of the release, got {shown(what)}"
         )
-    for name, word, kind in (("unit", unit, Unit), ("neighbors", neighbors, Neighbors)):
-        known = [str(choice) for choice in kind]
-        if not (isinstance(word, str) and str(word) in known):
-            raise ValueError(f"{name} must be one of {known}, got {shown(word)}")
+    relation = _word("unit", unit, Unit), _word("neighbors", neighbors, Neighbors)
     pair = ApproximateDP(
         what, check_real("epsilon", epsilon), check_real("delta", delta)
     )
@@ -380,8 +271,7 @@ def external_plan(
         pair.delta,
         (pair,),
         what,
-        unit=Unit(unit),
-        neighbors=Neighbors(neighbors),
+        *relation,
     )
 
 
@@ -506,28 +396,35 @@ Relation = tuple[Unit, Neighbors]
 
 
 def terms_of(
-    budget: Budget | None, relation: Relation | None, mechanisms: str | None
+    budget: Budget | None,
+    relation: Relation | None,
+    box: tuple[float, float | None] | None,
 ) -> dict[str, Any]:
     """Return the terms of a ledger as it writes them."""
     unit, neighbors = map(str, relation) if relation else (None, None)
     epsilon, delta = (budget.epsilon, budget.delta) if budget else (None, None)
+    failures, pure = box or (None, None)
     return {
         "epsilon": epsilon,
         "delta": delta,
         "unit": unit,
         "neighbors": neighbors,
-        "mechanisms": mechanisms,
+        FAILURES: failures,
+        PURE: pure,
     }
 
 
 def agreed_budget(
     path: str,
-    meta: dict[str, Any],
+    meta: LedgerTerms,
     budget: Budget | None,
     relation: Relation | None,
-    mechanisms: str | None = None,
+    **box: float | None,
 ) -> Budget | None:
-    """Return a ledger's budget; refuse to reopen it under other terms."""
+    """Return a ledger's budget; refuse to reopen it under other terms.
+
+    `box` has the values that were given of its terms of that name.
+    """
     own = None
     if meta["epsilon"] is not None:
         own = Budget(meta["epsilon"], meta["delta"])
@@ -543,9 +440,15 @@ def agreed_budget(
             f"neighbors={found[1]}, not per unit={relation[0]}, "
             f"neighbors={relation[1]}; start another ledger for these"
         )
-    if mechanisms is not None and meta.get("mechanisms") != mechanisms:
-        raise LedgerError(
-            f"the budget of the ledger {path} is kept for mechanisms="
-            f"{meta.get('mechanisms')!r}, not {mechanisms!r}; start another ledger"
-        )
+    for name, value in box.items():
+        if value is not None and own is None:
+            raise LedgerError(
+                f"the ledger {path} has no budget, of which {name} is a part: leave "
+                f"{name} out, or start another ledger with epsilon"
+            )
+        if value is not None and value != meta.get(name):
+            raise LedgerError(
+                f"the ledger {path} was begun with {name}={meta.get(name)}, not "
+                f"{value}; start another ledger"
+            )
     return own

@@ -11,36 +11,43 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ...mechanisms import PrivacyPlan, read_plan
-from .._composition import Total
+from ...mechanisms import Neighbors, PrivacyPlan, Unit
 from .._errors import LedgerError
+from .._least_mu import least_mu
 from .accountant import PrivacyAccountant
-from .budget import Budget, counted_curves, curve_text
-from .entries import read_entry, sentence
-from .locks import uninterrupted
-from .server import AnyLedger, existing_ledger, is_address, ledger_at
-from .transaction import (
+from .budget import Budget, curve_text
+from .entry_chain import (
     COUNTS,
     ENTRY_COLUMNS,
     HEAD,
     STREAMS_SEAL,
     Chain,
     Connection,
-    as_float,
     digest_of,
     head_of,
+    read_totals,
     streams_seal,
 )
+from .entry_reports import read_entry, sentence
+from .filters import BoxFilter, Cost, Share, as_float, cost_of
+from .locks import uninterrupted
+from .server import AnyLedger, existing_ledger, is_address, ledger_at
 
 _GOOD, _BAD, _UNUSABLE = 0, 1, 2
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code: 0 for good, 1 for faults, 2 for errors."""
-    options = _parser().parse_args(arguments)
+def main(
+    arguments: Sequence[str] | None = None,
+    more: Sequence[Callable[[Callable[..., argparse.ArgumentParser]], None]] = (),
+) -> int:
+    """Run the command; return its exit code: 0 for good, 1 for faults, 2 for errors.
+
+    Each of `more` is given what adds a command, and adds one of another folder.
+    """
+    options = _parser(more).parse_args(arguments)
     try:
         existing_ledger(options.ledger)  # an accountant would make one
         return int(options.run(options))
@@ -54,15 +61,19 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(more: Sequence[Callable[..., None]]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="skdpspectral-ledger",
         description="Read, check, export and back up ledgers of privacy spending.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
 
-    def command(name: str, run: object, what: str) -> argparse.ArgumentParser:
+    def command(
+        name: str, run: object, what: str, before: str | None = None
+    ) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=what, description=what)
+        if before is not None:
+            added.add_argument(before, help="file to read")
         added.add_argument(
             "ledger", help="file of the ledger, or postgresql://user@host/database"
         )
@@ -81,6 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--output", help="file to make; the standard output without")
     backup = command("backup", _backup, "Copy a ledger while it is in use.")
     backup.add_argument("copy", help="file to make")
+    for add in more:
+        add(command)
     return parser
 
 
@@ -129,7 +142,7 @@ def _backup(options: argparse.Namespace) -> int:
 
 
 _ENTRIES = f"SELECT id, {', '.join(ENTRY_COLUMNS)}, totals, digest FROM entries"
-_read_plan = functools.lru_cache(maxsize=64)(read_plan)
+_read_plan = functools.lru_cache(maxsize=64)(PrivacyPlan.from_json)
 
 
 @uninterrupted
@@ -153,7 +166,7 @@ class _Inspection:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._meta = connection.meta()
-        self.chain, self._plans = Chain(), list[PrivacyPlan]()
+        self.chain, self._partitions = Chain(), set[str]()
         self._differs = False
 
     def faults(self) -> Iterator[str]:
@@ -184,20 +197,26 @@ class _Inspection:
     ) -> Iterator[str]:
         number, *values, totals, _ = row
         entry = read_entry(dict(zip(("id", *ENTRY_COLUMNS), row, strict=False)))
-        link = self.chain.add(values, curves)
+        share = read_totals(totals).share
+        link = self.chain.add(values, curves, share)
         if link.totals != totals and not self._differs:
             self._differs = True  # and so do those of all later entries
             yield f"entry {number}: its totals are not those of the entries so far"
         plan = _read_plan(entry.plan)
-        if len(self._plans) < 2:
-            self._plans.append(plan)
+        self._partitions.add(entry.partition)
+        relation = Unit(self._meta["unit"]), Neighbors(self._meta["neighbors"])
+        cost = cost_of(plan, relation)
         for field in _STATED:
             found, value = getattr(entry, field), getattr(plan, field)
             if found != value:
                 yield f"entry {number}: {field} is {found}, its plan says {value}"
-        if entry.ledger_mu < plan.mu_beside_curves * (1.0 - 2.0**-40):
+        short = entry.ledger_mu < cost.mu * (1.0 - 2.0**-40)
+        if self._meta["epsilon"] is not None:
+            share = share or Share()
+        if short or (share is not None and not _is_enough(share, cost)):
             yield f"entry {number}: it counts for less than its plan costs"
-        if sorted(text for text, _ in curves) != sorted(map(curve_text, plan.curves)):
+        planned = [(curve_text(curve), n) for curve, n in cost.curves]
+        if sorted(curves) != sorted(planned):
             yield f"entry {number}: mechanisms of its plan are not counted as planned"
         if entry.failure < plan.failure:
             yield f"entry {number}: its probability of failure counts for less"
@@ -211,8 +230,7 @@ class _Inspection:
             )
         if dict(self._connection.execute(COUNTS).fetchall()) != self.chain.counts:
             yield "counts of mechanisms are not those of the entries"
-        seal = streams_seal(self._connection)
-        if self._meta.get(STREAMS_SEAL, seal) != seal:
+        if self._meta[STREAMS_SEAL] != streams_seal(self._connection):
             yield "positions of streams are not those that were sealed"
         try:
             yield from self._faults_of_budget()
@@ -223,15 +241,25 @@ class _Inspection:
         limits = (self._meta["epsilon"], self._meta["delta"])
         if limits == (None, None):
             return
-        budget, totals = Budget(*limits), self.chain.totals
-        cost, failure = map(as_float, totals.ledger)
-        curves = counted_curves(sorted(self.chain.counts.items()))
-        total = Total(math.inf if totals.seeded else math.sqrt(cost), failure, curves)
-        plans = self._plans if self.chain.last.id == 1 else []
-        before = Total(0.0) if plans else total
-        if not budget.admits(plans, before, total, self._meta.get("mechanisms")):
+        budget, total = Budget(*limits), self.chain.total()
+        if self.chain.totals.seeded:
+            total = total._replace(mu=math.inf, box=(math.inf, *total.box[1:]))
+        # The first charge of each block may have been all of the budget, and blocks
+        # that were charged at once have a partition of their own.
+        if not budget.admits(total, self._meta, first=len(self._partitions) == 1):
             spent = total.epsilon(budget.delta)
             yield f"epsilon={spent:.6g} was spent, of {budget.epsilon}"
+
+
+def _is_enough(share: Share, cost: Cost) -> bool:
+    """Whether what an entry takes of the box is what its plan costs."""
+    box = BoxFilter(1.0, 0.0)
+    pairs = cost.pairs and box.share_of(cost, Share(pure=share.pure))
+    if pairs:
+        return pairs.within(share)
+    d = as_float(share.failure) - cost.failure
+    least = least_mu(cost.mu, cost.curves, min(max(d, 0.0), 1.0 - 2.0**-53))
+    return d >= -(2.0**-60) and least <= math.sqrt(share.cost) * (1.0 + 1e-9)
 
 
 _STATED = (

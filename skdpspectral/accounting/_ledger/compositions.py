@@ -6,7 +6,7 @@ by these functions, and judge what they find by themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any
 
@@ -83,6 +83,24 @@ def steps_in_turn(step: Any) -> Iterator[Any]:
             yield from steps_in_turn(child)
     else:
         yield step
+
+
+def fitted_within(estimator: Any) -> Iterator[Any]:
+    """Yield an estimator and those in it as a fit leaves them: also fitted copies."""
+    if not is_estimator(estimator):
+        return
+    yield estimator
+    kind = composition_of(estimator)
+    children: Iterable[Any] = ()
+    if kind is Composition.PIPELINE:
+        # A private pipeline has fitted copies of its steps.
+        children = parts_of(getattr(estimator, "pipeline_", estimator))
+    elif kind is Composition.UNION:
+        children = parts_of(estimator)
+    elif kind is Composition.COLUMNS:
+        children = (fitted[:2] for fitted in getattr(estimator, "transformers_", ()))
+    for _, child in children:
+        yield from fitted_within(child)
 
 
 def estimators_within(estimator: Any) -> dict[str, Any]:

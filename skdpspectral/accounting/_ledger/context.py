@@ -32,10 +32,11 @@ import sys
 import threading
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...mechanisms import PrivacyPlan
 from .._errors import LedgerError
 
 if TYPE_CHECKING:
@@ -220,3 +221,55 @@ def ambient_accountant(
     if block is None and made_in is not None and made_in.flow != _flow():
         block = made_in
     return None if block is None else (block.handle, block.process)
+
+
+# -- what a fit that fails has been charged --------------------------------------------
+
+
+_Charges = list[tuple[Sequence[PrivacyPlan], Sequence[int]]]
+_charges: ContextVar[_Charges | None] = ContextVar("skdpspectral_charges", default=None)
+
+
+def note_charge(plans: Sequence[PrivacyPlan], numbers: Sequence[int]) -> None:
+    """Note, for the innermost fit of this context, what it was charged."""
+    charges = _charges.get()
+    if charges is not None:
+        charges.append((plans, numbers))
+
+
+@contextlib.contextmanager
+def says_what_stays_charged() -> Iterator[None]:
+    """Let an error that leaves a fit say what the fit was charged before."""
+    charges: _Charges = []
+    token = _charges.set(charges)
+    try:
+        yield
+    except Exception as error:
+        if charges:
+            _append(error, f"this fit stays charged: {_stated(charges)}")
+        raise
+    finally:
+        _charges.reset(token)
+
+
+def _stated(charges: _Charges) -> str:
+    return " and ".join(
+        f"epsilon={max(plan.epsilon for plan in plans):g} ({_entries(numbers)})"
+        for plans, numbers in charges
+    )
+
+
+def _entries(numbers: Sequence[int]) -> str:
+    first, last = numbers[0], numbers[-1]
+    return f"entry {first}" if first == last else f"entries {first} to {last}"
+
+
+def _append(error: Exception, words: str) -> None:
+    """Add words to the message of an error, or a note where it has none of its own."""
+    if len(error.args) == 1 and isinstance(error.args[0], str):
+        said = error.args[0].rstrip()
+        if not said.endswith(".."):
+            said = said.removesuffix(".")
+        error.args = (f"{said}; {words}",)
+    elif hasattr(error, "add_note"):  # Python 3.11
+        error.add_note(words)

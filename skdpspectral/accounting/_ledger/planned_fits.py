@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin, clone, is_classifier
+from sklearn.compose import make_column_selector
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import (
     GridSearchCV,
@@ -25,11 +26,14 @@ from sklearn.model_selection import (
     RandomizedSearchCV,
     check_cv,
 )
-from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    OneHotEncoder,
+    PolynomialFeatures,
+)
 from sklearn.random_projection import BaseRandomProjection
 
-from ...mechanisms import PrivacyPlan
-from ...mechanisms._relations import shown
+from ...mechanisms import PrivacyPlan, shown
 from .._composition import Total
 from .budget import check_plans
 from .compositions import (
@@ -53,9 +57,7 @@ class PlannedRows:
     """
 
     X: Any
-    # The step that made others of the user's columns.
     changed_by: str | None = None
-    # Positions of the rows that are fitted on; None for all.
     train: np.ndarray | None = None
 
     def shape(self, name: str) -> tuple[int, int]:
@@ -75,13 +77,17 @@ class PlannedRows:
     def of(self, name: str, estimator: Any) -> Any:
         """Return what a private estimator plans a fit of."""
         if not reads_clients(estimator):
-            return self.X if self.train is None else _zeros(self.shape(name))
+            named = self.train is None or hasattr(self.X, "columns")
+            return self._fitted() if named else _zeros(self.shape(name))
         if self.changed_by is not None:
             raise ValueError(
                 f"{name}: which clients have how many rows is not known behind "
                 f"{self.changed_by!r}; give check() the plan that privacy_plan makes "
                 "of the number of rows of each client"
             )
+        return self._fitted()
+
+    def _fitted(self) -> Any:
         return self.X if self.train is None else _rows_at(self.X, self.train)
 
     def training_rows(self, train: np.ndarray) -> PlannedRows:
@@ -96,9 +102,9 @@ def reads_clients(estimator: Any) -> bool:
     return any(getattr(part, "client_feature", None) is not None for part in inside)
 
 
-def _zeros(shape: tuple[int, int]) -> np.ndarray:
+def _zeros(shape: tuple[int, int], dtype: Any = float) -> np.ndarray:
     """Return zeros that take no memory."""
-    return np.broadcast_to(np.float64(0.0), shape)
+    return np.broadcast_to(np.zeros((), dtype), shape)
 
 
 def _rows_at(X: Any, train: np.ndarray) -> Any:
@@ -147,18 +153,133 @@ def _width(
         for inner, child in parts_of(step):
             rows = rows_after(f"{name}: {inner}", child, rows)
         return rows.shape(name)[1]
-    if kind is Composition.UNION:
-        kept = [(inner, child) for inner, child in parts_of(step) if child != "drop"]
-        behind = [rows_after(f"{name}: {inner}", child, rows) for inner, child in kept]
+    if kind in (Composition.UNION, Composition.COLUMNS):
+        behind = [
+            rows_after(branch, child, some)
+            for branch, child, some in branches(f"{name}: ", step, rows)
+        ]
         return sum(branch.shape(name)[1] for branch in behind)
+    if isinstance(step, OneHotEncoder):
+        return _n_categories(step)
     if isinstance(step, (BaseRandomProjection, PolynomialFeatures)):
         # These take from their rows the shape alone.
         fitted = clone(step).fit(_zeros((n_rows, n_columns)))
-        return len(fitted.get_feature_names_out())
+        return int(fitted.transform(_zeros((1, n_columns))).shape[1])
     number = getattr(step, "n_components", None)
     if isinstance(number, Integral) and not isinstance(number, bool):
         return int(number)
     return None
+
+
+def _n_categories(encoder: OneHotEncoder) -> int | None:
+    """Return the number of columns of an encoder of public categories."""
+    counted = (encoder.min_frequency, encoder.max_categories, encoder.drop)
+    if isinstance(encoder.categories, str) or any(c is not None for c in counted):
+        return None
+    return sum(len(categories) for categories in encoder.categories)
+
+
+def branches(
+    prefix: str, composition: Any, rows: PlannedRows
+) -> Iterator[tuple[str, Any, PlannedRows]]:
+    """Yield what a union or a column transformer fits or passes on, with its rows.
+
+    Names begin with `prefix`. What gets no columns is left out, and is not fitted.
+    """
+    if composition_of(composition) is Composition.UNION:
+        for name, child in parts_of(composition):
+            if child != "drop":
+                yield prefix + name, child, rows
+        return
+    n_rows, n_columns = rows.shape(prefix)
+    names = list(map(str, getattr(rows.X, "columns", ())))
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"X has two columns of the name {twice!r}: rename one of them")
+    taken: set[Any] = set()
+    for name, child, columns in composition.transformers:
+        if callable(columns):
+            columns = _selected(prefix + name, columns, rows)
+        positions = _positions(columns, rows.X, n_columns)
+        _check_columns(prefix + name, child, columns, positions, rows)
+        taken.update(positions)
+        if positions and not (isinstance(child, str) and child == "drop"):
+            yield prefix + name, child, _some(rows, prefix, n_rows, positions)
+    left, rest = [j for j in range(n_columns) if j not in taken], composition.remainder
+    if left and not (isinstance(rest, str) and rest == "drop"):
+        yield f"{prefix}remainder", rest, _some(rows, prefix, n_rows, left)
+
+
+def _check_columns(
+    name: str, child: Any, columns: Any, positions: list[Any], rows: PlannedRows
+) -> None:
+    """Refuse columns that the rows do not have, by names and shape alone."""
+    n_columns = rows.shape(name)[1]
+    for place in positions:
+        if isinstance(place, str):
+            # Zeros stand for rows that may have names.
+            if hasattr(rows.X, "columns"):
+                raise ValueError(f"{name}: X has no column {place!r}")
+        elif not 0 <= place < n_columns:
+            raise ValueError(f"{name}: X has {n_columns} columns, and none {place}")
+    single = isinstance(columns, (str, Integral)) and not isinstance(columns, bool)
+    if single and hasattr(child, "plan_for"):
+        raise ValueError(
+            f"{name} takes a table of columns: write [{columns!r}] and not {columns!r}"
+        )
+
+
+def _some(
+    rows: PlannedRows, prefix: str, n_rows: int, columns: list[Any]
+) -> PlannedRows:
+    """Return some of the columns of a frame, or else zeros of their dtype."""
+    name = rows.changed_by or prefix.rstrip(":_ ") or "ColumnTransformer"
+    X, known = rows.X, all(isinstance(column, int) for column in columns)
+    if known and hasattr(X, "iloc"):
+        return PlannedRows(X.iloc[:, columns], name, rows.train)
+    if known and hasattr(X, "columns") and hasattr(X, "select"):
+        return PlannedRows(X[:, columns], name, rows.train)
+    dtype = getattr(X, "dtype", None)
+    dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(float)
+    return PlannedRows(_zeros((n_rows, len(columns)), dtype), name)
+
+
+def _selected(name: str, selector: Any, rows: PlannedRows) -> Any:
+    """Return the columns that a selector takes of a table, by names and dtypes."""
+    if type(selector) is make_column_selector and hasattr(rows.X, "iloc"):
+        return selector(rows.X)
+    raise ValueError(
+        f"{name}: which columns a function selects is not known beforehand; name them, "
+        "or give a dataframe to make_column_selector"
+    )
+
+
+def _positions(columns: Any, X: Any, n_columns: int) -> list[Any]:
+    """Return positions of selected columns; names where a table has none."""
+    names = [str(name) for name in getattr(X, "columns", ())]
+
+    def place(name: Any) -> Any:
+        if isinstance(name, str):
+            return names.index(name) if name in names else name
+        return int(name) + n_columns * (-n_columns <= name < 0)
+
+    if isinstance(columns, slice):
+        ends = [columns.start, columns.stop]
+        if any(isinstance(end, str) for end in ends):
+            start, stop = (None if end is None else place(end) for end in ends)
+            # A slice of names has both ends.
+            columns = slice(start, None if stop is None else stop + 1, columns.step)
+        return list(range(*columns.indices(n_columns)))
+    if isinstance(columns, (str, Integral)) and not isinstance(columns, bool):
+        return [place(columns)]
+    chosen = np.asarray(columns, dtype=None if len(columns) else int)
+    if chosen.dtype == bool:
+        if len(chosen) != n_columns:
+            raise ValueError(
+                f"a mask of {len(chosen)} columns does not fit the {n_columns} of X"
+            )
+        chosen = np.flatnonzero(chosen)
+    return list(map(place, chosen.tolist()))
 
 
 @dataclass(frozen=True)
@@ -205,9 +326,9 @@ def _walk(
         yield PlannedFit(plan, estimator.accountant)
     elif kind is Composition.PIPELINE:
         yield from _pipeline_fits(name, estimator, rows, groups)
-    elif kind is Composition.UNION:
-        for step, child in parts_of(estimator):
-            yield from _walk(f"{name}: {step}", child, rows, groups)
+    elif kind in (Composition.UNION, Composition.COLUMNS):
+        for branch, child, some in branches(f"{name}: ", estimator, rows):
+            yield from _walk(branch, child, some, groups)
     elif isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
         yield from _search_fits(name, estimator, rows, groups)
     else:

@@ -22,11 +22,22 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from .._errors import LedgerError
-from . import store
-from .budget import new_name
+from .entry_chain import COLUMNS, HEAD, Transaction, all_entries, head_of
+from .ledger_checks import (
+    INDICES,
+    SCHEMA_VERSION,
+    TABLES,
+    check_identity,
+    check_terms,
+    check_version,
+    count_write,
+    differences,
+    first_terms,
+    not_writable,
+    remember,
+)
 from .locks import PATIENCE, Use, check_wanted, turn, uninterrupted, use
-from .store import INDICES, SCHEMA_VERSION, TABLES, Ledger, link_entries, never_close
-from .transaction import COLUMNS, HEAD, Transaction, all_entries, head_of
+from .sqlite_file import Ledger, create_file, never_close, write_copy
 
 PREFIXES = ("postgresql://", "postgres://")
 
@@ -49,21 +60,18 @@ SET_META = (
     "ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 )
 
-# Of SQLite's names of types, and of what only migrations of files need.
+# Of SQLite's names of types.
 _TYPES = {"INTEGER PRIMARY": "BIGINT PRIMARY", "REAL": "DOUBLE PRECISION"}
 
 
 def _server_type(column: str) -> str:
     """Return what a column of a file is on a server."""
-    column, _, _ = column.partition(" DEFAULT")
     for name, other in _TYPES.items():
         column = column.replace(name, other)
     return column
 
 
 _ENTRIES = ", ".join(f"{name} {_server_type(of)}" for name, of in COLUMNS.items())
-_COUNTS = "CREATE TABLE counts (curve TEXT PRIMARY KEY, times BIGINT NOT NULL)"
-_INDICES = tuple(f"CREATE INDEX {name} ON {on}" for name, on in INDICES.items())
 
 SCHEMA = (
     "CREATE SCHEMA IF NOT EXISTS skdpspectral",
@@ -72,33 +80,9 @@ SCHEMA = (
     "CREATE TABLE curves "
     "(entry BIGINT NOT NULL, curve TEXT NOT NULL, times BIGINT NOT NULL)",
     "CREATE TABLE streams (id TEXT PRIMARY KEY, position BIGINT)",
-    _COUNTS,
-    *_INDICES,
+    "CREATE TABLE counts (curve TEXT PRIMARY KEY, times BIGINT NOT NULL)",
+    *(f"CREATE INDEX {name} ON {on}" for name, on in INDICES.items()),
 )
-
-_OLD_TABLES = ("meta", "entries", "curves", "streams")
-
-# Of a ledger without a chain, which there is a copy of in a schema of its own.
-COPY = (
-    "CREATE SCHEMA skdpspectral_version3",
-    *(
-        f"CREATE TABLE skdpspectral_version3.{name} AS TABLE skdpspectral.{name}"
-        for name in _OLD_TABLES
-    ),
-)
-
-_ADD = (
-    "ALTER TABLE entries ADD COLUMN totals TEXT NOT NULL DEFAULT '', "
-    "ADD COLUMN digest TEXT NOT NULL DEFAULT ''"
-)
-
-# An older release, which knows of neither, can't add entries.
-_DROP = (
-    "ALTER TABLE entries ALTER COLUMN totals DROP DEFAULT, "
-    "ALTER COLUMN digest DROP DEFAULT"
-)
-
-UPGRADE = (_ADD, _DROP, _COUNTS, *_INDICES)
 
 # One pass over one catalog: every charge asks for it.
 OBJECTS = """
@@ -124,7 +108,7 @@ def psycopg() -> Any:
     except ImportError as error:
         raise ImportError(
             "a ledger at postgresql://... needs psycopg 3: "
-            "pip install 'skdpspectral[postgres]'"
+            "pip install '.[postgres]' in a checkout"
         ) from error
 
 
@@ -193,12 +177,6 @@ def begin(database: Any) -> bool:
     return True
 
 
-def first_terms(terms: dict[str, Any]) -> dict[str, Any]:
-    """Return the terms of a new ledger."""
-    meta = {"schema_version": SCHEMA_VERSION, "ledger_id": new_name(), **terms}
-    return {**meta, HEAD: head_of(meta, 0, "")}
-
-
 def first_line(error: Exception) -> str:
     """Return the first line of a server's message."""
     lines = str(error).strip().splitlines()
@@ -249,7 +227,6 @@ class ServerLedger:
         """Copy the ledger, as it stands, to a new file: a ledger of SQLite."""
         with self._connect() as connection:
             connection.keep = False
-            connection.upgrade()
             Transaction(connection)  # refuses to seal what is damaged
             tables = {
                 name: connection.execute(f"SELECT * FROM {name}").fetchall()
@@ -257,14 +234,13 @@ class ServerLedger:
             }
             meta = connection.meta()
         del meta["schema_version"]
-        store.write_copy(path, meta, tables)
+        write_copy(path, meta, tables)
 
     @contextlib.contextmanager
     def inspected(self) -> Iterator[ServerConnection]:
-        """Yield the ledger for :mod:`_inspection`; an older one as it would migrate."""
+        """Yield the ledger for an inspection."""
         with self._connect() as connection:
             connection.keep = False
-            connection.upgrade()
             yield connection
 
     @contextlib.contextmanager
@@ -273,11 +249,7 @@ class ServerLedger:
         with self._connect() as connection:
             connection.keep = keep
             if keep and connection.reads:
-                raise LedgerError(
-                    f"the ledger {self.path} can't be written by this user, who may "
-                    "only read it; nothing was charged"
-                )
-            connection.upgrade()
+                raise not_writable(self.path)
             yield Transaction(connection)
 
 
@@ -303,31 +275,17 @@ class ServerConnection:
     def meta(self) -> dict[str, Any]:
         """Return the terms of the ledger."""
         meta = dict(self.execute("SELECT key, value FROM meta").fetchall())
-        return store.check_terms(meta, self.path)
+        check_version(meta.get("schema_version"), self.path)
+        return check_terms(meta, self.path)
 
     def set_meta(self, key: str, value: Any) -> None:
         """Write one of the terms."""
         self.execute(SET_META, (key, json.dumps(value)))
 
-    def version(self) -> int:
-        """Return the version of the schema."""
-        version = int(self.meta().get("schema_version", 0))
-        store.check_version(version, self.path)
-        return version
-
     def unexpected(self) -> list[str]:
         """Return tables, views and triggers that no ledger has, and what it lacks."""
         found = set(self.execute(OBJECTS).fetchall())
-        return store.differences(WANTED, found)
-
-    def upgrade(self) -> None:
-        """Change the schema, if it is an older one, beside a copy."""
-        if self.version() == store.SCHEMA_VERSION:
-            return
-        for statement in (COPY if self.keep else ()) + UPGRADE:
-            self.execute(statement)
-        self.set_meta("schema_version", store.SCHEMA_VERSION)
-        link_entries(self)
+        return differences(WANTED, found)
 
     def check(self, ledger_id: str | None) -> None:
         """Refuse another ledger than this one, or an older copy of it."""
@@ -336,15 +294,7 @@ class ServerConnection:
                 f"there is no ledger at {self.path}: a pickled accountant opens the "
                 "ledger that it came from and never creates one"
             )
-        self.version()
-        self._ledger_id = self.meta()["ledger_id"]
-        if ledger_id not in (None, self._ledger_id):
-            raise LedgerError(
-                f"{self.path} now holds another ledger than the one that this "
-                "accountant was made for"
-            )
-        mark = store.check_mark(self, self._ledger_id, self.path)
-        store.remember(self._ledger_id, mark)
+        self._ledger_id = check_identity(self, ledger_id)
         self._written = False
 
     def end(self) -> None:
@@ -352,11 +302,10 @@ class ServerConnection:
         self._used.check()
         mark = None
         if self.keep and self._written:
-            store.count_write(self)
-            mark = store.read_mark(self)
+            mark = count_write(self)
         self._finish("COMMIT" if self.keep else "ROLLBACK")
         if mark is not None:
-            store.remember(self._ledger_id, mark)
+            remember(self._ledger_id, mark)
 
     def _finish(self, statement: str) -> None:
         try:
@@ -448,7 +397,8 @@ def create_tables(path: str, terms: dict[str, Any]) -> None:
             try:
                 for statement in SCHEMA:
                     connection.execute(statement)
-                for key, value in first_terms(terms).items():
+                meta = {"schema_version": SCHEMA_VERSION, **first_terms(terms)}
+                for key, value in {**meta, HEAD: head_of(meta, 0, "")}.items():
                     connection.set_meta(key, value)
                 connection.execute("COMMIT")
                 return
@@ -488,7 +438,7 @@ def open_path(path: str | os.PathLike[str], terms: dict[str, Any]) -> str:
     if not file.exists():
         if not file.parent.is_dir():
             raise LedgerError(f"path: the folder {file.parent} does not exist; make it")
-        store.create_file(file, terms)
+        create_file(file, terms)
     return str(file.absolute())
 
 

@@ -1,0 +1,45 @@
+"""Distances of the components of each mechanism of DPPCA to the true ones.
+
+Gaussian rows with signal variance 10 and noise variance 1, delta = 1e-5; rows and noise
+are new in each repeat. "paper" has a constant of 1 and the noise of the papers.
+"""
+
+from sklearn.decomposition import PCA
+
+from skdpspectral import DPPCA
+from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.decomposition import SpikedModel
+from skdpspectral.metrics import subspace_distance
+
+HEADER = "n, p, r, :math:`\\epsilon`"
+ROWS = {
+    "1e3, 50, 1, 1": (1_000, 50, 1, 1.0),
+    "1e4, 200, 1, 0.5": (10_000, 200, 1, 0.5),
+    "1e5, 20, 3, 0.1": (100_000, 20, 3, 0.1),
+    "1e5, 1000, 1, 0.5": (100_000, 1000, 1, 0.5),
+}
+SLOW = ("1e5, 1000, 1, 0.5",)
+REPEATS = {"1e3, 50, 1, 1": 100, "1e5, 1000, 1, 0.5": 4}
+DIGITS = 4
+PAPER = SpikedModel(10.0, 1.0, calibration="paper", sensitivity_constant=1.0)
+MECHANISMS = {
+    "paper": PAPER,
+    '"gaussian"': "gaussian",
+    '"two-stage"': "two-stage",
+    '"auto"': "auto",
+}
+
+
+def measure(setting, seed):
+    """Return the distances of one draw of rows."""
+    n, p, rank, epsilon = setting
+    X, truth = make_spiked_covariance(n, p, n_components=rank, random_state=seed)
+    models = {"PCA": PCA(rank, svd_solver="covariance_eigh")}
+    for name, mechanism in MECHANISMS.items():
+        models[name] = DPPCA(
+            rank, epsilon=epsilon, delta=1e-5, mechanism=mechanism, noise_seed=seed
+        )
+    return {
+        name: subspace_distance(model.fit(X).components_, truth)
+        for name, model in models.items()
+    }

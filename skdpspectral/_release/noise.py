@@ -1,0 +1,528 @@
+"""The only place where noise is drawn: charge the plan, then release by name.
+
+It adds planned noise to arrays, each planned name once. Noise belongs to one object in
+one process, and one thread uses it at a time: a forked or copied release raises.
+Released values are rounded to a grid, plus rounded normals: exact in float64. Pairwise
+masks of shared secrets, and public random numbers, are drawn here too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import math
+import os
+import secrets
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from typing import NoReturn, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import randomgen
+
+from ..accounting import PrivacyAccountant
+from ..mechanisms import (
+    Alternatives,
+    Exact,
+    Gaussian,
+    Mechanism,
+    PrivacyPlan,
+    SharedGaussian,
+    ThresholdedGaussian,
+)
+
+Array: TypeAlias = npt.NDArray[np.float64]
+
+# Draws in chunks that stay in the cache.
+_CHUNK = 1 << 13
+
+# Columns of a symmetric matrix that are released together.
+_PANEL = 64
+
+# Integers up to here leave room for the noise below 2**52.
+_LARGEST_INTEGER = 2.0**51
+
+
+def grid_noise(out: Array, steps: float, generator: np.random.Generator) -> None:
+    """Fill a contiguous array with rounded normals of a deviation in grid steps."""
+    flat = out.reshape(-1)
+    for start in range(0, flat.size, _CHUNK):
+        chunk = flat[start : start + _CHUNK]
+        generator.standard_normal(out=chunk)
+        chunk *= steps
+        np.rint(chunk, out=chunk)
+
+
+def scaled_normals(
+    shape: tuple[int, ...], scale: float, generator: np.random.Generator
+) -> Array:
+    """Return normals of a deviation, not rounded, to be correlated."""
+    normals: Array = generator.standard_normal(shape)
+    normals *= scale
+    return normals
+
+
+def round_to_integers(value: Array, grid: float) -> None:
+    """Replace values by their grid numbers, clamped: a 1-Lipschitz rounding."""
+    value /= grid
+    np.rint(value, out=value)
+    np.maximum(value, -_LARGEST_INTEGER, out=value)
+    np.minimum(value, _LARGEST_INTEGER, out=value)
+    # -0.0 would reveal the sign of the value that was rounded to 0.
+    value += 0.0
+
+
+def release_entries(
+    mechanism: Gaussian, flat: Array, generator: np.random.Generator
+) -> None:
+    """Release independent entries, in place."""
+    noise, grid = np.empty(min(flat.size, _CHUNK)), mechanism.grid
+    steps = mechanism.drawn_std / grid
+    for start in range(0, flat.size, _CHUNK):
+        value = flat[start : start + _CHUNK]
+        draws = noise[: value.size]
+        grid_noise(draws, steps, generator)
+        round_to_integers(value, grid)
+        value += draws
+        value *= grid
+
+
+def release_symmetric(
+    mechanism: Gaussian, matrix: Array, generator: np.random.Generator
+) -> None:
+    """Release a symmetric matrix from its lower triangle, panel by panel.
+
+    Off-diagonal entries get noise of std / sqrt(2), which is the isotropic noise
+    of the isometry (diagonal, sqrt(2) x off-diagonal).
+    """
+    grid = mechanism.grid
+    steps = mechanism.noise_std / grid
+    columns = matrix.T  # row j: column j of the lower triangle, contiguous
+    for start in range(0, len(matrix), _PANEL):
+        panel = columns[start : start + _PANEL, start:]
+        width = len(panel)
+        noise = np.empty(panel.shape)
+        grid_noise(noise, steps / math.sqrt(2.0), generator)
+        diagonal = np.empty(width)
+        grid_noise(diagonal, steps, generator)
+        np.fill_diagonal(noise, diagonal)
+        round_to_integers(panel, grid)
+        panel += noise
+        panel *= grid
+        _mirror_panel(columns, start, width)
+
+
+def _mirror_panel(columns: Array, start: int, width: int) -> None:
+    """Copy columns start..start+width of a lower triangle above the diagonal."""
+    stop = start + width
+    square = columns[start:stop, start:stop]
+    lower = np.tril_indices(width, -1)
+    square[lower] = square.T[lower]
+    columns[stop:, start:stop] = columns[start:stop, stop:].T
+
+
+def mirror_lower(matrix: Array) -> Array:
+    """Return the symmetric matrix whose lower triangle is given, in place."""
+    for start in range(0, len(matrix), _PANEL):
+        _mirror_panel(matrix.T, start, min(_PANEL, len(matrix) - start))
+    return matrix
+
+
+# Bytes of a secret: at least the length of a mask's key.
+KEY_BYTES = 32
+
+
+def pair_mask(secret: bytes, label: bytes, size: int) -> npt.NDArray[np.uint64]:
+    """Return words that nobody without the secret can distinguish from uniform ones.
+
+    Only two parties share the 32 bytes of the secret. Each sum needs a label of its
+    own. The words are the same on every machine.
+    """
+    if not isinstance(secret, bytes) or len(secret) != KEY_BYTES:
+        raise ValueError(f"a secret must be {KEY_BYTES} bytes")
+    digest = hashlib.blake2b(label, key=secret, person=b"pair mask", digest_size=32)
+    # Not the generator of noise, which is another one where AES is slow.
+    bits = randomgen.ChaCha(key=int.from_bytes(digest.digest(), "little"), rounds=20)
+    generator = np.random.Generator(bits)
+    return generator.integers(0, 2**64 - 1, size=size, dtype=np.uint64, endpoint=True)
+
+
+def public_order(n_units: int) -> npt.NDArray[np.intp]:
+    """Return a random permutation that depends on the number of positions alone."""
+    return np.random.default_rng(n_units).permutation(n_units)
+
+
+def public_start(seed: int, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    """Return uniform numbers in [-1, 1) from a public seed."""
+    return np.random.default_rng(seed).uniform(-1.0, 1.0, size=shape)
+
+
+class NonReentrantLock:
+    """A lock that raises in the thread that holds it already.
+
+    A signal handler or a finalizer that needs it cannot wait, and must not enter.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holder: int | None = None
+
+    @property
+    def is_held_here(self) -> bool:
+        """Whether this thread holds the lock."""
+        return self._holder == threading.get_ident()
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Wait for other threads, then hold the lock; raise if this thread has it."""
+        if self.is_held_here:
+            raise RuntimeError(
+                "this object is in the middle of a step of this thread, which a signal "
+                "or a finalizer has interrupted: use, copy or pickle it after that step"
+            )
+        with self._lock:
+            self._holder = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._holder = None
+
+
+# Of this process alone: a forked child gets another one, whatever its number.
+_process_mark = object()
+
+
+# All that hold noise in this process.
+_owners: weakref.WeakSet[NoiseOwner] = weakref.WeakSet()
+
+
+# Where they have what noise and samples are drawn from.
+_SOURCES = ("_generator", "_noise", "_key")
+
+
+def _begin_child() -> None:
+    """Forget the noise of the parent: a child would draw the same."""
+    global _process_mark
+    _process_mark = object()
+    for owner in list(_owners):
+        for name in _SOURCES:
+            if name in vars(owner):
+                setattr(owner, name, None)
+    _owners.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_child)
+
+
+class NoiseOwner:
+    """Base of objects that hold noise: one process, and one thread at a time."""
+
+    def __init__(self) -> None:
+        self._bind_to_process()
+
+    def _bind_to_process(self) -> None:
+        """Make this process the owner."""
+        self._process, self._thread_lock = (
+            (os.getpid(), _process_mark),
+            NonReentrantLock(),
+        )
+        _owners.add(self)
+
+    def is_forked(self) -> bool:
+        """Whether another process made this object and may use its noise."""
+        return self._process != (os.getpid(), _process_mark)
+
+    def check_process(self) -> None:
+        """Raise in a forked copy; call it before any lock, which nobody may free."""
+        if self.is_forked():
+            raise RuntimeError(
+                "this release is a forked copy: both processes would draw the same "
+                "noise, whose difference shows the data; begin a new fit, or send a "
+                "stream with an accountant to another process by a pickle"
+            )
+
+    @contextlib.contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """Hold the noise while drawing from it."""
+        self.check_process()
+        with self._thread_lock.hold():
+            self.check_process()
+            yield
+
+
+NoiseSeed: TypeAlias = int | Sequence[int] | np.random.RandomState | None
+
+
+@functools.cache
+def _has_hardware_aes() -> bool:
+    return bool(randomgen.AESCounter(key=0).use_aesni)
+
+
+def _bit_generator(key: int) -> np.random.BitGenerator:
+    """AES-128 in counter mode by hardware, ChaCha20 without it."""
+    bits: np.random.BitGenerator = (
+        randomgen.AESCounter(key=key)
+        if _has_hardware_aes()
+        else randomgen.ChaCha(key=key, rounds=20)
+    )
+    return bits
+
+
+def generator_of_key(key: int) -> np.random.Generator:
+    """Return the generator of a key of 128 bits."""
+    return np.random.Generator(_bit_generator(key))
+
+
+def rekey(generator: np.random.Generator, key: int) -> None:
+    """Give a generator a new key, faster than :func:`generator_of_key`."""
+    generator.bit_generator.seed(key=key)  # type: ignore[attr-defined]
+
+
+def noise_generator(noise_seed: NoiseSeed = None) -> np.random.Generator:
+    """Return a generator of noise over a cryptographic bit generator.
+
+    None takes a fresh 128-bit key from the operating system. A seed gives a
+    reproducible stream, which protects nothing. No stream is a jump of another.
+    """
+    if noise_seed is None:
+        return generator_of_key(secrets.randbits(128))
+    if isinstance(noise_seed, np.random.RandomState):
+        drawn = noise_seed.randint(0, 2**32, size=4, dtype=np.uint32)
+        noise_seed = [int(word) for word in drawn]
+    words = np.random.SeedSequence(noise_seed).generate_state(2, np.uint64)
+    return generator_of_key(int(words[0]) << 64 | int(words[1]))
+
+
+def charge(
+    plan: PrivacyPlan, accountant: PrivacyAccountant | None, noise_seed: NoiseSeed
+) -> None:
+    """Charge a plan; call it before anything else."""
+    if plan.seeded != (noise_seed is not None):
+        raise ValueError("the plan must say whether its noise is seeded")
+    if accountant is not None:
+        accountant.charge(plan)
+
+
+class Release(NoiseOwner):
+    """Charge a plan, then release each of its names once.
+
+    The whole plan is charged first: if the accountant raises
+    :class:`~skdpspectral.PrivacyBudgetError`, no noise is drawn and no data are read.
+    Copies, pickles and forked children raise: they would draw the same noise.
+    `noise_seed` must agree with ``plan.seeded``.
+    """
+
+    def __init__(
+        self,
+        plan: PrivacyPlan,
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: NoiseSeed = None,
+    ) -> None:
+        charge(plan, accountant, noise_seed)
+        self.plan = plan
+        super().__init__()
+        self._pending = {mechanism.name: mechanism for mechanism in plan.releases()}
+        # For each name, the names of the other branches, which it rules out.
+        self._excluded = dict(_excluded_names(plan))
+        self._generator = noise_generator(noise_seed)
+
+    def public_normals(self, shape: int | tuple[int, ...]) -> Array:
+        """Return normals that do not depend on the data, as for a random start."""
+        with self._drawing():
+            return self._generator.standard_normal(shape)
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError(
+            "a release is not copied or pickled: two copies would draw the same noise, "
+            "whose difference shows the data"
+        )
+
+    def __call__(
+        self, name: str, value: npt.ArrayLike, *, overwrite: bool = False
+    ) -> Array:
+        """Return a planned statistic with its noise, a multiple of the grid.
+
+        Of a symmetric matrix only the lower triangle is read, and all of it returned.
+        With `overwrite`, the memory of `value` may hold the result. A name that is not
+        planned, or was released already, raises a KeyError.
+        """
+        mechanism = self._planned(name)
+        statistic = np.array(
+            value, dtype=np.float64, order="F", copy=None if overwrite else True
+        )
+        if statistic.shape != tuple(mechanism.shape):
+            raise ValueError(
+                f"{name!r} has shape {statistic.shape}, not {mechanism.shape}"
+            )
+        with self._drawing():
+            self._close(name)
+            released = _add_noise(mechanism, statistic, self._generator)
+        if _transcripts.get():
+            record_release(name, released)
+        return released
+
+    def sample(
+        self,
+        name: str,
+        kernel: Callable[[float, list[Array], Array], Array],
+        *,
+        normals: Sequence[tuple[int, ...]] = (),
+        chi_degrees: npt.ArrayLike = (),
+    ) -> Array:
+        """Return a function of a release whose noise is never formed.
+
+        For statistics of a noisy matrix that is too large to be held. The result of
+        ``kernel(noise_std, normals, chis)`` must have the law of that function; it lies
+        on no grid. It is called with independent standard normals, one array per shape
+        in `normals`, and chi variables of `chi_degrees` (at least 1).
+        """
+        mechanism = self._planned(name)
+        noise_std = _noise_std(mechanism)
+        degrees = np.asarray(chi_degrees, dtype=float)
+        with self._drawing():
+            self._close(name)
+            draws = [self._generator.standard_normal(shape) for shape in normals]
+            chis = np.sqrt(self._generator.chisquare(degrees))
+        released = kernel(noise_std, draws, chis)
+        record_release(name, released)
+        return released
+
+    def above_threshold(
+        self, name: str, counts: Sequence[Mapping[str, int]]
+    ) -> list[dict[str, float]]:
+        """Return the values of each column whose noisy counts are above a threshold.
+
+        `counts` are those of the values that occur, at least 1, by column. Results are
+        in the order of the values.
+        """
+        mechanism = self._planned(name)
+        if len(counts) != mechanism.shape[0]:
+            raise ValueError(f"{name!r} is of {mechanism.shape[0]} columns")
+        with self._drawing():
+            self._close(name)
+            kept = _above(mechanism, counts, self._generator)
+        noisy = [count for column in kept for count in column.values()]
+        record_release(name, np.array(noisy))
+        return kept
+
+    def skip(self, name: str) -> None:
+        """Mark a planned name as released, by another process."""
+        self._planned(name)
+        with self._drawing():
+            self._close(name)
+
+    def _planned(self, name: str) -> Mechanism:
+        self.check_process()
+        mechanism = self._pending.get(name)
+        if mechanism is None:
+            raise KeyError(f"{name!r} is not a pending release of this plan")
+        return mechanism
+
+    def _close(self, name: str) -> None:
+        """Remove a name from the plan, with the names of the other branches."""
+        if self._pending.pop(name, None) is None:  # another thread was faster
+            raise KeyError(f"{name!r} is not a pending release of this plan")
+        for other in self._excluded.get(name, ()):
+            self._pending.pop(other, None)
+
+
+def _noise_std(mechanism: Mechanism) -> float:
+    """Return the deviation of a mechanism's noise; only `Exact` has none."""
+    if isinstance(mechanism, Exact):
+        return 0.0
+    if type(mechanism) is not Gaussian:
+        raise TypeError(f"no noise is known for {type(mechanism).__name__}")
+    return mechanism.noise_std
+
+
+def _excluded_names(plan: PrivacyPlan) -> Iterator[tuple[str, list[str]]]:
+    """Yield each name of a branch with the names of the other branches."""
+    for mechanism in plan.mechanisms:
+        if not isinstance(mechanism, Alternatives):
+            continue
+        for branch in mechanism.branches:
+            others = [m.name for b in mechanism.branches if b is not branch for m in b]
+            yield from ((m.name, others) for m in branch)
+
+
+def _add_noise(
+    mechanism: Mechanism, value: Array, generator: np.random.Generator
+) -> Array:
+    """Add the noise of a mechanism to `value`, in place."""
+    if isinstance(mechanism, Exact):
+        return mirror_lower(value) if mechanism.symmetric else value
+    if not (type(mechanism) is Gaussian or type(mechanism) is SharedGaussian):
+        raise TypeError(f"no noise is known for {type(mechanism).__name__}")
+    if mechanism.symmetric:
+        release_symmetric(mechanism, value, generator)
+    else:
+        release_entries(mechanism, value.ravel(order="K"), generator)
+    return value
+
+
+def _above(
+    mechanism: Mechanism,
+    counts: Sequence[Mapping[str, int]],
+    generator: np.random.Generator,
+) -> list[dict[str, float]]:
+    """Return noisy counts above the threshold, in the order of their values."""
+    found, threshold = [], 0.0
+    if type(mechanism) is ThresholdedGaussian:
+        threshold = mechanism.threshold
+    elif not isinstance(mechanism, Exact):
+        raise TypeError(f"{mechanism.name!r} has no threshold")
+    for column in counts:
+        values = list(column)
+        noisy = np.fromiter(column.values(), np.float64, len(values))
+        if isinstance(mechanism, Gaussian):
+            release_entries(mechanism, noisy, generator)
+        kept = {values[i]: float(noisy[i]) for i in np.flatnonzero(noisy > threshold)}
+        found.append(dict(sorted(kept.items())))
+    return found
+
+
+# Of this context alone: other threads and tasks release meanwhile.
+_transcripts: ContextVar[tuple[dict[str, Array], ...]] = ContextVar(
+    "skdpspectral_transcripts", default=()
+)
+
+
+@contextlib.contextmanager
+def record_releases() -> Iterator[dict[str, Array]]:
+    """Collect the latest noisy release of each name in this context, for audits."""
+    transcript: dict[str, Array] = {}
+    _transcripts.set((*_transcripts.get(), transcript))
+    try:
+        yield transcript
+    finally:
+        others = (other for other in _transcripts.get() if other is not transcript)
+        _transcripts.set(tuple(others))
+
+
+@contextlib.contextmanager
+def without_recording() -> Iterator[None]:
+    """Record no releases in this context, whose results are not published."""
+    outside = _transcripts.get()
+    _transcripts.set(())
+    try:
+        yield
+    finally:
+        _transcripts.set(outside)
+
+
+def record_release(name: str, released: Array) -> None:
+    """Record a release for audits."""
+    for transcript in _transcripts.get():
+        transcript[name] = released.copy()
+
+
+def record_rows(name: str, before: int, rows: Array) -> None:
+    """Record rows of a stream for audits; `before` rows come before them."""
+    for transcript in _transcripts.get():
+        earlier = transcript.get(name, rows[:0])[:before]
+        transcript[name] = np.concatenate([earlier, rows])

@@ -1,0 +1,304 @@
+"""Entries and totals of a ledger as they are read: sentences, tables, lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+from ...mechanisms import Assumption, Neighbors, PrivacyPlan, Unit
+from ...mechanisms._report import html_table
+from .._composition import Total
+from .._errors import LedgerError
+from .budget import Budget, division_of, floored
+from .entry_chain import read_totals
+from .filters import as_float
+
+
+class LedgerEntry(NamedTuple):
+    """One entry of a ledger; ``pandas.DataFrame(accountant.ledger)`` is a table.
+
+    Parameters
+    ----------
+    id : int
+        Number of the entry.
+    time : datetime
+        When it was charged, in UTC, by this host's clock.
+    estimator : str
+        What was fitted.
+    label : str or None
+        Label of the handle that was charged; see :meth:`PrivacyAccountant.named`.
+    partition, block : str
+        Division of the rows that the entry belongs to, and its part of it. Blocks
+        of one partition cost what the dearest of them costs.
+    asserted : bool
+        Whether it is only somebody's word that these blocks are disjoint.
+    epsilon, delta : float
+        The guarantee of the fit alone.
+    mu : float
+        Its cost in Gaussian differential privacy.
+    ledger_mu : float
+        Its cost for the ledger's unit and relation.
+    failure : float
+        Part of `delta`: probability that the costs do not hold for data of a model.
+    unit : Unit
+        Whom the fit's guarantee protects.
+    neighbors : Neighbors
+        The change of the data that it hides.
+    assumption : Assumption
+        What it asks of the data.
+    seeded : bool
+        Whether its noise came from a seed, so that it protects nothing.
+    plan : str
+        All of it, for ``mechanisms.PrivacyPlan.from_json``.
+    kind : str
+        Kinds of its mechanisms. Beside others than Gaussians, `mu` is infinite, and
+        `ledger_mu` is the cost of the Gaussians among them.
+    charged_mu, charged_failure, charged_epsilon : float or None
+        What the entry took of the budget: a mu, a probability of failure (`failure`
+        included), and an epsilon of pure differential privacy (:ref:`filters`). None in
+        ledgers without a budget.
+    """
+
+    id: int
+    time: datetime
+    estimator: str
+    label: str | None
+    partition: str
+    block: str
+    asserted: bool
+    epsilon: float
+    delta: float
+    mu: float
+    ledger_mu: float
+    failure: float
+    unit: Unit
+    neighbors: Neighbors
+    assumption: Assumption
+    seeded: bool
+    plan: str
+    kind: str
+    charged_mu: float | None = None
+    charged_failure: float | None = None
+    charged_epsilon: float | None = None
+
+
+def read_entry(row: dict[str, Any]) -> LedgerEntry:
+    """Return an entry of a row of the file."""
+    try:
+        plain = {name: value for name, value in row.items() if name != "totals"}
+        share = read_totals(row["totals"]).share if row.get("totals") else None
+        if share is not None:
+            cost, failure, epsilon = map(as_float, share)
+            plain["charged_mu"] = math.sqrt(cost)
+            plain |= {"charged_failure": failure, "charged_epsilon": epsilon}
+        return LedgerEntry(
+            **{
+                **plain,
+                "time": datetime.fromtimestamp(row["time"], timezone.utc),
+                "asserted": bool(row["asserted"]),
+                "unit": Unit(row["unit"]),
+                "neighbors": Neighbors(row["neighbors"]),
+                "assumption": Assumption(row["assumption"]),
+                "seeded": bool(row["seeded"]),
+            }
+        )
+    except (OSError, OverflowError, TypeError, ValueError) as error:
+        raise LedgerError(f"entry {row['id']} is damaged: {error}") from None
+
+
+_CLAIMS = {
+    Unit.ROW: "the user's word that these divisions of the rows are disjoint",
+    Unit.USER: "somebody's word that no person is in two blocks of these divisions",
+}
+
+# Entries that a notebook shows, newest last.
+_SHOWN = 10
+
+
+class Spent(NamedTuple):
+    """A privacy cost: the smallest epsilon at this delta."""
+
+    epsilon: float
+    delta: float
+
+    def __str__(self) -> str:
+        return f"epsilon={self.epsilon:.6g} at delta={self.delta:g}"
+
+
+class Remaining(Spent):
+    """What each of `n_fits` further fits may ask for; ``str()`` explains it.
+
+    `total` is what is spent of a `budget`; both are None without one.
+    """
+
+    n_fits: int
+    budget: Budget | None
+    total: Total | None
+
+    def __new__(
+        cls,
+        epsilon: float,
+        delta: float,
+        n_fits: int = 1,
+        budget: Budget | None = None,
+        total: Total | None = None,
+    ) -> Remaining:
+        left = super().__new__(cls, epsilon, delta)
+        left.n_fits, left.budget, left.total = n_fits, budget, total
+        return left
+
+    def __repr__(self) -> str:
+        return f"Spent(epsilon={self.epsilon!r}, delta={self.delta!r})"
+
+    def __str__(self) -> str:
+        if self.budget is None or self.total is None:
+            return "The ledger has no budget: fits of any epsilon are recorded."
+        # Only here: the epsilon of some totals takes seconds.
+        spent = self.total.epsilon(self.budget.delta)
+        return self.budget.in_words(spent, self.epsilon, self.n_fits)
+
+
+class Summary(NamedTuple):
+    """Totals and entries of a ledger at one moment; ``str()`` gives sentences.
+
+    `relation` is None before the first entry, `remaining` is what one more fit may ask
+    for, None without a budget. Entries are in order, oldest first. `total` has what
+    Gaussian mechanisms cost, beside others; `digest` is that of all entries.
+    """
+
+    relation: tuple[Unit, Neighbors] | None
+    spent: Spent
+    budget: Budget | None
+    remaining: Spent | None
+    entries: tuple[LedgerEntry, ...]
+    total: Total
+    digest: str
+
+    def __str__(self) -> str:
+        unit = "" if self.relation is None else " per {}, {}".format(*self.relation)
+        sentences = [f"{count_of(self.entries)}: {self.spent}{unit}."]
+        if self.budget is not None and self.remaining is not None:
+            left = self.remaining.epsilon
+            sentences.append(self.budget.in_words(self.spent.epsilon, left))
+        return " ".join([*sentences, *conditions(self.entries)])
+
+
+def count_of(entries: tuple[LedgerEntry, ...]) -> str:
+    """Say how many entries there are."""
+    return "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+
+
+def conditions(entries: tuple[LedgerEntry, ...]) -> list[str]:
+    """Sentences about what a total rests on."""
+    sentences = []
+    asserted = {division_of(entry.partition) for entry in entries if entry.asserted}
+    for unit, claim in _CLAIMS.items():
+        names = sorted(name for divided, name in asserted if divided is unit)
+        if names:
+            sentences.append(f"This rests on {claim}: {', '.join(names)}.")
+    found = {e.assumption for e in entries} - {Assumption.NONE}
+    others = {Assumption.SUMMED_PARTS, Assumption.NO_LEAKS}
+    models = sorted(map(str, found - others))
+    if models:
+        sentences.append(f"It holds only for data that satisfy: {', '.join(models)}.")
+    for one in sorted(found & others):
+        sentences.append(f"It holds only {one.condition}.")
+    if any(entry.failure for entry in entries):
+        sentences.append("Its delta includes that their bounds fail.")
+    return sentences
+
+
+def as_html(summary: Summary) -> str:
+    """Return totals and the newest entries as HTML; every word is escaped."""
+    totals = [("Spent", str(summary.spent))]
+    if summary.budget is not None and summary.remaining is not None:
+        budget, left = summary.budget, summary.remaining.epsilon
+        totals.insert(0, ("Budget", str(Spent(budget.epsilon, budget.delta))))
+        totals.append(("One more fit", f"up to {Spent(floored(left), budget.delta)}"))
+    if summary.relation is not None:
+        totals.append(("Protects per", "{}, {}".format(*summary.relation)))
+    totals += [("", sentence) for sentence in conditions(summary.entries)]
+    newest = summary.entries[-_SHOWN:]
+    entries = [("Time (UTC)", "Estimator", "Label", "Block", "epsilon", "delta", "")]
+    entries += [
+        (
+            format(entry.time, "%Y-%m-%d %H:%M:%S"),
+            entry.estimator,
+            entry.label or "",
+            entry.block,
+            format(entry.epsilon, ".6g"),
+            format(entry.delta, "g"),
+            "seeded: not private" if entry.seeded else "",
+        )
+        for entry in newest
+    ]
+    more = f", the newest {_SHOWN}" if len(newest) < len(summary.entries) else ""
+    return (
+        "<div><strong>PrivacyAccountant</strong>"
+        f"{html_table(totals, heads=0)}<p>{count_of(summary.entries)}{more}</p>"
+        f"{html_table(entries) if newest else ''}</div>"
+    )
+
+
+def exported(summary: Summary, ledger_id: str) -> str:
+    """Return the lines: the ledger as a whole first, then its entries, oldest first."""
+    lines = [_ledger_line(summary, ledger_id), *map(_entry_line, summary.entries)]
+    return "".join(f"{json.dumps(line, allow_nan=False)}\n" for line in lines)
+
+
+def _ledger_line(summary: Summary, ledger_id: str) -> dict[str, Any]:
+    unit, neighbors = map(str, summary.relation) if summary.relation else (None, None)
+    budget = summary.budget
+    return {
+        "ledger": ledger_id,
+        "unit": unit,
+        "neighbors": neighbors,
+        "entries": len(summary.entries),
+        "spent": _pair(summary.spent),
+        "budget": budget and _pair(Spent(budget.epsilon, budget.delta)),
+        "statement": str(summary),
+    }
+
+
+def _pair(cost: Spent) -> dict[str, float | None]:
+    return {"epsilon": _finite(cost.epsilon), "delta": cost.delta}
+
+
+def _finite(number: float) -> float | None:
+    """Return a number, None for infinity: JSON has none."""
+    return number if math.isfinite(number) else None
+
+
+def _entry_line(entry: LedgerEntry) -> dict[str, Any]:
+    line = entry._asdict()
+    plan = line.pop("plan")
+    line["time"] = entry.time.isoformat()
+    for field in ("unit", "neighbors", "assumption"):
+        line[field] = str(line[field])
+    for field in ("epsilon", "mu", "ledger_mu", "charged_mu"):
+        line[field] = line[field] and _finite(line[field])
+    line["statement"] = sentence(entry)
+    line["mechanisms"] = json.loads(plan)["mechanisms"]
+    return line
+
+
+def sentence(entry: LedgerEntry) -> str:
+    """Return what an entry says, in words."""
+    when = format(entry.time, "%Y-%m-%d %H:%M:%S")
+    labeled = "" if entry.label is None else f" for {entry.label!r}"
+    said = " ".join(_plan_of(entry).sentences())
+    words = f"Entry {entry.id}, charged {when} UTC{labeled}: {said}"
+    if entry.asserted:
+        words += f" Somebody asserted that block {entry.block!r} shares no rows."
+    return words
+
+
+def _plan_of(entry: LedgerEntry) -> PrivacyPlan:
+    try:
+        return PrivacyPlan.from_json(entry.plan)
+    except Exception as error:  # damage has errors of every type
+        raise LedgerError(
+            f"entry {entry.id} is damaged: its plan can't be read ({error})"
+        ) from None

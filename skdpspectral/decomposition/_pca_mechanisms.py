@@ -1,0 +1,650 @@
+"""How principal components are released: choices of a mechanism, by public numbers.
+
+A choice holds numbers in units of the data. A `ComponentMechanism` holds them in units
+of the bounded rows, and returns the statistic that the choice makes of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from .._base.sklearn_compat import Interval, StrOptions
+from .._base.strategies import register
+from .._statistics.statistic import Statistic
+from .._tables.readers import refuse_masked
+from ..mechanisms import Assumption, check_real, check_reals, shown
+from ._bounded_moments import Centered, RowBounds, Searched, SecondMoment, is_private
+from ._center import SearchedComponents
+from ._components import PrincipalComponents
+from ._covariance import CovarianceComponents
+from ._spiked import SpikedProjector, UnknownSpikes
+from ._two_stage import TwoStageComponents
+
+DEFAULT_RANGE = (1e-6, 1e6)
+
+# Kinds alone: the numbers are checked where they are brought to units of the rows.
+_ARRAY = [tuple, list, np.ndarray]
+_GAUSSIAN: dict = {"noise_variance": [Real, None], "norm_range": _ARRAY}
+_STAGES: dict = {"signal_variance": [Real, *_ARRAY, None], **_GAUSSIAN}
+_MODEL: dict = {
+    "signal_variance": [Real, *_ARRAY, str, None],
+    "noise_variance": [Real, str, None],
+    "mean": [str],
+    "calibration": [str],
+    "sensitivity_constant": [Real, None],
+    "norm_range": _ARRAY,
+}
+_ARRAYS = ("signal_variance", "norm_range")
+
+
+@register
+@dataclass(eq=False, repr=False)
+class Gaussian(BaseEstimator):
+    """Noise on the second moment of bounded rows; ``"gaussian"`` by its defaults.
+
+    Parameters
+    ----------
+    noise_variance : float or None, default=None
+        Public variance across the components, for ``release="covariance"`` alone; in
+        squared units of the data (of the scaled features with ``scale="bounds"``). The
+        covariance is then that of the components and this noise; with None, a whole
+        one is released.
+    norm_range : tuple (low, high), default=(1e-6, 1e6)
+        Public range, in units of the data, in which private lengths of rows, or of
+        projections, are searched for: with ``release="covariance"`` and no
+        ``clip_norm``.
+
+    See Also
+    --------
+    TwoStage, Auto : The same, and a power step.
+    SpikedModel : Less noise, for rows of a stated model alone.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.decomposition import Gaussian
+    >>> pca = DPPCA(mechanism=Gaussian(noise_variance=1.0), release="covariance")
+    >>> pca.set_params(mechanism__norm_range=(0.1, 100.0)).mechanism
+    Gaussian(noise_variance=1.0, norm_range=(0.1, 100.0))
+    """
+
+    _parameter_constraints: ClassVar[dict] = _GAUSSIAN
+    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
+
+    noise_variance: float | None = None
+    norm_range: tuple[float, float] = DEFAULT_RANGE
+
+    def _check(self, n_components, n_features: int) -> None:
+        """Refuse what contradicts the mechanism, whatever the number of rows."""
+
+    def _numbers(self, n_components, unit: float, covariance: bool, clipped: bool):
+        """Return fields of :class:`ComponentMechanism`, in units of bounded rows."""
+        numbers = _read_numbers(self, n_components, unit)
+        if self.noise_variance is not None and not covariance:
+            raise ValueError(
+                "noise_variance has no use with mechanism=Gaussian(...) and "
+                'release="components"; leave it None'
+            )
+        _check_range_is_used(self, covariance and not clipped)
+        return numbers
+
+    @staticmethod
+    def _statistic(numbers, moment, rank, covariance, radius, sparing):
+        more = numbers.noise, numbers.norm_range, radius
+        return _about_center(
+            moment, PrincipalComponents(moment, rank, covariance, *more)
+        )
+
+
+@dataclass(eq=False, repr=False)
+class _Stages(BaseEstimator):
+    """The numbers of two stages, and what they release."""
+
+    _parameter_constraints: ClassVar[dict] = _STAGES
+    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
+    sends_variances: ClassVar[bool] = True  # to the server of a federation
+    _choose: ClassVar[bool] = False
+
+    signal_variance: Any = None
+    noise_variance: float | None = None
+    norm_range: tuple[float, float] = DEFAULT_RANGE
+
+    def _check(self, n_components, n_features: int) -> None:
+        if not self._choose:  # a choice can do without the power step
+            _check_rank(self, n_components, n_features)
+
+    def _numbers(self, n_components, unit: float, covariance: bool, clipped: bool):
+        numbers = _read_numbers(self, n_components, unit)
+        public = self.signal_variance, self.noise_variance
+        searched = any(value is None for value in public)
+        _check_range_is_used(self, searched or (covariance and not clipped))
+        return numbers
+
+    @classmethod
+    def _statistic(cls, numbers, moment, rank, covariance, radius, sparing):
+        along = numbers.signal
+        signal = None if along is None else sum(along) / len(along)
+        more = signal, numbers.noise, numbers.norm_range, radius
+        rest = TwoStageComponents(
+            moment, rank, covariance, *more, choose=cls._choose, sparing=sparing
+        )
+        return _about_center(moment, rest)
+
+
+@register
+class TwoStage(_Stages):
+    """A noisy second moment, and a power step from there; ``"two-stage"``.
+
+    The second moment takes 40 % of the budget. In the step rows are clipped along and
+    across the first components by private sizes, unless these are given. It is better
+    where noise matters and the variance across the components is above 14 times that
+    along them in sum, or below a 14th (:ref:`theory`).
+
+    Parameters
+    ----------
+    signal_variance : float, array-like of shape (n_components,) or None, default=None
+        Public variance along the components beyond `noise_variance`, in squared units
+        of the data (of the scaled features with ``scale="bounds"``). None takes private
+        medians.
+    noise_variance : float or None, default=None
+        Public variance across the components; None as for `signal_variance`.
+    norm_range : tuple (low, high), default=(1e-6, 1e6)
+        Public range in which lengths of rows, along and across the components, are
+        searched for the private medians; in units of the data.
+
+    See Also
+    --------
+    Auto : A choice between this and the second moment once more.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.decomposition import TwoStage
+    >>> pca = DPPCA(mechanism=TwoStage(10.0, 1.0), center="pairs")
+    >>> plan = pca.privacy_plan(10_000, 50)
+    >>> [mechanism.name for mechanism in plan.mechanisms]
+    ['second_moment', 'cross_moment', 'weighted_moment', 'wide_moment']
+    """
+
+
+@register
+class Auto(_Stages):
+    """Two stages, or the second moment twice, by what was released; ``"auto"``.
+
+    Parameters
+    ----------
+    signal_variance, noise_variance, norm_range
+        As in :class:`TwoStage`.
+    """
+
+    _choose: ClassVar[bool] = True
+
+
+@register
+@dataclass(eq=False, repr=False)
+class SpikedModel(BaseEstimator):
+    """Noise on PCA's projector, private **under a model of the data** alone.
+
+    Rows are not bounded: the guarantee is for independent Gaussian rows of one mean
+    whose covariance is the spiked one that is stated here, one of them replaced by
+    another such row (:ref:`theorem-spiked-projector`). Where the theorem knows no
+    bound, as with few rows or a weak signal, a fit is refused. For other data it is
+    not private at all.
+
+    Parameters
+    ----------
+    signal_variance : float, array-like of shape (n_components,) or "private"
+        Public variance along the components beyond `noise_variance`, in squared units
+        of the data. "private" takes one that is alike for all components, and that
+        nobody knows: half of the rows vote on a lower bound on it, by which the noise
+        is made, for a fifth of the budget and a larger sensitivity
+        (:ref:`theorem-private-variances`).
+    noise_variance : float or "private"
+        Public variance across the components; "private" for both or for neither.
+    mean : {"zero", "unknown"}, default="zero"
+        "zero": rows are measured from the origin, and what is not centered there is
+        not of the model. "unknown": from their own mean, whatever it is, at the price
+        of a row (:ref:`lemma-own-mean`). The mean is not released, and rows must be
+        dense.
+    calibration : {"exact", "paper"}, default="exact"
+        "paper" is for figures: the classical bound, with epsilon and delta halved, and
+        sensitivities to first order, as the papers print them. ``privacy_`` and the
+        ledger say what a theorem shows of that noise, which is often a larger epsilon:
+        then a :class:`~skdpspectral.PrivacyLeakWarning` says so.
+    sensitivity_constant : float or None, default=None
+        Constant of the papers' sensitivities, which they leave open, for
+        ``calibration="paper"`` alone; None takes 1, as their figures do.
+    norm_range : tuple (low, high), default=(1e-6, 1e6)
+        Public range, in units of the data, in which lengths of rows along and across
+        directions are searched for, with private variances alone.
+
+    References
+    ----------
+    Cai, Xia and Zha (2024), Optimal differentially private PCA and estimation for
+    spiked covariance matrices, algorithm 1.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.decomposition import SpikedModel
+    >>> pca = DPPCA(1, mechanism=SpikedModel(signal_variance=50.0, noise_variance=1.0))
+    >>> print(pca.privacy_plan(10_000, 20).assumption)
+    spiked-gaussian
+    """
+
+    assumption: ClassVar[Assumption] = Assumption.SPIKED_GAUSSIAN
+    sends_variances: ClassVar[bool] = True
+    _parameter_constraints: ClassVar[dict] = _MODEL
+    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
+
+    signal_variance: Any
+    noise_variance: float | str
+    _: KW_ONLY
+    mean: str = "zero"
+    calibration: str = "exact"
+    sensitivity_constant: float | None = None
+    norm_range: tuple[float, float] = DEFAULT_RANGE
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the variances are private."""
+        return _is_private(self.signal_variance)
+
+    def _check(self, n_components, n_features: int) -> None:
+        if n_components == "auto":
+            raise ValueError(
+                'n_components="auto" is not known to mechanism=SpikedModel(...), whose '
+                "noise depends on the number of components; give a number"
+            )
+        for name in ("signal_variance", "noise_variance"):
+            if getattr(self, name) is None:
+                raise ValueError(
+                    f"SpikedModel needs a public {name}: its noise is computed from "
+                    "the model, which must be known without looking at the data; or "
+                    'let the data vote, with "private" for both variances'
+                )
+        self._check_private()
+        if self.mean not in ("zero", "unknown"):
+            raise ValueError(
+                f'mean of a SpikedModel must be "zero" or "unknown", got {self.mean!r}'
+            )
+        paper = isinstance(self.calibration, str) and self.calibration == "paper"
+        if self.sensitivity_constant is not None and not paper:
+            raise ValueError(
+                'sensitivity_constant is for calibration="paper" alone: other noise '
+                "needs no constant; leave it None"
+            )
+        _check_rank(self, n_components, n_features)
+
+    def _check_private(self) -> None:
+        """Refuse private variances where no theorem has them, and an unused range."""
+        pair = self.signal_variance, self.noise_variance
+        if any(isinstance(value, str) for value in pair):
+            if not all(map(_is_private, pair)):
+                raise ValueError(
+                    "signal_variance and noise_variance of a SpikedModel must be "
+                    'numbers, or both "private"'
+                )
+            if self.mean != "zero" or self.calibration != "exact":
+                raise ValueError(
+                    'private variances of a SpikedModel go with mean="zero" and '
+                    'calibration="exact" alone: state signal_variance and '
+                    "noise_variance"
+                )
+        elif tuple(map(float, self.norm_range)) != DEFAULT_RANGE:
+            raise ValueError(
+                "norm_range has no use with a SpikedModel of public variances; leave "
+                "it out"
+            )
+
+    def _numbers(self, n_components, unit: float, covariance: bool, clipped: bool):
+        if self.is_private:
+            if covariance:
+                raise ValueError(
+                    'release="covariance" needs public variances of a SpikedModel: '
+                    "state signal_variance and noise_variance"
+                )
+            return {"norm_range": _public_range(self.norm_range, unit)}
+        signal, noise = _public_variances(self, n_components, unit)
+        numbers = {"signal": signal, "noise": noise, "calibration": self.calibration}
+        numbers["centered"] = self.mean == "unknown"
+        if self.sensitivity_constant is not None:
+            numbers["constant"] = check_real(_CONSTANT, self.sensitivity_constant)
+        return numbers
+
+    @staticmethod
+    def _statistic(numbers, moment, rank, covariance, radius, sparing):
+        bounds, n_samples = moment.bounds, moment.n_samples
+        if numbers.unknown_spikes:
+            return UnknownSpikes(bounds, n_samples, int(rank or 1), numbers.norm_range)
+        return SpikedProjector(
+            bounds,
+            n_samples,
+            numbers.signal,
+            numbers.noise,
+            covariance,
+            numbers.calibration,
+            numbers.constant,
+            numbers.centered,
+        )
+
+
+def _about_center(moment: SecondMoment, rest: Statistic) -> Statistic:
+    """Return a statistic with the center that its rows are measured from."""
+    bounds = moment.bounds
+    if isinstance(bounds.origin, Searched):
+        return SearchedComponents(moment, rest)
+    return Centered(bounds, moment.n_samples, rest)
+
+
+# All mechanisms, in an order that is in the bytes of tasks: append, and never reorder.
+PCA_MECHANISMS: dict[str, Any] = {
+    "gaussian": Gaussian,
+    "two-stage": TwoStage,
+    "auto": Auto,
+    "spiked": SpikedModel,
+}
+# Those that are asked for by their name: all that need no numbers.
+NAMED = {name: kind for name, kind in PCA_MECHANISMS.items() if kind is not SpikedModel}
+CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
+MECHANISM_CONSTRAINTS = [StrOptions(set(NAMED)), *PCA_MECHANISMS.values()]
+_NAMES = tuple(PCA_MECHANISMS)
+_WAYS = ("exact", "paper")
+_CONSTANT = "sensitivity_constant"
+
+# Variances whose ratios and products float64 arithmetic can handle.
+SMALLEST, LARGEST = 1e-60, 1e60
+
+
+@dataclass(frozen=True)
+class ComponentMechanism:
+    """A choice of mechanism and its public numbers, in units of the bounded rows.
+
+    Tasks of a federation hold it, and their byte form has its fields. `signal` are
+    variances along the components beyond the noise, largest first, and `noise` is that
+    across them; None for private ones. `norm_range` is the range of private lengths.
+    For a model `calibration` may be "paper", with the `constant` of the papers'
+    formulas; `centered` rows are measured about their own mean.
+    """
+
+    name: str = "gaussian"
+    signal: tuple[float, ...] | None = None
+    noise: float | None = None
+    norm_range: tuple[float, float] = DEFAULT_RANGE
+    calibration: str = "exact"
+    constant: float = 1.0
+    centered: bool = False
+
+    def __post_init__(self) -> None:
+        chosen = {"mechanism": (self.name, _NAMES)}
+        chosen["calibration"] = (self.calibration, _WAYS)
+        for parameter, (value, known) in chosen.items():
+            if not isinstance(value, str) or value not in known:
+                raise ValueError(
+                    f"{parameter} must be one of {known}, got {shown(value)}"
+                )
+        self._own_numbers()
+        if not 0.0 < self.constant < LARGEST:
+            raise ValueError(
+                f"{_CONSTANT} must be positive and below {LARGEST:g}, got "
+                f"{self.constant}"
+            )
+        # What changes no release makes no other mechanism, nor another task.
+        if self.calibration == "paper" and not self.spiked:
+            raise ValueError('calibration="paper" is for a spiked model alone')
+        if self.calibration != "paper" and self.constant != 1.0:
+            raise ValueError(f'{_CONSTANT} is for calibration="paper" alone')
+        if self.centered and not self.spiked:
+            raise ValueError('mean="unknown" is for a spiked model alone')
+        _check_scaled(self.signal, self.noise, self.norm_range)
+
+    def _own_numbers(self) -> None:
+        """Copy numbers to floats: a list or an array may be changed by its owner."""
+        own: dict = {
+            "norm_range": check_reals("norm_range", self.norm_range),
+            "constant": check_real(_CONSTANT, self.constant),
+        }
+        if self.signal is not None:
+            own["signal"] = check_reals("signal_variance", self.signal)
+        if self.noise is not None:
+            own["noise"] = check_real("noise_variance", self.noise)
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def spiked(self) -> bool:
+        """Whether the guarantee rests on a model of the rows."""
+        return self.name == "spiked"
+
+    @property
+    def unknown_spikes(self) -> bool:
+        """Whether it is a model with private variances."""
+        return self.spiked and self.signal is None
+
+    def statistic(
+        self,
+        bounds: RowBounds,
+        n_samples: int,
+        rank: int | None,
+        covariance: bool,
+        radius: float | None = None,
+        sparing: bool = False,
+    ) -> Statistic:
+        """Return what is released of so many rows, from public numbers alone.
+
+        `rank` is None for as many components as stand out of the noise. `covariance`
+        adds that within the components, with projections clipped to the public length
+        `radius`, if any. With `sparing`, a choice may leave private lengths out where
+        noise drowns them; clients always send them. Its ``run`` returns
+        :class:`Components`.
+        """
+        moment = SecondMoment(bounds, n_samples)
+        make = PCA_MECHANISMS[self.name]._statistic
+        return make(self, moment, rank, covariance, radius, sparing)
+
+    @property
+    def whole(self) -> bool:
+        """Whether a covariance is that of all features, and not that of a model."""
+        return self.name == "gaussian" and self.noise is None
+
+    def covariance(
+        self, bounds: RowBounds, n_samples: int, rank: int | None
+    ) -> Statistic:
+        """Return the release of a whole covariance, with its components."""
+        rest = CovarianceComponents(bounds, n_samples, rank, self.norm_range)
+        return _about_center(SecondMoment(bounds, n_samples), rest)
+
+
+def within(name: str, array: np.ndarray) -> np.ndarray:
+    """Refuse variances that the units of the bounds carry out of range."""
+    if not np.all((array >= SMALLEST**2) & (array <= LARGEST**2)):
+        raise ValueError(f"{name} is out of range in units of the bounds")
+    return array
+
+
+def _check_scaled(signal, noise, norm_range) -> None:
+    """Refuse variances and a range, in units of the bounded rows, of no use."""
+    if signal is not None:
+        values = np.asarray(signal, dtype=np.float64)
+        if values.ndim != 1 or not values.size or np.any(np.diff(values) > 0.0):
+            raise ValueError("signal_variance must be sorted, largest first")
+        within("signal_variance", values)
+    if noise is not None:
+        within("noise_variance", np.asarray(noise, dtype=np.float64))
+    low, high = norm_range
+    if not SMALLEST**1.5 <= low < high <= LARGEST**1.5:
+        raise ValueError("norm_range is out of range in units of the bounds")
+
+
+# What a choice that is named holds: its defaults.
+_DEFAULTS = {name: kind() for name, kind in NAMED.items()}
+
+
+def design_components(
+    mechanism, n_components, n_features: int, covariance: bool, radius=None, **bounded
+) -> tuple[RowBounds, ComponentMechanism]:
+    """Return how rows are bounded, and how components of them are released.
+
+    `mechanism` and `n_components` are as in :class:`~skdpspectral.DPPCA`, and
+    `covariance` and `radius` as in :meth:`ComponentMechanism.statistic`. `bounded` are
+    parameters of :class:`RowBounds`. Raises ValueError for a parameter that is invalid,
+    contradicts another or has no use.
+    """
+    name, choice = name_of(mechanism)
+    choice._check(n_components, n_features)
+    if name == "spiked":
+        _check_unbounded(**bounded)
+        # The model states that the mean is zero, or takes it off.
+        bounded.update(center="none", search=False)
+    rows = RowBounds(n_features, **bounded)
+    clipped = rows.clip is not None or radius is not None
+    numbers = choice._numbers(n_components, rows.unit, covariance, clipped)
+    return rows, ComponentMechanism(name, **numbers)
+
+
+def name_of(mechanism) -> tuple[str, BaseEstimator]:
+    """Return the name of a choice, and the object that holds its numbers."""
+    if isinstance(mechanism, str) and mechanism in _DEFAULTS:
+        return mechanism, _DEFAULTS[mechanism]
+    for name, kind in PCA_MECHANISMS.items():
+        if type(mechanism) is kind:
+            return name, mechanism
+    objects = ", ".join(f"{kind.__name__}(...)" for kind in PCA_MECHANISMS.values())
+    raise ValueError(
+        f"mechanism must be one of {tuple(NAMED)}, or {objects} of "
+        f"skdpspectral.decomposition, got {shown(mechanism)}"
+    )
+
+
+def strategy_of(numbers: ComponentMechanism, unit: float):
+    """Return the choice that has these numbers, in units of the data."""
+    if numbers.name == "gaussian":
+        return "gaussian"
+    square, (low, high) = unit * unit, numbers.norm_range
+    signal, noise = numbers.signal, numbers.noise
+    default = numbers.norm_range == tuple(end / unit for end in DEFAULT_RANGE)
+    values: dict = {
+        "signal_variance": None
+        if signal is None
+        else tuple(square * v for v in signal),
+        "noise_variance": None if noise is None else square * noise,
+        "norm_range": DEFAULT_RANGE if default else (unit * low, unit * high),
+        "mean": "unknown" if numbers.centered else "zero",
+        "calibration": numbers.calibration,
+        "sensitivity_constant": None,
+    }
+    if numbers.calibration == "paper":
+        values["sensitivity_constant"] = numbers.constant
+    if numbers.unknown_spikes:
+        values.update(signal_variance="private", noise_variance="private")
+    kind = PCA_MECHANISMS[numbers.name]
+    return kind(**{name: values[name] for name in kind._get_param_names()})
+
+
+def _is_private(variance) -> bool:
+    return isinstance(variance, str) and variance == "private"
+
+
+def _check_unbounded(*, bounds, clip_norm, center, scale, search=False) -> None:
+    """Refuse bounds of rows that a model of them has no use for."""
+    bounded = {"bounds": bounds, "clip_norm": clip_norm, "scale": scale}
+    for name, value in bounded.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} has no use with mechanism=SpikedModel(...), whose rows are "
+                f"not bounded; leave {name}=None, or use another mechanism"
+            )
+    if is_private(center) or (isinstance(center, str) and center == "pairs"):
+        raise ValueError(
+            "a private center, or pairs, has no use with mechanism=SpikedModel(...), "
+            'whose rows have mean zero, or any with mean="unknown"; leave center="auto"'
+        )
+
+
+def _check_rank(choice, n_components, n_features: int) -> None:
+    """Refuse components that leave no direction across them."""
+    if (1 if n_components == "auto" else n_components) >= n_features:
+        raise ValueError(
+            f"mechanism={type(choice).__name__}(...) needs n_components below "
+            f"n_features, got n_components={n_components!r} for "
+            f'n_features={n_features}; use mechanism="gaussian"'
+        )
+
+
+def _read_numbers(choice, n_components, unit: float) -> dict:
+    """Return public variances and lengths, in units of the bounded rows."""
+    signal, noise = _public_variances(choice, n_components, unit)
+    lengths = _public_range(choice.norm_range, unit)
+    return {"signal": signal, "noise": noise, "norm_range": lengths}
+
+
+def _check_range_is_used(choice, searched: bool) -> None:
+    """Refuse a range of lengths where no private length is searched for."""
+    if not searched and tuple(map(float, choice.norm_range)) != DEFAULT_RANGE:
+        raise ValueError(
+            f"norm_range has no use with mechanism={type(choice).__name__}(...) here, "
+            "where no private length is searched for; leave it out"
+        )
+
+
+def _numbers(name: str, value, size: int | None) -> np.ndarray:
+    """Return one number or `size` numbers as float64, or an error that names them."""
+    refuse_masked(value, name)
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "iufO" or isinstance(value, (bool, np.bool_)):
+            raise TypeError
+        array = array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must hold real numbers within float64") from None
+    if array.ndim > 1 or (array.ndim == 1 and array.size != size):
+        wanted = "a number" if size is None else f"a number or {size} numbers"
+        raise ValueError(f"{name} must be {wanted}, got shape {array.shape}")
+    if not np.all((array >= SMALLEST) & (array <= LARGEST)):
+        raise ValueError(
+            f"{name} must lie in [{SMALLEST:g}, {LARGEST:g}]: positive and finite"
+        )
+    return array
+
+
+def _public_variances(strategy, n_components, unit: float):
+    """Return public variances in squared units of the bounded rows, None for private.
+
+    Those along the components are a tuple, largest first.
+    """
+    signal, noise = getattr(strategy, "signal_variance", None), strategy.noise_variance
+    if signal is not None:
+        size = None if n_components == "auto" else int(n_components)
+        array = _numbers("signal_variance", signal, size)
+        array = np.sort(np.broadcast_to(array, size or 1))[::-1] / unit / unit
+        signal = tuple(array.tolist())
+    if noise is not None:
+        noise = float(_numbers("noise_variance", noise, None) / unit / unit)
+    return signal, noise
+
+
+def public_guesses(signal, noise, unit: float) -> tuple[float, float]:
+    """Return guessed variances in squared units of the bounded rows."""
+    pair = (("signal_variance", signal), ("noise_variance", noise))
+    signal_guess, noise_guess = (
+        float(within(name, _numbers(name, value, None) / unit / unit))
+        for name, value in pair
+    )
+    return signal_guess, noise_guess
+
+
+def _public_range(value, unit: float) -> tuple[float, float]:
+    """Return the public range of lengths in units of the bounded rows."""
+    if value is DEFAULT_RANGE:
+        return value[0] / unit, value[1] / unit
+    if np.ndim(value) != 1 or len(value) != 2:
+        raise ValueError("norm_range must be a pair (low, high) of lengths")
+    low, high = _numbers("norm_range", value, 2).tolist()
+    if not low < high:
+        raise ValueError("norm_range is reversed: low must be below high")
+    return low / unit, high / unit

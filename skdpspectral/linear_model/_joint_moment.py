@@ -1,0 +1,610 @@
+"""The private joint second moment of features and targets.
+
+One release of it serves every penalty of a linear model, and its intervals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import sensitivity
+from .._linalg.walks import RowWalk, reduce_rows
+from .._statistics.feature_scales import DifferenceHistograms, FeatureScales
+from .._statistics.statistic import (
+    Choice,
+    Combination,
+    Statistic,
+    mean_summation_error,
+)
+from .._tables.clipping import Box, clip_rows
+from .._tables.clusters import (
+    ClusterRows,
+    ClusterTable,
+    cluster_table,
+    column_beside,
+    is_on_cluster,
+    numbers_of,
+    with_public_message,
+)
+from .._tables.readers import SlicedRows
+from .._tables.rows import DeferredRead, deferred_rows
+from .._tables.users import (
+    check_beside_cluster,
+    deferred_target_columns,
+    read_targets,
+)
+from ._kernels_ridge import sum_of_outer_products
+from ._target_locations import (
+    TargetLocations,
+    TargetMeans,
+    one_release,
+    sum_of_rows,
+)
+
+# -- rows with their targets -------------------------------------------------------
+
+
+class _Beside(SlicedRows):
+    """Columns of features and of targets side by side, every `step`-th row of them."""
+
+    def __init__(self, tables: tuple, step: int = 1) -> None:
+        n_rows = -(-tables[0].shape[0] // step)
+        width = sum(table.shape[1] for table in tables)
+        super().__init__(None, (n_rows, width), np.dtype(np.float64))
+        self._tables, self._step = tables, step
+
+    @property
+    def common_dtype(self) -> np.dtype:
+        """Type of any slice."""
+        return self.dtype
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """Read a slice of rows, of each table in turn."""
+        start, stop, _ = rows.indices(self.shape[0])
+        step, n_rows = self._step, self._tables[0].shape[0]
+        source = slice(start * step, min(stop * step, n_rows))
+        out = np.empty((stop - start, self.shape[1]))
+        filled = 0
+        for table in self._tables:
+            width = table.shape[1]
+            out[:, filled : filled + width] = table[source][::step]
+            filled += width
+        return out
+
+
+class JointRows:
+    """Features and targets of the same rows, in memory or in a file.
+
+    ``of("X", "y")`` gives both side by side, and ``of("X")`` or ``of("y")`` one of
+    them; `step` takes every so many rows.
+    """
+
+    def __init__(self, features: Any, targets: Any) -> None:
+        self._tables = {"X": features, "y": targets}
+
+    def of(self, *names: str, step: int = 1) -> Any:
+        """Return some of the columns as one table of numbers."""
+        return _Beside(tuple(self._tables[name] for name in names), step)
+
+
+class ClusterJointRows:
+    """Features and targets of the same rows on a cluster, part by part."""
+
+    def __init__(self, table: ClusterTable, parts: list, n_targets: int) -> None:
+        numbers = table.rows()
+        dtype = numbers.dtype
+        whole = table.source is not None
+        given = table.parts if whole else table.apply(numbers_of, None, dtype)
+        self._parts = {"X": given, "y": parts}
+        self._widths = {"X": numbers.shape[1], "y": n_targets}
+        self._sizes = table.sizes
+
+    def of(self, *names: str, step: int = 1) -> ClusterRows:
+        """Return some of the columns as one table of numbers."""
+        from dask import delayed
+
+        beside = delayed(_parts_beside, pure=True)
+        several = zip(*(self._parts[name] for name in names), strict=True)
+        starts = np.cumsum([0, *self._sizes[:-1]])
+        first = [-int(start) % step for start in starts]
+        parts = [
+            beside(each, at, step) for each, at in zip(several, first, strict=True)
+        ]
+        sizes = [
+            max(-(-(size - at) // step), 0)
+            for size, at in zip(self._sizes, first, strict=True)
+        ]
+        return ClusterRows(parts, sizes, sum(self._widths[name] for name in names))
+
+
+def _parts_beside(parts: tuple, first: int, step: int) -> np.ndarray:
+    """Return parts side by side, every so many rows of them."""
+    columns = [np.asarray(part, dtype=np.float64) for part in parts]
+    return np.column_stack(columns)[first::step]
+
+
+def deferred_joint_rows(estimator, X, y, targets_of=None) -> DeferredRead:
+    """Check the form of rows and of one or several targets each; read no value.
+
+    `shape` is that of the targets, and ``read()`` returns :class:`JointRows`.
+    ``targets_of(y, n_rows)`` reads targets that are no numbers, in memory.
+    """
+    unread = deferred_rows(estimator, X, in_blocks=True)
+    table, n_rows = cluster_table(X), unread.shape[0]
+    if targets_of is None and table is not None and is_on_cluster(y):
+        check_beside_cluster(estimator, y, n_rows)
+        column = column_beside(y, table, "y")
+        return DeferredRead((n_rows,), lambda: _on_cluster(unread, table, column()))
+    reader = targets_of or partial(deferred_target_columns, estimator)
+    targets = reader(y, n_rows)
+
+    def read():
+        rows, values = unread.read(), targets.read().reshape(n_rows, -1)
+        if table is None:
+            return JointRows(rows, values)
+        return ClusterJointRows(table, _cut(values, table.sizes), values.shape[1])
+
+    return DeferredRead(targets.shape, read)
+
+
+def _cut(values: np.ndarray, sizes: list[int]) -> list:
+    """Return tasks for the parts of an array that is sent to the cluster."""
+    from dask import delayed
+
+    stops = np.cumsum(sizes)
+    return [
+        delayed(values[stop - size : stop], traverse=False)
+        for size, stop in zip(sizes, stops, strict=True)
+    ]
+
+
+def _on_cluster(unread: DeferredRead, table: ClusterTable, column: list):
+    """Check rows and a column of a cluster, and return them side by side."""
+    from dask import delayed
+
+    unread.read()
+    checked = delayed(with_public_message(_targets_of_part), pure=True)
+    joint = ClusterJointRows(table, [checked(part) for part in column], 1)
+    reduce_rows(joint.of("y"), RowWalk(), sum_of_rows)  # every value is checked
+    return joint
+
+
+def _targets_of_part(part) -> np.ndarray:
+    return read_targets(part, len(part))
+
+
+# -- what is released of them ------------------------------------------------------
+
+
+class Units(NamedTuple):
+    """Public or released places and scales of columns, and whether they are seen."""
+
+    center: np.ndarray
+    scale: np.ndarray
+    seen: np.ndarray
+
+
+@dataclass(frozen=True)
+class MeanSquare(Statistic):
+    """Mean squared length of rows in a box, over that of the longest."""
+
+    n_samples: int
+    n_columns: int
+    name: str = "mean_square"
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan the release at a cost of mu; infinite for no noise."""
+        # Numbers in [0, 1] are in a ball of half that size.
+        moved = sensitivity.mean_sensitivity(0.5, self.n_samples)
+        error = mean_summation_error(1.0, self.n_samples, self.n_columns)
+        return one_release(self.name, moved, mu, (1,), summation_error=error)
+
+    def run(self, release: Any, rows: Any, *given: Any) -> float:
+        """Release it for rows about given centers, over given scales and length."""
+        center, scale, longest = given
+        row_map = partial(_standardize, center=center, weights=1.0 / (scale * longest))
+        total = reduce_rows(rows, RowWalk(row_map), _sum_of_squares)
+        return float(release(self.name, total / self.n_samples)[0])
+
+
+def _standardize(block, center, weights) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return (np.asarray(block, np.float64) - center) * weights
+
+
+def _sum_of_squares(blocks) -> np.ndarray:
+    """Sum of squared lengths of rows, each at most 1."""
+    total = np.zeros(1)
+    for rows in blocks:
+        with np.errstate(all="ignore"):
+            squares = np.nan_to_num(np.vecdot(rows, rows))
+        total += np.minimum(squares, 1.0).sum()
+    return total
+
+
+@dataclass(frozen=True)
+class JointMoment(Statistic):
+    """The second moment of features, targets and a constant, of rows in the unit ball.
+
+    Columns that are not seen have zeros in it, and noise. `n_columns` are those of the
+    table, to which the constant comes.
+    """
+
+    n_samples: int
+    n_columns: int
+    intercept: bool
+    name: str = "joint_moment"
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan the release at a cost of mu; infinite for no noise."""
+        shape = (self.n_columns + self.intercept,) * 2
+        n, p = self.n_samples, self.n_columns
+        return one_release(
+            self.name,
+            sensitivity.second_moment_sensitivity(1.0, n),
+            mu,
+            shape,
+            symmetric=True,
+            summation_error=mean_summation_error(1.0, n, p),
+            magnitude=2.0,
+        )
+
+    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
+        """Release the moment of the columns that are kept, under a given map."""
+        row_map, kept = given
+        kernel = partial(sum_of_outer_products, n_columns=len(kept))
+        exact = np.zeros((self.n_columns + self.intercept,) * 2)
+        sums = reduce_rows(rows, RowWalk(row_map), kernel)
+        exact[np.ix_(kept, kept)] = sums / self.n_samples
+        return release(self.name, exact, overwrite=True)[np.ix_(kept, kept)]
+
+
+def bounded_joint_rows(
+    block, columns, limits, center, weights, radius, intercept
+) -> np.ndarray:
+    """Return some columns standardized, with a constant, in the unit ball.
+
+    Values are cut at `limits`, two arrays of the columns.
+
+    Rows that are longer than `radius`, constant included, are scaled down to it as a
+    whole: a linear relation of features, targets and the constant stays one.
+    """
+    block = np.asarray(block, dtype=np.float64)
+    out = np.empty((len(block), len(columns) + intercept))
+    with np.errstate(all="ignore"):
+        rows = out[:, : len(columns)]
+        np.clip(block[:, columns], *limits, out=rows)
+        rows -= center
+        rows *= weights / radius
+    if intercept:
+        out[:, -1] = 1.0 / radius
+    return clip_rows(out, 1.0, out=out)
+
+
+# Noise of a mean of unit vectors, over their length, above which no coefficients are
+# looked for in public bounds: by the errors on two tables and made data.
+_HOPELESS = 0.08
+
+# Share of mu**2 of the scales of targets. That of features is such that those which
+# differ in one of ten pairs are visible, but at least and at most so much.
+_TARGET_SHARE, _LEAST_SCALES, _MOST_SCALES = 0.06, 0.25, 0.55
+
+_VISIBLE, _PER_NOISE = 0.1, 20.0
+
+# Share of the mean square of rows in public bounds; and, for classes, that of their
+# mean: rows about it are shorter, and so is the radius that they are clipped to.
+_SQUARE_SHARE, _CENTER_SHARE = 0.05, 0.08
+
+# With public bounds, share of the pairs that a column must differ in beyond which
+# scales are not private ones but a quarter of the bounds' extent.
+# Targets are what a fit is for.
+_BLIND = {"X": 0.25, "y": 0.15}
+
+# Rows that scales are made of, where there are as many and more: so many at least, and
+# as make features visible that differ in this share of the pairs.
+_SCALED_ROWS, _RARELY = 100_000, 0.01
+
+# Deviations from a mean at which values are cut: rare indicators are nearer.
+_FARTHEST = 30.0
+
+# Relative noise at which rows are clipped at their usual length; by how much the radius
+# grows where there is less; and its limits in usual lengths.
+_USUAL_NOISE, _GROWTH, _LONGEST, _ENDLESS = 0.05, 0.25, 2.0, 1024.0
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What is released: the moment of the columns that are seen, and units of all.
+
+    Columns are features, targets and, with an intercept, a constant. `spread` is the
+    deviation of the noise off the diagonal, and `cross_spread` that of products with
+    targets. `limits` are the lowest and highest values of all columns that count.
+    """
+
+    matrix: np.ndarray
+    spread: float
+    cross_spread: float
+    units: Units
+    limits: tuple[np.ndarray, np.ndarray]
+
+
+# Limits of counts, over those of DPStandardScaler, where a false alarm is one in fifty
+# fits: rows in a wrong unit would fill the moment, and targets are what a fit is for.
+_SURER = {"X": 1.12, "y": 1.25}
+
+
+@dataclass(frozen=True)
+class SurerHistograms(DifferenceHistograms):
+    """Histograms of differences whose counts stand out of the noise by more."""
+
+    factor: float = 1.0
+
+    def _limits(self, noise: float, rates: np.ndarray) -> np.ndarray:
+        return self.factor * super()._limits(noise, rates)
+
+
+@dataclass(frozen=True)
+class SurerScales(FeatureScales):
+    """Location and scale of columns, by releases whose names have a prefix."""
+
+    prefix: str = ""
+    factor: float = 1.0
+
+    def parts(self) -> Mapping[str, Statistic]:
+        """Return the statistics, in the order of their releases."""
+        parts: dict[str, Any] = dict(super().parts())
+        shape, boxed = (self.n_samples, self.n_features), self.box is not None
+        parts["differences"] = SurerHistograms(*shape, boxed, factor=self.factor)
+        return {k: replace(v, name=self.prefix + v.name) for k, v in parts.items()}
+
+
+class RegressionMoments(Combination):
+    """Scales of columns where there are no public ones, and then the joint moment.
+
+    `boxes` are public boxes of features and of targets, or None. `target_units` are
+    public centers and scales of targets, which replace private ones.
+    """
+
+    def __init__(
+        self,
+        n_samples: int,
+        n_features: int,
+        n_targets: int,
+        mu: float,
+        *,
+        boxes: tuple[Box | None, Box | None] = (None, None),
+        intercept: bool = True,
+        target_units: tuple[float, float] | None = None,
+    ) -> None:
+        self.n_samples, self._mu = n_samples, mu
+        self.widths = {"X": n_features, "y": n_targets}
+        self.boxes = dict(zip(self.widths, boxes, strict=True))
+        self.intercept, self.target_units = intercept, target_units
+        self.step = self._step()
+        parts: dict[str, Statistic] = {}
+        shares: dict[str, float] = {}
+        for name in ("y", "X"):
+            if self._is_scaled(name):
+                parts[name] = self._scales(name)
+                shares[name] = self._scale_share(name)
+        if "X" not in parts:
+            if intercept and target_units is not None:
+                parts["center"] = TargetMeans(
+                    n_samples, n_features, "feature_means", likely=None
+                )
+                shares["center"] = _CENTER_SHARE
+            parts["square"] = MeanSquare(n_samples, n_features + n_targets)
+            shares["square"] = _SQUARE_SHARE
+        shares["moment"] = 1.0 - sum(shares.values())
+        columns = n_features + n_targets
+        parts["moment"] = self.moment = JointMoment(n_samples, columns, intercept)
+        shape = n_samples, n_targets, self.boxes["y"]
+        alone = TargetLocations(*shape, mu)
+        # What is released alone where public numbers say that nothing else is found.
+        self.location: TargetLocations | None = None
+        if intercept and alone.are_sure and self._is_hopeless(parts, shares):
+            self.location = alone
+            parts, shares = {"location": alone}, {"location": 1.0}
+        elif intercept and "y" in parts:
+            # Where no target is seen, its location is worth more than any moment.
+            instead = TargetLocations(*shape, math.sqrt(shares["moment"]) * mu)
+            if instead.are_sure:
+                parts["moment"] = Choice("regression", self.moment, instead)
+        super().__init__(parts, shares)
+
+    # -- what is public ------------------------------------------------------------
+
+    def _step(self) -> int:
+        """Return k where scales are those of every k-th row of a long table."""
+        reach = _RARELY * self._mu * math.sqrt(_LEAST_SCALES)
+        enough = _PER_NOISE * math.sqrt(self.widths["X"]) / reach
+        return max(1, int(self.n_samples / max(enough, _SCALED_ROWS)))
+
+    def _is_scaled(self, name: str) -> bool:
+        """Whether features, or targets, get private scales."""
+        if name == "y" and self.target_units is not None:
+            return False
+        return self.boxes[name] is None or self._visible(name) < _BLIND[name]
+
+    def _scales(self, name: str) -> SurerScales:
+        return SurerScales(
+            -(-self.n_samples // self.step),
+            self.widths[name],
+            self.intercept,
+            self.boxes[name],
+            prefix="target_" * (name == "y"),
+            factor=_SURER[name],
+        )
+
+    def _scale_share(self, name: str) -> float:
+        """Return the share of mu**2 of private scales."""
+        if name == "y":
+            return _TARGET_SHARE
+        needed = self._visible(name, 1.0) / _VISIBLE
+        return float(np.clip(needed**2, _LEAST_SCALES, _MOST_SCALES))
+
+    def _visible(self, name: str, share: float | None = None) -> float:
+        """Share of pairs, about, that must differ in a column for it to be seen."""
+        share = self._scale_share(name) if share is None else share
+        reach = self.n_samples / self.step * self._mu * math.sqrt(share)
+        return _PER_NOISE * math.sqrt(self.widths[name]) / reach
+
+    def _is_hopeless(self, parts: Mapping[str, Any], shares: Mapping) -> bool:
+        """Whether coefficients cannot be found, by public numbers."""
+        if not math.isfinite(self._mu):
+            return False
+        for name in ("X", "y"):
+            if name in parts:
+                costs = parts[name].costs(math.sqrt(shares[name]) * self._mu)
+                counts = parts[name].parts()["differences"]
+                (planned,) = counts.mechanisms(costs["differences"])
+                if counts.smallest_visible_share(planned.noise_std) > 1.0:
+                    return True
+        order = sum(self.widths.values()) + 1
+        noise = math.sqrt(order) / (self.n_samples * self._mu)
+        return not set(parts) & {"X", "y"} and noise > _HOPELESS
+
+    def remarks(self) -> tuple[str, ...]:
+        """Return sentences of all parts, each once."""
+        return tuple(dict.fromkeys(super().remarks()))
+
+    def caveats(self, plan) -> tuple[str, ...]:
+        """Say, from public numbers, if noise hides every column."""
+        if self.location is not None:
+            return (
+                f"no feature can be seen: {self.n_samples} rows are too few at this "
+                "budget, so that targets are predicted by a constant alone; take more "
+                "rows, fewer features, a larger epsilon, or give public bounds",
+            )
+        said = []
+        for name, of in (("X", "feature"), ("y", "target")):
+            scales = self.parts().get(name)
+            share = 0.0 if scales is None else scales.smallest_visible_share(plan)
+            if share > 1.0:
+                said.append(
+                    f"no {of} can be seen: of {scales.n_samples} pairs of rows, "
+                    f"{share * scales.n_samples:.0f} would have to differ in it; take "
+                    "more rows, fewer features, a larger epsilon, or give public bounds"
+                )
+        return tuple(said)
+
+    # -- what is released ----------------------------------------------------------
+
+    def run(self, release: Any, rows: Any, *given: Any) -> Fitted:
+        """Release scales, and the moment of standardized rows."""
+        if self.location is not None:
+            width = sum(self.widths.values())
+            nothing = np.zeros(width), np.ones(width), np.zeros(width, dtype=bool)
+            return self._location_alone(self.location, release, rows, Units(*nothing))
+        both = [self._units(name, release, rows) for name in ("X", "y")]
+        units = Units(*map(np.concatenate, zip(*both, strict=True)))
+        moment = self.parts()["moment"]
+        if not both[1].seen.any() and isinstance(moment, Choice):
+            return self._location_alone(moment.branches[1], release, rows, units)
+        columns = np.flatnonzero(units.seen)
+        n_features = int(both[0].seen.sum())
+        squares = n_features, len(columns) - n_features
+        if "square" in self.parts():
+            squares = self._mean_squares(release, rows, units, squares)
+        noise = getattr(release.plan[self.moment.name], "noise_std", 0.0)
+        noise /= math.sqrt(2.0)  # off the diagonal
+        radius, weight = self._radius(noise, squares)
+        limits = self._limits(units, noise)
+        divisor = np.ones(len(columns) + self.intercept)
+        divisor[n_features : len(columns)] = weight
+        row_map = partial(
+            bounded_joint_rows,
+            columns=columns,
+            limits=[side[columns] for side in limits],
+            center=units.center[columns],
+            weights=divisor[: len(columns)] / units.scale[columns],
+            radius=radius,
+            intercept=self.intercept,
+        )
+        kept = np.append(columns, [len(units.seen)] * self.intercept).astype(int)
+        table = rows.of("X", "y")
+        released = self.moment.run(release, table, row_map, kept) * radius**2
+        # In units of the targets themselves.
+        matrix, spread = released / np.outer(divisor, divisor), noise * radius**2
+        return Fitted(matrix, spread, spread / weight, units, limits)
+
+    def _location_alone(self, location, release, rows, units: Units) -> Fitted:
+        """Release locations of targets, in place of all that is not released yet."""
+        center = units.center.copy()
+        center[self.widths["X"] :] = location.run(release, rows.of("y"))
+        size = int(units.seen.sum()) + 1
+        units = units._replace(center=center)
+        limits = self._limits(units, 0.0)
+        return Fitted(np.zeros((size, size)), 0.0, 0.0, units, limits)
+
+    def _units(self, name: str, release, rows) -> Units:
+        """Return public or released units of features or of targets."""
+        width, box = self.widths[name], self.boxes[name]
+        if name in self.parts():
+            law = self.parts()[name].run(release, rows.of(name, step=self.step))
+            center = np.zeros(width) if law.mean is None else law.mean
+            return Units(center, law.scale, law.seen)
+        if name == "y" and self.target_units is not None:
+            center, scale = (np.full(width, unit) for unit in self.target_units)
+            return Units(center, scale, np.ones(width, dtype=bool))
+        half, center = box.half_widths * box.unit, box.midpoint
+        if name == "X" and "center" in self.parts():
+            center = self.parts()["center"].run(release, rows.of("X"), box)
+        if not self.intercept:
+            center, half = np.zeros(width), np.maximum(abs(box.low), abs(box.high))
+        return Units(center, np.where(half > 0.0, 0.5 * half, 1.0), half > 0.0)
+
+    def _limits(self, units: Units, noise: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return what values are cut at: bounds, and many deviations from a mean."""
+        reach = _FARTHEST if noise and self.intercept else math.inf
+        with np.errstate(all="ignore"):
+            spread = np.where(units.seen, reach * units.scale, math.inf)
+            low, high = units.center - spread, units.center + spread
+        edges = self._edges()
+        return np.maximum(low, edges[0]), np.minimum(high, edges[1])
+
+    def _edges(self) -> list[np.ndarray]:
+        """Return public bounds of all columns; infinite where there are none."""
+        sides = []
+        for side, none in (("low", -math.inf), ("high", math.inf)):
+            edges = [
+                np.full(self.widths[name], none) if box is None else getattr(box, side)
+                for name, box in self.boxes.items()
+            ]
+            sides.append(np.concatenate(edges))
+        return sides
+
+    def _mean_squares(self, release, rows, units: Units, squares) -> tuple:
+        """Return mean squared lengths of features and targets, from one release.
+
+        Columns of private scales count as usual.
+        """
+        low, high = self._edges()
+        edges = np.maximum(abs(low - units.center), abs(high - units.center))
+        in_box = units.seen & np.isfinite(edges)
+        longest = math.sqrt(float(np.sum((edges / units.scale)[in_box] ** 2)))
+        scale = np.where(in_box, units.scale, np.inf)
+        part = self.parts()["square"]
+        found = part.run(release, rows.of("X", "y"), units.center, scale, longest)
+        noise = getattr(release.plan[part.name], "noise_std", 0.0)
+        found = min(max(found, noise), 1.0) * longest**2 / max(in_box.sum(), 1)
+        return tuple(found * square for square in squares)
+
+    def _radius(self, noise: float, squares: tuple) -> tuple[float, float]:
+        """Return the length that rows are clipped to, and the weight of targets."""
+        width = sum(self.widths.values())
+        usual, weight = sum(squares) + self.intercept, 1.0
+        if noise * usual * math.sqrt(width) >= _USUAL_NOISE and squares[1]:
+            weight = max(squares[0] / squares[1], 1.0) ** 0.25
+            usual = squares[0] + weight**2 * squares[1] + self.intercept
+        if noise == 0.0:
+            return _ENDLESS * math.sqrt(usual), weight
+        relative = max(noise * usual * math.sqrt(width), 1e-300)
+        growth = 1.0 + _GROWTH * math.log2(_USUAL_NOISE / relative)
+        return min(max(growth, 1.0), _LONGEST) * math.sqrt(max(usual, 1e-300)), weight

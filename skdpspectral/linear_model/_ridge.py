@@ -1,0 +1,539 @@
+"""Linear regression from one private moment of features and targets."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from .._base.documented import documented
+from .._base.estimator import TableEstimator, unweighted
+from .._base.sklearn_compat import Interval, StrOptions
+from .._linalg.walks import blas_threads
+from .._tables.clipping import make_box
+from .._tables.rows import check_rows, map_rows
+from ..accounting import NoisyFitWarning, gaussian_mu
+from ..mechanisms import check_count
+from . import _kernels_ridge as _kernels
+from ._joint_moment import RegressionMoments, deferred_joint_rows
+
+# Rows that scales and a mean can be made of.
+_FEWEST_ROWS = 2
+
+
+class MomentModel(TableEstimator):
+    """Base of linear models of one released moment of features and targets.
+
+    A subclass has the parameters `alpha`, `n_components`, `fit_intercept` and `bounds`,
+    and says by ``_given_of_targets`` what of the targets is public.
+    """
+
+    _levels_around_fit: ClassVar[int] = 2  # those of @unweighted and `_fit`
+    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds",)
+
+    _parameter_constraints: ClassVar[dict] = {
+        **TableEstimator._privacy_constraints,
+        "alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "fit_intercept": ["boolean"],
+        "bounds": [tuple, list, np.ndarray, None],
+    }
+
+    # Whether all targets are shrunk by the same amount.
+    _shrinks_alike: ClassVar[bool] = False
+
+    def _plan_of_shape(self, n_samples, n_features, n_targets):
+        """Return the plan of a fit of that shape."""
+        self._check_parameters()
+        n_samples = check_count("n_samples", n_samples)
+        n_features = check_count("n_features", n_features)
+        return self._planned(self._statistic(n_samples, n_features, n_targets))
+
+    def _statistic(self, n_samples: int, n_features: int, n_targets: int = 1):
+        """Return what a fit of that shape releases, from public numbers alone."""
+        if n_samples < _FEWEST_ROWS:
+            raise ValueError(
+                f"n_samples={n_samples} must be at least {_FEWEST_ROWS}: scales are "
+                "made of differences of rows"
+            )
+        if self.n_components is not None and self.n_components > n_features:
+            raise ValueError(
+                f"n_components={self.n_components} must be at most n_features="
+                f"{n_features}; ask for fewer components"
+            )
+        self._alphas(self.alpha, n_targets)
+        box = None
+        if self.bounds is not None:
+            box = make_box(self.bounds, n_features, per_feature=True)
+        target_box, target_units = self._given_of_targets(n_targets)
+        return RegressionMoments(
+            n_samples,
+            n_features,
+            n_targets,
+            gaussian_mu(*self._budget_of_fit()),
+            boxes=(box, target_box),
+            intercept=bool(self.fit_intercept),
+            target_units=target_units,
+        )
+
+    def _given_of_targets(self, n_targets: int) -> tuple:
+        """Return the public box of targets and their public units, each or None."""
+        raise NotImplementedError
+
+    def _alphas(self, alpha, n_targets: int) -> np.ndarray | None:
+        """Return one penalty per target; None for "auto"."""
+        if isinstance(alpha, str):
+            return None
+        alphas = _numbers("alpha", alpha)
+        if alphas.shape not in ((), (n_targets,)):
+            raise ValueError(
+                f"alpha has shape {alphas.shape}: give one penalty, or one for each of "
+                f"{n_targets} targets; path(alphas) tries several"
+            )
+        return np.broadcast_to(alphas, n_targets)
+
+    def _fit(self, X, y, targets_of=None):
+        """Release the moment and solve; ``targets_of(y, n_rows)`` reads labels."""
+        with self._unchanged_on_error():
+            self._check_parameters()
+            unread = deferred_joint_rows(self, X, y, targets_of)
+            n_samples, n_targets = (*unread.shape, 1)[:2]
+            statistic = self._statistic(n_samples, self.n_features_in_, n_targets)
+            plan = self._planned(statistic, in_fit=True)
+            # It is charged here, and values are read from here on.
+            release, rows = self._start_release(plan, unread, n_public=n_samples)
+            self._set_released(statistic.run(release, rows))
+            self.n_samples_, self.privacy_ = n_samples, plan
+            self._set_coefficients()
+            self._complete(several=len(unread.shape) > 1)
+        return self
+
+    def _complete(self, several: bool) -> None:
+        """Set what else a subclass has; `several` is whether y has two dimensions."""
+        raise NotImplementedError
+
+    def _set_released(self, found) -> None:
+        """Set attributes from what was released."""
+        units, split = found.units, [self.n_features_in_]
+        self.mean_, self.target_mean_ = np.split(units.center, split)
+        self.scale_, self.target_scale_ = np.split(units.scale, split)
+        self.unseen_features_, self.unseen_targets_ = np.split(~units.seen, split)
+        self.limits_ = np.array([side[: split[0]] for side in found.limits])
+        self.moment_ = found.matrix
+        self.moment_noise_std_ = float(found.spread)
+        self.cross_noise_std_ = float(found.cross_spread)
+
+        seen = int(np.sum(~self.unseen_features_))
+        self.n_components_ = min(self.n_components or seen, seen)
+
+    def _moment(self):
+        """Return the released moment, and the directions of the regressors in use."""
+        n_seen = int(np.sum(~self.unseen_features_))
+        moment = _kernels.moment_of(
+            self.moment_,
+            n_seen,
+            self._has_constant(),
+            self.moment_noise_std_,
+            self.cross_noise_std_,
+            self.n_samples_,
+        )
+        if self.n_components_ == n_seen:
+            return moment, None
+        return _kernels.leading(moment, self.n_components_, self._has_constant())
+
+    def _has_constant(self) -> bool:
+        """Whether the fit had an intercept, whatever the parameter has become."""
+        return len(self.moment_) > np.sum(~self.unseen_features_) + np.sum(
+            ~self.unseen_targets_
+        )
+
+    def _set_coefficients(self) -> None:
+        """Solve for the coefficients; each attribute has a row or entry per target."""
+        moment, basis = self._moment()
+        alphas = self._alphas(self.alpha, len(self.target_mean_))
+        seen = ~self.unseen_targets_
+        with blas_threads(len(moment.regressors)):
+            if alphas is None:
+                found, floors = _kernels.chosen(
+                    moment, self._has_constant(), self._shrinks_alike
+                )
+                alphas = np.full(len(seen), np.inf)
+                alphas[seen] = self.n_samples_ * floors
+            else:
+                found = _kernels.penalized(moment, alphas[seen], self._has_constant())
+            coef, intercept = self._in_units(_turned(basis, found))
+        self.coef_, self.intercept_, self.alpha_ = coef, intercept, alphas.copy()
+
+    def _in_units(self, found) -> tuple[np.ndarray, np.ndarray]:
+        """Return coefficients and intercepts in the units of the data.
+
+        `found` has a column per target that is seen.
+        """
+        kept, seen = ~self.unseen_features_, ~self.unseen_targets_
+        width, scale = int(kept.sum()), self.target_scale_[seen]
+        coef = np.zeros((len(seen), len(kept)))
+        coef[np.ix_(seen, kept)] = found[:width].T * scale[:, None] / self.scale_[kept]
+        intercept = self.target_mean_ - coef @ self.mean_
+        if self._has_constant():
+            intercept[seen] += found[-1] * scale
+        if not self._has_constant():
+            intercept = np.zeros(len(seen))
+        return coef, intercept
+
+    def _linear(self, X) -> np.ndarray:
+        """Return rows times coefficients plus intercepts; values are cut at limits."""
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False, in_blocks=True)
+        coef, intercept = np.transpose(self.coef_), self.intercept_
+
+        def predicted(rows):
+            return np.clip(rows, *self.limits_, dtype=np.float64) @ coef + intercept
+
+        with np.errstate(all="ignore"):
+            return map_rows(predicted, X)
+
+
+@documented
+class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
+    r"""Linear least squares with l2 regularization, from one private release.
+
+    The joint second moment of standardized features, targets and a constant is
+    released once. Coefficients for every penalty, the choice of a penalty and
+    confidence intervals are computed from it, at no further cost. Bounds and magnitudes
+    of the data need not be known. Read more in the :ref:`user guide <ridge>`.
+
+    Parameters
+    ----------
+    alpha : "auto", float or array-like of shape (n_targets,), default="auto"
+        Penalty on the squared coefficients of the standardized features, as in
+        :class:`~sklearn.linear_model.Ridge` behind a
+        :class:`~sklearn.preprocessing.StandardScaler`; non-negative. "auto": the mean
+        of two estimates. One raises small eigenvalues of the released moment to a
+        floor, which is chosen by an estimate of the error from the release, and
+        shrinks the coefficients by a factor. The other is a posterior mean, for normal
+        priors. Coefficients are 0 where nothing promises to be better.
+    n_components : int or None, default=None
+        Number of leading principal components of the standardized features that the
+        regression uses, at most ``n_features``; None for no reduction.
+    fit_intercept : bool, default=True
+        Whether there is an intercept. False neither centers features nor targets.
+    {epsilon}
+    {delta}
+        Well below ``1 / n_samples``.
+    {bounds}
+        They help where rows are too few for private scales (:ref:`ridge`).
+    target_bounds : tuple (low, high) or None, default=None
+        Public bounds of the targets, numbers or arrays of shape (n_targets,).
+    {accountant}
+    {noise_seed}
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
+        Coefficients in the units of the data; 0 for unseen features.
+    intercept_ : float or ndarray of shape (n_targets,)
+        Intercepts; 0 with ``fit_intercept=False``.
+    coef_std_ : ndarray of the shape of `coef_`
+        Standard errors of the unpenalized coefficients, of noise and sampling
+        together; NaN where :meth:`conf_int` gives no interval.
+    alpha_ : float or ndarray of shape (n_targets,)
+        Penalty. With ``alpha="auto"``, the floor of the eigenvalues of the sum of
+        products of the standardized features; infinite where coefficients are 0.
+    {moment_attributes}
+    unseen_targets_ : ndarray of bool of shape (n_targets,)
+        Whether a target is; its coefficients are 0.
+    {n_features_in_}
+    {feature_names_in_}
+    {privacy_}
+
+    Warns
+    -----
+    NoisyFitWarning
+        If no feature can be seen at that budget, by public numbers, or if a target is
+        not, by what is released.
+
+    See Also
+    --------
+    DPAdamRegressor : Networks and linear models by private gradients.
+    sklearn.linear_model.Ridge : The same without privacy.
+
+    Notes
+    -----
+    **Formal guarantee.** Each fit with ``noise_seed=None`` is
+    (`epsilon`, `delta`)-differentially private for one row with its targets, under
+    replacement of that row (`n_samples` is public), for any data. All fitted
+    attributes, :meth:`path` and :meth:`conf_int` are covered.
+
+    Means and scales, as those of :class:`~skdpspectral.DPStandardScaler`, take 25 to
+    50 % of the budget's :math:`\mu^2` for the features, and 6 % for the targets. The
+    joint row of standardized features, targets and a constant is clipped to a length
+    c, and the second moment of such rows has Frobenius sensitivity
+    :math:`\sqrt2 c^2 / n` (:ref:`lemma-joint-rows`). If no target stands out of the
+    noise, locations of the targets are released in place of that moment: means in
+    `target_bounds` or, without these, medians and means of what is near them.
+
+    **Few rows.** Where `n_samples`, the number of features and the budget say that
+    coefficients cannot be found, all of the budget goes to those locations: the model
+    is a constant, and a warning says so. Its error is about the extent of
+    `target_bounds` over :math:`\mu n`. Without `target_bounds` a single target needs
+    some :math:`17 / \mu` rows (75 at epsilon 1, 140 at 0.5, 270 at 0.25); of fewer
+    rows nothing is learned, and 0 is predicted. With less than some three times as many
+    rows the constant is a median with noise, which explains less than a mean would.
+
+    References
+    ----------
+    Wang (2018), Revisiting differentially private linear regression, for regularization
+    by the noise of released sufficient statistics.
+    Stein (1981), Estimation of the mean of a multivariate normal distribution.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral import DPRidge
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal([1e6, -3.0], [2e4, 0.01], size=(20_000, 2))
+    >>> y = X @ [1e-3, 4e3] + rng.normal(size=20_000)
+    >>> model = DPRidge(epsilon=1.0).fit(X, y)
+    >>> model.score(X, y) > 0.95
+    True
+    """
+
+    _array_parameters: ClassVar[tuple[str, ...]] = ("alpha", "bounds", "target_bounds")
+
+    _parameter_constraints: ClassVar[dict] = {
+        **MomentModel._parameter_constraints,
+        "alpha": [*MomentModel._parameter_constraints["alpha"], "array-like"],
+        "target_bounds": [tuple, list, np.ndarray, None],
+    }
+
+    def __init__(
+        self,
+        alpha="auto",
+        *,
+        n_components=None,
+        fit_intercept=True,
+        epsilon=1.0,
+        delta=1e-6,
+        bounds=None,
+        target_bounds=None,
+        accountant=None,
+        noise_seed=None,
+    ):
+        self.alpha = alpha
+        self.n_components = n_components
+        self.fit_intercept = fit_intercept
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.target_bounds = target_bounds
+        self.accountant = accountant
+        self.noise_seed = noise_seed
+
+    # -- plan ----------------------------------------------------------------------
+
+    def privacy_plan(self, n_samples, n_features, n_targets=1):
+        """Describe what a fit will release and cost; no data are needed.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, public.
+        n_features : int
+            Number of features.
+        n_targets : int, default=1
+            Number of targets.
+
+        Returns
+        -------
+        {plan_of_shape}
+
+        Raises
+        ------
+        {invalid_shape}
+        """
+        n_targets = check_count("n_targets", n_targets)
+        return self._plan_of_shape(n_samples, n_features, n_targets)
+
+    def _given_of_targets(self, n_targets: int) -> tuple:
+        if self.target_bounds is None:
+            return None, None
+        message = None
+        try:
+            return make_box(self.target_bounds, n_targets, per_feature=True), None
+        except ValueError as error:
+            message = str(error).replace("feature", "target")
+        raise ValueError(f"target_{message}")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # Few rows are hidden by the noise.
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    # -- the estimator -------------------------------------------------------------
+
+    @unweighted
+    def fit(self, X, y):
+        """Release the moments of rows and their targets, and solve for coefficients.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, all finite; never modified. Memory maps are read block by block, and
+            so are arrays of other libraries with ``shape``, a numeric ``dtype`` and
+            slices of rows, and open parquet files of pyarrow. Dask collections are
+            reduced on their cluster (:ref:`clusters`).
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets, in memory or, of a dask collection, one column beside it.
+
+        {outcome_of_fit}
+        """
+        return self._fit(X, y)
+
+    def _complete(self, several: bool) -> None:
+        self.coef_std_ = self._unpenalized()[1]
+        if not several:
+            for name in ("coef_", "intercept_", "alpha_", "coef_std_"):
+                setattr(self, name, _of_one(getattr(self, name)))
+        count = int(self.unseen_targets_.sum())
+        if count:
+            warnings.warn(
+                f"{count} of {len(self.unseen_targets_)} targets cannot be told from a "
+                "constant at this budget, and their coefficients are 0: take more "
+                "rows, a larger epsilon, or give bounds and target_bounds",
+                NoisyFitWarning,
+                stacklevel=3 + self._levels_around_fit,
+            )
+
+    def _unpenalized(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return unpenalized coefficients and their standard errors; NaN for none."""
+        kept, seen = ~self.unseen_features_, ~self.unseen_targets_
+        errors = np.full((len(seen), len(kept)), np.nan)
+        moment, basis = self._moment()
+        exact = _kernels.least_squares(moment)
+        if exact is None:
+            return errors, errors
+        found, covariances = exact
+        if basis is not None:
+            covariances = basis @ covariances @ basis.T
+        spreads = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
+        units = self.target_scale_[seen][:, None] / self.scale_[kept]
+        errors[np.ix_(seen, kept)] = spreads[:, : int(kept.sum())] * units
+        return self._in_units(_turned(basis, found))[0], errors
+
+    # -- what the release tells besides ----------------------------------------------
+
+    def path(self, alphas):
+        """Return coefficients for several penalties, from the same release.
+
+        Parameters
+        ----------
+        alphas : array-like of shape (n_alphas,)
+            Penalties, as `alpha`; non-negative.
+
+        Returns
+        -------
+        coefs : ndarray of shape (n_alphas, n_features)
+            Coefficients in the units of the data; of several targets,
+            (n_alphas, n_targets, n_features).
+        intercepts : ndarray of shape (n_alphas,) or (n_alphas, n_targets)
+            Intercepts.
+
+        Raises
+        ------
+        ValueError
+            If a penalty is no finite number of at least 0.
+        """
+        check_is_fitted(self)
+        checked = _numbers("alphas", alphas)
+        if checked.ndim != 1:
+            raise ValueError("alphas must be a list of penalties, in one dimension")
+        moment, basis = self._moment()
+        coefs, intercepts = [], []
+        for alpha in checked:
+            repeated = np.full(moment.cross.shape[1], alpha)
+            found = _kernels.penalized(moment, repeated, self._has_constant())
+            coef, intercept = self._in_units(_turned(basis, found))
+            coefs.append(coef.reshape(self.coef_.shape))
+            intercepts.append(intercept.reshape(np.shape(self.intercept_)))
+        return np.array(coefs), np.array(intercepts)
+
+    def conf_int(self, level=0.95):
+        """Return confidence intervals of the coefficients, from the same release.
+
+        They are about the unpenalized coefficients, and count the noise of the release
+        and the sampling of rows, for errors of one variance.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Probability that an interval holds its coefficient, in (0, 1).
+
+        Returns
+        -------
+        ndarray of shape (n_features, 2) or (n_targets, n_features, 2)
+            Lower and upper ends; NaN for unseen features.
+
+        Raises
+        ------
+        ValueError
+            If `level` is invalid, or noise may have made the least eigenvalue of the
+            released moment, so that no interval is reliable.
+        """
+        check_is_fitted(self)
+        if not (isinstance(level, Real) and 0.0 < level < 1.0):
+            raise ValueError(f"level must be a number in (0, 1), got {level!r}")
+        if np.isnan(self.coef_std_).all():
+            raise ValueError(
+                "conf_int: the least eigenvalue of the released moment does not stand "
+                "out of its noise, so that intervals would be unreliable; fit with "
+                "more rows, a larger epsilon, fewer features or a smaller n_components"
+            )
+        center = self._unpenalized()[0].reshape(self.coef_.shape)
+        reach = float(ndtri(0.5 + 0.5 * level)) * self.coef_std_
+        return np.stack([center - reach, center + reach], axis=-1)
+
+    # -- what is made of rows ----------------------------------------------------------
+
+    def predict(self, X):
+        """Return the predicted targets: those of features that are cut at `limits_`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_targets)
+            In the units of the targets.
+        """
+        return self._linear(X)
+
+
+def _turned(basis, found: np.ndarray) -> np.ndarray:
+    """Return coefficients of features from those of the directions in use."""
+    return found if basis is None else basis @ found
+
+
+def _of_one(values: np.ndarray):
+    """Return the values of the only target."""
+    return float(values[0]) if values.ndim == 1 else values[0]
+
+
+def _numbers(name: str, values) -> np.ndarray:
+    """Return penalties as numbers; errors name their parameter."""
+    found = None
+    with contextlib.suppress(TypeError, ValueError):
+        found = np.asarray(values, dtype=np.float64)
+    if found is None:
+        raise ValueError(f"{name} must hold numbers")
+    if not np.all((found >= 0.0) & np.isfinite(found)):
+        raise ValueError(f"{name} must be finite, and at least 0")
+    return found

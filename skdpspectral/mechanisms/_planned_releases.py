@@ -1,0 +1,826 @@
+"""Mechanisms: the vocabulary of guarantees, Gaussians on a grid, and privacy curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from numbers import Integral, Number, Real
+from statistics import NormalDist
+from typing import ClassVar, Protocol, runtime_checkable
+
+
+class Word(str, Enum):
+    """A closed vocabulary whose members compare, print and pickle as strings."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class Unit(Word):
+    """Whose contribution is protected."""
+
+    ROW = "row"
+    USER = "user"
+
+
+class Neighbors(Word):
+    """The change of the data that a guarantee hides.
+
+    ``replace-one``
+        One unit is exchanged for another; the number of units is public.
+    ``add-remove-one``
+        One unit joins or leaves; the number of units is private.
+    ``zero-out-one``
+        One unit's contribution becomes zero; the number of units is public.
+    """
+
+    REPLACE_ONE = "replace-one"
+    ADD_REMOVE_ONE = "add-remove-one"
+    ZERO_OUT_ONE = "zero-out-one"
+
+    def hides(self, unit: Unit) -> str:
+        """Return a sentence on the change, and whether the number is public."""
+        change, number = {
+            Neighbors.REPLACE_ONE: ("is exchanged for another", "public"),
+            Neighbors.ADD_REMOVE_ONE: ("joins or leaves", "private"),
+            Neighbors.ZERO_OUT_ONE: ("contributes nothing", "public"),
+        }[self]
+        return f"It hides that one {unit} {change}; the number of {unit}s is {number}."
+
+
+class Assumption(Word):
+    """What a guarantee rests on beyond its noise; ``none`` means the worst case.
+
+    ``spiked-gaussian``, ``clipped-gradients``
+        It holds for data that satisfy it alone.
+    ``summed-parts``
+        Several parties add a share of the noise each: it holds against those who see
+        sums over all of them, and no part, which nothing but trust ensures.
+    ``no-leaks``
+        A pipeline was fitted with steps that leak: it is void unless these reveal
+        nothing.
+    """
+
+    NONE = "none"
+    SPIKED_GAUSSIAN = "spiked-gaussian"
+    CLIPPED_GRADIENTS = "clipped-gradients"
+    SUMMED_PARTS = "summed-parts"
+    NO_LEAKS = "no-leaks"
+
+    @property
+    def condition(self) -> str:
+        """When a guarantee holds, to follow on "only"."""
+        if self is Assumption.SUMMED_PARTS:
+            return f"against those who see sums and none of their parts ({self})"
+        if self is Assumption.NO_LEAKS:
+            return f"if the steps that leak reveal nothing ({self})"
+        return f"for data that satisfy the {self} assumption"
+
+
+def shown(value: object) -> str:
+    """Return a value as an error may quote it: of anything but a scalar, its type."""
+    if value is None or isinstance(value, (str, Number)):
+        return repr(value)
+    return f"an object of type {type(value).__name__}"
+
+
+def check_real(name: str, value: object) -> float:
+    """Return a real number that is no boolean as a Python float, or an error.
+
+    No narrower type rounds what is computed from it.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ValueError(f"{name} must be a real number, got {shown(value)}")
+    try:
+        return float(value)
+    except OverflowError:  # of an integer
+        raise ValueError(f"{name} must be within float64") from None
+
+
+def check_reals(name: str, values: Iterable[object]) -> tuple[float, ...]:
+    """Return several numbers as :func:`check_real` does each."""
+    return tuple([check_real(name, value) for value in values])
+
+
+def check_count(name: str, value: object) -> int:
+    """Return a positive whole number as an int, or an error that names it."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be a positive integer, got {shown(value)}")
+    return int(value)
+
+
+# Laws of the number of runs of a private selection.
+TRUNCATED_NEGATIVE_BINOMIAL = "truncated-negative-binomial"
+POISSON = "poisson"
+
+
+def _set_real(mechanism: object, field: str, at_least: float, below: float) -> None:
+    """Keep a field as a float in a range; both ends of it are left out."""
+    value = check_real(field, getattr(mechanism, field))
+    object.__setattr__(mechanism, field, value)
+    if not at_least < value < below:
+        raise ValueError(f"{field} must be in ({at_least:g}, {below:g}), got {value}")
+
+
+# Of larger ranges the lower tail of a normal law would vanish.
+_LARGEST_RANGE = 1400.0
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """What is released at a cost that no ``mu`` states."""
+
+    kind: ClassVar[str] = ""
+
+    name: str
+
+    @property
+    def neighbors(self) -> frozenset[Neighbors] | None:
+        """Relations that its guarantee can be about; None for any."""
+        return None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """No array leaves under this name: whoever made the release has it."""
+        return ()
+
+    @property
+    def mu(self) -> float:
+        """Infinite: its cost is a curve, which no finite ``mu`` states."""
+        return math.inf
+
+
+@dataclass(frozen=True)
+class SubsampledGaussian(_Curve):
+    r"""Gaussian mechanisms in turn, each on a Poisson sample of the units.
+
+    Parameters
+    ----------
+    name : str
+        Name of what is released, unique within a plan.
+    sampling_probability : float
+        Probability q in (0, 1] with which each unit is in a step's sample, by itself.
+    noise_multiplier : float
+        Standard deviation of a step's noise over its l2-sensitivity to one unit's
+        joining the sample or leaving it.
+    steps : int, default=1
+        Number of steps, each with a sample and noise of its own.
+    replaced : bool, default=False
+        Whether the guarantee is for a unit that is replaced by another one.
+
+    Notes
+    -----
+    **Formal guarantee.** For units that join or leave (``"add-remove-one"``) or whose
+    contribution becomes zero (``"zero-out-one"``), a step's pair is dominated by
+    :math:`(1 - q) N(0, \sigma^2) + q N(1, \sigma^2)` against :math:`N(0, \sigma^2)`
+    [1]_; for units that are replaced, by the same against
+    :math:`(1 - q) N(0, \sigma^2) + q N(-1, \sigma^2)`
+    (:ref:`lemma-sampled-replacement`). Batches that are shuffled, or drawn without
+    replacement, have no such guarantee.
+
+    References
+    ----------
+    .. [1] Zhu, Dong and Wang (2022), Optimal accounting of differential privacy via
+       characteristic function, proposition 30.
+    """
+
+    kind: ClassVar[str] = "subsampled-gaussian"
+
+    sampling_probability: float
+    noise_multiplier: float
+    steps: int = 1
+    replaced: bool = False
+
+    def __post_init__(self) -> None:
+        _set_real(self, "sampling_probability", 0.0, math.nextafter(1.0, 2.0))
+        _set_real(self, "noise_multiplier", 0.0, math.inf)
+        object.__setattr__(self, "steps", check_count("steps", self.steps))
+        if not isinstance(self.replaced, bool):
+            raise TypeError(f"replaced must be True or False, got {self.replaced!r}")
+
+    @property
+    def neighbors(self) -> frozenset[Neighbors]:
+        """Relations that its guarantee is about."""
+        if self.replaced:
+            return frozenset({Neighbors.REPLACE_ONE})
+        return frozenset({Neighbors.ADD_REMOVE_ONE, Neighbors.ZERO_OUT_ONE})
+
+    def notes(self) -> str:
+        """Return what a report says beside its numbers."""
+        return (
+            f"{self.steps} steps on Poisson samples of rate "
+            f"{self.sampling_probability:g}, noise of {self.noise_multiplier:g} times "
+            "the sensitivity"
+        )
+
+
+@dataclass(frozen=True)
+class PrivateSelection(_Curve):
+    r"""The best of a secret, random number of runs of Gaussian mechanisms.
+
+    Parameters
+    ----------
+    name : str
+        Name of what is released, unique within a plan.
+    run_mu : float
+        Cost of one run, with the score that it is compared by, in Gaussian
+        differential privacy.
+    law : {"truncated-negative-binomial", "poisson"}
+        Law of the number K of runs.
+    eta : float, default=0.0
+        Shape of the truncated negative binomial law, above -1; 0 is the logarithmic
+        law, 1 the geometric one. Left at 0 for a Poisson law.
+    gamma : float or None, default=None
+        Parameter of the truncated negative binomial law, in (0, 1); K is the larger the
+        smaller it is. None for a Poisson law.
+    mean : float or None, default=None
+        Mean of a Poisson law, positive; None for the other one.
+
+    Notes
+    -----
+    **Formal guarantee.** The run with the best score is released, and nothing else: not
+    K, and of no other run anything. Its Renyi divergences are bounded as by Papernot
+    and Steinke [1]_, theorems 2 and 6.
+
+    References
+    ----------
+    .. [1] Papernot and Steinke (2022), Hyperparameter tuning with Renyi differential
+       privacy.
+    """
+
+    kind: ClassVar[str] = "private-selection"
+
+    run_mu: float
+    law: str = TRUNCATED_NEGATIVE_BINOMIAL
+    eta: float = 0.0
+    gamma: float | None = None
+    mean: float | None = None
+
+    def __post_init__(self) -> None:
+        _set_real(self, "run_mu", 0.0, math.inf)
+        _set_real(self, "eta", -1.0, math.inf)
+        if self.law == TRUNCATED_NEGATIVE_BINOMIAL:
+            _set_real(self, "gamma", 0.0, 1.0)
+            unused = self.mean is not None
+        elif self.law == POISSON:
+            _set_real(self, "mean", 0.0, math.inf)
+            unused = self.gamma is not None or self.eta != 0.0
+        else:
+            known = (TRUNCATED_NEGATIVE_BINOMIAL, POISSON)
+            raise ValueError(f"law must be one of {known}, got {self.law!r}")
+        if unused:
+            raise ValueError(
+                "eta and gamma are of a truncated negative binomial law, mean is of a "
+                f"Poisson law: leave out what is not of {self.law!r}"
+            )
+
+    @property
+    def expected_runs(self) -> float:
+        """Mean of the number K of runs."""
+        if self.mean is not None:
+            return self.mean
+        assert self.gamma is not None
+        log_gamma = math.log(self.gamma)
+        if self.eta == 0.0:
+            return (1.0 - self.gamma) / (self.gamma * -log_gamma)
+        grown = -math.expm1(self.eta * log_gamma)  # 1 - gamma**eta
+        return self.eta * (1.0 - self.gamma) / (self.gamma * grown)
+
+    def notes(self) -> str:
+        """Return what a report says beside its numbers."""
+        law = f"Poisson law of mean {self.mean}"
+        if self.mean is None:
+            law = f"truncated negative binomial law of eta {self.eta:g}"
+            law += f", gamma {self.gamma:g}"
+        return (
+            f"the best of K runs of mu = {self.run_mu:.6g} each; K is secret, by a "
+            f"{law}, and {self.expected_runs:.4g} on average"
+        )
+
+
+@dataclass(frozen=True)
+class ApproximateDP(_Curve):
+    """Any mechanism of which no more is known than an (epsilon, delta) pair.
+
+    Parameters
+    ----------
+    name : str
+        Name of what is released, unique within a plan.
+    epsilon : float
+        At least 0, and finite.
+    delta : float
+        In [0, 1).
+    """
+
+    kind: ClassVar[str] = "approximate-dp"
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        below_zero = math.nextafter(0.0, -1.0)
+        _set_real(self, "epsilon", below_zero, math.inf)
+        _set_real(self, "delta", below_zero, 1.0)
+
+    def notes(self) -> str:
+        """Return what a report says beside its numbers."""
+        return f"({self.epsilon:g}, {self.delta:g})-differentially private"
+
+
+CURVE_TYPES = (SubsampledGaussian, PrivateSelection, ApproximateDP)
+Curve = SubsampledGaussian | PrivateSelection | ApproximateDP
+
+
+# The grid is this much finer than the noise: fine enough to cost nothing, coarse
+# enough that integers of noise and value stay exact in float64.
+GRID_BITS = 26
+
+# Below this, float64 normals have too few digits left to fill the grid.
+MAX_GRID_BITS = 40
+
+# |value| / grid is kept at or below 2**MAX_INTEGER_BITS, so that value + noise
+# stays below 2**52, where every integer and its rounding are exact.
+MAX_INTEGER_BITS = 51
+
+# The grid may add this share of the sensitivity before a finer one is taken.
+GRID_SHARE = 2.0**-8
+
+# Rounding errors of shaped noise, in Z, stay far below a step of the grid: times the
+# unit roundoff 2**-53 and some 2**8 for 12 standard deviations and the terms of sums,
+# at most 2**-6 of a step.
+AMPLIFIED_BITS = 39
+
+
+@runtime_checkable
+class Mechanism(Protocol):
+    """What the ledger asks of a mechanism: a name, a shape and its cost ``mu``."""
+
+    kind: ClassVar[str]
+
+    @property
+    def name(self) -> str:
+        """Name of what is released, unique within a plan."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of what is released."""
+
+    @property
+    def mu(self) -> float:
+        """Cost in Gaussian differential privacy."""
+
+
+def _floor_power_of_two(x: float) -> float:
+    """Largest power of two that is at most `x` > 0."""
+    return math.ldexp(0.5, math.frexp(x)[1])
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """A Gaussian mechanism whose output lies on a grid of a power of two.
+
+    Parameters
+    ----------
+    name : str
+        Name of the released statistic, unique within a plan.
+    sensitivity : float
+        l2-sensitivity of the exact statistic, as a lemma gives it (for
+        ``symmetric=True``: its Frobenius-sensitivity).
+    noise_std : float
+        Standard deviation of the noise, in the statistic's units. With
+        ``symmetric=True`` it is that of the diagonal; off-diagonal entries get
+        ``noise_std / sqrt(2)``.
+    shape : tuple of int
+        Shape of the released array.
+    symmetric : bool, default=False
+        Whether the statistic is a symmetric matrix, released as its lower
+        triangle with off-diagonals scaled by ``sqrt(2)``, which is an isometry.
+    summation_error : float, default=0.0
+        Public bound on the norm of (computed - exact) statistic.
+    magnitude : float, default=1.0
+        Public bound on the modulus of any entry of the computed statistic.
+
+    Notes
+    -----
+    **Formal guarantee.** For any two data sets whose exact statistics differ by at
+    most `sensitivity`, and whose computed statistics are within `summation_error`
+    of the exact ones, the release is `mu`-Gaussian differentially private (Dong, Roth
+    and Su 2022, theorem 2.7). Rounding to the `grid` is part of the statistic: `mu` is
+    that of the `charged_sensitivity`, of lemma, summation errors and grid.
+    """
+
+    kind: ClassVar[str] = "gaussian"
+
+    name: str
+    sensitivity: float
+    noise_std: float
+    shape: tuple[int, ...]
+    symmetric: bool = False
+    summation_error: float = 0.0
+    magnitude: float = 1.0
+    # What follows from these, worked out once: every release asks for it.
+    grid: float = field(init=False, repr=False, compare=False)
+    charged_sensitivity: float = field(init=False, repr=False, compare=False)
+    mu: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._check()
+        object.__setattr__(self, "grid", self._spacing())
+        object.__setattr__(self, "charged_sensitivity", self._charged())
+        object.__setattr__(self, "mu", self.charged_sensitivity / self.noise_std)
+
+    def _check(self) -> None:
+        """Keep floats, and refuse numbers of which no mechanism is made."""
+        for name in ("sensitivity", "noise_std", "magnitude", "summation_error"):
+            value = getattr(self, name)
+            if type(value) is not float:  # as calibrations give them
+                object.__setattr__(self, name, check_real(name, value))
+        for name in ("sensitivity", "noise_std", "magnitude"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} of {self.name!r} must be positive, finite")
+        if not 0.0 <= self.summation_error < math.inf:
+            raise ValueError(f"summation_error of {self.name!r} must be at least 0")
+        if self.symmetric and (len(self.shape) != 2 or len(set(self.shape)) != 1):
+            raise ValueError(f"{self.name!r} is symmetric: its shape must be (p, p)")
+
+    @property
+    def size(self) -> int:
+        """Number of independent noise draws."""
+        if self.symmetric:
+            return self.shape[0] * (self.shape[0] + 1) // 2
+        return math.prod(self.shape)
+
+    @property
+    def drawn_std(self) -> float:
+        """Deviation of the noise that one party draws: all of it."""
+        return self.noise_std
+
+    @property
+    def _most_grid_bits(self) -> int:
+        """Logarithm of the finest grid below the noise."""
+        return MAX_GRID_BITS
+
+    def _spacing(self) -> float:
+        finest = math.ldexp(self.noise_std, -self._most_grid_bits)
+        usual = math.ldexp(self.noise_std, -GRID_BITS)
+        cheap = GRID_SHARE * self.sensitivity / math.sqrt(math.prod(self.shape))
+        exact = math.ldexp(self.magnitude, -MAX_INTEGER_BITS)
+        wanted = max(min(usual, cheap), finest)
+        spacing = _floor_power_of_two(wanted)
+        return spacing if spacing >= exact else 2.0 * _floor_power_of_two(exact)
+
+    @property
+    def grid_term(self) -> float:
+        """What rounding to the grid adds to the sensitivity.
+
+        Two roundings differ by at most one spacing an entry: ``grid * sqrt(k)``
+        for k numbers, and ``grid * p`` in Frobenius norm for a p x p matrix.
+        """
+        return self.grid * math.sqrt(math.prod(self.shape))
+
+    def _charged(self) -> float:
+        return self.sensitivity + 2.0 * self.summation_error + self.grid_term
+
+    def repeated(self, names: Iterable[str]) -> tuple[Gaussian, ...]:
+        """Return this mechanism under other names, for releases that are all alike."""
+        repeats = []
+        for name in names:
+            # All else is checked and worked out.
+            repeat = object.__new__(type(self))
+            vars(repeat).update(vars(self), name=name)
+            repeats.append(repeat)
+        return tuple(repeats)
+
+    def notes(self) -> str:
+        """Return what a report says beside its numbers."""
+        return "symmetric" if self.symmetric else ""
+
+
+@dataclass(frozen=True)
+class CorrelatedGaussian(Gaussian):
+    r"""A Gaussian mechanism on the rows of a stream, released step by step.
+
+    At step t the row of shape (k,) leaves with noise :math:`(C^{-1} Z)_t`, where C is a
+    lower-triangular matrix of public numbers and Z has independent normal entries.
+
+    Parameters
+    ----------
+    name, summation_error, magnitude, symmetric
+        As in :class:`Gaussian`, of one row; a row is never symmetric.
+    sensitivity : float
+        How far one unit can move the one row that it contributes.
+    noise_std : float
+        Standard deviation of the entries of Z.
+    column_norm : float, default=1.0
+        Upper bound :math:`|C|` on the 2-norms of the columns of C. Where a unit has
+        k rows and C is the identity, :math:`\sqrt k`.
+    factorization : str, default="trivial"
+        Where C is from, for reports.
+    max_steps : int or None, default=None
+        Number of steps that `column_norm` holds for; None for any number.
+    amplification : float, default=0.0
+        How many times rounding errors of the shaped noise are larger in Z; the grid is
+        so coarse that they stay far below a step of it.
+    renewed : bool, default=False
+        Whether fresh noise takes over after `max_steps`: C is then one block of a
+        block-diagonal matrix.
+
+    Notes
+    -----
+    **Formal guarantee.** If one unit changes one row of the stream (or the k rows that
+    `column_norm` was made for), each by at most `sensitivity`, then the release of all
+    steps together is `mu`-Gaussian differentially private, also where rows are chosen
+    after seeing earlier releases (Denisov, McMahan, Rush, Smith and Thakurta 2022,
+    theorem 2.1). Rows are rounded to the grid before noise is added, which is charged.
+    """
+
+    kind: ClassVar[str] = "correlated-gaussian"
+
+    column_norm: float = 1.0
+    factorization: str = "trivial"
+    max_steps: int | None = None
+    renewed: bool = False
+    amplification: float = 0.0
+
+    def _check(self) -> None:
+        super()._check()
+        if not 0.0 < self.column_norm < math.inf:
+            raise ValueError(f"column_norm of {self.name!r} must be positive, finite")
+        if not 0.0 <= self.amplification < math.inf:
+            raise ValueError(f"amplification of {self.name!r} must be at least 0")
+        if self.symmetric or len(self.shape) != 1:
+            raise ValueError(f"rows of {self.name!r} must be vectors")
+
+    @property
+    def _most_grid_bits(self) -> int:
+        # A step of the grid is up to twice as fine as its bits say.
+        amplified = math.frexp(max(self.amplification, 1e-300))[1]
+        return max(GRID_BITS, min(MAX_GRID_BITS, AMPLIFIED_BITS - 1 - amplified))
+
+    def _charged(self) -> float:
+        # Of C x, for what is computed of all rows x.
+        return self.column_norm * super()._charged()
+
+    def notes(self) -> str:
+        """Return what a report says beside its numbers."""
+        steps = "any number of" if self.max_steps is None else f"{self.max_steps}"
+        if self.renewed and self.max_steps is not None:
+            steps = f"any number of steps, with fresh noise after each {steps}"
+        else:
+            steps += " steps"
+        return f"a row per step, {steps}, {self.factorization} noise"
+
+
+@dataclass(frozen=True)
+class Exact:
+    """A release without noise: the explicit opt-out of privacy."""
+
+    kind: ClassVar[str] = "exact"
+
+    name: str
+    shape: tuple[int, ...]
+    symmetric: bool = False
+
+    @property
+    def mu(self) -> float:
+        """Infinite: nothing is hidden."""
+        return math.inf
+
+    def notes(self) -> str:
+        """Return what a report says beside its numbers."""
+        return "without noise"
+
+
+@dataclass(frozen=True)
+class SampledGaussian(CorrelatedGaussian):
+    """Rows that are sums over Poisson samples of the units, each with fresh noise.
+
+    As :class:`CorrelatedGaussian` with a known number of steps and independent noise.
+    The `sensitivity` is the largest norm of what one unit adds to the row of a step
+    that it is sampled in, with the probability `sampling_probability` in (0, 1], by
+    itself.
+
+    **Formal guarantee.** That of the :class:`SubsampledGaussian` which :meth:`curve`
+    gives, also where a step's row is chosen after seeing earlier releases; samples are
+    secret. Rounding to the grid is part of the rows and is charged.
+    """
+
+    kind: ClassVar[str] = "sampled-gaussian"
+
+    sampling_probability: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # Its cost is a curve, which no finite mu states.
+        object.__setattr__(self, "mu", math.inf)
+        fixed = (self.column_norm, self.factorization, self.renewed, self.amplification)
+        if fixed != (1.0, "trivial", False, 0.0) or self.max_steps is None:
+            raise ValueError(
+                f"noise of {self.name!r} must be independent between a known number of "
+                "steps: samples have no guarantee otherwise"
+            )
+        self.curve(Neighbors.ZERO_OUT_ONE)  # refuses what is out of range
+
+    def _charged(self) -> float:
+        """Return the largest norm of what a unit adds to what is computed of a row."""
+        return Gaussian._charged(self)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Standard deviation of the noise over the charged sensitivity."""
+        return self.noise_std / self.charged_sensitivity
+
+    def curve(self, neighbors: Neighbors | str) -> SubsampledGaussian:
+        """Return its cost under a relation of neighbors."""
+        assert self.max_steps is not None
+        return SubsampledGaussian(
+            self.name,
+            self.sampling_probability,
+            self.noise_multiplier,
+            self.max_steps,
+            Neighbors(neighbors) is Neighbors.REPLACE_ONE,
+        )
+
+    def notes(self) -> str:
+        """Return what a report says beside its numbers."""
+        return (
+            f"a row per step, {self.max_steps} steps on Poisson samples of rate "
+            f"{self.sampling_probability:g}, noise of {self.noise_multiplier:.6g} "
+            "times the sensitivity"
+        )
+
+
+@dataclass(frozen=True)
+class ThresholdedGaussian(Gaussian):
+    r"""Counts of the values that occur, with noise; those above a threshold are named.
+
+    Which values may occur is not known beforehand: a value that does not occur has no
+    count, and one of few rows stays below the threshold. `shape` is (n_columns, 2), the
+    counts that one row can move: one down and one up in each column. `threshold` is
+    that of the noisy counts.
+
+    **Formal guarantee.** Values that occur in both of two neighboring tables are
+    `mu`-Gaussian differentially private. One that occurs in a single row is named with
+    a probability of at most :math:`q = 1 - \Phi((t - 1 - g) / \sigma)` for the
+    threshold t and the grid g. With c columns, the failure probability is
+    :math:`1 - (1 - q)^c` (:ref:`lemma-thresholding`), which a plan must include.
+    """
+
+    kind: ClassVar[str] = "thresholded-gaussian"
+
+    threshold: float = 0.0
+
+    def _check(self) -> None:
+        super()._check()
+        threshold = check_real("threshold", self.threshold)
+        object.__setattr__(self, "threshold", threshold)
+        if not 1.0 < threshold < math.inf:
+            raise ValueError(f"threshold of {self.name!r} must be above 1 and finite")
+        if self.symmetric or len(self.shape) != 2 or self.shape[1] != 2:
+            raise ValueError(f"the shape of {self.name!r} must be (n_columns, 2)")
+
+    def notes(self) -> str:
+        """Return what a report says beside its numbers."""
+        return (
+            f"counts of values of {self.shape[0]} columns; those above "
+            f"{self.threshold:.6g} are released"
+        )
+
+
+@dataclass(frozen=True)
+class ExponentialMechanism:
+    r"""A choice among public options by sums of votes, each with Gumbel noise.
+
+    Parameters
+    ----------
+    name : str
+        Name of the choice, unique within a plan.
+    epsilon : float
+        Range of the privacy loss, positive and finite.
+    n_options : int
+        Number of options.
+    sensitivity : float, default=1.0
+        How far one unit moves the sum of any one option.
+
+    Notes
+    -----
+    **Formal guarantee.** Option k is chosen with a probability in proportion to
+    :math:`\exp(\epsilon s_k / (2 \Delta))` for the sums s and the sensitivity
+    :math:`\Delta`. That is `mu`-Gaussian differentially private, with
+    :math:`\mu = 2 \Phi^{-1}(1 / (1 + e^{-\epsilon / 2}))`
+    (:ref:`lemma-exponential-choice`), however many options there are.
+    """
+
+    kind: ClassVar[str] = "exponential"
+
+    name: str
+    epsilon: float
+    n_options: int
+    sensitivity: float = 1.0
+    mu: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _set_real(self, "epsilon", 0.0, _LARGEST_RANGE)
+        _set_real(self, "sensitivity", 0.0, math.inf)
+        check_count("n_options", self.n_options)
+        # The lower tail keeps its digits; rounding is charged, also for p near 1/2.
+        lower = NormalDist().inv_cdf(1.0 / (1.0 + math.exp(0.5 * self.epsilon)))
+        object.__setattr__(self, "mu", -2.0 * lower * (1.0 + 2.0**-44) + 2.0**-48)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """A single choice."""
+        return ()
+
+    def notes(self) -> str:
+        """Return what a report says beside its numbers."""
+        return (
+            f"one of {self.n_options} options, by an exponential mechanism of epsilon "
+            f"{self.epsilon:.6g}"
+        )
+
+
+# Sums of rounded shares differ from a function of one Gaussian by less than this, in
+# logarithm: no delta of float64 is as small.
+_LOG_DISTANCE = -1000.0 * math.log(10.0)
+
+# Shares that sums of whole numbers are exact for.
+MOST_SHARES = 1024
+
+
+def log_share_distance(n_shares: int, steps: float) -> float:
+    r"""Bound how far sums of rounded Gaussians are from a function of one Gaussian.
+
+    The logarithm of a bound on the total variation of one number
+    (:ref:`lemma-noise-shares`), for m = `n_shares` rounded Gaussians. `steps` is the
+    standard deviation :math:`\sigma` of each in steps of the grid, at least 1.
+    """
+    m, square = n_shares, steps * steps
+    exponent = -0.5 * math.pi**2 * square
+    # Terms of a theta series beyond the first, which is the largest.
+    ratio = 2.0 / -math.expm1(8.0 * exponent)
+    rest = ratio * math.exp(exponent)
+    values = 0.5 * (2.0 * math.pi * square * math.sqrt(m) + m + 1.0)
+    values *= ratio * (m * (1.0 + rest) ** (m - 1) + 1.0)
+    return exponent + math.log(values + 2.0)
+
+
+@dataclass(frozen=True)
+class SharedGaussian(Gaussian):
+    r"""A Gaussian mechanism on sums, whose noise is added by parties, a share each.
+
+    Every party rounds its own part of the sum, a vector, to the grid, and adds a
+    rounded Gaussian of variance ``noise_std**2 / n_shares``, with `n_shares` at most
+    1024; more shares may be added. Whole numbers of grid steps add up without any
+    rounding, in any order. A share that would be too small for its grid is a
+    ValueError.
+
+    **Formal guarantee.** A unit is in the part of one party. If only the sum is seen,
+    and `h` shares of it are unknown to who sees it, that of the unit's party among
+    them, then the sum is :math:`\mu \sqrt{n/h}`-Gaussian differentially private for
+    `n` = `n_shares`, but for a total variation below :math:`10^{-1000}`
+    (:ref:`lemma-noise-shares`). A part that is seen alone is :math:`h = 1`.
+    """
+
+    kind: ClassVar[str] = "shared-gaussian"
+
+    n_shares: int = 1
+
+    def _check(self) -> None:
+        super()._check()
+        count = check_count("n_shares", self.n_shares)
+        object.__setattr__(self, "n_shares", count)
+        if count > MOST_SHARES:
+            raise ValueError(f"n_shares must be at most {MOST_SHARES}, got {count}")
+        if self.symmetric:
+            raise ValueError(f"parts of {self.name!r} must be vectors")
+
+    def _spacing(self) -> float:
+        spacing = super()._spacing()
+        steps = self.drawn_std / spacing
+        size = math.log(math.prod(self.shape))
+        far = log_share_distance(self.n_shares, max(steps, 1.0)) + size
+        if far > _LOG_DISTANCE:
+            raise ValueError(
+                f"a share of the noise of {self.name!r} would be too small for its "
+                "grid: lower epsilon or n_shares"
+            )
+        return spacing
+
+    @property
+    def drawn_std(self) -> float:
+        """Deviation of one share."""
+        return self.noise_std / math.sqrt(self.n_shares)
+
+    def mu_of(self, n_unknown: int) -> float:
+        """Cost against who does not know so many of the shares in a sum."""
+        return self.mu * math.sqrt(self.n_shares / check_count("n_unknown", n_unknown))
+
+    def notes(self) -> str:
+        """Return what a report says beside its numbers."""
+        return (
+            f"a sum over {self.n_shares} parties or more, of whom each adds noise of "
+            f"standard deviation {self.drawn_std:.6g}"
+        )

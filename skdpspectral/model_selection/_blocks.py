@@ -1,0 +1,255 @@
+"""Fits and scores of candidates on one block of the rows, which end in its votes.
+
+Nothing but the votes leaves a block. They are a function of the block's rows and of
+public numbers alone: a block has its own copies of estimator and scorer, its own global
+generators, and fixed seeds. So one unit moves the votes of its own block and of no
+other, which is all that the guarantee rests on.
+"""
+
+from __future__ import annotations
+
+import decimal
+import functools
+import io
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import cloudpickle
+import numpy as np
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.metrics import check_scoring, get_scorer, get_scorer_names
+
+from .._base.sklearn_compat import take_rows
+from .._release.noise import without_recording
+from .._release.selection import isolated_process_state
+from .._tables.rows import shape_of
+from ..accounting import gaussian_epsilon, gaussian_mu
+from ..accounting._ledger.context import without_accountant
+from ..metrics._private_scorer import PrivateScorer, make_private_scorer
+from ._candidates import candidate_model, private_parts, quiet, set_sources
+from ._splits import PrivateSplit
+from ._vote_kernels import Array, votes
+
+# Fits get so many rows at least, by repeating those that there are: parts of a fit that
+# need a minimum of rows do what they do on all rows.
+_FEWEST_ROWS = 160
+
+# Batches have so many rows at least, unless those of the last fit have fewer.
+_FEWEST_IN_BATCH = 16
+
+# Nobody's memory of rows: modules that blocks share.
+_SHARED = {"sklearn", "skdpspectral", "numpy", "scipy", *sys.stdlib_module_names}
+
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+def scorer_of_blocks(scoring: Any, estimator: Any) -> Any:
+    """Return a callable ``scorer(model, X, y)`` whose values are not released."""
+    if isinstance(scoring, PrivateScorer):
+        return scoring.without_noise()
+    try:
+        if not isinstance(scoring, str):
+            return check_scoring(estimator, scoring=scoring)
+        if scoring in get_scorer_names():
+            return get_scorer(scoring)
+        return make_private_scorer(scoring).without_noise()
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"scoring: {error}") from error
+
+
+def packed(
+    estimator: Any, candidates: Sequence[Mapping[str, Any]], scorer: Any
+) -> bytes:
+    """Return what every block has a copy of: what one changes, no other block sees.
+
+    Functions and classes of the user's own modules, which are the scorer's and all that
+    are not installed, are copied with the globals that they use.
+    """
+    parts = (scorer, type(scorer), getattr(scorer, "_score_func", None))
+    own = {getattr(part, "__module__", None) for part in parts}
+    registered: list[ModuleType] = []
+    try:
+        while True:  # copied globals may lead to further modules
+            pickler = _Pickler(file := io.BytesIO(), own)
+            with without_accountant():
+                pickler.dump((estimator, list(candidates), scorer))
+            known = cloudpickle.list_registry_pickle_by_value()
+            found = [sys.modules[name] for name in sorted(pickler.found - known)]
+            if not found:
+                return file.getvalue()
+            for module in found:
+                cloudpickle.register_pickle_by_value(module)
+                registered.append(module)
+    except Exception as error:
+        raise ValueError(
+            "estimator, param_distributions and scoring must be picklable: every block "
+            f"has a copy of its own ({type(error).__name__})"
+        ) from error
+    finally:
+        for module in registered:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Notes the modules of the user's own, and copies their caches as empty ones."""
+
+    def __init__(self, file: io.BytesIO, own: set[Any]) -> None:
+        super().__init__(file)
+        self.own, self.found = own, set[str]()
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Return how an object is pickled."""
+        cached = isinstance(obj, functools._lru_cache_wrapper)
+        if isinstance(obj, ModuleType):
+            self._note(obj.__name__)
+        elif cached or isinstance(obj, (FunctionType, type)):
+            noted = self._note(obj.__module__)
+            if cached and (noted or obj.__module__ == "__main__"):
+                return _cached_anew, (obj.__wrapped__, obj.cache_parameters())
+        return super().reducer_override(obj)
+
+    def _note(self, name: str | None) -> bool:
+        """Note a module by its name if it is the user's own; return whether it is."""
+        module = sys.modules.get(name or "__main__")
+        if module is None or name is None or name == "__main__":
+            return False
+        if name.partition(".")[0] in _SHARED:
+            return False
+        file = getattr(module, "__file__", None)
+        installed = file is None or not _INSTALLED.isdisjoint(Path(file).parts)
+        if installed and name not in self.own:
+            return False
+        self.found.add(name)
+        return True
+
+
+def _cached_anew(function: Any, parameters: dict[str, Any]) -> Any:
+    """Return a function with an empty cache of its own."""
+    return functools.lru_cache(**parameters)(function)
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """Public numbers that all blocks have in common.
+
+    `pack` holds estimator, candidates and scorer, of which the first candidate is the
+    incumbent; `smooth` is the smoother of their scores, if any. The last fit may cost
+    `mu_fit`, to which budgets of steps are `scaled`; it has `n_rows` rows, None where
+    users of the column `user_feature` are protected and dealt to `n_blocks`. `n_folds`
+    are those inside of a block.
+    """
+
+    pack: bytes
+    smooth: Array | None
+    mu_fit: float
+    scaled: bool
+    n_folds: int
+    n_blocks: int
+    n_rows: int | None
+    user_feature: Any = None
+
+    def __call__(self, number: int, X: Any, y: Any) -> tuple[Array, Array]:
+        """Return the votes of a block on challengers, and which beat the incumbent."""
+        with (
+            quiet(),
+            config_context(),
+            decimal.localcontext(),
+            without_recording(),
+            isolated_process_state(number.to_bytes(16, "big")),
+        ):
+            scores = self._scores(number, X, y)
+            return votes(scores, self.smooth)
+
+    def _scores(self, number: int, X: Any, y: Any) -> Array:
+        estimator, candidates, scorer = cloudpickle.loads(self.pack)
+        try:
+            folds = list(self._folds(X))
+        except Exception:
+            # As if every candidate had failed: a block may be too small.
+            return np.full(len(candidates), np.nan)
+        scores = (
+            self._score(estimator, candidate, scorer, number, X, y, folds)
+            for candidate in candidates
+        )
+        return np.fromiter(scores, np.float64, len(candidates))
+
+    def _folds(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield training and test rows, by their places in the block."""
+        if self.user_feature is not None:
+            dealt = {"user_feature": self.user_feature, "random_state": 0}
+            yield from PrivateSplit(self.n_folds, **dealt).split(X)
+            return
+        turn = np.arange(shape_of(X)[0]) % self.n_folds
+        for fold in range(self.n_folds):
+            train, test = np.flatnonzero(turn != fold), np.flatnonzero(turn == fold)
+            yield train, test
+
+    def _score(
+        self,
+        estimator: Any,
+        candidate: Mapping[str, Any],
+        scorer: Any,
+        number: int,
+        X: Any,
+        y: Any,
+        folds: list[tuple[np.ndarray, np.ndarray]],
+    ) -> float:
+        """Return the mean score of a candidate over folds; NaN if one of them fails."""
+        try:
+            model = candidate_model(estimator, candidate, self.mu_fit, self.scaled)
+            scores = []
+            for fold, (train, test) in enumerate(folds):
+                fitted, rows = self._prepared(model, train)
+                # The same noise for all candidates, whose difference is what counts.
+                set_sources(fitted, None, number * self.n_folds + fold)
+                known = [take_rows(part, rows) for part in (X, y) if part is not None]
+                fitted.fit(*known)
+                held = None if y is None else take_rows(y, test)
+                scores.append(float(scorer(fitted, take_rows(X, test), held)))
+            return math.fsum(scores) / len(scores)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            # Whatever it is, it is no more than the worst score, and nobody sees it.
+            return math.nan
+
+    def _prepared(self, model: Any, train: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Return a model for some rows of a block, and the rows to fit it on.
+
+        Its noise, relative to the data, is that of the last fit on all rows: noise is
+        in inverse proportion to the number of rows, or users, and to mu.
+        """
+        model = clone(model)
+        if self.n_rows is None:
+            factor = self.n_blocks * self.n_folds / (self.n_folds - 1)
+        else:
+            counts = list(_row_counts(model))
+            least = _FEWEST_ROWS
+            for _, _, count in counts:
+                if count < self.n_rows:
+                    wanted = min(count, _FEWEST_IN_BATCH)
+                    least = max(least, math.ceil(wanted * self.n_rows / count))
+            train = np.tile(train, math.ceil(least / len(train)))
+            factor = self.n_rows / len(train)
+            for part, name, count in counts:
+                if count < self.n_rows:
+                    part.set_params(**{name: max(1, round(count / factor))})
+        for part in private_parts(model).values():
+            mu = factor * gaussian_mu(float(part.epsilon), float(part.delta))
+            part.set_params(epsilon=gaussian_epsilon(mu, float(part.delta)))
+        return model, train
+
+
+def _row_counts(model: Any) -> Iterator[tuple[Any, str, int]]:
+    """Yield the estimators whose parameters count rows of a table, with those."""
+    for part in model.get_params(deep=True).values():
+        for name in getattr(type(part), "_counts_rows", ()):
+            yield part, name, int(getattr(part, name))
+    for name in getattr(type(model), "_counts_rows", ()):
+        yield model, name, int(getattr(model, name))

@@ -1,0 +1,398 @@
+"""Candidates of a private search: their models, their fits, and what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from joblib import parallel_config
+from scipy import sparse
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import get_tags
+
+from .._base.estimator import PrivateEstimator
+from .._base.personal import PersonalEstimator
+from .._base.privacy_report import report_after_charge
+from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, take_rows
+from .._tables.readers import read_entries
+from .._tables.rows import DeferredRead, deferred_rows, shape_of, table_shape
+from ..accounting import (
+    NoisyFitWarning,
+    PrivacyAccountant,
+    PrivacyLeakWarning,
+    gaussian_epsilon,
+    gaussian_mu,
+)
+from ..accounting._ledger.compositions import (
+    Composition,
+    composition_of,
+    estimators_within,
+    fitted_within,
+    is_estimator,
+)
+from ..accounting._ledger.context import without_accountant
+from ..accounting._ledger.ledger_checks import forget
+from ..accounting._ledger.planned_fits import planned_fits, reads_clients
+from ..mechanisms import Assumption, PrivacyPlan, shown
+
+# Of larger grids, so many candidates are looked at before a search, and each when it is
+# drawn.
+MOST_CHECKED = 512
+
+# A planned cost may exceed what it was made of by rounding.
+_ROUNDING = 2.0**-41
+
+
+class CandidateError(ValueError):
+    """What a candidate asks for is not to be had under the search's guarantee."""
+
+
+def check_distributions(distributions: Any) -> None:
+    """Refuse what is no space of candidates."""
+    several = isinstance(distributions, (list, tuple))
+    parts = distributions if several else [distributions]
+    if not parts:
+        raise ValueError("param_distributions must not be empty")
+    for part in parts:
+        if not isinstance(part, Mapping):
+            raise TypeError(
+                "param_distributions must be a dict of parameter names to lists or "
+                f"distributions, or a list of such dicts, got {shown(part)}"
+            )
+        for name, values in part.items():
+            if not isinstance(name, str):
+                raise TypeError("param_distributions must have names of parameters")
+            if hasattr(values, "rvs"):
+                continue
+            sized = hasattr(values, "__len__") and hasattr(values, "__getitem__")
+            if isinstance(values, (str, Mapping)) or not sized:
+                raise TypeError(
+                    f"param_distributions[{name!r}] must be a list, or a distribution "
+                    f"with a method rvs, got {shown(values)}"
+                )
+            if not len(values):
+                raise ValueError(f"param_distributions[{name!r}] must not be empty")
+
+
+def listed(distributions: Any, most: int = MOST_CHECKED) -> Iterator[dict[str, Any]]:
+    """Yield candidates that are known beforehand, at most so many.
+
+    Of parameters with a distribution the estimator's own value is kept.
+    """
+    parts = [distributions] if isinstance(distributions, Mapping) else distributions
+    left = most
+    for part in parts:
+        lists = {n: v for n, v in sorted(part.items()) if not hasattr(v, "rvs")}
+        for values in product(*lists.values()):
+            if not left:
+                return
+            left -= 1
+            yield dict(zip(lists, values, strict=True))
+
+
+def check_estimator(estimator: Any) -> None:
+    """Refuse what reveals something of runs or blocks, or has a ledger of its own."""
+    if not is_estimator(estimator):
+        raise TypeError(
+            f"estimator must be an unfitted estimator, got {shown(estimator)}"
+        )
+    # The whole first: a search has a parameter "estimator" of its own.
+    inside = [("estimator", estimator), *estimator.get_params(deep=True).items()]
+    for name, part in inside:
+        if composition_of(part) is Composition.SEARCH:
+            raise ValueError(
+                f"{name} is a search, and searches cannot be nested. Search over all "
+                "parameters at once."
+            )
+        if name.rpartition("__")[2] == "verbose" and part:
+            raise ValueError(
+                f"{name}={part!r} would print lines in every fit of the search, which "
+                "are secret. Set it to 0."
+            )
+        if name.rpartition("__")[2] == "memory" and part is not None:
+            raise ValueError(
+                f"{name} caches fitted steps, so that fits would share their noise. "
+                "Set it to None."
+            )
+        if any(hasattr(part, listener) for listener in CALLBACK_ATTRIBUTES):
+            raise ValueError(
+                f"{name} has callbacks, which would see every fit of the search. "
+                "Remove them."
+            )
+        if isinstance(part, PrivateEstimator):
+            _check_private(name, part)
+
+
+def _check_private(name: str, part: PrivateEstimator) -> None:
+    if part.accountant is not None:
+        raise ValueError(
+            f"{name} has an accountant of its own: give it to the search, which is "
+            "charged once for all of its fits"
+        )
+    if part.noise_seed is not None:
+        raise ValueError(f"{name} has a noise_seed: leave it None")
+
+
+def candidate_model(
+    estimator: BaseEstimator,
+    candidate: Mapping[str, Any],
+    mu_fit: float,
+    scaled: bool,
+) -> Any:
+    """Return the unfitted model of a candidate, with its budgets in a run."""
+    model = clone(estimator).set_params(**clone(dict(candidate), safe=False))
+    check_estimator(model)
+    return with_budgets(model, mu_fit) if scaled else model
+
+
+def private_parts(model: Any) -> dict[str, Any]:
+    """Return the private estimators in a model, by the prefix of their parameters.
+
+    Steps of a private pipeline have a share of its budget, and none of their own.
+    """
+    found = {
+        f"{name}__" if name else "": part
+        for name, part in estimators_within(model).items()
+        if isinstance(part, PrivateEstimator)
+    }
+    owners = [p for p, o in found.items() if composition_of(o) is Composition.PIPELINE]
+    return {
+        prefix: part
+        for prefix, part in found.items()
+        if not any(prefix != p and prefix.startswith(p) for p in owners)
+    }
+
+
+def with_budgets(model: Any, mu_fit: float) -> Any:
+    """Scale the budgets of private steps, so that together they cost what a fit may."""
+    parts = private_parts(model)
+    mus = {}
+    for prefix, part in parts.items():
+        real = isinstance(part.epsilon, Real)
+        if not real or not 0.0 < float(part.epsilon) < math.inf:
+            raise CandidateError(
+                f"{prefix}epsilon={part.epsilon!r} is not a share of a budget. Give a "
+                "number, or set step_budgets='given' in the search."
+            )
+        mus[prefix] = gaussian_mu(float(part.epsilon), float(part.delta))
+    total = math.hypot(*mus.values())
+    for prefix, mu in mus.items():
+        epsilon = gaussian_epsilon(mu_fit * mu / total, float(parts[prefix].delta))
+        if not epsilon > 0.0:
+            raise CandidateError(
+                f"no budget is left for {prefix}epsilon. Raise epsilon of the search."
+            )
+        parts[prefix].set_params(epsilon=epsilon)
+    return model
+
+
+def check_candidate(
+    model: Any, X: Any, relation: tuple, mu_fit: float, hint: str, users: Any = None
+) -> None:
+    """Refuse a model that leaks, or whose fit costs more than `mu_fit`.
+
+    Of training rows X the shape is used, and who the clients are. `relation` is what
+    the search's guarantee is about; `hint` says what may be asked for, and `users` is
+    the column of users that are scored.
+    """
+    report = report_after_charge(model, users)
+    leaks = [step for step in report if step.verdict == "LEAKS"]
+    if leaks:
+        raise CandidateError(
+            f"{leaks[0].name} ({leaks[0].estimator}) leaks: {leaks[0].reason}; a "
+            "search is private where every step is"
+        )
+    for name, part in private_parts(model).items():
+        if isinstance(part, PersonalEstimator) and part.user_feature is None:
+            raise CandidateError(
+                f"{name}user_feature=None takes all rows for those of one user: a "
+                "search passes no users; name their column by user_feature"
+            )
+    rows = X if reads_clients(model) else np.broadcast_to(0.0, np.shape(X)[:2])
+    fits = planned_fits(model, rows)
+    for fit in fits:
+        plan = fit.plan
+        if plan.curves or plan.failure or plan.assumption is not Assumption.NONE:
+            raise CandidateError(
+                f"{plan.estimator} is private under a model of the data, or by other "
+                "than Gaussian noise: a search takes neither"
+            )
+        if (plan.unit, plan.neighbors) != relation:
+            unit, neighbors = relation
+            raise CandidateError(
+                f"{plan.estimator} protects one {plan.unit} under {plan.neighbors}, "
+                f"and scoring one {unit} under {neighbors}: both must be the same (a "
+                "score of users has a user_feature)"
+            )
+        if plan.seeded:
+            raise CandidateError(f"{plan.estimator} has a noise_seed: leave it None")
+    mu = math.sqrt(sum(fit.times * fit.plan.mu**2 for fit in fits))
+    if not mu <= mu_fit * (1.0 + _ROUNDING):
+        raise CandidateError(
+            f"a fit of {type(model).__name__} costs mu={mu:.6g}, but one fit of a run "
+            f"may cost mu={mu_fit:.6g}: {hint}"
+        )
+
+
+def checked_form(estimator: Any, X: Any, y: Any) -> tuple[list[DeferredRead], int]:
+    """Check the form of rows and targets; return what is unread, and the row count."""
+    unread = deferred_numbers(estimator, X)
+    n_rows = unread.shape[0] if unread is not None else table_shape(X)[0]
+    if y is not None and shape_of(y, "y")[:1] != (n_rows,):
+        raise ValueError(f"y must have one entry a row, {n_rows} of them")
+    return [] if unread is None else [unread], n_rows
+
+
+def check_candidates(
+    estimator: Any,
+    candidates: Iterable[Mapping[str, Any]],
+    X: Any,
+    n_train: int,
+    relation: tuple,
+    mu_fit: float,
+    scaled: bool,
+    delta: float,
+    users: Any = None,
+) -> None:
+    """Refuse candidates before anything runs, by public shapes alone."""
+    most = f"at most epsilon={gaussian_epsilon(mu_fit, delta):.6g} at this delta"
+    stand_in = np.broadcast_to(0.0, (n_train, table_shape(X)[1]))
+    for candidate in candidates:
+        try:
+            model = candidate_model(estimator, candidate, mu_fit, scaled)
+            if sparse.issparse(X) and not get_tags(model).input_tags.sparse:
+                raise TypeError("Sparse data was passed for X, but it takes none")
+            rows = stand_in
+            if reads_clients(model):
+                rows = take_rows(X, np.arange(n_train))
+            check_candidate(model, rows, relation, mu_fit, most, users)
+        except (TypeError, ValueError) as error:
+            if not candidate:
+                raise CandidateError(f"estimator: {error}") from error
+            said = ", ".join(f"{name}={v!r}" for name, v in candidate.items())
+            raise CandidateError(
+                f"param_distributions: the candidate ({said}) of estimator: {error}"
+            ) from error
+
+
+def warn_beforehand(caveats: Iterable[str], level: int) -> None:
+    """Warn of doubts about candidates, which go by public numbers alone."""
+    for caveat in dict.fromkeys(caveats):
+        said = f"of a candidate in param_distributions: {caveat}"
+        warnings.warn(said, NoisyFitWarning, stacklevel=level + 1)
+
+
+# Where files are memory, if there is such a place: ledgers of runs need not last.
+_MEMORY = "/dev/shm"
+
+# Seeds of one run, made of its own: for its score, and for its fits.
+_SEEDS_APART = 1009
+
+
+def fitted_within_budget(
+    model: Any,
+    X: Any,
+    y: Any,
+    mu: float,
+    delta: float,
+    plan: PrivacyPlan,
+    seed: int | None,
+) -> Any:
+    """Fit a model whose private steps may cost so much together.
+
+    The steps keep neither the ledger nor the seeds that they have here. `plan` is that
+    of the search.
+    """
+    with _run_accountant(mu, delta, plan, seed) as accountant:
+        set_sources(model, accountant, seed)
+        model.fit(X) if y is None else model.fit(X, y)
+    # Column transformers, and pipelines with a memory, have fitted copies of steps.
+    for part in (*private_parts(model).values(), *private_fitted(model)):
+        part._set_source(None, None)
+        vars(part).pop("_made_in", None)
+    return model
+
+
+def set_sources(model: Any, accountant: Any, seed: int | None) -> None:
+    """Set the ledger of the private steps of a model, and seeds of their own."""
+    for number, part in enumerate(private_parts(model).values()):
+        own = None if seed is None else (_SEEDS_APART * seed + number) % 2**31
+        part._set_source(accountant, own)
+
+
+def private_fitted(model: Any) -> Iterator[PrivateEstimator]:
+    """Yield the private estimators in a model that was fitted."""
+    for part in fitted_within(model):
+        if isinstance(part, PrivateEstimator):
+            yield part
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Let nothing out: how often would tell how many runs there are.
+
+    Jobs of a fit are threads: worker processes have warnings, lines and global
+    generators of their own.
+    """
+    with (
+        np.errstate(all="ignore"),
+        without_accountant(),
+        parallel_config(backend="threading"),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def without_seed_warning() -> Iterator[None]:
+    """Leave warnings of the last fit as they are, but what its search has said."""
+    with warnings.catch_warnings(), without_accountant():
+        warnings.filterwarnings("ignore", "noise_seed is given", PrivacyLeakWarning)
+        yield
+
+
+@contextlib.contextmanager
+def _run_accountant(
+    mu: float, delta: float, plan: PrivacyPlan, seed: int | None
+) -> Iterator[PrivacyAccountant]:
+    """Give a ledger for one fit, which refuses what is beyond its budget."""
+    place = _MEMORY if os.access(_MEMORY, os.W_OK | os.X_OK) else None
+    with tempfile.TemporaryDirectory(prefix="skdpspectral-", dir=place) as folder:
+        accountant = PrivacyAccountant(
+            gaussian_epsilon(mu, delta),
+            delta,
+            path=os.path.join(folder, "run.db"),
+            unit=str(plan.unit),
+            neighbors=str(plan.neighbors),
+            failures=0.0,  # the limit of a run's mu is exact
+            allow_seeded=seed is not None,
+        )
+        try:
+            yield accountant
+        finally:
+            # Of a ledger a fit, what is known of them would tell how many there were.
+            forget(accountant._id)
+
+
+def sliceable(table: Any, name: str, read: Any = None) -> Any:
+    """Return a table whose rows can be taken, with its names if it has any."""
+    if sparse.issparse(table):
+        return table.tocsr()
+    if table is None or hasattr(table, "shape"):
+        return table
+    return read_entries(table, name) if read is None else read
+
+
+def deferred_numbers(estimator: Any, X: Any) -> DeferredRead | None:
+    """Check the form of rows of numbers; None of tables that have ids in them."""
+    tags = get_tags(estimator).input_tags
+    if tags.allow_nan or tags.categorical or tags.string or not tags.two_d_array:
+        return None
+    return deferred_rows(None, X, accept_sparse=tags.sparse, in_blocks=True)

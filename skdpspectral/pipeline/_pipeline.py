@@ -1,0 +1,818 @@
+"""A pipeline that is one private estimator, with one budget."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from joblib import parallel_config
+from sklearn import get_config
+from sklearn.base import BaseEstimator, clone
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import process_routing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from .._base.documented import documented
+from .._base.estimator import PrivateEstimator, published_copy
+from .._base.privacy_report import report_after_charge
+from .._base.sklearn_compat import (
+    CALLBACK_LEVELS,
+    FitProgress,
+    Interval,
+    StrOptions,
+    with_callbacks,
+)
+from .._tables.clusters import cluster_table
+from .._tables.rows import shape_of, table_shape
+from ..accounting import PrivacyAccountant, PrivacyLeakWarning
+from ..accounting._ledger.compositions import (
+    Composition,
+    composition_of,
+    estimators_within,
+)
+from ..accounting._ledger.planned_fits import PlannedRows
+from ..accounting._ledger.step_shares import is_within
+from ..mechanisms import PrivacyPlan, Unit, check_count, check_real, shown
+from ._step_budgets import PrivateStep, StepBudgets, private_steps
+
+# Seeds of the steps of one run.
+_SEEDS_APART = 1013
+
+
+def _has(name: str) -> Callable[[Any], bool]:
+    """Return whether a pipeline of these steps has a method."""
+
+    def check(pipeline: PrivatePipeline) -> bool:
+        getattr(super(PrivatePipeline, pipeline), name)
+        return True
+
+    return check
+
+
+def _of_fitted(name: str, summary: str, result: str) -> Any:
+    """Return a method that the fitted steps answer, if they have one."""
+
+    def method(self, X, **params):
+        return getattr(self._fitted(), name)(X, **params)
+
+    method.__name__, method.__qualname__ = name, f"PrivatePipeline.{name}"
+    method.__doc__ = f"""{summary}
+
+        Parameters
+        ----------
+        X : array-like
+            Rows, as the first step takes them.
+        **params : dict
+            Metadata of the steps, where metadata routing is enabled.
+
+        Returns
+        -------
+        ndarray
+            {result}.
+        """
+    return available_if(_has(name))(method)
+
+
+@documented
+class PrivatePipeline(Pipeline, PrivateEstimator):
+    r"""A pipeline of private steps under one budget and one guarantee.
+
+    `epsilon` and `delta` hold for all that a fit releases. The steps share the budget,
+    and the whole is one entry of the ledger, charged before a value is read. Read more
+    in the :ref:`user guide <private_pipelines>`.
+
+    Parameters
+    ----------
+    steps : list of tuples (name, estimator)
+        As of :class:`~sklearn.pipeline.Pipeline`. Private steps, also those within
+        ``ColumnTransformer``, ``FeatureUnion`` and nested pipelines, leave `epsilon`,
+        `delta` and `accountant` at their defaults. All of them protect the same: one
+        row, or one user.
+    epsilon : float or None, default=1.0
+        Privacy budget of all steps together, positive. None switches privacy off.
+    {delta}
+    shares : "auto" or dict of str to float, default="auto"
+        Shares of :math:`\mu^2` by the names of steps, which sum to 1. Steps inside of
+        others have paths, as ``"columns__num"``; the name of what holds several steps
+        gives them one share together. "auto": a scaler has weight 1, other
+        transformers 2, a classifier or regressor 4.
+    on_leak : {"raise", "warn"}, default="raise"
+        What is done about a step that leaks, by
+        :func:`~skdpspectral.audit.privacy_report`. "raise": it is refused before the
+        charge. "warn": a warning says that there is no guarantee.
+    {accountant}
+    memory : None
+        Must be None: a cached step would be used again with the noise, and the cost, of
+        another budget.
+    transform_input : list of str or None, default=None
+        As of :class:`~sklearn.pipeline.Pipeline`.
+    verbose : bool, default=False
+        Whether to print the time of each step.
+
+    Attributes
+    ----------
+    pipeline_ : Pipeline
+        The fitted steps. ``model["name"]``, ``model[:-1]`` and ``model.named_steps``
+        are of it; `steps` stay as they are.
+    {privacy_}
+
+    See Also
+    --------
+    sklearn.pipeline.Pipeline : Steps that have a budget, and an entry, each.
+    skdpspectral.PrivacyAccountant.allocate : Budgets for the steps of such a pipeline.
+
+    Notes
+    -----
+    **Formal guarantee.** With ``on_leak="raise"`` a fit is (`epsilon`, `delta`)-
+    differentially private for what its steps protect, one row that is replaced or one
+    user who joins or leaves. Gaussian steps have
+    :math:`\mu_i = \mu \sqrt{w_i}`, where :math:`w_i` is the share of the step and
+    :math:`\mu` is that of a Gaussian mechanism within the budget: their composition is
+    exact (:ref:`composition`). A step that draws Poisson samples, as
+    :class:`~skdpspectral.DPAdamClassifier`, has the least noise for which it composes
+    to the budget with all others. A step that would release something else than it was
+    charged for raises an error before its release.
+
+    What the steps have released is in `privacy_` after the fit; each step is one
+    fit. Column transformers and unions fit their parts one after another. Callbacks
+    see that a fit begins and ends, and no rows. A fitted step that is fitted again, as
+    one of ``model[:-1]``, has its own budget and is charged to `accountant` by itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral import DPAdamClassifier, DPStandardScaler
+    >>> from skdpspectral.pipeline import make_private_pipeline
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(50.0, 10.0, size=(5000, 3))
+    >>> y = X[:, 0] > 50.0
+    >>> model = make_private_pipeline(
+    ...     DPStandardScaler(),
+    ...     DPAdamClassifier(classes=[False, True], batch_size=5000),
+    ...     epsilon=2.0,
+    ... ).fit(X, y)
+    >>> model.privacy_.epsilon
+    2.0
+    >>> model.score(X, y) > 0.9
+    True
+    """
+
+    # Steps have seeds, for tests; those of a run of a search are set by the search.
+    noise_seed: ClassVar[None] = None
+    _run_seed: int | None = None
+
+    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS
+    _array_parameters: ClassVar[tuple[str, ...]] = ("steps", "transform_input")
+
+    _parameter_constraints: ClassVar[dict] = {
+        "steps": "no_validation",
+        "epsilon": [Interval(Real, 0, None, closed="right"), None],
+        "delta": [Real],
+        "shares": [StrOptions({"auto"}), dict],
+        "on_leak": [StrOptions({"raise", "warn"})],
+        "accountant": [PrivacyAccountant, None],
+        "memory": "no_validation",
+        "transform_input": [list, None],
+        "verbose": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        steps,
+        *,
+        epsilon=1.0,
+        delta=1e-6,
+        shares="auto",
+        on_leak="raise",
+        accountant=None,
+        memory=None,
+        transform_input=None,
+        verbose=False,
+    ):
+        self.steps = steps
+        self.epsilon = epsilon
+        self.delta = delta
+        self.shares = shares
+        self.on_leak = on_leak
+        self.accountant = accountant
+        self.memory = memory
+        self.transform_input = transform_input
+        self.verbose = verbose
+
+    # -- what a fit will release -----------------------------------------------------
+
+    def privacy_plan(self, n_samples, n_features) -> PrivacyPlan:
+        """Describe what a fit will release and cost; no data are needed.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, public where rows are protected.
+        n_features : int
+            Number of columns.
+
+        Returns
+        -------
+        {plan_of_shape}
+            Each step stands in it with what it may cost.
+
+        Raises
+        ------
+        {invalid_shape}
+        """
+        n_samples = check_count("n_samples", n_samples)
+        n_features = check_count("n_features", n_features)
+        return self.plan_for(np.broadcast_to(0.0, (n_samples, n_features)))
+
+    def plan_for(self, X) -> PrivacyPlan:
+        """Describe what a fit of X will release and cost; nothing is fitted.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, of which the shape, names and dtypes are used.
+
+        Returns
+        -------
+        PrivacyPlan
+            What that fit is charged with.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter or a step is invalid, or X has another form.
+        """
+        self._check_parameters()
+        return self._budgets(_private_steps(self._unfitted(), X)).plan
+
+    def _check_parameters(self) -> None:
+        if self.memory is not None:
+            raise ValueError(
+                "memory must be None: a cached step would be used again with the noise "
+                "of another budget"
+            )
+        if self.transform_input is not None and not _routes_metadata():
+            raise ValueError(
+                "transform_input needs metadata routing: "
+                "sklearn.set_config(enable_metadata_routing=True)"
+            )
+        if not (isinstance(self.shares, (str, Mapping))):
+            raise ValueError(
+                'shares must be "auto" or a dict of step names to numbers, got '
+                f"{shown(self.shares)}"
+            )
+        for name in ("delta", "epsilon"):
+            value = getattr(self, name)
+            if not (name == "epsilon" and value is None):
+                check_real(name, value)
+        self._validate_params()
+        self._check_budget()
+        _check_steps(self.steps)
+
+    def _unfitted(self) -> Pipeline:
+        """Return a pipeline of clones of the steps, which no other thread has.
+
+        Branches are fitted one after another: beside one that fails others would go
+        on, and threads do not keep numpy from warning of values.
+        """
+        pipeline = Pipeline(
+            [(name, clone(step, safe=False)) for name, step in self.steps],
+            transform_input=self.transform_input,
+            verbose=self.verbose,
+        )
+        for part in estimators_within(pipeline).values():
+            if composition_of(part) in (Composition.UNION, Composition.COLUMNS):
+                part.n_jobs = 1
+        return pipeline
+
+    def _budgets(self, steps: list[PrivateStep], leak: str = "") -> StepBudgets:
+        """Give steps their shares, and plan all of them; a leak is said in the plan."""
+        return StepBudgets(
+            steps,
+            float(self.epsilon) if self._is_private() else math.inf,
+            float(self.delta),
+            self.shares,
+            estimator=type(self).__name__,
+            leak=leak,
+        )
+
+    # -- the way of a fit ------------------------------------------------------------
+
+    @with_callbacks
+    def fit(self, X, y=None, **params):
+        """Fit all steps, each within its share of the budget.
+
+        Parameters
+        ----------
+        X : array-like or dataframe
+            Rows, as the first step takes them.
+        y : array-like or None, default=None
+            Targets.
+        **params : dict
+            Metadata of the steps, as of :class:`~sklearn.pipeline.Pipeline`.
+
+        {outcome_of_fit}
+        """
+        self._fit_steps("fit", X, y, params)
+        return self
+
+    @available_if(_has("fit_transform"))
+    @with_callbacks
+    def fit_transform(self, X, y=None, **params):
+        """Fit all steps, and transform the same rows.
+
+        Parameters
+        ----------
+        X : array-like or dataframe
+            Rows, as the first step takes them.
+        y : array-like or None, default=None
+            Targets.
+        **params : dict
+            Metadata of the steps.
+
+        Returns
+        -------
+        ndarray
+            Transformed rows: each is as private as its row.
+        """
+        return self._fit_steps("fit_transform", X, y, params)
+
+    @available_if(_has("fit_predict"))
+    @with_callbacks
+    def fit_predict(self, X, y=None, **params):
+        """Fit all steps, and predict for the same rows.
+
+        Parameters
+        ----------
+        X : array-like or dataframe
+            Rows, as the first step takes them.
+        y : array-like or None, default=None
+            Targets.
+        **params : dict
+            Metadata of the steps.
+
+        Returns
+        -------
+        ndarray
+            Predictions: each is as private as its row.
+        """
+        return self._fit_steps("fit_predict", X, y, params)
+
+    def _fit_steps(self, method: str, X: Any, y: Any, params: dict[str, Any]) -> Any:
+        """Charge the plan of all steps, and fit them by a method of Pipeline."""
+        with self._unchanged_on_error(own_arithmetic=False):
+            self._check_parameters()
+            # Parameters may change from here on: what is fitted does not.
+            pipeline, own = self._unfitted(), self.accountant
+            accountant = self._governing_accountant() if own is None else own
+            _check_metadata(pipeline, method, params)
+            steps = _private_steps(pipeline, X)
+            _check_targets(steps, y)
+            leak = self._refused_leak(pipeline)
+            self._set_run_seeds(steps)
+            budgets = self._budgets(steps, leak)
+            by_rows = budgets.plan.unit is Unit.ROW
+            n_public = table_shape(X)[0] if by_rows else None
+            self._warn_beforehand(n_public, float(self.delta), levels=0)
+            # A fitted step that is fitted again is charged to the same ledger.
+            for step in steps:
+                step.estimator.set_params(accountant=own)
+            private = math.isfinite(budgets.plan.epsilon)
+            given: dict[str, Any] = {"private": private, "verbose": False}
+            with FitProgress(self, len(pipeline.steps), **given) as progress:
+                if accountant is not None:
+                    accountant.charge(budgets.plan)
+                try:
+                    progress.begin(X, y, budgets.plan)
+                    fit = partial(getattr(pipeline, method), X, y, **params)
+                    result = _fitted_by(fit, private and not leak)
+                    plan = budgets.plan_of_fit(pipeline)
+                    progress.end()
+                finally:
+                    budgets.close()
+            # At once: another thread may fit the same object.
+            self.__dict__.update(pipeline_=pipeline, privacy_=plan)
+        return result
+
+    def _set_source(self, accountant: PrivacyAccountant | None, seed: Any) -> None:
+        self.set_params(accountant=accountant)
+        self._run_seed = seed
+
+    def _set_run_seeds(self, steps: list[PrivateStep]) -> None:
+        """Give the steps of a run of a seeded search a seed each."""
+        if self._run_seed is None:
+            return
+        for number, step in enumerate(steps, start=1):
+            seed = (_SEEDS_APART * self._run_seed + number) % 2**31
+            step.estimator.set_params(noise_seed=seed)
+
+    def _refused_leak(self, pipeline: Pipeline) -> str:
+        """Refuse a step that leaks, or warn of it and return the words of it."""
+        leaks = [s for s in report_after_charge(pipeline) if s.verdict == "LEAKS"]
+        if not leaks:
+            return ""
+        step = leaks[0]
+        said = f"step {step.name!r} ({step.estimator}) leaks: {step.reason}"
+        if self.on_leak == "raise":
+            raise ValueError(
+                f'{said}. Nothing was charged; with on_leak="warn" it is fitted '
+                "nevertheless, without a guarantee for the whole"
+            )
+        warnings.warn(
+            f"{said}: what this pipeline publishes is not private",
+            PrivacyLeakWarning,
+            stacklevel=4 + CALLBACK_LEVELS,
+        )
+        return said
+
+    # -- what was fitted -------------------------------------------------------------
+
+    def _fitted(self) -> Pipeline:
+        check_is_fitted(self)
+        return self.pipeline_
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "pipeline_")
+
+    def __getitem__(self, ind):
+        """Return a step, or a pipeline of some; fitted ones after a fit.
+
+        A slice of an unfitted pipeline has the whole budget.
+        """
+        if hasattr(self, "pipeline_"):
+            return self.pipeline_[ind]
+        if not isinstance(ind, slice):
+            return super().__getitem__(ind)
+        if ind.step not in (1, None):
+            raise ValueError("a slice of a pipeline must have a step of 1")
+        params = self.get_params(deep=False)
+        params["steps"] = self.steps[ind]
+        if isinstance(self.shares, Mapping):
+            names = [name for name, _ in params["steps"]]
+            kept = {
+                path: share
+                for path, share in self.shares.items()
+                if any(is_within(path, name) for name in names)
+            }
+            total = math.fsum(kept.values())
+            params["shares"] = {path: share / total for path, share in kept.items()}
+        return type(self)(**params)
+
+    @property
+    def named_steps(self):
+        """Steps by name; fitted ones after a fit."""
+        if hasattr(self, "pipeline_"):
+            return self.pipeline_.named_steps
+        return super().named_steps
+
+    @property
+    def classes_(self):
+        """Classes of the last step."""
+        return self._attribute("classes_")
+
+    @property
+    def n_features_in_(self):
+        """Number of columns seen during fit."""
+        return self._attribute("n_features_in_")
+
+    @property
+    def feature_names_in_(self):
+        """Names of columns seen during fit."""
+        return self._attribute("feature_names_in_")
+
+    def _attribute(self, name: str) -> Any:
+        if not hasattr(self, "pipeline_"):
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {name} before it is fitted"
+            )
+        return getattr(self.pipeline_, name)
+
+    predict = _of_fitted("predict", "Predict by the last step.", "Predictions")
+    predict_proba = _of_fitted(
+        "predict_proba",
+        "Return probabilities of the classes by the last step.",
+        "Of shape (n_samples, n_classes), in the order of `classes_`",
+    )
+    predict_log_proba = _of_fitted(
+        "predict_log_proba",
+        "Return logarithms of probabilities by the last step.",
+        "Of shape (n_samples, n_classes), in the order of `classes_`",
+    )
+    decision_function = _of_fitted(
+        "decision_function",
+        "Return decision values of the last step.",
+        "Decision values",
+    )
+    score_samples = _of_fitted(
+        "score_samples",
+        "Return scores of rows by the last step.",
+        "Scores: each is as private as its row",
+    )
+    transform = _of_fitted(
+        "transform",
+        "Transform rows by all steps.",
+        "Transformed rows: each is as private as its row",
+    )
+    inverse_transform = _of_fitted(
+        "inverse_transform",
+        "Map transformed rows back by all steps, the last one first.",
+        "Rows",
+    )
+
+    @available_if(_has("score"))
+    def score(self, X, y=None, sample_weight=None, **params):
+        """Return the score of the last step, which is exact, and no release.
+
+        Parameters
+        ----------
+        X : array-like
+            Rows, as the first step takes them.
+        y : array-like or None, default=None
+            Targets.
+        sample_weight : array-like or None, default=None
+            Weights of rows, if the last step takes them.
+        **params : dict
+            Metadata of the steps, where metadata routing is enabled.
+
+        Returns
+        -------
+        float
+            On private rows it is as private as they are.
+        """
+        return self._fitted().score(X, y, sample_weight=sample_weight, **params)
+
+    def get_feature_names_out(self, input_features=None):
+        """Return names of what ``transform`` makes.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of columns.
+
+        Returns
+        -------
+        ndarray of str
+            The names.
+        """
+        return self._fitted().get_feature_names_out(input_features)
+
+    def set_output(self, *, transform=None):
+        """Set what ``transform`` returns, of all steps.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"} or None, default=None
+            Kind of table; None leaves it as it is.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+        """
+        super().set_output(transform=transform)
+        if hasattr(self, "pipeline_"):
+            self.pipeline_.set_output(transform=transform)
+        return self
+
+    # -- what is handed on -----------------------------------------------------------
+
+    def publish(self):
+        """Return a copy whose steps hold releases and plans alone, safe to hand on.
+
+        The copy transforms and predicts like the original, but that models of users
+        are left out.
+
+        Returns
+        -------
+        PrivatePipeline
+            A fitted pipeline, without accountant, seeds and callbacks.
+
+        Raises
+        ------
+        NotFittedError
+            If the pipeline is not fitted.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            If the fit was not private, or a step leaks.
+        """
+        fitted = self._fitted()
+        if not self.privacy_.private:
+            warnings.warn(
+                f"this {type(self).__name__} is not private: "
+                f"{self.privacy_.guarantee()}",
+                PrivacyLeakWarning,
+                stacklevel=2,
+            )
+        leaks = [s for s in report_after_charge(fitted) if s.verdict == "LEAKS"]
+        if leaks and self.privacy_.private:
+            warnings.warn(
+                f"step {leaks[0].name!r} leaks, and its copy does too: "
+                f"{leaks[0].reason}",
+                PrivacyLeakWarning,
+                stacklevel=2,
+            )
+        parameters = self.get_params(deep=False)
+        parameters.update(accountant=None)
+        published = type(self)(**published_copy(parameters))
+        published.__dict__.pop("_made_in", None)
+        published.pipeline_ = published_copy(fitted)
+        published.privacy_ = self.privacy_
+        return published
+
+    def save(self, path) -> None:
+        """Refuse: the steps are saved by themselves.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Of no matter.
+
+        Raises
+        ------
+        TypeError
+            Always.
+        """
+        check_is_fitted(self)
+        raise TypeError(
+            "a pipeline is no file of arrays: save its steps, if they are private "
+            "estimators, or write publish() with joblib.dump"
+        )
+
+
+def _fitted_by(fit: Callable[[], Any], private: bool) -> Any:
+    """Fit all steps; of scikit-learn's, errors are reworded that may quote values."""
+    try:
+        # Worker processes would have copies of the shares.
+        with parallel_config(backend="threading"):
+            return fit()
+    except Exception as error:
+        owner = _owner_of(error) if private else None
+        if owner is None:
+            raise
+        failed = f"{owner} raised {type(error).__name__}"
+    # Outside of the handler, where the error would be the context of another.
+    raise ValueError(
+        f"{failed}, whose words are left out, as they may quote values; fit it alone "
+        "on rows of this form that are public to see them"
+    )
+
+
+def _owner_of(error: Exception) -> str | None:
+    """Return the class of the estimator that an error is of; None for private ones."""
+    found = "a step"
+    for frame, _ in list(traceback.walk_tb(error.__traceback__))[1:]:
+        if frame.f_globals.get("__name__", "").startswith("skdpspectral."):
+            return None
+        if isinstance(frame.f_locals.get("self"), BaseEstimator):
+            found = type(frame.f_locals["self"]).__name__
+    return found
+
+
+def _private_steps(pipeline: Pipeline, X: Any) -> list[PrivateStep]:
+    """Return the private steps of a pipeline of a table."""
+    shape = table_shape(X)
+    # Of a table on a cluster that is the only one that is known.
+    known = cluster_table(X) is None and getattr(X, "shape", None) == shape
+    return private_steps(
+        pipeline, PlannedRows(X if known else np.broadcast_to(0.0, shape))
+    )
+
+
+def _routes_metadata() -> bool:
+    return bool(get_config()["enable_metadata_routing"])
+
+
+def _check_steps(steps: Any) -> None:
+    """Refuse what is no list of names and steps, before anything is charged."""
+    pairs = isinstance(steps, (list, tuple)) and all(
+        isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in steps
+    )
+    if not (pairs and steps):
+        raise ValueError("steps must be a list of pairs (name, estimator), not empty")
+    names = [name for name, _ in steps]
+    for name in names:
+        if not isinstance(name, str) or "__" in name or names.count(name) > 1:
+            raise ValueError(
+                f"steps must have names that are all different, without '__', got "
+                f"{name!r}"
+            )
+    if set(names) & set(PrivatePipeline._parameter_constraints):
+        raise ValueError(
+            f"steps must not have names of parameters of the pipeline, got {names}"
+        )
+    for number, (name, step) in enumerate(steps, start=1):
+        if step is None or (isinstance(step, str) and step == "passthrough"):
+            continue
+        if isinstance(step, type):
+            raise TypeError(
+                f"step {name!r} is a class: give an object, {step.__name__}(...)"
+            )
+        transforms = hasattr(step, "transform") or number == len(steps)
+        if not (hasattr(step, "fit") and hasattr(step, "get_params") and transforms):
+            raise TypeError(
+                f"step {name!r} must have fit{' and transform' * (number < len(steps))}"
+                f", got {type(step).__name__}"
+            )
+
+
+def _check_metadata(pipeline: Pipeline, method: str, params: dict[str, Any]) -> None:
+    """Refuse metadata that no step takes, before anything is charged."""
+    if _routes_metadata():
+        process_routing(pipeline, method, **params)
+        return
+    names = [name for name, _ in pipeline.steps]
+    for name in params:
+        step, found, _ = name.partition("__")
+        if not found or step not in names:
+            raise ValueError(
+                f"{method} got {name!r}: without metadata routing the names of "
+                f"parameters begin with a step's, as {names[-1]}__{name}"
+            )
+        _, parameter = name.split("__", 1)
+        taken = inspect.signature(dict(pipeline.steps)[step].fit).parameters.values()
+        if not any(p.kind is p.VAR_KEYWORD or p.name == parameter for p in taken):
+            raise TypeError(f"step {step!r} takes no {parameter!r}: leave {name} out")
+
+
+def _check_targets(steps: list[PrivateStep], y: Any) -> None:
+    """Refuse targets of a form that no step takes, before anything is charged."""
+    for step in steps:
+        tags, n_rows = get_tags(step.estimator), step.rows.n_rows
+        if tags.estimator_type not in ("classifier", "regressor"):
+            continue
+        if y is None and tags.target_tags.required:
+            raise ValueError(f"step {step.path!r} requires y, one target a row")
+        if y is None or hasattr(y, "to_delayed"):
+            continue
+        shape = shape_of(y, "y")
+        if shape[:1] != (n_rows,):
+            raise ValueError(
+                f"y must have one target for each of the {n_rows} rows of X, got shape "
+                f"{shape}"
+            )
+        columns = shape[1] if len(shape) == 2 else 1
+        if len(shape) > 2 or (columns > 1 and not tags.target_tags.multi_output):
+            raise ValueError(
+                f"step {step.path!r} takes one target a row, got y of shape {shape}: "
+                "take a pipeline for each target"
+            )
+
+
+def make_private_pipeline(
+    *steps,
+    epsilon=1.0,
+    delta=1e-6,
+    shares="auto",
+    on_leak="raise",
+    accountant=None,
+    memory=None,
+    transform_input=None,
+    verbose=False,
+):
+    """Return a pipeline of private steps under one budget, which names the steps.
+
+    Parameters
+    ----------
+    *steps : estimators
+        Steps, named after their classes in lower case, as by
+        :func:`~sklearn.pipeline.make_pipeline`.
+    epsilon, delta, shares, on_leak, accountant, memory, transform_input, verbose
+        As of :class:`PrivatePipeline`.
+
+    Returns
+    -------
+    PrivatePipeline
+        The pipeline, unfitted.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA, DPStandardScaler
+    >>> from skdpspectral.pipeline import make_private_pipeline
+    >>> model = make_private_pipeline(DPStandardScaler(), DPPCA(2), epsilon=2.0)
+    >>> list(model.named_steps)
+    ['dpstandardscaler', 'dppca']
+    >>> len(model.privacy_plan(n_samples=1000, n_features=5).mechanisms)
+    2
+    """
+    return PrivatePipeline(
+        make_pipeline(*steps).steps,
+        epsilon=epsilon,
+        delta=delta,
+        shares=shares,
+        on_leak=on_leak,
+        accountant=accountant,
+        memory=memory,
+        transform_input=transform_input,
+        verbose=verbose,
+    )

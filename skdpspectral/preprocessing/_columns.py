@@ -1,0 +1,455 @@
+"""Columns of a table, read block by block; what is made of one value by itself.
+
+What a column is treated as depends on public things alone: its name, its dtype and the
+parameters. What a value becomes depends on that value alone.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from .._linalg.walks import quietly, row_blocks, rows_per_block
+from .._tables.readers import (
+    SlicedRows,
+    column_names,
+    column_of_lists,
+    read_quietly,
+)
+from .._tables.rows import is_never_number
+
+# Kinds of columns. A day is a date without a time.
+NUMBER, DURATION, DATE, DAY = "number", "duration", "date", "day"
+CATEGORIES, TEXT, USER = "categories", "text", "user"
+
+# Numbers that are made of a column of each kind, by the ends of their names.
+PARTS = {
+    NUMBER: ("",),
+    DURATION: ("",),
+    DAY: ("_year", "_month", "_day_of_week", "_total_seconds"),
+    DATE: ("_year", "_month", "_day_of_week", "_total_seconds", "_hour"),
+}
+
+# Beginnings of dtypes, in lower case, of numpy, pandas and polars.
+_DTYPES = (
+    (re.compile(r"(sparse\[)?(u?int|float|double|halffloat|bool|decimal)"), NUMBER),
+    (re.compile("timedelta|duration"), DURATION),
+    (re.compile(r"datetime|timestamp|[<>]m8"), DATE),
+    (re.compile("date"), DAY),
+    (
+        re.compile(r"str|large_string|object|categor|enum|dictionary|null|[<>|][us]"),
+        CATEGORIES,
+    ),
+)
+
+# Texts that are longer are compared by a digest, of which so many letters are shown;
+# still longer ones as they are, without normalization.
+_LONG, _SHOWN, _VERY_LONG = 100, 64, 1000
+
+# Integers of more bits are written in hexadecimal digits: decimals take too long.
+_DECIMAL_BITS = 4096
+
+# Beginning and end of the years 1 to 9999, in seconds since 1970; steps of a second.
+_FIRST, _LAST, _TWO_DAYS = -62_135_596_800, 253_402_300_799, 172_800
+
+_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+# Rows of which values are counted together: a table of Python objects of them.
+_TOGETHER = 1 << 16
+
+
+class _NoText:
+    """Stands for values that have no text, as lists: they are rare ones."""
+
+
+def kind_of(dtype) -> str | None:
+    """Return what a column of a dtype is treated as; None if it is refused."""
+    if isinstance(dtype, np.dtype):
+        kinds = {"M": DATE, "m": DURATION, "c": None, "V": None}
+        if dtype.kind in kinds:
+            return kinds[dtype.kind]
+        return CATEGORIES if dtype.kind in "OUST" else NUMBER
+    name = str(dtype).lower()
+    if is_never_number(dtype) and not hasattr(dtype, "categories"):
+        return CATEGORIES if name == "null" else None
+    return next((kind for start, kind in _DTYPES if start.match(name)), None)
+
+
+def declared_values(dtype) -> list | None:
+    """Return the values that a dtype of pandas or an enum of polars declares."""
+    declares = str(dtype).lower().startswith(("category", "enum"))
+    values = getattr(dtype, "categories", None) if declares else None
+    return None if values is None else list(values)
+
+
+# -- one value -------------------------------------------------------------------------
+
+
+def text_of(value) -> str | type[_NoText] | None:
+    """Return the text that a value is compared by, None for a missing one.
+
+    Whole numbers are written alike whatever their type, so that values that Python
+    takes for equal have one text, but for booleans. No code of a value is run.
+    """
+    kind = type(value)
+    if kind is str:
+        return _normal(value)
+    if value is None:
+        return None
+    try:
+        return _text_of_others(value, kind)
+    except Exception:  # of what foreign types do
+        return _NoText
+
+
+def _text_of_others(value, kind) -> str | type[_NoText] | None:
+    if kind is bool or kind is np.bool_:
+        return "True" if value else "False"
+    if issubclass(kind, str):
+        return _normal(str.__str__(value))
+    if issubclass(kind, float):
+        return _text_of_float(float.__float__(value))
+    if issubclass(kind, int):
+        return _digits(int.__int__(value))
+    if issubclass(kind, (np.floating, np.integer)):
+        # No longer float of numpy is a type of Python.
+        return text_of(
+            float(value) if kind is np.longdouble else np.generic.item(value)
+        )
+    if kind is Decimal:
+        return _text_of_decimal(value)
+    if issubclass(kind, bytes):
+        return _normal(bytes.decode(value, "utf-8", "backslashreplace"))
+    if kind.__name__ in ("NAType", "NaTType"):
+        return None
+    if issubclass(kind, np.datetime64):
+        return None if np.isnat(value) else str(value)
+    if issubclass(kind, datetime.datetime):
+        return datetime.datetime.isoformat(value)
+    if issubclass(kind, datetime.date):
+        return datetime.date.isoformat(value)
+    return _NoText
+
+
+def _text_of_float(value: float) -> str | None:
+    if value != value:
+        return None
+    return _digits(int(value)) if value.is_integer() else repr(value)
+
+
+def _text_of_decimal(value: Decimal) -> str | None:
+    """Return the text of the float or whole number of that value, if there is one."""
+    if value.is_nan():
+        return None
+    if value == float(value):
+        return _text_of_float(float(value))
+    exact = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN).normalize(value)
+    if exact == exact.to_integral_value() and exact.adjusted() <= _DECIMAL_BITS:
+        return _digits(int(exact))
+    return _normal(str(exact))
+
+
+def _digits(value: int) -> str:
+    short = value.bit_length() <= _DECIMAL_BITS
+    return _normal(str(value) if short else hex(value))
+
+
+def _normal(text: str) -> str:
+    """Return a text in normal form C, without surrogates, and short."""
+    if not text.isascii():
+        if len(text) <= _VERY_LONG:
+            text = unicodedata.normalize("NFC", text)
+        text = text.encode("utf-8", "backslashreplace").decode()
+    if len(text) <= _LONG:
+        return text
+    return f"{text[:_SHOWN]}...{blake2b(text.encode(), digest_size=16).hexdigest()}"
+
+
+def whole_text_of(value) -> str:
+    """Return a text of any length for words to be taken of it; "" for others."""
+    if issubclass(type(value), str):
+        return str.__str__(value).encode("utf-8", "backslashreplace").decode()
+    text = text_of(value)
+    return text if isinstance(text, str) else ""
+
+
+def id_of(value) -> float:
+    """Return a whole number for an id that is no number; -1 for a missing one."""
+    text = text_of(value)
+    if not isinstance(text, str):
+        return -1.0
+    digest = blake2b(text.encode(), digest_size=8).digest()
+    return float(int.from_bytes(digest, "big") >> 11)
+
+
+# Types of which equal values have equal texts: others are converted one by one.
+_HASHED = {str, float, int, type(None)}
+
+
+def _of_each(values: list, convert: Callable) -> list:
+    """Return what is made of each value, once for values that are equal."""
+    if set(map(type, values)) <= _HASHED:
+        made = {value: convert(value) for value in set(values)}
+        return [made[value] for value in values]
+    return list(map(convert, values))
+
+
+def count_texts(values: list, counts: Counter) -> None:
+    """Add the numbers of values by their texts; missing ones are not counted."""
+    if set(map(type, values)) <= _HASHED:
+        found = Counter(values)
+        texts = zip(map(text_of, found), found.values(), strict=True)
+    else:
+        texts = zip(map(text_of, values), [1] * len(values), strict=True)
+    for text, count in texts:
+        if isinstance(text, str):
+            counts[text] += count
+
+
+# -- blocks of a column ----------------------------------------------------------------
+
+
+def _is_pandas(block) -> bool:
+    return hasattr(block, "iloc")
+
+
+def _is_polars(block) -> bool:
+    return type(block).__module__.startswith("polars")
+
+
+def _floats(block) -> np.ndarray:
+    if _is_pandas(block):
+        return block.to_numpy(dtype=np.float64, na_value=np.nan)
+    if _is_polars(block):
+        return block.cast(float).to_numpy()
+    return np.asarray(block, dtype=np.float64)
+
+
+def _durations(block) -> np.ndarray:
+    """Return durations in seconds."""
+    if _is_pandas(block):
+        arrow = getattr(block.dtype, "pyarrow_dtype", None)
+        if arrow is None:
+            return _floats(block.dt.total_seconds())
+        # Its own conversion refuses numbers that float64 has to round.
+        return _floats(block.astype("int64[pyarrow]")) / _UNITS[arrow.unit]
+    if _is_polars(block):
+        return _floats(block.dt.total_microseconds()) / 1e6
+    return block / np.timedelta64(1, "s")
+
+
+def _times(block) -> np.ndarray:
+    """Return times in seconds, those with a zone as its clocks show them.
+
+    What is beyond `_FIRST` and `_LAST` becomes one of them, before libraries could
+    refuse to move it to another zone: their errors would tell of a value.
+    """
+    if _is_pandas(block):
+        dtype = getattr(block.dtype, "pyarrow_dtype", block.dtype)
+        zone = getattr(dtype, "tz", None)
+        if str(dtype).startswith("date32"):
+            return _of_seconds(_floats(block.astype("int32[pyarrow]")) * 86400.0)
+        if str(dtype).startswith("date64"):
+            return _of_seconds(_floats(block.astype("int64[pyarrow]")) / 1e3)
+        if zone is not None:
+            times = _clipped(block.dt.tz_convert(None), _TWO_DAYS)
+            moved = type(block)(times).dt.tz_localize("UTC")
+            if _has_clocks(type(block), zone):
+                moved = moved.dt.tz_convert(zone)
+            block = moved.dt.tz_localize(None)
+    elif _is_polars(block):
+        if getattr(block.dtype, "time_zone", None) is not None:
+            unit = _UNITS[block.dtype.time_unit]
+            most = (1 << 63) - _TWO_DAYS * unit - 1
+            low, high = max(_FIRST * unit, -most), min(_LAST * unit, most)
+            numbers = block.to_physical().clip(low, high)
+            block = numbers.cast(block.dtype).dt.replace_time_zone(None)
+        block = block.to_numpy()
+    return _clipped(block)
+
+
+def _has_clocks(series: type, zone) -> bool:
+    """Whether pandas knows the clocks of a zone; older ones fail for some of dateutil.
+
+    Their times are then those of UTC, whatever the values are.
+    """
+    one = series(np.zeros(1, "datetime64[s]")).dt.tz_localize("UTC")
+    try:
+        one.dt.tz_convert(zone).dt.tz_localize(None)
+    except AttributeError:
+        return False
+    return True
+
+
+def _of_seconds(seconds: np.ndarray) -> np.ndarray:
+    """Return times of seconds since 1970, within years 1 to 9999."""
+    missing = np.isnan(seconds)
+    whole = np.floor(np.clip(np.where(missing, 0.0, seconds), _FIRST, _LAST))
+    times = whole.astype(np.int64).astype("datetime64[s]")
+    times[missing] = np.datetime64("NaT")
+    return times
+
+
+def _clipped(times, margin: int = 0) -> np.ndarray:
+    """Return times without a zone in seconds, within years 1 to 9999."""
+    ends = np.array([_FIRST + margin, _LAST - margin])
+    first, last = ends.astype("datetime64[s]")
+    return np.clip(np.asarray(times.astype("datetime64[s]")), first, last)
+
+
+def _date_parts(block) -> list[np.ndarray]:
+    times = _times(block)
+    seconds = times.astype(np.int64)
+    days = times.astype("datetime64[D]").astype(np.int64)
+    parts = [
+        times.astype("datetime64[Y]").astype(np.int64) + 1970,
+        times.astype("datetime64[M]").astype(np.int64) % 12 + 1,
+        (days + 3) % 7,  # 1970 began on a Thursday
+        seconds,
+        seconds // 3600 % 24,
+    ]
+    missing = np.isnat(times)
+    return [np.where(missing, np.nan, part) for part in parts]
+
+
+def _entries(block) -> list:
+    """Return values as objects, each as it is whatever the others are."""
+    if _is_pandas(block):
+        return block.to_numpy(dtype=object).tolist()
+    if _is_polars(block):
+        return block.to_list()
+    return block.tolist() if block.dtype.kind not in "mM" else list(block)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its name, its position, and what it is treated as."""
+
+    name: str
+    position: int
+    kind: str
+    dtype: Any = None
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the numbers that are made of it."""
+        return tuple(self.name + end for end in PARTS.get(self.kind, ()))
+
+
+class Table:
+    """Columns of a frame, an array or lists, whose values are read in slices of rows.
+
+    Lists are turned into columns of objects by :meth:`read`.
+    """
+
+    def __init__(self, X, columns: Sequence[Column], n_rows: int):
+        self.columns, self.n_rows = columns, n_rows
+        self._lists = X if isinstance(X, (list, tuple)) else None
+        if self._lists is None:
+            self._source = [_column(X, column.position) for column in columns]
+        # Types that cannot be read are found without a value.
+        if any(column.parts for column in columns):
+            read_quietly(
+                lambda: self.number_block(slice(0, 0)),
+                "X has a column of numbers or dates whose dtype cannot be converted",
+            )
+
+    def read(self) -> Table:
+        """Return the table, of which any value may be read then."""
+        if self._lists is not None:
+            positions = [column.position for column in self.columns]
+            self._source = [column_of_lists(self._lists, j) for j in positions]
+        return self
+
+    def block(self, place: int, rows: slice):
+        """Return some rows of a column, in the kind of its table."""
+        column = self._source[place]
+        return column.iloc[rows] if _is_pandas(column) else column[rows]
+
+    def numbers(self) -> SlicedRows:
+        """Return all that are numbers, durations and dates, as rows of float64."""
+        width = sum(len(column.parts) for column in self.columns)
+        shape = (self.n_rows, width)
+        return SlicedRows(_Numbers(self), shape, np.dtype(np.float64))
+
+    def number_block(self, rows: slice) -> np.ndarray:
+        """Return some rows of :meth:`numbers`; what is not finite is missing."""
+        made: list[np.ndarray] = []
+        for place, column in enumerate(self.columns):
+            if column.kind in (NUMBER, DURATION):
+                read = _floats if column.kind == NUMBER else _durations
+                made.append(read(self.block(place, rows)))
+            elif column.parts:
+                parts = _date_parts(self.block(place, rows))
+                made.extend(parts[: len(column.parts)])
+        block = np.column_stack(made)
+        block[~np.isfinite(block)] = np.nan
+        return block
+
+    def counts(self, place: int) -> Mapping[str, int]:
+        """Return how many rows have each text that occurs in a column."""
+        counts: Counter = Counter()
+        for rows in row_blocks(self.n_rows, _TOGETHER):
+            count_texts(self.entries(place, rows), counts)
+        return counts
+
+    def entries(self, place: int, rows: slice) -> list:
+        """Return some values of a column as objects."""
+        return read_quietly(lambda: _entries(self.block(place, rows)))
+
+    def codes(self, place: int, rows: slice, code_of: Mapping[Any, int]) -> list[int]:
+        """Return the code of each value: that of its text, or else of `_NoText`."""
+        rare = code_of[_NoText]
+        return _of_each(
+            self.entries(place, rows), lambda value: code_of.get(text_of(value), rare)
+        )
+
+    def texts(self, place: int, rows: slice) -> list[str]:
+        """Return the text of each value."""
+        return list(map(whole_text_of, self.entries(place, rows)))
+
+    def ids(self, place: int, rows: slice) -> np.ndarray:
+        """Return ids as whole numbers, and numbers as they are; -1 for missing ones."""
+        if kind_of(self.columns[place].dtype) == NUMBER:
+            found = np.array(read_quietly(lambda: _floats(self.block(place, rows))))
+            found[~np.isfinite(found)] = -1.0
+            return found
+        return np.array(_of_each(self.entries(place, rows), id_of))
+
+
+def code_table(texts: Sequence[str]) -> dict[Any, int]:
+    """Return codes of texts, then of all others, then of missing values."""
+    codes: dict[Any, int] = {text: code for code, text in enumerate(texts)}
+    return {**codes, _NoText: len(texts), None: len(texts) + 1}
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Numbers of a table, which are read by slices."""
+
+    table: Table
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        return quietly(self.table.number_block)(rows)
+
+
+def _column(X, position: int):
+    if hasattr(X, "iloc"):
+        return X.iloc[:, position]
+    if _is_polars(X):
+        return X[column_names(X)[position]]
+    return X[:, position]
+
+
+def slices(n_rows: int, width: int) -> list[slice]:
+    """Return slices of rows that are worth a block of so many columns in memory."""
+    return row_blocks(n_rows, rows_per_block(max(width, 1)))

@@ -1,0 +1,463 @@
+"""Users, items and ratings of tables, read part by part or on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._tables.cluster_users import ClusterUsers
+from .._tables.clusters import (
+    ClusterTable,
+    brought_here,
+    cluster_table,
+    column_beside,
+    column_of,
+    with_public_message,
+)
+from .._tables.ids import IdIndex, check_exact
+from .._tables.readers import (
+    SlicedRows,
+    read_quietly,
+    refuse_masked,
+    refuse_same_names,
+    sliced_rows,
+)
+from .._tables.users import check_beside_cluster, check_targets, deferred_targets
+from ._catalog import item_codes, read_range, units
+from ._item_models import CodedRatings
+from ._kernels import RatingsChunk, UserRatings, last_of_each, latest_of_each
+from ._table_columns import (
+    ParquetRatings,
+    check_finite,
+    compared_columns,
+    deferred_ratings,
+    parquet_ratings,
+)
+
+_NAMES = ("user_feature", "item_feature")
+
+
+@dataclass(frozen=True)
+class ClusterParts:
+    """A ratings table on a cluster.
+
+    `parts`: users, items and ratings of each part: tuples of arrays.
+    """
+
+    parts: list
+    ratings: None = None  # they are with the parts
+
+    @classmethod
+    def of(
+        cls, table: ClusterTable, columns: tuple[int, int], ratings: int | None, y
+    ) -> Callable[[], ClusterParts]:
+        """Return what reads users, items, and ratings of a column or beside the table.
+
+        `columns`: places of users and items. `ratings`: place of
+        the ratings; None where they are beside the table. `y`: ratings beside the
+        table; None for clicks.
+        """
+        from dask import delayed
+
+        beside = None
+        if ratings is None and y is not None:
+            beside = column_beside(y, table, "y")
+
+        def read() -> ClusterParts:
+            user, item = (table.apply(column_of, place) for place in columns)
+            if ratings is not None:
+                given = table.apply(column_of, ratings)
+            else:
+                given = table.apply(_zeros) if beside is None else beside()
+            check = delayed(with_public_message(_checked), pure=True)
+            return cls(list(map(check, user, item, given)))
+
+        return read
+
+
+class UnreadOnCluster(NamedTuple):
+    """A ratings table on a cluster, of which the form was checked.
+
+    `read`: returns a :class:`ClusterParts`; to be called once the fit is charged.
+    """
+
+    read: Callable[[], ClusterParts]
+    names: list | None
+    n_items: None = None
+
+    def reading(self, beside) -> UnreadOnCluster:
+        """Return the same: further columns are not read."""
+        return self
+
+
+def unread_on_cluster(estimator, X, y) -> UnreadOnCluster | None:
+    """Check the form of a table on a cluster, for a fit; None where X is none.
+
+    `estimator`: with parameters `user_feature` and `item_feature`; gets names and
+    number of columns. `X`: the table. `y` (n_ratings,): ratings.
+    """
+    table = cluster_table(X)
+    if table is None:
+        return None
+    if table.names is not None:
+        refuse_same_names(table.names, "X")
+    form = table.stand_in, table.names, table.shape
+    columns = compared_columns(estimator, *form, reset=True)
+    check_beside_cluster(estimator, y, table.shape[0])
+    return UnreadOnCluster(ClusterParts.of(table, columns, None, y), table.names)
+
+
+class ClusterCodes:
+    """All ratings by codes, on a cluster."""
+
+    def __init__(self, table: ClusterParts, catalog) -> None:
+        make = partial(_codes_of_users, catalog=catalog)
+        self._users = ClusterUsers(table.parts, make, *_NAMES)
+
+    def total(self, function: Callable) -> np.ndarray | None:
+        """Return the sum of what a function makes of groups of users."""
+        return self._users.reduce(function)
+
+
+class ClusterRatings:
+    """The last rating of every user and item, on a cluster.
+
+    `most`: ratings of a user that count: the last ones.
+    """
+
+    def __init__(self, table: ClusterParts, catalog, rating_range, most=None) -> None:
+        make = partial(
+            _ratings_of_users, catalog=catalog, rating_range=rating_range, most=most
+        )
+        self._users = ClusterUsers(table.parts, make, *_NAMES)
+        counts = self._users.reduce(_count_users)
+        self.n_users = 0 if counts is None else int(counts[0])
+
+    def map(self, function: Callable, n_jobs: int | None = None) -> Iterator:
+        """Yield the sum of what a function makes of all blocks of users.
+
+        `function`: block -> sums over its users, exact in any order; public and
+        picklable.
+        """
+        total = self._users.reduce(partial(_sum_of_blocks, function=function))
+        return iter(() if total is None else (total,))
+
+
+def _zeros(part) -> np.ndarray:
+    return np.zeros(len(part))
+
+
+def _checked(users, items, ratings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    check_finite([users, items])
+    return users, items, check_targets(None, ratings, len(users))
+
+
+def _ratings_of_users(ids, items, ratings, *, catalog, rating_range, most):
+    """Group ratings of known items by user, in quarters of the range."""
+    n_items = len(catalog)
+    if not len(ids):
+        return UserRatings((), np.zeros(0, dtype=np.int64), n_items)
+    index, codes = IdIndex(ids, "user_feature"), item_codes(catalog, items)
+    return group_ratings(index, codes, ratings, n_items, rating_range, most)
+
+
+def group_ratings(
+    index: IdIndex, codes, ratings, n_items: int, rating_range, most: int | None
+) -> UserRatings:
+    """Group the last ratings of known items by user, in quarters of the range."""
+    users, ratings = index.codes, np.clip(ratings, *read_range(rating_range))
+    if most is not None:
+        known = np.flatnonzero(codes >= 0)
+        *found, rows = last_of_each(users[known], codes[known], ratings[known])
+        kept = latest_of_each(found[0], rows, most)
+        users, codes, ratings = (column[kept] for column in found)
+    counts = np.bincount(users, minlength=len(index))
+    part = RatingsChunk(users, codes, ratings)
+    return UserRatings([part], counts, n_items, *units(rating_range))
+
+
+def _codes_of_users(ids, items, ratings, *, catalog) -> CodedRatings:
+    if not len(ids):
+        return CodedRatings(np.zeros(0, np.intp), np.zeros(0, np.intp), ratings)
+    codes = IdIndex(ids, "user_feature").codes
+    return CodedRatings(codes, item_codes(catalog, items), ratings)
+
+
+def _count_users(ratings: UserRatings) -> np.ndarray:
+    return np.array([ratings.n_users])
+
+
+def _sum_of_blocks(ratings: UserRatings, function: Callable):
+    total = None
+    # What is kept by the workers stays as it is: a task may be run again.
+    for steps in ratings.without_cache().map(function):
+        total = steps if total is None else total + steps
+    return total
+
+
+# Rows that are read together.
+_PART_ROWS = 1 << 18
+# Distinct ids of parts that are put together at once.
+_MERGED_IDS = 1 << 20
+
+
+class RatingRows(NamedTuple):
+    """Some rows of a ratings table.
+
+    `users`, `items` (n_rows,): ids.
+    `ratings` (n_rows,): finite numbers, float64.
+    """
+
+    users: np.ndarray
+    items: np.ndarray
+    ratings: np.ndarray
+
+
+@dataclass(frozen=True)
+class RatingsByPart:
+    """A table of users, items and ratings, of which only a part need be in memory.
+
+    `parts`: reads the table, from its first row on: an iterator of :class:`RatingRows`.
+    `is_read`: whether it is one part that was read already: the same rows each time.
+    """
+
+    parts: Callable[[], Iterator[RatingRows]]
+    is_read: bool
+
+    def counted_users(self) -> tuple[IdIndex, np.ndarray]:
+        """Return the users and their numbers of rows.
+
+        Returns `index`: users in the order of their first rows; with the codes of the
+        rows if those were read already; `counts` (n_users,): rows of each user.
+        """
+        index, counts = _counted((part.users for part in self.parts()), "user_feature")
+        # Of what is read again, codes of the first reading may be another user's.
+        return index if self.is_read else index.without_codes(), counts
+
+    @property
+    def items(self) -> np.ndarray:
+        return _counted((part.items for part in self.parts()), "item_feature")[0].ids
+
+
+class UnreadParts(NamedTuple):
+    """A ratings table of which the form was checked, and no value was read.
+
+    `n_items`: columns of a sparse matrix.
+    `read`: returns a :class:`RatingsByPart`; to be called once the fit is charged.
+    """
+
+    n_items: int | None
+    read: Callable[[], RatingsByPart | ClusterParts]
+
+
+def unread_parts(estimator, X, y, *, reset: bool) -> UnreadParts:
+    """Check the form of a table and of its ratings, and read no value.
+
+    `estimator`: with parameters `user_feature`, `item_feature` and `rating_feature`;
+    gets, or is compared to, names and number of columns. `X`: the table. Parquet files,
+    memory maps and arrays of other libraries are read part by part, each time that
+    parts are asked for. `y` (n_rows,): Ratings. None takes the column `rating_feature`
+    of a table with column names, or the entries of a sparse matrix; or zeros, where
+    clicks have no ratings. `reset`: whether this is a fit. Returns how to read it.
+    Errors about values come from reading, or from parts.
+    """
+    if not reset:  # what is made of them has a number a row, here
+        X, y = brought_here(X), brought_here(y)
+    table = cluster_table(X)
+    if table is not None:
+        return _unread_cluster(estimator, table, y, reset)
+    source = parquet_ratings(X) or sliced_rows(X)
+    if source is None:
+        return _unread_whole(estimator, X, y, reset)
+    if isinstance(source, ParquetRatings):
+        names, stand_in = source.names, source.empty()
+        refuse_same_names(names, "X")
+    else:
+        names, stand_in = None, np.broadcast_to(0.0, source.shape)
+    columns = compared_columns(estimator, stand_in, names, source.shape, reset=reset)
+    targets = _Targets.of(estimator, y, names, source.shape[0])
+
+    def read() -> RatingsByPart:
+        ready = targets.with_slices(source.shape[0])
+        return RatingsByPart(lambda: _parts(source, names, columns, ready), False)
+
+    return UnreadParts(None, read)
+
+
+def _unread_cluster(estimator, table: ClusterTable, y, reset: bool) -> UnreadParts:
+    names, columns = table.names, (table.stand_in, table.names, table.shape)
+    if names is not None:
+        refuse_same_names(names, "X")
+    found = compared_columns(estimator, *columns, reset=reset)
+    beside = y if y is not None and hasattr(y, "to_delayed") else None
+    # Of ratings on the cluster the form is compared to that of the table.
+    given = np.broadcast_to(0.0, table.shape[0]) if beside is not None else y
+    targets = _Targets.of(estimator, given, names, table.shape[0])
+    ratings = targets.y if beside is None or targets.y is None else beside
+    if ratings is not None:
+        check_beside_cluster(estimator, ratings, table.shape[0])
+    read = ClusterParts.of(table, found, targets.position, ratings)
+    return UnreadParts(None, read)
+
+
+def _unread_whole(estimator, X, y, reset: bool) -> UnreadParts:
+    unread = deferred_ratings(estimator, X, reset=reset)
+    targets = None
+    if unread.n_items is None:
+        targets = _Targets.of(estimator, y, unread.names, unread.n_rows)
+    elif y is not None:
+        raise ValueError(
+            "y must be None where X is a sparse matrix of users x items, whose "
+            "entries are the ratings"
+        )
+
+    def read() -> RatingsByPart:
+        beside = () if targets is None else targets.beside
+        table = unread.read(beside)
+        if targets is None:
+            ratings = table.ratings
+        elif targets.position is None:
+            given = targets.y
+            if given is not None:
+                given = check_targets(estimator, given, len(table))
+            ratings = replace(targets, y=given).rows(0, len(table))
+        else:
+            ratings = targets.numbers(table.columns[targets.position])
+        rows = RatingRows(table.users, table.items, ratings)
+        return RatingsByPart(lambda: iter([rows]), True)
+
+    return UnreadParts(unread.n_items, read)
+
+
+@dataclass(frozen=True)
+class _Targets:
+    """Ratings beside a table, or in a column of it.
+
+    `position`: of the column; None where they are beside the table.
+    """
+
+    estimator: object
+    y: object
+    name: str
+    position: int | None
+
+    @classmethod
+    def of(cls, estimator, y, names: list | None, n_rows: int) -> _Targets:
+        """Check the form of ratings; say where they are."""
+        name = estimator.rating_feature
+        if estimator.implicit:
+            if y is not None:
+                deferred_targets(estimator, y, n_rows)
+            return cls(estimator, None, name, None)
+        if y is None and names is not None and name in names:
+            return cls(estimator, None, name, list(names).index(name))
+        if y is None:
+            # As scikit-learn's estimators say it, and what else there is.
+            raise ValueError(
+                f"{type(estimator).__name__} requires y to be passed, but the target y "
+                f"is None, and X has no column of the name rating_feature={name!r}"
+            )
+        deferred_targets(estimator, y, n_rows)
+        return cls(estimator, y, name, None)
+
+    @property
+    def beside(self) -> tuple[int, ...]:
+        """Positions of columns of the table that hold ratings."""
+        return () if self.position is None else (self.position,)
+
+    def with_slices(self, n_rows: int) -> _Targets:
+        """Return the same, of which rows can be read by slices."""
+        y = self.y
+        if y is None or isinstance(y, (list, tuple)):
+            return self
+        if isinstance(y, np.ndarray) and y.ndim == 1:
+            refuse_masked(y, "y")
+            mapped = sliced_rows(y[:, None])  # whose pages are given back
+            return self if mapped is None else replace(self, y=mapped)
+        if hasattr(y, "__getitem__") and not hasattr(y, "iloc"):
+            return self
+        return replace(self, y=check_targets(self.estimator, y, n_rows))
+
+    def rows(self, start: int, stop: int) -> np.ndarray:
+        """Ratings of some rows, of those that are beside the table."""
+        if self.y is None:
+            return np.zeros(stop - start)  # clicks
+        y: Any = self.y
+        if isinstance(y, SlicedRows):
+            part = y[start:stop][:, 0]
+        else:  # foreign arrays too, whose own words may quote values
+            part = read_quietly(lambda: y[start:stop])
+        return check_targets(self.estimator, part, stop - start)
+
+    def numbers(self, column: np.ndarray) -> np.ndarray:
+        """Ratings of a column of the table."""
+        numbers = None
+        if column.dtype.kind in "biufO":
+            try:
+                numbers = column.astype(np.float64)
+            except (TypeError, ValueError, OverflowError):  # their words may quote
+                numbers = None
+        if numbers is None or not np.isfinite(numbers).all():
+            raise ValueError(
+                f"rating_feature={self.name!r} must name a column of finite numbers: "
+                "drop or fill rows without a rating"
+            )
+        return numbers
+
+
+def _parts(source, names, columns, targets: _Targets) -> Iterator[RatingRows]:
+    for start, (users, items, ratings) in _read(source, names, columns, targets):
+        check_finite([users, items])
+        check_exact(users, "user_feature")
+        check_exact(items, "item_feature")
+        stop = start + len(users)
+        given = targets.rows(start, stop) if ratings is None else ratings
+        yield RatingRows(users, items, given)
+
+
+def _read(source, names, columns, targets: _Targets):
+    """Yield first rows of parts, and their users, items, and ratings if X has them."""
+    if names is None:
+        for start in range(0, source.shape[0], _PART_ROWS):
+            rows = source[start : start + _PART_ROWS]
+            yield start, (*(rows[:, j].copy() for j in columns), None)
+        return
+    start, wanted = 0, [names[j] for j in columns]
+    if targets.position is not None:
+        wanted.append(names[targets.position])
+    for users, items, *ratings in source.columns(wanted):
+        given = targets.numbers(ratings[0]) if ratings else None
+        yield start, (users, items, given)
+        start += len(users)
+
+
+def _counted(columns, name: str) -> tuple[IdIndex, np.ndarray]:
+    """Index the ids of several columns, one below another, and count them."""
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    index, n_columns, n_waiting = None, 0, 0
+    for column in columns:
+        index, n_columns = IdIndex(column, name), n_columns + 1
+        found.append((index.ids, np.bincount(index.codes, minlength=len(index))))
+        n_waiting += len(index)
+        if n_waiting > _MERGED_IDS + 2 * len(found[0][0]):
+            found = [_merged(found, name)]
+            n_waiting = len(found[0][0])
+    if n_columns == 1:
+        return index, found[0][1]
+    ids, counts = _merged(found, name)
+    return IdIndex(ids, name).without_codes(), counts
+
+
+def _merged(found: list, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Put distinct ids of several parts together, and add up their counts."""
+    dtypes = {ids.dtype for ids, _ in found}
+    # Of several types float64 might not hold all.
+    kind = dtypes.pop() if len(dtypes) == 1 else np.dtype(object)
+    index = IdIndex(np.concatenate([ids.astype(kind) for ids, _ in found]), name)
+    counts = np.zeros(len(index), dtype=np.int64)
+    np.add.at(counts, index.codes, np.concatenate([counts for _, counts in found]))
+    return index.ids, counts

@@ -1,0 +1,525 @@
+"""Columns of ratings tables: found and read in any form, and written beside items."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from numbers import Integral
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import validate_data
+
+from .._tables.clusters import brought_here
+from .._tables.ids import _is_missing, as_array, check_exact, check_feature, position_of
+from .._tables.readers import (
+    column_names,
+    read_entries,
+    read_quietly,
+    refuse_same_names,
+)
+from .._tables.rows import DeferredRead, check_features, form_of, shape_of
+from .._tables.users import deferred_targets
+
+# Rows of a file that are read together.
+_BATCH_ROWS = 1 << 18
+
+
+class ParquetRatings:
+    """A ratings table in one parquet file or in several, read batch by batch.
+
+    `source` is a ``pyarrow.parquet.ParquetFile`` or a ``pyarrow.dataset.Dataset``.
+    """
+
+    def __init__(self, source):
+        self._source = source
+        self._is_file = hasattr(source, "iter_batches")
+        self._schema = source.schema_arrow if self._is_file else source.schema
+        self.names = list(self._schema.names)
+        n_rows = source.metadata.num_rows if self._is_file else source.count_rows()
+        self.shape = (n_rows, len(self.names))
+
+    def empty(self):
+        """Return a table with the same columns and no row."""
+        return self._schema.empty_table()
+
+    def table(self):
+        """Read all of it: a ``pyarrow.Table``."""
+        source = self._source
+        return read_quietly(source.read if self._is_file else source.to_table)
+
+    def columns(self, names: list[str]) -> Iterator[list[np.ndarray]]:
+        """Yield some columns, a batch of rows at a time, in their order."""
+        how = {"columns": names, "batch_size": _BATCH_ROWS}
+        if self._is_file:
+            batches = self._source.iter_batches(**how)
+        else:
+            # Batches that are read ahead would be in memory together.
+            how |= {"batch_readahead": 1, "fragment_readahead": 1}
+            batches = self._source.to_batches(**how)
+        while (batch := read_quietly(lambda: next(batches, None))) is not None:
+            yield [as_array(batch.column(name)) for name in names]
+
+
+def parquet_ratings(X) -> ParquetRatings | None:
+    """Return what reads a parquet file, or None where X is none.
+
+    `X`: a path of a file or of a directory of files, as a string or path; a
+    ``pyarrow.parquet.ParquetFile``; or a ``pyarrow.dataset.Dataset``.
+    """
+    if isinstance(X, (str, os.PathLike)):
+        X = _opened(X)
+    is_file = hasattr(X, "iter_batches") and hasattr(X, "schema_arrow")
+    is_dataset = hasattr(X, "to_batches") and hasattr(X, "count_rows")
+    return ParquetRatings(X) if is_file or is_dataset else None
+
+
+def _opened(path):
+    try:
+        from pyarrow import dataset, parquet
+    except ImportError as error:
+        raise ImportError(
+            "X is a path: parquet files need pyarrow: pip install pyarrow"
+        ) from error
+    reason = None
+    try:
+        if Path(path).is_dir():
+            return dataset.dataset(path, format="parquet")
+        return parquet.ParquetFile(path)
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
+        reason = type(error).__name__
+    raise ValueError(
+        f"X={os.fspath(path)!r} is a path at which no parquet file could be read "
+        f"({reason})"
+    )
+
+
+# Names of LensKit; where columns are only numbered, users are first, items second.
+_DEFAULTS = {"user_feature": ("user_id", 0), "item_feature": ("item_id", 1)}
+
+
+@dataclass(frozen=True)
+class RatingsTable:
+    """Columns of a ratings table.
+
+    `columns`: columns in their order; None for those that were not read.
+    `given`: the same as a dataframe holds them, of its own dtypes.
+    `ratings`: entries of a sparse matrix; None for a table, whose ratings are targets.
+    `n_items`: columns of a sparse matrix, which are a public catalog.
+    """
+
+    columns: list
+    names: list | None
+    user: int
+    item: int
+    given: list
+    ratings: np.ndarray | None = None
+    n_items: int | None = None
+
+    @property
+    def users(self) -> np.ndarray:
+        return self.columns[self.user]
+
+    @property
+    def items(self) -> np.ndarray:
+        return self.columns[self.item]
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+
+class DeferredRatings(NamedTuple):
+    """A ratings table of which the form was checked, and no value was read.
+
+    `n_rows`: number of ratings; None for a sparse matrix, whose entries tell.
+    `n_items`: columns of a sparse matrix.
+    `read`: ``read(beside=())`` reads users, items and the columns at these further
+    positions: a :class:`RatingsTable`. To be called once the fit is charged.
+    """
+
+    n_rows: int | None
+    n_items: int | None
+    read: Callable[..., RatingsTable]
+    names: list | None = None
+
+    def reading(self, beside) -> DeferredRatings:
+        """Return the same, which is read with further columns."""
+        return self._replace(read=partial(self.read, beside))
+
+
+def deferred_ratings(estimator, X, *, reset: bool) -> DeferredRatings:
+    """Check the form of a ratings table, and read no value.
+
+    `estimator`: with parameters `user_feature` and `item_feature`; gets, or is compared
+    to, names and number of columns. `X` (n_rows, n_columns): the table; numbers that
+    are read must be finite. A sparse matrix of users x items stands for the table of
+    its stored entries. `reset`: whether this is a fit. Returns its form, and how to
+    read it.
+    """
+    if not reset:  # what is made of them has a number a row, here
+        X = brought_here(X)
+    if sparse.issparse(X):
+        return _unread_entries(estimator, X, reset)
+    file = parquet_ratings(X)
+    X = X if file is None else file.table()
+    names = column_names(X)
+    if names is None:
+        n_rows, n_columns = form_of(X)
+    else:
+        refuse_same_names(names, "X")
+        n_rows, n_columns = shape_of(X)
+    # A stand-in has neither names nor values.
+    named = np.broadcast_to(0.0, (n_rows, n_columns)) if names is None else X
+    user, item = compared_columns(
+        estimator, named, names, (n_rows, n_columns), reset=reset
+    )
+    if reset and names is not None:
+        _warn_of_places(estimator, names)
+
+    def read(beside=()):
+        places = sorted({user, item, *beside})
+        if names is None:
+            found = _array_columns(X, places)
+        else:
+            found = [_column(X, names, j) for j in places]
+        given = _at(places, found, n_columns)
+        found = [as_array(column) for column in found]
+        check_finite(found)
+        columns = _at(places, found, n_columns)
+        check_exact(columns[user], "user_feature")
+        check_exact(columns[item], "item_feature")
+        return RatingsTable(columns, names, user, item, given)
+
+    return DeferredRatings(n_rows, None, read, names)
+
+
+def deferred_ratings_beside(estimator, table: DeferredRatings, y) -> list[DeferredRead]:
+    """Check the form of ratings beside a table; a sparse matrix holds them itself.
+
+    Returns the ratings, or nothing.
+    """
+    if table.n_items is None:
+        return [deferred_targets(estimator, y, table.n_rows)]
+    if y is not None:
+        raise ValueError(
+            "y must be None where X is a sparse matrix of users x items, whose "
+            "entries are the ratings; for a pipeline make a table of X.tocoo()"
+        )
+    return []
+
+
+def read_ratings(estimator, X) -> RatingsTable:
+    """Read users and items of X, as :func:`deferred_ratings` does, for a fitted one."""
+    return deferred_ratings(estimator, X, reset=False).read()
+
+
+def _unread_entries(estimator, X, reset: bool) -> DeferredRatings:
+    """Row numbers are users and column numbers items, of all stored entries."""
+    if X.ndim != 2 or X.dtype.kind not in "biuf":
+        raise ValueError("X must hold real numbers in rows and columns if it is sparse")
+    check_sizes(X.shape[0], 2)
+    if X.format == "bsr":
+        # One user's entries would decide which zeros of others are stored.
+        raise ValueError(
+            "X must not be a sparse matrix in blocks, whose padding cannot be told "
+            "from ratings of 0: pass X.tocsr() after eliminate_zeros()"
+        )
+    if not reset and estimator.n_features_in_ != 2:
+        raise ValueError(
+            f"X has 2 features, as the entries of a sparse matrix do, but "
+            f"{type(estimator).__name__} is expecting {estimator.n_features_in_} "
+            "features as input: pass a table"
+        )
+    if reset:
+        validate_data(estimator, np.empty((1, 2)), reset=True, skip_check_array=True)
+    return DeferredRatings(None, X.shape[1], lambda beside=(): _table_of_entries(X))
+
+
+def _table_of_entries(X) -> RatingsTable:
+    entries = X.tocsr(copy=True)
+    entries.sum_duplicates()
+    entries = entries.tocoo()
+    columns = [entries.row.astype(np.int64), entries.col.astype(np.int64)]
+    check_sizes(len(entries.data), 2)
+    check_finite([entries.data])
+    return RatingsTable(
+        columns, None, 0, 1, columns, entries.data.astype(np.float64), X.shape[1]
+    )
+
+
+def _at(places: list[int], found: list, n_columns: int) -> list:
+    """Put what was read in its places."""
+    columns = [None] * n_columns
+    for place, column in zip(places, found, strict=True):
+        columns[place] = column
+    return columns
+
+
+def _column(X, names, j):
+    # The array of a pandas column keeps its dtype and leaves out the index.
+    return X.iloc[:, j].array if hasattr(X, "iloc") else X[names[j]]
+
+
+def _array_columns(X, places: list[int]) -> list:
+    """Read some columns; of what is no array of numpy yet, all of them."""
+    if isinstance(X, np.ndarray):
+        X, places = X[:, places], list(range(len(places)))
+    if not hasattr(X, "dtype"):
+        X = read_entries(X, "X")
+    kind = getattr(X, "dtype", np.dtype(float)).kind
+    if kind in "iu":
+        X = np.asarray(X)  # floats would merge large ids
+    elif kind not in "OSU":
+        X = check_features(X)
+    else:
+        X = np.asarray(X, dtype=object)
+    return [X[:, j] for j in places]
+
+
+def compared_columns(
+    estimator, X, names, shape: tuple[int, int], *, reset: bool
+) -> tuple[int, int]:
+    """Find users and items, and note the columns of a fit or compare others to them.
+
+    Of an estimator that looks for ratings by name too, and a table of real names, the
+    columns of users and items alone: what stands beside them is not used, and need not
+    be there later.
+
+    `estimator`: gets, or is compared to, names and number of columns. `X`: with the
+    names and the number of columns of the table. `names`: names of the columns.
+    `shape`: of the table. `reset`: whether this is a fit. Returns positions of users
+    and items.
+    """
+    by_name = names is not None and all(isinstance(name, str) for name in names)
+    by_name = by_name and hasattr(estimator, "rating_feature")
+    if by_name and not are_numbered(names):
+        check_sizes(*shape)
+        found = find_columns(estimator, names, len(names))
+        chosen = [names[j] for j in found]
+        X = X.select(chosen) if hasattr(X, "column_names") else X[chosen]
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        return found
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    check_sizes(*shape)
+    return find_columns(estimator, names, shape[1])
+
+
+def check_sizes(n_rows: int, n_columns: int) -> None:
+    if n_columns < 2:
+        raise ValueError(
+            f"X must have a column of users and one of items, but has n_features = "
+            f"{n_columns} (1 feature(s) where a minimum of 2 is required)"
+        )
+    if not n_rows:
+        raise ValueError("X: Found array with 0 sample(s); a minimum of 1 is required")
+
+
+def check_finite(columns: list) -> None:
+    for column in columns:
+        if column.dtype.kind in "fc" and not np.isfinite(column).all():
+            raise ValueError("Input X contains NaN or infinity: drop such rows")
+
+
+def find_columns(estimator, names, n_columns: int) -> tuple[int, int]:
+    """Return the positions of users and items."""
+    user, item = (_find_column(estimator, name, names, n_columns) for name in _DEFAULTS)
+    if user == item:
+        raise ValueError(
+            "user_feature and item_feature name the same column; name two columns"
+        )
+    return user, item
+
+
+def _warn_of_places(estimator, names) -> None:
+    """Say which columns of a table are users and items if their names do not."""
+    guessed = [
+        parameter
+        for parameter, (default, _) in _DEFAULTS.items()
+        if getattr(estimator, parameter) == default
+    ]
+    if guessed and are_numbered(names):
+        warnings.warn(
+            "X has no columns user_id and item_id: the first is taken for users and "
+            f"the second for items; name {' and '.join(guessed)}, since users are "
+            "what is protected",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def are_numbered(names) -> bool:
+    """Whether names of columns only number them, as those of tables made of arrays.
+
+    They are whole numbers, or one word with whole numbers that ascend by one: x0, x1,
+    or column_1, column_2.
+    """
+    if all(isinstance(name, Integral) for name in names):
+        return True
+    parts = [re.fullmatch(r"(.*?)(\d+)", str(name), re.DOTALL) for name in names]
+    if not all(parts) or len({part[1] for part in parts}) > 1:
+        return False
+    numbers = [int(part[2]) for part in parts]
+    return all(after == before + 1 for before, after in pairwise(numbers))
+
+
+def _find_column(estimator, parameter: str, names, n_columns: int) -> int:
+    """Return the position of the column that a parameter names."""
+    feature = getattr(estimator, parameter)
+    check_feature(feature, parameter)
+    default, position = _DEFAULTS[parameter]
+    if names is None:
+        if isinstance(feature, str) and feature != default:
+            raise ValueError(
+                f"{parameter}={feature!r}, but X has no column names: name the "
+                "position, or pass a dataframe"
+            )
+        feature = position if isinstance(feature, str) else feature
+        names = range(n_columns)
+    elif feature == default and default not in names and are_numbered(names):
+        feature = position
+    try:
+        return position_of(feature, list(names), parameter) % n_columns
+    except ValueError as error:
+        said = f"{error}: name the columns of users and items by user_feature and "
+    raise ValueError(said + "item_feature; users are what is protected")
+
+
+# Integers up to here are exact in float64.
+_LARGEST = 2**53
+
+
+def kept_columns(model, names, n_columns: int) -> list[int]:
+    """Return positions of the further columns that are written.
+
+    `model`: with parameters `user_feature`, `item_feature` and `remainder`. `names`:
+    names of the columns, if they have any.
+    """
+    used = find_columns(model, names, n_columns)
+    if isinstance(model.remainder, str):
+        kept = range(n_columns) if model.remainder == "passthrough" else ()
+        return [j for j in kept if j not in used]
+    known = list(range(n_columns) if names is None else names)
+    asked = np.asarray(model.remainder, dtype=object)
+    if asked.ndim != 1:
+        raise ValueError(
+            'remainder must be "drop", "passthrough" or a list of names or positions '
+            "of columns"
+        )
+    places = []
+    for feature in asked.tolist():
+        check_feature(feature, "remainder")
+        if names is None and isinstance(feature, str):
+            raise ValueError(
+                f"remainder={feature!r}, but X has no column names: name the "
+                "position, or pass a dataframe"
+            )
+        places.append(position_of(feature, known, "remainder") % n_columns)
+    if set(used) & set(places):
+        raise ValueError("remainder must name neither users nor items")
+    if len(set(places)) < len(places):
+        raise ValueError("remainder must name columns once each")
+    return places
+
+
+def users_first(columns, user: int, item: int, embedded: list, kept) -> list:
+    """Put the users' column in front, so that a regressor finds it at position 0.
+
+    `columns`: columns, or their names. `user`, `item`: positions of users and items.
+    `embedded`: what stands in the place of items. `kept`: positions of further columns
+    that are written. Returns all columns that are written, in order.
+    """
+    rest = [
+        embedded if j == item else [column]
+        for j, column in enumerate(columns)
+        if j == item or j in kept
+    ]
+    return [columns[user], *itertools.chain(*rest)]
+
+
+def embedded_names(
+    stem: str, first: tuple[str, ...], public: list[str], n_public: int, n_embedded: int
+) -> list[str]:
+    """Names of what stands in the place of items.
+
+    `stem`: name of the column of items. `first`: what comes first. `public`: names of
+    public features; empty if they have none. `n_public`, `n_embedded`: numbers of
+    public features and of private components. Returns names, of the public features
+    their own.
+    """
+    public = public or [f"{stem}_feature{j}" for j in range(n_public)]
+    begin = [f"{stem}_{name}" for name in first]
+    return [*begin, *public, *(f"{stem}_embedding{j}" for j in range(n_embedded))]
+
+
+def join_columns(columns: list, names: list, kind: str, like):
+    """Put columns of different types side by side.
+
+    `columns` (n_rows,). `names`: their names. `kind`: what to make;
+    dataframes keep each column's dtype. `like`: the table whose index a pandas
+    dataframe takes over. Returns (n_rows, n_columns): the table; an array of objects if
+    some column holds anything but numbers that float64 holds exactly.
+    Columns of a dataframe that would have the same name raise an error.
+    """
+    if kind != "default":
+        refuse_same_names(names, "transform")
+    if kind == "pandas":
+        import pandas as pd
+
+        index = like.index if hasattr(like, "iloc") else None
+        columns = map(_whole, columns)
+        return pd.DataFrame(dict(zip(names, columns, strict=True)), index=index)
+    if kind == "polars":
+        import polars as pl
+
+        return pl.DataFrame(dict(zip(names, map(_plain, columns), strict=True)))
+    columns = [as_array(column) for column in columns]
+    of_lists = isinstance(like, (list, tuple))
+    if all(_fits_float64(column, of_lists) for column in columns):
+        return np.column_stack([np.asarray(c, dtype=np.float64) for c in columns])
+    out = np.empty((len(columns[0]), len(columns)), dtype=object)
+    for j, column in enumerate(columns):
+        out[:, j] = column
+    return out
+
+
+def _fits_float64(column: np.ndarray, of_lists: bool) -> bool:
+    """Whether no two ids of a column become one as floats."""
+    if column.dtype.kind in "iu":
+        return bool((column <= _LARGEST).all() and (column >= -_LARGEST).all())
+    if column.dtype == object:
+        return of_lists and all(map(_is_exact, column.tolist()))
+    return column.dtype.kind in "bf"
+
+
+def _is_exact(entry) -> bool:
+    """Whether an entry of a list is a number that float64 holds exactly."""
+    if isinstance(entry, Integral):
+        return abs(int(entry)) <= _LARGEST
+    return isinstance(entry, (float, np.float32, np.float16, np.bool_))
+
+
+def _is_polars(column) -> bool:
+    return type(column).__module__.startswith("polars")
+
+
+def _whole(column):
+    """Pandas would take strings of polars without their trailing NULs."""
+    return as_array(column) if _is_polars(column) else column
+
+
+def _plain(column):
+    """Polars wants its own columns, lists of objects and None, or other arrays."""
+    if _is_polars(column):
+        return column
+    column = np.asarray(column)
+    if column.dtype.kind != "O":
+        return column
+    return [None if _is_missing(value) else value for value in column.tolist()]

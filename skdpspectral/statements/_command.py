@@ -1,0 +1,181 @@
+"""``skdpspectral-ledger``, with the making and the checking of statements."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import itertools
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..accounting import PrivacyAccountant
+from ..accounting._errors import LedgerError
+from ..accounting._ledger import command
+from ..accounting._ledger.accountant import summary_of
+from ..accounting._ledger.server import ledger_at
+from ..mechanisms import PrivacyPlan
+from ._pages import record_in
+from ._records import ledger_facts, record_of, versions
+from ._statement import Statement, made_of, statement
+
+_WRITERS: dict[str, Callable[[Statement], str]] = {
+    "html": Statement.to_html,
+    "json": Statement.to_json,
+    "md": Statement.to_markdown,
+    "yaml": Statement.to_registry_yaml,
+}
+_NO_WORDS = {"of", "n_units", "audit", "registry"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code: 0 for good, 1 for faults, 2 for errors."""
+    return command.main(arguments, (_add_statement, _add_verify))
+
+
+def _add_statement(add: Callable[..., argparse.ArgumentParser]) -> None:
+    parser = add("statement", _state, "Make a statement for those who answer for data.")
+    parser.add_argument(
+        "-o", "--output", required=True, help="file to make: .html, .json, .md or .yaml"
+    )
+    for name in inspect.signature(statement).parameters.keys() - _NO_WORDS:
+        parser.add_argument(f"--{name.replace('_', '-')}", help=f"{name}, as stated")
+    parser.add_argument(
+        "--n-units", type=int, help="number of rows or users, if public"
+    )
+
+
+def _add_verify(add: Callable[..., argparse.ArgumentParser]) -> None:
+    what = "Check a statement against a ledger; exit with 1 if they differ."
+    parser = add("verify", _verify, what, before="statement")
+    parser.description = f"{what} What the curator states is not checked."
+
+
+def _state(options: argparse.Namespace) -> int:
+    ending = options.output.rpartition(".")[2].lower()
+    if ending not in _WRITERS:
+        raise ValueError(f"--output must end with one of {', '.join(_WRITERS)}")
+    names = inspect.signature(statement).parameters.keys() - _NO_WORDS
+    given = {name: getattr(options, name) for name in (*names, "n_units")}
+    made = statement(PrivacyAccountant(path=options.ledger), **given)
+    with open(options.output, "x", encoding="utf-8", newline="\n") as file:
+        file.write(_WRITERS[ending](made))
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    with open(options.statement, encoding="utf-8", newline="") as file:
+        text = file.read(_MOST + 1)
+    if len(text) > _MOST:
+        raise ValueError("the statement is larger than any that is made")
+    ledger = PrivacyAccountant(path=options.ledger)
+    try:
+        record = record_in(text)
+        fault = next(differences(text, record, ledger), None)
+    except LedgerError:
+        raise
+    except Exception:  # damage has errors of every type
+        fault = "the statement has no record, as a registry entry, or it is damaged"
+    if fault is not None:
+        print(command.plain(fault))
+        return 1
+    stated, later = record["ledger"] or {}, ""
+    n, found = stated.get("entries"), len(ledger.ledger)
+    if n is not None and n < found:
+        later = f" It is of its first {n} entries: {found - n} came later."
+    print(f"The statement is that of the ledger.{later}")
+    return 0
+
+
+# Characters of a statement.
+_MOST = 2**27
+
+
+def differences(
+    text: str, record: Mapping[str, Any], ledger: PrivacyAccountant
+) -> Iterator[str]:
+    """Yield in what a statement and a ledger differ, a sentence each."""
+    faults, _ = command.faults(ledger_at(ledger.path))
+    yield from (f"the ledger is damaged: {fault}" for fault in faults)
+    stated = record["ledger"]
+    if stated is None:
+        yield from _missing_entries(record, ledger)
+    else:
+        n, own, now = stated["entries"], len(ledger.ledger), record_of(ledger, {}, None)
+        others = now["ledger"]["id"]
+        if stated["id"] != others:
+            yield f"the statement is of another ledger: {stated['id']}, not {others}"
+        if n > own:
+            yield f"the statement has {n} entries, and the ledger {own}"
+        then = ledger_facts(ledger, summary_of(ledger, n))
+        if stated != then:
+            yield f"entries 1 to {n} of the ledger are not those of the statement"
+        for name in ("kind", "name", "plans", "report", "n_units"):
+            if record[name] != now[name]:
+                yield f"the record's {name} is not that of a ledger"
+    made = made_of(record, None if stated is None else ledger)
+    again = _WRITERS[_format_of(text)](made)
+    if text != again:
+        yield _first_difference(text, again, record)
+
+
+def _format_of(text: str) -> str:
+    if text.lstrip().startswith("{"):
+        return "json"
+    return "html" if '<pre id="record">' in text else "md"
+
+
+def _first_difference(text: str, again: str, record: Mapping[str, Any]) -> str:
+    """Return the first place in which a statement is not what its record says."""
+    letters = enumerate(itertools.zip_longest(text, again))
+    at = next(place for place, (a, b) in letters if a != b)
+    stated, right = (said[max(at - 30, 0) : at + 30] for said in (text, again))
+    line, note = text.count("\n", 0, at) + 1, ""
+    made_by = record["versions"]["skdpspectral"]
+    if made_by != versions()["skdpspectral"]:
+        note = f" (it was made by release {made_by}, whose words may differ)"
+    return f"line {line} says {stated!r} where it must say {right!r}{note}"
+
+
+def _missing_entries(
+    record: Mapping[str, Any], accountant: PrivacyAccountant
+) -> Iterator[str]:
+    """Yield fits of a statement that a ledger has no entry of."""
+    entries = [(e.block, PrivacyPlan.from_json(e.plan)) for e in accountant.ledger]
+    for _, fields in record["plans"]:
+        plan = PrivacyPlan.from_json(json.dumps(fields))
+        for block, own in getattr(plan, "blocks", ()) or ((None, plan),):
+            alike = (
+                place
+                for place, (name, charged) in enumerate(entries)
+                if block in (None, name) and _is_charged(own, charged)
+            )
+            found = next(alike, None)
+            if found is not None:
+                del entries[found]  # each fit has one of its own
+                continue
+            of = "" if block is None else f" of {block!r}"
+            yield (
+                f"the ledger has no entry of {own.estimator}{of} with epsilon="
+                f"{own.epsilon:g}, delta={own.delta:g} and these releases"
+            )
+
+
+def _is_charged(fitted: PrivacyPlan, charged: PrivacyPlan) -> bool:
+    """Whether a plan is what was charged, remarks of the fit apart.
+
+    Releases of a pipeline's steps get their shapes in the fit, at the cost charged.
+    """
+    if any(": " in mechanism.name for mechanism in fitted.mechanisms):
+        costs = fitted.mu_beside_curves, charged.mu_beside_curves
+        counts = len(fitted.curves), len(charged.curves)
+        if math.isclose(*costs, rel_tol=1e-9) and counts[0] == counts[1]:
+            fitted = replace(fitted, mechanisms=charged.mechanisms)
+    return replace(fitted, remarks=()) == replace(charged, remarks=())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,338 @@
+"""The statement: what was promised, on a page, as JSON, Markdown and registry entry."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import Any
+
+from ..accounting import PrivacyAccountant
+from ..mechanisms import PrivacyPlan, shown
+from ._answers import (
+    Answers,
+    auditor_answers,
+    claim,
+    nist_answers,
+    plain_answers,
+    shown_of,
+)
+from ._lemmas import lemmas_of
+from ._pages import as_html, as_markdown
+from ._records import Facts, facts_of, record_of
+from ._registry import REGISTRY_FIELDS, as_registry_yaml
+
+FORMAT = "skdpspectral-statement-1"
+
+
+@dataclass(frozen=True, repr=False)
+class Statement:
+    """What was promised, for those who answer for the data; made by :func:`statement`.
+
+    Equal inputs give equal bytes. Everything in it is a parameter, a plan, an entry of
+    a ledger, or what the curator states: nothing is read from any data.
+    """
+
+    _facts: Facts
+    _content: dict[str, Any] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Not a cached property: a child that is forked would inherit its lock.
+        object.__setattr__(self, "_content", _content(self._facts))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the statement as plain Python values, by the published schema.
+
+        Returns
+        -------
+        dict
+            As ``skdpspectral/statements/schema.json`` describes it.
+        """
+        return json.loads(self.to_json())
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return the statement as JSON, or write it.
+
+        Parameters
+        ----------
+        path : str or path-like or None, default=None
+            File to write, too; an existing one is replaced.
+
+        Returns
+        -------
+        str
+            One JSON object, without NaN or infinity: what is infinite is null.
+        """
+        return _written(
+            json.dumps(self._content, indent=1, allow_nan=False) + "\n", path
+        )
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return the statement as one HTML page, or write it.
+
+        Parameters
+        ----------
+        path : str or path-like or None, default=None
+            File to write, too; an existing one is replaced.
+
+        Returns
+        -------
+        str
+            A page without scripts, which requests nothing from any network.
+        """
+        return _written(as_html(self._content), path)
+
+    def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return the statement as Markdown, or write it.
+
+        Parameters
+        ----------
+        path : str or path-like or None, default=None
+            File to write, too; an existing one is replaced.
+
+        Returns
+        -------
+        str
+            Headings, paragraphs and tables; words of others are escaped.
+        """
+        return _written(as_markdown(self._content), path)
+
+    def to_registry_yaml(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return an entry of OpenDP's registry of deployments, or write it.
+
+        Parameters
+        ----------
+        path : str or path-like or None, default=None
+            File to write, too; an existing one is replaced.
+
+        Returns
+        -------
+        str
+            YAML that satisfies the registry's schema. What neither the library nor
+            the curator has said is marked by ``TODO``.
+        """
+        return _written(as_registry_yaml(self._facts, self._content), path)
+
+    def _repr_html_(self) -> str:
+        return as_html(self._content, page=False)
+
+    def __str__(self) -> str:
+        return f"{self._content['title']}\n{self._content['claim']}"
+
+    def __repr__(self) -> str:
+        subject = self._content["subject"]
+        return f"Statement({subject['kind']} {subject['name']})"
+
+
+def _written(text: str, path: str | os.PathLike[str] | None) -> str:
+    if path is not None:
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    return text
+
+
+def statement(
+    of: Any,
+    *,
+    title: str | None = None,
+    curator: str | None = None,
+    intended_use: str | None = None,
+    description: str | None = None,
+    date: str | datetime.date | None = None,
+    unit_meaning: str | None = None,
+    n_units: int | None = None,
+    tuning: str | None = None,
+    other_releases: str | None = None,
+    failed_fits: str | None = None,
+    access: str | None = None,
+    collection: str | None = None,
+    utility: str | None = None,
+    bias: str | None = None,
+    docs_url: str | None = None,
+    audit: Any = None,
+    registry: Mapping[str, str] | None = None,
+) -> Statement:
+    """Return a statement of what was promised, for those who answer for the data.
+
+    Its first part is one page in plain words, its second is for an auditor, and its
+    appendix answers the questions of NIST SP 800-226. Nothing is released by it.
+
+    Parameters
+    ----------
+    of : fitted estimator, PrivacyAccountant or FederatedResult
+        A fitted private estimator, a pipeline of some, a private search, a stream under
+        way, the result of a federation; or a ledger, with all its entries so far.
+    title : str or None, default=None
+        Title of the page.
+    curator : str or None, default=None
+        Who answers for the data.
+    intended_use : str or None, default=None
+        What the results are for.
+    description : str or None, default=None
+        What the results are.
+    date : str or date or None, default=None
+        When the statement was made, as ``"2026-01-31"``. No clock is read: without it,
+        pages have the dates of the ledger alone.
+    unit_meaning : str or None, default=None
+        What one row or one user is, and how many rows a person may have.
+    n_units : int or None, default=None
+        Number of rows or users, where it is public.
+    tuning : str or None, default=None
+        What was chosen or tuned on the data without being charged: parameters,
+        features, models, the budget itself; or that nothing was.
+    other_releases : str or None, default=None
+        What else was published of the same data: scores, summaries, plots.
+    failed_fits : str or None, default=None
+        Which fits failed.
+    access : str or None, default=None
+        Who has access to the data, and how they are secured.
+    collection : str or None, default=None
+        How the data were collected, and how long they are kept.
+    utility : str or None, default=None
+        How accurate the results are, by public or private measures.
+    bias : str or None, default=None
+        Whom the results serve less well.
+    docs_url : str or None, default=None
+        Root of the documentation of this package, for links to proofs.
+    audit : AuditResult or None, default=None
+        Result of :func:`~skdpspectral.audit.audit_epsilon`.
+    registry : mapping of str to str or None, default=None
+        Further fields of the registry's entry, such as ``{"data_product_region":
+        "Global"}``.
+
+    Returns
+    -------
+    Statement
+        Has ``to_html``, ``to_json``, ``to_markdown`` and ``to_registry_yaml``, and
+        shows itself in notebooks.
+
+    Raises
+    ------
+    TypeError
+        If `of` holds no plan and is no ledger, or a parameter is of a wrong type.
+    ValueError
+        If `date` is no date, or `registry` has an unknown field.
+    LedgerError
+        If the ledger can't be read.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA, statement
+    >>> from skdpspectral.datasets import load_digits
+    >>> digits = load_digits()
+    >>> pca = DPPCA(n_components=2, epsilon=1.0, bounds=digits.bounds).fit(digits.data)
+    >>> page = statement(pca, title="Digits", tuning="Nothing was.")
+    >>> print(page)  # doctest: +ELLIPSIS
+    Digits
+    If one row is replaced by any other, whatever anyone may conclude from ...
+    >>> page.to_html().startswith("<!DOCTYPE html>")
+    True
+    """
+    stated = {k: v for k, v in locals().items() if k not in ("of", "audit")}
+    for name, text in stated.items():
+        if name in ("date", "n_units", "registry") or text is None:
+            continue
+        if not isinstance(text, str):
+            raise TypeError(f"{name} must be a string or None, got {shown(text)}")
+    if docs_url is not None and not re.match(r"https?://", docs_url):
+        raise ValueError(f"docs_url must begin with https://, got {docs_url!r}")
+    if n_units is not None and not isinstance(n_units, Integral):
+        raise TypeError(f"n_units must be an integer or None, got {shown(n_units)}")
+    stated |= {"date": _checked_date(date), "n_units": n_units and int(n_units)}
+    stated["registry"] = _checked(registry)
+    accountant = of if isinstance(of, PrivacyAccountant) else None
+    return made_of(record_of(of, stated, audit), accountant)
+
+
+def made_of(
+    record: Mapping[str, Any], accountant: PrivacyAccountant | None
+) -> Statement:
+    """Return the statement of a record, with the ledger that it is of, if any."""
+    return Statement(facts_of(record, accountant))
+
+
+def _checked_date(date: Any) -> str | None:
+    if date is None:
+        return None
+    try:
+        return datetime.date.fromisoformat(str(date)[:10]).isoformat()
+    except ValueError:
+        raise ValueError(f"date must be as 2026-01-31, got {shown(date)}") from None
+
+
+def _checked(registry: Any) -> dict[str, str]:
+    given = dict(registry or {})
+    unknown = sorted(given.keys() - REGISTRY_FIELDS)
+    if unknown:
+        known = ", ".join(sorted(REGISTRY_FIELDS))
+        raise ValueError(f"registry has unknown fields {unknown}; known: {known}")
+    for name, text in given.items():
+        if not isinstance(text, str):
+            raise TypeError(f"registry[{name!r}] must be a string, got {shown(text)}")
+    return given
+
+
+def _content(facts: Facts) -> dict[str, Any]:
+    """Return what a statement says, in plain values."""
+    record, stated = facts.record, facts.stated
+    title = stated.get("title") or f"Privacy statement: {record['name']}"
+    given = {
+        k: stated.get(k) for k in ("curator", "intended_use", "description", "date")
+    }
+    return {
+        "format": FORMAT,
+        "title": title,
+        **given,
+        "subject": {"kind": record["kind"], "name": record["name"]},
+        "claim": claim(facts),
+        "guarantee": {
+            "private": facts.private,
+            "epsilon": facts.epsilon if facts.private else None,
+            "delta": facts.delta,
+            "mu": facts.mu if facts.private else None,
+            "unit": facts.unit or None,
+            "neighbors": facts.neighbors or None,
+            "assumptions": list(map(str, facts.assumptions)),
+            "seeded": facts.seeded,
+        },
+        "budget": facts.budget,
+        "ledger": record["ledger"],
+        "for_the_person_responsible": _listed(plain_answers(facts)),
+        "groups": list(facts.groups),
+        "more_groups": shown_of(len(facts.groups), facts.n_groups),
+        "for_the_auditor": _listed(auditor_answers(facts)),
+        "report": record["report"],
+        "plans": list(map(_plan, facts.plans)),
+        "more_plans": facts.n_plans - len(facts.plans),
+        "docs_url": stated.get("docs_url"),
+        "nist_sp_800_226": _listed(nist_answers(facts)),
+        "record": record,
+    }
+
+
+def _short(x: float | None) -> str:
+    return f"{x:.6g}" if x else ""
+
+
+def _plan(plan: PrivacyPlan) -> dict[str, Any]:
+    """Return what plans say of themselves, with the lemmas of their releases."""
+    more = {
+        "kind": lambda release, _: release.kind,
+        "grid": lambda release, _: _short(getattr(release, "grid", None)),
+        "lemmas": lambda release, choice: " ".join(
+            lemmas_of(release, choice, str(plan.unit))
+        ),
+    }
+    table = [
+        ["unlimited" if c == "inf" else c for c in row] for row in plan.table(more)
+    ]
+    sentences = plan.sentences()
+    return {"estimator": plan.estimator, "sentences": sentences, "releases": table}
+
+
+def _listed(answers: Answers) -> list[dict[str, Any]]:
+    return [{"question": question, "answer": answer} for question, answer in answers]

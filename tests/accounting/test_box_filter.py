@@ -1,0 +1,375 @@
+"""The box: no strategy gets more than delta out of it, and what is asked for passes."""
+
+import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from kinds_tools import ROWS, plan_of
+from ledger_tools import X, fit_plan, in_processes
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral.accounting import (
+    calibrate_sampled,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+)
+from skdpspectral.accounting._ledger.command import faults
+from skdpspectral.accounting._ledger.filters import BoxFilter, Cost, Share
+from skdpspectral.mechanisms import (
+    ApproximateDP,
+    PrivacyPlan,
+    PrivateSelection,
+    SubsampledGaussian,
+)
+
+EPSILON, DELTA = 1.0, 1e-6
+
+
+# -- strategies ------------------------------------------------------------------------
+
+
+def one_switch(first, limit, failure):
+    """Delta of Gaussians of squared mu `first`, then of what the loss so far chooses.
+
+    Either more Gaussians, up to the squared mu `limit`, or a failure and no more.
+    """
+    places = np.linspace(-12.0, 12.0, 48_001)
+    losses = 0.5 * first + math.sqrt(first) * places
+    weights = norm.pdf(places) * (places[1] - places[0])
+    rest = math.sqrt(max(limit - first, 0.0))
+    # H of the rest, at what is left of epsilon after a loss; of any sign.
+    left = EPSILON - losses
+    stopped = np.maximum(-np.expm1(np.minimum(left, 0.0)), 0.0)
+    gone_on = stopped
+    if rest > 0.0:
+        at = left / rest
+        gone_on = norm.cdf(0.5 * rest - at) - np.exp(left) * norm.cdf(-0.5 * rest - at)
+    return float(weights @ np.maximum(gone_on, failure + (1.0 - failure) * stopped))
+
+
+def test_one_switch_gets_twice_delta_out_of_a_moving_limit():
+    """Fail exactly if the loss is low: with a limit that goes by that, and a box."""
+    limit = gaussian_mu(EPSILON, DELTA) ** 2
+    old = []
+    for share in (0.5, 0.7, 0.8, 0.9, 0.95):
+        spent = share * limit
+        # The limit on mu went by delta less what may have failed.
+        failure = DELTA - gaussian_delta(math.sqrt(spent), EPSILON)
+        assert math.sqrt(spent) <= gaussian_mu(EPSILON, DELTA - failure) * (1 + 1e-9)
+        old.append(one_switch(spent, limit, failure))
+    assert 1.9 * DELTA < max(old) < 2.0 * DELTA
+    for lost in (0.01, 0.1, 0.5, 0.9):
+        box = BoxFilter(EPSILON, DELTA, lost * DELTA)
+        for share in (0.1, 0.5, 0.9):
+            most = box.limit**2
+            switched = one_switch(share * most, most, box.failures)
+            assert lost * DELTA < switched <= DELTA * (1.0 + 1e-9)
+
+
+class Lattice:
+    """Losses that go up or down by a step, with odds of exp(step): so many steps."""
+
+    def __init__(self, n_steps, step):
+        self.n_steps, self.up = n_steps, 1.0 / (1.0 + math.exp(-step))
+        losses = step * np.arange(-n_steps, n_steps + 1)
+        self.stopped = np.maximum(-np.expm1(np.minimum(EPSILON - losses, 0.0)), 0.0)
+
+    def best(self, after_failure, failure):
+        """Value of the best strategy, by dynamic programming.
+
+        It may fail once, when as many steps are done as it chooses by the loss:
+        `failure` says how likely after so many, and `after_failure` whether steps that
+        are left may follow.
+        """
+        whole = safe = self.stopped
+        for done in range(self.n_steps, -1, -1):
+            if done < self.n_steps:
+                safe = np.maximum(self.stopped, self._step(safe))
+                whole = self._step(whole)
+            d = failure(done)
+            then = safe if after_failure else self.stopped
+            whole = np.maximum(np.maximum(whole, self.stopped), d + (1.0 - d) * then)
+        return float(whole[self.n_steps])
+
+    def _step(self, value):
+        """Value of one more step; the ends are where no loss comes to."""
+        moved = value.copy()
+        moved[1:-1] = self.up * value[2:] + (1.0 - self.up) * value[:-2]
+        return moved
+
+    def deltas(self):
+        """Delta of the first steps, for each number of them."""
+        value, found = self.stopped, [float(self.stopped[self.n_steps])]
+        for _ in range(self.n_steps):
+            value = self._step(value)
+            found.append(float(value[self.n_steps]))
+        return found
+
+
+def test_optimal_stopping_on_a_lattice():
+    """400 steps, and at any time a failure, chosen by the loss so far."""
+    step = brentq(lambda s: Lattice(400, s).deltas()[-1] - DELTA, 0.005, 0.05)
+    lattice = Lattice(400, step)
+    deltas = lattice.deltas()
+    assert deltas[-1] == pytest.approx(DELTA, rel=1e-6)
+    old = lattice.best(False, lambda done: DELTA - deltas[done])
+    assert old == pytest.approx(1.995 * DELTA, abs=0.005 * DELTA)
+    # The box: fewer steps, and a failure that was fixed beforehand.
+    lost = 0.1 * DELTA
+    last = max(n for n, d in enumerate(deltas) if lost + (1.0 - lost) * d <= DELTA)
+    assert 390 < last < 400
+    new = Lattice(last, step).best(True, lambda done: lost)
+    assert lost + (1.0 - lost) * deltas[last] <= DELTA
+    assert 0.97 * DELTA < new <= DELTA * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0, 50.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.1])
+@pytest.mark.parametrize("lost", [0.0, 0.1, 0.9])
+@pytest.mark.parametrize("pure", [0.0, 0.4])
+def test_the_corner_is_the_whole_of_the_budget(epsilon, delta, lost, pure):
+    box = BoxFilter(epsilon, delta, lost * delta, pure * epsilon)
+    left = gaussian_delta(box.limit, epsilon - box.pure)
+    whole = box.failures + (1.0 - box.failures) * left
+    assert whole == pytest.approx(delta, rel=1e-9)
+    assert whole <= delta * (1.0 + 1e-12)
+    if lost == 0.1 and pure == 0.0 and delta == 1e-6 and epsilon <= 8.0:
+        price = 1.0 - box.limit / gaussian_mu(epsilon, delta)
+        assert 0.003 < price < 0.009  # less at a large epsilon
+
+
+# -- shares of a box -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize(("q", "sigma", "steps"), [(0.01, 1.0, 1400), (0.1, 4.0, 100)])
+def test_equal_fits_take_equal_failures(q, sigma, steps, replaced):
+    """Their part of D is that of M**2: what is left is left in the same proportion."""
+    box = BoxFilter(8.0, DELTA, 0.1 * DELTA)
+    curve = SubsampledGaussian("", q, sigma, steps, replaced)
+    cost, room, taken = Cost(0.0, ((curve, 1),)), box.corner, []
+    while True:
+        share = box.share_of(cost, room)
+        if not share.within(room):
+            break
+        taken.append(share)
+        room = Share(*(a - b for a, b in zip(room, share, strict=True)))
+    assert len(taken) > 2
+    for share in taken:
+        assert share.failure == pytest.approx(taken[0].failure, rel=1e-3)
+        assert share.cost == pytest.approx(taken[0].cost, rel=1e-4)
+    part = taken[0].cost / box.corner.cost
+    assert float(taken[0].failure) == pytest.approx(part * box.failures, rel=1e-3)
+
+
+def test_failures_go_where_they_help():
+    """A cheap fit leaves the failures to others."""
+    box = BoxFilter(1.0, 0.1, 0.01)
+    cheap = Cost(0.0, ((SubsampledGaussian("", 0.001, 1.0, 1, True), 1),))
+    share = box.share_of(cheap, box.corner)  # total variation is below D
+    part = float(share.cost / box.corner.cost)
+    assert 0.0 < part < 1e-3
+    assert float(share.failure) == pytest.approx(part * box.failures, rel=1e-3)
+    # Losses too small for a grid: no d is any help.
+    rare = Cost(0.0, ((SubsampledGaussian("", 1e-7, 20.0, 1, True), 1),))
+    share = tuple(map(float, box.share_of(rare, box.corner)))
+    assert share == pytest.approx((0.01, 0.0, 0.0))
+
+
+def test_pairs_take_what_they_say():
+    box = BoxFilter(3.0, DELTA, 0.1 * DELTA, 0.5)
+    pair = Cost(0.0, ((ApproximateDP("", 0.25, 1e-8), 2),))
+    share = box.share_of(pair, box.corner)
+    assert tuple(map(float, share)) == (0.0, 2e-8, 0.5)
+    share = box.share_of(pair, box.corner._replace(pure=0))
+    assert share.pure == 0
+    assert float(share.cost) == pytest.approx(2 * (2 * norm.ppf(0.5622)) ** 2, rel=1e-3)
+
+
+# -- ledgers ---------------------------------------------------------------------------
+
+
+def sampled_plan(epsilon, delta=DELTA, q=0.01, steps=500):
+    sigma = calibrate_sampled(epsilon, delta, q, steps, "replace-one")
+    curve = SubsampledGaussian("steps", q, sigma, steps, True)
+    return plan_of(curve, epsilon=epsilon, delta=delta, **ROWS)
+
+
+@pytest.mark.parametrize("spent", [0.0, 1.5])
+@pytest.mark.parametrize("n_fits", [1, 3])
+@pytest.mark.parametrize("kind", ["gaussian", "other delta", "sampled", "selection"])
+def test_what_a_refusal_names_passes(kind, n_fits, spent):
+    """At the delta that was asked for; one in a hundred more does not."""
+    plans = {
+        "gaussian": fit_plan,
+        "other delta": lambda epsilon: fit_plan(epsilon, delta=1e-8),
+        "sampled": sampled_plan,
+        "selection": lambda e: plan_of(
+            PrivateSelection("", 0.1 * e, gamma=0.2), epsilon=e, **ROWS
+        ),
+    }
+    accountant = PrivacyAccountant(3.0, DELTA)
+    if spent:
+        accountant.charge(fit_plan(spent))
+    with pytest.raises(PrivacyBudgetError) as caught:
+        accountant.check(plans[kind](9.0), n_fits=n_fits)
+    words = str(caught.value)
+    left = float(words.partition("only epsilon=")[2].split()[0])
+    assert left == pytest.approx(caught.value.remaining, rel=1e-5)
+    assert 0.1 < left <= caught.value.remaining
+    if kind == "selection":  # a claim may be larger than what it costs
+        return
+    accountant.check(plans[kind](left), n_fits=n_fits)
+    with pytest.raises(PrivacyBudgetError):
+        accountant.check(plans[kind](1.01 * left), n_fits=n_fits)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-9])
+def test_several_other_tools_may_be_first(delta):
+    """The first fixes the pure epsilon, the others are covered by Gaussians."""
+
+    def pair(epsilon):
+        return plan_of(
+            ApproximateDP("", epsilon, delta), epsilon=epsilon, delta=delta, **ROWS
+        )
+
+    accountant = PrivacyAccountant(3.0, DELTA, **ROWS)
+    with pytest.raises(PrivacyBudgetError) as caught:
+        accountant.check(pair(2.0), n_fits=3)
+    left = float(str(caught.value).partition("only epsilon=")[2].split()[0])
+    assert 0.1 < left < 1.0
+    after = accountant.check(pair(left), n_fits=3)
+    for _ in range(3):
+        accountant.charge(pair(left))
+    assert accountant.spent() == after
+    with pytest.raises(PrivacyBudgetError):
+        accountant.charge(pair(left))
+
+
+def test_a_block_beyond_the_box_closes_it():
+    """Of its division the first of each block may be all there is, and no more."""
+    accountant = PrivacyAccountant(1.0, DELTA)
+    one, two, three = (accountant.named(n, disjoint_within="site") for n in "abc")
+    one.charge(fit_plan(1.0))
+    two.charge(fit_plan(0.1))
+    with pytest.raises(PrivacyBudgetError) as caught:
+        two.charge(fit_plan(0.1))
+    assert caught.value.remaining == 0.0
+    # Which block a fit is charged to decides, not the handle that is asked.
+    pca = DPPCA(1, epsilon=0.1, accountant=two)
+    with pytest.raises(PrivacyBudgetError):
+        three.check(pca, X)
+    pca.set_params(epsilon=1.0, accountant=three)
+    assert two.check(pca, X).epsilon == pytest.approx(1.0)
+    pca.fit(X)
+
+
+def test_sampled_fits_and_gaussians_in_any_order():
+    """The default ledger; in all, at most the budget, and most of it is used."""
+    for plans in ([fit_plan, sampled_plan], [sampled_plan, fit_plan]):
+        accountant = PrivacyAccountant(3.0, 1e-5)
+        for make in plans * 2:
+            accountant.charge(make(1.0))
+        spent = accountant.spent().epsilon
+        assert 1.5 < spent < 3.0
+        assert faults(accountant._ledger())[0] == []
+        entry = accountant.ledger[plans.index(sampled_plan)]
+        assert 0.0 < entry.charged_failure < 1e-6
+        alone = gaussian_epsilon(entry.charged_mu, DELTA)
+        assert 0.95 < alone < 1.1
+
+
+def test_blocks_of_rows_take_the_most_of_each_sum():
+    accountant = PrivacyAccountant(3.0, DELTA)
+    sites = [accountant.named(n, disjoint_within="site") for n in "abc"]
+    for site in sites:
+        site.charge(sampled_plan(2.0))
+    one = accountant.ledger[0]
+    with accountant._ledger().transaction(keep=False) as transaction:
+        box = transaction.total().box
+    assert math.sqrt(box[0]) == pytest.approx(one.charged_mu, rel=1e-6)
+    assert float(box[1]) == pytest.approx(one.charged_failure, rel=1e-3)
+    for site in sites:
+        site.check(sampled_plan(1.5))
+    with pytest.raises(PrivacyBudgetError):
+        sites[0].check(sampled_plan(2.5))
+    whole = PrivacyAccountant(1.0, DELTA)
+    for name in "ab":  # all of the budget, for each row
+        whole.named(name, disjoint_within="site").charge(fit_plan(1.0))
+    assert faults(whole._ledger())[0] == []
+    with pytest.raises(PrivacyBudgetError):
+        whole.charge(fit_plan(0.01))
+
+
+def charge_often(accountant, barrier=None):
+    """Charge sampled and Gaussian fits until one of each is refused."""
+    count, plans = 0, [sampled_plan(0.5, steps=100), fit_plan(0.5)]
+    if barrier is not None:
+        barrier.wait(60.0)
+    while plans:
+        try:
+            accountant.charge(plans[count % len(plans)])
+            count += 1
+        except PrivacyBudgetError:
+            plans.pop()
+    return count
+
+
+def in_threads(function, count, *arguments):
+    """Run a function at once in threads; return what each returns."""
+    barrier = threading.Barrier(count)
+    with ThreadPoolExecutor(count) as pool:
+        futures = [pool.submit(function, *arguments, barrier) for _ in range(count)]
+        return [future.result() for future in futures]
+
+
+@pytest.mark.slow
+def test_threads_and_processes_stay_within_the_box():
+    for run in (in_threads, in_processes):
+        accountant = PrivacyAccountant(2.0, DELTA)
+        total = sum(run(charge_often, 2, accountant))
+        assert total == len(accountant.ledger) > 3
+        assert faults(accountant._ledger())[0] == []
+        with accountant._ledger().transaction(keep=False) as transaction:
+            box, terms = transaction.total().box, transaction.terms()
+        limit = BoxFilter(2.0, DELTA, terms["failures"], terms["pure"])
+        assert Share(*box).within(limit.corner)
+
+
+# -- errors of fits that were charged --------------------------------------------------
+
+
+def test_an_error_after_the_charge_says_what_stays_charged():
+    accountant = PrivacyAccountant(3.0, DELTA)
+    holes = X.copy()
+    holes[0, 0] = np.nan
+    pca = DPPCA(1, epsilon=0.5, accountant=accountant)
+    with pytest.raises(
+        ValueError, match=r"NaN[\s\S]*; this fit stays charged: epsilon=0.5 \(entry 1\)"
+    ):
+        pca.fit(holes)
+    assert len(accountant.ledger) == 1
+    with pytest.raises(PrivacyBudgetError) as caught:
+        pca.set_params(epsilon=5.0).fit(X)
+    assert "stays charged" not in str(caught.value)
+    with pytest.raises(ValueError, match="NaN") as caught:
+        DPPCA(1, epsilon=0.5).fit(holes)
+    assert "stays charged" not in str(caught.value)
+
+
+@pytest.mark.parametrize("at_first", [False, True])
+def test_what_releases_nothing_needs_no_room(at_first):
+    free = PrivacyPlan(1.0, 1e-6, (), "Free")
+    whole = DPPCA(1, epsilon=2.0).plan_for(np.zeros((100, 3)))
+    accountant = PrivacyAccountant(2.0, 1e-6)
+    if at_first:
+        accountant.charge(free)
+    accountant.charge(whole)
+    accountant.check([free])
+    accountant.charge(free)
+    assert accountant.spent().epsilon == pytest.approx(2.0, rel=1e-9)

@@ -1,0 +1,778 @@
+"""Searches whose blocks vote: what leaves them, what they cost, what they refuse."""
+
+import decimal
+import importlib
+import math
+import random
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.metrics import make_scorer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.random_projection import GaussianRandomProjection
+from sklearn.utils.estimator_checks import check_estimator
+
+from skdpspectral import (
+    DPPCA,
+    DPAdamClassifier,
+    DPStandardScaler,
+    LRSRegressor,
+    PrivacyAccountant,
+    PrivacyBudgetError,
+    PrivacyLeakWarning,
+)
+from skdpspectral._release.noise import record_releases
+from skdpspectral.accounting import gaussian_mu
+from skdpspectral.audit import privacy_report
+from skdpspectral.linear_model import PrivateRounds
+from skdpspectral.mechanisms import Neighbors, Unit
+from skdpspectral.metrics import captured_variance, make_private_scorer
+from skdpspectral.model_selection import PrivateSearchCV, RandomRuns, Vote
+from skdpspectral.model_selection._blocks import Ballot, packed
+from skdpspectral.model_selection._vote import Relation, VoteBudgets, _distinct
+from skdpspectral.model_selection._vote_kernels import smoother, votes
+from skdpspectral.neural_network import Adam
+from skdpspectral.pipeline import make_private_pipeline
+
+pytestmark = pytest.mark.filterwarnings("ignore:noise_seed is given")
+X = np.random.default_rng(0).normal(size=(240, 4)) * [4.0, 1.0, 1.0, 1.0]
+FEW = Vote(0.5, 4, min_block_size=10, cv=2)
+SPACE = {"center": ["none", "pairs"], "clip_norm": [None, 1.0, 9.0]}
+
+
+def kept(model, X, y=None):
+    return captured_variance(model, X)
+
+
+def search(estimator=None, space=SPACE, **parameters):
+    parameters = {"epsilon": 20.0, "strategy": FEW, "scoring": kept, **parameters}
+    return PrivateSearchCV(
+        DPPCA(1) if estimator is None else estimator, space, **parameters
+    )
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What each block has voted, by its number."""
+    seen, plain = {}, Ballot.__call__
+
+    def noted(ballot, number, X, y):
+        seen[number] = plain(ballot, number, X, y)
+        return seen[number]
+
+    monkeypatch.setattr(Ballot, "__call__", noted)
+    return seen
+
+
+# -- votes of one block ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("smooth", [None, smoother(np.arange(5)[:, None] % 3)])
+@pytest.mark.parametrize(
+    "scores",
+    [
+        [1.0, 2.0, 3.0, 4.0, 5.0],
+        [0.0] * 5,
+        [np.nan] * 5,
+        [np.nan, 1.0, np.inf, -np.inf, 2.0],
+        [1e308, -1e308, 1e308, 0.0, 5e-324],
+        [5e-324, 0.0, 0.0, 0.0, 0.0],
+        [1.0, np.nan, np.nan, np.nan, np.nan],
+    ],
+)
+def test_votes_are_in_range_and_exact(scores, smooth):
+    with np.errstate(all="ignore"):
+        shares, beats = votes(np.array(scores), smooth)
+    assert shares.shape == beats.shape == (4,)
+    assert ((shares >= 0.0) & (shares <= 1.0)).all()
+    assert set(beats) <= {0.0, 0.5, 1.0}
+    assert np.array_equal(shares * 2**20, np.rint(shares * 2**20))
+
+
+def test_the_best_has_a_whole_vote_and_the_worse_half_none():
+    shares, beats = votes(np.array([3.0, 1.0, 2.0, 4.0, 5.0]), None)
+    assert shares.tolist() == [0.0, 0.0, 0.5, 1.0]
+    assert beats.tolist() == [0.0, 0.0, 1.0, 1.0]
+    shares, beats = votes(np.array([3.0, np.nan, 3.0, 5.0]), None)
+    assert shares.tolist() == [0.0, 0.0, 1.0]
+    assert beats.tolist() == [0.5, 0.5, 1.0]
+
+
+def test_smoothing_goes_by_parameters_that_differ():
+    codes = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    smooth = smoother(codes)
+    np.testing.assert_allclose(smooth, smooth.T)
+    assert smooth[0, 1] == pytest.approx(smooth[0, 2])
+    assert smooth[0, 0] > smooth[0, 1] > smooth[0, 3] > 0.0
+
+
+# -- what it costs ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.9])
+@pytest.mark.parametrize("n_challengers", [1, 2, 40])
+@pytest.mark.parametrize("moved", [1.0, 2.0])
+def test_votes_and_fit_cost_what_they_may(share, n_challengers, moved):
+    budgets = VoteBudgets.within(0.8, share, lambda _: 500, n_challengers, moved)
+    total = math.hypot(*(mechanism.mu for mechanism in budgets.mechanisms()))
+    assert 0.8 * (1.0 - 1e-7) < total <= 0.8
+    assert budgets.mu_fit == pytest.approx(0.8 * math.sqrt(1.0 - share))
+    asking = [m.mu for m in budgets.mechanisms()[:-1]]
+    assert len(asking) == 1 + (n_challengers > 1)
+    assert math.hypot(*asking) == pytest.approx(0.8 * math.sqrt(share))
+    assert {m.sensitivity for m in budgets.mechanisms()[:-1]} == {moved}
+
+
+@pytest.mark.parametrize("given", [{"n_challengers": 0}, {"blocks": 2}])
+def test_nobody_is_asked_without_power_or_challenger(given):
+    blocks = given.pop("blocks", 500)
+    number = given.get("n_challengers", 9)
+    budgets = VoteBudgets.within(0.8, 0.1, lambda _: blocks, number, 1.0)
+    assert budgets.n_blocks == 0
+    (fit,) = budgets.mechanisms()
+    assert 0.8 * (1.0 - 1e-7) < fit.mu <= 0.8
+
+
+@pytest.mark.parametrize("strategy", [clone(FEW).set_params(share=0.9), "vote"])
+def test_a_search_is_one_entry_of_what_it_promised(strategy):
+    made = search(strategy=strategy, epsilon=12.0)
+    plan = made.privacy_plan(len(X))
+    assert plan == made.plan_for(X)
+    assert gaussian_mu(12.0, 1e-6) * (1 - 1e-7) < plan.mu <= gaussian_mu(12.0, 1e-6)
+    accountant = PrivacyAccountant(12.0, 1e-6)
+    assert accountant.check(made, X).epsilon <= 12.0
+    made.set_params(accountant=accountant).fit(X)
+    assert made.n_blocks_ == (12 if strategy == "vote" else 4)
+    with pytest.raises(PrivacyBudgetError):
+        made.fit(X)
+    assert len(accountant.ledger) == 1
+
+
+def test_the_plan_says_whether_it_asks():
+    few = search(strategy="vote", epsilon=1.0)
+    assert "No block is asked" in str(few.privacy_plan(240))
+    assert [m.name for m in few.privacy_plan(240).mechanisms] == ["fit"]
+    assert few.fit_epsilon(240) == pytest.approx(1.0)
+    plan = few.privacy_plan(20_000)
+    assert [m.name for m in plan.mechanisms] == ["challenger", "support", "fit"]
+    assert "188 blocks vote" in plan.details()
+    assert few.fit_epsilon(20_000) == pytest.approx(0.945, abs=1e-3)
+
+
+def test_the_last_fit_has_all_rows_and_its_share():
+    made = search().fit(X)
+    assert made.best_estimator_.n_samples_ == 240
+    fit = made.best_estimator_.privacy_
+    assert fit.mu == pytest.approx(made.privacy_["fit"].mu, rel=1e-6)
+    assert made.best_estimator_.accountant is None
+    assert made.best_estimator_.noise_seed is None
+
+
+# -- what it chooses -------------------------------------------------------------------
+
+
+def test_a_better_challenger_is_chosen_and_a_good_incumbent_kept():
+    """With 24 blocks and mu of 1 a side the votes are hardly ever wrong."""
+    strategy = Vote(0.5, 24, min_block_size=10, cv=2)
+    space = {"clip_norm": [1e4, 9.0]}
+    bad = search(DPPCA(1, clip_norm=1e4), space, strategy=strategy, noise_seed=0)
+    bad.fit(X)
+    assert bad.best_params_ == {"clip_norm": 9.0}
+    assert (bad.kept_, bad.best_index_, bad.n_blocks_) == (False, 1, 24)
+    assert bad.support_ > 0.5 + bad.support_std_
+    assert bad.best_estimator_.clip_norm == 9.0
+    good = search(DPPCA(1, clip_norm=9.0), space, strategy=strategy, noise_seed=0)
+    good.fit(X)
+    assert good.best_params_ == {"clip_norm": 9.0}
+    assert (good.kept_, good.best_index_) == (True, 0)
+    assert good.support_ < 0.5
+
+
+def test_what_is_shown_is_what_was_released():
+    with record_releases() as told:
+        made = search(DPPCA(1, clip_norm=1e4), noise_seed=0).fit(X)
+    assert made.support_ == told["support"][0] / 4
+    proposed = int(told["challenger"][0]) + 1
+    assert np.flatnonzero(np.isfinite(made.cv_results_["support"])) == [proposed]
+    # Sums of votes are whole halves, and noise is not.
+    assert 2 * told["support"][0] != round(2 * told["support"][0])
+
+
+def test_a_margin_keeps_the_incumbent():
+    always = Vote(0.5, 24, min_block_size=10, cv=2, margin=1e9)
+    made = search(DPPCA(1, clip_norm=1e4), {"clip_norm": [9.0]}, strategy=always)
+    assert made.fit(X).kept_
+
+
+def test_the_incumbent_is_no_challenger():
+    model = make_pipeline(DPStandardScaler(epsilon=2.0), DPPCA(1))
+    space = [
+        {
+            "dpstandardscaler": [DPStandardScaler(epsilon=2.0), "passthrough"],
+            "dppca__clip_norm": [None, np.float64(2.0), 2.0],
+        },
+        {"dppca__clip_norm": [2], "dppca__center": ["none"]},
+    ]
+    from skdpspectral.model_selection._candidates import listed
+
+    candidates, codes = _distinct(model, list(listed(space)))
+    assert candidates[0] == {}
+    # Of six and one: the incumbent is left out, and what is there twice.
+    assert len(candidates) == len(codes) == 1 + 4
+    assert len(np.unique(codes, axis=0)) == len(codes)
+    assert not codes[0].any()
+
+
+def test_results_hold_what_is_public_or_released():
+    made = search().fit(X)
+    results = made.cv_results_
+    assert set(results) == {"params", "param_center", "param_clip_norm", "support"}
+    assert results["params"][0] == {"center": "auto", "clip_norm": None}
+    assert len(results["params"]) == len(results["support"]) == 7
+    released = results["support"][np.isfinite(results["support"])]
+    assert released.tolist() == [made.support_]
+    assert made.best_params_ == results["params"][made.best_index_]
+    assert not hasattr(made, "best_score_")
+
+
+def test_candidates_are_drawn_by_a_public_seed():
+    from scipy import stats
+
+    space = {"clip_norm": stats.uniform(1.0, 9.0)}
+    with pytest.raises(ValueError, match="n_iter"):
+        search(space=space).fit(X)
+    drawn = Vote(0.5, 4, min_block_size=10, cv=2, n_iter=3)
+    found = [search(space=space, strategy=drawn).fit(X).cv_results_ for _ in range(2)]
+    assert len(found[0]["params"]) == 4
+    assert found[0]["params"] == found[1]["params"]
+
+
+@pytest.mark.parametrize("smooth", [True, False])
+@pytest.mark.parametrize(
+    "scoring", [kept, make_private_scorer("captured_variance", clip_norm=9.0)]
+)
+def test_a_search_is_repeated_by_its_seed(smooth, scoring):
+    strategy = clone(FEW).set_params(smooth=smooth)
+    made = search(strategy=strategy, scoring=scoring, noise_seed=3)
+    with pytest.warns(PrivacyLeakWarning, match="noise_seed"):
+        first = made.fit(X).support_
+    assert made.fit(X).support_ == first
+    assert not made.privacy_.private
+    assert made.set_params(noise_seed=4).fit(X).support_ != first
+
+
+# -- one block does not see another ----------------------------------------------------
+
+
+def scrambled(total):
+    """A score that any change of what was seen makes another one."""
+    return float(np.sin(1e6 * total))
+
+
+class Remembers:
+    """A scorer that goes by what it has seen."""
+
+    seen = 0.0
+
+    def __call__(self, model, X, y=None):
+        self.seen += float(np.abs(X).sum())
+        return scrambled(self.seen)
+
+
+REMEMBERED = []
+
+
+def remembers(model, X, y=None):
+    """A score by what is in a global of this module."""
+    REMEMBERED.append(float(np.abs(X).sum()))
+    return scrambled(sum(REMEMBERED))
+
+
+def closure():
+    memory = []
+
+    def remembers(model, X, y=None):
+        memory.append(float(np.abs(X).sum()))
+        return scrambled(sum(memory))
+
+    return remembers
+
+
+def draws(model, X, y=None):
+    """A score that draws, and more often for larger rows, from global generators."""
+    for _ in range(int(np.abs(X).max())):
+        np.random.random()  # noqa: NPY002
+        random.random()
+    return np.random.random() + random.random()  # noqa: NPY002
+
+
+SHARED = make_pipeline(
+    GaussianRandomProjection(3, random_state=np.random.RandomState(0)), DPPCA(1)
+)
+UNSEEDED = make_pipeline(GaussianRandomProjection(3), DPPCA(1))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "scoring"),
+    [
+        (None, kept),
+        (None, Remembers()),
+        (None, remembers),
+        (None, closure()),
+        (None, draws),
+        (None, make_private_scorer("captured_variance", clip_norm=9.0)),
+        (SHARED, kept),
+        (UNSEEDED, kept),
+    ],
+    ids=[
+        "plain",
+        "object",
+        "global",
+        "closure",
+        "draws",
+        "private",
+        "shared",
+        "unseeded",
+    ],
+)
+def test_a_row_moves_the_votes_of_its_own_block(estimator, scoring, asked):
+    space = SPACE if estimator is None else {"dppca__clip_norm": [1.0, 2.0, 9.0]}
+    made = search(estimator, space, scoring=scoring, noise_seed=0)
+    state = np.random.RandomState(5).get_state()
+    seen = []
+    for first in (X[0], [400.0, -300.0, 0.0, 9.0]):
+        rows = X.copy()
+        rows[0] = first
+        np.random.set_state(state)  # noqa: NPY002
+        random.seed(5)
+        made.fit(rows)
+        seen.append(dict(asked))
+    moved = [
+        number
+        for number in seen[0]
+        if not all(map(np.array_equal, seen[0][number], seen[1][number]))
+    ]
+    assert len(seen[0]) == 4
+    assert len(moved) <= 1
+    assert REMEMBERED == []
+    assert Remembers.seen == 0.0
+
+
+OWN_MODULES = {
+    "own_memory": """
+import functools
+import numpy as np
+SEEN = []
+def tell(X):
+    SEEN.append(float(np.abs(X).sum()))
+    return float(np.sin(1e6 * sum(SEEN)))
+@functools.lru_cache(None)
+def total(name):
+    return [0.0]
+""",
+    "own_scorers": """
+import decimal
+import numpy as np
+import own_memory
+from own_memory import tell, total
+from sklearn import get_config, set_config
+def by_name(model, X, y=None):
+    return tell(X)
+def by_module(model, X, y=None):
+    return own_memory.tell(X)
+def cached(model, X, y=None):
+    total("all")[0] += float(np.abs(X).sum())
+    return float(np.sin(1e6 * total("all")[0]))
+def configured(model, X, y=None):
+    memory = get_config()["working_memory"] + int(np.abs(X).sum())
+    set_config(working_memory=memory)
+    return float(np.sin(1e6 * memory))
+def rounded(model, X, y=None):
+    decimal.getcontext().prec += int(np.abs(X).sum())
+    return float(np.sin(1e6 * decimal.getcontext().prec))
+""",
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["by_name", "by_module", "cached", "configured", "rounded"]
+)
+def test_blocks_share_no_memory_of_what_a_scorer_uses(
+    name, asked, tmp_path, monkeypatch
+):
+    for module, text in OWN_MODULES.items():
+        (tmp_path / f"{module}.py").write_text(text)
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    made = search(scoring=getattr(importlib.import_module("own_scorers"), name))
+    seen = []
+    with config_context(), decimal.localcontext():
+        for first in (X[0], [400.0, -300.0, 0.0, 9.0]):
+            rows = X.copy()
+            rows[0] = first
+            made.fit(rows)
+            seen.append(dict(asked))
+    moved = [n for n in seen[0] if not all(map(np.array_equal, seen[0][n], seen[1][n]))]
+    assert len(seen[0]) == 4
+    assert len(moved) <= 1
+    assert sys.modules["own_memory"].SEEN == []
+
+
+def exits_for_large(model, X, y=None):
+    if np.abs(X).max() > 1000.0:
+        raise SystemExit("secret 7")
+    return captured_variance(model, X)
+
+
+def test_a_scorer_that_would_end_the_process_has_its_worst_score(asked):
+    rows = X.copy()
+    rows[0] = 2000.0
+    assert search(scoring=exits_for_large).fit(rows).n_blocks_ == 4
+    assert sum(set(beats) == {0.5} for _, beats in asked.values()) == 1
+
+
+def test_an_estimator_that_is_changed_meanwhile_is_fitted_as_it_was(monkeypatch):
+    made = search(
+        make_pipeline(DPStandardScaler(), DPPCA(1)), {"dppca__clip_norm": [9.0]}
+    )
+    plain = Ballot.__call__
+
+    def changes(ballot, number, X, y):
+        made.estimator.steps[0] = ("dpstandardscaler", StandardScaler())
+        return plain(ballot, number, X, y)
+
+    monkeypatch.setattr(Ballot, "__call__", changes)
+    best = made.fit(X).best_estimator_
+    assert type(best[0]) is DPStandardScaler
+
+
+def test_global_generators_are_as_they_were():
+    np.random.seed(0)  # noqa: NPY002
+    random.seed(0)
+    expected = np.random.RandomState(0).random(), random.Random(0).random()
+    search(UNSEEDED, {"dppca__clip_norm": [1.0]}, scoring=draws)._strategy()
+    made = search(scoring=draws).fit(X)
+    assert made.n_blocks_ == 4
+    assert (np.random.random(), random.random()) == expected  # noqa: NPY002
+
+
+def fails_for_large(model, X, y=None):
+    if np.abs(X).max() > 1000.0 and model.clip_norm == 9.0:
+        warnings.warn("secret 7", UserWarning, stacklevel=1)
+        raise ValueError("secret 7")
+    return captured_variance(model, X)
+
+
+@pytest.mark.parametrize(
+    "n_jobs", [None, pytest.param(2, marks=pytest.mark.slow)], ids=str
+)
+def test_a_candidate_that_fails_in_one_block_has_its_worst_score(asked, n_jobs, capfd):
+    made = search(scoring=fails_for_large, noise_seed=0, n_jobs=n_jobs)
+    rows = X.copy()
+    rows[0] = 2000.0
+    texts = []
+    for table in (X, rows):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            made.fit(table)
+        texts.append([str(w.message)[:40] for w in said])
+    assert texts[0] == texts[1]
+    assert "secret" not in str(texts)
+    assert capfd.readouterr() == ("", "")
+
+
+def always_fails(model, X, y=None):
+    raise MemoryError("secret")
+
+
+def test_where_all_fail_nobody_has_a_vote(asked):
+    made = search(scoring=always_fails, noise_seed=0).fit(X)
+    assert {tuple(shares) for shares, _ in asked.values()} == {(0.0,) * 6}
+    assert {tuple(beats) for _, beats in asked.values()} == {(0.5,) * 6}
+    assert made.best_estimator_.n_samples_ == 240
+
+
+def test_jobs_and_blocks_of_a_ledger_charge_once():
+    accountant = PrivacyAccountant()
+    with accountant:
+        found = [search(n_jobs=n, noise_seed=0).fit(X) for n in (None, 2)]
+    assert len(accountant.ledger) == 2
+    assert found[0].support_ == found[1].support_
+    assert found[0].best_params_ == found[1].best_params_
+
+
+def test_a_scorer_that_cannot_be_copied_is_refused_before_the_charge():
+    class Locked:
+        def __init__(self):
+            import threading
+
+            self.lock = threading.Lock()
+
+        def __call__(self, model, X, y=None):
+            return 0.0
+
+    with (
+        PrivacyAccountant() as accountant,
+        pytest.raises(ValueError, match="picklable"),
+    ):
+        search(scoring=Locked()).fit(X)
+    assert not accountant.ledger
+
+
+# -- fits inside of blocks -------------------------------------------------------------
+
+
+def ballot(estimator, **given):
+    given = {
+        "pack": packed(estimator, [{}], kept),
+        "smooth": None,
+        "mu_fit": 0.5,
+        "scaled": True,
+        "n_folds": 3,
+        "n_blocks": 10,
+        "n_rows": 3000,
+        **given,
+    }
+    return Ballot(**given)
+
+
+def prepared(estimator, n_train, **given):
+    from skdpspectral.model_selection._candidates import candidate_model
+
+    model = candidate_model(estimator, {}, 0.5, True)
+    return model, *ballot(estimator, **given)._prepared(model, np.arange(n_train))
+
+
+def test_fits_of_blocks_have_the_noise_of_the_last_fit():
+    last, own, rows = prepared(DPPCA(1, center="none"), 30)
+    assert len(rows) == 180
+    assert set(np.bincount(rows)) == {6}
+    noise = [
+        m.privacy_plan(n, 4)["second_moment"] for m, n in ((last, 3000), (own, 180))
+    ]
+    assert noise[1].noise_std == pytest.approx(noise[0].noise_std, rel=1e-4)
+    pipeline = make_pipeline(DPStandardScaler(epsilon=2.0), DPPCA(1))
+    last, own, rows = prepared(pipeline, 200)
+    assert len(rows) == 200
+    for (_, one), (_, other) in zip(last.steps, own.steps, strict=True):
+        costs = [gaussian_mu(step.epsilon, step.delta) for step in (one, other)]
+        assert costs[1] == pytest.approx(15.0 * costs[0], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "n_rows", "own"),
+    [
+        (3000, 180, 3000),
+        (5000, 180, 5000),
+        (600, 180, 36),
+        (30, 1620, 16),
+        (4, 3000, 4),
+    ],
+)
+def test_batches_are_scaled_and_not_too_small(batch_size, n_rows, own):
+    adam = Adam(sampling="in-turn")
+    model = DPAdamClassifier(classes=[0, 1], batch_size=batch_size, optimizer=adam)
+    for wrapped in (model, make_pipeline(DPPCA(1), model)):
+        last, small, rows = prepared(wrapped, 30)
+        part = small if wrapped is model else small[-1]
+        assert (len(rows), part.batch_size) == (n_rows, own)
+    last, small, rows = prepared(model, 30)
+    schedules = [
+        m._optimization(m._layout(4, 2), n).schedule
+        for m, n in ((last, 3000), (small, len(rows)))
+    ]
+    assert schedules[0].n_steps == pytest.approx(schedules[1].n_steps, rel=0.03)
+
+
+def test_fits_for_users_have_the_noise_of_as_many_users():
+    model = LRSRegressor(user_feature=0)
+    given = {"n_rows": None, "user_feature": 0}
+    last, own, rows = prepared(model, 30, **given)
+    assert len(rows) == 30
+    costs = [gaussian_mu(m.epsilon, m.delta) for m in (last, own)]
+    assert costs[1] == pytest.approx(15.0 * costs[0], rel=1e-9)
+
+
+# -- users -----------------------------------------------------------------------------
+
+
+def users_table(n_users=60, rows_of_each=6):
+    rng = np.random.default_rng(1)
+    users = np.repeat(np.arange(n_users), rows_of_each)
+    table = rng.normal(size=(len(users), 3))
+    return np.column_stack([users, table]), table @ [1.0, -1.0, 0.5]
+
+
+def users_search(**parameters):
+    model = LRSRegressor(1, user_feature=0, solver=PrivateRounds(n_rounds=1))
+    return search(
+        model,
+        {"sparsity": [0, 1], "ridge_sparse": [1.0, 9.0]},
+        scoring="neg_mean_squared_error",
+        strategy=Vote(0.5, 4, cv=2),
+        **parameters,
+    )
+
+
+def test_a_user_moves_the_votes_of_their_own_block(asked):
+    table, y = users_table()
+    seen = []
+    for users in (range(60), range(1, 60)):
+        rows = np.isin(table[:, 0], users)
+        users_search(noise_seed=0).fit(table[rows], y[rows])
+        seen.append(dict(asked))
+    moved = [n for n in seen[0] if not all(map(np.array_equal, seen[0][n], seen[1][n]))]
+    assert len(moved) <= 1
+
+
+def test_users_are_charged_as_users():
+    table, y = users_table()
+    with PrivacyAccountant() as accountant:
+        made = users_search().fit(table, y)
+    (entry,) = accountant.ledger
+    assert (str(entry.unit), str(entry.neighbors)) == ("user", "add-remove-one")
+    assert made.n_blocks_ == 4
+    assert made.predict(table).shape == y.shape
+    replaced = users_search()
+    replaced.set_params(estimator__neighbors="replace-one")
+    assert replaced.privacy_plan(360, 4)["support"].sensitivity == 2.0
+    relation = Relation(Unit.USER, Neighbors.ADD_REMOVE_ONE, 0)
+    assert relation.sensitivity == 1.0
+
+
+def test_an_empty_block_votes_for_nobody(asked):
+    table, y = users_table(3)
+    users_search(noise_seed=0).fit(table, y)
+    assert len(asked) == 4
+    assert any(
+        not shares.any() and set(beats) == {0.5} for shares, beats in asked.values()
+    )
+
+
+# -- what it refuses -------------------------------------------------------------------
+
+LEAKY = make_pipeline(StandardScaler(), DPPCA(1))
+USERS = LRSRegressor(user_feature=0)
+BAD = {
+    "share zero": {"strategy": Vote(share=0.0)},
+    "share one": {"strategy": Vote(share=1.0)},
+    "one block": {"strategy": Vote(n_blocks=1)},
+    "blocks text": {"strategy": Vote(n_blocks="many")},
+    "blocks for all rows": {"strategy": Vote(0.5, 200)},
+    "one fold": {"strategy": Vote(cv=1)},
+    "folds without rows": {"strategy": Vote(min_block_size=2)},
+    "margin": {"strategy": Vote(margin=-1.0)},
+    "smooth": {"strategy": Vote(smooth=1)},
+    "no candidates": {"strategy": Vote(n_iter=0)},
+    "strategy": {"strategy": "halving"},
+    "strategy none": {"strategy": None},
+    "strategy class": {"strategy": Vote},
+    "own strategy": {"strategy": type("Own", (Vote,), {})()},
+    "jobs": {"n_jobs": 0},
+    "jobs of runs": {"strategy": RandomRuns(), "n_jobs": 2, "scoring": "accuracy"},
+    "several scores": {"scoring": ["accuracy", "r2"]},
+    "no score": {"scoring": "nothing"},
+    "score of the estimator": {"scoring": None},
+    "a leak": {"estimator": LEAKY, "space": {"dppca__clip_norm": [1.0]}},
+    "a candidate that leaks": {
+        "estimator": make_pipeline(DPStandardScaler(), DPPCA(1)),
+        "space": {"dpstandardscaler": [StandardScaler()]},
+    },
+    "Poisson samples": {
+        "estimator": DPAdamClassifier(classes=[0, 1], batch_size=20),
+        "space": {"n_epochs": [1, 2]},
+        "scoring": "accuracy",
+    },
+    "users without a number": {
+        "estimator": USERS,
+        "space": {"sparsity": [0, 1]},
+        "strategy": "vote",
+        "scoring": "r2",
+    },
+    "too many candidates": {"space": {"clip_norm": list(np.linspace(1, 2, 600))}},
+    "verbose": {"estimator": make_pipeline(DPPCA(1), verbose=True), "space": {}},
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_searches_are_refused_before_any_charge(name):
+    words = "share|n_blocks|cv|min_block_size|margin|smooth|n_iter|strategy|n_jobs|"
+    words += "scoring|estimator|param_distributions|verbose"
+    with (
+        PrivacyAccountant() as accountant,
+        pytest.raises((TypeError, ValueError), match=words),
+    ):
+        search(**BAD[name]).fit(X, np.zeros(len(X)))
+    assert not accountant.ledger
+
+
+def test_reports_see_through_a_vote():
+    assert privacy_report(search()).private
+    assert privacy_report(users_search()).private
+    assert not privacy_report(search(LEAKY, {"dppca__clip_norm": [1.0]})).private
+    assert not privacy_report(search(noise_seed=0)).private
+    # It may be kept, whatever all of the candidates put in its place.
+    space = {"standardscaler": [DPStandardScaler()]}
+    assert not privacy_report(search(LEAKY, space)).private
+    assert "the votes of its blocks" in str(privacy_report(search()))
+
+
+@pytest.mark.slow
+def test_any_scorer_and_private_pipelines():
+    y = (X[:, 0] > 0).astype(int)
+    adam = Adam(sampling="in-turn")
+    last = DPAdamClassifier(classes=[0, 1], batch_size=60, n_epochs=1, optimizer=adam)
+    model = make_private_pipeline(DPStandardScaler(), last)
+    space = {"dpadamclassifier__optimizer__learning_rate": [0.1, 0.5]}
+    own = make_scorer(lambda y, predicted: np.mean(y == predicted))
+    for scoring in (None, "accuracy", "roc_auc", "neg_log_loss", own):
+        made = search(model, space, scoring=scoring).fit(X, y)
+        assert made.n_blocks_ == 4
+        assert made.predict(X).shape == y.shape
+        assert made.best_estimator_.privacy_.mu <= made.privacy_["fit"].mu * (1 + 1e-9)
+
+
+def any_score(model, X, y=None):
+    return np.random.random()  # noqa: NPY002
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_no_last_fit_costs_more_than_was_charged(seed):
+    """Candidates that differ in budgets and steps, drawn and chosen at random."""
+    rng = np.random.default_rng(seed)
+    two = make_pipeline(DPStandardScaler(epsilon=rng.uniform(0.1, 5.0)), DPPCA(1))
+    steps = ["passthrough", DPStandardScaler(epsilon=rng.uniform(0.1, 5.0))]
+    space = {"dpstandardscaler": steps, "dppca__epsilon": [0.1, 9.0]}
+    model = two if seed % 2 else make_private_pipeline(DPStandardScaler(), DPPCA(1))
+    if not seed % 2:
+        space = {"dppca__clip_norm": [None, *rng.uniform(1.0, 9.0, 2)]}
+    blocks = clone(FEW).set_params(share=rng.uniform(0.1, 0.9), margin=0.0)
+    made = search(model, space, scoring=any_score, strategy=blocks).fit(X)
+    best = made.best_estimator_
+    fits = [best] if hasattr(best, "privacy_") else [part for _, part in best.steps]
+    spent = math.hypot(*(fit.privacy_.mu for fit in fits if fit != "passthrough"))
+    assert 0.99 * made.privacy_["fit"].mu < spent
+    assert spent <= made.privacy_["fit"].mu * (1.0 + 1e-12)
+
+
+def test_the_other_strategy_leaves_nothing_behind():
+    made = search().fit(X)
+    scoring = make_private_scorer("captured_variance", clip_norm=9.0)
+    made.set_params(strategy=RandomRuns(), scoring=scoring).fit(X)
+    assert not hasattr(made, "kept_")
+    assert hasattr(made, "best_score_")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_checks_of_scikit_learn():
+    made = search(space={"center": ["none", "pairs"]}, epsilon=100.0, noise_seed=0)
+    made.set_params(strategy=Vote(0.5, 2, min_block_size=4, cv=2))
+    results = check_estimator(made, on_skip=None)
+    assert len(results) > 40

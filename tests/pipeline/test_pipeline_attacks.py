@@ -1,0 +1,602 @@
+"""Threads, forks, changes and crashes while a private pipeline is fitted.
+
+Whatever does, nothing is released beyond what was charged.
+"""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import time
+import traceback
+import warnings
+
+import numpy as np
+import pytest
+from joblib import Memory
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.compose import ColumnTransformer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    Normalizer,
+    PolynomialFeatures,
+    SplineTransformer,
+    StandardScaler,
+)
+
+import skdpspectral
+from skdpspectral import (
+    DPPCA,
+    DPAdamClassifier,
+    DPStandardScaler,
+    LedgerError,
+    PrivacyAccountant,
+)
+from skdpspectral._base.sklearn_compat import CALLBACK_LEVELS
+from skdpspectral.accounting import gaussian_mu
+from skdpspectral.audit import audit_epsilon
+from skdpspectral.decomposition import SpikedModel
+from skdpspectral.mechanisms import Assumption
+from skdpspectral.pipeline import PrivatePipeline, make_private_pipeline
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*leaks:skdpspectral.PrivacyLeakWarning"),
+]
+
+N = 300
+X = np.random.default_rng(0).normal(size=(N, 4))
+MU = gaussian_mu(1.0, 1e-6)
+
+
+class Meddling(TransformerMixin, BaseEstimator):
+    """A step of somebody's own that calls a function when it is fitted."""
+
+    def __init__(self, meddle=None):
+        self.meddle = meddle
+
+    def __deepcopy__(self, memo):
+        return type(self)(self.meddle)
+
+    def fit(self, X, y=None):
+        self.done_ = self.meddle(self)
+        return self
+
+    def transform(self, X):
+        return X
+
+
+def meddled(meddle, *steps, **params):
+    """Return a pipeline whose second step calls a function."""
+    first, *others = steps or (DPStandardScaler(), DPPCA(2))
+    named = [(type(s).__name__.lower(), s) for s in others]
+    return PrivatePipeline(
+        [("first", first), ("meddling", Function(meddle)), *named],
+        on_leak="warn",
+        **params,
+    )
+
+
+class Function(Meddling):
+    """The same, whose function is not copied."""
+
+    def __sklearn_clone__(self):
+        return type(self)(self.meddle)
+
+
+class Spy:
+    """Remembers the pipeline that is being fitted, by its steps' clones."""
+
+    def __init__(self, monkeypatch):
+        self.steps = {}
+        real = skdpspectral._base.shares.StepShare.claim
+        spy = self
+
+        def claim(share, plan, n_public):
+            spy.steps[share.path] = share
+            return real(share, plan, n_public)
+
+        monkeypatch.setattr(skdpspectral._base.shares.StepShare, "claim", claim)
+
+
+def charged(model, *args, error=None, match=None):
+    """Fit under a ledger, and return its entries."""
+    with PrivacyAccountant() as accountant:
+        if error is None:
+            model.fit(*args)
+        else:
+            with pytest.raises(error, match=match):
+                model.fit(*args)
+    return accountant.ledger
+
+
+def working_step(model, name, changes):
+    """Return a pipeline in which a step of the running fit is changed."""
+    found = {}
+
+    class Changed(type(dict(model.steps)[name])):
+        def fit(self, X, y=None):
+            for key, value in changes.items():
+                setattr(self, key, value)
+            return super().fit(X)
+
+    Changed.__module__ = "skdpspectral.changed"
+    step = dict(model.steps)[name]
+    changed = Changed(**step.get_params(deep=False))
+    found[name] = changed
+    steps = [(n, found.get(n, s)) for n, s in model.steps]
+    return PrivatePipeline(steps, epsilon=model.epsilon, on_leak="warn")
+
+
+BASE = PrivatePipeline([("scaler", DPStandardScaler()), ("pca", DPPCA(2))])
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("pca", {"noise_seed": 0}, "noise_seed was changed"),
+        ("pca", {"mechanism": SpikedModel(1e6, 1.0)}, "rests on a model"),
+        ("scaler", {"noise_seed": 1}, "noise_seed was changed"),
+    ],
+)
+def test_a_step_that_changes_in_the_fit_releases_nothing(name, changes, words):
+    model = working_step(BASE, name, changes)
+    (entry,) = charged(model, X, error=RuntimeError, match=words)
+    assert entry.estimator == "PrivatePipeline"
+
+
+@pytest.mark.parametrize("changes", [{"epsilon": 50.0}, {"delta": 0.4}])
+def test_a_budget_that_changes_in_the_fit_is_of_no_matter(changes):
+    model = working_step(BASE, "pca", changes).fit(X)
+    assert model["pca"].privacy_.mu == pytest.approx(MU * np.sqrt(2 / 3), rel=1e-9)
+
+
+def test_a_ledger_that_comes_in_the_fit_is_not_charged_again():
+    accountant = PrivacyAccountant()
+    model = working_step(BASE, "pca", {"accountant": accountant})
+    assert len(charged(model, X)) == 1
+    assert accountant.ledger == ()
+
+
+def test_parameters_set_during_a_fit_are_those_of_the_next():
+    def meddle(step):
+        model.set_params(dppca__n_components=1, epsilon=9.0, shares="auto")
+        model.steps.append(("more", DPPCA(1)))
+
+    model = meddled(meddle)
+    model.fit(X)
+    assert model["dppca"].components_.shape == (2, 4)
+    assert model.privacy_.epsilon == 1.0
+    assert len(model.pipeline_.steps) == 3
+
+
+def test_a_clone_in_the_middle_is_charged_by_itself():
+    clones = []
+
+    def meddle(step):
+        clones.append(clone(model))
+        clones.append(clone(model.steps[2][1]))
+
+    model = meddled(meddle)
+    model.fit(X)
+    pipeline, pca = clones
+    assert pca._own_share() is None
+    (entry,) = charged(pca, X)
+    assert entry.estimator == "DPPCA"
+    assert not hasattr(pipeline, "pipeline_")
+
+
+def test_a_step_cannot_be_fitted_twice():
+    class Twice(DPPCA):
+        def fit(self, X, y=None):
+            super().fit(X)
+            return super().fit(X)
+
+    Twice.__module__ = "skdpspectral.twice"
+    model = make_private_pipeline(DPStandardScaler(), Twice(2), on_leak="warn")
+    charged(model, X, error=RuntimeError, match="'twice' is fitted a second time")
+
+
+def test_clones_of_a_working_step_have_one_share():
+    class Cloning(DPPCA):
+        def fit(self, X, y=None):
+            DPPCA.fit(clone(self), X)
+            return super().fit(X)
+
+    Cloning.__module__ = "skdpspectral.cloning"
+    model = make_private_pipeline(DPStandardScaler(), Cloning(2), on_leak="warn")
+    charged(model, X, error=RuntimeError, match="a second time")
+
+
+def test_a_share_is_over_with_the_fit(monkeypatch):
+    spy = Spy(monkeypatch)
+    model = make_private_pipeline(DPStandardScaler(), DPPCA(2)).fit(X)
+    share = spy.steps["dppca"]
+    assert not share.is_open
+    # A fitted step is an estimator like others again.
+    (entry,) = charged(model["dppca"], X)
+    assert (entry.estimator, entry.epsilon) == ("DPPCA", pytest.approx(1.0))
+    with pytest.raises(RuntimeError, match="a second time"):
+        share.claim(share.plan, N)
+
+
+def test_a_share_is_over_with_a_fit_that_fails(monkeypatch):
+    spy = Spy(monkeypatch)
+    wrong = X.copy()
+    wrong[0] = np.inf
+    charged(BASE, wrong, error=ValueError, match="stays charged")
+    assert not spy.steps["scaler"].is_open
+    assert not hasattr(BASE, "pipeline_")
+
+
+def test_a_pickled_step_is_charged_by_itself():
+    class Pickling(DPPCA):
+        def fit(self, X, y=None):
+            copies.append(pickle.dumps(DPPCA(2).set_params(n_components=2)))
+            assert b"_step_share" not in b"".join(map(str.encode, self.__getstate__()))
+            with pytest.raises(TypeError, match="not pickled"):
+                pickle.dumps(self._step_share)
+            return super().fit(X)
+
+    copies = []
+    Pickling.__module__ = "skdpspectral.pickling"
+    make_private_pipeline(DPStandardScaler(), Pickling(2), on_leak="warn").fit(X)
+    (entry,) = charged(pickle.loads(copies[0]), X)
+    assert entry.estimator == "DPPCA"
+
+
+def test_two_threads_are_charged_for_two_fits():
+    accountant = PrivacyAccountant()
+    model = make_private_pipeline(DPStandardScaler(), DPPCA(2), accountant=accountant)
+    start, errors = threading.Barrier(4), []
+
+    def fit():
+        start.wait()
+        try:
+            model.fit(X)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=fit) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(accountant.ledger) == 4
+    assert model.privacy_.mu == pytest.approx(MU, rel=1e-9)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_releases_nothing():
+    """A child that goes on with the fit would release a second time."""
+
+    def meddle(step):
+        child = os.fork()
+        parent = os.getpid()
+        return (child, parent)
+
+    model = meddled(meddle, epsilon=1.0)
+    read, write = os.pipe()
+    before = os.getpid()
+    try:
+        model.fit(X)
+        said = b"fitted"
+    except RuntimeError as error:
+        said = str(error).encode()
+    if os.getpid() != before:
+        os.write(write, said)
+        os._exit(0)
+    os.close(write)
+    assert b"fitted in another process" in os.read(read, 4096)
+    os.waitpid(model["meddling"].done_[0], 0)
+    os.close(read)
+    assert model.privacy_.mu == pytest.approx(MU, rel=1e-9)
+
+
+def _die_in_the_middle(path):
+    accountant = PrivacyAccountant(path=path)
+
+    def meddle(step):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    meddled(meddle, accountant=accountant).fit(X)
+
+
+@pytest.mark.slow
+def test_a_killed_process_stays_charged(tmp_path):
+    path = str(tmp_path / "ledger.db")
+    PrivacyAccountant(path=path)
+    process = multiprocessing.get_context("spawn").Process(
+        target=_die_in_the_middle, args=(path,)
+    )
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    (entry,) = PrivacyAccountant(path=path).ledger
+    assert entry.epsilon == pytest.approx(1.0)
+
+
+def test_an_interrupt_stays_charged():
+    def meddle(step):
+        raise KeyboardInterrupt
+
+    with PrivacyAccountant() as accountant, pytest.raises(KeyboardInterrupt):
+        meddled(meddle).fit(X)
+    assert len(accountant.ledger) == 1
+
+
+class Sampler(Function):
+    """A step that drops rows."""
+
+    def transform(self, X):
+        return X[: N // 2]
+
+
+@pytest.mark.parametrize("batch_size", [N, 30])
+def test_a_step_that_drops_rows_is_found_out(batch_size):
+    classifier = DPAdamClassifier(classes=[False, True], batch_size=batch_size)
+    model = PrivatePipeline(
+        [
+            ("scaler", DPStandardScaler()),
+            ("drop", Sampler(lambda step: None)),
+            ("pca", DPPCA(2)),
+            ("model", classifier),
+        ],
+        on_leak="warn",
+    )
+    words = r"'pca' would release something else.*150 rows, and the pipeline 300"
+    charged(model, X, X[:, 0] > 0, error=RuntimeError, match=words)
+
+
+def test_a_step_that_is_fitted_elsewhere_is_found_out():
+    class Elsewhere(DPPCA):
+        def fit(self, X, y=None):
+            self.__dict__.update(vars(pickle.loads(pickle.dumps(DPPCA(2))).fit(X)))
+            return self
+
+    Elsewhere.__module__ = "skdpspectral.elsewhere"
+    model = make_private_pipeline(DPStandardScaler(), Elsewhere(2), on_leak="warn")
+    words = "Elsewhere was charged and was not fitted by its pipeline"
+    charged(model, X, error=RuntimeError, match=words)
+
+
+def test_a_step_that_no_columns_are_left_for_releases_nothing():
+    """Behind a step of unknown width that is known no earlier than in the fit."""
+    knots = np.linspace(-3.0, 3.0, 4)[:, None] * np.ones(4)
+    parts = [("none", DPStandardScaler(), []), ("some", DPPCA(1), list(range(24)))]
+    columns = ColumnTransformer(parts, remainder=DPPCA(1), sparse_threshold=0)
+    splines = SplineTransformer(knots=knots, extrapolation="constant")
+    with PrivacyAccountant() as accountant:
+        model = make_private_pipeline(splines, columns).fit(X)
+    assert len(accountant.ledger) == 1
+    assert model.privacy_.mu < MU
+    said = "columntransformer__none got no columns, and released nothing."
+    assert said in model.privacy_.details()
+
+
+def test_a_pipeline_is_audited_by_its_steps():
+    model = make_private_pipeline(DPPCA(1))
+    with pytest.raises(TypeError, match="audit each of them"):
+        audit_epsilon(model, np.eye(3), np.eye(3), n_trials=10)
+
+
+def test_nothing_is_cached(tmp_path):
+    model = make_private_pipeline(DPStandardScaler(), DPPCA(2), memory=str(tmp_path))
+    with pytest.raises(ValueError, match="memory must be None"):
+        model.fit(X)
+    model = make_private_pipeline(DPStandardScaler(), DPPCA(2))
+    model.set_params(memory=Memory(tmp_path))
+    with pytest.raises(ValueError, match="memory must be None"):
+        model.privacy_plan(N, 4)
+
+
+def test_branches_are_fitted_in_this_process():
+    from joblib import parallel_config
+
+    union = FeatureUnion([("a", DPPCA(1)), ("b", DPPCA(2))], n_jobs=2)
+    chosen = ColumnTransformer(
+        [("a", DPStandardScaler(), [0]), ("b", DPStandardScaler(), [1])], n_jobs=2
+    )
+    with parallel_config(backend="loky"), PrivacyAccountant() as accountant:
+        model = make_private_pipeline(chosen, union).fit(X)
+    assert len(accountant.ledger) == 1
+    assert model.privacy_.mu == pytest.approx(MU, rel=1e-9)
+
+
+def test_a_branch_does_not_outlive_another_that_fails(monkeypatch):
+    """It would release what it is given by its own budget, once shares are over."""
+    failed, released = threading.Event(), []
+    begin, read = DPPCA._check_parameters, DPStandardScaler._start_release
+
+    def late(step):
+        if threading.current_thread() is not threading.main_thread():
+            failed.wait(5.0)
+            time.sleep(0.1)
+        begin(step)
+
+    def refused(step, *args, **named):
+        try:
+            return read(step, *args, **named)
+        finally:
+            failed.set()
+
+    def note(step, plan, *args, **named):
+        released.append(plan.epsilon)
+        return start(step, plan, *args, **named)
+
+    start = DPPCA._start_release
+    monkeypatch.setattr(DPPCA, "_check_parameters", late)
+    monkeypatch.setattr(DPPCA, "_start_release", note)
+    monkeypatch.setattr(DPStandardScaler, "_start_release", refused)
+    wrong = X.copy()
+    wrong[0, 0] = np.nan
+    parts = [("a", DPPCA(1), [2, 3]), ("b", DPStandardScaler(), [0, 1])]
+    model = make_private_pipeline(ColumnTransformer(parts, n_jobs=2), epsilon=0.1)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(wrong)
+    time.sleep(0.5)
+    assert all(epsilon < 0.1 for epsilon in released)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_numpy_tells_of_no_value_in_a_branch(n_jobs):
+    zero = np.abs(X) + 1.0
+    zero[5, 0] = 0.0
+    logarithm = make_pipeline(
+        FunctionTransformer(np.log), FunctionTransformer(np.nan_to_num), DPPCA(1)
+    )
+    parts = [("a", logarithm, [0, 1]), ("b", DPPCA(1), [2, 3])]
+    columns = ColumnTransformer(parts, n_jobs=n_jobs, sparse_threshold=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        make_private_pipeline(columns).fit(zero)
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        (Normalizer(), "ValueError"),
+        (FunctionTransformer(np.log), "TypeError"),
+        (PolynomialFeatures(2), "ValueError"),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_errors_of_other_steps_quote_no_value(step, error, nested):
+    """scikit-learn's say "could not convert string to float: 'Smith'"."""
+    rows = X.astype(object)
+    rows[3, 2] = "Smith"
+    if nested:
+        step = ColumnTransformer([("a", step, [1, 2])], sparse_threshold=0)
+    words = rf"raised {error}, whose words are left out.*this fit stays charged"
+    with PrivacyAccountant(), pytest.raises(ValueError, match=words) as caught:
+        make_private_pipeline(step, DPPCA(1)).fit(rows)
+    assert caught.value.__context__ is None
+    assert "Smith" not in "".join(traceback.format_exception(caught.value))
+    with pytest.raises(ValueError, match=r"^X: could not convert a string"):
+        make_private_pipeline(DPStandardScaler(), DPPCA(1)).fit(rows)
+
+
+def test_fitted_steps_that_are_fitted_again_are_charged():
+    accountant = PrivacyAccountant()
+    columns = ColumnTransformer([("a", DPStandardScaler(), [0])], sparse_threshold=0)
+    model = make_private_pipeline(columns, DPPCA(1), accountant=accountant).fit(X)
+    assert len(accountant.ledger) == 1
+    model[:-1].fit(X)
+    clone(model["dppca"]).fit(X)
+    model["columntransformer"].named_transformers_["a"].fit(X)
+    assert [e.estimator for e in accountant.ledger[1:]] == [
+        "DPStandardScaler",
+        "DPPCA",
+        "DPStandardScaler",
+    ]
+    published = model.publish()
+    assert published["dppca"].accountant is None
+    assert accountant.path.encode() not in pickle.dumps(published)
+
+
+def test_a_leak_is_no_guarantee():
+    model = make_private_pipeline(StandardScaler(), DPPCA(1), on_leak="warn")
+    (entry,) = charged(model, X)
+    assert entry.assumption == Assumption.NO_LEAKS
+    with PrivacyAccountant() as accountant:
+        model.fit(X)
+    said = "only if the steps that leak reveal nothing (no-leaks)"
+    assert said in str(model.privacy_)
+    assert said in str(accountant)
+
+
+@pytest.mark.skipif(CALLBACK_LEVELS == 0, reason="needs callbacks")
+def test_callbacks_get_no_rows():
+    class Listening:
+        """A callback that keeps what it is given."""
+
+        max_estimator_depth = None
+
+        def __init__(self):
+            self.kept, self.fitted = [], []
+
+        def setup(self, estimator, context):
+            self.kept.append((estimator, {}))
+
+        def on_fit_task_begin(self, estimator, context, **data):
+            self.kept.append((estimator, data))
+
+        def on_fit_task_end(self, estimator, context, **data):
+            self.kept.append((estimator, data))
+            return True
+
+        def teardown(self, estimator, context):
+            self.kept.append((estimator, {}))
+
+    listening = Listening()
+    classifier = DPAdamClassifier(
+        classes=[False, True], batch_size=N, n_epochs=3
+    ).set_callbacks(listening)
+    y = X[:, 0] > 0
+    model = make_private_pipeline(DPStandardScaler(), classifier)
+    model.set_callbacks(listening).fit(X, y)
+    kinds = {type(estimator) for estimator, _ in listening.kept}
+    assert kinds == {PrivatePipeline, DPAdamClassifier}
+    assert model[-1].n_iter_ == 3
+    for estimator, data in listening.kept:
+        assert not any(value is not None for value in data.values())
+        assert not hasattr(estimator, "weights_")
+        assert not hasattr(estimator, "pipeline_")
+
+
+@pytest.mark.skipif(CALLBACK_LEVELS == 0, reason="needs callbacks")
+def test_callbacks_of_what_holds_a_pipeline_are_no_obstacle(capsys):
+    from sklearn.callback import ProgressBar
+
+    search = GridSearchCV(BASE, {"epsilon": [1.0, 2.0]}, cv=2, error_score="raise")
+    search.set_params(scoring=constant).set_callbacks(ProgressBar())
+    assert len(charged(search, X)) == 5
+
+
+def constant(estimator, X, y=None):
+    return 0.0
+
+
+def test_what_is_shown_has_no_rows():
+    secret = X.copy()
+    secret[0] = 12345.678
+    accountant = PrivacyAccountant()
+    model = make_private_pipeline(
+        DPStandardScaler(), DPPCA(2), accountant=accountant
+    ).fit(secret)
+    shown = repr(model) + str(model.privacy_) + model.privacy_.to_json()
+    assert "12345" not in shown
+    assert np.float64(12345.678).tobytes() not in pickle.dumps(model)
+
+
+def test_two_ledgers_in_doubt_are_refused():
+    model = make_private_pipeline(DPStandardScaler(), DPPCA(2))
+    errors = []
+
+    def fit():
+        try:
+            clone(model).fit(X)
+        except LedgerError as error:
+            errors.append(error)
+
+    def open_and_wait():
+        with PrivacyAccountant():
+            opened.wait()
+            done.wait()
+
+    opened, done = threading.Barrier(3), threading.Event()
+    openers = [threading.Thread(target=open_and_wait) for _ in range(2)]
+    for opener in openers:
+        opener.start()
+    opened.wait()
+    fitting = threading.Thread(target=fit)
+    fitting.start()
+    fitting.join()
+    done.set()
+    for opener in openers:
+        opener.join()
+    assert len(errors) == 1

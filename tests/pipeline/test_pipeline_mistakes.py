@@ -1,0 +1,348 @@
+"""Mistakes in private pipelines: each message names the step and the remedy.
+
+Nothing is charged by them.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+from joblib import Memory
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.ensemble import BaggingClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.random_projection import GaussianRandomProjection
+
+from skdpspectral import (
+    DPPCA,
+    DPAdamClassifier,
+    DPAdamRegressor,
+    DPStandardScaler,
+    FederatedDPPCA,
+    LRSRegressor,
+    PrivacyAccountant,
+    PrivacyBudgetError,
+)
+from skdpspectral.decomposition import SpikedModel
+from skdpspectral.metrics import make_private_scorer
+from skdpspectral.model_selection import PrivateSearchCV
+from skdpspectral.neural_network import Adam, AlternatingAdam
+from skdpspectral.pipeline import PrivatePipeline, make_private_pipeline
+
+N = 200
+rng = np.random.default_rng(0)
+X = rng.normal(size=(N, 4))
+y = X[:, 0] > 0.0
+CLASSES = [False, True]
+
+
+def classifier(**params):
+    return DPAdamClassifier(**{"classes": CLASSES, "batch_size": N, **params})
+
+
+def pipeline(*steps, **params):
+    return make_private_pipeline(*steps, **params)
+
+
+def chosen(step, columns):
+    return ColumnTransformer([("some", step, columns)], sparse_threshold=0)
+
+
+def search(step):
+    scorer = make_private_scorer("captured_variance", clip_norm=1.0)
+    grid = {"center": ["none", "pairs"]}
+    return PrivateSearchCV(step, grid, scoring=scorer)
+
+
+SCALED = (DPStandardScaler(), DPPCA(2))
+
+MISTAKES = {
+    "a budget at a step": (
+        lambda: pipeline(DPStandardScaler(epsilon=0.5), DPPCA(2)),
+        r"step 'dpstandardscaler' has epsilon=0.5.*shares=\{'dpstandardscaler'",
+    ),
+    "a budget inside of a step": (
+        lambda: pipeline(chosen(DPStandardScaler(epsilon=2.0), [0]), DPPCA(1)),
+        r"step 'columntransformer__some' has epsilon=2.0.*shares=",
+    ),
+    "no budget at a step": (
+        lambda: pipeline(DPStandardScaler(epsilon=None), DPPCA(2)),
+        r"step 'dpstandardscaler' has epsilon=None.*leave epsilon",
+    ),
+    "a delta at a step": (
+        lambda: pipeline(DPStandardScaler(delta=1e-9), DPPCA(2)),
+        r"step 'dpstandardscaler' has delta=1e-09.*leave delta",
+    ),
+    "a ledger at a step": (
+        lambda: pipeline(DPStandardScaler(accountant=PrivacyAccountant()), DPPCA(2)),
+        r"step 'dpstandardscaler' has an accountant: give it to the pipeline",
+    ),
+    "a noise multiplier": (
+        lambda: pipeline(
+            DPStandardScaler(), classifier(optimizer=Adam(noise_multiplier=1.0))
+        ),
+        r"step 'dpadamclassifier' has noise_multiplier=1.0.*leave it None",
+    ),
+    "shares that do not sum to 1": (
+        lambda: pipeline(*SCALED, shares={"dpstandardscaler": 0.5, "dppca": 0.4}),
+        r"shares must sum to 1.*sum to 0.9: divide",
+    ),
+    "a share of an unknown step": (
+        lambda: pipeline(*SCALED, shares={"scaler": 0.5, "dppca": 0.5}),
+        r"'scaler', which is no private step: .*'dpstandardscaler', 'dppca'",
+    ),
+    "a step without a share": (
+        lambda: pipeline(*SCALED, shares={"dppca": 1.0}),
+        r"no entry for step 'dpstandardscaler': give each",
+    ),
+    "a share of zero": (
+        lambda: pipeline(*SCALED, shares={"dpstandardscaler": 0.0, "dppca": 1.0}),
+        r"shares\['dpstandardscaler'\] must be a number in \(0, 1\], got 0.0",
+    ),
+    "a share that is no number": (
+        lambda: pipeline(*SCALED, shares={"dpstandardscaler": "1", "dppca": 0.5}),
+        r"shares\['dpstandardscaler'\] must be a number",
+    ),
+    "a share of a whole and of its parts": (
+        lambda: pipeline(
+            chosen(DPStandardScaler(), [0]),
+            DPPCA(1),
+            shares={
+                "columntransformer": 0.2,
+                "columntransformer__some": 0.3,
+                "dppca": 0.5,
+            },
+        ),
+        r"'columntransformer', and one for each step in it: leave one",
+    ),
+    "shares in a list": (
+        lambda: pipeline(*SCALED, shares=[0.5, 0.5]),
+        r'shares must be "auto" or a dict',
+    ),
+    "rows and users": (
+        lambda: pipeline(DPStandardScaler(), LRSRegressor(user_feature=0)),
+        r"'dpstandardscaler' protects one row.*'lrsregressor' one user.*choose",
+    ),
+    "two relations": (
+        lambda: pipeline(
+            DPStandardScaler(), classifier(optimizer=Adam(neighbors="zero-out-one"))
+        ),
+        r"'dpstandardscaler'.*replace-one.*'dpadamclassifier'.*zero-out-one.*choose",
+    ),
+    "a scaler that leaks": (
+        lambda: pipeline(StandardScaler(), DPPCA(2)),
+        r"step 'standardscaler' .*leaks.*take DPStandardScaler.*Nothing was charged",
+    ),
+    "an imputer that leaks": (
+        lambda: pipeline(SimpleImputer(), DPPCA(2)),
+        r"step 'simpleimputer' .*leaks.*strategy=\"constant\"",
+    ),
+    "categories that are found": (
+        lambda: pipeline(chosen(OneHotEncoder(), [0]), DPPCA(1)),
+        r"step 'columntransformer__some' .*leaks.*give categories",
+    ),
+    "a last step that leaks": (
+        lambda: pipeline(DPPCA(2), LogisticRegression()),
+        r"step 'logisticregression' .*leaks.*without noise",
+    ),
+    "labels that are read off": (
+        lambda: pipeline(DPStandardScaler(), classifier(classes=None)),
+        r"step 'dpadamclassifier' .*leaks.*classes=\[",
+    ),
+    "a seed": (
+        lambda: pipeline(DPStandardScaler(noise_seed=0), DPPCA(2)),
+        r"step 'dpstandardscaler' .*leaks.*noise_seed=None",
+    ),
+    "no private step": (
+        lambda: pipeline(PCA(2)),
+        r"steps must hold a private estimator.*sklearn.pipeline.Pipeline",
+    ),
+    "an ensemble": (
+        lambda: pipeline(DPStandardScaler(), BaggingClassifier(classifier())),
+        r"step 'baggingclassifier': how often BaggingClassifier fits.*make them steps",
+    ),
+    "a search": (
+        lambda: pipeline(DPStandardScaler(), search(DPPCA(2))),
+        r"step 'privatesearchcv' is a search with a budget.*by PrivateSearchCV",
+    ),
+    "a search of scikit-learn": (
+        lambda: pipeline(GridSearchCV(DPPCA(2), {"n_components": [1]})),
+        r"step 'gridsearchcv': how often GridSearchCV fits.*make them steps",
+    ),
+    "a private pipeline inside": (
+        lambda: pipeline(pipeline(DPPCA(2)), DPPCA(1)),
+        r"step 'privatepipeline' is a PrivatePipeline.*make_pipeline inside",
+    ),
+    "a budget for each client": (
+        lambda: pipeline(FederatedDPPCA(1)),
+        r"step 'federateddppca': FederatedDPPCA has a budget for each client; fit it",
+    ),
+    "a model of the data": (
+        lambda: pipeline(DPPCA(1, mechanism=SpikedModel(1e6, 1.0))),
+        r"step 'dppca': the guarantee of DPPCA rests on a model.*choose another",
+    ),
+    "a cache": (
+        lambda: pipeline(*SCALED, memory=Memory(None)),
+        r"memory must be None: a cached step would be used again",
+    ),
+    "a cache inside": (
+        lambda: pipeline(make_pipeline(*SCALED, memory=Memory(None))),
+        r"memory of 'pipeline' must be None",
+    ),
+    "more components than columns": (
+        lambda: pipeline(DPStandardScaler(), DPPCA(9)),
+        r"step 'dppca': .*n_components",
+    ),
+    "a budget that is too small": (
+        lambda: pipeline(*SCALED, epsilon=1e-30),
+        r"epsilon=1e-30 is too small to be shared by 2 steps.*raise it",
+    ),
+    "a budget that is no number": (
+        lambda: pipeline(*SCALED, epsilon="1"),
+        r"epsilon",
+    ),
+    "a budget of zero": (lambda: pipeline(*SCALED, epsilon=0.0), r"'epsilon'"),
+    "another word for leaks": (
+        lambda: pipeline(*SCALED, on_leak="ignore"),
+        r"'on_leak' parameter of PrivatePipeline must be",
+    ),
+    "two steps of one name": (
+        lambda: PrivatePipeline([("a", DPPCA(2)), ("a", DPPCA(1))]),
+        r"steps must have names that are all different.*'a'",
+    ),
+    "no steps": (lambda: PrivatePipeline([]), r"steps must be a list of pairs"),
+    "a step that does not transform": (
+        lambda: pipeline(classifier(), DPPCA(2)),
+        r"step 'dpadamclassifier' must have fit and transform",
+    ),
+    "a class": (
+        lambda: PrivatePipeline([("a", DPPCA)]),
+        r"step 'a' is a class: give an object, DPPCA\(...\)",
+    ),
+    "the wrong columns": (
+        lambda: pipeline(chosen(DPStandardScaler(), lambda rows: [0]), DPPCA(1)),
+        r"step 'columntransformer': .*which columns a function selects.*name them",
+    ),
+    "clients, whose ids are not looked at": (
+        lambda: pipeline(DPStandardScaler(), FederatedDPPCA(1, client_feature=0)),
+        r"step 'federateddppca': FederatedDPPCA has a budget for each client",
+    ),
+    "a projection by the number of rows": (
+        lambda: pipeline(GaussianRandomProjection("auto", eps=0.999), DPPCA(1)),
+        r"step 'gaussianrandomprojection'.*give n_components a number|new dimension",
+    ),
+    "rounds on samples of users": (
+        lambda: pipeline(
+            SimpleImputer(
+                strategy="constant", fill_value=0.0, keep_empty_features=True
+            ),
+            samples_of_users(),
+        ),
+        r"step 'lrsmlpregressor'.*fit it outside|leaks",
+    ),
+}
+
+
+def samples_of_users():
+    from skdpspectral import LRSMLPRegressor
+
+    solver = AlternatingAdam(n_rounds=3, n_local_steps=2, n_own_steps=5, batch_size=8)
+    return LRSMLPRegressor(solver=solver, noise_seed=0, user_feature=0)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_refused_before_the_charge(mistake):
+    make, words = MISTAKES[mistake]
+    accountant = PrivacyAccountant()
+    with accountant, pytest.raises((TypeError, ValueError), match=words):
+        make().fit(X, y)
+    assert accountant.ledger == ()
+
+
+def test_too_few_rows():
+    accountant = PrivacyAccountant()
+    with (
+        accountant,
+        pytest.raises(ValueError, match=r"1 sample|n_samples=1|minimum of 2"),
+    ):
+        pipeline(*SCALED).fit(X[:1])
+    assert accountant.ledger == ()
+
+
+def test_parameters_of_no_step():
+    accountant = PrivacyAccountant()
+    with (
+        accountant,
+        pytest.raises(ValueError, match="begin with a step's, as dppca__users"),
+    ):
+        pipeline(*SCALED).fit(X, users=y)
+    assert accountant.ledger == ()
+
+
+def test_a_budget_that_is_spent():
+    accountant = PrivacyAccountant(1.0, 1e-6)
+    with pytest.raises(PrivacyBudgetError, match="PrivatePipeline would cost"):
+        pipeline(*SCALED, epsilon=1.5, accountant=accountant).fit(X)
+    assert accountant.ledger == ()
+
+
+FRAME = pd.DataFrame(X, columns=list("abcd"))
+TWICE = pd.DataFrame(X, columns=list("abbd"))
+
+
+def charge_of_error(model, words, X, y=None, **params):
+    """Return how many entries a fit makes that is refused."""
+    accountant = PrivacyAccountant()
+    with accountant, pytest.raises((TypeError, ValueError), match=words):
+        model.fit(X, y, **params)
+    return len(accountant.ledger)
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "words"),
+    [
+        (["e"], FRAME, r"step 'columntransformer': .*__some: X has no column 'e'"),
+        (["a"], TWICE, r"X has two columns of the name 'b': rename"),
+        ([0, 9], X, r"__some: X has 4 columns, and none 9"),
+        ([-5], X, r"__some: X has 4 columns, and none -5"),
+        ([True, False], X, r"a mask of 2 columns does not fit the 4 of X"),
+        ("a", FRAME, r"__some takes a table of columns: write \['a'\] and not 'a'"),
+        (0, X, r"__some takes a table of columns: write \[0\] and not 0"),
+    ],
+)
+def test_columns_that_are_not_there(columns, rows, words):
+    model = pipeline(chosen(DPStandardScaler(), columns))
+    assert charge_of_error(model, words, rows) == 0
+
+
+@pytest.mark.parametrize(
+    ("targets", "words"),
+    [
+        (None, r"step 'dpadamclassifier' requires y, one target a row"),
+        (y[:-1], r"y must have one target for each of the 200 rows of X"),
+        (np.stack([y, y], axis=1), r"step 'dpadamclassifier' takes one target a row"),
+    ],
+)
+def test_targets_of_another_form(targets, words):
+    model = pipeline(DPStandardScaler(), classifier())
+    assert charge_of_error(model, words, X, targets) == 0
+
+
+def test_several_targets_are_for_whom_takes_them():
+    regressor = DPAdamRegressor(batch_size=N)
+    model = pipeline(DPStandardScaler(), regressor, epsilon=8.0).fit(X, X[:, :2])
+    assert model.predict(X).shape == (N, 2)
+
+
+@pytest.mark.parametrize("name", ["sample_weight", "foo"])
+def test_parameters_that_a_step_does_not_take(name):
+    model, given = (
+        pipeline(DPStandardScaler(), classifier()),
+        f"dpadamclassifier__{name}",
+    )
+    words = f"step 'dpadamclassifier' takes no '{name}': leave {given} out"
+    assert charge_of_error(model, words, X, y, **{given: np.ones(N)}) == 0

@@ -1,0 +1,391 @@
+"""Statements of everything that makes promises, and what they may not say."""
+
+import datetime
+import json
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from json_schema import faults
+from scipy.stats import norm
+from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import StandardScaler
+from statement_tools import SECRET, SECRET_USER, make_rows, two_analysts
+
+import skdpspectral
+from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, statement
+from skdpspectral.accounting import gaussian_epsilon
+from skdpspectral.audit import audit_epsilon
+from skdpspectral.pipeline import make_private_pipeline
+from skdpspectral.statements import _lemmas
+from skdpspectral.statements._statement import made_of
+
+ROOT = Path(skdpspectral.__file__).parent
+SCHEMA = json.loads((ROOT / "statements" / "schema.json").read_text())
+KINDS = (
+    *("estimator", "model", "pipeline", "plain pipeline", "leak", "search"),
+    *("federation", "result", "stream", "users", "items", "seeded", "open"),
+    *("ledger", "empty"),
+)
+VOID = {"br", "meta"}
+
+
+class Page(HTMLParser):
+    """A page, of which every element is closed in its place."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.links, self.words = [], set(), [], []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        given = dict(attrs)
+        assert not [name for name in given if name.startswith("on")]
+        self.links += [given[n] for n in ("href", "src", "action") if n in given]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def answers(made, part="for_the_person_responsible"):
+    pairs = made.to_dict()[part]
+    return {pair["question"]: " ".join(pair["answer"]) for pair in pairs}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_statements_are_of_the_schema_and_say_nothing_of_the_data(kinds, name):
+    made = statement(kinds[name], date="2026-01-31")
+    content = made.to_dict()
+    assert list(faults(content, SCHEMA)) == []
+    texts = (
+        made.to_html(),
+        made.to_json(),
+        made.to_markdown(),
+        made.to_registry_yaml(),
+    )
+    for text in texts:
+        assert not re.search(r"\bnan\b|\binf\b", text, re.I)
+        for secret in (SECRET, SECRET_USER):
+            assert str(secret) not in text
+            assert f"{secret:.6g}" not in text
+    again = statement(kinds[name], date=datetime.date(2026, 1, 31))
+    assert again == made
+    assert again.to_html() == texts[0]
+    page = Page(texts[0])
+    assert not page.tags & {"script", "link", "img", "iframe", "object", "form"}
+    assert page.links == []
+    assert "url(" not in texts[0]
+    assert "@import" not in texts[0]
+    Page(made._repr_html_())
+    for question in ("Who is protected?", "What if a fit failed?"):
+        assert question in page.words
+        assert question in texts[2]
+
+
+def test_the_schema_can_fail(kinds):
+    content = statement(kinds["ledger"]).to_dict()
+    content["guarantee"]["epsilon"] = "1"
+    content["groups"][0]["extra"] = 1
+    del content["claim"]
+    assert len(list(faults(content, SCHEMA))) == 3, list(faults(content, SCHEMA))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_guarantee_is_that_of_the_plan_or_the_ledger(kinds, name):
+    of, stated = kinds[name], statement(kinds[name]).to_dict()["guarantee"]
+    if isinstance(of, PrivacyAccountant):
+        assert (stated["epsilon"], stated["delta"]) == of.spent()
+    elif name == "plain pipeline":  # two Gaussian fits, each at epsilon 1
+        mu = math.sqrt(sum(step.privacy_.mu**2 for _, step in of.steps))
+        assert stated["epsilon"] == pytest.approx(gaussian_epsilon(mu, 1e-6))
+    elif name in ("leak", "open", "seeded"):
+        assert (stated["epsilon"], stated["mu"]) == (None, None)
+    else:
+        fitted = FederatedDPPCA.from_result(of) if name == "result" else of
+        plan = fitted.privacy_
+        found = (plan.epsilon, plan.delta, str(plan.unit), str(plan.neighbors))
+        keys = ("epsilon", "delta", "unit", "neighbors")
+        assert tuple(stated[key] for key in keys) == found
+    assert stated["private"] == (name not in ("leak", "seeded", "open"))
+
+
+def test_questions_of_those_who_answer_for_data(kinds):
+    row, user = (answers(statement(kinds[name])) for name in ("estimator", "users"))
+    assert "single row" in row["Who is protected?"]
+    assert "with all of their rows" in user["Who is protected?"]
+    several = "What if one person has several rows?"
+    assert several not in user
+    assert "several user ids" in user[several.replace("rows", "user ids")]
+    assert "not known" in answers(statement(kinds["model"]))[several]
+    secret = "Is the number of people or rows secret?"
+    assert row[secret].startswith("No")
+    assert row[secret].endswith("400.")
+    assert user[secret].startswith("Yes")
+    stated = answers(statement(kinds["users"], n_units=40))[secret]
+    assert stated.endswith("states it all the same: 40.")
+    tuned = "Was anything chosen or tuned on the data outside this account?"
+    assert row[tuned] == "Not stated by the curator."
+    told = answers(statement(kinds["estimator"], tuning="Nothing: fixed in May."))
+    assert told[tuned].endswith("Nothing: fixed in May.")
+    left = answers(statement(kinds["ledger"]))["What has been spent, and what is left?"]
+    assert str(kinds["ledger"].remaining()).partition("epsilon")[2] in left
+    stream = answers(statement(kinds["stream"]))
+    assert "to come included" in stream["What has been spent, and what is left?"]
+
+
+def test_figures_are_bounds_of_the_definition(kinds):
+    """Recomputed by the curve of Gaussian mechanisms; pages round up."""
+    mu = kinds["estimator"].privacy_.mu
+    said = answers(statement(kinds["estimator"]))
+
+    def delta(epsilon, mu):
+        low, high = (norm.cdf(s * mu / 2 - epsilon / mu) for s in (1, -1))
+        return low - math.exp(epsilon) * high
+
+    pattern = r"([\d.,]+) times as likely, plus a chance of 1 in ([\d,]+)"
+    (first,) = re.findall(pattern, said["How strong is the protection?"])
+    several = said["What if one person has several rows?"]
+    for k, found in zip(
+        (1, 2, 5, 10), (first, *re.findall(pattern, several)), strict=True
+    ):
+        times, inverse = (float(text.replace(",", "")) for text in found)
+        assert delta(math.log(times), k * mu) <= 1.0 / inverse
+        assert delta(math.log(times) - 0.02, k * mu) > 1.0 / inverse
+    # Whoever guesses is right no more often than the definition lets them.
+    right = re.search(r"at most ([\d.]+) %", said["How strong is the protection?"])
+    assert 0.0 <= float(right[1]) / 100 - (math.e + 1e-6) / (1.0 + math.e) < 1e-3
+
+
+@pytest.mark.parametrize("name", ["leak", "seeded", "open"])
+def test_what_is_not_private_has_no_comforting_figures(kinds, name):
+    made = statement(kinds[name])
+    claim = made.to_dict()["claim"]
+    assert claim.startswith("There is no privacy protection. ")
+    assert re.search("switched off|from a seed|without noise", claim)
+    said = answers(made)
+    assert said["Who is protected?"].startswith("Nobody.")
+    for text in (*said.values(), *answers(made, "nist_sp_800_226").values()):
+        assert not re.search(r"epsilon =|mu =|rho|\d %|times as likely", text), text
+    assert "Is the number of people or rows secret?" not in said
+    assert made.to_dict()["guarantee"]["epsilon"] is None
+    assert "privacy_parameters:\n" not in made.to_registry_yaml()
+
+
+def test_seeds_in_a_ledger_leave_nothing_to_promise():
+    accountant = PrivacyAccountant(4.0, 1e-6, allow_seeded=True)
+    accountant.charge(DPPCA(2, noise_seed=0).privacy_plan(400, 4))
+    said = answers(statement(accountant))
+    assert "its noise came from a seed" in said["Who is protected?"]
+    assert "No figure" in said["What has been spent, and what is left?"]
+
+
+def test_servers_see_what_the_page_says(kinds):
+    question = "What do a server and other parties see?"
+    whole, separate = (kinds[name] for name in ("federation", "result"))
+    assert "were in one program" in answers(statement(whole))[question]
+    assert "are trusted" in answers(statement(whole))["Against whom?"]
+    assert "never a row" in answers(statement(separate))[question]
+    assert (
+        "server and the other clients" in answers(statement(separate))["Against whom?"]
+    )
+
+
+def test_failed_fits_are_in_ledgers_alone(kinds):
+    question = "What if a fit failed?"
+    assert "include every failed fit" in answers(statement(kinds["ledger"]))[question]
+    assert "not in these figures" in answers(statement(kinds["estimator"]))[question]
+
+
+def test_audits_that_refute_are_in_the_first_sentence(kinds):
+    record = statement(kinds["estimator"]).to_dict()["record"]
+    found = {"epsilon": 2.0, "claimed_epsilon": 3.0, "delta": 1e-6}
+    record["audit"] = {**found, "confidence": 0.95, "n_trials": 100}
+    assert "An audit refutes it" in str(made_of(record, None))
+
+
+def test_the_auditor_gets_every_release_with_its_lemma(kinds):
+    for name in KINDS:
+        for plan in statement(kinds[name]).to_dict()["plans"]:
+            heads, *rows = plan["releases"]
+            for row in rows:
+                release = dict(zip(heads, row, strict=True))
+                lemmas = release["lemmas"].split()
+                if release["kind"] in ("exact", "approximate-dp"):
+                    assert lemmas == []
+                    continue
+                of_name = [x for x in lemmas if x not in OF_COST]
+                selection = release["kind"] == "private-selection"
+                assert selection or of_name, release
+    (plan,) = statement(kinds["estimator"]).to_dict()["plans"]
+    planned = kinds["estimator"].privacy_
+    assert sum(int(row[1]) for row in plan["releases"][1:]) == len(planned.releases())
+    assert plan["sentences"] == planned.sentences()
+
+
+OF_COST = {n for names in _lemmas._OF_KIND.values() for n in names.split()}
+OF_COST |= {"symmetric-noise", "chosen-branch"}
+
+
+def test_lemmas_are_proved_where_pages_say():
+    theory = Path(__file__).parents[2] / "doc" / "theory"
+    named = {n for _, names in _lemmas._OF_NAME for n in names.split()} | OF_COST
+    assert named <= set(_lemmas.PAGE_OF)
+    for name, page in _lemmas.PAGE_OF.items():
+        assert f".. _lemma-{name}:\n" in (theory / f"{page}.rst").read_text()
+    url = "https://example.org/docs/"
+    made = statement(two_analysts(), docs_url=url)
+    links = set(Page(made.to_html()).links)
+    assert f"{url}theory/sensitivities.html#lemma-second-moment" in links
+    assert all(link.startswith(url) for link in links)
+
+
+def test_words_of_others_are_no_markup():
+    made = statement(
+        two_analysts(),
+        title="<script>alert(1)</script>",
+        curator="שלום \u202e<b>*x*</b>",
+        tuning='```json\n{}\n```\n</pre><pre id="record">{}</pre>',
+    )
+    text = made.to_html()
+    page = Page(text)
+    assert "script" not in page.tags
+    assert "b" not in page.tags
+    assert "<b>ann</b> & co" in page.words
+    assert "<bdi>نورا</bdi>" in text
+    assert "<bdi>שלום \\u202e&lt;b&gt;" in text
+    assert "\u202e" not in text
+    markdown = made.to_markdown()
+    assert "<script>" not in markdown.partition("```json")[0]
+    assert "\\*x\\*" in markdown
+
+
+BAD_WORDS = (
+    *("- a", "+ a", "1. a", "2) a", "---", "===", "    a", "> a", "# a", "``` a"),
+    *("[a](javascript:b)", "![a](b)", "https://a.b", "www.a.b", "a@b.c", "$a$"),
+    *("yes", "no", "1e3", "0x1f", "~", "null", "a: b", "a #b", "- a\n- b", "\ta"),
+    *("{a}", "[a]", "*a", "!a", "%a", "'a", "---\na: b", "\u2028a", "\x00a\x7f\x85"),
+    *("<!--", "]]>", "</style><style>*{}", "\ud800", "\u202ea\u2066", "\U0001f600"),
+    *("a\n\n## b", "a\n| b | c |", "</details><b>", '" onload="a', "\U000e0041"),
+    *("|a|", "&amp;", "~~~"),
+)
+
+
+@pytest.mark.parametrize("word", BAD_WORDS)
+def test_every_word_stays_a_word(word):
+    """In each format: as many elements, blocks and fields as of a harmless word."""
+    names = ("title", "curator", "intended_use", "description", "tuning", "utility")
+    made, plain = (
+        statement(PrivacyAccountant(), **dict.fromkeys(names, text))
+        for text in (word, "plain")
+    )
+    text = made.to_html()
+    assert Page(text).tags - {"bdi", "br"} == Page(plain.to_html()).tags
+    assert json.loads(made.to_json())["title"] == word
+    content = made.to_markdown().partition("```json")[0]
+    assert len(content.split("\n")) == len(
+        plain.to_markdown().partition("```json")[0].split("\n")
+    )
+    marks = r"[-+*] |\d+[.)]( |$)|-{3}|={3}|~{3}|`|    |\t|<|\[|!\["
+    assert not re.search(f"^({marks})", content, re.M)
+    assert not re.search(r"https?://|www\.|[^\\]\$|@", content)
+    for c in (*text, *content, *made.to_registry_yaml()):
+        assert c.isprintable() or c == "\n", ascii(c)
+    yaml = pytest.importorskip("yaml")
+    entry, harmless = (
+        yaml.safe_load(s.to_registry_yaml())["deployment"] for s in (made, plain)
+    )
+    assert {k: set(v) for k, v in entry.items()} == {
+        k: set(v) for k, v in harmless.items()
+    }
+    assert isinstance(entry["basic"]["name"], str)
+
+
+def test_leaks_and_audits_are_told(kinds):
+    made = statement(kinds["leak"])
+    assert [step["verdict"] for step in made.to_dict()["report"]] == ["LEAKS", "LEAKS"]
+    assert "DPStandardScaler" in made.to_html()
+    X = make_rows()
+    X[7, 2] = 0.0
+    Y = X.copy()
+    Y[0] = -X[0]
+    audit = audit_epsilon(DPPCA(1, center="none"), X, Y, n_trials=60)
+    made = statement(kinds["estimator"], audit=audit)
+    assert "60 fits on each" in answers(made, "for_the_auditor")["Audit"]
+    assert "could not" in answers(made)["How can this be checked?"]
+    with pytest.raises(TypeError, match="audit must be"):
+        statement(kinds["estimator"], audit=1.0)
+
+
+def test_sums_over_parties_say_who_sees_what(kinds):
+    record = statement(kinds["users"]).to_dict()["record"]
+    record["plans"][0][1]["assumption"] = "summed-parts"
+    made = made_of(record, None)
+    assert "no part alone" in answers(made)["Against whom?"]
+    parties = answers(made)["What do a server and other parties see?"]
+    assert "message of one party" in parties
+    assert "Federated" in made.to_registry_yaml()
+
+
+def test_large_ledgers_have_small_pages():
+    accountant = PrivacyAccountant()
+    plans = [
+        DPPCA(1, epsilon=0.01 + k * 1e-4, center="none").privacy_plan(400, 4)
+        for k in range(45)
+    ]
+    for k, plan in enumerate(plans):
+        accountant.named(f"analyst {k}").charge(plan)
+    content = statement(accountant).to_dict()
+    (group,) = content["groups"]
+    assert (group["entries"], group["label"]) == (45, "45 labels")
+    assert (group["first"], group["last"]) == (1, 45)
+    mu = math.sqrt(sum(plan.mu**2 for plan in plans))
+    assert group["mu"] == pytest.approx(mu)
+    assert len(content["plans"]) + content["more_plans"] == 45
+    assert content["more_plans"] == 5
+
+
+def test_what_is_no_promise_is_refused():
+    X = np.zeros((20, 3))
+    with pytest.raises(TypeError, match="has no privacy_"):
+        statement(DPPCA())
+    with pytest.raises(TypeError, match="has no privacy_"):
+        statement(X)
+    search = GridSearchCV(DPPCA(), {"n_components": [1, 2]})
+    search.cv_results_ = {}
+    with pytest.raises(TypeError, match="in its ledger alone"):
+        statement(search)
+    ledger = PrivacyAccountant()
+    with pytest.raises(ValueError, match="date must be"):
+        statement(ledger, date="yesterday")
+    with pytest.raises(TypeError, match="curator must be a string"):
+        statement(ledger, curator=3)
+    with pytest.raises(TypeError, match="n_units must be an integer"):
+        statement(ledger, n_units="4")
+    with pytest.raises(ValueError, match="unknown fields"):
+        statement(ledger, registry={"region": "EU"})
+    with pytest.raises(TypeError, match="data_domain"):
+        statement(ledger, registry={"data_domain": 3})
+    with pytest.raises(ValueError, match="docs_url must begin"):
+        statement(ledger, docs_url="javascript:alert(1)")
+
+
+def test_a_step_that_leaks_voids_what_a_ledger_promises():
+    steps = StandardScaler(), DPPCA(2)
+    accountant = PrivacyAccountant()
+    model = make_private_pipeline(*steps, on_leak="warn", accountant=accountant)
+    with pytest.warns(UserWarning, match="leak"):
+        model.fit(make_rows())
+    for of in (model, accountant):
+        claim = statement(of).to_dict()["claim"]
+        assert claim.startswith("There is no privacy protection.")
+        assert "'standardscaler'" in claim

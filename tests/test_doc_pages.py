@@ -1,0 +1,57 @@
+"""What the first pages of the documentation print runs as it is."""
+
+import doctest
+import os
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+DOC = Path(__file__).parents[1] / "doc"
+
+
+@pytest.mark.parametrize("name", ["index", "get_started", "faq"])
+def test_prompts_print_what_the_page_says(name, tmp_path, monkeypatch):
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)  # pages write files
+    found = doctest.testfile(str(DOC / f"{name}.rst"), module_relative=False)
+    assert found.attempted > 0
+    assert found.failed == 0
+
+
+def blocks(text, directive):
+    """Return the bodies of a directive without options, at any indentation."""
+    pattern = rf"^( *)\.\. {directive}\n\n((?:\1   .*\n|\n)+)"
+    found = re.findall(pattern, text, re.M)
+    return [textwrap.dedent(body) for _, body in found]
+
+
+# Components of so few rows may be announced to be noise in part.
+@pytest.mark.filterwarnings("ignore::skdpspectral.NoisyFitWarning")
+def test_code_of_the_page_on_migration_runs():
+    pytest.importorskip("pandas")
+    text = (DOC / "migration.rst").read_text()
+    codes = blocks(text, "testcode::")
+    assert len(codes) == len(re.findall(r"^=+$", text, re.M)) - 2 > 0
+    names = {}
+    for block in blocks(text, "testsetup::") + codes:
+        exec(compile(block, "migration.rst", "exec"), names)
+    assert names["model"].recommend([2], n=10)[0].shape == (1, 10)
+    assert names["adam"].privacy_.epsilon <= 2.0
+
+
+# A score pooled over users warns, as it should.
+@pytest.mark.filterwarnings("ignore:a score pooled over users")
+def test_code_of_the_overview_runs():
+    names = {}
+    codes = blocks((DOC / "overview.rst").read_text(), "code-block:: python")
+    assert len(codes) == 8
+    for block in codes:
+        if "SKDPSPECTRAL_DATA" in block and "SKDPSPECTRAL_DATA" not in os.environ:
+            continue
+        exec(compile(block, "overview.rst", "exec"), names)
+    # A few results that the text speaks of: the budget is spent, and nothing seeded.
+    assert names["accountant"].spent().epsilon == pytest.approx(1.0)
+    assert names["model"].publish().components_.shape == (1, 10)
+    assert names["stream"].covariance_.shape == (3, 3)
