@@ -94,7 +94,7 @@ BAD_MECHANISMS = {
     "failures as a flag": (lambda: PrivacyAccountant(1.0, failures="a"), "failures"),
     "pure of all": (lambda: PrivacyAccountant(1.0, pure=1.0), "pure must be at least"),
     "pure below 0": (lambda: PrivacyAccountant(1.0, pure=-1.0), "pure must be at"),
-    "pure alone": (lambda: PrivacyAccountant(pure=0.1), "parts of a budget"),
+    "pure alone": (lambda: PrivacyAccountant(pure=0.1), "pure: only parts of a budget"),
 }
 
 

@@ -196,7 +196,9 @@ class PrivacyAccountant:
             raise TypeError(f"path must name a file or be None, got {path!r}")
         new = path is None or not ("://" in os.fsdecode(path) or os.path.lexists(path))
         if budget is None and new and (failures, pure) != (None, None):
-            raise ValueError("failures and pure are parts of a budget: give epsilon")
+            parts = " and ".join(part for part in given if given[part] is not None)
+            where = "" if path is None else f" (there is no ledger at {path})"
+            raise ValueError(f"{parts}: only parts of a budget, give epsilon{where}")
         self._allow_seeded = check_flag("allow_seeded", allow_seeded)
         self._keeper: TemporaryFolder | None = None
         if path is None:
