@@ -19,7 +19,7 @@ from ..mechanisms import Concern, Exact, PrivacyPlan, Remark, ThresholdedGaussia
 from ._columns import Table
 
 # Share of delta that covers values of a single row.
-FAILURE_SHARE = 0.1
+FAILURE_SHARE = 0.01
 
 # A category is likely to be found if its noisy count is above the threshold so often.
 _LIKELY = 0.9

@@ -77,7 +77,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     ----------
     {epsilon}
     {delta}
-        Well below ``1 / n_samples``. A tenth of it covers values of a single row, if
+        Well below ``1 / n_samples``. A hundredth of it covers values of a single row, if
         categories have to be found.
     categories : "dtype", dict or None, default=None
         Public categories. A dictionary has, by the name or position of a column, its

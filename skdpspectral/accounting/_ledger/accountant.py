@@ -32,6 +32,7 @@ from .budget import (
     LedgerTerms,
     agreed_budget,
     asserted_block,
+    box_of,
     check_box,
     check_budget,
     check_division,
@@ -448,7 +449,13 @@ class PrivacyAccountant:
         raise excess
 
     def check(
-        self, what: Any, X: Any = None, n_fits: int = 1, *, groups: Any = None
+        self,
+        what: Any,
+        X: Any = None,
+        y: Any = None,
+        *,
+        n_fits: int = 1,
+        groups: Any = None,
     ) -> Spent:
         """Say whether so many fits are affordable; fit nothing, charge nothing.
 
@@ -465,6 +472,8 @@ class PrivacyAccountant:
         X : array-like or dataframe, default=None
             Rows of the fits, of which the shape is used (and who the clients are).
             None with plans, which know it.
+        y : array-like or None, default=None
+            Ignored: what a fit costs does not depend on targets.
         n_fits : int, default=1
             Number of times that all of it is fitted, as once a fold by
             :func:`~sklearn.model_selection.cross_val_score`.
@@ -707,7 +716,8 @@ class PrivacyAccountant:
             if budget is None:
                 return Remaining(math.inf, self._total_at_delta(transaction).delta)
             left = self._remaining(budget, transaction, k)
-            return Remaining(left, budget.delta, k, budget, transaction.total())
+            total, most = transaction.total(), box_of(transaction.terms()).failures
+            return Remaining(left, budget.delta, k, budget, total, most)
 
     def _own_part(self) -> DisjointBlock:
         """Return the block of rows that entries of this handle are about."""

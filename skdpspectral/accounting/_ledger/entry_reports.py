@@ -130,12 +130,14 @@ class Spent(NamedTuple):
 class Remaining(Spent):
     """What each of `n_fits` further fits may ask for; ``str()`` explains it.
 
-    `total` is what is spent of a `budget`; both are None without one.
+    `total` is what is spent of a `budget`; both are None without one. `failures` is the
+    part of its delta for failures.
     """
 
     n_fits: int
     budget: Budget | None
     total: Total | None
+    failures: float
 
     def __new__(
         cls,
@@ -144,9 +146,11 @@ class Remaining(Spent):
         n_fits: int = 1,
         budget: Budget | None = None,
         total: Total | None = None,
+        failures: float = 0.0,
     ) -> Remaining:
         left = super().__new__(cls, epsilon, delta)
         left.n_fits, left.budget, left.total = n_fits, budget, total
+        left.failures = failures
         return left
 
     def __repr__(self) -> str:
@@ -157,7 +161,11 @@ class Remaining(Spent):
             return "The ledger has no budget: fits of any epsilon are recorded."
         # Only here: the epsilon of some totals takes seconds.
         spent = self.total.epsilon(self.budget.delta)
-        return self.budget.in_words(spent, self.epsilon, self.n_fits)
+        said = self.budget.in_words(spent, self.epsilon, self.n_fits)
+        used = as_float(self.total.box[1])
+        if used:
+            said += f" Failures may take {self.failures:g} of delta; {used:.3g} is taken."
+        return said
 
 
 class Summary(NamedTuple):

@@ -113,11 +113,20 @@ class Excess(Exception):
         most, taken = box_of(self.terms).failures, as_float(self.total.box[1])
         if taken <= most or not self.total.additive:
             return ""
-        return (
-            " Failures of a model's bounds and deltas of other tools would take "
-            f"{taken:g} of delta, of which {most:g} is kept for them: give such fits a "
-            "smaller delta, or begin a ledger with PrivacyAccountant(failures=...)."
+        used = as_float(self.spent.box[1])
+        own, left = taken - used, most - used
+        message = (
+            f" The cause is not epsilon: failures (a category that one row alone has, "
+            "bounds of a model, deltas of other tools) may take "
+            f"{most:.3g} of the ledger's delta, {used:.3g} is taken, and this would "
+            f"take {own:.3g}."
         )
+        if self.plan is not None and self.plan.failure and left > 0.0:
+            smaller = floored(self.plan.delta * left / own * (1.0 - 2.0**-20))
+            message += f" With delta={smaller:.3g} or less it would pass."
+        else:
+            message += " Fits without failures still pass (public categories=, say)."
+        return f"{message} PrivacyAccountant(failures=...) sets it before the first fit."
 
 
 def _epsilon_of(cost: Cost, delta: float) -> float:
