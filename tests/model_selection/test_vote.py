@@ -506,6 +506,49 @@ def test_jobs_and_blocks_of_a_ledger_charge_once():
     assert found[0].best_params_ == found[1].best_params_
 
 
+@pytest.mark.parametrize(
+    "n_jobs", [None, pytest.param(2, marks=pytest.mark.slow)], ids=str
+)
+def test_lines_of_progress_count_blocks_and_the_last_fit(n_jobs, capsys):
+    made = search(verbose=1, n_jobs=n_jobs).fit(X)
+    lines = [f"[PrivateSearchCV] step {number} of 5" for number in range(1, 6)]
+    assert capsys.readouterr().out.splitlines() == lines
+    made.set_params(strategy="vote", epsilon=1.0).fit(X)
+    assert capsys.readouterr().out == "[PrivateSearchCV] step 1 of 1\n"
+
+
+@pytest.mark.skipif(
+    not hasattr(PrivateSearchCV, "set_callbacks"),
+    reason="scikit-learn has no callbacks",
+)
+def test_callbacks_learn_of_steps_and_change_nothing():
+    class Spy:
+        def __init__(self):
+            self.steps, self.given = 0, []
+
+        def setup(self, estimator, context):
+            """Nothing to prepare."""
+
+        teardown = setup
+
+        def on_fit_task_begin(self, estimator, context, **data):
+            np.random.seed(0)  # noqa: NPY002
+            self.given += [estimator, *data.values()]
+
+        def on_fit_task_end(self, estimator, context, **data):
+            self.on_fit_task_begin(estimator, context, **data)
+            self.steps += context.task_name == "step"
+            return True
+
+    spy, made = Spy(), search(noise_seed=0)
+    expected = made.fit(X).support_
+    found = clone(made).set_callbacks(spy).fit(X)
+    assert spy.steps == 5
+    assert found.support_ == expected
+    for given in spy.given:
+        assert given is None or not hasattr(given, "kept_")
+
+
 def test_a_scorer_that_cannot_be_copied_is_refused_before_the_charge():
     class Locked:
         def __init__(self):
@@ -696,6 +739,7 @@ BAD = {
     "own strategy": {"strategy": type("Own", (Vote,), {})()},
     "jobs": {"n_jobs": 0},
     "jobs of runs": {"strategy": RandomRuns(), "n_jobs": 2, "scoring": "accuracy"},
+    "lines of runs": {"strategy": RandomRuns(), "verbose": 1, "scoring": "accuracy"},
     "several scores": {"scoring": ["accuracy", "r2"]},
     "no score": {"scoring": "nothing"},
     "score of the estimator": {"scoring": None},
