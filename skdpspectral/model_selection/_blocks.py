@@ -32,7 +32,7 @@ from .._base.sklearn_compat import take_rows
 from .._release.noise import without_recording
 from .._release.selection import isolated_process_state
 from .._tables.rows import shape_of
-from ..accounting import gaussian_epsilon, gaussian_mu
+from ..accounting import PrivacyAccountant, gaussian_epsilon, gaussian_mu
 from ..accounting._ledger.context import without_accountant
 from ..metrics._private_scorer import PrivateScorer, make_private_scorer
 from ._candidates import candidate_model, private_parts, quiet, set_sources
@@ -100,7 +100,11 @@ def packed(
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Notes the modules of the user's own, and copies their caches as empty ones."""
+    """Notes the modules of the user's own, and copies their caches as empty ones.
+
+    Accountants become None: what blocks charge would count what fails in them, and a
+    budget that runs out in one block would make the next ones fail.
+    """
 
     def __init__(self, file: io.BytesIO, own: set[Any]) -> None:
         super().__init__(file)
@@ -108,6 +112,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how an object is pickled."""
+        if isinstance(obj, PrivacyAccountant):
+            return type(None), ()
         cached = isinstance(obj, functools._lru_cache_wrapper)
         if isinstance(obj, ModuleType):
             self._note(obj.__name__)

@@ -549,6 +549,38 @@ def test_callbacks_learn_of_steps_and_change_nothing():
         assert given is None or not hasattr(given, "kept_")
 
 
+class Charges:
+    """A scorer that fits rows with noise, and charges a ledger of its own."""
+
+    def __init__(self, accountant):
+        self.accountant = accountant
+
+    def __call__(self, model, X, y=None):
+        noisy = DPPCA(1, accountant=self.accountant, noise_seed=0).fit(X)
+        return captured_variance(noisy, X) + captured_variance(model, X)
+
+
+@pytest.mark.parametrize("path", [None, "ledger.db"])
+def test_a_scorer_charges_nothing_inside_of_blocks(path, asked, tmp_path):
+    """A budget of three fits would run out in the first block."""
+    given = {} if path is None else {"path": tmp_path / path}
+    own = PrivacyAccountant(2.0, 1e-6, allow_seeded=True, **given)
+    made = search(scoring=Charges(own), noise_seed=0)
+    with PrivacyAccountant(allow_seeded=True) as accountant:
+        made.fit(X)
+    assert len(own.ledger) == 0
+    assert len(accountant.ledger) == 1
+    expected = dict(asked)
+    made.set_params(scoring=Charges(None)).fit(X)
+    assert all(map(np.array_equal, expected[0], asked[0]))
+    assert all(shares.any() for shares, _ in asked.values())
+    private = make_private_scorer(
+        "captured_variance", epsilon=0.5, clip_norm=9.0, accountant=own
+    )
+    made.set_params(scoring=private).fit(X)
+    assert len(own.ledger) == 0
+
+
 def test_a_scorer_that_cannot_be_copied_is_refused_before_the_charge():
     class Locked:
         def __init__(self):
