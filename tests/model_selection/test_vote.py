@@ -177,7 +177,7 @@ def test_the_last_fit_has_all_rows_and_its_share():
 
 
 def test_a_better_challenger_is_chosen_and_a_good_incumbent_kept():
-    """With 24 blocks and mu of 1 a side the votes are hardly ever wrong."""
+    """Where all 24 blocks agree, noise errs with a probability below 1e-150."""
     strategy = Vote(0.5, 24, min_block_size=10, cv=2)
     space = {"clip_norm": [1e4, 9.0]}
     bad = search(DPPCA(1, clip_norm=1e4), space, strategy=strategy, noise_seed=0)
@@ -752,6 +752,8 @@ def test_an_empty_block_votes_for_nobody(asked):
 
 # -- what it refuses -------------------------------------------------------------------
 
+LISTENED = DPPCA(1)
+LISTENED._skl_callbacks = [print]
 LEAKY = make_pipeline(StandardScaler(), DPPCA(1))
 USERS = LRSRegressor(user_feature=0)
 BAD = {
@@ -775,6 +777,7 @@ BAD = {
     "several scores": {"scoring": ["accuracy", "r2"]},
     "no score": {"scoring": "nothing"},
     "score of the estimator": {"scoring": None},
+    "callbacks": {"estimator": LISTENED},
     "a leak": {"estimator": LEAKY, "space": {"dppca__clip_norm": [1.0]}},
     "a candidate that leaks": {
         "estimator": make_pipeline(DPStandardScaler(), DPPCA(1)),
