@@ -100,9 +100,9 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         What is measured. With :class:`Vote`: any scorer of scikit-learn, by its name or
         as a callable ``scorer(estimator, X, y)``; None uses the estimator's ``score``.
         Its values are never released. It must be a function of its arguments, and
-        picklable; a ledger that it holds is None in blocks. With :class:`RandomRuns`: what
-        :func:`~skdpspectral.metrics.make_private_scorer` returns, without an epsilon of
-        its own, or the name of such a score that needs no parameters.
+        picklable; a ledger that it holds is None in blocks. With :class:`RandomRuns`:
+        what :func:`~skdpspectral.metrics.make_private_scorer` returns, without an
+        epsilon of its own, or the name of such a score that needs no parameters.
     step_budgets : {"scaled", "given"}, default="scaled"
         What the epsilons of private steps mean. "scaled": together a fit costs what it
         may, and they only say how steps share it. "given": what they are; a candidate

@@ -195,8 +195,9 @@ class Vote(BaseEstimator):
     margin : float, default=0.5
         The challenger must beat the incumbent in more than half of the blocks, by so
         many standard deviations of the noise.
-    smooth : bool, default=True
+    smooth : bool, default=False
         Whether a block smooths scores over candidates that differ in few parameters.
+        That hides the best candidate where the effects of parameters do not add up.
     n_iter : int or None, default=None
         Number of candidates that are drawn from the given lists and distributions, by a
         fixed public seed. None takes all that are listed, which there must be at most
@@ -257,7 +258,7 @@ class Vote(BaseEstimator):
     min_block_size: int = 20
     cv: int = 3
     margin: float = 0.5
-    smooth: bool = True
+    smooth: bool = False
     n_iter: int | None = None
 
     # -- what it refuses, and what it costs --------------------------------------------
