@@ -112,7 +112,7 @@ def of_adult(regime, kind, floor, epochs, seed):
     given = {"classes": np.unique(y), "batch_size": size, "n_epochs": epochs}
     adam = Adam(**optimizer_of(regime, kind, floor))
     model = DPAdamClassifier((), optimizer=adam, **given).fit(X, y)
-    values = model._outputs(test)[:, 0]
+    values = model.decision_function(test)
     return measured(np.column_stack([-values, values]), wanted, model.privacy_.epsilon)
 
 
