@@ -32,6 +32,7 @@ from skdpspectral.metrics import subspace_distance
 here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
 sys.path.insert(0, str(here / "benchmarks"))
 from federated_baselines import (
+    MODEL,
     PAPER,
     REFERENCE,
     federated_oja,
@@ -124,8 +125,8 @@ for panel in ("1a", "1d"):
 # ----------------------
 # The server sends the direction back, and each client releases the variance of its rows
 # along it, clipped at a public length. "paper" adds noise for the whole variance of all
-# features instead, by the bound of Cai, Xia and Zha (2024): the sum of two terms, where
-# the algorithm prints the root of their squares. Distances of covariances in
+# features instead, by the bounds of Cai, Xia and Zha (2024): sums of two terms, where
+# the algorithm prints the roots of smaller squares. Distances of covariances in
 # Frobenius norm, for the clients of 1d, beside that of all rows in one place without
 # privacy:
 
@@ -136,8 +137,8 @@ def covariance_errors(sizes, budgets, seed):
     X, truth = make_spiked_covariance(sum(sizes), P, random_state=seed)
     target = SIGNAL * truth.T @ truth + np.eye(P)
     clients = np.repeat(np.arange(len(sizes)), sizes)
-    covariance = {"release": "covariance"}
-    paper = model_of(budgets, {**PAPER, **covariance}).fit(X, clients=clients)
+    printed = {"mechanism": MODEL, "release": "covariance"}
+    paper = model_of(budgets, printed).fit(X, clients=clients)
     own = {"release": ComponentCovariance(11.0), "mechanism": Gaussian(1.0)}
     ours = model_of(budgets, own).fit(X, clients=clients)
     value, vectors = np.linalg.eigh(X.T @ X / len(X))

@@ -748,7 +748,8 @@ class FederatedDPPCA(FederatedEstimator):
     ----------
     Li, Cai, Xia and Zhang (2024), Federated PCA and estimation for spiked covariance
     matrices: optimal rates and efficient algorithm, algorithm 1 with weights of
-    theorem 1; its noise is that of a ``SpikedModel`` with ``calibration="paper"``.
+    theorem 1; its noise is that of a ``SpikedModel`` with ``calibration="paper"`` and
+    a `sensitivity_constant` that is said there.
     The default's noise is that of Dwork, Talwar, Thakurta and Zhang (2014).
 
     Examples
