@@ -111,6 +111,12 @@ class DPPCA(ProjectionMixin, TableEstimator):
     ----------
     components_ : ndarray of shape (n_components, n_features)
         Orthonormal rows, leading first; the largest entry of each is positive.
+    components_std_ : ndarray of shape (n_components, n_features)
+        Standard deviations of the entries of `components_` around those of the same
+        bounded rows without noise, to first order in the noise. They follow from the
+        plan and from released eigenvalues, at no cost, and hold no sampling error. Not
+        set with ``release="covariance"``, ranks, a model, a power step or unseen
+        features.
     explained_variance_ : ndarray of shape (n_components,)
         Released variances along the components, floored at 0. With
         ``release="covariance"`` they are in squared units of the data (of the scaled
@@ -462,8 +468,10 @@ class DPPCA(ProjectionMixin, TableEstimator):
         self.scale_ = None if bounds.scale is None else bounds.box.unit.copy()
         self.n_components_ = len(found.vectors)
         self.components_above_noise_ = found.above_noise
-        for name in ("noise_variance_", "covariance_"):
+        for name in ("noise_variance_", "covariance_", "components_std_"):
             vars(self).pop(name, None)
+        if found.deviations is not None:
+            self.components_std_ = found.deviations
         if found.noise is not None:
             self.noise_variance_ = float(found.noise * found.unit**2)
         if found.covariance is not None:
