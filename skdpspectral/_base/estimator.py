@@ -14,11 +14,11 @@ import types
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from numbers import Real
 from operator import methodcaller
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -42,6 +42,15 @@ from .documented import documented
 from .shares import StepShare
 from .sklearn_compat import CALLBACK_ATTRIBUTES, Interval, parameter_names
 from .strategies import check_values, is_strategy, json_default, read_plain
+
+# Types of constructors and fits.
+Seed = int | np.random.RandomState | None
+if TYPE_CHECKING:
+    from typing_extensions import Self
+else:
+    Self = Any  # typing has it from Python 3.11 on
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 _FORMAT = 1
 
@@ -619,7 +628,7 @@ class TableEstimator(PrivateEstimator):
         raise NotImplementedError
 
 
-def unweighted(method):
+def unweighted(method: _Method) -> _Method:
     """Refuse `sample_weight` by its name; a decorator of ``fit`` and its like.
 
     The signature stays as it is, so that scikit-learn's tools see that weights are not
@@ -636,4 +645,4 @@ def unweighted(method):
             )
         return method(estimator, *args, **kwargs)
 
-    return counted_once
+    return cast(_Method, counted_once)

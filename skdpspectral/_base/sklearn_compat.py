@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _safe_indexing as take_rows
@@ -17,8 +19,11 @@ from sklearn.utils.validation import _check_feature_names_in
 
 from ..mechanisms._plan import has_budget
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
 try:  # scikit-learn >= 1.9
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
+    from sklearn.callback import CallbackSupportMixin
+    from sklearn.callback import with_callbacks as _with_callbacks
     from sklearn.callback._callback_support import callback_management_context
 
     # Calls between a method that is wrapped by with_callbacks and its caller.
@@ -33,9 +38,14 @@ except ImportError:
         """Return a context that manages nothing."""
         return contextlib.nullcontext()
 
-    def with_callbacks(method):
+    def _with_callbacks(method):
         """Return the method as it is."""
         return method
+
+
+def with_callbacks(method: _Method) -> _Method:
+    """Let a fit prepare callbacks, and clean up after them."""
+    return _with_callbacks(method)
 
 
 # Where scikit-learn keeps callbacks, and what a meta-estimator hands on.

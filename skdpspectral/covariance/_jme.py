@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, unweighted
+from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
     CallbackSupportMixin,
@@ -30,6 +30,7 @@ from .._base.strategies import same_value, snapshot
 from .._release.noise import NonReentrantLock
 from .._release.streams import StreamRelease
 from .._tables.rows import DeferredRead, check_rows, deferred_rows, saturated
+from ..accounting import PrivacyAccountant
 from ..factorizations._choices import (
     Choices,
     HorizonError,
@@ -290,20 +291,20 @@ class JMECovariance(
 
     def __init__(
         self,
-        epsilon=1.0,
-        delta=1e-6,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
         *,
-        clip_norm=1.0,
-        horizon=None,
+        clip_norm: float = 1.0,
+        horizon: int | None = None,
         workload="average",
         factorization="blt",
         moments="jme",
-        whiten=False,
-        min_eigenvalue="auto",
-        on_horizon="raise",
-        accountant=None,
-        noise_seed=None,
-    ):
+        whiten: bool = False,
+        min_eigenvalue: float | str = "auto",
+        on_horizon: str = "raise",
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.clip_norm = clip_norm
@@ -385,7 +386,7 @@ class JMECovariance(
 
     @with_callbacks
     @unweighted
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Release the moments of the rows of X, one step a row; keep the last ones.
 
         Parameters
@@ -428,7 +429,7 @@ class JMECovariance(
 
     @_InBatches
     @unweighted
-    def partial_fit(self, X, y=None):
+    def partial_fit(self, X, y=None) -> Self:
         """Release the moments of further rows, one step a row.
 
         The first call charges the whole stream, and so does the first one after

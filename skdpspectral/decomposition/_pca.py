@@ -10,13 +10,13 @@ from typing import ClassVar
 import numpy as np
 
 from .._base.documented import documented
-from .._base.estimator import TableEstimator, unweighted
+from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import Interval, StrOptions
 from .._statistics.scale_windows import public_size
 from .._statistics.statistic import HALF
 from .._tables.clipping import make_box
 from .._tables.rows import deferred_rows
-from ..accounting import NoisyFitWarning
+from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..mechanisms import Concern, Remark, check_count
 from ._bounded_moments import CENTER_CONSTRAINT, PrivateMean
 from ._components import Ranked, Scaled, ScaledComponents, share_of_scales
@@ -37,12 +37,13 @@ _FEW_ROWS = 400.0
 
 @documented
 class DPPCA(ProjectionMixin, TableEstimator):
-    r"""Differentially private principal component analysis.
+    r"""Release private components of a table: ``DPPCA(2, epsilon=1.0).fit(X)``.
 
-    By default the second moment of bounded rows is released with symmetric Gaussian
-    noise; its leading eigenvectors, by value, are the components. The guarantee holds
-    for any data, unless ``mechanism=SpikedModel(...)`` is asked for.
-    Read more in the :ref:`user guide <pca>`.
+    :meth:`transform` then projects rows on `components_`, and ``print(pca.privacy_)``
+    states the guarantee. By default the second moment of bounded rows is released with
+    symmetric Gaussian noise; its leading eigenvectors, by value, are the components.
+    The guarantee holds for any data, unless ``mechanism=SpikedModel(...)`` is asked
+    for. Read more in the :ref:`user guide <pca>`.
 
     Parameters
     ----------
@@ -207,20 +208,20 @@ class DPPCA(ProjectionMixin, TableEstimator):
 
     def __init__(
         self,
-        n_components=2,
+        n_components: int | str = 2,
         *,
-        epsilon=1.0,
-        delta=1e-6,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
         mechanism="gaussian",
         bounds=None,
-        clip_norm=None,
-        scale=None,
+        clip_norm: float | None = None,
+        scale: str | None = None,
         center="auto",
-        release="components",
-        whiten=False,
-        accountant=None,
-        noise_seed=None,
-    ):
+        release: str = "components",
+        whiten: bool = False,
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+    ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
         self.delta = delta
@@ -381,7 +382,7 @@ class DPPCA(ProjectionMixin, TableEstimator):
     def _check_shape(self, n_samples: int, n_features: int) -> None:
         """Refuse more components than there can be, and whitening by no variances."""
         rank, most = self.n_components, min(n_samples, n_features)
-        if rank != "auto" and rank > most:
+        if not isinstance(rank, str) and rank > most:
             raise ValueError(
                 f"n_components={rank} must be at most min(n_samples, n_features)="
                 f"{most} for n_samples={n_samples}, n_features={n_features}; ask for "
@@ -418,7 +419,7 @@ class DPPCA(ProjectionMixin, TableEstimator):
         return tags
 
     @unweighted
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Release the leading components of X.
 
         Parameters
@@ -442,16 +443,17 @@ class DPPCA(ProjectionMixin, TableEstimator):
             blocks = not getattr(self.mechanism, "is_private", False)
             sparse = self._takes_sparse_rows()
             unread = deferred_rows(self, X, accept_sparse=sparse, in_blocks=blocks)
-            statistic = self._statistic(*unread.shape, sparse=unread.sparse)
+            n_samples, n_features = unread.shape
+            statistic = self._statistic(n_samples, n_features, unread.sparse)
             plan = self._planned(statistic, in_fit=True)
             # It is charged here, and values are read from here on.
-            release, X = self._start_release(plan, unread, n_public=unread.shape[0])
+            release, X = self._start_release(plan, unread, n_public=n_samples)
             found, law = statistic.run(release, X), None
             if isinstance(found, ScaledComponents):
                 found, law = found
             self._set_components(statistic.bounds, found)
             self._set_units(law)
-            self.n_samples_ = unread.shape[0]
+            self.n_samples_ = n_samples
             seen = self._warn_of_noise(hidden=not statistic.bounds.ranks)
             remarks = (*plan.remarks, *seen, *filter(None, [found.remark]))
             self.privacy_ = replace(plan, remarks=remarks)

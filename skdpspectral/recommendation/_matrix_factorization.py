@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, unweighted
+from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.personal import KeepsUsers, pooled_score
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
@@ -23,6 +23,7 @@ from .._base.sklearn_compat import (
 )
 from .._statistics.user_sums import Billboard
 from .._tables.ids import IdIndex
+from ..accounting import PrivacyAccountant
 from ._catalog import (
     index_of,
     item_codes,
@@ -215,22 +216,22 @@ class DPMatrixFactorization(
 
     def __init__(
         self,
-        n_components=3,
+        n_components: int = 3,
         *,
-        epsilon=1.0,
-        delta=1e-6,
-        user_feature="user_id",
-        item_feature="item_id",
-        rating_feature="rating",
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
+        user_feature: int | str = "user_id",
+        item_feature: int | str = "item_id",
+        rating_feature: str = "rating",
         items=None,
         item_features=None,
         rating_range=(1, 5),
-        implicit=False,
-        accountant=None,
-        noise_seed=None,
-        n_jobs=None,
-        verbose=0,
-    ):
+        implicit: bool = False,
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
         self.delta = delta
@@ -258,7 +259,7 @@ class DPMatrixFactorization(
 
     @with_callbacks
     @unweighted
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Release the items' model, and fit every user beside it.
 
         Parameters
