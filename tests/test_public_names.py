@@ -126,7 +126,7 @@ def test_nothing_public_is_left_out(name):
     assert {n for n in bound if not n.startswith("_")} == set(module.__all__)
 
 
-# What a type checker is to find in a user's file: the line, and a word of the error.
+# What a type checker is to say of a user's file, behind each line that it speaks of.
 WRONG_TYPES = """\
 from skdpspectral import DPPCA, FederatedDPPCA, LRSRegressor, PrivacyAccountant
 from skdpspectral.model_selection import PrivateSearchCV
@@ -136,8 +136,8 @@ LRSRegressor(epsilon="1")  # "epsilon" to "LRSRegressor"
 PrivateSearchCV(DPPCA(), {}, epsilon="1")  # "epsilon" to "PrivateSearchCV"
 PrivatePipeline([], epsilon="1")  # "epsilon" to "PrivatePipeline"
 DPPCA(accountant=2.0)  # "accountant" to "DPPCA"
-number: int = DPPCA().fit([[0.0]])  # expression has type "DPPCA"
-number = LRSRegressor().fit([[0.0]], [0.0])  # expression has type "LRSRegressor"
+reveal_type(DPPCA().fit([[0.0]]))  # DPPCA"
+reveal_type(LRSRegressor().fit([[0.0]], [0.0]))  # LRSRegressor"
 DPPCA("auto", epsilon=None, accountant=PrivacyAccountant(1.0), scale="bounds")
 FederatedDPPCA(2, epsilon={"a": 1.0}, delta=1e-7, noise_seed=0).fit([[0.0]])
 """
@@ -159,7 +159,8 @@ def test_type_checkers_find_wrong_arguments(tmp_path):
         text=True,
         check=False,
     )
-    errors = re.findall(r"^use\.py:(\d+): error: (.*)$", found.stdout, re.MULTILINE)
+    said_of = r"^use\.py:(\d+): (?:error|note): (.*)$"
+    errors = re.findall(said_of, found.stdout, re.MULTILINE)
     lines = WRONG_TYPES.splitlines()
     wrong = [n for n, line in enumerate(lines, 1) if "  # " in line]
     assert [int(number) for number, _ in errors] == wrong, found.stdout

@@ -628,8 +628,12 @@ class TableEstimator(PrivateEstimator):
         raise NotImplementedError
 
 
+# Columns of ids that scikit-learn's users look for under the name of groups.
+_IDS = {"users": "user_feature", "clients": "client_feature"}
+
+
 def unweighted(method: _Method) -> _Method:
-    """Refuse `sample_weight` by its name; a decorator of ``fit`` and its like.
+    """Refuse `sample_weight` and `groups` by name; a decorator of ``fit`` and its like.
 
     The signature stays as it is, so that scikit-learn's tools see that weights are not
     supported, and send none. None is let through. Calls are one level further from
@@ -643,6 +647,13 @@ def unweighted(method: _Method) -> _Method:
                 f"{type(estimator).__name__}.{method.__name__} takes no sample_weight: "
                 "its guarantee holds for rows that all count once; leave it out"
             )
+        for ids, column in _IDS.items():
+            if "groups" in kwargs and hasattr(estimator, column):
+                raise TypeError(
+                    f"{type(estimator).__name__}.{method.__name__} takes no groups: "
+                    f"name the column of {ids} in X by {column}=..., or give {ids}=... "
+                    f"where {method.__name__} has it"
+                )
         return method(estimator, *args, **kwargs)
 
     return cast(_Method, counted_once)
