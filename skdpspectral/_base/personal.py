@@ -95,9 +95,9 @@ class KeepsUsers:
                 said += ", and get the same list, which is everybody's"
         elif n_unknown and rows == "users":
             said = (
-                f"{n_unknown} of {len(codes)} users are new: users that were neither in "
-                "the fit nor personalized get the same list, which is everybody's, by "
-                f"{shared}"
+                f"{n_unknown} of {len(codes)} users are new: users that were neither "
+                "in the fit nor personalized get the same list, which is everybody's, "
+                f"by {shared}"
             )
         elif n_unknown:
             said = (

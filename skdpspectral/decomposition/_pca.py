@@ -11,7 +11,12 @@ import numpy as np
 
 from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
-from .._base.sklearn_compat import Interval, StrOptions
+from .._base.sklearn_compat import (
+    CallbackSupportMixin,
+    FitProgress,
+    Interval,
+    StrOptions,
+)
 from .._statistics.scale_windows import public_size
 from .._statistics.statistic import HALF
 from .._tables.clipping import make_box
@@ -36,7 +41,7 @@ _FEW_ROWS = 400.0
 
 
 @documented
-class DPPCA(ProjectionMixin, TableEstimator):
+class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
     r"""Release private components of a table: ``DPPCA(2, epsilon=1.0).fit(X)``.
 
     :meth:`transform` then projects rows on `components_`, and ``print(pca.privacy_)``
@@ -446,9 +451,14 @@ class DPPCA(ProjectionMixin, TableEstimator):
             n_samples, n_features = unread.shape
             statistic = self._statistic(n_samples, n_features, unread.sparse)
             plan = self._planned(statistic, in_fit=True)
-            # It is charged here, and values are read from here on.
-            release, X = self._start_release(plan, unread, n_public=n_samples)
-            found, law = statistic.run(release, X), None
+            n_releases, private = len(plan.releases()), self._is_private()
+            progress = FitProgress(self, n_releases, private=private, verbose=False)
+            with progress:
+                # It is charged here, and values are read from here on.
+                release, rows = self._start_release(plan, unread, n_public=n_samples)
+                progress.begin(X, y, plan)
+                found, law = statistic.run(progress.counted(release), rows), None
+                progress.end()
             if isinstance(found, ScaledComponents):
                 found, law = found
             self._set_components(statistic.bounds, found)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
-from .._base.sklearn_compat import Interval, StrOptions
+from .._base.sklearn_compat import CallbackSupportMixin, Interval, StrOptions
 from .._base.strategies import (
     check_arguments,
     check_values,
@@ -66,7 +66,7 @@ def _of_best(name: str, summary: str):
 
 
 @documented
-class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
+class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator):
     r"""Search over parameters under one budget, charged once.
 
     With the default strategy, disjoint blocks of the rows vote on the candidates. The
