@@ -26,7 +26,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from .._linalg.walks import blas_threads
-from .._release.noise import Release
+from .._release.noise import NoiseSeed, Release
 from .._tables.rows import table_shape
 from ..accounting import NoisyFitWarning, PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._gaussian import check_delta
@@ -44,7 +44,7 @@ from .sklearn_compat import CALLBACK_ATTRIBUTES, Interval, parameter_names
 from .strategies import check_values, is_strategy, json_default, read_plain
 
 # Types of constructors and fits.
-Seed = int | np.random.RandomState | None
+Seed = NoiseSeed
 if TYPE_CHECKING:
     from typing_extensions import Self
 else:
