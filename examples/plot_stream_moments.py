@@ -87,7 +87,7 @@ fresh = drift.mean(axis=0) + rng.multivariate_normal(
 path = JMECovariance(epsilon=1.0, min_eigenvalue=1e-2).release_path(X, every=100)
 curve = []
 scored = JMECovariance()
-for step, location, covariance in path:
+for step, location, covariance, _ in path:
     scored.location_, scored.covariance_ = location, covariance
     curve.append((step, scored.score(fresh)))
 fig, ax = plt.subplots()

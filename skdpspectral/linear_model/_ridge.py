@@ -13,12 +13,12 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import TableEstimator, unweighted
+from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import Interval, StrOptions
 from .._linalg.walks import blas_threads
 from .._tables.clipping import make_box
 from .._tables.rows import check_rows, map_rows
-from ..accounting import NoisyFitWarning, gaussian_mu
+from ..accounting import NoisyFitWarning, PrivacyAccountant, gaussian_mu
 from ..mechanisms import check_count
 from . import _kernels_ridge as _kernels
 from ._joint_moment import RegressionMoments, deferred_joint_rows
@@ -316,15 +316,15 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         self,
         alpha="auto",
         *,
-        n_components=None,
-        fit_intercept=True,
-        epsilon=1.0,
-        delta=1e-6,
+        n_components: int | None = None,
+        fit_intercept: bool = True,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
         bounds=None,
         target_bounds=None,
-        accountant=None,
-        noise_seed=None,
-    ):
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+    ) -> None:
         self.alpha = alpha
         self.n_components = n_components
         self.fit_intercept = fit_intercept
@@ -379,7 +379,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     # -- the estimator -------------------------------------------------------------
 
     @unweighted
-    def fit(self, X, y):
+    def fit(self, X, y) -> Self:
         """Release the moments of rows and their targets, and solve for coefficients.
 
         Parameters

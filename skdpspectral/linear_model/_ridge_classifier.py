@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from .._base.documented import documented
-from .._base.estimator import unweighted
+from .._base.estimator import Seed, Self, unweighted
 from .._base.labels import PrivateClassifier, n_outputs_of
 from .._tables.clipping import make_box
+from ..accounting import PrivacyAccountant
 from ._ridge import MomentModel
 
 
@@ -99,17 +100,17 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
 
     def __init__(
         self,
-        alpha="auto",
+        alpha: str | float = "auto",
         *,
-        epsilon=1.0,
-        delta=1e-6,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
         classes=None,
-        n_components=None,
-        fit_intercept=True,
+        n_components: int | None = None,
+        fit_intercept: bool = True,
         bounds=None,
-        accountant=None,
-        noise_seed=None,
-    ):
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+    ) -> None:
         self.alpha = alpha
         self.epsilon = epsilon
         self.delta = delta
@@ -156,7 +157,7 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         return make_box((0.0, 1.0), n_targets, per_feature=True), (center, scale)
 
     @unweighted
-    def fit(self, X, y):
+    def fit(self, X, y) -> Self:
         """Release the moments of rows and indicators of labels, and solve.
 
         Parameters

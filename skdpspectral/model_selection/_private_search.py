@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, unweighted
+from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
     CallbackSupportMixin,
@@ -28,7 +28,7 @@ from .._base.strategies import (
     is_strategy,
     snapshot,
 )
-from ..accounting import gaussian_epsilon
+from ..accounting import PrivacyAccountant, gaussian_epsilon
 from ..mechanisms import check_count, check_real
 from ..metrics._private_scorer import PrivateScorer
 from ._candidates import check_distributions, check_estimator
@@ -212,16 +212,16 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         estimator,
         param_distributions,
         *,
-        epsilon=1.0,
-        delta=1e-6,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
         strategy="vote",
         scoring=None,
-        step_budgets="scaled",
-        n_jobs=None,
-        accountant=None,
-        noise_seed=None,
-        verbose=0,
-    ):
+        step_budgets: str = "scaled",
+        n_jobs: int | None = None,
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+        verbose: int = 0,
+    ) -> None:
         self.estimator = estimator
         self.param_distributions = param_distributions
         self.epsilon = epsilon
@@ -315,7 +315,7 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
 
     @with_callbacks
     @unweighted
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Search, and fit the chosen candidate.
 
         Parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ from ._candidates import (
     fitted_within_budget,
     listed,
     private_parts,
+    quiet,
     sliceable,
     warn_beforehand,
     without_seed_warning,
@@ -565,16 +567,17 @@ def _totals(
         return take_rows(X, rows), None if y is None else take_rows(y, rows)
 
     asked = ((number, *block(rows)) for number, rows in enumerate(dealt))
-    jobs = effective_n_jobs(n_jobs)
-    found: Iterator[Any] = (ballot(*one) for one in asked)
-    if jobs > 1:
-        parallel = Parallel(n_jobs=jobs, backend="loky", return_as="generator")
-        found = parallel(delayed(ballot)(*one) for one in asked)
-    voted = []
-    for votes in found:
-        voted.append(votes)
-        progress.step(len(voted))
-    sums, beats = (np.sum(part, axis=0) for part in zip(*voted, strict=True))
+    found = []
+    with contextlib.ExitStack() as within:
+        votes = (ballot(*one) for one in asked)
+        if effective_n_jobs(n_jobs) != 1:
+            within.enter_context(quiet())
+            parallel = Parallel(n_jobs=n_jobs, backend="loky", return_as="generator")
+            votes = parallel(delayed(ballot)(*one) for one in asked)
+        for vote in votes:
+            found.append(vote)
+            progress.step(len(found))
+    sums, beats = (np.sum(part, axis=0) for part in zip(*found, strict=True))
     return sums, beats
 
 

@@ -7,10 +7,11 @@ from typing import ClassVar
 import numpy as np
 
 from .._base.documented import documented
-from .._base.estimator import unweighted
+from .._base.estimator import Seed, Self, unweighted
 from .._base.labels import PrivateClassifier, n_outputs_of
 from .._base.sklearn_compat import with_callbacks
 from .._tables.rows import deferred_rows
+from ..accounting import PrivacyAccountant
 from . import _kernels
 from ._estimators import DPAdamNetwork
 
@@ -67,18 +68,18 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
         self,
         hidden_layer_sizes=(),
         *,
-        epsilon=1.0,
-        delta=1e-6,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
         classes=None,
-        activation="tanh",
-        batch_size=256,
-        n_epochs=10,
-        clip_norm=1.0,
+        activation: str = "tanh",
+        batch_size: int = 256,
+        n_epochs: int = 10,
+        clip_norm: float = 1.0,
         optimizer="adam",
-        accountant=None,
-        noise_seed=None,
-        verbose=0,
-    ):
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+        verbose: int = 0,
+    ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.epsilon = epsilon
         self.delta = delta
@@ -127,7 +128,7 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
 
     @with_callbacks
     @unweighted
-    def fit(self, X, y):
+    def fit(self, X, y) -> Self:
         """Train the network on rows and their labels.
 
         Parameters

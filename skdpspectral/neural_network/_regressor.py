@@ -9,10 +9,11 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from .._base.documented import documented
-from .._base.estimator import unweighted
+from .._base.estimator import Seed, Self, unweighted
 from .._base.sklearn_compat import with_callbacks
 from .._tables.rows import deferred_rows
 from .._tables.users import deferred_target_columns
+from ..accounting import PrivacyAccountant
 from ..mechanisms import check_count
 from ._estimators import DPAdamNetwork, scaled_targets, target_box
 
@@ -79,18 +80,18 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         self,
         hidden_layer_sizes=(),
         *,
-        epsilon=1.0,
-        delta=1e-6,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
         target_bounds=None,
-        activation="tanh",
-        batch_size=256,
-        n_epochs=10,
-        clip_norm=1.0,
+        activation: str = "tanh",
+        batch_size: int = 256,
+        n_epochs: int = 10,
+        clip_norm: float = 1.0,
         optimizer="adam",
-        accountant=None,
-        noise_seed=None,
-        verbose=0,
-    ):
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+        verbose: int = 0,
+    ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.epsilon = epsilon
         self.delta = delta
@@ -136,7 +137,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
 
     @with_callbacks
     @unweighted
-    def fit(self, X, y):
+    def fit(self, X, y) -> Self:
         """Train the network on rows and their targets.
 
         Parameters

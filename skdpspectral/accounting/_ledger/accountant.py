@@ -804,6 +804,26 @@ def summary_of(accountant: PrivacyAccountant, n_entries: int | None = None) -> S
 
 
 @uninterrupted
+def totals_over_time(
+    accountant: PrivacyAccountant, n_points: int = 201
+) -> tuple[list[int], list[TotalAtDelta], list[float]]:
+    """Return numbers of entries, totals after them, and what one more fit may ask for.
+
+    Of a long ledger they are about `n_points` moments, the first and the last included.
+    What is left is empty without a budget.
+    """
+    budget = accountant._budget
+    with accountant._ledger().transaction(keep=False) as transaction:
+        last, _ = transaction.last()
+        delta = accountant._total_at_delta(transaction).delta
+        counts = np.unique(np.linspace(0, last, min(last + 1, n_points)).round())
+        found = [(int(count), transaction.as_of(int(count))) for count in counts]
+        totals = [accountant._total_at_delta(past, delta) for _, past in found]
+        left = [accountant._remaining(budget, past) for _, past in found if budget]
+    return [count for count, _ in found], totals, left
+
+
+@uninterrupted
 def _read_summary(
     accountant: PrivacyAccountant, n_entries: int | None
 ) -> tuple[TotalAtDelta, Summary]:

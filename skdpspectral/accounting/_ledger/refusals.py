@@ -126,7 +126,7 @@ class Excess(Exception):
             message += f" With delta={smaller:.3g} or less it would pass."
         else:
             message += " Fits without failures still pass (public categories=, say)."
-        return f"{message} PrivacyAccountant(failures=...) sets it before the first fit."
+        return f"{message} A new ledger's part is PrivacyAccountant(failures=...)."
 
 
 def _epsilon_of(cost: Cost, delta: float) -> float:
