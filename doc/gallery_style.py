@@ -3,6 +3,7 @@
 import matplotlib.pyplot as plt
 
 STYLE = {
+    "axes.formatter.min_exponent": 4,  # 0.1, 1 and 1000 instead of powers
     "axes.labelsize": 11,
     "axes.spines.right": False,
     "axes.spines.top": False,

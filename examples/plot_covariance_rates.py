@@ -9,11 +9,11 @@ This page is for readers of Cai, Xia and Zha (2024). It compares the errors of
 # tags: quick
 
 # %%
-# Errors of the whole matrix are those of the directions and of the variances together; q
-# is the order of the Schatten norm: 1 for the sum of singular
-# values, 2 for the Frobenius norm, infinity for the largest. Two components, 100
-# features, epsilon = 0.5; the noise variance is public, as in the paper. Its rate
-# (theorem 2) is, for every q and up to a constant,
+# Errors of the whole matrix are those of the directions and of the variances together;
+# q is the order of the Schatten norm: 1 for the sum of singular values, 2 for the
+# Frobenius norm, infinity for the largest. Two components, 100 features, epsilon = 0.5;
+# the noise variance is public, as in the paper. Its rate (theorem 2) is, for every q
+# and up to a constant,
 #
 # .. math:: r^{1/q} \Bigl[ \lambda \Bigl( \sqrt{\frac rn} + \frac{\sqrt r (r + \ln n)}
 #    {n \varepsilon} \ell \Bigr) + \sqrt{\sigma^2 (\lambda + \sigma^2)} \Bigl(
@@ -85,6 +85,8 @@ figure, axes = plt.subplots(1, 3, figsize=(10, 3.4))
 for ax, q in zip(axes, (1.0, 2.0, np.inf), strict=True):
     draw(ax, sizes, spectra, rate_parts(sizes, 100, q), q)
     ax.set(title=f"Schatten norm, q = {q:g}", xlabel="number of rows")
+    ax.set_xticks(sizes[::2], [f"{n:,}" for n in sizes[::2]])
+    ax.minorticks_off()
 axes[0].set_ylabel("error of the covariance")
 axes[0].legend(fontsize="x-small")
 figure.tight_layout()
@@ -104,7 +106,13 @@ spectra = {
 }
 figure, ax = plt.subplots(figsize=(5, 3.4))
 draw(ax, widths, spectra, rate_parts(20_000, widths, 2.0), 2.0)
-ax.set(title="20,000 rows, q = 2", xlabel="number of features", ylabel="error of the covariance")
+ax.set(
+    title="20,000 rows, q = 2",
+    xlabel="number of features",
+    ylabel="error of the covariance",
+)
+ax.set_xticks(widths, widths)
+ax.minorticks_off()
 ax.legend(fontsize="small")
 figure.tight_layout()
 plt.show()

@@ -2,17 +2,19 @@
 Compare the mechanisms of private PCA
 =====================================
 
-This page is for users of :class:`~skdpspectral.DPPCA` with many features, who may choose
-its ``mechanism``. It compares noise on the second moment (the default), two stages, the
-choice between them, and noise on the projector, which is private under a model alone.
-Points are fits, lines are :meth:`~skdpspectral.DPPCA.expected_error`, which needs no data.
+This page is for users of :class:`~skdpspectral.DPPCA` with many features, who may
+choose its ``mechanism``. It compares noise on the second moment (the default), two
+stages, the choice between them, and noise on the projector, which is private under a
+model alone. Points are fits, lines are :meth:`~skdpspectral.DPPCA.expected_error`,
+which needs no data.
 """
 
 # tags: quick
 
 # %%
 # One signal direction of variance 10 and noise of variance 1; epsilon = 1. With many
-# features the second stage helps: rows are long, but their part along the signal is not.
+# features the second stage helps: rows are long, but their part along the signal is
+# not.
 #
 # The printed noise of Cai, Xia and Zha (2024) rests on a bound to first order. It does
 # not cost the epsilon that is requested: plans state what it costs by the theorem.

@@ -3,16 +3,16 @@ Fit one linear model per user
 =============================
 
 This page is for data with few rows of many users: too few rows for a model of each, and
-users who differ too much for one model. :class:`~skdpspectral.LRSRegressor` releases what
-their models share. The rest stays with each user.
+users who differ too much for one model. :class:`~skdpspectral.LRSRegressor` releases
+what their models share. The rest stays with each user.
 """
 
 # tags: quick
 
 # %%
 # The data are simulated, so scores may be looked at. The coefficients of a user are a
-# multiple of one direction that all share, plus two coefficients and an intercept of that
-# user alone. A column of the table says whose row it is.
+# multiple of one direction that all share, plus two coefficients and an intercept of
+# that user alone. A column of the table says whose row it is.
 
 import warnings
 
@@ -27,7 +27,14 @@ from skdpspectral.datasets import make_low_rank_sparse_tasks
 from skdpspectral.linear_model import PrivateRounds, UserWeights
 
 features, y, user = make_low_rank_sparse_tasks(
-    2000, 15, 20, sparsity=2, noise=0.3, intercept_scale=0.5, shuffle=True, random_state=0
+    2000,
+    15,
+    20,
+    sparsity=2,
+    noise=0.3,
+    intercept_scale=0.5,
+    shuffle=True,
+    random_state=0,
 )
 names = [f"x{number}" for number in range(20)]
 table = pd.DataFrame(features, columns=names).assign(user=user)
@@ -37,11 +44,11 @@ print(table.iloc[:3, -4:])
 # Error against the budget
 # ------------------------
 # The guarantee is for a **user** with all of their rows. Every fold is a fit, and the
-# ledger has them all. Penalties count in rows: the variance of the noise over that of the
-# coefficients, here about 0.1. The defaults of 10 and 100 suit ratings.
+# ledger has them all. Penalties count in rows: the variance of the noise over that of
+# the coefficients, here about 0.1. The defaults of 10 and 100 suit ratings.
 #
-# The errors have no noise: on private rows each of them would be a release that no ledger
-# lists.
+# The errors have no noise: on private rows each of them would be a release that no
+# ledger lists.
 
 model = LRSRegressor(
     sparsity=2,
@@ -82,9 +89,9 @@ plt.show()
 # %%
 # On a phone
 # ----------
-# ``publish`` returns a copy with the shared directions and the plan. A user who was not in
-# the fit, with ten rows, is fitted beside the directions. Nothing is sent back, and nothing
-# is charged.
+# ``publish`` returns a copy with the shared directions and the plan. A user who was not
+# in the fit, with ten rows, is fitted beside the directions. Nothing is sent back, and
+# nothing is charged.
 
 model.set_params(epsilon=1.0, solver=PrivateRounds(3)).fit(table[user > 0], y[user > 0])
 published = model.publish()

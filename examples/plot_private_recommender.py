@@ -3,16 +3,17 @@ Recommend with one readable model per user
 ==========================================
 
 This page is for recommenders with further columns, or with models that users can read.
-:class:`~skdpspectral.DPItemEmbedding` releases features of items, private for a **user with
-all of their ratings**. :class:`~skdpspectral.LRSRegressor` fits every user on them.
+:class:`~skdpspectral.DPItemEmbedding` releases features of items, private for a **user
+with all of their ratings**. :class:`~skdpspectral.LRSRegressor` fits every user on
+them.
 """
 
 # tags: quick
 
 # %%
-# One row per rating, in columns of any names. The ratings are simulated: some people rate
-# lower at night. The catalog, the features of its items, and the range of ratings are
-# public.
+# One row per rating, in columns of any names. The ratings are simulated: some people
+# rate lower at night. The catalog, the features of its items, and the range of ratings
+# are public.
 
 import tempfile
 from pathlib import Path
@@ -34,8 +35,8 @@ stars = data.target - 1.0 * (night & (X["person"] % 4 == 0))
 print(X.head(3))
 
 # %%
-# The second step releases nothing: the budget is the first one's. Columns that are not in
-# ``remainder`` are dropped, with a warning.
+# The second step releases nothing: the budget is the first one's. Columns that are not
+# in ``remainder`` are dropped, with a warning.
 
 accountant = PrivacyAccountant(epsilon=1.0, delta=1e-6)
 items = DPItemEmbedding(
@@ -55,8 +56,8 @@ print(accountant)
 # %%
 # Models that can be read
 # -----------------------
-# A model has at most three features of its own. It is for that person alone. Person 8 rates
-# lower at night, person 9 does not.
+# A model has at most three features of its own. It is for that person alone. Person 8
+# rates lower at night, person 9 does not.
 
 names = items.get_feature_names_out()[2:]
 coefs = pd.DataFrame({f"person {one}": users.get_coef(one) for one in (8, 9)}, names)
