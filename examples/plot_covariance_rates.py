@@ -3,7 +3,7 @@ Errors of a private covariance against a rate
 =============================================
 
 This page is for readers of Cai, Xia and Zha (2024). It compares the errors of
-``release="covariance"`` with the rate of their theorem 2, over rows and features.
+``release="covariance"`` with the rate of their theorem 2, over the number of rows.
 """
 
 # tags: quick
@@ -89,30 +89,5 @@ for ax, q in zip(axes, (1.0, 2.0, np.inf), strict=True):
     ax.minorticks_off()
 axes[0].set_ylabel("error of the covariance")
 axes[0].legend(fontsize="x-small")
-figure.tight_layout()
-plt.show()
-
-# %%
-# Over the number of features, at 20,000 rows: the part with epsilon grows as p in the
-# end, and the other as its root.
-
-widths = np.array([25, 50, 100, 200, 400])
-spectra = {
-    name: [
-        # No more singular values than these differ from zero.
-        [error_spectrum(20_000, p, 2, mechanism)[: 2 * rank] for p in widths]
-    ]
-    for name, mechanism in compared.items()
-}
-figure, ax = plt.subplots(figsize=(5, 3.4))
-draw(ax, widths, spectra, rate_parts(20_000, widths, 2.0), 2.0)
-ax.set(
-    title="20,000 rows, q = 2",
-    xlabel="number of features",
-    ylabel="error of the covariance",
-)
-ax.set_xticks(widths, widths)
-ax.minorticks_off()
-ax.legend(fontsize="small")
 figure.tight_layout()
 plt.show()

@@ -44,10 +44,8 @@ folder = Path(tempfile.mkdtemp())
 # -------------
 # Each serves its client. Its ledger, certificate and token are files.
 
-files_of = {
-    name: [folder / f"{name}.{kind}" for kind in ("token", "pem", "key")]
-    for name in sizes
-}
+kinds = ("token", "pem", "key")
+files_of = {name: [folder / f"{name}.{kind}" for kind in kinds] for name in sizes}
 for token, *certificate_and_key in files_of.values():
     make_token(token)
     make_certificate(*certificate_and_key)
@@ -88,7 +86,6 @@ def hold_session(sites):
 
 
 result = hold_session({name: open_site(name) for name in sizes})
-print("variance along the component:", result.explained_variance.round(1))
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)  # it states what `rejected` states
     sites = {name: open_site(name) for name in ("north", "east")}
@@ -107,7 +104,7 @@ spent = {
 fig, axes = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
 axes[0].bar(result.clients, result.weights)
 axes[0].set(xlabel="client", ylabel="weight", title="in the components")
-axes[1].bar(list(spent), list(spent.values()))
+axes[1].bar(spent.keys(), spent.values())
 axes[1].axhline(4.0, color="k", ls="--", label="budget")
 axes[1].set(xlabel="client", ylabel="epsilon", title="spent in two sessions")
 axes[1].legend()

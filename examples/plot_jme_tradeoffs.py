@@ -42,10 +42,9 @@ from jme_figures import second_moment_errors
 d, n, sigma = 10, 100, 0.5
 size = np.sqrt(n * (n + 1) / 2)
 weights = np.geomspace(1e-3, 50, 2000)
+joint = np.array([sensitivity.joint_moment_ratio(nu, d) for nu in weights])
 methods = {
-    "joint (lambda-JME)": np.array(
-        [sensitivity.joint_moment_ratio(nu, d) for nu in weights]
-    ),
+    "joint (lambda-JME)": joint,
     "independent (IME)": sensitivity.separate_moments_ratio(weights),
     "concatenated (CS)": sensitivity.concatenated_moments_ratio(weights),
 }
@@ -69,24 +68,21 @@ ax.legend()
 # improve both methods; it improves JME, and makes PP worse wherever noise matters.
 
 
-def compare(ax, workload, name, n, d, sigmas):
-    """Draw one panel, and print where the methods cross."""
-    errors = second_moment_errors(workload, name, n, d, sigmas)
-    for method, error in errors.items():
-        ax.loglog(sigmas, error, label=method)
-        better = sigmas[error < errors["JME"]]
-        if method != "JME" and better.size:
-            print(f"{workload}, {name}, d={d}: {method} is better to {better[-1]:.4f}")
-    ax.set(title=f"{workload.name}, d = {d}, {name}", xlabel="noise sigma")
+def draw(panels):
+    """Draw errors of the second moment, 1,000 steps."""
+    _, axes = plt.subplots(1, 4, figsize=(14, 3.5), layout="constrained")
+    for ax, (workload, name, d) in zip(axes, panels, strict=True):
+        errors = second_moment_errors(workload, name, 1000, d, sigmas)
+        for method, error in errors.items():
+            ax.loglog(sigmas, error, label=method)
+        ax.set(title=f"{workload.name}, d = {d}, {name}", xlabel="noise sigma")
+    axes[0].set_ylabel("error of the second moment")
+    axes[0].legend()
 
 
 sigmas = np.geomspace(1e-3, 10, 4000)
-fig, axes = plt.subplots(1, 4, figsize=(14, 3.5), layout="constrained")
-panels = [(1, "trivial"), (1, "sqrt"), (1000, "trivial"), (1000, "sqrt")]
-for ax, (d, name) in zip(axes, panels, strict=True):
-    compare(ax, Prefix(), name, 1000, d, sigmas)
-axes[0].set_ylabel("error of the second moment")
-axes[0].legend()
+sqrt_and_trivial = ("trivial", "sqrt")
+draw([(Prefix(), name, d) for d in (1, 1000) for name in sqrt_and_trivial])
 
 # %%
 # Figure 6: covariances
@@ -121,9 +117,6 @@ axes[0].legend()
 # d = 100, n = 1000. A window is divided by the number of its rows also while it fills,
 # where the paper divides by ten from the first step on.
 
-fig, axes = plt.subplots(1, 4, figsize=(14, 3.5), layout="constrained")
-panels = [(w, f) for w in (Exponential(0.9), Window(10)) for f in ("trivial", "sqrt")]
-for ax, (workload, name) in zip(axes, panels, strict=True):
-    compare(ax, workload, name, 1000, 100, sigmas)
-axes[0].set_ylabel("error of the second moment")
-axes[0].legend()
+forgetting = (Exponential(0.9), Window(10))
+draw([(workload, name, 100) for workload in forgetting for name in sqrt_and_trivial])
+plt.show()
