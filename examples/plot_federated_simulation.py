@@ -55,7 +55,7 @@ for ax, (panel, methods) in zip(axes.flat, curves.items(), strict=True):
     for name, points in methods.items():
         ax.plot(*zip(*points, strict=True), "o-", label=name)
     ax.set(title=panel, xlabel=titles[panel], yscale="log")
-axes[1, 1].legend(fontsize="small")
+fig.legend(*axes[1, 1].get_legend_handles_labels(), loc="outside lower center", ncols=6)
 fig.supylabel("distance of projectors")
 plt.show()
 

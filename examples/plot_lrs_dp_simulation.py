@@ -63,7 +63,7 @@ def run(ax, noise):
         ax.errorbar(EPSILONS, errors.mean(axis=0), bars, marker=marker, label=name)
     for name, fit in {
         "exact": lambda data: fit_a14(data, **exact()),
-        "exact, central and sparse": lambda data: fit_a14(data, **exact(), **FIXED),
+        "exact, central and sparse": lambda data: fit_a14(data, **{**exact(), **FIXED}),
         "each user alone": local_rmse,
     }.items():
         print(f"noise {noise:g}, {name}: {np.mean([fit(data) for data in draws]):.3g}")
