@@ -52,10 +52,11 @@ def test_first_example_runs():
 def test_second_example_runs(monkeypatch):
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", adult)
     names = run_block(1)
-    # In 20 fits it was between SMALLEST and LARGEST.
     model, texts = names["model"], names["people"].select_dtypes("category")
     assert model.privacy_.epsilon == pytest.approx(1.0)
-    assert texts.shape[1] == 8 and texts.isna().any().sum() == 3
+    assert texts.shape[1] == 8
+    assert texts.isna().any().sum() == 3
+    # In 20 fits it was between 0.846 and 0.852, and in one of 36 it was 0.833.
     assert model.score(names["X_test"], names["y_test"]) > 0.81
 
 

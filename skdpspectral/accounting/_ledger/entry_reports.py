@@ -164,7 +164,7 @@ class Remaining(Spent):
         said = self.budget.in_words(spent, self.epsilon, self.n_fits)
         used = as_float(self.total.box[1])
         if used:
-            said += f" Failures may take {self.failures:g} of delta, and took {used:.3g}."
+            said += f" Failures took {used:.3g} of {self.failures:g} of delta."
         return said
 
 
