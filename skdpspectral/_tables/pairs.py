@@ -185,6 +185,10 @@ class PairOrder:
             return self.n_samples
         return (n_pools * whole + min(larger, n_pools)) * self._slice_rows
 
+    def pools_with(self, n_rows: int) -> int:
+        """Number of pools that have about so many rows, or all that there are."""
+        return min(self.n_pools, -(-n_rows * self.n_pools // self.n_samples))
+
     def pools(self, X) -> Iterator:
         """Yield pools of rows, and the order that the rows of each are paired in.
 

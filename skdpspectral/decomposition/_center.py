@@ -66,7 +66,7 @@ class Sample:
     def of(cls, bounds: RowBounds, n_samples: int) -> Sample:
         """Return the rows to use of so many."""
         order = PairOrder(n_samples, bounds.n_features, 1)
-        n_pools = min(order.n_pools, -(-_MOST_ROWS * order.n_pools // n_samples))
+        n_pools = order.pools_with(_MOST_ROWS)
         return cls(bounds, order, n_pools, order.rows_of(n_pools))
 
     def _mapped(self, block) -> np.ndarray:

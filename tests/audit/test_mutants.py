@@ -738,9 +738,9 @@ EXACT |= {
         "test_missing_values_have_no_weight_in_histograms_and_phases[1]",
     ),
     "phases of missing values": Mutant(
-        "phase_sums",
-        "                along[missing] = 0.0\n",
-        "                pass\n",
+        "_sums_around",
+        "count - np.isnan(block).sum(axis=0)",
+        "count",
         "theory/test_feature_scales.py::"
         "test_missing_values_have_no_weight_in_histograms_and_phases[1]",
     ),
