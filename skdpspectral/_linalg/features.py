@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from scipy import sparse
 
-from .walks import RowWalk, reduce_rows
+from .walks import RowWalk, Writing, mapped_blocks, reduce_rows
 
 # Nodes of a histogram: 2**k and 1.5 * 2**k, two an octave. The leading bits of a
 # float64 say between which of them it lies.
@@ -200,7 +200,11 @@ class _Window:
 
 
 def sum_over_rows(X, sums, row_map=None) -> np.ndarray:
-    """Sum a function over float64 blocks of rows, under a row map if there is one."""
+    """Sum a function over float64 blocks of rows, under a row map if there is one.
+
+    The map has a parameter `out`, as that of :class:`Writing`.
+    """
+    row_map = None if row_map is None else Writing(row_map)
     return sum_over_blocks(X, RowWalk(row_map), sums)
 
 
@@ -210,9 +214,9 @@ def sum_over_blocks(X, walk, sums) -> np.ndarray:
 
 
 def _added(blocks, sums) -> np.ndarray:
-    total = np.zeros(())
-    for block in blocks:
-        total = total + sums(np.asarray(block, dtype=np.float64))
+    total, blocks = np.zeros(()), (np.asarray(b, dtype=np.float64) for b in blocks)
+    for found in mapped_blocks(sums, blocks):
+        total = total + found
     return total
 
 
@@ -330,14 +334,15 @@ def unwind_phases(phases: np.ndarray, exponents: np.ndarray) -> np.ndarray:
         return np.ldexp(place, exponents[:, 0])
 
 
-def moment_sums(rows: np.ndarray, center, radius, holes=False) -> np.ndarray:
+def moment_sums(rows: np.ndarray, center, radius, holes=False, out=None) -> np.ndarray:
     """Return sums over rows of z and z^2, of shape (p, 2).
 
     z is a value about a center in units of a radius, clipped to [-1, 1], and 0 for NaN.
-    With `holes` a third column counts the values that are no NaN.
+    With `holes` a third column counts the values that are no NaN. `out` is memory for
+    z, not that of the rows.
     """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        cut = np.subtract(rows, center, dtype=np.float64)
+        cut = np.subtract(rows, center, out=out, dtype=np.float64)
         cut /= radius
         np.clip(cut, -1.0, 1.0, out=cut)
     sums = np.full((rows.shape[1], 3 if holes else 2), float(len(rows)))

@@ -333,7 +333,7 @@ class FeatureMoments(Statistic):
         kernel = partial(
             features.moment_sums, center=place, radius=radius, holes=self.holes
         )
-        sums = features.sum_over_rows(rows, kernel, row_map)
+        sums = features.sum_over_rows(rows, walks.Writing(kernel), row_map)
         if self.holes:
             sums[:, 1] -= _MIDDLE * sums[:, 2]
         sums *= self._weights / self.n_samples
@@ -439,7 +439,8 @@ class Phases(Statistic):
         kernel = partial(features.phase_sums, exponents=exponents)
         n_pools = self._n_pools
         if n_pools < self.order.n_pools and self._suffice(planned, all_rows=False):
-            walk = PoolWalk(self.order, n_pools, row_map)
+            then = None if row_map is None else walks.Writing(row_map)
+            walk = PoolWalk(self.order, n_pools, then)
             phases = features.sum_over_blocks(rows, walk, kernel)
         else:
             phases = features.sum_over_rows(rows, kernel, row_map)
