@@ -29,7 +29,7 @@ _TOGETHER = 1 << 15
 # Nodes of each feature that most differences lie between, how many of them are above
 # the largest difference of a first block, and what a difference counts there beside
 # weights of up to 2**16: the sums of so many rows are whole numbers below 2**53.
-_NODES_TOGETHER, _NODES_ABOVE, _HELD, _MOST_HELD = 80, 6, 2.0**35, 1 << 18
+_NODES_TOGETHER, _NODES_ABOVE, _HELD, _MOST_HELD = 80, 6, 2.0**35, 1 << 17
 
 
 def node_values(first_octave: int, n_nodes: int) -> np.ndarray:
