@@ -362,14 +362,15 @@ def _far_part(rows: Any, near: float, far: float) -> Any:
         beyond = (np.fmin(squares[longer], far**2) - near**2) / area
     # Numbers of at most 1 cannot make a row longer, however products are rounded.
     beyond = np.sqrt(np.clip(beyond, 0.0, 1.0))
-    return _scaled(normalize_rows(rows[longer]), beyond)
+    own = rows[longer]
+    return _scaled(normalize_rows(own, out=own), beyond)
 
 
 def _scaled(rows: Any, factors: np.ndarray) -> Any:
-    """Multiply each row by a factor; sparse rows stay sparse."""
+    """Multiply each row by a factor, dense ones in place; sparse rows stay sparse."""
     if sparse.issparse(rows):
         return sparse.csr_array(sparse.diags_array(factors) @ rows)
-    return rows * factors[:, None]
+    return np.multiply(rows, factors[:, None], out=rows)
 
 
 class CovarianceComponents(Statistic):

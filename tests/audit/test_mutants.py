@@ -134,8 +134,8 @@ AUDITED = {
     ),
     "the far layer holds all of a row": Mutant(
         "_far_part",
-        "return _scaled(normalize_rows(rows[longer]), beyond)",
-        "return _scaled(rows[longer], beyond)",
+        "return _scaled(normalize_rows(own, out=own), beyond)",
+        "return _scaled(own, beyond)",
         "pca-far-moment",
     ),
     "a length of a pair counted as that of a row": Mutant(
