@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from scipy import sparse
 
-from .walks import RowWalk, reduce_rows
+from .walks import RowWalk, Writing, mapped_blocks, reduce_rows
 
 # Nodes of a histogram: 2**k and 1.5 * 2**k, two an octave. The leading bits of a
 # float64 say between which of them it lies.
@@ -23,8 +23,13 @@ _CORNER = 2.0**16
 # one.
 _FEW = 0.125
 
-# Numbers that are wound around circles together: they stay in the cache.
+# Numbers that are counted, or wound around circles, together: they stay in the cache.
 _TOGETHER = 1 << 15
+
+# Nodes of each feature that most differences lie between, how many of them are above
+# the largest difference of a first block, and what a difference counts there beside
+# weights of up to 2**16: the sums of so many rows are whole numbers below 2**53.
+_NODES_TOGETHER, _NODES_ABOVE, _HELD, _MOST_HELD = 80, 6, 2.0**35, 1 << 17
 
 
 def node_values(first_octave: int, n_nodes: int) -> np.ndarray:
@@ -45,35 +50,54 @@ class DifferenceCounts:
     """
 
     def __init__(self, n_features: int, first_octave: int, n_nodes: int):
-        self.total = np.zeros((n_features, n_nodes))
+        self._total = np.zeros((n_features, n_nodes))
         self.n_pairs = 0
         self._first = 2 * (first_octave + 1023)
+        self._window: _Window | None = None
+
+    @property
+    def total(self) -> np.ndarray:
+        """Sums of the weights, with those that a window holds."""
+        if self._window is not None:
+            self._window.empty_into(self._total)
+        return self._total
 
     def update(self, differences) -> DifferenceCounts:
         """Add differences of shape (b, n_features), float64, or sparse CSR."""
-        n_features, n_nodes = self.total.shape
+        n_features, n_nodes = self._total.shape
+        self.n_pairs += differences.shape[0]
         if sparse.issparse(differences):
             differences = _summed(differences)
-            values = differences.data
-            start = n_nodes * differences.indices.astype(np.int64)
-        else:
+            self._count(differences.data, differences.indices.astype(np.int64))
+        elif len(differences) < _NODES_TOGETHER or n_nodes <= _NODES_TOGETHER:
             # Feature by feature: a histogram stays in the cache while it is filled.
             values = np.ravel(differences, order="F")
-            start = np.repeat(n_nodes * np.arange(n_features), len(differences))
+            self._count(values, np.repeat(np.arange(n_features), len(differences)))
+        else:
+            if self._window is None:
+                self._window = _Window(differences, self._first, n_nodes)
+            step = max(1, _TOGETHER // n_features)
+            for start in range(0, len(differences), step):
+                if self._window.n_rows + step > _MOST_HELD:
+                    self._window.empty_into(self._total)
+                self._count(*self._window.add(differences[start : start + step]))
+        return self
+
+    def _count(self, values, column) -> None:
+        """Add values of given columns, wherever they lie."""
+        n_nodes = self._total.shape[1]
         bits = np.abs(values).view(np.int64)
         node = (bits >> _SHIFT) - self._first
         counted = (node >= 0) & (bits <= _INFINITE)
         if not counted.all():
-            bits, node, start = bits[counted], node[counted], start[counted]
-        upper = _upper_weights(bits)
+            bits, node, column = bits[counted], node[counted], column[counted]
+        upper = _upper_steps((bits & _MANTISSA) | _ONE) * _UNIT
         upper[node >= n_nodes - 1] = 0.0
         np.minimum(node, n_nodes - 1, out=node)
-        self._add(np.add(node, start, out=node), upper)
-        self.n_pairs += differences.shape[0]
-        return self
+        self._add(node + n_nodes * column, upper)
 
     def _add(self, place, upper) -> None:
-        flat = self.total.reshape(-1)
+        flat = self._total.reshape(-1)
         if len(place) < _FEW * flat.size:
             np.add.at(flat, place, 1.0 - upper)
             np.add.at(flat, np.minimum(place + 1, flat.size - 1), upper)
@@ -94,25 +118,105 @@ def _summed(rows):
     return rows
 
 
-def _upper_weights(bits: np.ndarray) -> np.ndarray:
-    """Weights on the nodes above numbers that are given by their bits."""
-    within = ((bits & _MANTISSA) | _ONE).view(np.float64)
-    # Between 1 and 1.5, and between 1.5 and 2.
-    low = 0.8 * (np.square(within, out=within) - 1.0)
-    upper = np.where(low < 1.0, low, (low - 1.0) * (1.25 / 1.75))
-    np.rint(np.multiply(upper, 1.0 / _UNIT, out=upper), out=upper)
-    return np.multiply(upper, _UNIT, out=upper)
+def _upper_steps(bits: np.ndarray) -> np.ndarray:
+    """Weights on the nodes above the float64 numbers of given bits, in `[1, 2)`.
+
+    They are whole numbers of steps. The memory of `bits` is written over.
+    """
+    low = bits.view(np.float64)
+    np.square(low, out=low)
+    low -= 1.0
+    low *= 0.8 / _UNIT
+    # Between 1 and 1.5, and between 1.5 and 2: here the first is at least one node.
+    high = low - _CORNER
+    high *= 1.25 / 1.75
+    # Bits of negative numbers are the largest: the minimum is the one of the two that
+    # is between 0 and one node.
+    np.minimum(low.view(np.uint64), high.view(np.uint64), out=low.view(np.uint64))
+    return np.rint(low, out=low)
+
+
+class _Window:
+    """Counts and weights of differences near the largest of a first block.
+
+    Both are in one sum a node, of `_HELD` and the weight in steps, which is exact. What
+    lies elsewhere is in the last sum of each feature, and handed back.
+    """
+
+    def __init__(self, differences: np.ndarray, first: int, n_nodes: int):
+        largest = np.fmax.reduce(np.abs(differences), axis=0)
+        node = (largest.view(np.int64) >> _SHIFT) - first
+        # Nodes with another one above them.
+        most = n_nodes - 1 - _NODES_TOGETHER
+        self._start = np.clip(node + _NODES_ABOVE - _NODES_TOGETHER, 0, most)
+        n_features, width = len(node), _NODES_TOGETHER + 1
+        self._sums = np.zeros((n_features, width))
+        self.n_rows = 0
+        step = max(1, _TOGETHER // n_features)
+        self._lowest = np.tile(self._start + first, step)
+        self._offset = np.tile(width * np.arange(n_features), step)
+        self._code = np.empty(step * n_features, dtype=np.int64)
+        self._bits = np.empty_like(self._code)
+
+    def add(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Add some rows; return the values outside, but for zeros, and their columns.
+
+        It may be called for as many rows as have `_TOGETHER` numbers.
+        """
+        values = np.ascontiguousarray(rows).reshape(-1)
+        size = len(values)
+        code, bits, offset = self._code[:size], self._bits[:size], self._offset[:size]
+        # Without the sign.
+        np.left_shift(values.view(np.int64), 1, out=code)
+        node = code.view(np.uint64)
+        node >>= np.uint64(_SHIFT + 1)
+        code -= self._lowest[:size]
+        # What is below the window is beyond all others without a sign.
+        np.minimum(node, np.uint64(_NODES_TOGETHER), out=node)
+        code += offset
+        np.bitwise_and(values.view(np.int64), _MANTISSA, out=bits)
+        bits |= _ONE
+        steps = _upper_steps(bits)
+        steps += _HELD
+        more = np.bincount(code, steps, minlength=self._sums.size)
+        self._sums += more.reshape(self._sums.shape)
+        self.n_rows += len(rows)
+        outside = np.empty(0, dtype=np.int64)
+        if more[_NODES_TOGETHER :: _NODES_TOGETHER + 1].any():
+            beyond = (code - offset == _NODES_TOGETHER) & (np.abs(values) > 0.0)
+            outside = np.flatnonzero(beyond)
+        return values[outside], outside % rows.shape[1]
+
+    def empty_into(self, total: np.ndarray) -> None:
+        """Add what is held to the sums of all nodes."""
+        sums = self._sums[:, :-1]
+        counts = np.floor(sums * (1.0 / _HELD))
+        upper = (sums - _HELD * counts) * _UNIT
+        feature = np.arange(len(sums))[:, None]
+        node = self._start[:, None] + np.arange(_NODES_TOGETHER)
+        total[feature, node] += counts - upper
+        total[feature, node + 1] += upper
+        self._sums[:], self.n_rows = 0.0, 0
 
 
 def sum_over_rows(X, sums, row_map=None) -> np.ndarray:
-    """Sum a function over float64 blocks of rows, under a row map if there is one."""
-    return reduce_rows(X, RowWalk(row_map), partial(_added, sums=sums))
+    """Sum a function over float64 blocks of rows, under a row map if there is one.
+
+    The map has a parameter `out`, as that of :class:`Writing`.
+    """
+    row_map = None if row_map is None else Writing(row_map)
+    return sum_over_blocks(X, RowWalk(row_map), sums)
+
+
+def sum_over_blocks(X, walk, sums) -> np.ndarray:
+    """Sum a function over the blocks of a walk, as float64."""
+    return reduce_rows(X, walk, partial(_added, sums=sums))
 
 
 def _added(blocks, sums) -> np.ndarray:
-    total = np.zeros(())
-    for block in blocks:
-        total = total + sums(np.asarray(block, dtype=np.float64))
+    total, blocks = np.zeros(()), (np.asarray(b, dtype=np.float64) for b in blocks)
+    for found in mapped_blocks(sums, blocks):
+        total = total + found
     return total
 
 
@@ -156,36 +260,41 @@ def phase_sums(rows: np.ndarray, exponents: np.ndarray) -> np.ndarray:
     the origin. Exponents have shape (p, n_periods), and sums (p, n_periods, 2).
     """
     sums = np.zeros((*exponents.shape, 2))
-    with np.errstate(over="ignore", under="ignore"):
-        powers = np.ldexp(1.0, -exponents.T)
-    step = max(1, _TOGETHER // rows.shape[1])
-    for start in range(0, len(rows), step):
-        block = rows[start : start + step]
-        missing = np.isnan(block)
-        some_missing = missing.any()
-        for level, power in enumerate(powers):
-            steps = _steps_around(block, power)
-            along = np.subtract(_CORNER, np.abs(steps))
-            if some_missing:
-                along[missing] = 0.0
-            sums[:, level, 0] += along.sum(axis=0)
-            across = np.subtract(_CORNER, np.abs(along, out=along), out=along)
-            if some_missing:
-                across[missing] = 0.0
-            sums[:, level, 1] += np.copysign(across, steps, out=across).sum(axis=0)
+    step = min(max(1, _TOGETHER // rows.shape[1]), len(rows))
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        powers = np.tile(np.ldexp(1.0, -exponents.T), step)
+        memory = np.empty((2, step, rows.shape[1]))
+        for start in range(0, len(rows), step):
+            block = np.ascontiguousarray(rows[start : start + step])
+            for level, power in enumerate(powers):
+                sums[:, level] += _sums_around(block, power, memory)
     return sums * _UNIT
 
 
-def _steps_around(rows: np.ndarray, power: np.ndarray) -> np.ndarray:
-    """Whole steps from a multiple of a circle's length, half a turn at most."""
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        turns = rows * power
-        turns -= np.rint(turns)
-        if not np.isfinite(turns.sum()):
-            # What overflows a circle is everywhere on it.
-            turns[~np.isfinite(turns)] = 0.0
+def _sums_around(block: np.ndarray, power: np.ndarray, memory: np.ndarray):
+    """Return sums of the phases of some rows on one circle, of shape (p, 2), in steps.
+
+    `power`, one over its length, has an entry for each value, and `memory` two. All
+    numbers are whole and far below 2**53, so that sums are exact in any order.
+    """
+    turns, sizes = memory[:, : len(block)]
+    np.multiply(block, power[: block.size].reshape(block.shape), out=turns)
+    turns -= np.rint(turns, out=sizes)
     turns *= 4.0 * _CORNER
-    return np.rint(turns, out=turns)
+    # Steps from a multiple of the circle's length, half a turn at most.
+    steps = np.rint(turns, out=turns)
+    ones, count = np.ones(len(block)), len(block)
+    distances = ones @ np.abs(steps, out=sizes)
+    if not np.isfinite(distances).all():
+        # What overflows a circle is everywhere on it, and a missing value is nowhere.
+        steps[~np.isfinite(steps)] = 0.0
+        distances, count = ones @ np.abs(steps), count - np.isnan(block).sum(axis=0)
+    along = count * _CORNER - distances
+    # The same from a quarter of a turn ahead: 0 for what has no steps.
+    for shift in (_CORNER, 2.0 * _CORNER):
+        steps -= shift
+        np.abs(steps, out=steps)
+    return np.column_stack([along, ones @ steps - len(block) * _CORNER])
 
 
 def counts_in_cells(rows: np.ndarray, exponents: np.ndarray, n_cells: int):
@@ -225,14 +334,15 @@ def unwind_phases(phases: np.ndarray, exponents: np.ndarray) -> np.ndarray:
         return np.ldexp(place, exponents[:, 0])
 
 
-def moment_sums(rows: np.ndarray, center, radius, holes=False) -> np.ndarray:
+def moment_sums(rows: np.ndarray, center, radius, holes=False, out=None) -> np.ndarray:
     """Return sums over rows of z and z^2, of shape (p, 2).
 
     z is a value about a center in units of a radius, clipped to [-1, 1], and 0 for NaN.
-    With `holes` a third column counts the values that are no NaN.
+    With `holes` a third column counts the values that are no NaN. `out` is memory for
+    z, not that of the rows.
     """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        cut = np.subtract(rows, center, dtype=np.float64)
+        cut = np.subtract(rows, center, out=out, dtype=np.float64)
         cut /= radius
         np.clip(cut, -1.0, 1.0, out=cut)
     sums = np.full((rows.shape[1], 3 if holes else 2), float(len(rows)))

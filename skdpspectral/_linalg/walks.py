@@ -118,10 +118,49 @@ def add_sums(parts: Iterable[Sums]) -> Sums:
 
 
 @dataclass(frozen=True)
+class Writing:
+    """A map of rows that writes its results to memory which the next block takes again.
+
+    Fresh memory for each block would cost more than most maps. ``row_map(block,
+    out=out)`` writes to a float64 array of the block's shape, which may be the block;
+    where `out` is None, as for sparse rows, the result has memory of its own.
+    """
+
+    row_map: Callable
+
+    def __call__(self, block: Block) -> Block:
+        return self.row_map(block, out=None)
+
+    def results(self, blocks: Iterator[Block], owned: bool = False) -> Iterator[Block]:
+        """Yield the results for some blocks; `owned` ones may be written over."""
+        memory = np.empty((0, 0))
+        for block in blocks:
+            if not isinstance(block, np.ndarray):
+                yield self(block)
+                continue
+            out = block
+            if not owned or block.dtype != np.float64:
+                if len(memory) < len(block):
+                    memory = np.empty_like(block, dtype=np.float64, subok=False)
+                out = memory[: len(block)]
+            result = self.row_map(block, out=out)
+            del block, out  # before the next one is read
+            yield result
+
+
+def mapped_blocks(row_map: Callable | None, blocks: Iterator, owned: bool = False):
+    """Return an iterator over what a map makes of blocks; None for the blocks."""
+    if isinstance(row_map, Writing):
+        return row_map.results(blocks, owned)
+    return blocks if row_map is None else map(row_map, blocks)
+
+
+@dataclass(frozen=True)
 class RowWalk:
     """All rows in their order, by default :func:`rows_per_block` at a time.
 
-    `row_map` returns what the kernel is given of a block of rows.
+    `row_map` returns what the kernel is given of a block of rows (:class:`Writing` for
+    maps that can write to given memory).
     """
 
     row_map: Callable | None = None
@@ -130,9 +169,9 @@ class RowWalk:
     def blocks(self, X: Any) -> Iterator[Block]:
         """Yield the blocks of a table, or of a part of one."""
         size = self.block_rows or rows_per_block(X.shape[1])
-        for rows in row_blocks(X.shape[0], size):
-            # No name is kept: what is yielded is freed before the next is read.
-            yield X[rows] if self.row_map is None else self.row_map(X[rows])
+        # No name is kept: what is yielded is freed before the next is read.
+        blocks = (X[rows] for rows in row_blocks(X.shape[0], size))
+        return mapped_blocks(self.row_map, blocks)
 
 
 @dataclass(frozen=True)

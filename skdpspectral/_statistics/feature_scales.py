@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from .. import sensitivity
 from .._linalg import features, walks
 from .._tables.clipping import Box
-from .._tables.pairs import PairOrder, PairWalk
+from .._tables.pairs import PairOrder, PairWalk, PoolWalk
 from ..accounting import calibrate_gaussian
 from ..mechanisms import Exact, Gaussian, PrivacyPlan
 from .statistic import Combination, Statistic, mean_summation_error
@@ -333,7 +333,7 @@ class FeatureMoments(Statistic):
         kernel = partial(
             features.moment_sums, center=place, radius=radius, holes=self.holes
         )
-        sums = features.sum_over_rows(rows, kernel, row_map)
+        sums = features.sum_over_rows(rows, walks.Writing(kernel), row_map)
         if self.holes:
             sums[:, 1] -= _MIDDLE * sums[:, 2]
         sums *= self._weights / self.n_samples
@@ -374,13 +374,17 @@ _NOISE_ALLOWED = 0.3
 # The shortest circle is 8 to 16 scales long, so that phases of most values are close.
 _SHORTEST_CIRCLE = 3
 
+# Rows whose phases are summed, at most, where so many or fewer circles suffice for
+# them: then their noise moves a place by less than a tenth of a scale.
+_MOST_ROWS, _MOST_CIRCLES = 1 << 17, 7
+
 
 @dataclass(frozen=True)
 class Phases(Statistic):
     """Mean phases of features on circles of several lengths, from short to long.
 
     The shortest circle gives the place up to a multiple of its length, the next one
-    which multiple, and so on.
+    which multiple, and so on. Of many rows, some are used: public numbers choose them.
     """
 
     n_samples: int
@@ -391,16 +395,34 @@ class Phases(Statistic):
         """Plan as few circles as the noise allows; infinite mu for no noise."""
         if not math.isfinite(mu):
             return (Exact(self.name, (self.n_features, min(_LADDERS), 2)),)
-        for n_circles, step in _LADDERS.items():
-            phases = self._phases(n_circles, mu)
-            if phases.noise_std <= _NOISE_ALLOWED * 2.0**-step * self.n_samples:
-                break
+        for all_rows in (False, True):
+            for n_circles in _LADDERS:
+                phases = self._phases(n_circles, mu)
+                if self._suffice(phases, all_rows):
+                    return (phases,)
         return (phases,)
 
     def _phases(self, n_circles: int, mu: float) -> Gaussian:
         moved = sensitivity.phase_sensitivity(self.n_features, n_circles)
         shape = (self.n_features, n_circles, 2)
         return calibrate_gaussian(self.name, moved, mu, shape, magnitude=self.n_samples)
+
+    def _suffice(self, phases: Any, all_rows: bool) -> bool:
+        """Whether the noise of planned sums allows circles so few and so long."""
+        n_circles = phases.shape[1]
+        n_rows = self.n_samples if all_rows else self.order.rows_of(self._n_pools)
+        allowed = _NOISE_ALLOWED * 2.0 ** -_LADDERS[n_circles] * n_rows
+        few = all_rows or n_circles <= _MOST_CIRCLES
+        return few and getattr(phases, "noise_std", 0.0) <= allowed
+
+    @property
+    def order(self) -> PairOrder:
+        """Pools of rows from all over a table, of which the first are used."""
+        return PairOrder(self.n_samples, self.n_features, 1)
+
+    @property
+    def _n_pools(self) -> int:
+        return self.order.pools_with(_MOST_ROWS)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release phases of rows; return a finite place for each feature.
@@ -409,12 +431,19 @@ class Phases(Statistic):
         the values. Given are a map of blocks of rows or None, and released scales.
         """
         row_map, scale = given
-        n_circles = release.plan[self.name].shape[1]
+        planned = release.plan[self.name]
+        n_circles = planned.shape[1]
         steps = _LADDERS[n_circles] * np.arange(n_circles)
         # Of a scale in [2**(e-1), 2**e), the shortest circle is 2**(e+3) long.
         exponents = (np.frexp(scale)[1] + _SHORTEST_CIRCLE)[:, None] + steps
         kernel = partial(features.phase_sums, exponents=exponents)
-        phases = features.sum_over_rows(rows, kernel, row_map)
+        n_pools = self._n_pools
+        if n_pools < self.order.n_pools and self._suffice(planned, all_rows=False):
+            then = None if row_map is None else walks.Writing(row_map)
+            walk = PoolWalk(self.order, n_pools, then)
+            phases = features.sum_over_blocks(rows, walk, kernel)
+        else:
+            phases = features.sum_over_rows(rows, kernel, row_map)
         released = release(self.name, phases, overwrite=True)
         return np.nan_to_num(features.unwind_phases(released, exponents))
 

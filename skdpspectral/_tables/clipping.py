@@ -108,7 +108,10 @@ def _rescale_rows(X, clip_norm, only_longer: bool, out, floor=0.0) -> np.ndarray
         lengths = np.sqrt(squares)
         factors = target / np.maximum(lengths, floor)
         if only_longer:
-            factors[lengths <= target] = 1.0
+            short = lengths <= target
+            if short.all() and safe.all():
+                return out
+            factors[short] = 1.0
         if safe.all():
             return np.multiply(X, factors[:, None], out=out)
         extreme = _extreme_rows(X[~safe], target, only_longer)

@@ -17,7 +17,12 @@ from functools import lru_cache
 import numpy as np
 from scipy import sparse
 
-from .._linalg.walks import rows_per_block, scrambled_keys
+from .._linalg.walks import (
+    Writing,
+    mapped_blocks,
+    rows_per_block,
+    scrambled_keys,
+)
 from .readers import SlicedRows
 
 
@@ -185,6 +190,10 @@ class PairOrder:
             return self.n_samples
         return (n_pools * whole + min(larger, n_pools)) * self._slice_rows
 
+    def pools_with(self, n_rows: int) -> int:
+        """Number of pools that have about so many rows, or all that there are."""
+        return min(self.n_pools, -(-n_rows * self.n_pools // self.n_samples))
+
     def pools(self, X) -> Iterator:
         """Yield pools of rows, and the order that the rows of each are paired in.
 
@@ -231,11 +240,18 @@ def _taken(rows, places, memory, order: PairOrder):
     return taken, memory
 
 
-def _blocks_of_a_pool(rows, places, order: PairOrder) -> Iterator:
+def _blocks_of_a_pool(rows, places, order: PairOrder, again: bool) -> Iterator:
     # Pairs need them mixed; rows one by one are read sooner as they lie.
     places = np.sort(places)
+    again = again and isinstance(rows, np.ndarray) and rows.flags.c_contiguous
+    memory = np.empty((order.block_rows if again else 0, rows.shape[1]), rows.dtype)
     for start in range(0, len(places), order.block_rows):
-        yield rows[places[start : start + order.block_rows]]
+        some = places[start : start + order.block_rows]
+        if again:
+            # All places are in range: "clip" only spares a copy.
+            yield np.take(rows, some, axis=0, out=memory[: len(some)], mode="clip")
+        else:
+            yield rows[some]
 
 
 def _pairs_of_a_pool(rows, places, order: PairOrder, row_map, difference) -> Iterator:
@@ -268,8 +284,9 @@ class PoolWalk:
 
     def blocks_of_a_pool(self, rows, places) -> Iterator:
         """Yield the blocks of one pool, whose rows are at given places of a table."""
-        for block in _blocks_of_a_pool(rows, places, self.order):
-            yield block if self.then is None else self.then(block)
+        again = isinstance(self.then, Writing)
+        blocks = _blocks_of_a_pool(rows, places, self.order, again)
+        return mapped_blocks(self.then, blocks, owned=True)
 
 
 @dataclass(frozen=True)

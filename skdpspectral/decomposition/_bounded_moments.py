@@ -191,36 +191,33 @@ class RowBounds:
         for name in ("clip", "mean_radius"):
             _check_radius(name, getattr(self, name))
 
-    def for_mean(self, block):
-        """Rows of the private mean."""
-        if self.box is None:
-            return clip_rows(block, self.mean_radius)
-        block = self.box.to_unit(block)
-        return clip_rows(block, self.mean_radius, out=block)
+    def for_mean(self, block, out=None):
+        """Rows of the private mean; maps of rows may be given memory for them."""
+        block, own = self._about(block, None, out)
+        return clip_rows(block, self.mean_radius, out=own)
 
-    def _about(self, block, mean):
+    def _about(self, block, mean, own=None):
         """Rows in units of the box, about a released mean, and memory to reuse."""
-        own = None
         if self.box is not None:
-            block = own = self.box.to_unit(block)
+            block = own = self.box.to_unit(block, out=own)
         if mean is not None:
             block = own = np.subtract(block, mean, out=own, dtype=np.float64)
         return block, own
 
-    def for_second_moment(self, block, mean=None, floor: float = 0.0):
+    def for_second_moment(self, block, mean=None, floor: float = 0.0, out=None):
         """Rows of the second moment, about a released mean.
 
         Without a public clip, rows shorter than the released length `floor` are divided
         by it, and all others by their own length.
         """
-        block, own = self._about(block, mean)
+        block, own = self._about(block, mean, out)
         if self.clip is None:
             return normalize_rows(block, floor=floor, out=own)
         return clip_rows(block, self.clip, out=own)
 
-    def for_projections(self, block, mean=None):
+    def for_projections(self, block, mean=None, out=None):
         """Rows about a released mean whose lengths are kept, up to a public clip."""
-        block, own = self._about(block, mean)
+        block, own = self._about(block, mean, out)
         # Without one, a clip that no sensitivity rests on: squares stay finite.
         clip = _LONGEST if self.clip is None else self.clip
         return clip_rows(block, clip, out=own)
@@ -251,7 +248,7 @@ class RowBounds:
             walk = self.pairs(origin, partial(self.for_pairs, lengths=True))
             walked = walks.Walked(X, walk)
             return Terms(walked, origin.n_pairs, HALF)
-        about = partial(self.for_projections, mean=origin)
+        about = walks.Writing(partial(self.for_projections, mean=origin))
         return Terms(walks.Walked(X, walks.RowWalk(about)), X.shape[0])
 
     def project_mean(self, mean):
@@ -383,7 +380,7 @@ class SecondMoment(Statistic):
         bounds = self.bounds
         if not isinstance(origin, PairOrder):
             about = partial(bounds.for_second_moment, mean=origin, floor=floor)
-            return _kernels.blocked_second_moment(rows, about)
+            return _kernels.blocked_second_moment(rows, walks.Writing(about))
         walk = bounds.pairs(origin, partial(bounds.for_pairs, floor=floor))
         kernel = partial(_kernels.sum_of_outer_products, n_features=bounds.n_features)
         moment = walks.reduce_rows(rows, walk, kernel)
@@ -462,7 +459,8 @@ class Mean(Statistic):
 
     def run(self, release: Any, rows: Any, *given: Any):
         """Release the mean of rows, in units of the box, where a mean can be."""
-        mean = release("mean", _kernels.blocked_mean(rows, self.bounds.for_mean))
+        bounded = walks.Writing(self.bounds.for_mean)
+        mean = release("mean", _kernels.blocked_mean(rows, bounded))
         return self.bounds.project_mean(mean)
 
 
@@ -596,7 +594,7 @@ class PowerProduct(Statistic):
             product = weight * (total / origin.n_pairs)
         else:
             about = partial(bounds.for_second_moment, mean=origin)
-            product = _kernels.blocked_product(rows, about, basis)
+            product = _kernels.blocked_product(rows, walks.Writing(about), basis)
         released = release(self.name, product)
         return released if weight == 1.0 else released / weight
 

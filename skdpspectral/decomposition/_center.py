@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import sensitivity
-from .._linalg.walks import RowWalk, Walked
+from .._linalg.walks import RowWalk, Walked, Writing
 from .._statistics.statistic import HALF, Choice, Combination, Statistic, pair_order
 from .._tables.clipping import clip_rows
 from .._tables.pairs import PairOrder, PairWalk, PoolWalk
@@ -66,7 +66,7 @@ class Sample:
     def of(cls, bounds: RowBounds, n_samples: int) -> Sample:
         """Return the rows to use of so many."""
         order = PairOrder(n_samples, bounds.n_features, 1)
-        n_pools = min(order.n_pools, -(-_MOST_ROWS * order.n_pools // n_samples))
+        n_pools = order.pools_with(_MOST_ROWS)
         return cls(bounds, order, n_pools, order.rows_of(n_pools))
 
     def _mapped(self, block) -> np.ndarray:
@@ -75,15 +75,17 @@ class Sample:
 
     def about(self, X, point, then=None) -> Walked:
         """Walk over blocks of rows less a point, and what is made of them."""
-        about = partial(self._about, point=point, then=then)
+        about = Writing(partial(self._about, point=point, then=then))
         if self.n_rows == self.order.n_samples:
             # Their order is of no account: sums over all of them are.
             return Walked(X, RowWalk(about, self.order.block_rows))
         return Walked(X, PoolWalk(self.order, self.n_pools, about))
 
-    def _about(self, block, point, then) -> np.ndarray:
+    def _about(self, block, point, then, out=None) -> np.ndarray:
+        if self.bounds.box is not None:
+            block = self.bounds.box.to_unit(block, out=out)
         with np.errstate(over="ignore"):
-            about = self._mapped(block) - point
+            about = np.subtract(block, point, out=out, dtype=np.float64)
         return about if then is None else then(about)
 
     def distances(self, X) -> Walked:

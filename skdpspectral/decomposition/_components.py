@@ -661,8 +661,9 @@ def _divide(block, box: Box | None, weights: np.ndarray, shift) -> np.ndarray:
     """Divide features, cut at the bounds, by scales, and shift them then."""
     with np.errstate(over="ignore", invalid="ignore"):
         if box is not None:
-            return box.to_unit(block) * (weights * box.unit) - shift
-        return block * weights - shift
+            block, weights = box.to_unit(block), weights * box.unit
+        block = block * weights
+        return np.subtract(block, shift, out=block)
 
 
 def _among_seen(found: Components, seen: np.ndarray) -> Components:

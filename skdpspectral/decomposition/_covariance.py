@@ -328,40 +328,49 @@ def _count_lengths(blocks, span: tuple[float, float]) -> np.ndarray:
 
 def _sums_of_layers(blocks, radii: tuple[float, ...], n_features: int):
     """Sums of outer products of the parts of clipped rows."""
-    parts = (clipped_parts(block, radii) for block in blocks)
+    # The blocks are of mapped rows, whose memory is taken again.
+    parts = (clipped_parts(block, radii, out=block) for block in blocks)
     return _kernels.sums_of_layers(parts, n_features, len(radii))
 
 
-def clipped_parts(rows: Any, radii: tuple[float, ...]) -> list:
+def clipped_parts(rows: Any, radii: tuple[float, ...], out: Any = None) -> list:
     """Split rows so that the squares of the parts add up to those of clipped rows.
 
     Returns for each of one or two increasing `radii` rows of norm at most 1 but for
     rounding (:func:`clip_rows`). The first are clipped at it, over it. The second have
     the same directions; their squared length is what clipping at the second radius
     would add, over the most that this can be. Rows that are not finite become zero.
+    The first go to `out`, which may be `rows`; sparse ones have memory of their own.
     """
-    near = normalize_rows(rows, floor=radii[0])
+    far = _far_part(rows, *radii) if len(radii) > 1 else None
+    near = normalize_rows(rows, floor=radii[0], out=out)
     if len(radii) == 1:
         return [near]
+    return [near, near[:0] if far is None else far]
+
+
+def _far_part(rows: Any, near: float, far: float) -> Any:
+    """Return the second part of the rows that have one; None if there are none."""
     with np.errstate(all="ignore"):
         squares = row_squares(rows)
     # Rows within the first radius have no second part: most of all rows.
-    longer = ~(squares <= radii[0] ** 2)
-    if radii[1] <= radii[0] or not longer.any():
-        return [near, near[:0]]
-    area = radii[1] ** 2 - radii[0] ** 2
+    longer = ~(squares <= near**2)
+    if far <= near or not longer.any():
+        return None
+    area = far**2 - near**2
     with np.errstate(all="ignore"):
-        beyond = (np.fmin(squares[longer], radii[1] ** 2) - radii[0] ** 2) / area
+        beyond = (np.fmin(squares[longer], far**2) - near**2) / area
     # Numbers of at most 1 cannot make a row longer, however products are rounded.
     beyond = np.sqrt(np.clip(beyond, 0.0, 1.0))
-    return [near, _scaled(normalize_rows(rows[longer]), beyond)]
+    own = rows[longer]
+    return _scaled(normalize_rows(own, out=own), beyond)
 
 
 def _scaled(rows: Any, factors: np.ndarray) -> Any:
-    """Multiply each row by a factor; sparse rows stay sparse."""
+    """Multiply each row by a factor, dense ones in place; sparse rows stay sparse."""
     if sparse.issparse(rows):
         return sparse.csr_array(sparse.diags_array(factors) @ rows)
-    return rows * factors[:, None]
+    return np.multiply(rows, factors[:, None], out=rows)
 
 
 class CovarianceComponents(Statistic):

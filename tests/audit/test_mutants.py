@@ -128,14 +128,14 @@ AUDITED = {
     ),
     "rows of the near layer not clipped": Mutant(
         "clipped_parts",
-        "near = normalize_rows(rows, floor=radii[0])",
+        "near = normalize_rows(rows, floor=radii[0], out=out)",
         "near = rows / radii[0]",
         "pca-near-moment",
     ),
     "the far layer holds all of a row": Mutant(
-        "clipped_parts",
-        "return [near, _scaled(normalize_rows(rows[longer]), beyond)]",
-        "return [near, _scaled(rows[longer], beyond)]",
+        "_far_part",
+        "return _scaled(normalize_rows(own, out=own), beyond)",
+        "return _scaled(own, beyond)",
         "pca-far-moment",
     ),
     "a length of a pair counted as that of a row": Mutant(
@@ -661,6 +661,13 @@ EXACT |= {
         "linalg/test_feature_kernels.py::"
         "test_ties_and_subnormal_numbers_count_for_nothing_and_large_ones_as_the_last",
     ),
+    "differences outside of a window dropped": Mutant(
+        "_Window",
+        "return values[outside], outside % rows.shape[1]",
+        "return values[:0], outside[:0]",
+        "linalg/test_feature_kernels.py::"
+        "test_blocks_of_many_rows_count_as_those_of_few",
+    ),
     "features not cut": Mutant(
         "moment_sums",
         "        np.clip(cut, -1.0, 1.0, out=cut)\n",
@@ -738,9 +745,9 @@ EXACT |= {
         "test_missing_values_have_no_weight_in_histograms_and_phases[1]",
     ),
     "phases of missing values": Mutant(
-        "phase_sums",
-        "                along[missing] = 0.0\n",
-        "                pass\n",
+        "_sums_around",
+        "count - np.isnan(block).sum(axis=0)",
+        "count",
         "theory/test_feature_scales.py::"
         "test_missing_values_have_no_weight_in_histograms_and_phases[1]",
     ),
@@ -1212,7 +1219,7 @@ EXACT |= {
     ),
     "rows of a mean in a box not clipped": Mutant(
         "RowBounds",
-        "return clip_rows(block, self.mean_radius, out=block)",
+        "return clip_rows(block, self.mean_radius, out=own)",
         "return block",
         _BOUNDS,
     ),

@@ -180,7 +180,7 @@ def test_a_failure_at_the_start_ends_the_session(accountant, monkeypatch):
     task = make_task(n_rounds=1, bounded={"bounds": (-5, 5)})
     one = LocalClient("a", rows_of(0), task, accountant=accountant)
     with monkeypatch.context() as patch:
-        patch.setattr(RowBounds, "for_mean", lambda *_: 1 / 0)
+        patch.setattr(RowBounds, "for_mean", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             one.respond(first(task=task))
     for request in (first(task=task), ask(task, 1, Topic.MEAN)):

@@ -87,6 +87,31 @@ def test_sums_of_blocks_are_those_of_the_whole():
     assert np.array_equal(phases[0] + phases[1], features.phase_sums(rows, exponents))
 
 
+def test_blocks_of_many_rows_count_as_those_of_few():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((900, 6)) * [1.0, 1e-9, 1e200, 1.0, 1.0, 1.0]
+    rows[:, 3] = rng.choice([0.0, -0.0, np.nan, 1.0, 1.5, 3.0], 900)
+    rows[:, 4] = rng.choice([np.inf, -np.inf, 5e-324, 1e308, 2.0, -1e-300], 900)
+    rows[:400, 5] = 0.0
+    for first, n_nodes in ((-1022, 4092), (-200, 401), (-30, 82)):
+        size = {"first_octave": first, "n_nodes": n_nodes, "n_features": 6}
+        # Fewer rows than a window has nodes are counted one by one.
+        few = features.counts_of_differences(np.array_split(rows, 20), **size)
+        for blocks in ([rows], [rows[:300], rows[300:]], [np.asfortranarray(rows)]):
+            assert np.array_equal(features.counts_of_differences(blocks, **size), few)
+
+
+def test_windows_are_emptied_before_their_sums_are_inexact(monkeypatch):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((500, 3))
+    counts = histograms(rows)
+    assert features._MOST_HELD * (features._HELD + 2.0**16) <= 2.0**53
+    assert features._MOST_HELD * 2.0**16 < features._HELD
+    monkeypatch.setattr(features, "_TOGETHER", 300)
+    monkeypatch.setattr(features, "_MOST_HELD", 150)
+    assert np.array_equal(histograms(rows), counts)
+
+
 @pytest.mark.parametrize("place", [0.0, -1.0, 37.5, 1e4, -1e6, 9e8])
 def test_phases_find_the_place(place):
     rng = np.random.default_rng(0)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from skdpspectral._linalg import features
+from skdpspectral._statistics import feature_scales
 from skdpspectral._statistics.place_windows import PlaceWindows
 from skdpspectral._statistics.scale_windows import ScaleWindows
 from skdpspectral._tables.pairs import PairOrder, PairWalk
@@ -213,6 +214,41 @@ def test_missing_values_have_no_weight_in_histograms_and_phases(n_features):
     assert not phases.any()
     others = features.phase_sums(np.delete(X, 2, axis=0), exponents)
     assert np.array_equal(features.phase_sums(with_hole, exponents), others)
+
+
+def exact_phases(X, planned):
+    """Return the sums of phases of rows by a plan, and places without noise."""
+    phases, found = feature_scales.Phases(*X.shape), []
+
+    def release(name, exact, overwrite):
+        found.append(exact.copy())
+        return exact
+
+    release.plan = {"places": planned}
+    places = phases.run(release, X, None, np.ones(X.shape[1]))
+    return found[0], places
+
+
+def test_places_of_many_rows_are_of_a_part_that_their_number_chooses(monkeypatch):
+    monkeypatch.setattr(feature_scales, "_MOST_ROWS", 1 << 14)
+    X = np.full((50_000, 2), 5.0)
+    (planned,) = feature_scales.Phases(*X.shape).mechanisms(1000.0)
+    sums, places = exact_phases(X, planned)
+    # All rows have one phase: lengths of sums are their number.
+    lengths = np.abs(sums).sum(axis=-1)
+    order = PairOrder(*X.shape, 1)
+    assert np.array_equal(lengths, np.full(lengths.shape, order.rows_of(1)))
+    assert order.rows_of(1) < 20_000
+    assert places == pytest.approx([5.0, 5.0], abs=1e-3)
+    for row in np.linspace(0, len(X) - 1, 40).astype(int):
+        neighbor = X.copy()
+        neighbor[row] = 13.0
+        moved = np.linalg.norm(exact_phases(neighbor, planned)[0] - sums)
+        assert moved <= planned.sensitivity
+    # Where noise asks for more circles than a part may have, all rows are used.
+    (planned,) = feature_scales.Phases(*X.shape).mechanisms(0.005)
+    noisy, _ = exact_phases(X, planned)
+    assert np.array_equal(np.abs(noisy).sum(axis=-1), np.full(noisy.shape[:-1], 5e4))
 
 
 @pytest.mark.parametrize("n_rows", [0, -1])
