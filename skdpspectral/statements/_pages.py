@@ -6,6 +6,7 @@ import html
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from ..mechanisms._report import html_table
@@ -15,47 +16,14 @@ from ._lemmas import page_of
 # Letters of Arabic and Indic scripts join by these, which print as nothing.
 _JOINERS = "\u200c\u200d"
 
-_STYLE = """
-.skdp{--ink:#1c2024;--soft:#5b6470;--line:#d5dae0;--back:#fff;--note:#f3f5f8;
---link:#0b57a4;color:var(--ink);background:var(--back);
-font:1rem/1.55 system-ui,"Segoe UI",Roboto,"Noto Sans",sans-serif;
-max-width:58rem;margin:0 auto;padding:1.5rem 1rem;overflow-wrap:anywhere}
-.skdp h1{font-size:1.7rem;line-height:1.25;margin:0 0 .5rem}
-.skdp h2{font-size:1.3rem;margin:2.5rem 0 .5rem;padding-top:1rem;
-border-top:2px solid var(--line)}
-.skdp h3{font-size:1.02rem;margin:1.2rem 0 .1rem}
-.skdp p{margin:.15rem 0 .45rem}
-.skdp a{color:var(--link)}
-.skdp .claim{background:var(--note);border-left:4px solid var(--link);
-padding:.7rem 1rem;margin:1rem 0}
-.skdp .wide{overflow-x:auto;margin:.5rem 0 1rem}
-.skdp table{border-collapse:collapse;font-size:.85rem;width:100%;overflow-wrap:normal}
-.skdp th,.skdp td{border-bottom:1px solid var(--line);padding:.3rem .6rem .3rem 0;
-text-align:left;vertical-align:top}
-.skdp th{color:var(--soft);font-weight:600}
-.skdp td{font-variant-numeric:tabular-nums}
-.skdp pre{background:var(--note);padding:.7rem;overflow-x:auto;font-size:.75rem;
-white-space:pre-wrap}
-@media (prefers-color-scheme:dark){.skdp{--ink:#e6e9ed;--soft:#a3adb8;--line:#3a424c;
---back:#14171a;--note:#1f2429;--link:#7db7f2}}
-@page{size:A4;margin:11mm}
-@media print{.skdp{--ink:#000;--soft:#444;--line:#bbb;--back:#fff;--note:#f5f5f5;
---link:#000;font-size:9pt;line-height:1.35;max-width:none;padding:0}
-.skdp .wide{overflow:visible}.skdp table{font-size:7pt}.skdp h1{font-size:16pt}
-.skdp .plain{columns:2;column-gap:1.6em;font-size:8.4pt;line-height:1.3}
-.skdp .part~.part{break-before:page}.skdp h2{font-size:12pt;margin-top:.4rem}
-.skdp h3{break-after:avoid;font-size:9pt;margin-top:.45rem}.skdp p{margin-bottom:.2rem}
-.skdp .claim{margin:.4rem 0;padding:.3rem .6rem}.skdp .wide{margin:.2rem 0}
-.skdp th,.skdp td{padding:.12rem .5rem .12rem 0}.skdp tr{break-inside:avoid}
-.skdp details{display:none}}
-"""
+_STYLE = "\n" + Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 _PAGE_STYLE = (
     "html{background:#fff}@media (prefers-color-scheme:dark){html{background:#14171a}}"
+    "@media print{html{background:#fff}}body{margin:0}"
 )
-_PRINT_STYLE = "@media print{html{background:#fff}}body{margin:0}"
 
 
-def shown(text: Any) -> str:
+def printable(text: Any) -> str:
     """Return a text without control characters, or marks that reverse others."""
     return "".join(
         c if c.isprintable() or c in _JOINERS or c == "\n" else ascii(c)[1:-1]
@@ -64,10 +32,10 @@ def shown(text: Any) -> str:
 
 
 # A part of a page: its kind, and its text or rows. Both writers know all kinds.
-Block = tuple[str, Any]
+PagePart = tuple[str, Any]
 
 
-def _blocks(content: dict[str, Any]) -> Iterator[Block]:
+def _blocks(content: dict[str, Any]) -> Iterator[PagePart]:
     """Yield what a statement shows, in order."""
     yield "h1", content["title"]
     names = ("curator", "intended_use", "description", "date")
@@ -105,7 +73,7 @@ def _blocks(content: dict[str, Any]) -> Iterator[Block]:
     yield "record", json.dumps(content["record"], indent=1)
 
 
-def _questions(answers: list[dict[str, Any]]) -> Iterator[Block]:
+def _questions(answers: list[dict[str, Any]]) -> Iterator[PagePart]:
     for each in answers:
         yield "h3", each["question"]
         yield from (("p", text) for text in each["answer"])
@@ -114,7 +82,7 @@ def _questions(answers: list[dict[str, Any]]) -> Iterator[Block]:
 _PAIR = ("epsilon", "delta")
 
 
-def _entries(content: dict[str, Any]) -> Iterator[Block]:
+def _entries(content: dict[str, Any]) -> Iterator[PagePart]:
     """Yield the table of what was released, on the page of plain words."""
     rows: list[tuple[Any, ...]] = [
         ("Entries", "What", "Label", "Epsilon of each", "Delta of each", "Number")
@@ -139,18 +107,18 @@ def _entries(content: dict[str, Any]) -> Iterator[Block]:
 # -- HTML ------------------------------------------------------------------------------
 
 
-def as_html(content: dict[str, Any], *, page: bool = True) -> str:
+def html_page(content: dict[str, Any], *, page: bool = True) -> str:
     """Return one page without scripts or requests, or a fragment for notebooks."""
     body = "\n".join(map(_html, _blocks(content)))
     if not page:
         return f'<style>{_STYLE}</style><div class="skdp">\n{body}\n</div>'
-    title = html.escape(shown(content["title"]))
+    title = html.escape(printable(content["title"]))
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{title}</title>\n"
-        f"<style>{_PAGE_STYLE}{_PRINT_STYLE}{_STYLE}</style>\n</head>\n"
+        f"<style>{_PAGE_STYLE}{_STYLE}</style>\n</head>\n"
         f'<body>\n<main class="skdp">\n{body}\n</main>\n</body>\n</html>\n'
     )
 
@@ -163,7 +131,7 @@ _TAGS = {
 }
 
 
-def _html(block: Block) -> str:
+def _html(block: PagePart) -> str:
     kind, given = block
     if kind == "table":
         table = html_table(given, heads=len(given[0]) > 2, as_cell=_cell)
@@ -177,7 +145,7 @@ def _html(block: Block) -> str:
 
 def _isolated(text: Any) -> str:
     """Return a text that neither is markup nor turns the direction of others."""
-    escaped = html.escape(shown(text)).replace("\n", "<br>")
+    escaped = html.escape(printable(text)).replace("\n", "<br>")
     return f"<bdi>{escaped}</bdi>" if not escaped.isascii() else escaped
 
 
@@ -198,14 +166,14 @@ def _cell(cell: Any) -> str:
 # -- Markdown --------------------------------------------------------------------------
 
 
-def as_markdown(content: dict[str, Any]) -> str:
+def markdown_page(content: dict[str, Any]) -> str:
     """Return the same as Markdown, in which texts of others are no markup."""
     return "\n\n".join(filter(None, map(_markdown, _blocks(content)))) + "\n"
 
 
 def _escaped(text: Any) -> str:
     """Return a text of one line that is no markup, and no link by itself."""
-    said = html.escape(shown(text), quote=False).replace("\n", " ").strip()
+    said = html.escape(printable(text), quote=False).replace("\n", " ").strip()
     said = re.sub(r"([\\`*_\[\]|#~$]|^[-+=]|^\d+(?=[.)](?: |$)))", _backslash, said)
     said = re.sub("(?i)://|www[.]|@", lambda m: _entities(m[0]), said)
     return said
@@ -223,7 +191,7 @@ def _entities(text: str) -> str:
 _MARKS = {"h1": "# ", "part": "## ", "h3": "### ", "claim": "> ", "p": ""}
 
 
-def _markdown(block: Block) -> str:
+def _markdown(block: PagePart) -> str:
     kind, given = block
     if kind == "plain":
         return ""

@@ -33,7 +33,7 @@ from ..mechanisms._report import Concern, Remark
 MOST_SHOWN = 40
 
 
-def versions() -> dict[str, str]:
+def software_versions() -> dict[str, str]:
     """Return the versions of what a fit in this process computes with."""
     own = sys.modules["skdpspectral"].__version__
     try:
@@ -65,7 +65,7 @@ def record_of(of: Any, stated: Mapping[str, Any], audit: Any) -> dict[str, Any]:
             record["n_units"] = None if n is None else int(n)
     record["stated"] = {name: value for name, value in stated.items() if value}
     record["audit"] = None if audit is None else _audit(audit)
-    record["versions"] = versions()
+    record["versions"] = software_versions()
     return record
 
 
