@@ -34,12 +34,12 @@ from .._base.sklearn_compat import (
 from .._tables.clusters import cluster_table
 from .._tables.rows import shape_of, table_shape
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning
-from ..accounting._ledger.compositions import (
+from ..accounting._ledger.planned_fits import (
     Composition,
+    PlannedRows,
     composition_of,
     estimators_within,
 )
-from ..accounting._ledger.planned_fits import PlannedRows
 from ..accounting._ledger.step_shares import is_within
 from ..mechanisms import PrivacyPlan, Unit, check_count, check_real, shown
 from ._step_budgets import PrivateStep, StepBudgets, private_steps

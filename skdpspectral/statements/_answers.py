@@ -12,7 +12,7 @@ from typing import Any
 from ..accounting import gaussian_epsilon
 from ..accounting._ledger.budget import Budget
 from ..mechanisms import Assumption, Exact
-from ..mechanisms._report import Concern, Remark, by_weight
+from ..mechanisms._plan import Concern, Remark, by_weight
 from ._records import MOST_SHOWN, Facts
 
 # Remarks that the first part has; the others stand with their plans.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..mechanisms._report import html_table
+from ..mechanisms._plan import html_table
 from ._answers import number
 from ._lemmas import page_of
 

@@ -21,13 +21,13 @@ from .._base.privacy_report import privacy_report
 from ..accounting import PrivacyAccountant
 from ..accounting._ledger.accountant import summary_of
 from ..accounting._ledger.budget import division_of, whole_data
-from ..accounting._ledger.compositions import fitted_within
 from ..accounting._ledger.entry_reports import LedgerEntry, Summary
+from ..accounting._ledger.planned_fits import fitted_within
 from ..decomposition._federated_pca import FederatedDPPCA
 from ..decomposition._federated_server import FederatedResult
 from ..decomposition._sparse_pca import SparseDPPCA
 from ..mechanisms import Assumption, ParallelPlan, PrivacyPlan
-from ..mechanisms._report import Concern, Remark
+from ..mechanisms._plan import Concern, Remark
 
 # Groups of entries, plans and blocks that a page shows.
 MOST_SHOWN = 40

@@ -6,8 +6,7 @@ import pytest
 from skdpspectral._linalg import user_rows
 from skdpspectral.neural_network import _kernels as public_networks
 from skdpspectral.neural_network import _kernels_users as networks
-from skdpspectral.neural_network._kernels import Layout
-from skdpspectral.neural_network._kernels_users import NetworkWeights
+from skdpspectral.neural_network._kernels import Layout, NetworkWeights
 
 
 def block_of(rng, counts, d):

@@ -30,6 +30,7 @@ from .budget import (
     Budget,
     DisjointBlock,
     LedgerTerms,
+    Share,
     agreed_budget,
     asserted_block,
     check_box,
@@ -39,14 +40,17 @@ from .budget import (
     check_plans,
     check_relation,
     checked_blocks,
+    cost_of,
     external_plan,
     new_name,
     terms_of,
     whole_data,
+    with_restatement,
 )
 from .context import close_block, note_charge, open_block
 from .entry_chain import Transaction
 from .entry_reports import (
+    Excess,
     LedgerEntry,
     Remaining,
     Spent,
@@ -55,10 +59,8 @@ from .entry_reports import (
     exported,
     read_entry,
 )
-from .filters import Share, cost_of, with_restatement
 from .locks import uninterrupted
 from .planned_fits import PlannedFit, planned_fits
-from .refusals import Excess
 from .server import AnyLedger, ledger_at, open_path
 from .sqlite_file import TemporaryFolder
 from .step_shares import allocated

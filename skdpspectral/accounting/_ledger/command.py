@@ -18,7 +18,7 @@ from ...mechanisms import Neighbors, PrivacyPlan, Unit
 from .._errors import LedgerError
 from .._least_mu import least_mu
 from .accountant import PrivacyAccountant
-from .budget import Budget, curve_text
+from .budget import BoxFilter, Budget, Cost, Share, as_float, cost_of, curve_text
 from .entry_chain import (
     COUNTS,
     ENTRY_COLUMNS,
@@ -32,7 +32,6 @@ from .entry_chain import (
     streams_seal,
 )
 from .entry_reports import read_entry, sentence
-from .filters import BoxFilter, Cost, Share, as_float, cost_of
 from .locks import uninterrupted
 from .server import AnyLedger, existing_ledger, is_address, ledger_at
 

@@ -14,7 +14,7 @@ from ...mechanisms import shown
 from .._composition import split_mu
 from .._errors import PrivacyBudgetError
 from .._gaussian import gaussian_epsilon, gaussian_mu
-from .compositions import Composition, composition_of, parts_of
+from .planned_fits import Composition, composition_of, parts_of
 
 # Weights of mu**2. A final model learns more numbers from the rows than a scaler does.
 _SCALER, _OTHER, _MODEL = 1.0, 2.0, 4.0
