@@ -39,12 +39,12 @@ from .._tables.users import (
     deferred_target_columns,
     read_targets,
 )
-from ._kernels_ridge import sum_of_outer_products
+from ._kernels_ridge import sum_of_row_products
 from ._target_locations import (
     TargetLocations,
     TargetMeans,
     one_release,
-    sum_of_rows,
+    sum_of_targets,
 )
 
 # -- rows with their targets -------------------------------------------------------
@@ -171,7 +171,7 @@ def _on_cluster(unread: DeferredRead, table: ClusterTable, column: list):
     unread.read()
     checked = delayed(with_public_message(_targets_of_part), pure=True)
     joint = ClusterJointRows(table, [checked(part) for part in column], 1)
-    reduce_rows(joint.of("y"), RowWalk(), sum_of_rows)  # every value is checked
+    reduce_rows(joint.of("y"), RowWalk(), sum_of_targets)  # every value is checked
     return joint
 
 
@@ -258,7 +258,7 @@ class JointMoment(Statistic):
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release the moment of the columns that are kept, under a given map."""
         row_map, kept = given
-        kernel = partial(sum_of_outer_products, n_columns=len(kept))
+        kernel = partial(sum_of_row_products, n_columns=len(kept))
         exact = np.zeros((self.n_columns + self.intercept,) * 2)
         sums = reduce_rows(rows, RowWalk(row_map), kernel)
         exact[np.ix_(kept, kept)] = sums / self.n_samples

@@ -419,7 +419,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         kept, seen = ~self.unseen_features_, ~self.unseen_targets_
         errors = np.full((len(seen), len(kept)), np.nan)
         moment, basis = self._moment()
-        exact = _kernels.least_squares(moment)
+        exact = _kernels.moment_least_squares(moment)
         if exact is None:
             return errors, errors
         found, covariances = exact

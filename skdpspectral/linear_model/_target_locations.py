@@ -196,7 +196,7 @@ class TargetMeans(Statistic):
         """Release means of the columns of rows in a given box."""
         (box,) = given
         walk = RowWalk(partial(_in_unit_box, box=box, radius=self._radius))
-        sums = reduce_rows(rows, walk, sum_of_rows)
+        sums = reduce_rows(rows, walk, sum_of_targets)
         mean = release(self.name, sums / self.n_samples)
         noise = getattr(release.plan[self.name], "noise_std", 0.0)
         square = max(float(np.mean(mean**2)) - noise**2, 0.0)
@@ -213,7 +213,7 @@ def _in_unit_box(block, box: Box, radius: float) -> np.ndarray:
     return clip_rows(rows, radius, out=rows)
 
 
-def sum_of_rows(blocks) -> np.ndarray:
+def sum_of_targets(blocks) -> np.ndarray:
     with np.errstate(all="ignore"):
         return np.sum([rows.sum(axis=0) for rows in blocks], axis=0)
 

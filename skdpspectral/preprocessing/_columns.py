@@ -38,7 +38,7 @@ from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import Concern, Exact, PrivacyPlan, Remark, ThresholdedGaussian
 
 # Share of delta that covers values of a single row.
-FAILURE_SHARE = 0.1
+CATEGORY_FAILURES = 0.1
 
 # A category is likely to be found if its noisy count is above the threshold so often.
 _LIKELY = 0.9
@@ -133,7 +133,7 @@ class TableStatistics(Combination):
     def failure(self) -> float:
         """Part of delta that covers values of a single row."""
         covered = self.n_columns > 0 and math.isfinite(self.epsilon)
-        return FAILURE_SHARE * self.delta if covered else 0.0
+        return CATEGORY_FAILURES * self.delta if covered else 0.0
 
     @property
     def mu(self) -> float:
@@ -164,7 +164,7 @@ class TableStatistics(Combination):
         if delta - self.failure < MIN_DELTA or 0.0 < self.failure < MIN_DELTA:
             raise ValueError(
                 f"delta={delta:g} is too small for categories to be found: take at "
-                f"least {MIN_DELTA / FAILURE_SHARE:g}, or give public categories"
+                f"least {MIN_DELTA / CATEGORY_FAILURES:g}, or give public categories"
             )
         mechanisms = self.mechanisms(gaussian_mu(epsilon, delta - self.failure))
         return PrivacyPlan(

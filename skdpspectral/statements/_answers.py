@@ -209,7 +209,7 @@ def _lines() -> Iterator[tuple[str, list[str], str]]:
 _LINES = tuple(_lines())
 
 
-def answers_of(facts: Facts) -> dict[str, list[tuple[str, list[str]]]]:
+def questions_answered(facts: Facts) -> dict[str, list[tuple[str, list[str]]]]:
     """Return the questions of each part, with the paragraphs of their answers."""
     values = _Values(facts)
     parts: dict[str, list[tuple[str, list[str]]]] = {}

@@ -33,7 +33,7 @@ _NO_WORDS = {"of", "n_units", "audit", "registry"}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code: 0 for good, 1 for faults, 2 for errors."""
-    return command.main(arguments, (_add_statement, _add_verify))
+    return command.run_command(arguments, (_add_statement, _add_verify))
 
 
 def _add_statement(add: Callable[..., argparse.ArgumentParser]) -> None:

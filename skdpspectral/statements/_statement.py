@@ -13,7 +13,7 @@ from typing import Any
 
 from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan, shown
-from ._answers import answers_of, claim, shown_of
+from ._answers import claim, questions_answered, shown_of
 from ._lemmas import lemmas_of
 from ._pages import html_page, markdown_page
 from ._records import Facts, facts_of, record_of
@@ -235,7 +235,7 @@ def _content(facts: Facts) -> dict[str, Any]:
     record, stated = facts.record, facts.stated
     parts = {
         part: [{"question": asked, "answer": said} for asked, said in answers]
-        for part, answers in answers_of(facts).items()
+        for part, answers in questions_answered(facts).items()
     }
     title = stated.get("title") or f"Privacy statement: {record['name']}"
     given = {

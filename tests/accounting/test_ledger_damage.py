@@ -10,7 +10,7 @@ from ledger_tools import fit_plan, needs_fork
 
 from skdpspectral import LedgerError, PrivacyAccountant
 from skdpspectral.accounting._ledger.accountant import advance_stream, open_stream
-from skdpspectral.accounting._ledger.command import main
+from skdpspectral.accounting._ledger.command import run_command as main
 from skdpspectral.accounting._ledger.entry_chain import forget
 from skdpspectral.accounting._ledger.sqlite_file import SqliteConnection
 

@@ -55,9 +55,9 @@ from .entry_reports import (
     Remaining,
     Spent,
     Summary,
-    as_html,
     exported,
     read_entry,
+    summary_html,
 )
 from .locks import uninterrupted
 from .planned_fits import PlannedFit, planned_fits
@@ -786,7 +786,7 @@ class PrivacyAccountant:
         return str(summary_of(self))
 
     def _repr_html_(self) -> str:
-        return as_html(summary_of(self))
+        return summary_html(summary_of(self))
 
 
 def summary_of(accountant: PrivacyAccountant, n_entries: int | None = None) -> Summary:

@@ -38,7 +38,7 @@ from .server import AnyLedger, existing_ledger, is_address, ledger_at
 _GOOD, _BAD, _UNUSABLE = 0, 1, 2
 
 
-def main(
+def run_command(
     arguments: Sequence[str] | None = None,
     more: Sequence[Callable[[Callable[..., argparse.ArgumentParser]], None]] = (),
 ) -> int:

@@ -77,7 +77,7 @@ HEAD = "head"
 STREAMS_SEAL = "streams"
 
 
-class Sums(NamedTuple):
+class CostSums(NamedTuple):
     """What several entries come to; the last three are of the ledger's box.
 
     `cost` is the squared mu of Gaussian mechanisms, `failure` the probability that the
@@ -95,18 +95,18 @@ class Sums(NamedTuple):
         """What they take of the box."""
         return Share(*self[2:])
 
-    def plus(self, other: Sums) -> Sums:
+    def plus(self, other: CostSums) -> CostSums:
         """Return the sums of both."""
-        return Sums(*(a + b for a, b in zip(self, other, strict=True)))
+        return CostSums(*(a + b for a, b in zip(self, other, strict=True)))
 
-    def largest(self, other: Sums) -> Sums:
+    def largest(self, other: CostSums) -> CostSums:
         """Return the larger of each."""
-        return Sums(*map(max, self, other))
+        return CostSums(*map(max, self, other))
 
-    def rise_to(self, other: Sums) -> Sums:
+    def rise_to(self, other: CostSums) -> CostSums:
         """Return what is to be added for sums that are nowhere smaller."""
         pairs = zip(self, other, strict=True)
-        return Sums(*(b - a if b != a else Fraction(0) for a, b in pairs))
+        return CostSums(*(b - a if b != a else Fraction(0) for a, b in pairs))
 
 
 class Totals(NamedTuple):
@@ -119,8 +119,8 @@ class Totals(NamedTuple):
     charged. `share` is what the last entry takes of the box; None without a budget.
     """
 
-    ledger: Sums = Sums()
-    parts: tuple[Sums, ...] = ()
+    ledger: CostSums = CostSums()
+    parts: tuple[CostSums, ...] = ()
     delta: float | None = None
     seeded: bool = False
     counts: str = ""
@@ -136,7 +136,7 @@ class Totals(NamedTuple):
 def read_totals(text: str) -> Totals:
     """Read what an entry of a chain that was checked says."""
     sums, delta, seeded, counts, *own = json.loads(text)
-    ledger, *parts = (Sums(*map(_number, numbers)) for numbers in sums)
+    ledger, *parts = (CostSums(*map(_number, numbers)) for numbers in sums)
     share = Share(*map(_number, own[0])) if own else None
     return Totals(ledger, tuple(parts), delta, seeded, counts, share)
 
@@ -176,7 +176,7 @@ class Chain:
         self.totals = Totals() if last is None else read_totals(last.totals)
         self.counts = dict(counts or {})
         # Of partitions, and of their blocks, as far as they are known.
-        self.sums: dict[tuple[str, ...], Sums] = {}
+        self.sums: dict[tuple[str, ...], CostSums] = {}
 
     def add(
         self,
@@ -187,11 +187,11 @@ class Chain:
         """Add an entry with these values of its columns, mechanisms and share."""
         entry = dict(zip(ENTRY_COLUMNS, values, strict=True))
         cost, failure = exact(entry["ledger_mu"]) ** 2, exact(entry["failure"])
-        own = Sums(cost, failure, *(share or Share()))
+        own = CostSums(cost, failure, *(share or Share()))
         partition: tuple[str, ...] = (entry["partition"],)
         name = (*partition, entry["block"])
-        before = self.sums.get(partition, Sums())
-        block = self.sums[name] = self.sums.get(name, Sums()).plus(own)
+        before = self.sums.get(partition, CostSums())
+        block = self.sums[name] = self.sums.get(name, CostSums()).plus(own)
         after = self.sums[partition] = before.largest(block)
         counts = self.totals.counts
         if curves:
@@ -393,19 +393,21 @@ class Transaction:
         Then what is charged to it next is chosen without any knowledge of them.
         """
         spent = self._chain.totals
-        if self._chain.last.id == 0 or (spent.ledger == Sums() and not spent.counts):
+        if self._chain.last.id == 0 or (
+            spent.ledger == CostSums() and not spent.counts
+        ):
             return True
         if not part.asserted:
             return False
         self._load_sums(part)
         only = self._chain.sums[part.partition,] == self._chain.totals.ledger
-        return only and self._chain.sums[part.partition, part.block] == Sums()
+        return only and self._chain.sums[part.partition, part.block] == CostSums()
 
     def slack(self, part: DisjointBlock) -> Share:
         """Return what may be added to a block without any rise of its partition."""
         self._load_sums(part)
-        whole = self._chain.sums.get((part.partition,), Sums())
-        block = self._chain.sums.get((part.partition, part.block), Sums())
+        whole = self._chain.sums.get((part.partition,), CostSums())
+        block = self._chain.sums.get((part.partition, part.block), CostSums())
         return block.rise_to(whole).box
 
     def append(
@@ -472,11 +474,11 @@ class Transaction:
         if block not in self._chain.sums:
             self._chain.sums[block] = self._sums_at(_LAST_OF_BLOCK, block)[1]
 
-    def _sums_at(self, query: str, names: tuple[str, ...]) -> tuple[Sums, ...]:
+    def _sums_at(self, query: str, names: tuple[str, ...]) -> tuple[CostSums, ...]:
         """Return sums of the partition and the block that a query's entry is in."""
         (number,) = self.execute(query, names).fetchone()
         if number is None:
-            return Sums(), Sums()
+            return CostSums(), CostSums()
         return read_totals(_checked_link(self._connection, number).totals).parts
 
 

@@ -233,7 +233,7 @@ def conditions(entries: tuple[LedgerEntry, ...]) -> list[str]:
     return sentences
 
 
-def as_html(summary: Summary) -> str:
+def summary_html(summary: Summary) -> str:
     """Return totals and the newest entries as HTML; every word is escaped."""
     totals = [("Spent", str(summary.spent))]
     if summary.budget is not None and summary.remaining is not None:

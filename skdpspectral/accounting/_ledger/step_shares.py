@@ -80,7 +80,7 @@ def resolved_shares(shares: Any, steps: Mapping[str, Any]) -> dict[str, float]:
 
 def _check_share(name: Any, share: Any, steps: Mapping[str, Any]) -> None:
     """Refuse a share of no step, or one that is no positive number."""
-    if not any(is_within(path, name) for path in steps):
+    if not any(is_path_within(path, name) for path in steps):
         raise ValueError(
             f"shares has an entry for {name!r}, which is no private step: the steps "
             f"are {', '.join(map(repr, steps))}"
@@ -92,13 +92,13 @@ def _check_share(name: Any, share: Any, steps: Mapping[str, Any]) -> None:
         )
 
 
-def is_within(path: str, name: Any) -> bool:
+def is_path_within(path: str, name: Any) -> bool:
     return isinstance(name, str) and (path == name or path.startswith(f"{name}__"))
 
 
 def _owner(path: str, shares: Mapping[str, Any]) -> str | None:
     """Return the longest name in `shares` that a path is within."""
-    return max((n for n in shares if is_within(path, n)), key=len, default=None)
+    return max((n for n in shares if is_path_within(path, n)), key=len, default=None)
 
 
 def _by_weights(steps: Mapping[str, Any], share: float) -> dict[str, float]:
