@@ -14,8 +14,7 @@ from typing import Any
 from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan, shown
 from ._answers import claim, questions_answered, shown_of
-from ._lemmas import lemmas_of
-from ._pages import html_page, markdown_page
+from ._pages import html_page, lemmas_of, markdown_page
 from ._records import Facts, facts_of, record_of
 from ._registry import REGISTRY_FIELDS, as_registry_yaml
 

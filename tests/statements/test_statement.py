@@ -20,7 +20,7 @@ from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, statement
 from skdpspectral.accounting import gaussian_epsilon
 from skdpspectral.audit import audit_epsilon
 from skdpspectral.pipeline import make_private_pipeline
-from skdpspectral.statements import _lemmas
+from skdpspectral.statements import _pages
 from skdpspectral.statements._statement import made_of
 
 ROOT = Path(skdpspectral.__file__).parent
@@ -232,15 +232,15 @@ def test_the_auditor_gets_every_release_with_its_lemma(kinds):
     assert plan["sentences"] == planned.sentences()
 
 
-OF_COST = {n for names in _lemmas._OF_KIND.values() for n in names.split()}
+OF_COST = {n for names in _pages._OF_KIND.values() for n in names.split()}
 OF_COST |= {"symmetric-noise", "chosen-branch"}
 
 
 def test_lemmas_are_proved_where_pages_say():
     theory = Path(__file__).parents[2] / "doc" / "theory"
-    named = {n for _, names in _lemmas._OF_NAME for n in names.split()} | OF_COST
-    assert named <= set(_lemmas.PAGE_OF)
-    for name, page in _lemmas.PAGE_OF.items():
+    named = {n for _, names in _pages._OF_NAME for n in names.split()} | OF_COST
+    assert named <= set(_pages.PAGE_OF)
+    for name, page in _pages.PAGE_OF.items():
         assert f".. _lemma-{name}:\n" in (theory / f"{page}.rst").read_text()
     url = "https://example.org/docs/"
     made = statement(two_analysts(), docs_url=url)

@@ -32,11 +32,17 @@ from ...mechanisms import (
     shown,
 )
 from ...mechanisms._planned_releases import CURVE_TYPES, Curve
-from .._composition import Total, allowed_mu, is_within, relation_factor
+from .._composition import (
+    Total,
+    allowed_mu,
+    is_within,
+    least_mu,
+    pure_mu,
+    relation_factor,
+)
 from .._curves import Counted
 from .._errors import LedgerError, PrivacyBudgetError
 from .._gaussian import MIN_DELTA, gaussian_epsilon, gaussian_mu
-from .._least_mu import least_mu, pure_mu
 
 # Sums have no rounding errors, and no order. A float is infinity.
 ExactNumber: TypeAlias = Fraction | float

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...mechanisms import Neighbors, PrivacyPlan, Unit
+from .._composition import least_mu
 from .._errors import LedgerError
-from .._least_mu import least_mu
 from .accountant import PrivacyAccountant
 from .budget import BoxFilter, Budget, Cost, Share, as_float, cost_of, curve_text
 from .entry_chain import (
