@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from .._base.estimator import PrivateEstimator
-from .._base.shares import StepShare
 from ..accounting import (
     calibrate_gaussian,
     calibrate_sampled,
@@ -30,7 +29,7 @@ from ..accounting._ledger.planned_fits import (
     parts_of,
     rows_after,
 )
-from ..accounting._ledger.step_shares import resolved_shares
+from ..accounting._ledger.step_shares import StepShare, resolved_shares
 from ..mechanisms import (
     Alternatives,
     Assumption,
