@@ -53,6 +53,8 @@ def skip_foreign_members(app, what, name, obj, skip, options):
 
 # -- the gallery -----------------------------------------------------------------------
 
+sys.path.append(str(Path(__file__).parent))  # of gallery_style, also in its workers
+
 # Pages that take minutes are shown with their code alone, unless they are asked for.
 PAGES = sorted((Path(__file__).parents[1] / "examples").glob("plot_*.py"))
 if not os.environ.get("SKDPSPECTRAL_FULL_GALLERY"):
@@ -66,6 +68,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": "generated/backreferences",
     "doc_module": ("skdpspectral",),
     "show_memory": False,
+    "reset_modules": ("matplotlib", "gallery_style.use"),
     # Its page of times asks a network for scripts.
     "write_computation_times": False,
     "remove_config_comments": True,
@@ -98,6 +101,7 @@ SECTIONS = {
     "Ledgers and audits": ["statement", "spiked_violation"],
     "Figures of the papers": [
         "rates",
+        "covariance_rates",
         "federated_simulation",
         "federated_small_clients",
         "jme_tradeoffs",

@@ -2,11 +2,10 @@
 Detect anomalies with a private covariance
 ==========================================
 
-A network learns what its normal traffic looks like, and tells attacks from it by their
-Mahalanobis distance: the covariance of the connections is released once, privately, and
-scoring is post-processing. The connections are those of KDD Cup 1999: 122 columns, most
-of them nearly constant among normal connections, so that the covariance is singular but
-for what the noise leaves.
+This page is for networks and machines whose normal rows are private. The covariance of
+normal connections is released once, and scoring by the Mahalanobis distance is
+post-processing. The connections are those of KDD Cup 1999: 122 columns, most of them
+nearly constant.
 
 The page needs KDD Cup 1999 in the folder of SKDPSPECTRAL_DATA, and takes half a minute.
 The data are public; on private ones the curves below would be releases of their own.

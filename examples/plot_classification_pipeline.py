@@ -2,9 +2,9 @@
 Find the steps of a pipeline that leak
 ======================================
 
-:class:`~skdpspectral.DPPCA` works inside a :class:`~sklearn.pipeline.Pipeline` like
-any transformer, and its guarantee covers what **it** releases: no more. This page
-looks at the steps before and after it.
+This page is for users who put :class:`~skdpspectral.DPPCA` into a
+:class:`~sklearn.pipeline.Pipeline`. Its guarantee covers what **it** releases. The
+steps before and after it may leak.
 """
 
 # tags: quick

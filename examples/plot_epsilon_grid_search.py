@@ -2,27 +2,23 @@
 Choose epsilon with a grid search
 =================================
 
-How small may epsilon be before the components suffer? A grid search answers, at a
-price: each of its fits is a release of the same rows, and the held-out scores by
-which it chooses are releases too, which nothing accounts for. This page puts the
-price on a ledger, and then does it the other way: choose on public rows, and spend
-on the private ones once.
+This page is for users who ask how small epsilon may be. A grid search answers, at a
+cost: each fit is a release of the same rows, and its scores are releases that no ledger
+lists. Public rows of the same kind answer for nothing.
 """
 
 # tags: quick
 
 # %%
-# The bill, before the order
-# --------------------------
-# Five-fold cross-validation over six epsilons makes thirty fits, and the refit is
-# one more. An accountant says beforehand whether they are affordable; a search that
-# ran out of budget half-way would have spent it for nothing.
+# The cost, before the search
+# ---------------------------
+# Five-fold cross-validation over six epsilons is thirty fits, plus the refit. An
+# accountant computes beforehand whether they are affordable.
 
 import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from sklearn.model_selection import GridSearchCV
 
 from skdpspectral import DPPCA, NoisyFitWarning, PrivacyAccountant, PrivacyBudgetError
@@ -68,20 +64,13 @@ print(f"thirty fits and a refit at the largest epsilon: epsilon = {total:.2f}")
 # %%
 # The search, with a ledger
 # -------------------------
-# The largest epsilon scores best, by and large; of interest is the smallest that
-# suffices. Here it must keep 95 % of the best mean score.
+# The chosen epsilon is the smallest that keeps 95 % of the best mean score.
 
 accountant = PrivacyAccountant(epsilon=1.01 * total, delta=delta)
 with accountant:
     search.fit(X)
 print(f"chosen: epsilon = {search.best_params_['epsilon']:g}")
 print(f"spent:  {accountant}")
-
-# %%
-# The ledger lists every fit, at the cost of each.
-
-table = pd.DataFrame(accountant.ledger)
-print(table.groupby("epsilon").agg(fits=("mu", "size"), mu=("mu", "first")))
 
 # %%
 # The curve of the search: the mean over folds, and one standard deviation.
@@ -93,19 +82,15 @@ plt.show()
 # %%
 # What the ledger does not list
 # -----------------------------
-# The scores above, the curve, and the choice of an epsilon were computed from
-# held-out rows **without noise**. They are releases, and no entry stands for them:
-# with private rows, neither the chosen epsilon nor the refit fitted with it would be
-# covered by the statement that the accountant prints. The digits are public; with
+# The scores, the curve, and the choice of an epsilon were computed from held-out rows
+# **without noise**. They are releases without an entry. The digits are public; with
 # private rows this page would end here.
 #
 # Choose on public rows, spend once
 # ---------------------------------
-# The noise falls with the number of rows times mu: what suffices for some number of
+# The noise depends on the number of rows and epsilon: an epsilon that suffices for some
 # public rows suffices for as many private rows of the same kind. Let one half of the
-# images be public, and the other half private. Half the rows ask for a larger
-# epsilon than all of them did. On public rows the score without privacy may be looked
-# at too; it is the dashed line.
+# images be public. The dashed line is the score without privacy.
 
 public, private = X[::2], X[1::2]
 display = PrivacyUtilityDisplay.from_estimator(
@@ -125,8 +110,7 @@ display.ax_.legend()
 plt.show()
 
 # %%
-# One fit of the private rows is all that the ledger of the private rows sees, and
-# the statement is complete.
+# The ledger of the private rows has one fit, and is complete.
 
 with PrivacyAccountant(epsilon=chosen, delta=delta) as accountant:
     final = DPPCA(

@@ -2,11 +2,10 @@
 Components of two hospitals with different columns
 ==================================================
 
-Two hospitals keep the same ten measurements in dataframes of their own. Their columns
-are in different orders. The task of the federation has the names of the features, so
-that each hospital puts its own columns in order before anything is charged. What the
-hospitals release becomes a fitted :class:`~skdpspectral.FederatedDPPCA`, which
-transforms new rows and can be published as a file.
+This page is for institutions with tables of the same measurements in different orders.
+The task of the federation has the names of the features, so that each client puts its
+own columns in order. The result is a fitted :class:`~skdpspectral.FederatedDPPCA`,
+which transforms new rows and can be saved.
 """
 
 # tags: quick
@@ -108,6 +107,6 @@ cosines = [abs(found.components_[0] @ truth[0]) for found in (mixed, pca)]
 print("|cos| by position and by name:", np.round(cosines, 4))
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
 axes[0].bar(["by position", "by name"], cosines)
-axes[0].set(ylabel="|cos| with the true direction", ylim=(0, 1.05))
+axes[0].set(xlabel="fit", ylabel="|cos| with the true direction", ylim=(0, 1.05))
 axes[1].hist(scores[:, 0], bins=30)
-axes[1].set(xlabel=published.get_feature_names_out()[0], ylabel="new rows")
+axes[1].set(xlabel=published.get_feature_names_out()[0], ylabel="number of new rows")

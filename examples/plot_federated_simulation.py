@@ -2,20 +2,15 @@
 Federated PCA: four simulations of Li et al.
 ============================================
 
-The figures 1a to 1d of Li, Cai, Xia and Zhang (2024): rows of a spiked covariance
-with 50 features and one direction lie with several clients. Their method adds noise
-to each client's projector. The noise is made for Gaussian rows of just this model,
-with known variances, and protects no other data.
-:class:`~skdpspectral.FederatedDPPCA` has it as a
-:class:`~skdpspectral.decomposition.SpikedModel`. Its default
-assumes nothing, and errs less all the same: it adds noise before the components are
-taken, by an exact calibration.
+This page is for readers of Li, Cai, Xia and Zhang (2024), figures 1a to 1d: rows of a
+spiked covariance with 50 features and one direction lie with several clients. Their
+method adds noise to each client's projector, for Gaussian rows of just this model. The
+default of :class:`~skdpspectral.FederatedDPPCA` assumes nothing about the rows.
 """
 
 # %%
-# The settings, the weights as printed and Fed-DP-Oja are those of
-# ``examples/benchmarks/federated_baselines.py``; all else is a mode of the estimator. A
-# few repeats draw the picture, the benchmark beside it makes the table with 25.
+# The methods and settings are those of ``examples/benchmarks/federated_accuracy.py``,
+# which makes the table with 25 repeats. A few repeats draw the picture.
 
 import sys
 import warnings
@@ -24,67 +19,22 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skdpspectral import FederatedDPPCA, PrivacyLeakWarning
-from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance, Gaussian
-from skdpspectral.metrics import subspace_distance
+from skdpspectral import NoisyFitWarning, PrivacyLeakWarning
 
 here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
 sys.path.insert(0, str(here / "benchmarks"))
-from federated_baselines import (
-    PAPER,
-    REFERENCE,
-    federated_oja,
-    figure_1,
-    printed_weights,
-)
+from federated_accuracy import covariance_errors, errors, figure_1
 
 # The paper's delta of 0.1 would be far too large for real data.
 warnings.simplefilter("ignore", PrivacyLeakWarning)
-REPEATS, P, SIGNAL = 4, 50, 10.0
-MODES = {
-    "proposed": PAPER,
-    "equal": {**PAPER, "weights": "equal"},
-    "reference": REFERENCE,
-    "FederatedDPPCA": {},
-    "two-stage": {"mechanism": "two-stage"},
-}
-
-
-def model_of(budgets, parameters):
-    """Estimator with a budget for every client."""
-    return FederatedDPPCA(
-        1,
-        epsilon={j: epsilon for j, (epsilon, _) in enumerate(budgets)},
-        delta={j: delta for j, (_, delta) in enumerate(budgets)},
-        **parameters,
-    )
-
-
-def errors(sizes, budgets, seed):
-    """Distance to the true direction, of every method."""
-    rng = np.random.default_rng(seed)
-    budgets = budgets(rng)
-    X, truth = make_spiked_covariance(sum(sizes), P, random_state=seed)
-    parts = np.split(X, np.cumsum(sizes)[:-1])
-    clients = np.repeat(np.arange(len(sizes)), sizes)
-    found = {
-        name: model_of(budgets, parameters).fit(X, clients=clients).components_
-        for name, parameters in MODES.items()
-    }
-    found["as printed"] = printed_weights(parts, budgets, 1, SIGNAL, rng)
-    found["Fed-DP-Oja"] = federated_oja(parts, budgets, SIGNAL, rng)
-    return {name: subspace_distance(basis, truth) for name, basis in found.items()}
-
+warnings.simplefilter("ignore", NoisyFitWarning)
+REPEATS = 4
 
 # %%
 # Four panels
 # -----------
-# 1a: the budget of ten clients. 1b: the number of clients of a thousand rows. 1c: a
-# hundred thousand rows over more and more clients. 1d: small and large clients with
-# budgets of their own, where weights matter: "as printed" has those of the paper's
-# formula, which are upside down and worse than equal ones; "proposed" has one over the
-# expected squared error, as its theorem. "two-stage" is shown in 1c.
+# "as printed" has the weights of the paper's formula, which are upside down and worse
+# than equal ones; "proposed" has one over the expected squared error, as its theorem.
 
 titles = {
     "1a": "epsilon of ten clients",
@@ -92,63 +42,30 @@ titles = {
     "1c": "clients that share 100,000 rows",
     "1d": "unequal clients: rows / 22",
 }
+shown = ["proposed", "reference", "ours", "Oja"]
 curves = {panel: {} for panel in titles}
 for (panel, value), setting in figure_1().items():
     rows = [errors(*setting, seed) for seed in range(REPEATS)]
-    for name in rows[0]:
+    for name in [*shown, "equal", "as printed"] if panel == "1d" else shown:
         mean = np.mean([row[name] for row in rows])
         curves[panel].setdefault(name, []).append((value, mean))
 
 fig, axes = plt.subplots(2, 2, figsize=(10, 8), sharey=True, layout="constrained")
 for ax, (panel, methods) in zip(axes.flat, curves.items(), strict=True):
     for name, points in methods.items():
-        if panel != "1d" and name in ("as printed", "equal"):
-            continue  # all clients are alike: the same as "proposed"
-        if panel != "1c" and name == "two-stage":
-            continue  # close to the default
-        style = {"marker": "o", "lw": 2.5 if name == "FederatedDPPCA" else 1}
-        ax.plot(*zip(*points, strict=True), label=name, **style)
-    ax.set(title=f"{panel}: {titles[panel]}", yscale="log")
-    ax.legend(fontsize="small")
+        ax.plot(*zip(*points, strict=True), "o-", label=name)
+    ax.set(title=panel, xlabel=titles[panel], yscale="log")
+fig.legend(*axes[1, 1].get_legend_handles_labels(), loc="outside lower center", ncols=6)
 fig.supylabel("distance of projectors")
+plt.show()
 
 # %%
-# At the smallest budget of 1a, and at the smallest clients of 1d:
-
-for panel in ("1a", "1d"):
-    first = {name: points[0][1] for name, points in curves[panel].items()}
-    print(panel, ", ".join(f"{name} {error:.3f}" for name, error in first.items()))
-
-# %%
-# Part 2: the covariance
-# ----------------------
-# The server sends the direction back, and each client releases the variance of its rows
-# along it, clipped at a public length. "paper" adds noise for the whole variance of all
-# features instead, by the bound of Cai, Xia and Zha (2024): the sum of two terms, where
-# the algorithm prints the root of their squares. Distances of covariances in
-# Frobenius norm, for the clients of 1d, beside that of all rows in one place without
+# The covariance
+# --------------
+# Each client releases the variance of its rows along the direction, clipped at a public
+# length. "paper" adds noise for the whole variance of all features. Distances in
+# Frobenius norm for the clients of 1d, beside that of all rows in one place without
 # privacy:
-
-
-def covariance_errors(sizes, budgets, seed):
-    """Errors of the paper's method, of ours, and without privacy."""
-    budgets = budgets(np.random.default_rng(seed))
-    X, truth = make_spiked_covariance(sum(sizes), P, random_state=seed)
-    target = SIGNAL * truth.T @ truth + np.eye(P)
-    clients = np.repeat(np.arange(len(sizes)), sizes)
-    covariance = {"release": "covariance"}
-    paper = model_of(budgets, {**PAPER, **covariance}).fit(X, clients=clients)
-    own = {"release": ComponentCovariance(11.0), "mechanism": Gaussian(1.0)}
-    ours = model_of(budgets, own).fit(X, clients=clients)
-    value, vectors = np.linalg.eigh(X.T @ X / len(X))
-    pooled = (value[-1] - 1) * np.outer(vectors[:, -1], vectors[:, -1]) + np.eye(P)
-    found = {
-        "paper": paper.get_covariance(),
-        "FederatedDPPCA": ours.get_covariance(),
-        "no privacy": pooled,
-    }
-    return {name: np.linalg.norm(cov - target) for name, cov in found.items()}
-
 
 for n in (100, 1000):
     rows = [covariance_errors(*figure_1()["1d", n], seed) for seed in range(REPEATS)]

@@ -2,10 +2,9 @@
 Components of sites with different offsets
 ==========================================
 
-Three hospitals measure the same ten quantities, each with offsets of its own. The
-offsets are larger than anything of interest: pooled, they *are* the leading
-components. A private mean at each hospital removes them before anything else is
-computed, and only what is released leaves.
+This page is for institutions that measure the same quantities with different offsets.
+Pooled, the offsets *are* the leading components. A private mean at each client removes
+them, and only what is released leaves.
 """
 
 # tags: quick
@@ -50,16 +49,16 @@ for entry in accountant.ledger:
     print(f"{entry.estimator} {entry.block:6} {entry.epsilon:g} mu={entry.mu:.4f}")
 
 # %%
-# Who counts how much
-# -------------------
+# Weights of clients
+# ------------------
 # Each hospital's weight is one over its expected squared error.
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
 axes[0].bar(list(found), list(found.values()))
-axes[0].set(ylabel="distance of projectors", xlabel="center", yscale="log")
+axes[0].set(ylabel="distance to the true direction", xlabel="center")
 axes[1].bar(pca.clients_, pca.client_weights_, label="weight")
 axes[1].plot(sizes.keys(), [n / len(X) for n in sizes.values()], "ko", label="rows")
-axes[1].set(ylabel="share")
+axes[1].set(xlabel="client", ylabel="share of the sum")
 axes[1].legend()
 
 # %%

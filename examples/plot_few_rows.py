@@ -2,8 +2,9 @@
 Components of a small table in raw units
 ========================================
 
-Private scales need many rows. On small tables :class:`~skdpspectral.DPPCA` with
-``scale="ranks"`` estimates correlations from rank correlations, which need no scales.
+This page is for tables of some hundred rows in different units. Private scales need
+more rows. :class:`~skdpspectral.DPPCA` with ``scale="ranks"`` estimates correlations
+from ranks, which need no scales.
 """
 
 # tags: quick

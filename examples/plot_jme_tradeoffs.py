@@ -2,37 +2,32 @@
 Joint moment estimation: closed forms of errors
 ===============================================
 
-Figures 1, 2, 6 and 7 of Kalinin, Upadhyay and Lampert (2025) compare ways to release
-the first and the second moment of a stream. They are drawn here from closed forms,
-which the tests check by simulation, **with the corrected algorithms**: as printed,
-algorithm 4 does not raise the noise of the second moment for its share of the budget,
-and algorithm 5 forgets the norm of the factorization; both would spend more than they
-say.
+This page is for readers of Kalinin, Upadhyay and Lampert (2025), figures 1, 2, 6 and 7,
+which compare ways to release the first and the second moment of a stream. They are
+drawn from closed forms, which the tests check by simulation, **with the corrected
+algorithms**: as printed, algorithm 4 does not raise the noise of the second moment for
+its share of the budget, and algorithm 5 forgets the norm of the factorization; both
+would spend more than they say.
 """
 
 # tags: quick
 
 # %%
-# What is needed: plots, and the package's public arithmetic.
+# ``benchmarks/jme_figures.py`` has the sums over steps.
+
+import sys
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skdpspectral.factorizations import (
-    Average,
-    Exponential,
-    NoiseGain,
-    Prefix,
-    Window,
-    factorize,
-)
-from skdpspectral.sensitivity import (
-    concatenated_moments_ratio,
-    free_moment_weight,
-    joint_moment_ratio,
-    separate_moments_ratio,
-)
+from skdpspectral import sensitivity
+from skdpspectral.factorizations import Exponential, Prefix, Window
 from skdpspectral.theory import stream_covariance_error
+
+here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
+sys.path.insert(0, str(here / "benchmarks"))
+from jme_figures import second_moment_errors
 
 # %%
 # Figure 1: errors of both moments
@@ -47,19 +42,17 @@ from skdpspectral.theory import stream_covariance_error
 d, n, sigma = 10, 100, 0.5
 size = np.sqrt(n * (n + 1) / 2)
 weights = np.geomspace(1e-3, 50, 2000)
+joint = np.array([sensitivity.joint_moment_ratio(nu, d) for nu in weights])
 methods = {
-    "joint (lambda-JME)": np.array([joint_moment_ratio(nu, d) for nu in weights]),
-    "independent (IME)": separate_moments_ratio(weights),
-    "concatenated (CS)": concatenated_moments_ratio(weights),
+    "joint (lambda-JME)": joint,
+    "independent (IME)": sensitivity.separate_moments_ratio(weights),
+    "concatenated (CS)": sensitivity.concatenated_moments_ratio(weights),
 }
 fig, ax = plt.subplots()
 for name, ratios in methods.items():
     first = sigma * np.sqrt(ratios * d) * size
     second = sigma * np.sqrt(ratios / weights) * d * size
     ax.loglog(first, second, label=name)
-    for error in (225.7, 238.4, 280.9, 357.5):
-        place = np.argmin(np.abs(first - error))
-        print(f"{name:20} first {first[place]:6.1f}  second {second[place]:7.0f}")
 free = 2 * sigma * np.sqrt(d) * size, 2 * np.sqrt(2) * sigma * d * size
 ax.plot(*free, "ko", label="JME: the free weight")
 ax.set(xlabel="error of the first moment", ylabel="error of the second moment")
@@ -75,48 +68,21 @@ ax.legend()
 # improve both methods; it improves JME, and makes PP worse wherever noise matters.
 
 
-def noise_kernels(workload, factorization, n):
-    """Return sums over steps: of noise, of its products, squared, and of its bias."""
-    A = workload.matrix(n)
-    inverse = np.linalg.inv(factorization.matrix(n))
-    Q = inverse @ inverse.T
-    linear = np.einsum("ti,ij,tj->", A, np.abs(Q), A, optimize=True)
-    square = np.einsum("ti,ij,tj->", A, Q**2, A, optimize=True)
-    bias = np.sum((A @ np.diag(Q)) ** 2)
-    core, _ = NoiseGain(workload, factorization).push(n)
-    plain = np.sum(core / workload.divisors(np.arange(1, n + 1)) ** 2)
-    return plain, linear, square, bias
-
-
-def second_moment_errors(workload, name, n, d, sigmas):
-    """Return root errors of JME, PP and debiased PP for rows of norm 1."""
-    factorization = factorize(workload, name, n)
-    plain, linear, square, bias = noise_kernels(workload, factorization, n)
-    s2 = (2 * sigmas * factorization.column_norm) ** 2
-    jme = d**2 / free_moment_weight(d) * s2 * plain
-    debiased = 2 * (d + 1) * s2 * linear + d * (d + 1) * s2**2 * square
-    errors = {"JME": jme, "PP": debiased + d * s2**2 * bias, "PP, debiased": debiased}
-    return {name: np.sqrt(error) for name, error in errors.items()}
-
-
-def compare(ax, workload, name, n, d, sigmas):
-    """Draw one panel, and print where the methods cross."""
-    errors = second_moment_errors(workload, name, n, d, sigmas)
-    for method, error in errors.items():
-        ax.loglog(sigmas, error, label=method)
-        better = sigmas[error < errors["JME"]]
-        if method != "JME" and better.size:
-            print(f"{workload}, {name}, d={d}: {method} is better to {better[-1]:.4f}")
-    ax.set(title=f"{workload.name}, d = {d}, {name}", xlabel="noise sigma")
+def draw(panels):
+    """Draw errors of the second moment, 1,000 steps."""
+    _, axes = plt.subplots(1, 4, figsize=(14, 3.5), layout="constrained")
+    for ax, (workload, name, d) in zip(axes, panels, strict=True):
+        errors = second_moment_errors(workload, name, 1000, d, sigmas)
+        for method, error in errors.items():
+            ax.loglog(sigmas, error, label=method)
+        ax.set(title=f"{workload.name}, d = {d}, {name}", xlabel="noise sigma")
+    axes[0].set_ylabel("error of the second moment")
+    axes[0].legend()
 
 
 sigmas = np.geomspace(1e-3, 10, 4000)
-fig, axes = plt.subplots(1, 4, figsize=(14, 3.5), layout="constrained")
-panels = [(1, "trivial"), (1, "sqrt"), (1000, "trivial"), (1000, "sqrt")]
-for ax, (d, name) in zip(axes, panels, strict=True):
-    compare(ax, Prefix(), name, 1000, d, sigmas)
-axes[0].set_ylabel("error of the second moment")
-axes[0].legend()
+sqrt_and_trivial = ("trivial", "sqrt")
+draw([(Prefix(), name, d) for d in (1, 1000) for name in sqrt_and_trivial])
 
 # %%
 # Figure 6: covariances
@@ -132,14 +98,11 @@ h1, h2 = (np.sum(1.0 / steps**power) for power in (1, 2))
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
 for ax, d in zip(axes, (1, 100), strict=True):
     s2 = (2 * sigmas) ** 2
-    jme = (d**2 / free_moment_weight(d) + 2 * d + 2) * s2 * h1 + d * (
-        d + 1
-    ) * s2**2 * h2
+    linear = d**2 / sensitivity.free_moment_weight(d) + 2 * d + 2
+    jme = linear * s2 * h1 + d * (d + 1) * s2**2 * h2
     ax.loglog(sigmas, np.sqrt(jme), label="JME")
-    ends = [
-        stream_covariance_error(n, d, 2 * sigma, method="pp-debiased")
-        for sigma in sigmas
-    ]
+    debiased = {"method": "pp-debiased"}
+    ends = [stream_covariance_error(n, d, 2 * sigma, **debiased) for sigma in sigmas]
     low, high = np.sqrt(np.transpose(ends))
     ax.loglog(sigmas, high, color="C1", label="PP, debiased")
     ax.fill_between(sigmas, low, high, color="C1", alpha=0.5)
@@ -154,22 +117,6 @@ axes[0].legend()
 # d = 100, n = 1000. A window is divided by the number of its rows also while it fills,
 # where the paper divides by ten from the first step on.
 
-fig, axes = plt.subplots(1, 4, figsize=(14, 3.5), layout="constrained")
-panels = [(w, f) for w in (Exponential(0.9), Window(10)) for f in ("trivial", "sqrt")]
-for ax, (workload, name) in zip(axes, panels, strict=True):
-    compare(ax, workload, name, 1000, 100, sigmas)
-axes[0].set_ylabel("error of the second moment")
-axes[0].legend()
-
-# %%
-# Factorizations
-# --------------
-# Error of running means per unit of noise, at each step.
-
-fig, ax = plt.subplots()
-for name in ("trivial", "sqrt", "bisr", "blt"):
-    factorization = factorize(Average(), name, n)
-    core, _ = NoiseGain(Average(), factorization).push(n)
-    ax.loglog(steps, factorization.column_norm * np.sqrt(core) / steps, label=name)
-ax.set(xlabel="step", ylabel="noise of the running mean", title="n = 1000")
-ax.legend()
+forgetting = (Exponential(0.9), Window(10))
+draw([(workload, name, 100) for workload in forgetting for name in sqrt_and_trivial])
+plt.show()

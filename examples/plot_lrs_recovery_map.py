@@ -2,10 +2,9 @@
 Low rank plus sparse: when recovery is exact
 ============================================
 
-Without noise :class:`~skdpspectral.LRSRegressor` finds the users' coefficients to
-rounding, or ends somewhere else. Which of the two depends on the number of users and
-on the number of rows that each of them has. This page maps it. Nothing on it is
-private.
+This page is for users of :class:`~skdpspectral.LRSRegressor` without a budget. Without
+noise it finds the users' coefficients to rounding, or ends somewhere else. Which of the
+two depends on the numbers of users and of rows per user. Nothing here is private.
 """
 
 # %%
@@ -21,7 +20,6 @@ import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from joblib import Parallel, delayed
 
 from skdpspectral import LRSRegressor
@@ -71,12 +69,7 @@ nearly = np.round(results[..., 1].mean(axis=-1), 2)
 # %%
 # All users recovered
 # -------------------
-# Shares of draws, by rows of a user and users:
-
-for start, shares in zip(starts, success, strict=True):
-    print(f"{start} start\n{pd.DataFrame(shares, n_rows, n_users)}\n")
-
-# %%
+# Shares of draws, by rows per user and number of users:
 
 
 def draw_map(ax, shares):
@@ -86,7 +79,7 @@ def draw_map(ax, shares):
         ax.text(column, row, f"{share:.2g}", ha="center", va="center", color=color)
     ax.set_xticks(range(len(n_users)), n_users)
     ax.set_yticks(range(len(n_rows)), n_rows)
-    ax.set_xlabel("users")
+    ax.set_xlabel("number of users")
     return image
 
 
@@ -97,7 +90,7 @@ def draw_maps(values, label):
     for ax, start, shares in zip(axes, starts, values, strict=True):
         image = draw_map(ax, shares)
         ax.set_title(f"{start} start")
-    axes[0].set_ylabel("rows of a user")
+    axes[0].set_ylabel("rows per user")
     fig.colorbar(image, ax=axes, label=label, shrink=0.9)
     plt.show()
 

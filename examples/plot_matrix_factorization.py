@@ -2,9 +2,9 @@
 Recommend items from ratings
 ============================
 
-Ratings tell who we are. :class:`~skdpspectral.DPMatrixFactorization` releases what many
-users together say of the items, so that nobody's ratings can be told from it; what is
-personal is computed from that and a user's own ratings, and stays with the user.
+This page is for a shop or a library with a table of ratings.
+:class:`~skdpspectral.DPMatrixFactorization` releases features of items, private for a
+user with all of their ratings. A user's own model stays with the user.
 """
 
 # tags: quick

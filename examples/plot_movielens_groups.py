@@ -2,456 +2,102 @@
 Personal models on MovieLens and Jester
 =======================================
 
-Pal et al. (2023) compare one low-rank and sparse model a task with four simpler ways
-to personalize, on MovieLens, Netflix and Jester. This page repeats the comparison
-**without privacy**: 241 groups of MovieLens 1M are far too few users for a private
-release, as the last section works out. The Netflix ratings were withdrawn; a block of
-MovieLens of the same shape stands in for them.
+This page is for readers of Pal et al. (2023), who compare one low-rank and sparse model
+per task with simpler ways to personalize. It repeats this **without privacy**: 241
+groups are far too few users for a private release, as the last section computes. A
+block of MovieLens stands in for the Netflix ratings, which were withdrawn.
 
-It needs both data sets in the folder of SKDPSPECTRAL_DATA, and takes a quarter of an
-hour or so.
+The page needs both data sets in the folder of SKDPSPECTRAL_DATA, and takes a quarter of
+an hour. ``benchmarks/movielens_groups.py`` has the methods and the rules of the
+comparison.
 """
 
 # %%
-# The rules
-# ---------
-# * Item embeddings come from **training ratings alone**: leading right singular
-#   vectors of tasks x items, ratings measured from their training mean. For Netflix and
-#   Jester the paper completes the table by its nuclear norm first; Jester is shown with
-#   either.
-# * Penalties of every method, the baselines' too, are chosen on one half of the
-#   validation rows of the first seed, and errors are reported on the other half, of
-#   every seed. Low rank plus sparse has two penalties, which are chosen together.
-# * A method's parameters are counted, as in table 1 of the paper. "Prompt" learning
-#   adds a learned vector to each task's features. A linear model sees one number of
-#   it, an intercept of the task's own; "prompt" counts this number, "prompt, 50
-#   numbers" the vector, as the paper does.
-# * Every method runs with and without an intercept for each task. All have the mean
-#   of the training targets as a common intercept.
+# A group of MovieLens 1M shares gender, age and occupation; its rows are movies with
+# the group's mean rating. A hundred users of Jester rated all jokes: of 30, 40 and 30
+# of them a tenth, a half and nine tenths of the ratings are for training. So it is for
+# the thousand users with the most ratings on a hundred movies.
 
-import itertools
 import sys
 import warnings
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
-from scipy import sparse
-from scipy.sparse.linalg import svds
 from sklearn.exceptions import ConvergenceWarning
 
 from skdpspectral import LRSRegressor, PrivacyLeakWarning
-from skdpspectral.datasets import fetch_movielens, load_jester
-from skdpspectral.linear_model import Alternation, PrivateRounds, UserWeights
+from skdpspectral.linear_model import PrivateRounds
 
-n_seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-penalties = (1.0, 10.0, 100.0, 1000.0)
-full_penalties = (*penalties[1:], 10000.0, 100000.0)
-few_rows, many_rows = (30.0, 300.0, 3000.0, 30000.0), (3000.0, 30000.0, 100000.0)
+here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
+sys.path.insert(0, str(here / "benchmarks"))
+from movielens_groups import block_rows, group_rows, jester_rows, load, repeated
+
 warnings.simplefilter("ignore", PrivacyLeakWarning)
 warnings.simplefilter("ignore", ConvergenceWarning)
-try:
-    movielens, jester = fetch_movielens("ml-1m"), load_jester()
-except FileNotFoundError as error:
-    print(f"Nothing to show: {error}")
-    movielens = jester = None
-
-
-def embed(tasks, items, values, shape, n_components=50):
-    """Item embeddings of unit root mean square from training values."""
-    table = sparse.csr_array((values, (tasks, items)), shape=shape)
-    # v0 makes the iteration repeatable.
-    start = np.ones(min(shape))
-    vectors = svds(table, n_components, v0=start, return_singular_vectors="vh")[2]
-    return vectors.T * np.sqrt(shape[1])
-
-
-def completed_embedding(tasks, items, values, shape, held, n_components=50):
-    """Item embeddings from a table that is completed by its nuclear norm.
-
-    The paper's way on Netflix and Jester: the missing entries are those of the fit, of
-    which each step shrinks the singular values. Of six penalties the best is taken on
-    what is held out for tuning, `held`: tasks, items and values.
-    """
-    table, known = np.zeros(shape), np.zeros(shape, dtype=bool)
-    table[tasks, items], known[tasks, items] = values, True
-    largest = np.linalg.norm(table, 2)
-    found = []
-    for share in (0.02, 0.05, 0.1, 0.2, 0.3, 0.5):
-        fit = np.zeros(shape)
-        for _ in range(200):
-            left, size, right = np.linalg.svd(
-                np.where(known, table, fit), full_matrices=False
-            )
-            fit = left * np.maximum(size - share * largest, 0.0) @ right
-        found.append((np.mean((fit[held[0], held[1]] - held[2]) ** 2), fit))
-    fit = min(found, key=lambda one: one[0])[1]
-    vectors = np.linalg.svd(fit, full_matrices=False)[2][:n_components]
-    return vectors.T * np.sqrt(shape[1])
-
-
-class Rows:
-    """Rows (task, item, value) with a split, and features from the training rows."""
-
-    def __init__(self, task, item, value, is_training, rng):
-        self.task = np.unique(task, return_inverse=True)[1]
-        item = np.unique(item, return_inverse=True)[1]
-        self.train = is_training
-        tune = ~is_training & (rng.random(len(value)) < 0.5)
-        self.tune, self.report = tune, ~is_training & ~tune
-        self.y = value - value[is_training].mean()
-        self.n_tasks = self.task.max() + 1
-        shape = (self.n_tasks, item.max() + 1)
-        own = self.task[is_training], item[is_training], self.y[is_training]
-        self.item, self.shape = item, shape
-        self.X = embed(*own, shape)[item]
-        count = np.bincount(own[1], minlength=shape[1]) + 3.0
-        self.item_mean = (np.bincount(own[1], own[2], shape[1]) / count)[item]
-
-    def complete(self):
-        """Take the embedding of the completed table instead."""
-        own, held = (
-            (self.task[part], self.item[part], self.y[part])
-            for part in (self.train, self.tune)
-        )
-        self.X = completed_embedding(*own, self.shape, held)[self.item]
-        return self
-
-    def error(self, predicted, part):
-        return np.sqrt(np.mean((predicted - self.y)[part] ** 2))
-
-
-# %%
-# The baselines
-# -------------
-# With an intercept, rows and targets are centered on the task's own training means.
-
-
-def centered(rows, intercept):
-    """Features and targets about the tasks' training means, and these means."""
-    if not intercept:
-        return rows.X, rows.y, np.zeros(len(rows.y))
-    indicator = sparse.csr_array(
-        (np.ones(rows.train.sum()), (rows.task[rows.train], np.flatnonzero(rows.train)))
-    )
-    indicator.resize((rows.n_tasks, len(rows.y)))
-    count = indicator.sum(axis=1)[:, None]
-    X_mean, y_mean = indicator @ rows.X / count, indicator @ rows.y[:, None] / count
-    own = y_mean[rows.task, 0]
-    return rows.X - X_mean[rows.task], rows.y - own, own
-
-
-def prompt(rows, penalty, n_turns=5):
-    """A vector c of 50 numbers a task beside its features: <u, x> + <v, c>.
-
-    Of vectors with one product with v the shortest is along v, so that alternating
-    least squares has c = a v / |v|^2 with a task's number a, shrunk by its penalty.
-    """
-    known, task = rows.train, rows.task[rows.train]
-    count = np.bincount(task, minlength=rows.n_tasks)
-    own = np.zeros(rows.n_tasks)
-    for _ in range(n_turns):
-        u = ridge(rows.X[known], rows.y[known] - own[task], 1.0)
-        rest = rows.y[known] - rows.X[known] @ u
-        own = np.bincount(task, rest, rows.n_tasks) / (count + penalty)
-    return rows.X @ u + own[rows.task]
-
-
-def ridge(X, y, penalty):
-    return np.linalg.solve(X.T @ X + penalty * np.eye(X.shape[1]), X.T @ y)
-
-
-def single(rows, intercept, penalty):
-    """One model for all tasks."""
-    X, y, own = centered(rows, intercept)
-    return X @ ridge(X[rows.train], y[rows.train], penalty) + own
-
-
-def full(rows, intercept, penalty):
-    """A model for each task, shrunk towards the single one."""
-    X, y, own = centered(rows, intercept)
-    predicted = X @ ridge(X[rows.train], y[rows.train], 10.0) + own
-    for task in range(rows.n_tasks):
-        mine = np.flatnonzero(rows.task == task)
-        known = mine[rows.train[mine]]
-        rest = rows.y[known] - predicted[known]
-        predicted[mine] += X[mine] @ ridge(X[known], rest, penalty)
-    return predicted
-
-
-def low_rank(rows, intercept, rank, sparsity, shared, sparse_penalty=100.0):
-    """Representation learning with sparsity 0, low rank plus sparse otherwise."""
-    model = LRSRegressor(
-        rank,
-        sparsity,
-        epsilon=None,
-        fit_intercept="user" if intercept else False,
-        shared_weights=UserWeights(ridge=shared),
-        ridge_sparse=sparse_penalty,
-        solver=Alternation(max_iter=15, tol=1e-3),
-        noise_seed=0,
-    )
-    known = rows.train
-    model.fit(rows.X[known], rows.y[known], users=rows.task[known])
-    return model.predict(rows.X, users=rows.task)
-
-
-def tuned(rows, method, candidates, chosen):
-    """Error on the reported half of the candidate that is best on the other.
-
-    It is sought on the first seed, and `chosen` for all.
-    """
-    key = method.__name__, candidates[0]
-    if key not in chosen:
-        fits = [method(rows, *candidate) for candidate in candidates]
-        errors = [rows.error(fit, rows.tune) for fit in fits]
-        chosen[key] = candidates[int(np.argmin(errors))]
-        print(method.__name__, chosen[key], np.round(errors, 4), flush=True)
-    return rows.error(method(rows, *chosen[key]), rows.report)
-
-
-def compare(rows, settings, sparse_penalties, chosen, seed, name):
-    """One line a method: its parameters and its error on the reported half.
-
-    Low rank plus sparse has two penalties, each chosen with the other.
-    """
-    d, t = rows.X.shape[1], rows.n_tasks
-    lines = [("item's mean", False, 0, rows.error(rows.item_mean, rows.report))]
-    error = tuned(rows, prompt, [(penalty,) for penalty in penalties], chosen)
-    lines.append(("prompt, 50 numbers", False, d + 50 * t, error))
-    for own in (False, True):
-        candidates = [(own, penalty) for penalty in penalties]
-        label = "prompt" if own else "single"
-        error = tuned(rows, single, candidates, chosen)
-        lines.append((label, own, d + t * own, error))
-        error = tuned(rows, full, [(own, c) for c in full_penalties], chosen)
-        lines.append(("full", own, t * (d + own), error))
-        mine = [(rank, k) for intercept, rank, k in settings if intercept == own]
-        for rank in sorted({rank for rank, _ in mine}):
-            candidates = [(own, rank, 0, penalty) for penalty in penalties[1:]]
-            error = tuned(rows, low_rank, candidates, chosen)
-            count = rank * (d + t) + t * own
-            lines.append((f"rep r={rank}", own, count, error))
-            for k in (k for r, k in mine if r == rank):
-                candidates = [
-                    (own, rank, k, *two)
-                    for two in itertools.product(penalties[1:], sparse_penalties)
-                ]
-                error = tuned(rows, low_rank, candidates, chosen)
-                lines.append((f"LRS r={rank} k={k}", own, count + t * k, error))
-    columns = ["method", "own intercept", "parameters", "RMSE"]
-    return pd.DataFrame(lines, columns=columns).assign(seed=seed, data=name)
-
-
-def summary(results):
-    """Mean and deviation over seeds, beside the best baseline of no more parameters.
-
-    Baselines are all methods but LRS, the item's mean aside. Differences from the
-    best of them are taken seed by seed.
-    """
-    keys = ["method", "own intercept", "parameters"]
-    wide = results.pivot(index=keys, columns="seed", values="RMSE")
-    wide = wide.reindex(pd.MultiIndex.from_frame(results[keys].drop_duplicates()))
-    mean = wide.mean(axis=1)
-    names, size = (wide.index.get_level_values(key) for key in (keys[0], keys[2]))
-    is_simple = ~names.str.startswith(("LRS", "item"))
-    lines = []
-    for position in range(len(wide)):
-        line = {"RMSE": mean.iloc[position], "sd": wide.iloc[position].std()}
-        if names[position].startswith("LRS"):
-            best = mean[is_simple & (size <= size[position])].idxmin()
-            difference = wide.iloc[position] - wide.loc[best]
-            line |= {"rival": f"{best[0]}{' +c' if best[1] else ''}"}
-            line |= {"minus rival": difference.mean(), "sd ": difference.std()}
-        lines.append(line)
-    table = pd.DataFrame(lines, index=wide.index).reset_index().round(4)
-    return table.to_string(index=False, na_rep="")
-
-
-# %%
-# 241 groups of MovieLens 1M
-# --------------------------
-# A group shares gender, age and occupation; its rows are the movies that it rated,
-# with the group's mean rating. A fifth of each group's movies, with all their ratings
-# by the group, is for validation.
-
-
-def group_rows(seed):
-    """Rows of groups, with an embedding of groups x movies."""
-    return split_groups(seed)[0]
-
-
-def group_rows_of_users(seed):
-    """The same, with an embedding of users x movies from the same training ratings."""
-    rows, table, is_training = split_groups(seed)
-    known = table[is_training[table.row]]
-    item, value = rows.item[known.row], known.value - known.value.mean()
-    shape = (known.user.max() + 1, rows.item.max() + 1)
-    rows.X = embed(known.user, item, value, shape)[rows.item]
-    return rows
-
-
-def split_groups(seed):
-    rng = np.random.default_rng(seed)
-    users = movielens.users
-    traits = pd.DataFrame({n: users[n] for n in ("gender", "age", "occupation")})
-    codes = traits.groupby(["gender", "age", "occupation"]).ngroup().to_numpy()
-    user, item = movielens.data.T
-    group = pd.Series(codes, index=users.user_id)[user].to_numpy()
-    table = pd.DataFrame(
-        {"user": user, "task": group, "item": item, "value": movielens.target}
-    )
-    pairs = table.groupby(["task", "item"])
-    table["row"] = pairs.ngroup()
-    means = pairs["value"].mean().reset_index()
-    place = means.assign(draw=rng.random(len(means))).groupby("task")["draw"]
-    is_training = (place.rank(pct=True) > 0.2).to_numpy()
-    return Rows(*means.to_numpy().T, is_training, rng), table, is_training
-
-
-def repeated(make_rows, settings, sparse_penalties, name):
-    results, chosen = [], {}
-    for seed in range(n_seeds):
-        found = make_rows(seed), settings, sparse_penalties, chosen, seed, name
-        results.append(compare(*found))
-    results = pd.concat(results)
-    print(f"{name}: {n_seeds} seeds\n{summary(results)}\n", flush=True)
-    return results
-
-
-# %%
-# Jester, and a block of MovieLens
-# --------------------------------
-# A hundred users who rated all hundred jokes (the loader writes 0 for a missing rating,
-# so that a true 0 counts as missing here): of 30, 40 and 30 users a tenth, a half
-# and nine tenths of the ratings are for training. And the thousand users of
-# MovieLens 1M with the most ratings on the hundred movies with the most, of 350, 350
-# and 300 users likewise.
-
-
-def shares_rows(user, item, value, counts, rng):
-    """Keep 10, 50 and 90 % of the ratings of so many users for training."""
-    n_users = user.max() + 1
-    share = rng.permutation(np.repeat([0.1, 0.5, 0.9], counts))[:n_users]
-    draws = pd.Series(rng.random(len(user))).groupby(user).rank(method="first")
-    size = np.bincount(user)[user]
-    training = draws.to_numpy() <= np.maximum(np.rint(share[user] * size), 2)
-    return Rows(user, item, value, training, rng)
-
-
-def jester_rows(seed):
-    rng = np.random.default_rng(seed)
-    ratings = np.asarray(jester.data, dtype=float)
-    complete = ratings[(ratings != 0).all(axis=1)]
-    chosen = complete[rng.choice(len(complete), 100, replace=False)]
-    user, item = np.indices(chosen.shape).reshape(2, -1)
-    return shares_rows(user, item, chosen.ravel(), (30, 40, 30), rng)
-
-
-def block_rows(seed):
-    rng = np.random.default_rng(seed)
-    user, item = movielens.data.T
-    movies = np.argsort(-np.bincount(item), kind="stable")[:100]
-    known = np.isin(item, movies)
-    users = np.argsort(-np.bincount(user[known]), kind="stable")[:1000]
-    known &= np.isin(user, users)
-    user, item = (np.unique(a[known], return_inverse=True)[1] for a in (user, item))
-    value = movielens.target[known].astype(float)
-    return shares_rows(user, item, value, (350, 350, 300), rng)
-
-
-# %%
-# Results
-# -------
-
-# Intercepts, ranks and numbers k. Sparsities of 2, 6, 10, 16 and 20 %, as in table 1.
+few_rows, many_rows = (30.0, 300.0, 3000.0, 30000.0), (3000.0, 30000.0, 100000.0)
+steps = [1, 2, 3, 4, 5]
+# Rows, (own intercept, rank, nonzeros) of low rank plus sparse models, and penalties.
 group_settings = [(False, 1, k) for k in (1, 3, 5, 8, 10)] + [(True, 1, 8)]
-jester_settings = [(own, 1, k) for own in (False, True) for k in (1, 2, 3, 4, 5)]
-block_settings = [(own, rank, 1) for own in (False, True) for rank in (1, 2, 3, 4, 5)]
-if movielens is not None:
-    on_groups = repeated(group_rows, group_settings, many_rows, "MovieLens, 241 groups")
-    on_jester = repeated(jester_rows, jester_settings, few_rows, "Jester, 100 users")
-    repeated(
-        lambda seed: jester_rows(seed).complete(),
+jester_settings = [(own, 1, k) for own in (False, True) for k in steps]
+block_settings = [(own, r, 1) for own in (False, True) for r in steps]
+
+
+def completed(seed):
+    return jester_rows(seed).complete()
+
+
+cases = {
+    "241 groups": (group_rows, group_settings, many_rows),
+    "Jester": (jester_rows, jester_settings, few_rows),
+    "Jester, completed": (
+        lambda i: jester_rows(i).complete(),
         jester_settings,
         few_rows,
-        "Jester, completed",
-    )
-    on_block = repeated(
-        block_rows, block_settings, few_rows, "MovieLens, 1000 users x 100"
-    )
-    by_users = repeated(
-        group_rows_of_users,
-        [(False, 1, 8)],
-        many_rows,
-        "MovieLens, 241 groups, users' embedding",
-    )
+    ),
+    "1,000 users x 100 movies": (block_rows, block_settings, few_rows),
+}
+try:
+    load()
+    results = {name: repeated(*case, name) for name, case in cases.items()}
+except FileNotFoundError as error:
+    print(f"Nothing to show: {error}")
+    results = {}
 
 
 # %%
-# Error against what a task may have of its own. Dotted: with an intercept a task.
+# Error against what a task may have of its own. Dotted: with an intercept per task.
 
 
-def draw(ax, results, chosen, along, title):
+def draw(ax, results, chosen, along, title, xlabel):
     mean = results.groupby(["method", "own intercept"], sort=False)["RMSE"].mean()
     for own, style in ((False, "-"), (True, ":")):
         for number, kind in enumerate(chosen):
-            methods = [kind.format(value) for value in along]
-            known = [mean.get((method, own), np.nan) for method in methods]
-            label = kind.replace(" r={}", "").replace(" k={}", "")
-            label = None if own else label
+            known = [mean.get((kind.format(value), own), np.nan) for value in along]
+            label = None if own else kind.replace("={}", "")
             ax.plot(along, known, style, color=f"C{number}", marker="o", label=label)
-        base = "prompt" if own else "single"
-        for number, name in enumerate((base, "full")):
-            color = ("0.6", "k")[number]
+        for name, color in (("prompt" if own else "single", "0.6"), ("full", "k")):
             ax.axhline(mean[name, own], linestyle=style, color=color, label=name)
-    ax.set(title=title, ylabel="RMSE")
+    ax.set(title=title, xlabel=xlabel, ylabel="RMSE of ratings")
+    ax.legend(fontsize="small")
 
 
-if movielens is not None:
+if results:
     fig, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
-    kinds = ["LRS r=1 k={}"]
-    draw(axes[0], on_groups, kinds, [1, 3, 5, 8, 10], "groups")
-    draw(axes[1], on_block, ["rep r={}", "LRS r={} k=1"], [1, 2, 3, 4, 5], "block")
-    draw(axes[2], on_jester, ["LRS r=1 k={}"], [1, 2, 3, 4, 5], "Jester")
-    for ax, label in zip(axes, ("sparsity", "rank", "sparsity"), strict=True):
-        ax.set_xlabel(label)
-        ax.legend(fontsize="small")
+    lrs, groups, jester, _, block = ["LRS r=1 k={}"], *results.values()
+    draw(axes[0], groups, lrs, [1, 3, 5, 8, 10], "241 groups", "nonzeros k")
+    draw(axes[1], block, ["rep r={}", "LRS r={} k=1"], steps, "1,000 users", "rank r")
+    draw(axes[2], jester, lrs, steps, "Jester", "nonzeros k")
     plt.show()
 
 # %%
-# How many numbers
-# ----------------
-# Table 1 of the paper, from its definitions: d = 50 numbers for a model, t models or
-# r (d + t) for low rank, k more a task for the sparse part, and d more for a prompt.
-# All of its rows are these but one: 10,050 is printed for the prompts of Netflix, where
-# 1,000 users have 50,050 (10,050 is the number for 200).
-
-
-def table_1(t, ranks, sparsities, d=50):
-    """Numbers of parameters of all methods of the paper's table 1."""
-    counts = {"single model": d, "full fine-tuning": t * d, "prompt": d + t * d}
-    for r in ranks:
-        counts[f"representation, r={r}"] = r * (d + t)
-        for k in sparsities:
-            counts[f"low rank and sparse, r={r}, {2 * k} %"] = r * (d + t) + t * k
-    return counts
-
-
-for name, setting in {
-    "MovieLens": (241, [1], [1, 3, 5, 8, 10]),
-    "Jester": (100, [1], [1, 2, 3, 4, 5]),
-    "Netflix": (1000, [1, 2, 3, 4, 5], [1]),
-}.items():
-    counts = table_1(*setting)
-    print(name, ", ".join(f"{method} {count:,}" for method, count in counts.items()))
-
-# %%
+# The numbers of parameters of table 1, and embeddings by users, are printed by ``python
+# benchmarks/movielens_groups.py``.
+#
 # Why not privately
 # -----------------
-# Two hundred and forty-one users are far less than a private release needs. As a rule
-# users should be many more than d r^1.5 sqrt(2 L) / mu, for d features, rank r and L
-# releases; even at epsilon = 1 this is
+# Users should be many more than d r^1.5 sqrt(2 L) / mu, for d features, rank r and L
+# releases. At epsilon = 1 this is
 
 model = LRSRegressor(epsilon=1.0, solver=PrivateRounds(n_rounds=6))
 mu = model.privacy_plan(50).mu

@@ -2,11 +2,11 @@
 Fit one network per user
 ========================
 
-Pal et al. (2023, appendix B.2) give each user of Jester a tanh network whose weights
-are low rank plus sparse, and compare it with four simpler ways to personalize. This
-page repeats that **without privacy** on one split, and adds what is tried first:
-linear models, and an intercept a user. The benchmark ``personal_networks.py`` has
-MovieLens too, and more splits.
+This page is for readers of Pal et al. (2023, appendix B.2), who give each user of
+Jester a tanh network whose weights are low rank plus sparse, and compare it with four
+simpler ways to personalize. This page repeats that **without privacy** on one split,
+and adds what is tried first: linear models, and an intercept per user. The benchmark
+``personal_networks.py`` has MovieLens too, and more splits.
 
 It needs Jester in the folder of SKDPSPECTRAL_DATA, and takes a minute or so.
 """
@@ -19,36 +19,26 @@ It needs Jester in the folder of SKDPSPECTRAL_DATA, and takes a minute or so.
 # by the training ratings alone. Penalties are those that the benchmark chose, on a
 # split of its own.
 
+import sys
 import warnings
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from skdpspectral import LRSMLPRegressor, LRSRegressor, PrivacyLeakWarning
-from skdpspectral.datasets import load_jester
-from skdpspectral.neural_network import AlternatingAdam, UserNetwork, count_parameters
+from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)
+here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
+sys.path.insert(0, str(here / "benchmarks"))
+from personal_networks import errors_of, jester_rows
+
 try:
-    ratings = np.asarray(load_jester().data, dtype=float)
+    rows = jester_rows(0)
 except FileNotFoundError as error:
     print(f"Nothing to show: {error}")
-    ratings = None
-
-
-def split(ratings, rng):
-    """Rows of users and jokes, and which of them are for training."""
-    complete = ratings[(ratings != 0).all(axis=1)]
-    table = complete[rng.choice(len(complete), 100, replace=False)]
-    share = rng.permutation(np.repeat([0.1, 0.5, 0.9], (30, 40, 30)))
-    known = (
-        rng.permuted(np.tile(np.arange(100), (100, 1)), axis=1) < 100 * share[:, None]
-    )
-    centered = np.where(known, table - table[known].mean(), 0.0)
-    jokes = np.linalg.svd(centered)[2][:50].T * 10.0
-    user, joke = np.indices(table.shape).reshape(2, -1)
-    return jokes[joke], table.ravel(), user, known.ravel()
-
+    rows = None
 
 # %%
 # The models
@@ -87,20 +77,12 @@ def models(level):
     return found
 
 
-if ratings is not None:
-    X, y, user, known = split(ratings, np.random.default_rng(0))
-    errors = {}
-    for level in (False, "user"):
-        for name, model in models(level).items():
-            model.fit(X[known], y[known], users=user[known])
-            rest = model.predict(X[~known], users=user[~known]) - y[~known]
-            errors[name, bool(level)] = np.sqrt(np.mean(rest**2))
-    print(f"{'':16}{'numbers':>10}{'no level':>10}{'level':>8}")
-    for name in [*NETWORKS, *LINEAR]:
-        given, own, _ = NETWORKS.get(name, ({}, {}, None))
-        count = count_parameters(50, 100, **given, **own) if name in NETWORKS else ""
-        both = [errors[name, level] for level in (False, True)]
-        print(f"{name:16}{count:>10}{both[0]:10.3f}{both[1]:8.3f}")
+if rows is not None:
+    errors = {
+        (name, bool(level)): errors_of(model, rows)[1]
+        for level in (False, "user")
+        for name, model in models(level).items()
+    }
 
 # %%
 # What is seen
@@ -112,14 +94,14 @@ if ratings is not None:
 # level all of that is gone: one network and a hundred levels are as good as anything
 # here, and a linear model is no worse.
 
-if ratings is not None:
+if rows is not None:
     fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
     names = [*NETWORKS, *LINEAR]
     for offset, level in ((-0.2, False), (0.2, True)):
         heights = [errors[name, level] for name in names]
-        label = "with a level a user" if level else "no level"
+        label = "with an intercept per user" if level else "without"
         ax.bar(np.arange(len(names)) + offset, heights, 0.4, label=label)
     ax.set_xticks(range(len(names)), names, rotation=40, ha="right")
-    ax.set(ylabel="RMSE of ratings from -10 to 10", ylim=(4, None))
+    ax.set(xlabel="model", ylabel="RMSE of ratings from -10 to 10", ylim=(4, None))
     ax.legend()
     plt.show()

@@ -2,10 +2,10 @@
 Private Adam: three sources of the second moment
 ================================================
 
-Adam divides a mean of gradients by the root of a mean of their squares. Under a
-privacy budget the squares may be released beside the gradients, or made of what was
-released. Which is better is a matter of noise: here are the errors of both, and what
-they do to the digits.
+This page is for users of Adam who may choose ``moments``. Adam divides a mean of
+gradients by the root of a mean of their squares. With a budget, the squares are
+released beside the gradients, or computed from what was released. The figures show the
+errors of both.
 """
 
 # tags: quick
@@ -57,7 +57,7 @@ for ax, name in zip(axes, ("trivial", "sqrt"), strict=True):
         crossing = sigma[np.argmax(errors[kind] > errors["joint moments"])]
         ax.axvline(crossing, color="gray", linewidth=0.5)
         print(f"{name}: joint moments beat {kind} from a noise of {crossing:.4f} on")
-    ax.set(title=name, xlabel="noise")
+    ax.set(title=name, xlabel="standard deviation of the noise")
 axes[0].set_ylabel("error of the second moment")
 axes[1].legend()
 

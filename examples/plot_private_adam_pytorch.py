@@ -2,15 +2,16 @@
 Train a PyTorch model privately
 ===============================
 
-:class:`~skdpspectral.neural_network.JMEAdam` needs the gradient of each example, and
-gives what is to be added to the parameters. A small convolutional network on
-scikit-learn's digits; the page is empty where PyTorch is not installed.
+This page is for users of PyTorch. :class:`~skdpspectral.neural_network.JMEAdam` takes
+the gradient of each example and returns what is added to the parameters. The example is
+a small convolutional network on scikit-learn's digits. It needs PyTorch.
 """
 
 # %%
 # Each batch is drawn by the optimizer, and each has its step. Layers that mix the
 # examples of a batch, as batch normalization does, are not allowed.
 
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
@@ -64,6 +65,13 @@ else:
     images = torch.tensor(digits.images[:, None] / 16.0, dtype=torch.float32)
     labels = torch.tensor(digits.target)
     rest, test = train_test_split(np.arange(len(labels)), random_state=0)
-    predict = train(images[rest], labels[rest], epsilon=4.0)
-    share = (predict(images[test]) == labels[test]).float().mean()
-    print(f"accuracy {share:.3f}")
+    budgets, shares = [0.5, 1.0, 2.0, 4.0], []
+    for epsilon in budgets:
+        predict = train(images[rest], labels[rest], epsilon)
+        shares.append((predict(images[test]) == labels[test]).float().mean())
+    fig, ax = plt.subplots(figsize=(5, 3.5), layout="constrained")
+    ax.plot(budgets, shares, "o-")
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
+    ax.set(xlabel="epsilon", ylabel="accuracy on test images", ylim=(0, 1))
+    plt.show()

@@ -2,10 +2,9 @@
 One budget for a whole pipeline
 ===============================
 
-A table has numbers in years and dollars, and a column of texts. What is wanted is a
-classifier, and one epsilon for all that is learned from the table. A
-:class:`~skdpspectral.pipeline.PrivatePipeline` is charged once, and its steps share the
-budget.
+This page is for a table with several private steps: a scaler, an encoder, a classifier.
+A :class:`~skdpspectral.pipeline.PrivatePipeline` has one epsilon for all of them, and
+is charged once.
 """
 
 # tags: quick

@@ -2,10 +2,9 @@
 Standardize features with unknown bounds
 ========================================
 
-Years, dollars, seconds since 1970, yes or no: nobody has told the bounds of these
-columns, and a ``StandardScaler`` would reveal means of all rows.
-:class:`~skdpspectral.DPStandardScaler` finds means and standard deviations privately,
-whatever their magnitudes are.
+This page is for tables in raw units (years, dollars, seconds since 1970) without public
+bounds. A ``StandardScaler`` would reveal means of all rows.
+:class:`~skdpspectral.DPStandardScaler` finds means and standard deviations privately.
 """
 
 # tags: quick
@@ -52,7 +51,7 @@ print(scaler.privacy_plan(*table.shape).details())
 scaler.set_output(transform="pandas").fit(table)
 found = pd.DataFrame(
     {
-        "deviation": table.std(ddof=0),
+        "standard deviation": table.std(ddof=0),
         "private": scaler.scale_,
         "mean": table.mean(),
         "private mean": scaler.mean_,
@@ -62,15 +61,11 @@ found = pd.DataFrame(
 print(found.to_string(float_format="{:.4g}".format))
 
 # %%
-# What is too rare to be seen in the noise is named, and made zero, as a constant is by
-# any scaler: nobody knows its scale.
-
-print(scaler.transform(table).describe().loc[["mean", "std"]].round(3).to_string())
-
-# %%
+# A feature that is too rare to be seen in the noise is named, and made zero.
+#
 # More budget, less error
 # -----------------------
-# Ratios of private to true deviations in ten fits for each budget.
+# Ratios of private to true standard deviations in ten fits for each budget.
 
 seen = table.columns[:5]
 budgets = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -86,7 +81,7 @@ for number, name in enumerate(seen):
     ax.plot([], [], ".", color=f"C{number}", label=name)
 ax.axhline(1.0, color="black", linewidth=0.8)
 ax.set_xscale("log", base=2)
-ax.set(xlabel="epsilon", ylabel="private / true deviation")
+ax.set(xlabel="epsilon", ylabel="private / true standard deviation")
 ax.set_xticks(budgets, [f"{e:g}" for e in budgets])
 ax.legend()
 plt.show()
@@ -103,4 +98,3 @@ print(privacy_report(columns))
 with PrivacyAccountant(epsilon=1.0, delta=1e-6) as accountant:
     model.fit(table, bought)
 print(f"accuracy {model.score(table, bought):.3f}, {bought.mean():.3f} bought")
-print(accountant)

@@ -2,11 +2,10 @@
 Search parameters under one guarantee
 =====================================
 
-Which settings of :class:`~skdpspectral.DPPCA` suit these rows? Whoever tries them all
-on private rows has looked at the rows as often. A
+This page is for users who want to choose parameters on private rows. A
 :class:`~skdpspectral.model_selection.PrivateSearchCV` with
-:class:`~skdpspectral.model_selection.RandomRuns` tries a secret number of them and
-releases the best one, for the price of about three fits. With its default,
+:class:`~skdpspectral.model_selection.RandomRuns` tries a secret number of settings and
+releases the best one, for the cost of about three fits. With its default,
 :class:`~skdpspectral.model_selection.Vote`, it keeps the estimator as given unless
 blocks of the rows prefer another.
 """

@@ -2,10 +2,10 @@
 Encode text, dates and missing values
 =====================================
 
-Ages with gaps, cities as text, dates, free notes: scikit-learn's imputers and encoders
-would publish means and categories of private rows.
-:class:`~skdpspectral.DPTableVectorizer` turns such a table into numbers within one
-privacy budget.
+This page is for tables with text, dates and missing values (NaN). scikit-learn's
+imputers and encoders would publish means and categories of private rows.
+:class:`~skdpspectral.DPTableVectorizer` turns such a table into numbers with one
+budget.
 """
 
 # tags: quick
@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
-from skdpspectral import DPAdamClassifier, DPTableVectorizer, statement
+from skdpspectral import DPAdamClassifier, DPTableVectorizer
 from skdpspectral.pipeline import make_private_pipeline
 
 rng = np.random.default_rng(0)
@@ -55,8 +55,8 @@ print(vectorizer.plan_for(table).details())
 # %%
 # Vectors with names
 # ------------------
-# Holes are at the private mean, which is 0. A city with 20 customers is among the rare
-# ones: its name is not released.
+# Missing values are at the private mean, which is 0. A city with 20 customers is among
+# the rare ones: its name is not released.
 
 vectors = vectorizer.set_output(transform="pandas").fit_transform(table)
 print(vectorizer.categories_)
@@ -85,21 +85,10 @@ model = make_private_pipeline(
 print(f"accuracy {model.score(test, y_test):.3f}, {1.0 - leaves.mean():.3f} stay")
 
 # %%
-# A page for whoever answers for the data says what was promised. It begins so:
-
-made = statement(
-    model,
-    title="Who leaves",
-    unit_meaning="A row is one customer.",
-    tuning="Nothing: all parameters were fixed beforehand.",
-)
-print(made.to_markdown().partition("### Against whom?")[0])
-
-# %%
 # How rare a category may be
 # --------------------------
 # The threshold of private counts, by the budget and the number of columns in which
-# categories are looked for.
+# categories are searched.
 
 budgets = np.geomspace(0.25, 8.0, 6)
 fig, ax = plt.subplots()

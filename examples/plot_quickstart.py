@@ -2,10 +2,9 @@
 Private principal components of images
 ======================================
 
-The bundled digits data hold 1,797 images of 8 x 8 pixels, whose values lie between
-0 and 16 by construction. These bounds are public: nobody had to look at an image to
-know them. With them, :class:`~skdpspectral.DPPCA` finds the principal axes of the
-images without revealing any one of them.
+This page is for a first fit. The bundled digits are 1,797 images of 8 x 8 pixels with
+values between 0 and 16. These bounds are public. :class:`~skdpspectral.DPPCA` finds the
+principal axes of the images without revealing any one of them.
 """
 
 # tags: quick

@@ -2,7 +2,8 @@
 Errors of private PCA against minimax rates
 ===========================================
 
-No private method can have an error below a rate that Cai, Xia and Zha (2024) prove,
+This page is for readers of the theory: no private method can have an error below a rate
+that Cai, Xia and Zha (2024) prove,
 times a constant that nobody knows; Li, Cai, Xia and Zhang (2024) have such a rate for
 rows that lie with several clients. :func:`~skdpspectral.theory.minimax_rate` evaluates
 both. Here measured errors are divided by them: **where a curve is flat the method has
@@ -18,27 +19,17 @@ of other curves, since constants are unknown.
 # a center, since the rates are for rows whose mean is known. A guess at random has an
 # error near :math:`\sqrt 2`.
 
+import sys
+from pathlib import Path
+
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
-from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.metrics import subspace_distance
-from skdpspectral.theory import minimax_rate
+here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
+sys.path.insert(0, str(here / "benchmarks"))
+from rate_ratios import clients_over_rate, over_rate, sparse_over_rate
 
-delta, signal, noise, seeds = 1e-6, 10.0, 1.0, range(4)
 mechanisms = ("gaussian", "two-stage", "auto")
-
-
-def over_rate(n, p, epsilon, **parameters):
-    """Mean error of DPPCA over the rate of its setting."""
-    errors = []
-    for seed in seeds:
-        X, truth = make_spiked_covariance(n, p, random_state=seed)
-        pca = DPPCA(1, epsilon=epsilon, delta=delta, center="none", **parameters).fit(X)
-        errors.append(subspace_distance(pca.components_, truth))
-    rate = minimax_rate(n, p, 1, signal, noise, epsilon)
-    return np.mean(errors) / rate
 
 
 def draw(ax, along, curves, xlabel):
@@ -46,6 +37,8 @@ def draw(ax, along, curves, xlabel):
     for name, values in curves.items():
         ax.loglog(along, values, "o-", label=name)
         print(f"{name:22}", np.round(values, 1))
+    ax.set_xticks(along, [f"{each:,g}" for each in along])
+    ax.minorticks_off()
     ax.set(xlabel=xlabel, ylabel="error over rate")
     ax.legend(fontsize="small")
 
@@ -66,12 +59,12 @@ sizes, budgets = np.array([4_000, 12_000, 40_000, 120_000]), [0.1, 0.3, 1.0, 3.0
 widths = np.array([20, 50, 100, 200, 400])
 fig, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
 settings = [
-    (sizes, [(n, 50, 0.5) for n in sizes], "rows; p = 50, epsilon = 0.5"),
-    (budgets, [(20_000, 50, e) for e in budgets], "epsilon; 20,000 rows, p = 50"),
+    (sizes, [(n, 50, 0.5) for n in sizes], "number of rows; p = 50"),
+    (budgets, [(20_000, 50, e) for e in budgets], "epsilon; n = 20,000, p = 50"),
     (
         widths,
         [(40_000, p, 0.5) for p in widths],
-        "features; 40,000 rows, epsilon = 0.5",
+        "number of features; n = 40,000",
     ),
 ]
 for ax, (along, points, label) in zip(axes, settings, strict=True):
@@ -97,22 +90,11 @@ cases = {
 }
 
 
-def clients_over_rate(m, n, aggregation):
-    """Mean error of m clients of n rows over the rate."""
-    errors = []
-    for seed in seeds:
-        X, truth = make_spiked_covariance(n * m, 30, random_state=seed)
-        pca = FederatedDPPCA(delta=delta, center="none", aggregation=aggregation)
-        pca.set_params(n_components=1).fit(X, clients=np.repeat(np.arange(m), n))
-        errors.append(subspace_distance(pca.components_, truth))
-    return np.mean(errors) / minimax_rate([n] * m, 30, 1, signal, noise, 1.0)
-
-
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 curves = {
     name: [clients_over_rate(m, *case) for m in counts] for name, case in cases.items()
 }
-draw(axes[0], counts, curves, "clients; p = 30, epsilon = 1")
+draw(axes[0], counts, curves, "number of clients; p = 30, epsilon = 1")
 
 # %%
 # Few features
@@ -122,22 +104,7 @@ draw(axes[0], counts, curves, "clients; p = 30, epsilon = 1")
 # as the upper bound of its algorithm does: rows are bounded with all their features.
 # Between the two is a gap of a power of p that no method here closes.
 
-widths, s = np.array([25, 50, 100, 200, 400]), 10
-curves = {"error": [], "upper bound": []}
-for p in widths:
-    errors, rates = [], []
-    for seed in seeds:
-        rng = np.random.default_rng(seed)
-        truth = np.zeros((1, p))
-        truth[0, :s] = rng.choice([-1.0, 1.0], s) / np.sqrt(s)
-        X = rng.normal(size=(20_000, p))
-        X += np.sqrt(signal) * rng.normal(size=(20_000, 1)) * truth
-        model = SparseDPPCA(1, n_nonzero_features=s, delta=delta, center="none").fit(X)
-        errors.append(subspace_distance(model.components_, truth))
-    model = (20_000, p, 1, signal, noise, 1.0, delta)
-    rate = minimax_rate(*model, n_nonzero_features=s)
-    upper = minimax_rate(*model, n_nonzero_features=s, bound="upper")
-    curves["error"].append(np.mean(errors) / rate)
-    curves["upper bound"].append(upper / rate)
-draw(axes[1], widths, curves, "features, of which 10 count")
+ratios = np.transpose([sparse_over_rate(p) for p in widths])
+curves = dict(zip(("error", "upper bound"), ratios, strict=True))
+draw(axes[1], widths, curves, "number of features, of which 10 count")
 plt.show()

@@ -2,8 +2,9 @@
 Linear regression with confidence intervals
 ===========================================
 
+This page is for analysts who want coefficients with confidence intervals.
 :class:`~skdpspectral.DPRidge` releases one moment of features and targets. Coefficients
-for all penalties, the choice of one, and confidence intervals are computed from it.
+for all penalties, the choice of one, and intervals are computed from it.
 """
 
 # tags: quick
@@ -49,7 +50,7 @@ print(f"entries in the ledger: {len(accountant.ledger)}")
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
 left.semilogx(alphas, coefs * units)
-left.set(xlabel="alpha", ylabel="coefficient")
+left.set(xlabel="penalty alpha", ylabel="coefficient (units of the feature)")
 middle = intervals.mean(axis=1)
 right.errorbar(np.arange(6), middle, middle - intervals[:, 0], fmt="_", capsize=4)
 right.plot(np.arange(6), effects, "k.", label="true")

@@ -2,8 +2,9 @@
 Sparse private principal components
 ===================================
 
-Where few of many features matter, :class:`~skdpspectral.SparseDPPCA` finds which. The
-support is part of the release: it may be published like the components.
+This page is for tables with many features of which few matter.
+:class:`~skdpspectral.SparseDPPCA` finds which. The support is part of the release and
+may be published.
 """
 
 # tags: quick
@@ -55,10 +56,13 @@ dense = [
 axes[0].plot(
     epsilons, [subspace_distance(d, truth) for d in dense], "k--", label="all features"
 )
-axes[0].set(xlabel="epsilon", ylabel="distance of projectors", yscale="log")
-axes[1].set(xlabel="epsilon", ylabel="share of the features found")
-axes[0].legend()
-axes[1].legend()
+axes[0].set(ylabel="distance to the true direction", yscale="log")
+axes[1].set(ylabel="share of the features found")
+for ax in axes:
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+    ax.set(xlabel="epsilon")
+    ax.legend()
 
 # %%
 # Wine

@@ -2,11 +2,10 @@
 Audit a guarantee that assumes a model
 ======================================
 
+This page is for readers of papers whose guarantee assumes Gaussian rows.
 ``mechanism=SpikedModel(...)`` adds noise to PCA's projector, as Cai, Xia and Zha (2024)
-do. It is enough if rows are independent, Gaussian, of mean zero and of the stated
-variances: a theorem bounds what one of them changes. Nobody who hands in a row is bound
-to that. This page replaces one row by a long one, and lets
-:func:`~skdpspectral.audit.audit_epsilon` tell from released components which data they
+do. This page replaces one row by a long one, and
+:func:`~skdpspectral.audit.audit_epsilon` tells from released components which data they
 came from.
 """
 
@@ -69,7 +68,7 @@ for ax, (name, estimator) in zip(
         values = [along_last_axis(estimator.fit(rows), None) for _ in range(200)]
         ax.hist(values, bins=np.linspace(0, 1, 26), alpha=0.6, label=label)
     ax.set(title=f"mechanism: {name}", xlabel="component along the last axis")
-axes[0].set_ylabel("fits")
+axes[0].set_ylabel("number of fits")
 axes[1].legend()
 figure.tight_layout()
 plt.show()

@@ -2,9 +2,9 @@
 Make and verify a privacy statement
 ===================================
 
-Two analysts share a ledger. The person responsible for the data gets a page in plain
-words, an auditor every release with its lemma, and both can check the page against the
-ledger.
+This page is for a person who answers for private data. Two analysts share a ledger. A
+statement says in plain words what was promised, lists every release for an auditor, and
+can be checked against the ledger.
 """
 
 # tags: quick
@@ -16,6 +16,8 @@ ledger.
 
 import tempfile
 from pathlib import Path
+
+import matplotlib.pyplot as plt
 
 from skdpspectral import DPPCA, DPStandardScaler, PrivacyAccountant, statement
 from skdpspectral.datasets import load_digits
@@ -51,10 +53,19 @@ print(made)
 print(made.to_markdown().partition("### What is not protected?")[0])
 
 # %%
-# And as an entry of OpenDP's registry of deployments, with what is left to fill in. It
-# begins so:
+# What each entry cost, and the budget
+# ------------------------------------
+# Costs do not add up linearly: squares of mu do.
 
-print(made.to_registry_yaml()[:900])
+fig, ax = plt.subplots(figsize=(6, 3), layout="constrained")
+names = [f"{one.label or 'other tool'}: {one.estimator}" for one in accountant.ledger]
+ax.barh(names, [entry.epsilon for entry in accountant.ledger])
+ax.barh("all together", accountant.spent().epsilon, color="C1")
+ax.axvline(accountant.epsilon, color="k", ls="--", label="budget")
+ax.set(xlabel="epsilon at delta = 1e-6", ylabel="entry")
+ax.invert_yaxis()
+ax.legend()
+plt.show()
 
 # %%
 # Checking it

@@ -2,10 +2,10 @@
 Mean and covariance of a stream at every step
 =============================================
 
-Readings arrive one by one, and after each of them the mean and the covariance of all so
-far are published. :class:`~skdpspectral.JMECovariance` does this under **one**
-guarantee for all steps together: noise is correlated between steps, so that it all
-but cancels in running means, and the second moment costs nothing beside the first.
+This page is for readings that arrive one by one. :class:`~skdpspectral.JMECovariance`
+publishes the mean and the covariance of all rows so far after each row, under **one**
+guarantee for all steps. Its noise is correlated between steps, so that it nearly
+cancels in running means.
 """
 
 # tags: quick
@@ -68,7 +68,7 @@ for feature, mean in enumerate(means):
     low, high = mean - band[where], mean + band[where]
     ax.fill_between(steps, low, high, color=line.get_color(), alpha=0.2)
 ax.set(
-    xlabel="step",
+    xlabel="number of rows",
     ylabel="running mean",
     ylim=(-0.6, 0.8),
     title="private means, twice their noise, exact means (dashed)",
@@ -87,12 +87,16 @@ fresh = drift.mean(axis=0) + rng.multivariate_normal(
 path = JMECovariance(epsilon=1.0, min_eigenvalue=1e-2).release_path(X, every=100)
 curve = []
 scored = JMECovariance()
-for step, location, covariance in path:
+for step, location, covariance, _ in path:
     scored.location_, scored.covariance_ = location, covariance
     curve.append((step, scored.score(fresh)))
 fig, ax = plt.subplots()
 ax.plot(*np.array(curve).T)
-ax.set(xlabel="step", ylabel="mean log-likelihood", title="private Gaussian density")
+ax.set(
+    xlabel="number of rows",
+    ylabel="mean log-likelihood",
+    title="private Gaussian density",
+)
 
 # %%
 # A private whitener

@@ -9,6 +9,13 @@ import pytest
 
 DOC = Path(__file__).parents[1] / "doc"
 PAGES = sorted([*DOC.glob("user_guide/*.rst"), *DOC.glob("theory/*.rst")])
+GUIDES = [
+    page
+    for page in PAGES
+    if page.parent.name == "user_guide"
+    and page.stem not in ("index", "choosing", "pca_ranks_table")
+]
+EXAMPLES = sorted((DOC.parent / "examples").glob("plot_*.py"))
 TABLES = sorted(path for path in (DOC / "tables").glob("*.py") if path.stem != "run")
 
 
@@ -37,6 +44,27 @@ def test_blocks_of_code_are_run(page):
     assert not [line for line in literal if not line.startswith("$ ")]
 
 
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_guides_begin_with_code(page):
+    """Code comes before the first section, which a reader sees without scrolling."""
+    text = page.read_text()
+    code = re.search(r"^(>>> |\.\. testcode::|\.\. code-block::)", text, re.M)
+    heading = re.search(r"^[^\n]+\n[=-]{3,}\n", text.split("\n\n", 2)[2], re.M)
+    assert code.start() < text.index(heading[0])
+
+
+@pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.stem)
+def test_examples_are_short_and_draw(page):
+    """A page of the gallery has a picture and some sixty lines of code."""
+    text = page.read_text()
+    lines = text.split('"""\n', 2)[2].splitlines()
+    code = [
+        line for line in lines if line.strip() and not line.lstrip().startswith("#")
+    ]
+    assert len(code) <= 65
+    assert "import matplotlib.pyplot as plt" in text
+
+
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_tables_have_the_rows_of_their_scripts(path, run):
     """Each table is written, is on one page, and has a figure for each row."""
@@ -45,8 +73,9 @@ def test_tables_have_the_rows_of_their_scripts(path, run):
     assert list(dict.fromkeys(row for row, _ in run.read(path.stem))) == list(
         table.ROWS
     )
-    include = f".. include:: ../tables/{path.stem}.rst"
-    assert sum(include in page.read_text() for page in PAGES) == 1
+    include = re.compile(rf"^ *\.\. include:: (\.\./)?tables/{path.stem}\.rst$", re.M)
+    pages = [*PAGES, DOC / "benchmarks.rst"]
+    assert sum(len(include.findall(page.read_text())) for page in pages) == 1
 
 
 def test_figures_that_differ_are_found(run, tmp_path, monkeypatch):

@@ -14,12 +14,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 
 from skdpspectral import (
+    DPPCA,
     DPAdamClassifier,
     DPAdamRegressor,
     DPItemEmbedding,
     DPMatrixFactorization,
     DPRidge,
     DPRidgeClassifier,
+    FederatedDPPCA,
     LRSMLPRegressor,
     LRSRegressor,
     PrivacyAccountant,
@@ -238,6 +240,17 @@ def test_weights_of_rows_are_refused_with_a_reason(fit):
     accountant = PrivacyAccountant()
     with pytest.raises(TypeError, match=r"takes no sample_weight: .* all count once"):
         fit(accountant=accountant)
+    assert len(accountant.ledger) == 0
+
+
+def test_groups_are_refused_with_the_name_that_fits():
+    accountant = PrivacyAccountant()
+    calls = {"user_feature": LRSRegressor, "client_feature": FederatedDPPCA}
+    for name, kind in calls.items():
+        with pytest.raises(TypeError, match=f"takes no groups: .* by {name}="):
+            kind(accountant=accountant).fit(X, X[:, 0], groups=USERS)
+    with pytest.raises(TypeError, match=r"unexpected keyword argument .groups"):
+        DPPCA(accountant=accountant).fit(X, groups=USERS)
     assert len(accountant.ledger) == 0
 
 

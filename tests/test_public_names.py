@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import os
 import pkgutil
 import re
 import subprocess
@@ -123,3 +124,45 @@ def test_nothing_public_is_left_out(name):
         node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)
     }
     assert {n for n in bound if not n.startswith("_")} == set(module.__all__)
+
+
+# What a type checker is to say of a user's file, behind each line that it speaks of.
+WRONG_TYPES = """\
+from skdpspectral import DPPCA, FederatedDPPCA, LRSRegressor, PrivacyAccountant
+from skdpspectral.model_selection import PrivateSearchCV
+from skdpspectral.pipeline import PrivatePipeline
+DPPCA(epsilon="1")  # "epsilon" to "DPPCA"
+LRSRegressor(epsilon="1")  # "epsilon" to "LRSRegressor"
+PrivateSearchCV(DPPCA(), {}, epsilon="1")  # "epsilon" to "PrivateSearchCV"
+PrivatePipeline([], epsilon="1")  # "epsilon" to "PrivatePipeline"
+DPPCA(accountant=2.0)  # "accountant" to "DPPCA"
+reveal_type(DPPCA().fit([[0.0]]))  # DPPCA"
+reveal_type(LRSRegressor().fit([[0.0]], [0.0]))  # LRSRegressor"
+DPPCA("auto", epsilon=None, accountant=PrivacyAccountant(1.0), scale="bounds")
+FederatedDPPCA(2, epsilon={"a": 1.0}, delta=1e-7, noise_seed=0).fit([[0.0]])
+"""
+
+
+@pytest.mark.slow
+def test_type_checkers_find_wrong_arguments(tmp_path):
+    pytest.importorskip("mypy")
+    file = tmp_path / "use.py"
+    file.write_text(WRONG_TYPES)
+    command = [sys.executable, "-m", "mypy", "--no-incremental", "--config-file="]
+    package = str(Path(skdpspectral.__file__).parents[1])
+    environment = {**os.environ, "MYPYPATH": package}
+    found = subprocess.run(
+        [*command, "--ignore-missing-imports", file.name],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said_of = r"^use\.py:(\d+): (?:error|note): (.*)$"
+    errors = re.findall(said_of, found.stdout, re.MULTILINE)
+    lines = WRONG_TYPES.splitlines()
+    wrong = [n for n, line in enumerate(lines, 1) if "  # " in line]
+    assert [int(number) for number, _ in errors] == wrong, found.stdout
+    for number, said in errors:
+        assert lines[int(number) - 1].partition("  # ")[2] in said

@@ -1,7 +1,7 @@
 """Distances to the true direction in federations of the paper's figure 1.
 
 50 features, signal variance 10, noise variance 1, delta = 0.1 (1d: 0.1 to 0.2). "paper"
-and "reference" have the paper's noise with a constant of 1; Fed-DP-Oja passes over the
+and "reference" have the noise of algorithm 1 of Li et al.; Fed-DP-Oja passes over the
 rows once, in batches. Clients, budgets, rows and noise are new in each repeat.
 """
 

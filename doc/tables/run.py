@@ -59,9 +59,8 @@ def measure_row(table, row, first_seed=0):
 
 
 def short(value, digits):
-    """Return a number with so many digits, without a leading zero."""
-    text = f"{round(float(value), digits) + 0.0:.{digits}f}"  # no minus before zeros
-    return text.replace("0.", ".", 1) if abs(value) < 1 and digits else text
+    """Return a number with so many digits."""
+    return f"{round(float(value), digits) + 0.0:.{digits}f}"  # no minus before zeros
 
 
 def cell(values, digits):

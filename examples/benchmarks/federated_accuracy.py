@@ -9,17 +9,18 @@ import argparse
 
 import numpy as np
 from federated_baselines import (
+    MODEL,
     PAPER,
     REFERENCE,
     federated_oja,
     figure_1,
     printed_weights,
 )
-from sklearn.base import clone
 from tables import ignore_leak_warnings, print_row, with_error
 
 from skdpspectral import FederatedDPPCA
 from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.decomposition import ComponentCovariance, Gaussian
 from skdpspectral.metrics import subspace_distance
 
 P, SIGNAL = 50, 10.0
@@ -33,6 +34,16 @@ MODES = {
 }
 
 
+def model_of(budgets, **parameters):
+    """Return an estimator with a budget for every client."""
+    return FederatedDPPCA(
+        1,
+        epsilon={j: epsilon for j, (epsilon, _) in enumerate(budgets)},
+        delta={j: delta for j, (_, delta) in enumerate(budgets)},
+        **parameters,
+    )
+
+
 def errors(sizes, budgets, seed):
     """Return the distance of every method, for one federation."""
     rng = np.random.default_rng(seed)
@@ -42,18 +53,37 @@ def errors(sizes, budgets, seed):
     )
     parts = np.split(X, np.cumsum(sizes)[:-1])
     clients = np.repeat(np.arange(len(sizes)), sizes)
-    model = FederatedDPPCA(
-        1,
-        epsilon={j: epsilon for j, (epsilon, _) in enumerate(budgets)},
-        delta={j: delta for j, (_, delta) in enumerate(budgets)},
-    )
     found = {
-        name: clone(model).set_params(**parameters).fit(X, clients=clients).components_
+        name: model_of(budgets, **parameters).fit(X, clients=clients).components_
         for name, parameters in MODES.items()
     }
     found["as printed"] = printed_weights(parts, budgets, 1, SIGNAL, rng)
     found["Oja"] = federated_oja(parts, budgets, SIGNAL, rng)
     return {name: subspace_distance(basis, truth) for name, basis in found.items()}
+
+
+def covariance_errors(sizes, budgets, seed):
+    """Return errors of the paper's covariance, of ours, and of one without privacy.
+
+    "paper" adds noise for the variance of all features, by the bounds of Cai, Xia and
+    Zha (2024): sums of two terms, where the algorithm prints roots of smaller squares.
+    """
+    budgets = budgets(np.random.default_rng(seed))
+    X, truth = make_spiked_covariance(sum(sizes), P, random_state=seed)
+    target = SIGNAL * truth.T @ truth + np.eye(P)
+    clients = np.repeat(np.arange(len(sizes)), sizes)
+    printed = {"mechanism": MODEL, "release": "covariance"}
+    paper = model_of(budgets, **printed).fit(X, clients=clients)
+    own = {"release": ComponentCovariance(11.0), "mechanism": Gaussian(1.0)}
+    ours = model_of(budgets, **own).fit(X, clients=clients)
+    value, vectors = np.linalg.eigh(X.T @ X / len(X))
+    pooled = (value[-1] - 1) * np.outer(vectors[:, -1], vectors[:, -1]) + np.eye(P)
+    found = {
+        "paper": paper.get_covariance(),
+        "ours": ours.get_covariance(),
+        "no privacy": pooled,
+    }
+    return {name: np.linalg.norm(each - target) for name, each in found.items()}
 
 
 def main():

@@ -240,7 +240,7 @@ def table_budget(repeats):
         single = LinearRegression(fit_intercept=False).fit(X, y).coef_
         for name, value in (
             ("exact", fit_a14(data, **exact())),
-            ("exact, fixed", fit_a14(data, **exact(), **FIXED)),
+            ("exact, fixed", fit_a14(data, **{**exact(), **FIXED})),
             ("exact, single model", rmse(single, truth)),
             ("each user alone", local_rmse(data)),
         ):

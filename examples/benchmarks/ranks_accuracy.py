@@ -146,8 +146,7 @@ def write_page(cells):
         for scale in ("ranks", "private"):
             found = [cells.values(scale, name, epsilon) for epsilon in BUDGETS[1:]]
             medians = [np.median([each[0][1] for each in fits]) for fits in found]
-            shown = (f"{value:.3f}".removeprefix("0") for value in medians)
-            text.append(f"     - {' / '.join(shown)}")
+            text.append(f"     - {' / '.join(f'{value:.3f}' for value in medians)}")
     repeats = {len(cells.values("ranks", name, 1.0)) for name in SHOWN}
     text += ["", f"Medians of {min(repeats)} fits.", ""]
     PAGE.write_text("\n".join(text))

@@ -14,11 +14,11 @@ import types
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from numbers import Real
 from operator import methodcaller
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -26,7 +26,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from .._linalg.walks import blas_threads
-from .._release.noise import Release
+from .._release.noise import NoiseSeed, Release
 from .._tables.rows import table_shape
 from ..accounting import NoisyFitWarning, PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._gaussian import check_delta
@@ -42,6 +42,15 @@ from ..mechanisms._plan import has_budget
 from .documented import documented
 from .sklearn_compat import CALLBACK_ATTRIBUTES, Interval, parameter_names
 from .strategies import check_values, is_strategy, json_default, read_plain
+
+# Types of constructors and fits.
+Seed = NoiseSeed
+if TYPE_CHECKING:
+    from typing_extensions import Self
+else:
+    Self = Any  # typing has it from Python 3.11 on
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 _FORMAT = 1
 
@@ -619,8 +628,12 @@ class TableEstimator(PrivateEstimator):
         raise NotImplementedError
 
 
-def unweighted(method):
-    """Refuse `sample_weight` by its name; a decorator of ``fit`` and its like.
+# Columns of ids that scikit-learn's users look for under the name of groups.
+_IDS = {"users": "user_feature", "clients": "client_feature"}
+
+
+def unweighted(method: _Method) -> _Method:
+    """Refuse `sample_weight` and `groups` by name; a decorator of ``fit`` and its like.
 
     The signature stays as it is, so that scikit-learn's tools see that weights are not
     supported, and send none. None is let through. Calls are one level further from
@@ -634,6 +647,13 @@ def unweighted(method):
                 f"{type(estimator).__name__}.{method.__name__} takes no sample_weight: "
                 "its guarantee holds for rows that all count once; leave it out"
             )
+        for ids, column in _IDS.items():
+            if "groups" in kwargs and hasattr(estimator, column):
+                raise TypeError(
+                    f"{type(estimator).__name__}.{method.__name__} takes no groups: "
+                    f"name the column of {ids} in X by {column}=..., or give {ids}=... "
+                    f"where {method.__name__} has it"
+                )
         return method(estimator, *args, **kwargs)
 
-    return counted_once
+    return cast(_Method, counted_once)

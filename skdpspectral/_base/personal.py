@@ -78,7 +78,7 @@ class KeepsUsers:
         raise NotImplementedError
 
     def _warn_of_unknown(self, codes: np.ndarray, rows="rows", level=3) -> None:
-        """Warn of rows that no model of their user predicts.
+        """Warn of rows, or of "users" who get lists, without a model of their user.
 
         How many they are depends on who was in the fit, which is for the holder of
         users' models alone. A copy without any says the same, whoever is asked for.
@@ -90,6 +90,14 @@ class KeepsUsers:
             said = (
                 f"this {type(self).__name__} holds no models of users, as a published "
                 f"copy: all {rows} are predicted by {shared}"
+            )
+            if rows == "users":
+                said += ", and get the same list, which is everybody's"
+        elif n_unknown and rows == "users":
+            said = (
+                f"{n_unknown} of {len(codes)} users are new: users that were neither "
+                "in the fit nor personalized get the same list, which is everybody's, "
+                f"by {shared}"
             )
         elif n_unknown:
             said = (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _safe_indexing as take_rows
@@ -17,8 +19,11 @@ from sklearn.utils.validation import _check_feature_names_in
 
 from ..mechanisms._plan import has_budget
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
 try:  # scikit-learn >= 1.9
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
+    from sklearn.callback import CallbackSupportMixin
+    from sklearn.callback import with_callbacks as _with_callbacks
     from sklearn.callback._callback_support import callback_management_context
 
     # Calls between a method that is wrapped by with_callbacks and its caller.
@@ -33,9 +38,14 @@ except ImportError:
         """Return a context that manages nothing."""
         return contextlib.nullcontext()
 
-    def with_callbacks(method):
+    def _with_callbacks(method):
         """Return the method as it is."""
         return method
+
+
+def with_callbacks(method: _Method) -> _Method:
+    """Let a fit prepare callbacks, and clean up after them."""
+    return _with_callbacks(method)
 
 
 # Where scikit-learn keeps callbacks, and what a meta-estimator hands on.
@@ -82,6 +92,22 @@ _CHANGED = (
 )
 
 
+class _Counted:
+    """A release whose calls are steps of a fit: how many follows from the releases."""
+
+    def __init__(self, release, progress: FitProgress):
+        self._release, self._progress, self._number = release, progress, 0
+
+    def __call__(self, *args, **kwargs):
+        released = self._release(*args, **kwargs)
+        self._number += 1
+        self._progress.step(self._number)
+        return released
+
+    def __getattr__(self, name: str):
+        return getattr(self._release, name)
+
+
 class FitProgress:
     """Report of at most `max_steps` steps of a fit.
 
@@ -100,9 +126,14 @@ class FitProgress:
             return
         if private:
             self._shown = self._stand_in(estimator)
-        self._context = self._shown._init_callback_context(max_subtasks=max_steps)
-        if estimator._is_private() and not private:  # before anything is charged
-            raise ValueError(_CHANGED)
+        self._cleanup.enter_context(callback_management_context(self._shown))
+        try:
+            self._context = self._shown._init_callback_context(max_subtasks=max_steps)
+            if estimator._is_private() and not private:  # before anything is charged
+                raise ValueError(_CHANGED)
+        except BaseException:
+            self._cleanup.close()
+            raise
 
     def _stand_in(self, estimator):
         """Return an unfitted estimator that callbacks may keep, without a ledger."""
@@ -111,7 +142,6 @@ class FitProgress:
             if hasattr(estimator, name):
                 setattr(shown, name, getattr(estimator, name))
         self._cleanup.callback(vars(shown).pop, "_parent_callback_ctx", None)
-        self._cleanup.enter_context(callback_management_context(shown))
         return shown
 
     def __enter__(self):
@@ -142,6 +172,10 @@ class FitProgress:
         task.call_on_fit_task_begin(estimator=self._shown, **self._data)
         stop = task.call_on_fit_task_end(estimator=self._shown, **self._data)
         return bool(stop) and not self._private
+
+    def counted(self, release):
+        """Return a release each call of which is a step."""
+        return release if self._context is None else _Counted(release, self)
 
     def moved(self, number: int, distance: float) -> bool:
         """Report a step of an exact fit, and how far it moved."""

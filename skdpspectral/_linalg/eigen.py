@@ -189,6 +189,40 @@ def count_above_noise(
     )
 
 
+def entry_deviations(
+    values: np.ndarray, vectors: np.ndarray, trace: float, spread: float
+) -> np.ndarray:
+    r"""Return deviations of the entries of leading eigenvectors by noise, (r, p).
+
+    To first order, symmetric noise of deviation `spread` off the diagonal moves
+    :math:`v_k` by :math:`\sum_{j \ne k} e_{jk} v_j / (\lambda_k - \lambda_j)` with
+    independent :math:`e_{jk}` of that deviation. `values`, decreasing, and `vectors`
+    are those of the noisy matrix; the other eigenvalues are taken to be equal, by the
+    `trace`. Gaps are without what noise adds to them, and the entries of a vector vary
+    by no more than those of a random one.
+    """
+    rank, order = vectors.shape
+    inner = _rotations(np.abs(values[:, None] - values), spread, 2)
+    np.fill_diagonal(inner, 0.0)
+    variance, total = inner @ vectors**2, inner.sum(axis=1)
+    if rank < order:
+        others = (trace - float(np.sum(values))) / (order - rank)
+        outer = _rotations(values - others, spread, order - rank)
+        variance += outer[:, None] * np.maximum(1.0 - np.sum(vectors**2, axis=0), 0.0)
+        total = total + outer * (order - rank)
+    return np.sqrt(variance / np.maximum(total, 1.0)[:, None])
+
+
+def _rotations(gaps: np.ndarray, spread: float, count: int) -> np.ndarray:
+    """Return variances of the angles between eigenvectors, by noisy gaps.
+
+    A true gap g appears as about ``g + count * spread**2 / g``.
+    """
+    root = np.sqrt(np.maximum(gaps**2 - 4.0 * count * spread**2, 0.0))
+    least = max(1e-3 * spread, np.finfo(float).tiny)
+    return (spread / np.maximum(0.5 * (gaps + root), least)) ** 2
+
+
 def _width(middle: float, order: int, spread: float, n_samples: int) -> float:
     """Return the width of the bulk above its middle: noise and sampling error."""
     aspect = order / n_samples

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -132,6 +132,9 @@ class AuditResult:
         Probability, over the audit's own trials, that the bound holds.
     n_trials : int
         Fits on each of the two data sets.
+    scores : tuple of two ndarrays of shape (n_trials,), or None, default=None
+        Values of the statistic on `X`, and on `X_neighbor`. Of data that were made up,
+        they are no secret; :class:`~skdpspectral.plotting.AuditDisplay` draws them.
     """
 
     mu: float
@@ -141,6 +144,9 @@ class AuditResult:
     delta: float
     confidence: float
     n_trials: int
+    scores: tuple[np.ndarray, np.ndarray] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     @property
     def violated(self) -> bool:
@@ -414,6 +420,7 @@ def audit_epsilon(
         delta=delta,
         confidence=confidence,
         n_trials=n_trials,
+        scores=scores,
     )
 
 

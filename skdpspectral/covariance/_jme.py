@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, unweighted
+from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
     CallbackSupportMixin,
@@ -30,6 +30,7 @@ from .._base.strategies import same_value, snapshot
 from .._release.noise import NonReentrantLock
 from .._release.streams import StreamRelease
 from .._tables.rows import DeferredRead, check_rows, deferred_rows, saturated
+from ..accounting import PrivacyAccountant
 from ..factorizations._choices import (
     Choices,
     HorizonError,
@@ -106,11 +107,16 @@ _FEATURES = ("n_features_in_", "feature_names_in_")
 
 
 class MomentRelease(NamedTuple):
-    """Released mean (n_features,) and covariance of a stream after `step` rows."""
+    """Released mean (n_features,) and covariance of a stream after `step` rows.
+
+    `location_std` is the standard deviation of the noise in each entry of the mean;
+    None for a mean with weights of its own, and for one that is taken to be zero.
+    """
 
     step: int
     location: np.ndarray
     covariance: np.ndarray
+    location_std: float | None
 
 
 class _InBatches:
@@ -196,6 +202,9 @@ class JMECovariance(
         Weighted mean of the clipped rows, by `workload`. Where its weights do not add
         up to more than 0, by the `second_workload` of `moments`. Zero with
         ``moments="assume-centered"``.
+    location_std_ : float or None
+        Standard deviation of the noise in each entry of `location_`; None where it is
+        zero or has weights of its own.
     covariance_ : ndarray of shape (n_features, n_features)
         Weighted covariance of the clipped rows, without the bias of the noise (but
         for ``BaselineMoments("pp")``). Its eigenvalues are at least `min_eigenvalue`,
@@ -282,20 +291,20 @@ class JMECovariance(
 
     def __init__(
         self,
-        epsilon=1.0,
-        delta=1e-6,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
         *,
-        clip_norm=1.0,
-        horizon=None,
+        clip_norm: float = 1.0,
+        horizon: int | None = None,
         workload="average",
         factorization="blt",
         moments="jme",
-        whiten=False,
-        min_eigenvalue="auto",
-        on_horizon="raise",
-        accountant=None,
-        noise_seed=None,
-    ):
+        whiten: bool = False,
+        min_eigenvalue: float | str = "auto",
+        on_horizon: str = "raise",
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.clip_norm = clip_norm
@@ -377,7 +386,7 @@ class JMECovariance(
 
     @with_callbacks
     @unweighted
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Release the moments of the rows of X, one step a row; keep the last ones.
 
         Parameters
@@ -420,7 +429,7 @@ class JMECovariance(
 
     @_InBatches
     @unweighted
-    def partial_fit(self, X, y=None):
+    def partial_fit(self, X, y=None) -> Self:
         """Release the moments of further rows, one step a row.
 
         The first call charges the whole stream, and so does the first one after
@@ -548,7 +557,8 @@ class JMECovariance(
         Returns
         -------
         iterator of MomentRelease
-            Named tuples (step, location, covariance).
+            Named tuples (step, location, covariance, location_std), the last of which
+            is the standard deviation of the noise in each entry of the mean.
 
         Raises
         ------
@@ -573,8 +583,10 @@ class JMECovariance(
                 places = np.flatnonzero(due)
                 if len(places):
                     _, _, means, covariances = self._released(moments, places)
-                    steps = moments.steps[places].tolist()
-                    yield from map(MomentRelease, steps, means, covariances)
+                    steps, stds = moments.steps[places].tolist(), [None] * len(places)
+                    if (spread := moments.mean_spread(places)) is not None:
+                        stds = spread.tolist()
+                    yield from map(MomentRelease, steps, means, covariances, stds)
         if getattr(self, "_latest", None) is mark:
             self._keep(run, moments)
             self.__dict__.pop("_stream", None)
@@ -619,6 +631,7 @@ class JMECovariance(
     def _keep(self, run: MomentRun, moments: StreamMoments, n_lost: int = 0) -> None:
         """Set the fitted attributes to the last moments of a stream, all at once."""
         first, second, mean, covariance = self._released(moments, [-1])
+        spread = moments.mean_spread([-1])
         if "feature_names_in_" not in run.features:
             self.__dict__.pop("feature_names_in_", None)
         self.__dict__.update(
@@ -626,6 +639,7 @@ class JMECovariance(
             first_moment_=first[0],
             second_moment_=second[0],
             location_=mean[0],
+            location_std_=None if spread is None else float(spread[0]),
             covariance_=covariance[0],
             n_samples_seen_=int(moments.steps[-1]),
             n_samples_lost_=n_lost,

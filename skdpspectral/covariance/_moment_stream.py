@@ -385,6 +385,19 @@ class StreamMoments:
             variance += 2.0 * lengths * coordinate / first.shape[1] + coordinate**2
         return np.sqrt(variance)
 
+    def mean_spread(self, places) -> np.ndarray | None:
+        """Return the deviation of the noise in each coordinate of m means.
+
+        None for means with weights of their own, which are not those of the covariance.
+        """
+        if self._first is not None and not self._first.workload.contrast:
+            return None
+        if self.sums.stream.centered:  # zero, and not released
+            return None
+        places = np.asarray(places)
+        core = self._gains[0][0][places]
+        return self.sums.noise_std * np.sqrt(core) / np.abs(self._totals_at(places))
+
     def _totals_at(self, places) -> np.ndarray:
         if self._totals is not None:
             return self._totals[places]

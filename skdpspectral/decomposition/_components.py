@@ -216,7 +216,8 @@ class Directions:
     leading first; `values` are those along them of `matrix`, the released second moment
     or, with ranks, correlations that were made of it.
     `scales` are variances that a mechanism needed, or None. `above_noise` counts
-    components that the second moment distinguishes from its noise.
+    components that the second moment distinguishes from its noise. `deviations` are
+    those of the entries of `vectors` by the noise, None where that is not known.
     """
 
     mean: np.ndarray | None
@@ -225,6 +226,7 @@ class Directions:
     matrix: np.ndarray
     scales: Scales | None
     above_noise: int
+    deviations: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -234,9 +236,9 @@ class Components:
     `vectors` are orthonormal rows, leading first. `values` are released variances along
     them, `total` is that in all directions, and `noise` that of a direction across
     them, None where only unit rows are known; `unit` is the number of data units per
-    unit of their rows. `above_noise` is as in :class:`Directions`, `remark` a sentence
-    about the choice that releases made, and `covariance` that of all features, if
-    released.
+    unit of their rows. `above_noise` and `deviations` are as in :class:`Directions`,
+    `remark` a sentence about the choice that releases made, and `covariance` that of
+    all features, if released.
     """
 
     mean: np.ndarray | None
@@ -248,6 +250,7 @@ class Components:
     above_noise: int
     remark: str = ""
     covariance: np.ndarray | None = None
+    deviations: np.ndarray | None = None
 
 
 # Shares of mu**2, once a private mean is paid: of the covariance within the
@@ -389,7 +392,16 @@ class PrincipalComponents(Combination):
             noise = (total - kept) / max(self.bounds.n_features - len(vectors), 1)
         unit = self.bounds.variance_unit
         above = found.above_noise
-        return Components(found.mean, vectors, values, total, noise, unit, above)
+        return Components(
+            found.mean,
+            vectors,
+            values,
+            total,
+            noise,
+            unit,
+            above,
+            deviations=found.deviations,
+        )
 
     @property
     def early(self) -> SecondMoment:
@@ -430,11 +442,12 @@ class PrincipalComponents(Combination):
         above = eigen.count_above_noise(
             values, np.trace(matrix), len(matrix), spread, self.moment.n_samples
         )
+        deviations = eigen.entry_deviations(values, vectors, np.trace(matrix), spread)
         if self.bounds.ranks:
-            matrix = correlations_of_signs(matrix, spread)
+            matrix, deviations = correlations_of_signs(matrix, spread), None
             values, vectors = eigen.top_eigh(matrix, rank)
         mean = origin if isinstance(origin, np.ndarray) else None
-        return Directions(mean, vectors, values, matrix, None, above)
+        return Directions(mean, vectors, values, matrix, None, above, deviations)
 
     def relative_noise(self, plan) -> float:
         """Deviation of the noise off the diagonal, for rows of at most unit norm."""
@@ -667,7 +680,8 @@ def _among_seen(found: Components, seen: np.ndarray) -> Components:
     if count < len(vectors):
         vectors[count:, ~seen] = np.linalg.qr(found.vectors[count:, ~seen].T)[0].T
     above = min(found.above_noise, count)
-    return replace(found, vectors=vectors, above_noise=above)
+    deviations = found.deviations if seen.all() else None
+    return replace(found, vectors=vectors, above_noise=above, deviations=deviations)
 
 
 def _noise_among_seen(found: Components, seen: np.ndarray) -> float | None:

@@ -16,14 +16,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, unweighted
+from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import register
 from .._messages.messages import MessageError
 from .._tables.ids import encode_ids
 from .._tables.readers import SlicedRows, refuse_masked
 from .._tables.users import CLIENTS, ClusterIds, deferred_users, read_users
-from ..accounting import NoisyFitWarning
+from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._gaussian import check_delta
 from ..mechanisms import Concern, ParallelPlan, Remark, check_count, check_real
 from ._bounded_moments import CENTER_CONSTRAINT, Pairs, PrivateMean, RowBounds
@@ -429,7 +429,7 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
         return ParallelPlan.of(plans)
 
     @unweighted
-    def fit(self, X, y=None, *, clients=None):
+    def fit(self, X, y=None, *, clients=None) -> Self:
         """Release components for the rows of all clients.
 
         Parameters
@@ -747,7 +747,8 @@ class FederatedDPPCA(FederatedEstimator):
     ----------
     Li, Cai, Xia and Zhang (2024), Federated PCA and estimation for spiked covariance
     matrices: optimal rates and efficient algorithm, algorithm 1 with weights of
-    theorem 1; its noise is that of a ``SpikedModel`` with ``calibration="paper"``.
+    theorem 1; its noise is that of a ``SpikedModel`` with ``calibration="paper"`` and
+    a `sensitivity_constant` that is said there.
     The default's noise is that of Dwork, Talwar, Thakurta and Zhang (2014).
 
     Examples
@@ -773,24 +774,24 @@ class FederatedDPPCA(FederatedEstimator):
 
     def __init__(
         self,
-        n_components=2,
+        n_components: int = 2,
         *,
-        epsilon=1.0,
-        delta=1e-6,
+        epsilon: float | Mapping[Any, float] | None = 1.0,
+        delta: float | Mapping[Any, float] = 1e-6,
         mechanism="gaussian",
         aggregation="projector",
         weights="optimal",
         release="components",
-        client_feature=None,
+        client_feature: int | str | None = None,
         bounds=None,
-        clip_norm=None,
-        scale=None,
+        clip_norm: float | None = None,
+        scale: str | None = None,
         center="auto",
-        whiten=False,
-        n_jobs=None,
-        accountant=None,
-        noise_seed=None,
-    ):
+        whiten: bool = False,
+        n_jobs: int | None = None,
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+    ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
         self.delta = delta

@@ -10,13 +10,18 @@ from typing import ClassVar
 import numpy as np
 
 from .._base.documented import documented
-from .._base.estimator import TableEstimator, unweighted
-from .._base.sklearn_compat import Interval, StrOptions
+from .._base.estimator import Seed, Self, TableEstimator, unweighted
+from .._base.sklearn_compat import (
+    CallbackSupportMixin,
+    FitProgress,
+    Interval,
+    StrOptions,
+)
 from .._statistics.scale_windows import public_size
 from .._statistics.statistic import HALF
 from .._tables.clipping import make_box
 from .._tables.rows import deferred_rows
-from ..accounting import NoisyFitWarning
+from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..mechanisms import Concern, Remark, check_count
 from ._bounded_moments import CENTER_CONSTRAINT, PrivateMean
 from ._components import Ranked, Scaled, ScaledComponents, share_of_scales
@@ -36,13 +41,14 @@ _FEW_ROWS = 400.0
 
 
 @documented
-class DPPCA(ProjectionMixin, TableEstimator):
-    r"""Differentially private principal component analysis.
+class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
+    r"""Release private components of a table: ``DPPCA(2, epsilon=1.0).fit(X)``.
 
-    By default the second moment of bounded rows is released with symmetric Gaussian
-    noise; its leading eigenvectors, by value, are the components. The guarantee holds
-    for any data, unless ``mechanism=SpikedModel(...)`` is asked for.
-    Read more in the :ref:`user guide <pca>`.
+    :meth:`transform` then projects rows on `components_`, and ``print(pca.privacy_)``
+    states the guarantee. By default the second moment of bounded rows is released with
+    symmetric Gaussian noise; its leading eigenvectors, by value, are the components.
+    The guarantee holds for any data, unless ``mechanism=SpikedModel(...)`` is asked
+    for. Read more in the :ref:`user guide <pca>`.
 
     Parameters
     ----------
@@ -111,6 +117,12 @@ class DPPCA(ProjectionMixin, TableEstimator):
     ----------
     components_ : ndarray of shape (n_components, n_features)
         Orthonormal rows, leading first; the largest entry of each is positive.
+    components_std_ : ndarray of shape (n_components, n_features)
+        Standard deviations of the entries of `components_` around those of the same
+        bounded rows without noise, to first order in the noise. They follow from the
+        plan and from released eigenvalues, at no cost, and hold no sampling error. Not
+        set with ``release="covariance"``, ranks, a model, a power step or unseen
+        features.
     explained_variance_ : ndarray of shape (n_components,)
         Released variances along the components, floored at 0. With
         ``release="covariance"`` they are in squared units of the data (of the scaled
@@ -201,20 +213,20 @@ class DPPCA(ProjectionMixin, TableEstimator):
 
     def __init__(
         self,
-        n_components=2,
+        n_components: int | str = 2,
         *,
-        epsilon=1.0,
-        delta=1e-6,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
         mechanism="gaussian",
         bounds=None,
-        clip_norm=None,
-        scale=None,
+        clip_norm: float | None = None,
+        scale: str | None = None,
         center="auto",
-        release="components",
-        whiten=False,
-        accountant=None,
-        noise_seed=None,
-    ):
+        release: str = "components",
+        whiten: bool = False,
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+    ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
         self.delta = delta
@@ -375,7 +387,7 @@ class DPPCA(ProjectionMixin, TableEstimator):
     def _check_shape(self, n_samples: int, n_features: int) -> None:
         """Refuse more components than there can be, and whitening by no variances."""
         rank, most = self.n_components, min(n_samples, n_features)
-        if rank != "auto" and rank > most:
+        if not isinstance(rank, str) and rank > most:
             raise ValueError(
                 f"n_components={rank} must be at most min(n_samples, n_features)="
                 f"{most} for n_samples={n_samples}, n_features={n_features}; ask for "
@@ -412,7 +424,7 @@ class DPPCA(ProjectionMixin, TableEstimator):
         return tags
 
     @unweighted
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Release the leading components of X.
 
         Parameters
@@ -436,16 +448,22 @@ class DPPCA(ProjectionMixin, TableEstimator):
             blocks = not getattr(self.mechanism, "is_private", False)
             sparse = self._takes_sparse_rows()
             unread = deferred_rows(self, X, accept_sparse=sparse, in_blocks=blocks)
-            statistic = self._statistic(*unread.shape, sparse=unread.sparse)
+            n_samples, n_features = unread.shape
+            statistic = self._statistic(n_samples, n_features, unread.sparse)
             plan = self._planned(statistic, in_fit=True)
-            # It is charged here, and values are read from here on.
-            release, X = self._start_release(plan, unread, n_public=unread.shape[0])
-            found, law = statistic.run(release, X), None
+            n_releases, private = len(plan.releases()), self._is_private()
+            progress = FitProgress(self, n_releases, private=private, verbose=False)
+            with progress:
+                # It is charged here, and values are read from here on.
+                release, rows = self._start_release(plan, unread, n_public=n_samples)
+                progress.begin(X, y, plan)
+                found, law = statistic.run(progress.counted(release), rows), None
+                progress.end()
             if isinstance(found, ScaledComponents):
                 found, law = found
             self._set_components(statistic.bounds, found)
             self._set_units(law)
-            self.n_samples_ = unread.shape[0]
+            self.n_samples_ = n_samples
             seen = self._warn_of_noise(hidden=not statistic.bounds.ranks)
             remarks = (*plan.remarks, *seen, *filter(None, [found.remark]))
             self.privacy_ = replace(plan, remarks=remarks)
@@ -462,8 +480,10 @@ class DPPCA(ProjectionMixin, TableEstimator):
         self.scale_ = None if bounds.scale is None else bounds.box.unit.copy()
         self.n_components_ = len(found.vectors)
         self.components_above_noise_ = found.above_noise
-        for name in ("noise_variance_", "covariance_"):
+        for name in ("noise_variance_", "covariance_", "components_std_"):
             vars(self).pop(name, None)
+        if found.deviations is not None:
+            self.components_std_ = found.deviations
         if found.noise is not None:
             self.noise_variance_ = float(found.noise * found.unit**2)
         if found.covariance is not None:

@@ -218,7 +218,9 @@ class SpikedModel(BaseEstimator):
         then a :class:`~skdpspectral.PrivacyLeakWarning` says so.
     sensitivity_constant : float or None, default=None
         Constant of the papers' sensitivities, which they leave open, for
-        ``calibration="paper"`` alone; None takes 1, as their figures do.
+        ``calibration="paper"`` alone; None takes 1. For q = `noise_variance` /
+        `signal_variance` the projector's noise is then that of Cai et al., with q +
+        sqrt(q); sqrt(q (q + 1)) / (q + sqrt(q)) gives that of Li et al. (2024).
     norm_range : tuple (low, high), default=(1e-6, 1e6)
         Public range, in units of the data, in which lengths of rows along and across
         directions are searched for, with private variances alone.

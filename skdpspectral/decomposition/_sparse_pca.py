@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Integral
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from .._base.documented import documented
+from .._base.estimator import Seed
 from .._base.sklearn_compat import Interval, StrOptions
 from .._tables.readers import refuse_masked
+from ..accounting import PrivacyAccountant
 from ._federated_pca import FederatedEstimator
 from ._federated_server import Rounds, Server, kept_features, start_basis
 from ._federated_task import SpectralTask, make_task
@@ -138,25 +141,25 @@ class SparseDPPCA(FederatedEstimator):
 
     def __init__(
         self,
-        n_components=1,
+        n_components: int = 1,
         *,
-        epsilon=1.0,
-        delta=1e-6,
-        n_nonzero_features=None,
-        n_rounds=1,
+        epsilon: float | Mapping[Any, float] | None = 1.0,
+        delta: float | Mapping[Any, float] = 1e-6,
+        n_nonzero_features: int | None = None,
+        n_rounds: int = 1,
         init="private",
         aggregation="matrix",
         weights="optimal",
-        client_feature=None,
+        client_feature: int | str | None = None,
         bounds=None,
-        clip_norm=None,
-        scale=None,
+        clip_norm: float | None = None,
+        scale: str | None = None,
         center="auto",
-        whiten=False,
-        n_jobs=None,
-        accountant=None,
-        noise_seed=None,
-    ):
+        whiten: bool = False,
+        n_jobs: int | None = None,
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+    ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
         self.delta = delta

@@ -290,7 +290,7 @@ class TwoStageComponents(PrincipalComponents):
         vectors = self.step.run(release, blocks, found.vectors, signal, noise)
         along = vectors @ found.matrix @ vectors.T
         values, vectors = _kernels.leading_first(along, vectors)
-        return replace(found, vectors=vectors, values=values)
+        return replace(found, vectors=vectors, values=values, deviations=None)
 
     def _again(self, release, found: Directions, kept, origin) -> Directions:
         """Components of two releases of the moment, averaged by their costs."""
@@ -300,7 +300,9 @@ class TwoStageComponents(PrincipalComponents):
         matrix = share * found.matrix + (1.0 - share) * again
         spread = math.sqrt(share) * self.moment.noise_std(plan, origin)
         values, vectors = eigen.top_eigh(matrix, len(found.vectors), spread)
-        return replace(found, vectors=vectors, values=values, matrix=matrix)
+        deviations = eigen.entry_deviations(values, vectors, np.trace(matrix), spread)
+        more = {"matrix": matrix, "deviations": deviations}
+        return replace(found, vectors=vectors, values=values, **more)
 
     def _step_is_better(self, plan, found: Directions, paired: bool) -> bool:
         """Whether a power step promises less error than a second release."""

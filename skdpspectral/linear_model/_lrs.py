@@ -20,7 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, unweighted
+from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.personal import (
     PersonalEstimator,
     UserModels,
@@ -45,6 +45,7 @@ from .._tables.users import (
     deferred_targets_of,
     deferred_users,
 )
+from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan, check_count
 from . import _kernels_shared, _kernels_users, _parameters
 from ._shared_directions import SharedModel
@@ -305,24 +306,24 @@ class LRSRegressor(
 
     def __init__(
         self,
-        n_components=1,
-        sparsity=3,
+        n_components: int = 1,
+        sparsity: int | None = 3,
         *,
-        epsilon=1.0,
-        delta=1e-6,
-        user_feature=None,
-        unknown_user="shared",
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
+        user_feature: int | str | None = None,
+        unknown_user: str = "shared",
         fit_intercept="user",
         shared_weights="user",
-        ridge_sparse=100.0,
-        neighbors="add-remove-one",
+        ridge_sparse: float = 100.0,
+        neighbors: str = "add-remove-one",
         solver="auto",
         scale=True,
-        accountant=None,
-        noise_seed=None,
-        n_jobs=None,
-        verbose=0,
-    ):
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.n_components = n_components
         self.sparsity = sparsity
         self.epsilon = epsilon
@@ -356,7 +357,7 @@ class LRSRegressor(
 
     @with_callbacks
     @unweighted
-    def fit(self, X, y, *, users=None):
+    def fit(self, X, y, *, users=None) -> Self:
         """Release shared directions, and fit every user beside them.
 
         Parameters

@@ -15,13 +15,13 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import TableEstimator, unweighted
+from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.labels import PrivateClassifier, n_outputs_of
 from .._base.sklearn_compat import Interval, StrOptions
 from .._linalg.walks import blas_threads
 from .._tables.clipping import make_box
 from .._tables.rows import check_rows, map_rows
-from ..accounting import NoisyFitWarning, gaussian_mu
+from ..accounting import NoisyFitWarning, PrivacyAccountant, gaussian_mu
 from ..mechanisms import check_count
 from . import _kernels_ridge as _kernels
 from ._joint_moment import RegressionMoments, deferred_joint_rows
@@ -319,15 +319,15 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         self,
         alpha="auto",
         *,
-        n_components=None,
-        fit_intercept=True,
-        epsilon=1.0,
-        delta=1e-6,
+        n_components: int | None = None,
+        fit_intercept: bool = True,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
         bounds=None,
         target_bounds=None,
-        accountant=None,
-        noise_seed=None,
-    ):
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+    ) -> None:
         self.alpha = alpha
         self.n_components = n_components
         self.fit_intercept = fit_intercept
@@ -382,7 +382,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     # -- the estimator -------------------------------------------------------------
 
     @unweighted
-    def fit(self, X, y):
+    def fit(self, X, y) -> Self:
         """Release the moments of rows and their targets, and solve for coefficients.
 
         Parameters
@@ -626,17 +626,17 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
 
     def __init__(
         self,
-        alpha="auto",
+        alpha: str | float = "auto",
         *,
-        epsilon=1.0,
-        delta=1e-6,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
         classes=None,
-        n_components=None,
-        fit_intercept=True,
+        n_components: int | None = None,
+        fit_intercept: bool = True,
         bounds=None,
-        accountant=None,
-        noise_seed=None,
-    ):
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+    ) -> None:
         self.alpha = alpha
         self.epsilon = epsilon
         self.delta = delta
@@ -683,7 +683,7 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         return make_box((0.0, 1.0), n_targets, per_feature=True), (center, scale)
 
     @unweighted
-    def fit(self, X, y):
+    def fit(self, X, y) -> Self:
         """Release the moments of rows and indicators of labels, and solve.
 
         Parameters

@@ -36,6 +36,7 @@ from ..accounting._ledger.context import (
     ambient_accountant,
     block_at_hand,
 )
+from ..accounting._ledger.planned_fits import estimators_within
 from ..mechanisms import (
     Exact,
     Mechanism,
@@ -222,7 +223,7 @@ def make_private_scorer(
         Privacy budget of one score, in [1e-15, 1).
     accountant : PrivacyAccountant or None, default=None
         Ledger that every score is charged to. None takes that of the enclosing
-        ``with`` block, if any.
+        ``with`` block, or else that of the estimator that is scored, if any.
     user_feature : int or str or None, default=None
         Column of X that holds users, by position or name: the score is a mean over
         **users** of what the rows of each contribute on average, private for a user
@@ -397,7 +398,7 @@ class PrivateScorer:
         plan = self.privacy_plan(shape[0])
         self._check_column(X, shape)
         self._warn_beforehand(plan, shape[0])
-        release = Release(plan, self._governing_accountant(), self._noise_seed)
+        release = Release(plan, self._governing_accountant(estimator), self._noise_seed)
         # It is charged here, and values are read from here on.
         said = (
             f"the score {self._kind.name!r} could not be computed: y and predictions "
@@ -475,11 +476,11 @@ class PrivateScorer:
 
     # -- the ledger follows the scorer into worker processes ----------------------
 
-    def _governing_accountant(self) -> PrivacyAccountant | None:
+    def _governing_accountant(self, estimator: Any) -> PrivacyAccountant | None:
         if self._accountant is not None:
             return self._accountant
         ambient = ambient_accountant(getattr(self, "_sent", None), self._made_in)
-        return None if ambient is None else ambient[0]
+        return _accountant_of(estimator) if ambient is None else ambient[0]
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -506,6 +507,13 @@ class PrivateScorer:
         twin.__dict__.update(self.__dict__)
         twin._noise_seed = copy.deepcopy(self._noise_seed, memo)
         return twin
+
+
+def _accountant_of(estimator: Any) -> PrivacyAccountant | None:
+    """Return the accountant of an estimator or of its parts, the last one first."""
+    inside = reversed(list(estimators_within(estimator).values()))
+    of_parts = (getattr(part, "accountant", None) for part in inside)
+    return next((found for found in of_parts if found is not None), None)
 
 
 SCORERS.add(PrivateScorer)

@@ -8,6 +8,7 @@ other, which is all that the guarantee rests on.
 
 from __future__ import annotations
 
+import copy
 import decimal
 import functools
 import io
@@ -20,16 +21,18 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import cloudpickle
+import joblib
 import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.metrics import check_scoring, get_scorer, get_scorer_names
+from sklearn.pipeline import Pipeline
 
 from .._base.sklearn_compat import take_rows
 from .._release.noise import without_recording
 from .._release.selection import isolated_process_state
 from .._tables.rows import shape_of
-from ..accounting import gaussian_epsilon, gaussian_mu
+from ..accounting import PrivacyAccountant, gaussian_epsilon, gaussian_mu
 from ..accounting._ledger.context import without_accountant
 from ..metrics._private_scorer import PrivateScorer, make_private_scorer
 from ._candidates import candidate_model, private_parts, quiet, set_sources
@@ -97,7 +100,11 @@ def packed(
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Notes the modules of the user's own, and copies their caches as empty ones."""
+    """Notes the modules of the user's own, and copies their caches as empty ones.
+
+    Accountants become None: what blocks charge would count what fails in them, and a
+    budget that runs out in one block would make the next ones fail.
+    """
 
     def __init__(self, file: io.BytesIO, own: set[Any]) -> None:
         super().__init__(file)
@@ -105,6 +112,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how an object is pickled."""
+        if isinstance(obj, PrivacyAccountant):
+            return type(None), ()
         cached = isinstance(obj, functools._lru_cache_wrapper)
         if isinstance(obj, ModuleType):
             self._note(obj.__name__)
@@ -173,8 +182,9 @@ class Ballot:
         except Exception:
             # As if every candidate had failed: a block may be too small.
             return np.full(len(candidates), np.nan)
+        steps = _FittedSteps()
         scores = (
-            self._score(estimator, candidate, scorer, number, X, y, folds)
+            self._score(estimator, candidate, scorer, number, X, y, folds, steps)
             for candidate in candidates
         )
         return np.fromiter(scores, np.float64, len(candidates))
@@ -199,6 +209,7 @@ class Ballot:
         X: Any,
         y: Any,
         folds: list[tuple[np.ndarray, np.ndarray]],
+        steps: _FittedSteps,
     ) -> float:
         """Return the mean score of a candidate over folds; NaN if one of them fails."""
         try:
@@ -208,6 +219,8 @@ class Ballot:
                 fitted, rows = self._prepared(model, train)
                 # The same noise for all candidates, whose difference is what counts.
                 set_sources(fitted, None, number * self.n_folds + fold)
+                if type(fitted) is Pipeline:
+                    fitted.set_params(memory=steps)
                 known = [take_rows(part, rows) for part in (X, y) if part is not None]
                 fitted.fit(*known)
                 held = None if y is None else take_rows(y, test)
@@ -244,6 +257,25 @@ class Ballot:
             mu = factor * gaussian_mu(float(part.epsilon), float(part.delta))
             part.set_params(epsilon=gaussian_epsilon(mu, float(part.delta)))
         return model, train
+
+
+class _FittedSteps:
+    """First steps of pipelines, fitted once in a block: what a `memory` may be."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[Any, Any]] = {}
+
+    def cache(self, fit_transform: Any, **_: Any) -> Any:
+        """Return a function that fits equal steps on equal rows once."""
+
+        def once(step: Any, X: Any, y: Any, *how: Any, **named: Any) -> tuple[Any, Any]:
+            key = joblib.hash((step, X, y))
+            if key not in self._found:
+                self._found[key] = fit_transform(step, X, y, *how, **named)
+            rows, fitted = self._found[key]
+            return copy.deepcopy(rows), fitted  # later steps may change rows in place
+
+        return once
 
 
 def _row_counts(model: Any) -> Iterator[tuple[Any, str, int]]:

@@ -14,15 +14,21 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, unweighted
-from .._base.sklearn_compat import Interval, StrOptions
+from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
+from .._base.sklearn_compat import (
+    CALLBACK_LEVELS,
+    CallbackSupportMixin,
+    Interval,
+    StrOptions,
+    with_callbacks,
+)
 from .._base.strategies import (
     check_arguments,
     check_values,
     is_strategy,
     snapshot,
 )
-from ..accounting import gaussian_epsilon
+from ..accounting import PrivacyAccountant, gaussian_epsilon
 from ..mechanisms import check_count, check_real
 from ..metrics._private_scorer import PrivateScorer
 from ._candidates import check_distributions, check_estimator
@@ -66,7 +72,7 @@ def _of_best(name: str, summary: str):
 
 
 @documented
-class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
+class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator):
     r"""Search over parameters under one budget, charged once.
 
     With the default strategy, disjoint blocks of the rows vote on the candidates. The
@@ -94,9 +100,9 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         What is measured. With :class:`Vote`: any scorer of scikit-learn, by its name or
         as a callable ``scorer(estimator, X, y)``; None uses the estimator's ``score``.
         Its values are never released. It must be a function of its arguments, and
-        picklable. With :class:`RandomRuns`: what
-        :func:`~skdpspectral.metrics.make_private_scorer` returns, without an epsilon of
-        its own, or the name of such a score that needs no parameters.
+        picklable; a ledger that it holds is None in blocks. With :class:`RandomRuns`:
+        what :func:`~skdpspectral.metrics.make_private_scorer` returns, without an
+        epsilon of its own, or the name of such a score that needs no parameters.
     step_budgets : {"scaled", "given"}, default="scaled"
         What the epsilons of private steps mean. "scaled": together a fit costs what it
         may, and they only say how steps share it. "given": what they are; a candidate
@@ -106,6 +112,9 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         ``joblib.parallel_config`` context, and -1 all cores.
     {accountant}
     {noise_seed}
+    verbose : bool or int, default=0
+        Whether to print a line for each block of :class:`Vote`, and for the last fit;
+        none shows a vote. Callbacks of scikit-learn are told of the same steps.
 
     Attributes
     ----------
@@ -183,7 +192,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
     """
 
     _selects_privately: ClassVar[bool] = True
-    _levels_around_fit: ClassVar[int] = 1  # of @unweighted
+    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
     _array_parameters: ClassVar[tuple[str, ...]] = ("estimator", "param_distributions")
 
     _parameter_constraints: ClassVar[dict] = {
@@ -195,6 +204,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         "scoring": [PrivateScorer, str, callable, None],
         "step_budgets": [StrOptions({"scaled", "given"})],
         "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -202,15 +212,16 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         estimator,
         param_distributions,
         *,
-        epsilon=1.0,
-        delta=1e-6,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
         strategy="vote",
         scoring=None,
-        step_budgets="scaled",
-        n_jobs=None,
-        accountant=None,
-        noise_seed=None,
-    ):
+        step_budgets: str = "scaled",
+        n_jobs: int | None = None,
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+        verbose: int = 0,
+    ) -> None:
         self.estimator = estimator
         self.param_distributions = param_distributions
         self.epsilon = epsilon
@@ -221,6 +232,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         self.n_jobs = n_jobs
         self.accountant = accountant
         self.noise_seed = noise_seed
+        self.verbose = verbose
 
     def privacy_plan(self, n_samples, n_features=None):
         """Describe what a search will release and cost; no data are needed.
@@ -301,8 +313,9 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         scored: tuple[Any, bool] = self._strategy()._users_scored(self)
         return scored
 
+    @with_callbacks
     @unweighted
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Search, and fit the chosen candidate.
 
         Parameters

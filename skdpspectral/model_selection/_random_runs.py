@@ -124,6 +124,11 @@ class RandomRuns(BaseEstimator):
                 f"expected_n_iter must be above 1, got {self.expected_n_iter}: what is "
                 "tried once needs no search"
             )
+        if search.verbose:
+            raise ValueError(
+                "verbose must be 0 with RandomRuns: lines would tell how many runs "
+                "there are, which is secret"
+            )
         if search.n_jobs is not None:
             raise ValueError(
                 "n_jobs must be None with RandomRuns: runs follow each other, as their "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from sklearn.model_selection import ParameterSampler
 
 from .. import sensitivity
 from .._base.estimator import noted_caveats
-from .._base.sklearn_compat import Interval, StrOptions, take_rows
+from .._base.sklearn_compat import FitProgress, Interval, StrOptions, take_rows
 from .._base.strategies import register
 from .._release.noise import public_order
 from .._release.selection import VoteRelease, number_of_candidates
@@ -196,8 +197,9 @@ class Vote(BaseEstimator):
     margin : float, default=0.5
         The challenger must beat the incumbent in more than half of the blocks, by so
         many standard deviations of the noise.
-    smooth : bool, default=True
+    smooth : bool, default=False
         Whether a block smooths scores over candidates that differ in few parameters.
+        That hides the best candidate where the effects of parameters do not add up.
     n_iter : int or None, default=None
         Number of candidates that are drawn from the given lists and distributions, by a
         fixed public seed. None takes all that are listed, which there must be at most
@@ -258,7 +260,7 @@ class Vote(BaseEstimator):
     min_block_size: int = 20
     cv: int = 3
     margin: float = 0.5
-    smooth: bool = True
+    smooth: bool = False
     n_iter: int | None = None
 
     # -- what it refuses, and what it costs --------------------------------------------
@@ -377,34 +379,41 @@ class Vote(BaseEstimator):
             )
         # Warnings of blocks stay in them: these go by public numbers alone.
         warn_beforehand(caveats, level=3 + search._levels_around_fit)
-        # It is charged here, and values are read from here on.
-        release, *read = search._start_release(
-            plan, *unread, n_public=ballot.n_rows, kind=VoteRelease, levels=1
-        )
-        X = read_quietly(lambda: sliceable(X, "X", *read), "X could not be read")
-        y = read_quietly(lambda: sliceable(y, "y"), "y could not be read")
-        choice = _NOT_ASKED
-        if budgets.n_blocks:
-            dealt = read_quietly(
-                lambda: _deal(X, n_rows, ballot, release.draw_key()),
-                "the column of users could not be read",
+        # Of the blocks, and of the last fit.
+        with FitProgress(
+            search, budgets.n_blocks + 1, private=True, verbose=search.verbose
+        ) as progress:
+            # It is charged here, and values are read from here on.
+            release, *read = search._start_release(
+                plan, *unread, n_public=ballot.n_rows, kind=VoteRelease, levels=1
             )
-            sums, beats = _totals(ballot, dealt, X, y, search.n_jobs)
-            choice = budgets.choose(release, sums, beats, float(self.margin))
-        index = 0 if choice.kept else choice.proposed
-        model = candidate_model(
-            search.estimator, candidates[index], budgets.mu_fit, scaled
-        )
-        with without_seed_warning():
-            model = fitted_within_budget(
-                model,
-                X,
-                y,
-                budgets.mu_fit,
-                float(search.delta),
-                plan,
-                release.draw_seed(),
+            progress.begin(X, y, plan)
+            X = read_quietly(lambda: sliceable(X, "X", *read), "X could not be read")
+            y = read_quietly(lambda: sliceable(y, "y"), "y could not be read")
+            choice = _NOT_ASKED
+            if budgets.n_blocks:
+                dealt = read_quietly(
+                    lambda: _deal(X, n_rows, ballot, release.draw_key()),
+                    "the column of users could not be read",
+                )
+                sums, beats = _totals(ballot, dealt, X, y, search.n_jobs, progress)
+                choice = budgets.choose(release, sums, beats, float(self.margin))
+            index = 0 if choice.kept else choice.proposed
+            model = candidate_model(
+                search.estimator, candidates[index], budgets.mu_fit, scaled
             )
+            with without_seed_warning():
+                model = fitted_within_budget(
+                    model,
+                    X,
+                    y,
+                    budgets.mu_fit,
+                    float(search.delta),
+                    plan,
+                    release.draw_seed(),
+                )
+            progress.step(budgets.n_blocks + 1)
+            progress.end()
         results = _results(search.estimator, candidates, choice)
         return {
             "best_params_": results["params"][index],
@@ -545,7 +554,12 @@ def _deal(X: Any, n_rows: int, ballot: Ballot, key: bytes) -> list[np.ndarray]:
 
 
 def _totals(
-    ballot: Ballot, dealt: list[np.ndarray], X: Any, y: Any, n_jobs: int | None
+    ballot: Ballot,
+    dealt: list[np.ndarray],
+    X: Any,
+    y: Any,
+    n_jobs: int | None,
+    progress: FitProgress,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return sums over blocks of votes, and of whether challengers win."""
 
@@ -553,12 +567,16 @@ def _totals(
         return take_rows(X, rows), None if y is None else take_rows(y, rows)
 
     asked = ((number, *block(rows)) for number, rows in enumerate(dealt))
-    if effective_n_jobs(n_jobs) == 1:
-        found = [ballot(*one) for one in asked]
-    else:
-        with quiet():
-            parallel = Parallel(n_jobs=n_jobs, backend="loky")
-            found = parallel(delayed(ballot)(*one) for one in asked)
+    found = []
+    with contextlib.ExitStack() as within:
+        votes = (ballot(*one) for one in asked)
+        if effective_n_jobs(n_jobs) != 1:
+            within.enter_context(quiet())
+            parallel = Parallel(n_jobs=n_jobs, backend="loky", return_as="generator")
+            votes = parallel(delayed(ballot)(*one) for one in asked)
+        for vote in votes:
+            found.append(vote)
+            progress.step(len(found))
     sums, beats = (np.sum(part, axis=0) for part in zip(*found, strict=True))
     return sums, beats
 

@@ -13,7 +13,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, unweighted
+from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.labels import PrivateClassifier, n_outputs_of
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
@@ -28,6 +28,7 @@ from .._linalg.walks import blas_threads
 from .._release.noise import public_start
 from .._tables.rows import check_rows, deferred_rows
 from .._tables.users import deferred_target_columns
+from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan, check_count
 from . import _kernels
 from ._adam import BATCH_CONSTRAINTS, Adam, Optimization
@@ -300,18 +301,18 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         self,
         hidden_layer_sizes=(),
         *,
-        epsilon=1.0,
-        delta=1e-6,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
         target_bounds=None,
-        activation="tanh",
-        batch_size=256,
-        n_epochs=10,
-        clip_norm=1.0,
+        activation: str = "tanh",
+        batch_size: int = 256,
+        n_epochs: int = 10,
+        clip_norm: float = 1.0,
         optimizer="adam",
-        accountant=None,
-        noise_seed=None,
-        verbose=0,
-    ):
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+        verbose: int = 0,
+    ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.epsilon = epsilon
         self.delta = delta
@@ -357,7 +358,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
 
     @with_callbacks
     @unweighted
-    def fit(self, X, y):
+    def fit(self, X, y) -> Self:
         """Train the network on rows and their targets.
 
         Parameters
@@ -455,18 +456,18 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
         self,
         hidden_layer_sizes=(),
         *,
-        epsilon=1.0,
-        delta=1e-6,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
         classes=None,
-        activation="tanh",
-        batch_size=256,
-        n_epochs=10,
-        clip_norm=1.0,
+        activation: str = "tanh",
+        batch_size: int = 256,
+        n_epochs: int = 10,
+        clip_norm: float = 1.0,
         optimizer="adam",
-        accountant=None,
-        noise_seed=None,
-        verbose=0,
-    ):
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+        verbose: int = 0,
+    ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.epsilon = epsilon
         self.delta = delta
@@ -515,7 +516,7 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
 
     @with_callbacks
     @unweighted
-    def fit(self, X, y):
+    def fit(self, X, y) -> Self:
         """Train the network on rows and their labels.
 
         Parameters

@@ -9,12 +9,13 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, unweighted
+from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.personal import PersonalEstimator, UserModels, rows_by_user
 from .._base.sklearn_compat import CallbackSupportMixin, FitProgress, with_callbacks
 from .._linalg import per_user
 from .._linalg.walks import blas_threads
 from .._tables.users import UserTable, deferred_targets, deferred_users, read_users
+from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan
 from . import _kernels, _network_choices
 from ._estimators import scaled_targets, target_box
@@ -234,22 +235,22 @@ class LRSMLPRegressor(
 
     def __init__(
         self,
-        n_components=1,
-        sparsity=0.01,
+        n_components: int = 1,
+        sparsity: float | None = 0.01,
         *,
         hidden_layer_sizes=50,
-        epsilon=1.0,
-        delta=1e-6,
-        user_feature=None,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
+        user_feature: int | str | None = None,
         target_bounds=None,
-        clip_norm=_network_choices.CLIP_NORM,
+        clip_norm: float = _network_choices.CLIP_NORM,
         user_network="auto",
         solver="auto",
-        accountant=None,
-        noise_seed=None,
-        n_jobs=None,
-        verbose=0,
-    ):
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.n_components = n_components
         self.sparsity = sparsity
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -285,7 +286,7 @@ class LRSMLPRegressor(
 
     @with_callbacks
     @unweighted
-    def fit(self, X, y, *, users=None):
+    def fit(self, X, y, *, users=None) -> Self:
         """Train what users share, and every user's network beside it.
 
         Parameters

@@ -22,7 +22,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, published_copy
+from .._base.estimator import PrivateEstimator, Self, published_copy
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
@@ -189,15 +189,15 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         self,
         steps,
         *,
-        epsilon=1.0,
-        delta=1e-6,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
         shares="auto",
-        on_leak="raise",
-        accountant=None,
+        on_leak: str = "raise",
+        accountant: PrivacyAccountant | None = None,
         memory=None,
         transform_input=None,
-        verbose=False,
-    ):
+        verbose: bool = False,
+    ) -> None:
         self.steps = steps
         self.epsilon = epsilon
         self.delta = delta
@@ -308,7 +308,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
     # -- the way of a fit ------------------------------------------------------------
 
     @with_callbacks
-    def fit(self, X, y=None, **params):
+    def fit(self, X, y=None, **params) -> Self:
         """Fit all steps, each within its share of the budget.
 
         Parameters

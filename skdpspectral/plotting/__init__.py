@@ -1,5 +1,19 @@
-"""Displays of what privacy costs; they need matplotlib only to draw."""
+"""Displays of what privacy costs and what noise does; they need matplotlib to draw."""
 
+from ._displays import (
+    AuditDisplay,
+    ClientWeightsDisplay,
+    ComponentsDisplay,
+    LedgerDisplay,
+    StreamDisplay,
+)
 from ._privacy_utility import PrivacyUtilityDisplay
 
-__all__ = ["PrivacyUtilityDisplay"]
+__all__ = [
+    "AuditDisplay",
+    "ClientWeightsDisplay",
+    "ComponentsDisplay",
+    "LedgerDisplay",
+    "PrivacyUtilityDisplay",
+    "StreamDisplay",
+]

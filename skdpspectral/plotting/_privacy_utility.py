@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV, check_cv
 from sklearn.utils.validation import check_is_fitted
 
 from ..accounting import PrivacyBudgetError, PrivacyLeakWarning
+from ._displays import Display, pyplot_or_error
 
 _STYLES = ("fill_between", "errorbar", None)
 
@@ -24,17 +25,6 @@ def label_epsilons(ax, epsilons) -> None:
             kept.append(float(epsilon))
     ax.set_xticks(kept, [f"{epsilon:g}" for epsilon in kept])
     ax.set_xticks([], minor=True)
-
-
-def pyplot_or_error():
-    """Import matplotlib when something is to be drawn, not before."""
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError(
-            "plotting needs matplotlib: pip install matplotlib"
-        ) from error
-    return pyplot
 
 
 def check_style(style) -> None:
@@ -256,7 +246,7 @@ class CrossValidation:
             ) from error
 
 
-class PrivacyUtilityDisplay:
+class PrivacyUtilityDisplay(Display):
     """Held-out score of a private estimator against its epsilon.
 
     Create it with :meth:`from_estimator` or :meth:`from_search`, or from scores at
@@ -362,13 +352,11 @@ class PrivacyUtilityDisplay:
         ImportError
             If matplotlib is not installed.
         """
-        pyplot = pyplot_or_error()
         check_style(std_display_style)
         epsilons, scores, noise = check_curve(
             self.epsilons, self.scores, self.noise_std
         )
-        self.ax_ = pyplot.subplots()[1] if ax is None else ax
-        self.figure_ = self.ax_.figure
+        self._start(ax)
         self.line_ = self.fill_between_ = self.errorbar_ = self.baseline_ = None
         mean, std = scores.mean(axis=1), np.hypot(scores.std(axis=1), noise)
         if std_display_style == "errorbar":
@@ -386,21 +374,14 @@ class PrivacyUtilityDisplay:
         return self
 
     def _draw_band(self, epsilons, low, high, kwargs) -> None:
-        from matplotlib import cbook, collections
-
-        # Aliases such as "fc" must replace the defaults, not stand beside them.
-        kwargs = cbook.normalize_kwargs(kwargs, collections.PolyCollection)
-        defaults = {"facecolor": self.line_.get_color(), "alpha": 0.3}
-        self.fill_between_ = self.ax_.fill_between(
-            epsilons, low, high, **{**defaults, **kwargs}
-        )
+        color = self.line_.get_color()
+        style = self._styled("band", kwargs, facecolor=color, alpha=0.3)
+        self.fill_between_ = self.ax_.fill_between(epsilons, low, high, **style)
 
     def _draw_baseline(self, kwargs) -> None:
-        from matplotlib import cbook, lines
-
-        kwargs = cbook.normalize_kwargs(kwargs, lines.Line2D)
-        defaults = {"color": "0.4", "linestyle": "--", "label": "without privacy"}
-        self.baseline_ = self.ax_.axhline(self.baseline_score, **{**defaults, **kwargs})
+        style = {"color": "0.4", "linestyle": "--", "label": "without privacy"}
+        style = self._styled("line", kwargs, **style)
+        self.baseline_ = self.ax_.axhline(self.baseline_score, **style)
         self.ax_.legend()
 
     @classmethod

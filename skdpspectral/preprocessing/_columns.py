@@ -38,7 +38,7 @@ from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import Concern, Exact, PrivacyPlan, Remark, ThresholdedGaussian
 
 # Share of delta that covers values of a single row.
-CATEGORY_FAILURES = 0.1
+CATEGORY_FAILURES = 0.01
 
 # A category is likely to be found if its noisy count is above the threshold so often.
 _LIKELY = 0.9

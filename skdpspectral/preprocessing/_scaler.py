@@ -10,14 +10,14 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import TableEstimator, unweighted
+from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import StrOptions
 from .._statistics.feature_scales import FeatureScales
 from .._statistics.place_windows import FEW_ROWS, WindowedScales, scales_of_features
 from .._statistics.scale_windows import ScaleWindows, public_size
 from .._tables.clipping import make_box
 from .._tables.rows import check_rows, deferred_rows, is_sparse, map_rows, saturated
-from ..accounting import gaussian_mu
+from ..accounting import PrivacyAccountant, gaussian_mu
 from ..mechanisms import PrivacyPlan
 
 # Rows that pairs can be made of.
@@ -153,16 +153,16 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     def __init__(
         self,
         *,
-        epsilon=1.0,
-        delta=1e-6,
-        with_mean=True,
-        with_std=True,
-        unseen="zero",
-        missing="raise",
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
+        with_mean: bool = True,
+        with_std: bool = True,
+        unseen: str = "zero",
+        missing: str = "raise",
         bounds=None,
-        accountant=None,
-        noise_seed=None,
-    ):
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.with_mean = with_mean
@@ -230,7 +230,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     # -- the estimator -------------------------------------------------------------
 
     @unweighted
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Release the location and the scale of each feature of X.
 
         Parameters

@@ -14,7 +14,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import TableEstimator, unweighted
+from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import (
     Interval,
     StrOptions,
@@ -25,7 +25,7 @@ from .._linalg.walks import quietly
 from .._tables.ids import check_feature, position_of
 from .._tables.readers import column_names, refuse_same_names
 from .._tables.rows import compare_features, dtypes_of, is_sparse, table_shape
-from ..accounting import NoisyFitWarning
+from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..mechanisms import PrivacyPlan, check_count, shown
 from ..mechanisms._plan import has_budget
 from ._columns import (
@@ -77,8 +77,8 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     ----------
     {epsilon}
     {delta}
-        Well below ``1 / n_samples``. A tenth of it covers values of a single row, if
-        categories have to be found.
+        Well below ``1 / n_samples``. A hundredth of it covers values of a single row,
+        if categories have to be found.
     categories : "dtype", dict or None, default=None
         Public categories. A dictionary has, by the name or position of a column, its
         values, "dtype", or "find". "dtype" takes the categories that the column's dtype
@@ -198,18 +198,18 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     def __init__(
         self,
         *,
-        epsilon=1.0,
-        delta=1e-6,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
         categories=None,
-        max_categories=30,
+        max_categories: int = 30,
         text=None,
-        n_text_features=64,
-        user_feature=None,
-        add_indicator=False,
-        sparse_output=False,
-        accountant=None,
-        noise_seed=None,
-    ):
+        n_text_features: int = 64,
+        user_feature: int | str | None = None,
+        add_indicator: bool = False,
+        sparse_output: bool | str = False,
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.categories = categories
@@ -384,7 +384,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     # -- the estimator -------------------------------------------------------------
 
     @unweighted
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Release scales of numbers and categories of texts.
 
         Parameters

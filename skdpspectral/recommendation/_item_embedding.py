@@ -12,7 +12,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, unweighted
+from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.sklearn_compat import (
     Interval,
     StrOptions,
@@ -22,6 +22,7 @@ from .._base.sklearn_compat import (
 from .._tables.ids import IdIndex
 from .._tables.readers import column_names
 from .._tables.rows import table_shape
+from ..accounting import PrivacyAccountant
 from . import _kernels_models
 from ._estimator import CatalogEstimator
 from ._item_models import (
@@ -267,21 +268,21 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
 
     def __init__(
         self,
-        n_components=3,
+        n_components: int = 3,
         *,
-        method="offsets",
-        user_feature="user_id",
-        item_feature="item_id",
+        method: str = "offsets",
+        user_feature: int | str = "user_id",
+        item_feature: int | str = "item_id",
         items=None,
         item_features=None,
-        epsilon=1.0,
-        delta=1e-6,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
         rating_range=(1, 5),
-        max_ratings_per_user=None,
+        max_ratings_per_user: int | None = None,
         remainder="drop",
-        accountant=None,
-        noise_seed=None,
-    ):
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+    ) -> None:
         self.n_components = n_components
         self.method = method
         self.user_feature = user_feature
@@ -309,7 +310,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         return kind(features, self.n_components)
 
     @unweighted
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Release embeddings of the items.
 
         Parameters

@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, unweighted
+from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.personal import KeepsUsers, pooled_score
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
@@ -23,6 +23,8 @@ from .._base.sklearn_compat import (
 )
 from .._statistics.user_sums import Billboard
 from .._tables.ids import IdIndex
+from .._tables.readers import read_entries
+from ..accounting import PrivacyAccountant
 from ._estimator import CatalogEstimator, RaterModels
 from ._item_models import MOST_ITEMS, MOST_RATERS, ClicksModel, RatingsModel
 from ._kernels import RatingsChunk, UserRatings
@@ -47,11 +49,13 @@ def is_implicit(estimator) -> bool:
     return isinstance(estimator.implicit, (bool, np.bool_)) and bool(estimator.implicit)
 
 
-def _check_lists(n, exclude_seen, popularity) -> tuple[int, float]:
+def _check_lists(n, exclude_seen, popularity, as_frame) -> tuple[int, float]:
     if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
         raise ValueError(f"n must be an integer of at least 1, got {n!r}")
     if not isinstance(exclude_seen, (bool, np.bool_)):
         raise TypeError(f"exclude_seen must be True or False, got {exclude_seen!r}")
+    if not isinstance(as_frame, (bool, np.bool_)):
+        raise TypeError(f"as_frame must be True or False, got {as_frame!r}")
     is_number = isinstance(popularity, Real) and not isinstance(popularity, bool)
     if not is_number or not 0.0 <= popularity < np.inf:
         raise ValueError(
@@ -214,22 +218,22 @@ class DPMatrixFactorization(
 
     def __init__(
         self,
-        n_components=3,
+        n_components: int = 3,
         *,
-        epsilon=1.0,
-        delta=1e-6,
-        user_feature="user_id",
-        item_feature="item_id",
-        rating_feature="rating",
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
+        user_feature: int | str = "user_id",
+        item_feature: int | str = "item_id",
+        rating_feature: str = "rating",
         items=None,
         item_features=None,
         rating_range=(1, 5),
-        implicit=False,
-        accountant=None,
-        noise_seed=None,
-        n_jobs=None,
-        verbose=0,
-    ):
+        implicit: bool = False,
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
         self.delta = delta
@@ -257,7 +261,7 @@ class DPMatrixFactorization(
 
     @with_callbacks
     @unweighted
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Release the items' model, and fit every user beside it.
 
         Parameters
@@ -523,7 +527,9 @@ class DPMatrixFactorization(
         private = self._was_private()
         return pooled_score(self, ratings, predictions, sample_weight, private=private)
 
-    def recommend(self, users, n=10, *, exclude_seen=True, popularity=None):
+    def recommend(
+        self, users, n=10, *, exclude_seen=True, popularity=None, as_frame=False
+    ):
         """Return the best items for each of some users, for their eyes alone.
 
         Items are ranked by the predicted rating, or of clicks by the user's taste, plus
@@ -541,6 +547,8 @@ class DPMatrixFactorization(
         popularity : float or None, default=None
             Finite, at least 0; with 0 the predicted rating or the user's taste alone
             counts. None is 2 of ratings, and 1 of clicks.
+        as_frame : bool, default=False
+            Whether to return a pandas dataframe.
 
         Returns
         -------
@@ -548,16 +556,42 @@ class DPMatrixFactorization(
             Ids, best first.
         scores : ndarray of shape (n_users, n)
             What they were ranked by; minus infinity where a user has seen all others.
+            With `popularity` they are **not on the scale of ratings**.
+        frame : DataFrame
+            In place of both, with ``as_frame=True``: one row per user and item, best
+            first, without what the user has seen. Columns are the user, "rank" from 1
+            on, the item, the predicted rating within `rating_range` (not of clicks),
+            and "score", what items were ranked by.
 
         Raises
         ------
         ValueError, TypeError
             If a parameter is invalid, or items are buckets of a hash.
+        ImportError
+            If `as_frame` is set and pandas is not installed.
+
+        Warns
+        -----
+        UserWarning
+            If users have no model, and get everybody's list. With a published copy
+            that is the case for all until they are personalized.
+
+        Examples
+        --------
+        >>> from skdpspectral import DPMatrixFactorization
+        >>> from skdpspectral.datasets import make_ratings
+        >>> data = make_ratings(2000, 50, random_state=0, as_frame=True)
+        >>> model = DPMatrixFactorization(items=data.item_ids)
+        >>> lists = model.fit(data.frame).recommend([1, 2], n=3, as_frame=True)
+        >>> list(lists.columns)
+        ['user_id', 'rank', 'item_id', 'rating', 'score']
+        >>> bool(lists["rating"].between(1, 5).all())
+        True
         """
         check_is_fitted(self)
         if popularity is None:
             popularity = 1.0 if self._of_clicks() else 2.0
-        n, popularity = _check_lists(n, exclude_seen, popularity)
+        n, popularity = _check_lists(n, exclude_seen, popularity, as_frame)
         if self.hashed_:
             raise ValueError(
                 "items were hashed into buckets, which cannot be recommended: fit with "
@@ -577,7 +611,37 @@ class DPMatrixFactorization(
             if exclude_seen:
                 all_scores[models.seen(own[part])] = -np.inf
             best[part], scores[part] = _largest(all_scores, n)
+        if as_frame:
+            return self._as_frame(users, own, self.items_[best], scores)
         return self.items_[best], scores
+
+    def _as_frame(self, users, own: np.ndarray, items, scores):
+        """Return lists as a dataframe, without items that were seen."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError(
+                "as_frame=True needs pandas: pip install pandas"
+            ) from error
+        kept, n = np.isfinite(scores).ravel(), items.shape[1]
+        items = items.ravel()[kept]
+        names = [
+            name if isinstance(name, str) else default
+            for name, default in (
+                (self.user_feature, "user_id"),
+                (self.item_feature, "item_id"),
+            )
+        ]
+        columns = {
+            names[0]: np.repeat(read_entries(users, "users"), n)[kept],
+            "rank": np.tile(np.arange(1, n + 1), len(own))[kept],
+            names[1]: items,
+        }
+        if not self._of_clicks():
+            ratings = self._predicted(np.repeat(own, n)[kept], items)
+            columns[self.rating_feature] = ratings
+        columns["score"] = scores.ravel()[kept]
+        return pd.DataFrame(columns).infer_objects()
 
     def _scores(self, weights: np.ndarray, popularity: float) -> np.ndarray:
         """Scores of all items for users of such weights: (n_users, n_items)."""

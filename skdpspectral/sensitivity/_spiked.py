@@ -242,26 +242,25 @@ def paper_projector_sensitivity(
     n_features: int,
     constant: float,
 ) -> float:
-    r"""Return what the papers print for the change of PCA's projector.
+    r"""Return what Cai et al. print for the change of PCA's projector.
 
     :math:`\Delta_1 = C \bigl(\frac{\sigma^2}{\lambda_r}
     + \sqrt{\frac{\kappa \sigma^2}{\lambda_r}}\bigr) \frac{\sqrt{p (r + \ln n)}}n` with
-    :math:`\kappa = \lambda_1 / \lambda_r > 1`, and for :math:`\kappa = 1` the smaller
-    :math:`C \sqrt{\frac{\sigma^2}{\lambda} (\frac{\sigma^2}{\lambda} + 1)}
-    \frac{\sqrt{p (r + \ln n)}}n`. Theory leaves C = `constant` open.
+    :math:`\kappa = \lambda_1 / \lambda_r`, in Frobenius norm. Theory leaves C =
+    `constant` open. For equal signals Li et al. print
+    :math:`\sqrt{q (q + 1)}` in place of :math:`q + \sqrt q`,
+    with :math:`q = \sigma^2 / \lambda`, which is up to :math:`\sqrt 2` times smaller.
     This is the order of the change for many rows of the model. **It is no bound**: its
     noise is charged by :func:`spiked_projector_sensitivity`.
 
     References
     ----------
-    Cai, Xia and Zha (2024), lemma 3 and corollary 1.
+    Cai, Xia and Zha (2024), lemma 3 and corollary 1. Li, Cai, Xia and Zhang (2024),
+    algorithm 1.
     """
     rank, largest, smallest = _extremes(signal_variance, n_samples, n_features)
     ratio = noise_variance / smallest
-    if largest > smallest:
-        scale = ratio + math.sqrt(largest / smallest * ratio)
-    else:
-        scale = math.sqrt(ratio * (ratio + 1.0))
+    scale = ratio + math.sqrt(largest / smallest * ratio)
     size = n_features * (rank + math.log(n_samples))
     return constant * scale * math.sqrt(size) / n_samples
 

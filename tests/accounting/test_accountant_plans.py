@@ -104,7 +104,7 @@ def test_a_check_of_an_estimator_promises_what_its_fit_costs(name):
     accountant = PrivacyAccountant(20.0, DELTA)
     promised = accountant.check(fitted, X)
     assert accountant.ledger == ()
-    twice = accountant.check(fitted, X, 2)
+    twice = accountant.check(fitted, X, n_fits=2)
     with accountant:
         clone(fitted).fit(X, y)
     spent = accountant.spent()

@@ -87,6 +87,13 @@ CASES += [
     for value in (None, 1, 0.0, "yes", [True])
 ]
 CASES += [
+    bad(
+        "lists as a text",
+        lambda s: s.lists(as_frame="pandas"),
+        "as_frame",
+        "True or False",
+        error=TypeError,
+    ),
     bad("users of another kind", lambda s: s.lists(["ann"]), "users", "strings"),
     bad("a missing user", lambda s: s.lists([None]), "users", "missing"),
     bad("a table of users", lambda s: s.lists([[1], [2]]), "users", error=TypeError),

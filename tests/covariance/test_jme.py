@@ -79,7 +79,7 @@ def test_without_noise_it_is_the_weighted_covariance(name):
     assert np.allclose(model.location_, mean, atol=1e-12)
     assert np.allclose(model.covariance_, covariance, atol=1e-9)
     assert model.n_samples_seen_ == N
-    for step, location, _ in JMECovariance(epsilon=None, **parameters).release_path(X):
+    for step, location, *_ in JMECovariance(epsilon=None, **parameters).release_path(X):
         share = workload_of(parameters).core_matrix(N)[step - 1]
         mean = np.zeros(D) if name == "centered" else share @ X / share.sum()
         assert np.allclose(location, mean, atol=1e-10)
@@ -96,7 +96,7 @@ def test_batches_do_not_matter(name):
         stream = JMECovariance(noise_seed=7, **parameters)
         for batch in np.split(X, cuts):
             stream.partial_fit(batch)
-            for step, location, covariance in path:
+            for step, location, covariance, _ in path:
                 if step == stream.n_samples_seen_:
                     assert np.array_equal(location, stream.location_)
                     assert np.array_equal(covariance, stream.covariance_)

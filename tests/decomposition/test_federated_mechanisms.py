@@ -25,7 +25,9 @@ CLIENTS = np.repeat(list(SIZES), list(SIZES.values()))
 BUDGETS = {"a": 0.2, "b": 1.0, "c": 4.0}
 TWO_STAGE, AUTO = {"mechanism": "two-stage"}, {"mechanism": "auto"}
 MODEL = {"mechanism": SpikedModel(signal_variance=10.0, noise_variance=1.0)}
-PRINTED = {"calibration": "paper", "sensitivity_constant": 1.0}
+# Li et al. print sqrt(q (q + 1)) where Cai et al. have q + sqrt(q), with q = 0.1 here.
+CONSTANT = 0.11**0.5 / (0.1 + 0.1**0.5)
+PRINTED = {"calibration": "paper", "sensitivity_constant": CONSTANT}
 PAPER = {"mechanism": SpikedModel(10.0, 1.0, **PRINTED)}
 MODES = {
     "two-stage": TWO_STAGE,

@@ -33,7 +33,7 @@ from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.mechanisms import Neighbors, Unit
 from skdpspectral.metrics import captured_variance, make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, RandomRuns, Vote
-from skdpspectral.model_selection._blocks import Ballot, packed
+from skdpspectral.model_selection._blocks import Ballot, _FittedSteps, packed
 from skdpspectral.model_selection._vote import Relation, VoteBudgets, _distinct
 from skdpspectral.model_selection._vote_kernels import smoother, votes
 from skdpspectral.neural_network import Adam
@@ -177,7 +177,7 @@ def test_the_last_fit_has_all_rows_and_its_share():
 
 
 def test_a_better_challenger_is_chosen_and_a_good_incumbent_kept():
-    """With 24 blocks and mu of 1 a side the votes are hardly ever wrong."""
+    """Where all 24 blocks agree, noise errs with a probability below 1e-150."""
     strategy = Vote(0.5, 24, min_block_size=10, cv=2)
     space = {"clip_norm": [1e4, 9.0]}
     bad = search(DPPCA(1, clip_norm=1e4), space, strategy=strategy, noise_seed=0)
@@ -506,6 +506,81 @@ def test_jobs_and_blocks_of_a_ledger_charge_once():
     assert found[0].best_params_ == found[1].best_params_
 
 
+@pytest.mark.parametrize(
+    "n_jobs", [None, pytest.param(2, marks=pytest.mark.slow)], ids=str
+)
+def test_lines_of_progress_count_blocks_and_the_last_fit(n_jobs, capsys):
+    made = search(verbose=1, n_jobs=n_jobs).fit(X)
+    lines = [f"[PrivateSearchCV] step {number} of 5" for number in range(1, 6)]
+    assert capsys.readouterr().out.splitlines() == lines
+    made.set_params(strategy="vote", epsilon=1.0).fit(X)
+    assert capsys.readouterr().out == "[PrivateSearchCV] step 1 of 1\n"
+
+
+@pytest.mark.skipif(
+    not hasattr(PrivateSearchCV, "set_callbacks"),
+    reason="scikit-learn has no callbacks",
+)
+def test_callbacks_learn_of_steps_and_change_nothing():
+    class Spy:
+        def __init__(self):
+            self.steps, self.given = 0, []
+
+        def setup(self, estimator, context):
+            """Nothing to prepare."""
+
+        teardown = setup
+
+        def on_fit_task_begin(self, estimator, context, **data):
+            np.random.seed(0)  # noqa: NPY002
+            self.given += [estimator, *data.values()]
+
+        def on_fit_task_end(self, estimator, context, **data):
+            self.on_fit_task_begin(estimator, context, **data)
+            self.steps += context.task_name == "step"
+            return True
+
+    spy, made = Spy(), search(noise_seed=0)
+    expected = made.fit(X).support_
+    found = clone(made).set_callbacks(spy).fit(X)
+    assert spy.steps == 5
+    assert found.support_ == expected
+    for given in spy.given:
+        assert given is None or not hasattr(given, "kept_")
+
+
+class Charges:
+    """A scorer that fits rows with noise, and charges a ledger of its own."""
+
+    def __init__(self, accountant):
+        self.accountant = accountant
+
+    def __call__(self, model, X, y=None):
+        noisy = DPPCA(1, accountant=self.accountant, noise_seed=0).fit(X)
+        return captured_variance(noisy, X) + captured_variance(model, X)
+
+
+@pytest.mark.parametrize("path", [None, "ledger.db"])
+def test_a_scorer_charges_nothing_inside_of_blocks(path, asked, tmp_path):
+    """A budget of three fits would run out in the first block."""
+    given = {} if path is None else {"path": tmp_path / path}
+    own = PrivacyAccountant(2.0, 1e-6, allow_seeded=True, **given)
+    made = search(scoring=Charges(own), noise_seed=0)
+    with PrivacyAccountant(allow_seeded=True) as accountant:
+        made.fit(X)
+    assert len(own.ledger) == 0
+    assert len(accountant.ledger) == 1
+    expected = dict(asked)
+    made.set_params(scoring=Charges(None)).fit(X)
+    assert all(map(np.array_equal, expected[0], asked[0]))
+    assert all(shares.any() for shares, _ in asked.values())
+    private = make_private_scorer(
+        "captured_variance", epsilon=0.5, clip_norm=9.0, accountant=own
+    )
+    made.set_params(scoring=private).fit(X)
+    assert len(own.ledger) == 0
+
+
 def test_a_scorer_that_cannot_be_copied_is_refused_before_the_charge():
     class Locked:
         def __init__(self):
@@ -589,6 +664,27 @@ def test_batches_are_scaled_and_not_too_small(batch_size, n_rows, own):
     assert schedules[0].n_steps == pytest.approx(schedules[1].n_steps, rel=0.03)
 
 
+def test_a_block_fits_equal_first_steps_once(monkeypatch):
+    """Of three candidates and two folds there are two scalers and six components."""
+    fitted, plain = [], DPStandardScaler.fit
+
+    def counted(scaler, *rows):
+        fitted.append(scaler)
+        return plain(scaler, *rows)
+
+    monkeypatch.setattr(DPStandardScaler, "fit", counted)
+    model = make_pipeline(DPStandardScaler(), DPPCA(1))
+    candidates = [{}, {"dppca__clip_norm": 1.0}, {"dppca__clip_norm": 2.0}]
+    asked = ballot(
+        model, pack=packed(model, candidates, kept), n_folds=2, n_blocks=4, n_rows=240
+    )
+    found = asked._scores(0, X[:60], None)
+    assert len(fitted) == 2
+    monkeypatch.setattr(_FittedSteps, "cache", lambda self, function, **_: function)
+    assert np.array_equal(found, asked._scores(0, X[:60], None))
+    assert len(fitted) == 2 + 6
+
+
 def test_fits_for_users_have_the_noise_of_as_many_users():
     model = LRSRegressor(user_feature=0)
     given = {"n_rows": None, "user_feature": 0}
@@ -656,6 +752,8 @@ def test_an_empty_block_votes_for_nobody(asked):
 
 # -- what it refuses -------------------------------------------------------------------
 
+LISTENED = DPPCA(1)
+LISTENED._skl_callbacks = [print]
 LEAKY = make_pipeline(StandardScaler(), DPPCA(1))
 USERS = LRSRegressor(user_feature=0)
 BAD = {
@@ -675,9 +773,11 @@ BAD = {
     "own strategy": {"strategy": type("Own", (Vote,), {})()},
     "jobs": {"n_jobs": 0},
     "jobs of runs": {"strategy": RandomRuns(), "n_jobs": 2, "scoring": "accuracy"},
+    "lines of runs": {"strategy": RandomRuns(), "verbose": 1, "scoring": "accuracy"},
     "several scores": {"scoring": ["accuracy", "r2"]},
     "no score": {"scoring": "nothing"},
     "score of the estimator": {"scoring": None},
+    "callbacks": {"estimator": LISTENED},
     "a leak": {"estimator": LEAKY, "space": {"dppca__clip_norm": [1.0]}},
     "a candidate that leaks": {
         "estimator": make_pipeline(DPStandardScaler(), DPPCA(1)),

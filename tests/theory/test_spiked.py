@@ -23,12 +23,17 @@ def test_formulas_of_the_papers():
     n, p = 1000, 50
     size = math.sqrt(p * (1 + math.log(n))) / n
     one = paper_projector_sensitivity([10.0], 1.0, n, p, 4.0)
-    assert one == pytest.approx(4 * math.sqrt(0.1 * 1.1) * size)
+    assert one == pytest.approx(4 * (0.1 + math.sqrt(0.1)) * size)
     size = math.sqrt(p * (2 + math.log(n))) / n
     two = paper_projector_sensitivity([20.0, 5.0], 1.0, n, p, 1.0)
     assert two == pytest.approx((0.2 + math.sqrt(4.0 * 0.2)) * size)
     moment = paper_moment_sensitivity([20.0, 5.0], 2.0, n, p, 3.0)
     assert moment == pytest.approx(3 * (20 * (2 + math.log(n)) + 100) / n)
+
+
+def order_of(signal, n, p):
+    """Return the unit of the lemma of a replacement, with noise variance 1."""
+    return math.sqrt((signal + 1.0) * p * (1 + math.log(n))) / signal / n
 
 
 def gaussian(shape, rng):
@@ -77,7 +82,7 @@ def replacement_ratios(n, p, signal, n_repeats, rng, law=gaussian, spread=None):
     new = law((n_repeats, p), rng) * spread
     moment = X.T @ X
     before = top_eigh(moment, 1)[1][0]
-    bound = paper_projector_sensitivity([signal], 1.0, n, p, 1.0)
+    bound = order_of(signal, n, p)
     ratios = []
     for row, old in zip(new, X[:n_repeats], strict=True):
         changed = moment + np.outer(row, row) - np.outer(old, old)
@@ -113,7 +118,7 @@ def test_the_theorem_covers_the_largest_of_a_thousand_replacements():
     rng = np.random.default_rng(3)
     found, _ = replacement_ratios(5000, 30, 10.0, 1000, rng)
     planned = DPPCA(1, **MODEL).privacy_plan(5000, 30)["projector"]
-    needed = planned.sensitivity / paper_projector_sensitivity([10.0], 1.0, 5000, 30, 1)
+    needed = planned.sensitivity / order_of(10.0, 5000, 30)
     assert 1.0 < found.max() < needed < 5.0
 
 
@@ -133,7 +138,7 @@ def first_order_squares(n, p, rng, law):
     spread = np.sqrt(np.r_[11.0, np.ones(p - 1)])
     x, y = (law((n, p), rng) * spread for _ in range(2))
     change = y[:, :1] * y[:, 1:] - x[:, :1] * x[:, 1:]
-    scale = paper_projector_sensitivity([10.0], 1.0, n, p, 1.0) ** 2 * (10.0 * n) ** 2
+    scale = order_of(10.0, n, p) ** 2 * (10.0 * n) ** 2
     return 2.0 * np.vecdot(change, change) / scale * p * (1 + math.log(n))
 
 

@@ -33,6 +33,7 @@ from .budget import (
     Share,
     agreed_budget,
     asserted_block,
+    box_of,
     check_box,
     check_budget,
     check_division,
@@ -450,7 +451,13 @@ class PrivacyAccountant:
         raise excess
 
     def check(
-        self, what: Any, X: Any = None, n_fits: int = 1, *, groups: Any = None
+        self,
+        what: Any,
+        X: Any = None,
+        y: Any = None,
+        *,
+        n_fits: int = 1,
+        groups: Any = None,
     ) -> Spent:
         """Say whether so many fits are affordable; fit nothing, charge nothing.
 
@@ -467,6 +474,8 @@ class PrivacyAccountant:
         X : array-like or dataframe, default=None
             Rows of the fits, of which the shape is used (and who the clients are).
             None with plans, which know it.
+        y : array-like or None, default=None
+            Ignored: what a fit costs does not depend on targets.
         n_fits : int, default=1
             Number of times that all of it is fitted, as once a fold by
             :func:`~sklearn.model_selection.cross_val_score`.
@@ -709,7 +718,8 @@ class PrivacyAccountant:
             if budget is None:
                 return Remaining(math.inf, self._total_at_delta(transaction).delta)
             left = self._remaining(budget, transaction, k)
-            return Remaining(left, budget.delta, k, budget, transaction.total())
+            total, most = transaction.total(), box_of(transaction.terms()).failures
+            return Remaining(left, budget.delta, k, budget, total, most)
 
     def _own_part(self) -> DisjointBlock:
         """Return the block of rows that entries of this handle are about."""
@@ -793,6 +803,26 @@ def summary_of(accountant: PrivacyAccountant, n_entries: int | None = None) -> S
     """Return totals and entries of one moment: now, or after the first `n_entries`."""
     standing, summary = _read_summary(accountant, n_entries)
     return summary._replace(spent=standing.spent())
+
+
+@uninterrupted
+def totals_over_time(
+    accountant: PrivacyAccountant, n_points: int = 201
+) -> tuple[list[int], list[TotalAtDelta], list[float]]:
+    """Return numbers of entries, totals after them, and what one more fit may ask for.
+
+    Of a long ledger they are about `n_points` moments, the first and the last included.
+    What is left is empty without a budget.
+    """
+    budget = accountant._budget
+    with accountant._ledger().transaction(keep=False) as transaction:
+        last, _ = transaction.last()
+        delta = accountant._total_at_delta(transaction).delta
+        counts = np.unique(np.linspace(0, last, min(last + 1, n_points)).round())
+        found = [(int(count), transaction.as_of(int(count))) for count in counts]
+        totals = [accountant._total_at_delta(past, delta) for _, past in found]
+        left = [accountant._remaining(budget, past) for _, past in found if budget]
+    return [count for count, _ in found], totals, left
 
 
 @uninterrupted

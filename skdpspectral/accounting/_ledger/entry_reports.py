@@ -153,12 +153,14 @@ class Spent(NamedTuple):
 class Remaining(Spent):
     """What each of `n_fits` further fits may ask for; ``str()`` explains it.
 
-    `total` is what is spent of a `budget`; both are None without one.
+    `total` is what is spent of a `budget`; both are None without one. `failures` is the
+    part of its delta for failures.
     """
 
     n_fits: int
     budget: Budget | None
     total: Total | None
+    failures: float
 
     def __new__(
         cls,
@@ -167,9 +169,11 @@ class Remaining(Spent):
         n_fits: int = 1,
         budget: Budget | None = None,
         total: Total | None = None,
+        failures: float = 0.0,
     ) -> Remaining:
         left = super().__new__(cls, epsilon, delta)
         left.n_fits, left.budget, left.total = n_fits, budget, total
+        left.failures = failures
         return left
 
     def __repr__(self) -> str:
@@ -180,7 +184,11 @@ class Remaining(Spent):
             return "The ledger has no budget: fits of any epsilon are recorded."
         # Only here: the epsilon of some totals takes seconds.
         spent = self.total.epsilon(self.budget.delta)
-        return self.budget.in_words(spent, self.epsilon, self.n_fits)
+        said = self.budget.in_words(spent, self.epsilon, self.n_fits)
+        used = as_float(self.total.box[1])
+        if used:
+            said += f" Failures took {used:.3g} of {self.failures:g} of delta."
+        return said
 
 
 class Summary(NamedTuple):
@@ -427,11 +435,20 @@ class Excess(Exception):
         most, taken = box_of(self.terms).failures, as_float(self.total.box[1])
         if taken <= most or not self.total.additive:
             return ""
-        return (
-            " Failures of a model's bounds and deltas of other tools would take "
-            f"{taken:g} of delta, of which {most:g} is kept for them: give such fits a "
-            "smaller delta, or begin a ledger with PrivacyAccountant(failures=...)."
+        used = as_float(self.spent.box[1])
+        own, left = taken - used, most - used
+        message = (
+            f" The cause is not epsilon: failures (a category that one row alone has, "
+            "bounds of a model, deltas of other tools) may take "
+            f"{most:.3g} of the ledger's delta, {used:.3g} is taken, and this would "
+            f"take {own:.3g}."
         )
+        if self.plan is not None and self.plan.failure and left > 0.0:
+            smaller = floored(self.plan.delta * left / own * (1.0 - 2.0**-20))
+            message += f" With delta={smaller:.3g} or less it would pass."
+        else:
+            message += " Fits without failures still pass (public categories=, say)."
+        return f"{message} A new ledger's part is PrivacyAccountant(failures=...)."
 
 
 def _epsilon_of(cost: Cost, delta: float) -> float:

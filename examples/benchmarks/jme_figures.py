@@ -1,0 +1,66 @@
+"""Arithmetic of figures of Kalinin, Upadhyay and Lampert (2025), for the gallery."""
+
+import numpy as np
+
+from skdpspectral.factorizations import Average, NoiseGain, factorize
+from skdpspectral.sensitivity import free_moment_weight
+
+FLOOR = 1e-2
+
+
+def truth(d, rng):
+    """Draw a mean and a Wishart covariance with 2 d degrees of freedom."""
+    roots = rng.normal(0, np.sqrt(0.5), (2 * d, d))
+    return rng.normal(0, np.sqrt(0.5), d), roots.T @ roots
+
+
+def noise(factorization, n, width, s, rng):
+    """Return shaped noise for rows in the unit ball."""
+    Z = s * factorization.column_norm * rng.normal(size=(n, width))
+    return factorization.filter(width).push(Z)
+
+
+def estimates(method, name, X, s, steps, rng):
+    """Return means and covariances of some steps, as the figure's caption has them."""
+    n, d = X.shape
+    factorization = factorize(Average(), name, n)
+    noisy = X + noise(factorization, n, d, s, rng)
+    if method == "JME":
+        products = X[:, :, None] * X[:, None, :]
+        extra = np.sqrt(2) * noise(factorization, n, d * d, s, rng).reshape(n, d, d)
+        products = products + 0.5 * (extra + extra.transpose(0, 2, 1))
+    else:
+        products = noisy[:, :, None] * noisy[:, None, :]
+    if method == "PP, debiased":
+        products = products - s**2 * np.eye(d)
+    t = np.arange(1, n + 1)[:, None]
+    means = np.cumsum(noisy, axis=0) / t
+    covariances = np.cumsum(products, axis=0) / t[:, :, None]
+    covariances = covariances - means[:, :, None] * means[:, None, :]
+    values, vectors = np.linalg.eigh(covariances[steps - 1])
+    values = np.maximum(values, FLOOR)[:, None, :]
+    return means[steps - 1], (vectors * values) @ vectors.transpose(0, 2, 1)
+
+
+def noise_kernels(workload, factorization, n):
+    """Return sums over steps: of noise, of its products, squared, and of its bias."""
+    A = workload.matrix(n)
+    inverse = np.linalg.inv(factorization.matrix(n))
+    Q = inverse @ inverse.T
+    linear = np.einsum("ti,ij,tj->", A, np.abs(Q), A, optimize=True)
+    square = np.einsum("ti,ij,tj->", A, Q**2, A, optimize=True)
+    bias = np.sum((A @ np.diag(Q)) ** 2)
+    core, _ = NoiseGain(workload, factorization).push(n)
+    plain = np.sum(core / workload.divisors(np.arange(1, n + 1)) ** 2)
+    return plain, linear, square, bias
+
+
+def second_moment_errors(workload, name, n, d, sigmas):
+    """Return root errors of JME, PP and debiased PP for rows of norm 1."""
+    factorization = factorize(workload, name, n)
+    plain, linear, square, bias = noise_kernels(workload, factorization, n)
+    s2 = (2 * sigmas * factorization.column_norm) ** 2
+    jme = d**2 / free_moment_weight(d) * s2 * plain
+    debiased = 2 * (d + 1) * s2 * linear + d * (d + 1) * s2**2 * square
+    errors = {"JME": jme, "PP": debiased + d * s2**2 * bias, "PP, debiased": debiased}
+    return {name: np.sqrt(error) for name, error in errors.items()}

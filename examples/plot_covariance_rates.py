@@ -1,0 +1,93 @@
+"""
+Errors of a private covariance against a rate
+=============================================
+
+This page is for readers of Cai, Xia and Zha (2024). It compares the errors of
+``release="covariance"`` with the rate of their theorem 2, over the number of rows.
+"""
+
+# tags: quick
+
+# %%
+# Errors of the whole matrix are those of the directions and of the variances together;
+# q is the order of the Schatten norm: 1 for the sum of singular values, 2 for the
+# Frobenius norm, infinity for the largest. Two components, 100 features, epsilon = 0.5;
+# the noise variance is public, as in the paper. Its rate (theorem 2) is, for every q
+# and up to a constant,
+#
+# .. math:: r^{1/q} \Bigl[ \lambda \Bigl( \sqrt{\frac rn} + \frac{\sqrt r (r + \ln n)}
+#    {n \varepsilon} \ell \Bigr) + \sqrt{\sigma^2 (\lambda + \sigma^2)} \Bigl(
+#    \sqrt{\frac pn} + \frac{p \sqrt{r + \ln n}}{n \varepsilon} \ell \Bigr) \Bigr],
+#    \qquad \ell = \sqrt{\ln(2.5 / \delta)} .
+#
+# The dashed line is its part with epsilon, of slope near -1 in n, the dotted one its
+# part without, of slope -1/2; both with a constant of 1.
+
+import warnings
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from skdpspectral import DPPCA, PrivacyLeakWarning
+from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.decomposition import Gaussian, SpikedModel, TwoStage
+
+warnings.simplefilter("ignore", PrivacyLeakWarning)  # of the printed noise
+paper = {"calibration": "paper", "sensitivity_constant": 1.0}
+rank, signal, noise, epsilon, delta = 2, 10.0, 1.0, 0.5, 1e-5
+
+
+def rate_parts(n, p, q):
+    """Return the parts of the paper's rate with epsilon, and without."""
+    log = np.sqrt(np.log(2.5 / delta)) / (n * epsilon)
+    size, spread = rank + np.log(n), np.sqrt(noise * (signal + noise))
+    paid = signal * np.sqrt(rank) * size * log + spread * p * np.sqrt(size) * log
+    free = signal * np.sqrt(rank / n) + spread * np.sqrt(p / n)
+    return rank ** (1 / q) * paid, rank ** (1 / q) * free
+
+
+def error_spectrum(n, p, seed, mechanism):
+    """Singular values of the error of a released covariance."""
+    X, truth = make_spiked_covariance(n, p, n_components=rank, random_state=seed)
+    chosen = {"mechanism": mechanism, "center": "none", "release": "covariance"}
+    pca = DPPCA(rank, epsilon=epsilon, delta=delta, **chosen)
+    error = pca.fit(X).get_covariance() - noise * np.eye(p)
+    return np.linalg.svd(error - signal * truth.T @ truth, compute_uv=False)
+
+
+def draw(ax, sizes, spectra, parts, q):
+    """Draw Schatten norms of errors, with the parts of the rate, and print slopes."""
+    norms = {
+        name: np.mean([np.linalg.norm(one, ord=q, axis=1) for one in seeds], axis=0)
+        for name, seeds in spectra.items()
+    }
+    norms |= dict(zip(("rate, with epsilon", "rate, without"), parts, strict=True))
+    styles = ("C0o-", "C1o-", "C4o-", "k--", "k:")
+    for (name, values), style in zip(norms.items(), styles, strict=True):
+        ax.loglog(sizes, values, style, label=name)
+        slope = np.polyfit(np.log(sizes), np.log(values), 1)[0]
+        print(f"q = {q:3g}  {name:24} {np.round(values, 2)}  slope {slope:.2f}")
+
+
+compared = {
+    "gaussian": Gaussian(noise_variance=noise),
+    "two-stage": TwoStage(noise_variance=noise),
+    "model, as in the paper": SpikedModel(signal, noise, **paper),
+}
+sizes = np.array([5_000, 10_000, 20_000, 40_000, 80_000])
+spectra = {
+    name: [
+        [error_spectrum(n, 100, seed, mechanism) for n in sizes] for seed in range(2)
+    ]
+    for name, mechanism in compared.items()
+}
+figure, axes = plt.subplots(1, 3, figsize=(10, 3.4))
+for ax, q in zip(axes, (1.0, 2.0, np.inf), strict=True):
+    draw(ax, sizes, spectra, rate_parts(sizes, 100, q), q)
+    ax.set(title=f"Schatten norm, q = {q:g}", xlabel="number of rows")
+    ax.set_xticks(sizes[::2], [f"{n:,}" for n in sizes[::2]])
+    ax.minorticks_off()
+axes[0].set_ylabel("error of the covariance")
+axes[0].legend(fontsize="x-small")
+figure.tight_layout()
+plt.show()

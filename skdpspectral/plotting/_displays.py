@@ -1,0 +1,701 @@
+"""Displays of ledgers, components, streams, clients and audits."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+from sklearn.utils.validation import check_is_fitted
+
+from ..accounting._ledger.accountant import totals_over_time
+from ..mechanisms import check_real
+
+
+def pyplot_or_error():
+    """Import matplotlib when something is to be drawn, not before."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError(
+            "plotting needs matplotlib: pip install matplotlib"
+        ) from error
+    return pyplot
+
+
+class Display:
+    """Base of displays: the axes, and styles of what is drawn."""
+
+    def _start(self, ax) -> None:
+        """Take the given axes, or make new ones."""
+        pyplot = pyplot_or_error()
+        self.ax_ = pyplot.subplots()[1] if ax is None else ax
+        self.figure_ = self.ax_.figure
+
+    @staticmethod
+    def _styled(artist: str, kwargs, **defaults) -> dict:
+        """Return styles, in which an alias such as "c" replaces a default "color"."""
+        from matplotlib import cbook, collections, lines
+
+        kind = {"line": lines.Line2D, "band": collections.PolyCollection}[artist]
+        return {**defaults, **cbook.normalize_kwargs(kwargs, kind)}
+
+
+def _deviations(confidence) -> float:
+    """Return half the width of a two-sided normal interval, in deviations."""
+    confidence = check_real("confidence", confidence)
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must be in (0, 1), got {confidence}")
+    return float(ndtri(0.5 + 0.5 * confidence))
+
+
+def _of_shape(name: str, values, shape: tuple) -> np.ndarray:
+    """Return numbers of a shape, in which None stands for any length."""
+    found = np.asarray(values, dtype=np.float64)
+    fits = zip(found.shape, shape, strict=False)
+    if found.ndim != len(shape) or any(n not in (m, None) for m, n in fits):
+        raise ValueError(f"{name} must have shape {shape}, got {found.shape}")
+    return found
+
+
+class LedgerDisplay(Display):
+    """What a ledger has spent and has left, entry by entry.
+
+    Parameters
+    ----------
+    entries : array-like of shape (n_points,)
+        Numbers of entries, increasing.
+    spent : array-like of shape (n_points,)
+        Epsilon of all entries so far, infinite for releases without privacy.
+    left : array-like of shape (n_points,) or None, default=None
+        Epsilon that one more fit may ask for. Costs do not add up linearly, so that it
+        is more than the budget less `spent`.
+    budget : float or None, default=None
+        Epsilon of the budget, drawn as a level line.
+    delta : float or None, default=None
+        Where epsilons are stated, for the label of the axis.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        What was drawn on.
+    spent_ : matplotlib Line2D
+        Steps of `spent`.
+    left_, budget_ : matplotlib Line2D or None
+        Steps of `left`, and the budget.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA, PrivacyAccountant
+    >>> from skdpspectral.plotting import LedgerDisplay
+    >>> accountant = PrivacyAccountant(epsilon=2.0, delta=1e-6)
+    >>> for _ in range(3):
+    ...     accountant.charge(DPPCA(epsilon=0.5).privacy_plan(1000, 5))
+    >>> display = LedgerDisplay.from_accountant(accountant)
+    >>> display.spent_.get_ydata().round(2).tolist()
+    [0.0, 0.5, 0.72, 0.9]
+    """
+
+    def __init__(self, *, entries, spent, left=None, budget=None, delta=None):
+        self.entries, self.spent, self.left = entries, spent, left
+        self.budget, self.delta = budget, delta
+
+    def plot(self, ax=None, **line_kw):
+        """Draw the steps.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None makes a new figure.
+        **line_kw : object
+            Further arguments of ``ax.plot``, for both curves.
+
+        Returns
+        -------
+        LedgerDisplay
+            This object.
+
+        Raises
+        ------
+        ValueError
+            If shapes disagree.
+        ImportError
+            If matplotlib is not installed.
+        """
+        self._start(ax)
+        entries = _of_shape("entries", self.entries, (None,))
+        curves = {"spent": self.spent, "left": self.left}
+        self.left_ = self.budget_ = None
+        style = self._styled("line", line_kw, drawstyle="steps-post", marker=".")
+        for name, values in curves.items():
+            if values is None:
+                continue
+            values = _of_shape(name, values, entries.shape)
+            label = {"spent": "spent", "left": "left for one more fit"}[name]
+            endless = np.flatnonzero(~np.isfinite(values))
+            if len(endless):
+                label += f", infinite from entry {entries[endless[0]]:g} on"
+            shown = np.where(np.isfinite(values), values, np.nan)
+            (line,) = self.ax_.plot(entries, shown, **{"label": label, **style})
+            setattr(self, f"{name}_", line)
+        if self.budget is not None:
+            self.budget_ = self.ax_.axhline(
+                self.budget, color="0.4", linestyle="--", label="budget"
+            )
+        at = "" if self.delta is None else f" at delta={self.delta:g}"
+        self.ax_.set(xlabel="entries of the ledger", ylabel=f"epsilon{at}")
+        self.ax_.set_ylim(bottom=0.0)
+        self.ax_.xaxis.get_major_locator().set_params(integer=True)
+        self.ax_.legend()
+        return self
+
+    @classmethod
+    def from_accountant(cls, accountant, *, ax=None, **line_kw):
+        """Draw the ledger of an accountant; nothing is charged.
+
+        Parameters
+        ----------
+        accountant : PrivacyAccountant
+            With or without a budget. Of more than 200 entries some are drawn.
+        ax, **line_kw
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        LedgerDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        LedgerError
+            If the ledger cannot be read.
+        ImportError
+            If matplotlib is not installed.
+        """
+        pyplot_or_error()
+        entries, totals, left = totals_over_time(accountant)
+        display = cls(
+            entries=entries,
+            spent=[total.spent().epsilon for total in totals],
+            left=left or None,
+            budget=accountant.epsilon,
+            delta=totals[-1].delta,
+        )
+        return display.plot(ax, **line_kw)
+
+
+class ComponentsDisplay(Display):
+    """Entries of private components, with intervals of the noise.
+
+    Parameters
+    ----------
+    components : array-like of shape (n_components, n_features)
+        One row per component.
+    std : array-like of shape (n_components, n_features)
+        Standard deviations of the entries by the noise.
+    feature_names : sequence of str or None, default=None
+        Labels of the horizontal axis; None numbers the features.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        What was drawn on.
+    errorbars_ : list of matplotlib ErrorbarContainer
+        One for each component.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.datasets import make_spiked_covariance
+    >>> from skdpspectral.plotting import ComponentsDisplay
+    >>> X, _ = make_spiked_covariance(5000, 6, random_state=0)
+    >>> display = ComponentsDisplay.from_estimator(DPPCA(1).fit(X))
+    >>> len(display.errorbars_)
+    1
+    """
+
+    def __init__(self, *, components, std, feature_names=None):
+        self.components, self.std = components, std
+        self.feature_names = feature_names
+
+    def plot(self, ax=None, *, confidence=0.95, **errorbar_kw):
+        """Draw the entries, with intervals.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None makes a new figure.
+        confidence : float, default=0.95
+            Coverage of each interval on its own, in (0, 1), by the normal law.
+        **errorbar_kw : object
+            Further arguments of ``ax.errorbar``.
+
+        Returns
+        -------
+        ComponentsDisplay
+            This object.
+
+        Raises
+        ------
+        ValueError
+            If a value is out of range, or shapes disagree.
+        ImportError
+            If matplotlib is not installed.
+        """
+        width = _deviations(confidence)
+        components = _of_shape("components", self.components, (None, None))
+        bars = width * _of_shape("std", self.std, components.shape)
+        self._start(ax)
+        style = self._styled("line", errorbar_kw, linestyle="none", marker="o")
+        self.errorbars_ = []
+        rank, n_features = components.shape
+        for k, (row, bar) in enumerate(zip(components, bars, strict=True)):
+            # Beside each other, and not over each other.
+            places = np.arange(n_features) + 0.6 * ((k + 0.5) / rank - 0.5)
+            style["label"] = f"component {k + 1}"
+            self.errorbars_.append(self.ax_.errorbar(places, row, bar, **style))
+        self.ax_.axhline(0.0, color="0.4", linewidth=0.8)
+        self.ax_.set(xlabel="feature", ylabel=f"entry, {confidence:.0%} of the noise")
+        if self.feature_names is not None:
+            names = list(self.feature_names)
+            self.ax_.set_xticks(range(n_features), names, rotation=45, ha="right")
+        self.ax_.legend()
+        return self
+
+    @classmethod
+    def from_estimator(cls, estimator, *, ax=None, confidence=0.95, **errorbar_kw):
+        """Draw the components of a fitted estimator; nothing is charged.
+
+        Parameters
+        ----------
+        estimator : fitted DPPCA
+            With `components_std_`: see there when a fit has it.
+        ax, confidence, **errorbar_kw
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        ComponentsDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If the deviations are not known.
+        ImportError
+            If matplotlib is not installed.
+
+        Notes
+        -----
+        Intervals are for the components of the same bounded rows **without noise**, to
+        first order: the sampling error of the rows comes on top. They follow from the
+        plan and what was released. Of eigenvalues that the noise does not separate they
+        are rough, and the covered share is lower.
+        """
+        check_is_fitted(estimator)
+        std = getattr(estimator, "components_std_", None)
+        if std is None:
+            raise ValueError(
+                f"estimator: this {type(estimator).__name__} has no components_std_; "
+                'fit DPPCA with mechanism="gaussian" and release="components"'
+            )
+        names = getattr(estimator, "feature_names_in_", None)
+        display = cls(components=estimator.components_, std=std, feature_names=names)
+        return display.plot(ax, confidence=confidence, **errorbar_kw)
+
+
+class StreamDisplay(Display):
+    """Released means of a stream, with bands of the noise.
+
+    Parameters
+    ----------
+    steps : array-like of shape (n_points,)
+        Numbers of rows so far.
+    locations : array-like of shape (n_points, n_features)
+        Released means.
+    std : array-like of shape (n_points,)
+        Standard deviations of the noise in each entry of a mean.
+    feature_names : sequence of str or None, default=None
+        Labels of the curves; None numbers the features.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        What was drawn on.
+    lines_ : list of matplotlib Line2D
+        Means, one curve for each feature.
+    bands_ : list of matplotlib PolyCollection
+        Their bands.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral import JMECovariance
+    >>> from skdpspectral.plotting import StreamDisplay
+    >>> X = np.random.default_rng(0).normal([0.3, 0.0], 0.2, size=(5000, 2))
+    >>> display = StreamDisplay.from_estimator(JMECovariance(), X, every=1000)
+    >>> display.steps
+    [1000, 2000, 3000, 4000, 5000]
+    """
+
+    def __init__(self, *, steps, locations, std, feature_names=None):
+        self.steps, self.locations, self.std = steps, locations, std
+        self.feature_names = feature_names
+
+    def plot(self, ax=None, *, confidence=0.95, **line_kw):
+        """Draw the means and their bands.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None makes a new figure.
+        confidence : float, default=0.95
+            Coverage of a band at each step and feature on its own, in (0, 1).
+        **line_kw : object
+            Further arguments of ``ax.plot``, for the means.
+
+        Returns
+        -------
+        StreamDisplay
+            This object.
+
+        Raises
+        ------
+        ValueError
+            If a value is out of range, or shapes disagree.
+        ImportError
+            If matplotlib is not installed.
+        """
+        width = _deviations(confidence)
+        steps = _of_shape("steps", self.steps, (None,))
+        means = _of_shape("locations", self.locations, (len(steps), None))
+        half = width * _of_shape("std", self.std, steps.shape)
+        self._start(ax)
+        names = self.feature_names
+        names = range(means.shape[1]) if names is None else names
+        style = self._styled("line", line_kw)
+        self.lines_, self.bands_ = [], []
+        for name, mean in zip(names, means.T, strict=True):
+            style["label"] = f"feature {name}" if self.feature_names is None else name
+            (line,) = self.ax_.plot(steps, mean, **style)
+            band = {"facecolor": line.get_color(), "alpha": 0.25}
+            self.lines_.append(line)
+            self.bands_.append(
+                self.ax_.fill_between(steps, mean - half, mean + half, **band)
+            )
+        label = f"released mean, {confidence:.0%} of the noise"
+        self.ax_.set(xlabel="rows", ylabel=label)
+        self.ax_.legend()
+        return self
+
+    @classmethod
+    def from_estimator(
+        cls, estimator, X, *, every=None, ax=None, confidence=0.95, **line_kw
+    ):
+        """Fit a stream as ``release_path`` does, and draw its means.
+
+        The budget of one stream is charged, and the estimator takes over the last
+        moments.
+
+        Parameters
+        ----------
+        estimator : JMECovariance
+            Its parameters make the stream.
+        X : array-like of shape (n_samples, n_features)
+            Rows in order.
+        every : int or None, default=None
+            Steps between two that are drawn; None draws some hundred.
+        ax, confidence, **line_kw
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        StreamDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or X is invalid, or the deviations of means are not known:
+            those of ``moments="assume-centered"``, and with a `second_workload`.
+        PrivacyBudgetError
+            If the accountant refuses the stream.
+        ImportError
+            If matplotlib is not installed.
+
+        Notes
+        -----
+        Bands are for the means of the same clipped rows **without noise**, whose
+        noise is normal of a known deviation; the sampling error of the rows is not in
+        them.
+        """
+        pyplot_or_error()
+        from matplotlib.lines import Line2D
+
+        # What can be wrong with the drawing, before anything is charged.
+        _deviations(confidence)
+        Line2D([], [], **line_kw)
+        stream = estimator._moment_stream(*np.shape(X))
+        if stream.centered or stream.first_workload is not stream.workload:
+            raise ValueError(
+                "moments: the noise of these means is not known; use "
+                'moments="jme" without a second_workload'
+            )
+        if every is None:
+            every = max(1, np.shape(X)[0] // 100)
+        path = list(estimator.release_path(X, every=every))
+        display = cls(
+            steps=[release.step for release in path],
+            locations=[release.location for release in path],
+            std=[release.location_std for release in path],
+            feature_names=getattr(estimator, "feature_names_in_", None),
+        )
+        return display.plot(ax, confidence=confidence, **line_kw)
+
+
+class ClientWeightsDisplay(Display):
+    """Clients of a federation by their weights.
+
+    Parameters
+    ----------
+    weights : array-like of shape (n_clients,)
+        Public or released weights.
+    clients : sequence
+        Their ids.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        What was drawn on.
+    bars_ : matplotlib BarContainer
+        One bar for each client, the largest weight at the top.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral import FederatedDPPCA
+    >>> from skdpspectral.datasets import make_spiked_covariance
+    >>> from skdpspectral.plotting import ClientWeightsDisplay
+    >>> X, _ = make_spiked_covariance(4000, 6, random_state=0)
+    >>> clients = np.repeat(["Bern", "Oslo"], [1000, 3000])
+    >>> pca = FederatedDPPCA(1).fit(X, clients=clients)
+    >>> display = ClientWeightsDisplay.from_estimator(pca)
+    >>> [label.get_text() for label in display.ax_.get_yticklabels()]
+    ['Bern', 'Oslo']
+    """
+
+    def __init__(self, *, weights, clients):
+        self.weights, self.clients = weights, clients
+
+    def plot(self, ax=None, **bar_kw):
+        """Draw a bar for each client.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None makes a new figure.
+        **bar_kw : object
+            Further arguments of ``ax.barh``.
+
+        Returns
+        -------
+        ClientWeightsDisplay
+            This object.
+
+        Raises
+        ------
+        ValueError
+            If shapes disagree.
+        ImportError
+            If matplotlib is not installed.
+        """
+        names = [str(client) for client in self.clients]
+        weights = _of_shape("weights", self.weights, (len(names),))
+        self._start(ax)
+        order = np.argsort(weights, kind="stable")
+        self.bars_ = self.ax_.barh([names[k] for k in order], weights[order], **bar_kw)
+        self.ax_.set(xlabel="weight in the average", ylabel="client")
+        return self
+
+    @classmethod
+    def from_estimator(cls, estimator, *, ax=None, **bar_kw):
+        """Draw the weights of the last fit, which are public; nothing is charged.
+
+        Parameters
+        ----------
+        estimator : fitted FederatedDPPCA
+            With `client_weights_`.
+        ax, **bar_kw
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        ClientWeightsDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If it has no weights.
+        ImportError
+            If matplotlib is not installed.
+        """
+        check_is_fitted(estimator)
+        weights = getattr(estimator, "client_weights_", None)
+        if weights is None:
+            raise ValueError(
+                f"estimator: this {type(estimator).__name__} has no client_weights_; "
+                "FederatedDPPCA has them unless its components were given"
+            )
+        return cls(weights=weights, clients=estimator.clients_).plot(ax, **bar_kw)
+
+
+class AuditDisplay(Display):
+    r"""Error rates of an attack that tells two neighbors apart, against the claim.
+
+    A guarantee of mu means that no test has rates below the curve
+    :math:`\beta = \Phi(\Phi^{-1}(1 - \alpha) - \mu)`. Rates are those of the trials; a
+    few of them lie below the curve by chance. The audit's own bound allows for that.
+
+    Parameters
+    ----------
+    false_positives, false_negatives : array-like of shape (n_thresholds,)
+        Shares of the trials that the test takes for the neighbor by mistake, and of
+        those of the neighbor that it misses, one threshold after another.
+    claimed_mu : float
+        What the plan claims.
+    mu : float or None, default=None
+        Lower bound that the audit found, drawn as a second curve.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        What was drawn on.
+    rates_, claim_ : matplotlib Line2D
+        Rates of the attack, and the least that the claim allows.
+    bound_ : matplotlib Line2D or None
+        Rates of a mechanism of exactly `mu`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.audit import audit_epsilon
+    >>> from skdpspectral.plotting import AuditDisplay
+    >>> X, neighbor = np.eye(5, 2), np.eye(5, 2)
+    >>> neighbor[0] = [0.0, 1.0]
+    >>> pca = DPPCA(1, epsilon=4.0, center="none")
+    >>> result = audit_epsilon(pca, X, neighbor, n_trials=200, random_state=0)
+    >>> AuditDisplay.from_result(result).ax_.get_xlabel()
+    'false positives'
+    """
+
+    def __init__(self, *, false_positives, false_negatives, claimed_mu, mu=None):
+        self.false_positives, self.false_negatives = false_positives, false_negatives
+        self.claimed_mu, self.mu = claimed_mu, mu
+
+    def plot(self, ax=None, **line_kw):
+        """Draw rates and curves.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None makes a new figure.
+        **line_kw : object
+            Further arguments of ``ax.plot``, for the rates.
+
+        Returns
+        -------
+        AuditDisplay
+            This object.
+
+        Raises
+        ------
+        ValueError
+            If shapes disagree.
+        ImportError
+            If matplotlib is not installed.
+        """
+        wrong = _of_shape("false_positives", self.false_positives, (None,))
+        missed = _of_shape("false_negatives", self.false_negatives, wrong.shape)
+        self._start(ax)
+        style = self._styled("line", line_kw, label="attack")
+        (self.rates_,) = self.ax_.plot(wrong, missed, **style)
+        alphas = np.linspace(0.0, 1.0, 201)
+
+        def curve(mu, label, linestyle):
+            betas = ndtr(ndtri(1.0 - alphas) - mu)
+            look = {"color": "0.4", "linestyle": linestyle}
+            return self.ax_.plot(alphas, betas, label=f"{label} mu={mu:.3g}", **look)[0]
+
+        self.claim_ = curve(self.claimed_mu, "claim:", "--")
+        self.bound_ = None
+        if self.mu is not None:
+            self.bound_ = curve(self.mu, "found: at least", ":")
+        self.ax_.set(xlabel="false positives", ylabel="false negatives")
+        self.ax_.set_aspect("equal")
+        self.ax_.legend()
+        return self
+
+    @classmethod
+    def from_predictions(
+        cls, scores, neighbor_scores, *, claimed_mu, mu=None, ax=None, **line_kw
+    ):
+        """Draw the rates of all thresholds of a statistic.
+
+        Parameters
+        ----------
+        scores, neighbor_scores : array-like of shape (n_trials,)
+            Values of the statistic on two neighboring data sets, made up; larger ones
+            are taken for the neighbor.
+        claimed_mu, mu, ax, **line_kw
+            As in :meth:`plot` and the class.
+
+        Returns
+        -------
+        AuditDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If scores are not two lists of numbers.
+        ImportError
+            If matplotlib is not installed.
+        """
+        one = np.sort(_of_shape("scores", scores, (None,)))
+        other = np.sort(_of_shape("neighbor_scores", neighbor_scores, (None,)))
+        thresholds = np.r_[-np.inf, np.unique(np.r_[one, other])]
+        display = cls(
+            false_positives=1.0 - np.searchsorted(one, thresholds, "right") / len(one),
+            false_negatives=np.searchsorted(other, thresholds, "right") / len(other),
+            claimed_mu=claimed_mu,
+            mu=mu,
+        )
+        return display.plot(ax, **line_kw)
+
+    @classmethod
+    def from_result(cls, result, *, ax=None, **line_kw):
+        """Draw what :func:`~skdpspectral.audit.audit_epsilon` found.
+
+        Parameters
+        ----------
+        result : AuditResult
+            With its `scores`.
+        ax, **line_kw
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        AuditDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        more = {"claimed_mu": result.claimed_mu, "mu": result.mu}
+        return cls.from_predictions(*result.scores, **more, ax=ax, **line_kw)
