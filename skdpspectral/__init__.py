@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from .decomposition._pca import DPPCA
     from .decomposition._sparse_pca import SparseDPPCA
     from .linear_model._lrs import LRSRegressor
-    from .linear_model._ridge import DPRidge
-    from .linear_model._ridge_classifier import DPRidgeClassifier
-    from .neural_network._classifier import DPAdamClassifier
+    from .linear_model._ridge import DPRidge, DPRidgeClassifier
+    from .neural_network._estimators import DPAdamClassifier, DPAdamRegressor
     from .neural_network._personal_networks import LRSMLPRegressor
-    from .neural_network._regressor import DPAdamRegressor
     from .preprocessing._scaler import DPStandardScaler
     from .preprocessing._vectorizer import DPTableVectorizer
     from .recommendation._item_embedding import DPItemEmbedding
@@ -68,11 +66,9 @@ _HOMES = {
     "decomposition._pca": ("DPPCA",),
     "decomposition._sparse_pca": ("SparseDPPCA",),
     "linear_model._lrs": ("LRSRegressor",),
-    "linear_model._ridge": ("DPRidge",),
-    "linear_model._ridge_classifier": ("DPRidgeClassifier",),
-    "neural_network._classifier": ("DPAdamClassifier",),
+    "linear_model._ridge": ("DPRidge", "DPRidgeClassifier"),
+    "neural_network._estimators": ("DPAdamClassifier", "DPAdamRegressor"),
     "neural_network._personal_networks": ("LRSMLPRegressor",),
-    "neural_network._regressor": ("DPAdamRegressor",),
     "preprocessing._scaler": ("DPStandardScaler",),
     "preprocessing._vectorizer": ("DPTableVectorizer",),
     "recommendation._item_embedding": ("DPItemEmbedding",),

@@ -76,7 +76,6 @@ NARROWER = {
     # Workloads and factorizations are arithmetic.
     "factorizations/_factorizations.py": set(),
     "factorizations/_errors.py": set(),
-    "recommendation/_catalog.py": {"_tables"},
     "recommendation/_table_columns.py": {"_tables"},
     "metrics/_ranking.py": {"_tables"},
     "metrics/_subspace.py": {"_tables"},

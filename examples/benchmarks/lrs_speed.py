@@ -20,7 +20,7 @@ import warnings
 import numpy as np
 
 from skdpspectral import LRSRegressor, PrivacyLeakWarning
-from skdpspectral._linalg import user_rows
+from skdpspectral._linalg import per_user
 from skdpspectral.linear_model import (
     PrivateRounds,
     UserWeights,
@@ -50,7 +50,7 @@ def iteration_speed(n_users=100_000, n_iterations=12):
     codes = np.repeat(np.arange(n_users), N_ROWS)
     for rank in (1, 5):
         X, y, _ = model_data(n_users, rank, rng)
-        rows = user_rows.UserRows(X, y, codes, n_users)
+        rows = per_user.UserRows(X, y, codes, n_users)
         rules = _kernels_users.LocalRules(SPARSITY, 1.0, 1.0, np.zeros(rank))
         fit = _kernels_shared.AlternatingSolver(rows, rules, shrink=True, n_jobs=2)
         U = np.linalg.qr(rng.normal(size=(N_FEATURES, rank)))[0]

@@ -36,10 +36,10 @@ from ..accounting._ledger.context import (
     block_at_hand,
     says_what_stays_charged,
 )
+from ..accounting._ledger.step_shares import StepShare
 from ..mechanisms import Concern, PrivacyPlan, Remark, check_count, check_real
 from ..mechanisms._plan import has_budget
 from .documented import documented
-from .shares import StepShare
 from .sklearn_compat import CALLBACK_ATTRIBUTES, Interval, parameter_names
 from .strategies import check_values, is_strategy, json_default, read_plain
 

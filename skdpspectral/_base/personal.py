@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from .._linalg import user_rows
+from .._linalg import per_user
 from .._tables.ids import IdIndex
 from .._tables.readers import refuse_masked
 from .._tables.rows import table_shape
@@ -582,9 +582,9 @@ def subtract_offsets(y: np.ndarray, offsets) -> np.ndarray:
 
 def rows_by_user(
     table: UserTable, y, index: IdIndex | None, **how
-) -> user_rows.UserRows:
+) -> per_user.UserRows:
     """Group rows and targets by user; without an `index` all are those of one."""
     one = index is None
     codes = np.zeros(len(table.X), dtype=np.intp) if one else index.codes
     n_users = 1 if one else len(index)
-    return user_rows.UserRows(table.X, y, codes, n_users, columns=table.columns, **how)
+    return per_user.UserRows(table.X, y, codes, n_users, columns=table.columns, **how)

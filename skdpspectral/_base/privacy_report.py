@@ -70,14 +70,14 @@ from sklearn.preprocessing import (
 from sklearn.utils.validation import check_is_fitted
 
 from ..accounting import PrivacyLeakWarning
-from ..accounting._ledger.compositions import (
+from ..accounting._ledger.planned_fits import (
     Composition,
     composition_of,
     estimators_within,
     parts_of,
 )
 from ..mechanisms import Assumption, Unit, shown
-from ..mechanisms._report import html_table
+from ..mechanisms._plan import html_table
 from .estimator import SCORERS, PrivateEstimator, TableEstimator, published_copy
 from .steps import (
     ID_PARAMETERS,

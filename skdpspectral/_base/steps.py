@@ -34,7 +34,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.random_projection import BaseRandomProjection
 
-from ..accounting._ledger.compositions import (
+from ..accounting._ledger.planned_fits import (
     Composition,
     composition_of,
     parts_of,

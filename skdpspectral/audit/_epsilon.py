@@ -15,8 +15,8 @@ from sklearn.base import clone
 from .._release.noise import record_releases
 from .._tables.ids import read_column
 from ..accounting import PrivacyLeakWarning, gaussian_epsilon
-from ..accounting._ledger.compositions import Composition, composition_of
 from ..accounting._ledger.context import without_accountant
+from ..accounting._ledger.planned_fits import Composition, composition_of
 from ..mechanisms import Gaussian, Neighbors, PrivacyPlan, Unit
 
 # Users who are in the first data set alone, in the second alone, and in both with

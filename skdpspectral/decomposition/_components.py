@@ -26,7 +26,7 @@ from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Concern, Neighbors, Remark
 from . import _kernels
 from ._bounded_moments import EARLY, ProjectedMoment, SecondMoment, floor_of, share_of
-from ._kernels_ranks import correlations_of_signs
+from ._kernels import correlations_of_signs
 
 # Steps of the bisections, on a logarithmic scale.
 STEPS = 12

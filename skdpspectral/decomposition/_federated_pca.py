@@ -20,10 +20,9 @@ from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import register
 from .._messages.messages import MessageError
-from .._tables.cluster_users import ClusterIds
 from .._tables.ids import encode_ids
 from .._tables.readers import SlicedRows, refuse_masked
-from .._tables.users import CLIENTS, deferred_users, read_users
+from .._tables.users import CLIENTS, ClusterIds, deferred_users, read_users
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._gaussian import check_delta
 from ..mechanisms import Concern, ParallelPlan, Remark, check_count, check_real

@@ -8,8 +8,7 @@ from ._parameters import (
     UserIntercept,
     UserWeights,
 )
-from ._ridge import DPRidge
-from ._ridge_classifier import DPRidgeClassifier
+from ._ridge import DPRidge, DPRidgeClassifier
 
 __all__ = [
     "Alternation",

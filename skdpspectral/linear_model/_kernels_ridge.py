@@ -13,7 +13,7 @@ from .._linalg.eigen import edge_of_noise, shrink_eigenvalues
 from .._linalg.walks import blas_threads
 
 
-def sum_of_outer_products(blocks: Iterable, n_columns: int) -> np.ndarray:
+def sum_of_row_products(blocks: Iterable, n_columns: int) -> np.ndarray:
     """Sum of outer products of float64 rows that come in blocks; it is symmetric."""
     total = np.zeros((n_columns, n_columns))
     with blas_threads(n_columns):
@@ -297,7 +297,7 @@ def leading(moment: Moment, n_components: int, intercept: bool):
     return moment._replace(regressors=regressors, cross=cross), basis
 
 
-def least_squares(moment: Moment) -> tuple[np.ndarray, np.ndarray] | None:
+def moment_least_squares(moment: Moment) -> tuple[np.ndarray, np.ndarray] | None:
     """Return unpenalized coefficients and their covariances (k, P, P).
 
     The covariances count noise and sampling, to first order, for errors that have one

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import linalg
 
 from .._linalg import per_user
-from .._linalg.user_rows import Block, UserRows
+from .._linalg.per_user import Block, UserRows
 from . import _kernels_users
 
 # Relative ridge of the curvature, for directions that no user's rows see.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._linalg import per_user
-from .._linalg.user_rows import Block
+from .._linalg.per_user import Block
 
 # Numbers of the Gram matrices that are in memory together.
 _GRAM_NUMBERS = 1 << 21

@@ -29,15 +29,16 @@ from .._base.personal import (
     subtract_offsets,
 )
 from .._base.sklearn_compat import CallbackSupportMixin, with_callbacks
-from .._linalg import user_rows
+from .._linalg import per_user
 from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import Billboard
-from .._tables.cluster_users import ClusterUsers, ClusterUserTable
 from .._tables.clusters import common_type, numbers_of
 from .._tables.ids import encode_ids, in_declared_order
 from .._tables.rows import DeferredRead
 from .._tables.users import (
+    ClusterUsers,
+    ClusterUserTable,
     DeferredTable,
     UserTable,
     check_targets,
@@ -412,7 +413,7 @@ class LRSRegressor(
 
     # -- users beside the shared directions: nothing of this is released ---------------
 
-    def _user_rows(self, table: UserTable, y, index, scale) -> user_rows.UserRows:
+    def _user_rows(self, table: UserTable, y, index, scale) -> per_user.UserRows:
         return rows_by_user(table, y, index, scale=scale, **self._centered())
 
     def _rules(self, n_features: int, prior: np.ndarray) -> _kernels_users.LocalRules:
@@ -433,7 +434,7 @@ class LRSRegressor(
         """How users' rows are centered."""
         own = _parameters.intercept_of(self)
         chosen = own or _parameters.UserIntercept()
-        level = user_rows.Level(chosen.prior or 0.0, float(chosen.ridge))
+        level = per_user.Level(chosen.prior or 0.0, float(chosen.ridge))
         return {"center": own is not None, "level": level}
 
     def _read_like_fit(self, X, users) -> tuple[UserTable, np.ndarray]:
@@ -715,17 +716,17 @@ def _together(*columns) -> tuple:
     return columns
 
 
-def _rows_of_users(ids, X, y, *, offset, name: str, **how) -> user_rows.UserRows | None:
+def _rows_of_users(ids, X, y, *, offset, name: str, **how) -> per_user.UserRows | None:
     if not len(ids):
         return None
     y = check_targets(None, y, len(ids))
     if offset is not None:
         y = subtract_offsets(y, np.asarray(X[:, offset], dtype=np.float64))
         X = np.delete(X, offset, axis=1)
-    return user_rows.UserRows(X, y, *encode_ids(ids, name), **how)
+    return per_user.UserRows(X, y, *encode_ids(ids, name), **how)
 
 
-def _sum_of_blocks(rows: user_rows.UserRows | None, function: Callable, dealt=None):
+def _sum_of_blocks(rows: per_user.UserRows | None, function: Callable, dealt=None):
     if rows is None:
         return None
     # Blocks are kept by the copy alone: a task may be run again.

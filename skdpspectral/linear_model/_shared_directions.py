@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .. import sensitivity
-from .._linalg import user_rows
+from .._linalg import per_user
 from .._statistics.statistic import Combination, Statistic
 from .._statistics.user_sums import MOST_USERS, planned_sum, released_sum
 from ..accounting import calibrate_gaussian
@@ -227,7 +227,7 @@ class ExactDirections(Statistic):
 
     def _alternate(self, rows, start, scale, progress) -> SharedModel:
         if scale is None:
-            scale = user_rows.column_scales(rows, self.users.n_jobs)
+            scale = per_user.column_scales(rows, self.users.n_jobs)
             rows.rescale(scale)
         alternation = _kernels_shared.AlternatingSolver(
             rows,

@@ -6,8 +6,10 @@ imported as themselves are for other folders, and not part of the reference.
 """
 
 from ._plan import Alternatives as Alternatives
+from ._plan import Concern as Concern
 from ._plan import ParallelPlan as ParallelPlan
 from ._plan import PrivacyPlan
+from ._plan import Remark as Remark
 from ._planned_releases import ApproximateDP, PrivateSelection, SubsampledGaussian
 from ._planned_releases import Assumption as Assumption
 from ._planned_releases import CorrelatedGaussian as CorrelatedGaussian
@@ -24,8 +26,6 @@ from ._planned_releases import check_count as check_count
 from ._planned_releases import check_real as check_real
 from ._planned_releases import check_reals as check_reals
 from ._planned_releases import shown as shown
-from ._report import Concern as Concern
-from ._report import Remark as Remark
 
 __all__ = [
     "ApproximateDP",

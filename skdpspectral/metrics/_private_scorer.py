@@ -31,12 +31,12 @@ from .._tables.readers import column_names, read_quietly
 from .._tables.rows import shape_of
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_mu
 from ..accounting._gaussian import calibrate_alike
-from ..accounting._ledger.compositions import estimators_within
 from ..accounting._ledger.context import (
     accountant_to_send,
     ambient_accountant,
     block_at_hand,
 )
+from ..accounting._ledger.planned_fits import estimators_within
 from ..mechanisms import (
     Exact,
     Mechanism,

@@ -31,16 +31,17 @@ from ..accounting import (
     gaussian_epsilon,
     gaussian_mu,
 )
-from ..accounting._ledger.compositions import (
+from ..accounting._ledger.context import without_accountant
+from ..accounting._ledger.entry_chain import forget
+from ..accounting._ledger.planned_fits import (
     Composition,
     composition_of,
     estimators_within,
     fitted_within,
     is_estimator,
+    planned_fits,
+    reads_clients,
 )
-from ..accounting._ledger.context import without_accountant
-from ..accounting._ledger.ledger_checks import forget
-from ..accounting._ledger.planned_fits import planned_fits, reads_clients
 from ..mechanisms import Assumption, PrivacyPlan, shown
 
 # Of larger grids, so many candidates are looked at before a search, and each when it is

@@ -1,10 +1,9 @@
 """Networks of dense layers that are trained by private Adam, and Adam itself."""
 
 from ._adam import Adam, AdamStability, JMEAdam
-from ._classifier import DPAdamClassifier
+from ._estimators import DPAdamClassifier, DPAdamRegressor
 from ._network_choices import AlternatingAdam, UserNetwork, count_parameters
 from ._personal_networks import LRSMLPRegressor
-from ._regressor import DPAdamRegressor
 
 __all__ = [
     "Adam",

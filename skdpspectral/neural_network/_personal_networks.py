@@ -12,15 +12,14 @@ from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.personal import PersonalEstimator, UserModels, rows_by_user
 from .._base.sklearn_compat import CallbackSupportMixin, FitProgress, with_callbacks
-from .._linalg import user_rows
+from .._linalg import per_user
 from .._linalg.walks import blas_threads
 from .._tables.users import UserTable, deferred_targets, deferred_users, read_users
 from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan
-from . import _kernels, _kernels_users, _network_choices
+from . import _kernels, _network_choices
 from ._estimators import scaled_targets, target_box
-from ._kernels import Layout
-from ._kernels_users import NetworkWeights
+from ._kernels import Layout, NetworkWeights
 from ._network_choices import NetworkShape, network_solver, rules_of, user_network_of
 from ._shared_weights import TOO_LARGE, GradientRounds, train_users
 
@@ -50,7 +49,7 @@ class NetworkModels(UserModels):
 
     def whole_weights(self, code: int, U: np.ndarray) -> np.ndarray:
         """U w + b of one user: (n_parameters,)."""
-        return _kernels_users.whole_weights(U, self._networks(slice(code, code + 1)))[0]
+        return _kernels.whole_weights(U, self._networks(slice(code, code + 1)))[0]
 
     def _networks(self, chosen) -> NetworkWeights:
         of_users = (self.weights, self.prompts, self.support, self.sparse)
@@ -67,7 +66,7 @@ class NetworkModels(UserModels):
         # Stable: a user's rows keep their order, whoever else is there.
         known = known[np.argsort(codes[known], kind="stable")]
         present, dense = np.unique(codes[known], return_inverse=True)
-        rows = user_rows.UserRows(
+        rows = per_user.UserRows(
             table.X[known],
             np.zeros(len(known)),
             dense,
@@ -76,10 +75,10 @@ class NetworkModels(UserModels):
         )
         starts = np.cumsum(rows.counts) - rows.counts
         for block in rows.blocks():
-            for place in _kernels_users.in_parts(block, layout):
+            for place in _kernels.in_parts(block, layout):
                 users, counts = block.users[place], block.counts[place]
                 own = self._networks(present[users])
-                found = _kernels_users.predictions(layout, U, own, block.X[place])
+                found = _kernels.predictions(layout, U, own, block.X[place])
                 found += self.levels[present[users]][:, None]
                 there = np.arange(found.shape[1]) < counts[:, None]
                 rows_of_users = starts[users][:, None] + np.arange(found.shape[1])
@@ -352,7 +351,7 @@ class LRSMLPRegressor(
         middles, halves = target_box(self.target_bounds, 1)
         return float(middles[0]), float(halves[0])
 
-    def _user_rows(self, table, targets, index, box) -> user_rows.UserRows:
+    def _user_rows(self, table, targets, index, box) -> per_user.UserRows:
         scaled = (targets - box[0]) / box[1]
         if self.target_bounds is not None:
             scaled = scaled_targets(targets, box)

@@ -16,10 +16,9 @@ from .._statistics.statistic import Statistic
 from .._statistics.user_sums import planned_sum, released_sum
 from ..factorizations import Factorization
 from ..mechanisms import Concern, Exact, Gaussian, Mechanism, Neighbors, Remark
-from . import _kernels_users
+from . import _kernels
 from ._adam import Adam, AdamState
-from ._kernels import Layout
-from ._kernels_users import NetworkWeights
+from ._kernels import Layout, NetworkWeights
 
 # When users choose anew which weights are theirs: shares of all steps.
 _CHOICES = (0.2, 0.4, 0.6)
@@ -125,7 +124,7 @@ class UserFits:
     def parts(self, block) -> list[tuple[_Part, slice]]:
         """Return the users of a block in parts, and the slice of each part."""
         found = []
-        for place in _kernels_users.in_parts(block, self.rules.layout):
+        for place in _kernels.in_parts(block, self.rules.layout):
             codes = block.users[place]
             key = int(codes[0])
             if key not in self._parts:
@@ -141,7 +140,7 @@ class UserFits:
         counts of rows.
         """
         for part, place in self.parts(block):
-            rows, _ = _kernels_users.rows_of(block, place, self.rules.ridge_level)
+            rows, _ = _kernels.rows_of(block, place, self.rules.ridge_level)
             for number in range(position, position + n_steps):
                 given = self._step(part, rows, U, number)
             yield *given, rows.counts
@@ -149,16 +148,16 @@ class UserFits:
     def _step(self, part: _Part, rows, U, position: int):
         """Make one step of some users; return gradients and weights before it."""
         rules, users = self.rules, part.users
-        whole = _kernels_users.whole_weights(U, users)
+        whole = _kernels.whole_weights(U, users)
         if rules.chooses(position, self.n_steps):
-            users = _kernels_users.chosen_support(
+            users = _kernels.chosen_support(
                 rules.layout, whole, users, rows, rules.sparsity, rules.ridge_sparse
             )
             part.adams[1] = new_adam(rules.learning_rate)  # places of b have changed
-            whole = _kernels_users.whole_weights(U, users)
+            whole = _kernels.whole_weights(U, users)
         batch = rules.batch(rows.X.shape[1], position)
         seen = rows if batch is None else rows.some(batch)
-        found = _kernels_users.user_gradients(rules.layout, whole, users.prompts, seen)
+        found = _kernels.user_gradients(rules.layout, whole, users.prompts, seen)
         rate = rate_of(rules.schedule, position, self.n_steps)
         before = users.weights
         part.users = self._moved(part, users, found, rows.counts, U, rate)
@@ -171,7 +170,7 @@ class UserFits:
         of_weights = np.zeros_like(users.weights)
         if not rules.fixed:
             penalty = rules.ridge_shared * shares
-            of_weights = _kernels_users.project_gradients(found.whole, U)
+            of_weights = _kernels.project_gradients(found.whole, U)
             of_weights += penalty * (users.weights - rules.prior)
         of_prompts = found.prompts + rules.ridge_shared * shares * users.prompts
         step = part.adams[0].push(np.hstack([of_weights, of_prompts]), None)
@@ -204,7 +203,7 @@ class UserFits:
                 codes = block.users[place]
                 for everybody, some in zip(users, own.users, strict=True):
                     everybody[codes, : some.shape[1]] = some
-                found = _kernels_users.rows_of(block, place, rules.ridge_level)
+                found = _kernels.rows_of(block, place, rules.ridge_level)
                 levels[codes] = found[1]
         return users, levels
 

@@ -34,13 +34,13 @@ from .._base.sklearn_compat import (
 from .._tables.clusters import cluster_table
 from .._tables.rows import shape_of, table_shape
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning
-from ..accounting._ledger.compositions import (
+from ..accounting._ledger.planned_fits import (
     Composition,
+    PlannedRows,
     composition_of,
     estimators_within,
 )
-from ..accounting._ledger.planned_fits import PlannedRows
-from ..accounting._ledger.step_shares import is_within
+from ..accounting._ledger.step_shares import is_path_within
 from ..mechanisms import PrivacyPlan, Unit, check_count, check_real, shown
 from ._step_budgets import PrivateStep, StepBudgets, private_steps
 
@@ -461,7 +461,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             kept = {
                 path: share
                 for path, share in self.shares.items()
-                if any(is_within(path, name) for name in names)
+                if any(is_path_within(path, name) for name in names)
             }
             total = math.fsum(kept.values())
             params["shares"] = {path: share / total for path, share in kept.items()}

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from .._base.estimator import PrivateEstimator
-from .._base.shares import StepShare
 from ..accounting import (
     calibrate_gaussian,
     calibrate_sampled,
@@ -20,15 +19,17 @@ from ..accounting import (
     split_mu,
 )
 from ..accounting._composition import sampled_gaussian
-from ..accounting._ledger.compositions import (
+from ..accounting._ledger.planned_fits import (
     Composition,
+    PlannedRows,
+    branches,
     composition_of,
     estimators_within,
     fitted_within,
     parts_of,
+    rows_after,
 )
-from ..accounting._ledger.planned_fits import PlannedRows, branches, rows_after
-from ..accounting._ledger.step_shares import resolved_shares
+from ..accounting._ledger.step_shares import StepShare, resolved_shares
 from ..mechanisms import (
     Alternatives,
     Assumption,

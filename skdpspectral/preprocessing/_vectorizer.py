@@ -28,7 +28,6 @@ from .._tables.rows import compare_features, dtypes_of, is_sparse, table_shape
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..mechanisms import PrivacyPlan, check_count, shown
 from ..mechanisms._plan import has_budget
-from ._categories import TableStatistics
 from ._columns import (
     CATEGORIES,
     DATE,
@@ -40,6 +39,7 @@ from ._columns import (
     USER,
     Column,
     Table,
+    TableStatistics,
     code_table,
     declared_values,
     kind_of,

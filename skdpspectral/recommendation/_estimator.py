@@ -16,13 +16,17 @@ from .._tables.ids import IdIndex
 from .._tables.readers import column_names
 from .._tables.rows import table_shape
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
-from ._catalog import N_BUCKETS, catalog_of_data, index_of, read_catalog, read_range
 from ._kernels import UserRatings
 from ._table_columns import (
+    N_BUCKETS,
     DeferredRatings,
+    catalog_of_data,
     deferred_ratings,
     find_columns,
+    index_of,
     parquet_ratings,
+    read_catalog,
+    read_range,
 )
 
 

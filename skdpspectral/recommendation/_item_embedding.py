@@ -24,14 +24,6 @@ from .._tables.readers import column_names
 from .._tables.rows import table_shape
 from ..accounting import PrivacyAccountant
 from . import _kernels_models
-from ._catalog import (
-    index_of,
-    item_codes,
-    of_one_type,
-    public_features,
-    read_range,
-    units,
-)
 from ._estimator import CatalogEstimator
 from ._item_models import (
     MOST_RATERS,
@@ -63,8 +55,14 @@ from ._table_columns import (
     deferred_ratings_beside,
     embedded_names,
     find_columns,
+    index_of,
+    item_codes,
     join_columns,
     kept_columns,
+    of_one_type,
+    public_features,
+    read_range,
+    units,
     users_first,
 )
 

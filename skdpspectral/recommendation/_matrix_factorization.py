@@ -25,21 +25,20 @@ from .._statistics.user_sums import Billboard
 from .._tables.ids import IdIndex
 from .._tables.readers import read_entries
 from ..accounting import PrivacyAccountant
-from ._catalog import (
+from ._estimator import CatalogEstimator, RaterModels
+from ._item_models import MOST_ITEMS, MOST_RATERS, ClicksModel, RatingsModel
+from ._kernels import RatingsChunk, UserRatings
+from ._kernels_models import ItemModel, click_weights, user_weights
+from ._ratings_by_part import ClusterParts, ClusterRatings, RatingsByPart, unread_parts
+from ._table_columns import (
     index_of,
     item_codes,
     of_one_type,
     public_features,
     read_range,
+    read_ratings,
     units,
 )
-from ._click_model import ClicksModel
-from ._estimator import CatalogEstimator, RaterModels
-from ._item_models import MOST_ITEMS, MOST_RATERS, RatingsModel
-from ._kernels import RatingsChunk, UserRatings
-from ._kernels_models import ItemModel, click_weights, user_weights
-from ._ratings_by_part import ClusterParts, ClusterRatings, RatingsByPart, unread_parts
-from ._table_columns import read_ratings
 
 # Scores of users and items that are in memory together.
 _PART_NUMBERS = 1 << 18

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._tables.cluster_users import ClusterUsers
 from .._tables.clusters import (
     ClusterTable,
     brought_here,
@@ -26,8 +25,12 @@ from .._tables.readers import (
     refuse_same_names,
     sliced_rows,
 )
-from .._tables.users import check_beside_cluster, check_targets, deferred_targets
-from ._catalog import item_codes, read_range, units
+from .._tables.users import (
+    ClusterUsers,
+    check_beside_cluster,
+    check_targets,
+    deferred_targets,
+)
 from ._item_models import CodedRatings
 from ._kernels import RatingsChunk, UserRatings, last_of_each, latest_of_each
 from ._table_columns import (
@@ -35,7 +38,10 @@ from ._table_columns import (
     check_finite,
     compared_columns,
     deferred_ratings,
+    item_codes,
     parquet_ratings,
+    read_range,
+    units,
 )
 
 _NAMES = ("user_feature", "item_feature")

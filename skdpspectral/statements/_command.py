@@ -19,7 +19,7 @@ from ..accounting._ledger.accountant import summary_of
 from ..accounting._ledger.server import ledger_at
 from ..mechanisms import PrivacyPlan
 from ._pages import record_in
-from ._records import ledger_facts, record_of, versions
+from ._records import ledger_facts, record_of, software_versions
 from ._statement import Statement, made_of, statement
 
 _WRITERS: dict[str, Callable[[Statement], str]] = {
@@ -33,7 +33,7 @@ _NO_WORDS = {"of", "n_units", "audit", "registry"}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code: 0 for good, 1 for faults, 2 for errors."""
-    return command.main(arguments, (_add_statement, _add_verify))
+    return command.run_command(arguments, (_add_statement, _add_verify))
 
 
 def _add_statement(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -74,7 +74,7 @@ def _verify(options: argparse.Namespace) -> int:
     ledger = PrivacyAccountant(path=options.ledger)
     try:
         record = record_in(text)
-        fault = next(differences(text, record, ledger), None)
+        fault = next(statement_faults(text, record, ledger), None)
     except LedgerError:
         raise
     except Exception:  # damage has errors of every type
@@ -94,7 +94,7 @@ def _verify(options: argparse.Namespace) -> int:
 _MOST = 2**27
 
 
-def differences(
+def statement_faults(
     text: str, record: Mapping[str, Any], ledger: PrivacyAccountant
 ) -> Iterator[str]:
     """Yield in what a statement and a ledger differ, a sentence each."""
@@ -135,7 +135,7 @@ def _first_difference(text: str, again: str, record: Mapping[str, Any]) -> str:
     stated, right = (said[max(at - 30, 0) : at + 30] for said in (text, again))
     line, note = text.count("\n", 0, at) + 1, ""
     made_by = record["versions"]["skdpspectral"]
-    if made_by != versions()["skdpspectral"]:
+    if made_by != software_versions()["skdpspectral"]:
         note = f" (it was made by release {made_by}, whose words may differ)"
     return f"line {line} says {stated!r} where it must say {right!r}{note}"
 

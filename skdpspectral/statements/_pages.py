@@ -1,4 +1,4 @@
-"""Statements as HTML pages and as Markdown, from their content alone."""
+"""Statements as HTML pages and as Markdown, and the pages that prove their lemmas."""
 
 from __future__ import annotations
 
@@ -6,56 +6,112 @@ import html
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from ..mechanisms._report import html_table
+from ..mechanisms._plan import html_table
 from ._answers import number
-from ._lemmas import page_of
+
+# Pages of doc/theory, and lemmas that they prove.
+_PAGES = {
+    "gaussian_mechanism": "privacy-curve composition relations",
+    "floating_point": "grid charge",
+    "symmetric_noise": "symmetric-noise",
+    "mixed_ledgers": "dominating box-filter least-mu",
+    "sensitivities": "second-moment private-center",
+    "pairs": "pair-means pair-moment sign-moment",
+    "two_stage": "quantile-votes cross-moment projected-moment chosen-branch",
+    "whole_covariance": "whole-covariance length-votes",
+    "feature_scales": "difference-counts difference-windows phases value-windows"
+    " feature-moments",
+    "categories": "thresholding",
+    "joint_rows": "joint-rows",
+    "joint_moments": "joint-moments",
+    "streams": "stream",
+    "sampled_gradients": "gradient-moments clipped-moments sampled-replacement",
+    "spiked": "spiked-law sub-gaussian-rows noisy-projector",
+    "user_level": "user-sums projector-sums votes user-gradients",
+    "item_models": "answers",
+    "federation": "power-product session",
+    "groups": "noise-shares",
+    "selection": "score-sums run-costs selection-profile exponential-choice "
+    "blocks-vote",
+}
+PAGE_OF = {name: page for page, names in _PAGES.items() for name in names.split()}
+
+# By kind: why the noise suffices for the sensitivity.
+_OF_KIND = {
+    "gaussian": "privacy-curve charge",
+    "correlated-gaussian": "stream charge",
+    "sampled-gaussian": "sampled-replacement dominating",
+    "shared-gaussian": "noise-shares charge",
+    "thresholded-gaussian": "thresholding charge",
+    "subsampled-gaussian": "sampled-replacement dominating",
+    "private-selection": "run-costs selection-profile",
+    "exponential": "exponential-choice",
+}
+
+# By name, the steps of a pipeline and numbers apart: what bounds the sensitivity. The
+# first that matches counts; a name that none matches leads to the index of lemmas.
+_OF_NAME = (
+    ("moments correlated-gaussian", "joint-moments"),
+    ("moments .* user", "user-sums"),
+    ("gradients gaussian", "user-gradients"),
+    ("gradients", "gradient-moments clipped-moments"),
+    ("(target_)?(differences)", "difference-counts"),
+    ("windows", "difference-windows"),
+    ("cells", "value-windows"),
+    ("(target_)?places", "phases"),
+    ("(target_)?moments", "feature-moments"),
+    ("categories", "thresholding"),
+    ("pair_distance|row_reach|target_reach|quantile", "quantile-votes"),
+    ("(far_)?center|(target|feature)_means", "private-center"),
+    ("second_moment", "second-moment pair-moment sign-moment"),
+    ("(near|far)_length", "length-votes"),
+    ("(near|far)_moment", "whole-covariance"),
+    ("cross_moment", "cross-moment"),
+    ("(weighted|wide|projected)_moment", "projected-moment"),
+    ("joint_moment", "joint-rows"),
+    ("projector|model_moment", "spiked-law sub-gaussian-rows"),
+    ("power", "power-product"),
+    ("start", "projector-sums"),
+    ("median", "votes"),
+    ("(offsets|residuals|factors)", "user-sums answers"),
+    ("refit", "run-costs"),
+    ("challenger|support|fit", "blocks-vote"),
+)
+
+
+def lemmas_of(mechanism: Any, choice: str, unit: str) -> list[str]:
+    """Return the lemmas of a release by name: of its sensitivity, then of its cost."""
+    name, kind = mechanism.name.rpartition(": ")[2], mechanism.kind
+    key = f"{re.sub(r'_[0-9]+$', '', name)} {kind} {unit}"
+    found = next((of for say, of in _OF_NAME if re.match(say, key)), "")
+    noisy = kind.endswith(("gaussian", "exponential"))
+    names = found.split() * noisy + _OF_KIND.get(kind, "").split()
+    if getattr(mechanism, "symmetric", False) and names:
+        names.insert(-1, "symmetric-noise")
+    if choice and names:
+        names.append("chosen-branch")
+    return list(dict.fromkeys(names))
+
+
+def page_of(lemma: str) -> str:
+    """Return where the documentation proves a lemma, from its root."""
+    return f"theory/{PAGE_OF[lemma]}.html#lemma-{lemma}"
+
 
 # Letters of Arabic and Indic scripts join by these, which print as nothing.
 _JOINERS = "\u200c\u200d"
 
-_STYLE = """
-.skdp{--ink:#1c2024;--soft:#5b6470;--line:#d5dae0;--back:#fff;--note:#f3f5f8;
---link:#0b57a4;color:var(--ink);background:var(--back);
-font:1rem/1.55 system-ui,"Segoe UI",Roboto,"Noto Sans",sans-serif;
-max-width:58rem;margin:0 auto;padding:1.5rem 1rem;overflow-wrap:anywhere}
-.skdp h1{font-size:1.7rem;line-height:1.25;margin:0 0 .5rem}
-.skdp h2{font-size:1.3rem;margin:2.5rem 0 .5rem;padding-top:1rem;
-border-top:2px solid var(--line)}
-.skdp h3{font-size:1.02rem;margin:1.2rem 0 .1rem}
-.skdp p{margin:.15rem 0 .45rem}
-.skdp a{color:var(--link)}
-.skdp .claim{background:var(--note);border-left:4px solid var(--link);
-padding:.7rem 1rem;margin:1rem 0}
-.skdp .wide{overflow-x:auto;margin:.5rem 0 1rem}
-.skdp table{border-collapse:collapse;font-size:.85rem;width:100%;overflow-wrap:normal}
-.skdp th,.skdp td{border-bottom:1px solid var(--line);padding:.3rem .6rem .3rem 0;
-text-align:left;vertical-align:top}
-.skdp th{color:var(--soft);font-weight:600}
-.skdp td{font-variant-numeric:tabular-nums}
-.skdp pre{background:var(--note);padding:.7rem;overflow-x:auto;font-size:.75rem;
-white-space:pre-wrap}
-@media (prefers-color-scheme:dark){.skdp{--ink:#e6e9ed;--soft:#a3adb8;--line:#3a424c;
---back:#14171a;--note:#1f2429;--link:#7db7f2}}
-@page{size:A4;margin:11mm}
-@media print{.skdp{--ink:#000;--soft:#444;--line:#bbb;--back:#fff;--note:#f5f5f5;
---link:#000;font-size:9pt;line-height:1.35;max-width:none;padding:0}
-.skdp .wide{overflow:visible}.skdp table{font-size:7pt}.skdp h1{font-size:16pt}
-.skdp .plain{columns:2;column-gap:1.6em;font-size:8.4pt;line-height:1.3}
-.skdp .part~.part{break-before:page}.skdp h2{font-size:12pt;margin-top:.4rem}
-.skdp h3{break-after:avoid;font-size:9pt;margin-top:.45rem}.skdp p{margin-bottom:.2rem}
-.skdp .claim{margin:.4rem 0;padding:.3rem .6rem}.skdp .wide{margin:.2rem 0}
-.skdp th,.skdp td{padding:.12rem .5rem .12rem 0}.skdp tr{break-inside:avoid}
-.skdp details{display:none}}
-"""
+_STYLE = "\n" + Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 _PAGE_STYLE = (
     "html{background:#fff}@media (prefers-color-scheme:dark){html{background:#14171a}}"
+    "@media print{html{background:#fff}}body{margin:0}"
 )
-_PRINT_STYLE = "@media print{html{background:#fff}}body{margin:0}"
 
 
-def shown(text: Any) -> str:
+def printable(text: Any) -> str:
     """Return a text without control characters, or marks that reverse others."""
     return "".join(
         c if c.isprintable() or c in _JOINERS or c == "\n" else ascii(c)[1:-1]
@@ -64,10 +120,10 @@ def shown(text: Any) -> str:
 
 
 # A part of a page: its kind, and its text or rows. Both writers know all kinds.
-Block = tuple[str, Any]
+PagePart = tuple[str, Any]
 
 
-def _blocks(content: dict[str, Any]) -> Iterator[Block]:
+def _blocks(content: dict[str, Any]) -> Iterator[PagePart]:
     """Yield what a statement shows, in order."""
     yield "h1", content["title"]
     names = ("curator", "intended_use", "description", "date")
@@ -105,7 +161,7 @@ def _blocks(content: dict[str, Any]) -> Iterator[Block]:
     yield "record", json.dumps(content["record"], indent=1)
 
 
-def _questions(answers: list[dict[str, Any]]) -> Iterator[Block]:
+def _questions(answers: list[dict[str, Any]]) -> Iterator[PagePart]:
     for each in answers:
         yield "h3", each["question"]
         yield from (("p", text) for text in each["answer"])
@@ -114,7 +170,7 @@ def _questions(answers: list[dict[str, Any]]) -> Iterator[Block]:
 _PAIR = ("epsilon", "delta")
 
 
-def _entries(content: dict[str, Any]) -> Iterator[Block]:
+def _entries(content: dict[str, Any]) -> Iterator[PagePart]:
     """Yield the table of what was released, on the page of plain words."""
     rows: list[tuple[Any, ...]] = [
         ("Entries", "What", "Label", "Epsilon of each", "Delta of each", "Number")
@@ -139,18 +195,18 @@ def _entries(content: dict[str, Any]) -> Iterator[Block]:
 # -- HTML ------------------------------------------------------------------------------
 
 
-def as_html(content: dict[str, Any], *, page: bool = True) -> str:
+def html_page(content: dict[str, Any], *, page: bool = True) -> str:
     """Return one page without scripts or requests, or a fragment for notebooks."""
     body = "\n".join(map(_html, _blocks(content)))
     if not page:
         return f'<style>{_STYLE}</style><div class="skdp">\n{body}\n</div>'
-    title = html.escape(shown(content["title"]))
+    title = html.escape(printable(content["title"]))
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{title}</title>\n"
-        f"<style>{_PAGE_STYLE}{_PRINT_STYLE}{_STYLE}</style>\n</head>\n"
+        f"<style>{_PAGE_STYLE}{_STYLE}</style>\n</head>\n"
         f'<body>\n<main class="skdp">\n{body}\n</main>\n</body>\n</html>\n'
     )
 
@@ -163,7 +219,7 @@ _TAGS = {
 }
 
 
-def _html(block: Block) -> str:
+def _html(block: PagePart) -> str:
     kind, given = block
     if kind == "table":
         table = html_table(given, heads=len(given[0]) > 2, as_cell=_cell)
@@ -177,7 +233,7 @@ def _html(block: Block) -> str:
 
 def _isolated(text: Any) -> str:
     """Return a text that neither is markup nor turns the direction of others."""
-    escaped = html.escape(shown(text)).replace("\n", "<br>")
+    escaped = html.escape(printable(text)).replace("\n", "<br>")
     return f"<bdi>{escaped}</bdi>" if not escaped.isascii() else escaped
 
 
@@ -198,14 +254,14 @@ def _cell(cell: Any) -> str:
 # -- Markdown --------------------------------------------------------------------------
 
 
-def as_markdown(content: dict[str, Any]) -> str:
+def markdown_page(content: dict[str, Any]) -> str:
     """Return the same as Markdown, in which texts of others are no markup."""
     return "\n\n".join(filter(None, map(_markdown, _blocks(content)))) + "\n"
 
 
 def _escaped(text: Any) -> str:
     """Return a text of one line that is no markup, and no link by itself."""
-    said = html.escape(shown(text), quote=False).replace("\n", " ").strip()
+    said = html.escape(printable(text), quote=False).replace("\n", " ").strip()
     said = re.sub(r"([\\`*_\[\]|#~$]|^[-+=]|^\d+(?=[.)](?: |$)))", _backslash, said)
     said = re.sub("(?i)://|www[.]|@", lambda m: _entities(m[0]), said)
     return said
@@ -223,7 +279,7 @@ def _entities(text: str) -> str:
 _MARKS = {"h1": "# ", "part": "## ", "h3": "### ", "claim": "> ", "p": ""}
 
 
-def _markdown(block: Block) -> str:
+def _markdown(block: PagePart) -> str:
     kind, given = block
     if kind == "plain":
         return ""

@@ -21,19 +21,19 @@ from .._base.privacy_report import privacy_report
 from ..accounting import PrivacyAccountant
 from ..accounting._ledger.accountant import summary_of
 from ..accounting._ledger.budget import division_of, whole_data
-from ..accounting._ledger.compositions import fitted_within
 from ..accounting._ledger.entry_reports import LedgerEntry, Summary
+from ..accounting._ledger.planned_fits import fitted_within
 from ..decomposition._federated_pca import FederatedDPPCA
 from ..decomposition._federated_server import FederatedResult
 from ..decomposition._sparse_pca import SparseDPPCA
 from ..mechanisms import Assumption, ParallelPlan, PrivacyPlan
-from ..mechanisms._report import Concern, Remark
+from ..mechanisms._plan import Concern, Remark
 
 # Groups of entries, plans and blocks that a page shows.
 MOST_SHOWN = 40
 
 
-def versions() -> dict[str, str]:
+def software_versions() -> dict[str, str]:
     """Return the versions of what a fit in this process computes with."""
     own = sys.modules["skdpspectral"].__version__
     try:
@@ -65,7 +65,7 @@ def record_of(of: Any, stated: Mapping[str, Any], audit: Any) -> dict[str, Any]:
             record["n_units"] = None if n is None else int(n)
     record["stated"] = {name: value for name, value in stated.items() if value}
     record["audit"] = None if audit is None else _audit(audit)
-    record["versions"] = versions()
+    record["versions"] = software_versions()
     return record
 
 

@@ -11,39 +11,45 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ._answers import auditor_answers, plain_answers
-from ._pages import shown
+from ._pages import printable
 from ._records import Facts
 
 TODO = "TODO"
 
-# Fields of the registry that curators give by name.
-REGISTRY_FIELDS = frozenset(
-    {
-        "access_type",
-        "access_type_details",
-        "actors",
-        "data_curator_type",
-        "data_domain",
-        "data_product_region",
-        "data_product_sector",
-        "data_product_type",
-        "data_source_type",
-        "data_source_type_details",
-        "justification",
-        "post_processing",
-        "registry_authors",
-        "release_type_details",
-        "trust_assumptions",
-    }
-)
-
-# Of one fit or stream; whether the data of a ledger grow is not known.
-_SOURCES = {
-    **dict.fromkeys(("estimator", "pipeline", "search", "federation"), "Static"),
-    "stream": "Dynamic",
+# Fields of the registry, by section, in its order; curators may give those with "*".
+_FIELDS = {
+    "basic": "name data_curators description intended_use data_product_type*"
+    " data_product_region* data_product_sector* publication_date",
+    "dp_variant": "variant_name data_domain* unprotected_quantities",
+    "privacy_loss": "privacy_unit privacy_unit_details number_of_privacy_units"
+    " privacy_parameters privacy_parameters_details",
+    "deployment_model": "model_name model_name_details trust_assumptions* actors*"
+    " release_type release_type_details* data_source_type* data_source_type_details*"
+    " access_type* access_type_details*",
+    "implementation": "preprocessing_and_hyperparameter_tuning mechanisms composition"
+    " post_processing* justification* utility additional_information",
+    "administrative": "evidence_sources status registry_authors* tier",
 }
-
+REGISTRY_FIELDS = {
+    "data_curator_type",
+    *re.findall(r"(\w+)\*", " ".join(_FIELDS.values())),
+}
+# Fields that answers of a statement fill.
+_ANSWERS = {
+    "unprotected_quantities": ("What is not protected?",),
+    "privacy_unit_details": (
+        *("Who is protected?", "What if one person has several rows?"),
+        *("What if one person has several user ids?", "Guarantee"),
+    ),
+    "model_name_details": ("What do a server and other parties see?",),
+    "trust_assumptions": ("Against whom?",),
+    "release_type_details": ("What has been spent, and what is left?",),
+    "mechanisms": (
+        *("Floating point", "Source of randomness", "Software", "Leaks", "Audit"),
+    ),
+    "composition": ("Composition", "Ledger"),
+    "additional_information": ("How can this be checked?",),
+}
 # What the schema requires, and a reader has to correct.
 _PLACES = {"data_curator_type": "Industry", "publication_date": "1900-01-01"}
 _REQUIRED = {
@@ -55,81 +61,48 @@ _REQUIRED = {
 def registry_fields(facts: Facts, content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entry: None where nobody has said anything."""
     stated, given = facts.stated, facts.stated.get("registry", {})
-    answers = {**dict(plain_answers(facts)), **dict(auditor_answers(facts))}
+    parts = ("for_the_person_responsible", "for_the_auditor")
+    answers = {a["question"]: a["answer"] for part in parts for a in content[part]}
 
-    def said(*questions: str) -> str:
-        found = (text for q in questions for text in answers.get(q, ()))
-        return "\n".join(f"- {text}" for text in found)
+    def said(*questions: str) -> str | None:
+        found = [text for q in questions for text in answers.get(q, ())]
+        return "\n".join(f"- {text}" for text in found) or None
 
     kind, curator = facts.record["kind"], stated.get("curator")
     authors = given.get("registry_authors") or curator
+    parameters = {"epsilon": facts.epsilon, "delta": facts.delta}
+    kinds = sorted({m.kind for plan in facts.plans for m in plan.releases()})
     known = {
-        **stated,
+        **{field: said(*questions) for field, questions in _ANSWERS.items()},
+        **{name: stated.get(name) for name in ("intended_use", "utility")},
         "data_product_type": "Machine learning model",
-        "data_source_type": _SOURCES.get(kind),
+        # Whether the data of a ledger grow is not known.
+        "data_source_type": {"stream": "Dynamic", "ledger": None}.get(kind, "Static"),
         "access_type": None if kind == "ledger" else "Non-interactive",
-        "trust_assumptions": said("Against whom?") or None,
-        "release_type_details": said("What has been spent, and what is left?"),
         "post_processing": "What follows from the releases alone, with public values.",
         **given,
+        "name": stated.get("title"),
+        "data_curators": (curator, given.get("data_curator_type")),
+        "description": stated.get("description") or said("What was released?"),
+        "publication_date": stated.get("date") or (facts.period or ("", None))[1],
+        "variant_name": "Approximate DP",
+        "privacy_unit": facts.unit or None,
+        "number_of_privacy_units": facts.record["n_units"] or stated.get("n_units"),
+        "privacy_parameters": parameters if facts.private else None,
+        "privacy_parameters_details": content["claim"],
+        "model_name": "Federated" if facts.parties or facts.summed else "Central",
+        "release_type": (
+            "Many releases" if kind in ("stream", "ledger") else "One release"
+        ),
+        "preprocessing_and_hyperparameter_tuning": stated.get("tuning"),
+        "status": "Draft",
+        "registry_authors": [authors] if authors else None,
+        "tier": 0,
     }
-
-    def those(*names: str) -> dict[str, Any]:
-        return {name: known.get(name) for name in names}
-
-    parameters = {"epsilon": facts.epsilon, "delta": facts.delta}
-    mechanisms = {m.kind for plan in facts.plans for m in plan.releases()}
-    many = kind in ("stream", "ledger")
+    known["mechanisms"] += f"\n- Kinds of mechanisms: {', '.join(kinds) or 'none'}."
     deployment = {
-        "basic": {
-            "name": stated.get("title"),
-            "data_curators": (curator, given.get("data_curator_type")),
-            "description": stated.get("description") or said("What was released?"),
-            **those("intended_use", "data_product_type", "data_product_region"),
-            **those("data_product_sector"),
-            "publication_date": stated.get("date") or (facts.period or ("", None))[1],
-        },
-        "dp_variant": {
-            "variant_name": "Approximate DP",
-            **those("data_domain"),
-            "unprotected_quantities": said("What is not protected?"),
-        },
-        "privacy_loss": {
-            "privacy_unit": facts.unit or None,
-            "privacy_unit_details": said(
-                *("Who is protected?", "What if one person has several rows?"),
-                *("What if one person has several user ids?", "Guarantee"),
-            ),
-            "number_of_privacy_units": facts.record["n_units"] or stated.get("n_units"),
-            "privacy_parameters": parameters if facts.private else None,
-            "privacy_parameters_details": content["claim"],
-        },
-        "deployment_model": {
-            "model_name": "Federated" if facts.parties or facts.summed else "Central",
-            "model_name_details": said("What do a server and other parties see?")
-            or None,
-            **those("trust_assumptions", "actors"),
-            "release_type": "Many releases" if many else "One release",
-            **those("release_type_details", "data_source_type"),
-            **those("data_source_type_details", "access_type", "access_type_details"),
-        },
-        "implementation": {
-            "preprocessing_and_hyperparameter_tuning": stated.get("tuning"),
-            "mechanisms": said(
-                *("Floating point", "Source of randomness", "Software", "Leaks"),
-                "Audit",
-            )
-            + f"\n- Kinds of mechanisms: {', '.join(sorted(mechanisms)) or 'none'}.",
-            "composition": said("Composition", "Ledger"),
-            **those("post_processing", "justification", "utility"),
-            "additional_information": said("How can this be checked?"),
-        },
-        "administrative": {
-            "evidence_sources": None,
-            "status": "Draft",
-            "registry_authors": [authors] if authors else None,
-            "tier": 0,
-        },
+        section: {name: known.get(name) for name in re.findall(r"\w+", names)}
+        for section, names in _FIELDS.items()
     }
     deployment["administrative"]["tier"] = _tier(deployment)
     return {"url_slug": _slug(content["title"]), "deployment": deployment}
@@ -190,7 +163,7 @@ def _scalar(value: Any, indent: str = "") -> str:
         return re.sub(r"^(\d+)e", r"\1.0e", json.dumps(value))
     if not isinstance(value, str):
         return json.dumps(value)
-    said = shown(value)
+    said = printable(value)
     if (
         indent
         and "\n" in said

@@ -13,16 +13,8 @@ from typing import Any
 
 from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan, shown
-from ._answers import (
-    Answers,
-    auditor_answers,
-    claim,
-    nist_answers,
-    plain_answers,
-    shown_of,
-)
-from ._lemmas import lemmas_of
-from ._pages import as_html, as_markdown
+from ._answers import claim, questions_answered, shown_of
+from ._pages import html_page, lemmas_of, markdown_page
 from ._records import Facts, facts_of, record_of
 from ._registry import REGISTRY_FIELDS, as_registry_yaml
 
@@ -45,80 +37,41 @@ class Statement:
         object.__setattr__(self, "_content", _content(self._facts))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the statement as plain Python values, by the published schema.
-
-        Returns
-        -------
-        dict
-            As ``skdpspectral/statements/schema.json`` describes it.
-        """
+        """Return plain values, as ``skdpspectral/statements/schema.json`` has them."""
         return json.loads(self.to_json())
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the statement as JSON, or write it.
+        """Return the statement as JSON, without NaN or infinity: these are null.
 
-        Parameters
-        ----------
-        path : str or path-like or None, default=None
-            File to write, too; an existing one is replaced.
-
-        Returns
-        -------
-        str
-            One JSON object, without NaN or infinity: what is infinite is null.
+        It is also written to `path`, if that is given; an existing file is replaced.
         """
-        return _written(
-            json.dumps(self._content, indent=1, allow_nan=False) + "\n", path
-        )
+        text = json.dumps(self._content, indent=1, allow_nan=False)
+        return _written(f"{text}\n", path)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the statement as one HTML page, or write it.
+        """Return the statement as one HTML page, without scripts or requests.
 
-        Parameters
-        ----------
-        path : str or path-like or None, default=None
-            File to write, too; an existing one is replaced.
-
-        Returns
-        -------
-        str
-            A page without scripts, which requests nothing from any network.
+        It is also written to `path`, if that is given; an existing file is replaced.
         """
-        return _written(as_html(self._content), path)
+        return _written(html_page(self._content), path)
 
     def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the statement as Markdown, or write it.
+        """Return the statement as Markdown, in which words of others are escaped.
 
-        Parameters
-        ----------
-        path : str or path-like or None, default=None
-            File to write, too; an existing one is replaced.
-
-        Returns
-        -------
-        str
-            Headings, paragraphs and tables; words of others are escaped.
+        It is also written to `path`, if that is given; an existing file is replaced.
         """
-        return _written(as_markdown(self._content), path)
+        return _written(markdown_page(self._content), path)
 
     def to_registry_yaml(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return an entry of OpenDP's registry of deployments, or write it.
+        """Return an entry of OpenDP's registry of deployments, by its schema.
 
-        Parameters
-        ----------
-        path : str or path-like or None, default=None
-            File to write, too; an existing one is replaced.
-
-        Returns
-        -------
-        str
-            YAML that satisfies the registry's schema. What neither the library nor
-            the curator has said is marked by ``TODO``.
+        What neither the library nor the curator has said is marked by ``TODO``. It is
+        also written to `path`, if that is given; an existing file is replaced.
         """
         return _written(as_registry_yaml(self._facts, self._content), path)
 
     def _repr_html_(self) -> str:
-        return as_html(self._content, page=False)
+        return html_page(self._content, page=False)
 
     def __str__(self) -> str:
         return f"{self._content['title']}\n{self._content['claim']}"
@@ -279,6 +232,10 @@ def _checked(registry: Any) -> dict[str, str]:
 def _content(facts: Facts) -> dict[str, Any]:
     """Return what a statement says, in plain values."""
     record, stated = facts.record, facts.stated
+    parts = {
+        part: [{"question": asked, "answer": said} for asked, said in answers]
+        for part, answers in questions_answered(facts).items()
+    }
     title = stated.get("title") or f"Privacy statement: {record['name']}"
     given = {
         k: stated.get(k) for k in ("curator", "intended_use", "description", "date")
@@ -301,15 +258,15 @@ def _content(facts: Facts) -> dict[str, Any]:
         },
         "budget": facts.budget,
         "ledger": record["ledger"],
-        "for_the_person_responsible": _listed(plain_answers(facts)),
+        "for_the_person_responsible": parts["for_the_person_responsible"],
         "groups": list(facts.groups),
         "more_groups": shown_of(len(facts.groups), facts.n_groups),
-        "for_the_auditor": _listed(auditor_answers(facts)),
+        "for_the_auditor": parts["for_the_auditor"],
         "report": record["report"],
         "plans": list(map(_plan, facts.plans)),
         "more_plans": facts.n_plans - len(facts.plans),
         "docs_url": stated.get("docs_url"),
-        "nist_sp_800_226": _listed(nist_answers(facts)),
+        "nist_sp_800_226": parts["nist_sp_800_226"],
         "record": record,
     }
 
@@ -332,7 +289,3 @@ def _plan(plan: PrivacyPlan) -> dict[str, Any]:
     ]
     sentences = plan.sentences()
     return {"estimator": plan.estimator, "sentences": sentences, "releases": table}
-
-
-def _listed(answers: Answers) -> list[dict[str, Any]]:
-    return [{"question": question, "answer": answer} for question, answer in answers]

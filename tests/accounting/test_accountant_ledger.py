@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import gaussian_epsilon
-from skdpspectral.accounting._ledger.command import main
+from skdpspectral.accounting._ledger.command import run_command as main
 from skdpspectral.accounting._ledger.entry_reports import LedgerEntry
 from skdpspectral.mechanisms import Neighbors, PrivacyPlan, Unit
 

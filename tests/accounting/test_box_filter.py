@@ -18,8 +18,8 @@ from skdpspectral.accounting import (
     gaussian_epsilon,
     gaussian_mu,
 )
+from skdpspectral.accounting._ledger.budget import BoxFilter, Cost, Share
 from skdpspectral.accounting._ledger.command import faults
-from skdpspectral.accounting._ledger.filters import BoxFilter, Cost, Share
 from skdpspectral.mechanisms import (
     ApproximateDP,
     PrivacyPlan,

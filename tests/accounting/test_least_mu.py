@@ -11,14 +11,15 @@ from kinds_tools import counted
 from scipy.special import log_ndtr, ndtri, ndtri_exp
 
 from skdpspectral.accounting import calibrate_sampled, gaussian_delta, gaussian_mu
-from skdpspectral.accounting._composition import composed_delta, composed_epsilon
-from skdpspectral.accounting._curves import LossDistribution
-from skdpspectral.accounting._least_mu import (
+from skdpspectral.accounting._composition import (
     _of_losses,
     calibrate_sampled_mu,
+    composed_delta,
+    composed_epsilon,
     least_mu,
     pure_mu,
 )
+from skdpspectral.accounting._curves import LossDistribution
 from skdpspectral.mechanisms import (
     ApproximateDP,
     PrivateSelection,

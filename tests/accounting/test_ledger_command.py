@@ -9,7 +9,7 @@ import pytest
 from ledger_tools import fit_plan
 
 from skdpspectral import PrivacyAccountant
-from skdpspectral.accounting._ledger.command import main
+from skdpspectral.accounting._ledger.command import run_command as main
 from skdpspectral.mechanisms import PrivacyPlan
 
 ROWS = {"unit": "row", "neighbors": "replace-one"}

@@ -10,8 +10,8 @@ from ledger_tools import fit_plan, needs_fork
 
 from skdpspectral import LedgerError, PrivacyAccountant
 from skdpspectral.accounting._ledger.accountant import advance_stream, open_stream
-from skdpspectral.accounting._ledger.command import main
-from skdpspectral.accounting._ledger.ledger_checks import forget
+from skdpspectral.accounting._ledger.command import run_command as main
+from skdpspectral.accounting._ledger.entry_chain import forget
 from skdpspectral.accounting._ledger.sqlite_file import SqliteConnection
 
 ROWS = {"unit": "row", "neighbors": "replace-one"}

@@ -14,7 +14,7 @@ from ledger_tools import fit_plan, needs_fork
 from skdpspectral import LedgerError, PrivacyAccountant
 from skdpspectral.accounting._ledger import locks as _locks
 from skdpspectral.accounting._ledger import sqlite_file
-from skdpspectral.accounting._ledger.command import main
+from skdpspectral.accounting._ledger.command import run_command as main
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="mounts and locks of Linux")
 NOBODY = 65534
@@ -31,7 +31,7 @@ def path(tmp_path):
 IN_ANOTHER_PLACE = """
 import sys
 from skdpspectral import PrivacyAccountant
-from skdpspectral.accounting._ledger.command import main
+from skdpspectral.accounting._ledger.command import run_command as main
 code = main(["check", sys.argv[1]])
 try:
     PrivacyAccountant(path=sys.argv[1])

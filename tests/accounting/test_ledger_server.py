@@ -33,7 +33,8 @@ from skdpspectral.accounting._ledger.accountant import (
     open_stream,
     stream_position,
 )
-from skdpspectral.accounting._ledger.command import faults, main
+from skdpspectral.accounting._ledger.command import faults
+from skdpspectral.accounting._ledger.command import run_command as main
 
 pytestmark = needs_fork
 ROWS = {"unit": "row", "neighbors": "replace-one"}

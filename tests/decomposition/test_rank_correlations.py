@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from skdpspectral.decomposition import _kernels_ranks as kernels
+from skdpspectral.decomposition import _kernels as kernels
 
 
 def moment_of_signs(X, n_pairs=400_000, seed=0):

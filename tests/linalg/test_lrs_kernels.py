@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from skdpspectral._linalg import per_user, user_rows
-from skdpspectral._linalg import user_rows as _user_rows
+from skdpspectral._linalg import per_user
+from skdpspectral._linalg import per_user as _user_rows
 from skdpspectral.linear_model import _kernels_shared
 from skdpspectral.linear_model import _kernels_shared as moments
 from skdpspectral.linear_model import _kernels_shared as shared
@@ -44,7 +44,7 @@ class Tasks:
         )
 
     def rows(self):
-        return user_rows.UserRows(self.X, self.y, self.codes, len(self.counts))
+        return per_user.UserRows(self.X, self.y, self.codes, len(self.counts))
 
     def user(self, number):
         own = self.codes == number
@@ -575,7 +575,7 @@ def test_conjugate_gradients_come_to_the_same_point():
 )
 def test_auto_solver(n_features, solver):
     X = np.ones((4, n_features))
-    rows = user_rows.UserRows(X, np.ones(4), np.arange(4), 4)
+    rows = per_user.UserRows(X, np.ones(4), np.arange(4), 4)
     assert shared.SharedStep(rows, "auto").solver == solver
 
 
@@ -647,7 +647,7 @@ def test_start_moments_have_unit_norm_whatever_the_size():
 
 
 def test_start_moments_of_nothing_are_zero():
-    block = user_rows.Block(
+    block = per_user.Block(
         np.ones((2, 3, 4)), np.zeros((2, 3)), np.full(2, 3), np.arange(2)
     )
     np.testing.assert_array_equal(moments.start_moments(block), 0.0)

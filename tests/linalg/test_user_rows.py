@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from skdpspectral._linalg import user_rows as _user_rows
-from skdpspectral._linalg.user_rows import UserRows, column_scales, padded_heights
+from skdpspectral._linalg import per_user as _user_rows
+from skdpspectral._linalg.per_user import UserRows, column_scales, padded_heights
 
 COUNTS = np.array([3, 1, 40, 7, 7, 2, 19, 40, 1, 8, 9, 16, 17, 33])
 N_FEATURES = 5

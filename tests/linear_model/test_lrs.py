@@ -22,7 +22,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import estimator_html_repr
 
 from skdpspectral import LRSRegressor, PrivacyAccountant, PrivacyLeakWarning
-from skdpspectral._linalg import user_rows as _user_rows
+from skdpspectral._linalg import per_user as _user_rows
 from skdpspectral.datasets import make_low_rank_sparse_tasks
 from skdpspectral.linear_model import (
     Alternation,

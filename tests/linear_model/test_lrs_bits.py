@@ -15,8 +15,8 @@ import pytest
 from lrs_tools import alike
 
 from skdpspectral import LRSRegressor
-from skdpspectral._linalg import per_user, user_rows
-from skdpspectral._linalg import user_rows as _user_rows
+from skdpspectral._linalg import per_user
+from skdpspectral._linalg import per_user as _user_rows
 from skdpspectral._linalg.per_user import combined_columns
 from skdpspectral._statistics.user_sums import clip_contributions
 from skdpspectral.linear_model import (
@@ -72,7 +72,7 @@ def arranged(rng, users, layout, options):
         columns = {0: slice(1, None), d: slice(None, -1)}.get(place)
         if columns is None:
             columns = np.delete(np.arange(d + 1), place)
-    return user_rows.UserRows(X, y, codes, len(users), columns=columns, **options)
+    return per_user.UserRows(X, y, codes, len(users), columns=columns, **options)
 
 
 def numbers_of(rows, code, rules, U):
@@ -120,7 +120,7 @@ def compare(rng, d, m, rank, sparsity):
     scale = rng.uniform(0.5, 2.0, d) if rng.random() < 0.5 else None
     options = {"center": bool(rng.random() < 0.5), "scale": scale}
     if rng.random() < 0.5:
-        options["level"] = user_rows.Level(rng.uniform(-3, 3), rng.uniform(0.1, 9.0))
+        options["level"] = per_user.Level(rng.uniform(-3, 3), rng.uniform(0.1, 9.0))
     with np.errstate(all="ignore"):
         alone = arranged(rng, [user], "rows", options)
         expected = numbers_of(alone, 0, rules, U)

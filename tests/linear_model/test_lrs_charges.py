@@ -15,7 +15,7 @@ from skdpspectral import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
-from skdpspectral._linalg import user_rows
+from skdpspectral._linalg import per_user
 from skdpspectral.accounting import gaussian_delta, gaussian_mu
 from skdpspectral.linear_model import Alternation, PrivateRounds, _kernels_shared
 
@@ -146,7 +146,7 @@ class Watched:
     """Rows grouped by user, which note that the data were read."""
 
     def __init__(self, log):
-        self.log, self.make = log, user_rows.UserRows
+        self.log, self.make = log, per_user.UserRows
 
     def __call__(self, *args, **kwargs):
         self.log.append("read")
@@ -163,14 +163,14 @@ def test_a_fit_is_charged_once_before_it_reads(monkeypatch):
         log.append("charged")
 
     monkeypatch.setattr(accountant, "charge", logged_charge, raising=False)
-    monkeypatch.setattr(user_rows, "UserRows", Watched(log))
+    monkeypatch.setattr(per_user, "UserRows", Watched(log))
     LRSRegressor(user_feature=0, accountant=accountant).fit(X, Y)
     assert log == ["charged", "read"]
 
 
 def test_a_refused_fit_reads_nothing(monkeypatch):
     log, accountant = [], PrivacyAccountant(0.5, 1e-6)
-    monkeypatch.setattr(user_rows, "UserRows", Watched(log))
+    monkeypatch.setattr(per_user, "UserRows", Watched(log))
     model = LRSRegressor(user_feature=0, accountant=accountant)
     with pytest.raises(PrivacyBudgetError, match="nothing was charged"):
         model.fit(X, Y)
@@ -229,7 +229,7 @@ IN_VALUES = {"NaN", "infinite target", "missing ids"}
 def test_what_fails_before_values_are_read_costs_nothing(name, monkeypatch):
     parameters, arguments = FAILURES[name]
     log, accountant = [], PrivacyAccountant(10.0, 1e-6)
-    monkeypatch.setattr(user_rows, "UserRows", Watched(log))
+    monkeypatch.setattr(per_user, "UserRows", Watched(log))
     model = LRSRegressor(**{"user_feature": 0, "accountant": accountant, **parameters})
     before = dict(vars(model))
     with pytest.raises((ValueError, TypeError)):

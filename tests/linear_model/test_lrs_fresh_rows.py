@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 
 from skdpspectral import LRSRegressor
-from skdpspectral._linalg.user_rows import UserRows
+from skdpspectral._linalg.per_user import UserRows
 from skdpspectral.datasets import make_low_rank_sparse_tasks
 from skdpspectral.federation import GroupTask
 from skdpspectral.linear_model import GivenDirections, PrivateRounds

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpspectral import LRSRegressor, PrivacyAccountant
-from skdpspectral._linalg import user_rows
+from skdpspectral._linalg import per_user
 from skdpspectral.linear_model import (
     UserIntercept,
     _kernels_shared,
@@ -64,7 +64,7 @@ def test_all_features_free_is_a_ridge_regression_a_user(sparsity, level, scale):
 def test_the_direct_ridge_is_where_the_pursuits_end():
     """For users of many rows, whom they allow all features."""
     X, y, users = tasks()
-    rows = user_rows.UserRows(X, y, users, len(COUNTS), center=True)
+    rows = per_user.UserRows(X, y, users, len(COUNTS), center=True)
     rules = _kernels_users.LocalRules(4, 10.0, 7.0, np.zeros(0))
     many = COUNTS >= 8
     none = np.zeros((4, 0))

@@ -16,11 +16,7 @@ from skdpspectral import DPRidge, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral._linalg.eigen import shrink_eigenvalues
 from skdpspectral._release.noise import record_releases
 from skdpspectral.accounting import gaussian_mu
-from skdpspectral.linear_model import (
-    _joint_moment,
-    _kernels_ridge,
-    _target_locations,
-)
+from skdpspectral.linear_model import _joint_moment, _kernels_ridge
 from skdpspectral.pipeline import make_private_pipeline
 
 pytestmark = [
@@ -228,8 +224,8 @@ class Noise:
 def test_medians_without_noise_are_medians():
     rng = np.random.default_rng(0)
     y = np.array([-1e200, -3.0, 0.0, 1e-300, 7.0])[:, None] * rng.random((1, 3))
-    medians = _target_locations.Medians(5, 3)
-    lengths = _target_locations.Medians(5, 3, of_lengths=True)
+    medians = _joint_moment.Medians(5, 3)
+    lengths = _joint_moment.Medians(5, 3, of_lengths=True)
     for place, atol in ((0.0, 1e-150), (12.0, 12e-3)):
         rows = _joint_moment.JointRows(y, y + place).of("y")
         found = medians.run(Noise(medians), rows)
@@ -249,7 +245,7 @@ def test_wrong_votes_are_outvoted(place, scale):
     """
     rng, n_samples = np.random.default_rng(0), 300
     y = place + scale * rng.standard_normal((n_samples, 300))
-    medians = _target_locations.Medians(n_samples, 300)
+    medians = _joint_moment.Medians(n_samples, 300)
     noise = Noise(medians, n_samples / 4.0)
     found = medians.run(noise, _joint_moment.JointRows(y, y).of("y"))
     errors = np.abs(found - place) / scale

@@ -28,7 +28,7 @@ from user_privacy import (
 
 from skdpspectral import LRSMLPRegressor, PrivacyLeakWarning
 from skdpspectral.neural_network import AlternatingAdam
-from skdpspectral.neural_network import _kernels_users as networks
+from skdpspectral.neural_network import _kernels as networks
 from skdpspectral.neural_network import _network_choices as choices
 
 SETTINGS = {

@@ -91,14 +91,16 @@ class Spy:
 
     def __init__(self, monkeypatch):
         self.steps = {}
-        real = skdpspectral._base.shares.StepShare.claim
+        real = skdpspectral.accounting._ledger.step_shares.StepShare.claim
         spy = self
 
         def claim(share, plan, n_public):
             spy.steps[share.path] = share
             return real(share, plan, n_public)
 
-        monkeypatch.setattr(skdpspectral._base.shares.StepShare, "claim", claim)
+        monkeypatch.setattr(
+            skdpspectral.accounting._ledger.step_shares.StepShare, "claim", claim
+        )
 
 
 def charged(model, *args, error=None, match=None):

@@ -18,8 +18,8 @@ from skdpspectral import (
     DPTableVectorizer,
     PrivacyAccountant,
 )
-from skdpspectral._base.shares import StepShare
 from skdpspectral.accounting import calibrate_gaussian
+from skdpspectral.accounting._ledger.step_shares import StepShare
 from skdpspectral.mechanisms import SampledGaussian, ThresholdedGaussian
 from skdpspectral.pipeline import make_private_pipeline
 

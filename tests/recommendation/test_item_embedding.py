@@ -21,9 +21,9 @@ import skdpspectral
 from skdpspectral import DPItemEmbedding, LRSRegressor, PrivacyAccountant
 from skdpspectral._statistics import user_sums as item_moment
 from skdpspectral.linear_model import PrivateRounds
-from skdpspectral.recommendation import _catalog as _item_catalog
 from skdpspectral.recommendation import _item_embedding as _choice_of_items
 from skdpspectral.recommendation import _kernels as user_item
+from skdpspectral.recommendation import _table_columns as _item_catalog
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 WHOLE = 2**11  # steps of a unit vector
@@ -363,7 +363,7 @@ def test_with_a_budget_items_are_hashed_with_a_warning():
 
 KEYS = ["a", "größe", "", 0, 1, -1, 2.5, 10**30, 1e300]
 BUCKETS = f"""
-from skdpspectral.recommendation._catalog import _hashed
+from skdpspectral.recommendation._table_columns import _hashed
 print([_hashed(key) % 1000 for key in {KEYS}])
 """
 

@@ -254,8 +254,8 @@ MODULES = (
     "recommendation._table_columns",
     "recommendation._kernels",
     "recommendation._item_models",
-    "recommendation._catalog",
-    "recommendation._catalog",
+    "recommendation._table_columns",
+    "recommendation._table_columns",
     "recommendation._estimator",
     "recommendation._item_embedding",
 )
@@ -329,12 +329,12 @@ MUTANTS = {
     ),
     "buckets by the first of equal ids": (
         check_sums,
-        "recommendation._catalog",
+        "recommendation._table_columns",
         ('f"number:{hash(key)}"', 'f"{type(key).__name__}:{key}"'),
     ),
     "items compared as floats": (
         check_sums,
-        "recommendation._catalog",
+        "recommendation._table_columns",
         (
             'catalog.find(ids, "item_feature")',
             'catalog.find(np.asarray(list(ids)), "item_feature")',

@@ -259,12 +259,12 @@ MODULES = (
     "recommendation._item_models",
     "recommendation._item_models",
     "recommendation._item_models",
-    "recommendation._click_model",
+    "recommendation._item_models",
     "recommendation._table_columns",
     "recommendation._table_columns",
     "recommendation._ratings_by_part",
-    "recommendation._catalog",
-    "recommendation._catalog",
+    "recommendation._table_columns",
+    "recommendation._table_columns",
     "recommendation._estimator",
     "recommendation._estimator",
     "recommendation._estimator",
@@ -328,7 +328,7 @@ MUTANTS = {
     ),
     "anchors by the exact counts": (
         check_sums,
-        "recommendation._click_model",
+        "recommendation._item_models",
         (
             "                found.shares, parts",
             "                np.bincount(rows.items, minlength=rows.n_items), parts",
@@ -336,7 +336,7 @@ MUTANTS = {
     ),
     "shares of clicks by the exact counts": (
         check_features,
-        "recommendation._click_model",
+        "recommendation._item_models",
         (
             "return FoundItems(found.model(factors)[0], found.logged, found.counts)",
             "exact = np.log1p(np.bincount(rows.items, minlength=rows.n_items))\n"

@@ -1,9 +1,12 @@
 """Statements of everything that makes promises, and what they may not say."""
 
 import datetime
+import inspect
 import json
 import math
 import re
+import string
+from dataclasses import fields
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -20,7 +23,8 @@ from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, statement
 from skdpspectral.accounting import gaussian_epsilon
 from skdpspectral.audit import audit_epsilon
 from skdpspectral.pipeline import make_private_pipeline
-from skdpspectral.statements import _lemmas
+from skdpspectral.statements import _answers, _pages
+from skdpspectral.statements._records import Facts
 from skdpspectral.statements._statement import made_of
 
 ROOT = Path(skdpspectral.__file__).parent
@@ -232,15 +236,15 @@ def test_the_auditor_gets_every_release_with_its_lemma(kinds):
     assert plan["sentences"] == planned.sentences()
 
 
-OF_COST = {n for names in _lemmas._OF_KIND.values() for n in names.split()}
+OF_COST = {n for names in _pages._OF_KIND.values() for n in names.split()}
 OF_COST |= {"symmetric-noise", "chosen-branch"}
 
 
 def test_lemmas_are_proved_where_pages_say():
     theory = Path(__file__).parents[2] / "doc" / "theory"
-    named = {n for _, names in _lemmas._OF_NAME for n in names.split()} | OF_COST
-    assert named <= set(_lemmas.PAGE_OF)
-    for name, page in _lemmas.PAGE_OF.items():
+    named = {n for _, names in _pages._OF_NAME for n in names.split()} | OF_COST
+    assert named <= set(_pages.PAGE_OF)
+    for name, page in _pages.PAGE_OF.items():
         assert f".. _lemma-{name}:\n" in (theory / f"{page}.rst").read_text()
     url = "https://example.org/docs/"
     made = statement(two_analysts(), docs_url=url)
@@ -389,3 +393,18 @@ def test_a_step_that_leaks_voids_what_a_ledger_promises():
         claim = statement(of).to_dict()["claim"]
         assert claim.startswith("There is no privacy protection.")
         assert "'standardscaler'" in claim
+
+
+def test_every_name_in_the_answers_is_known():
+    """Also in paragraphs that no statement of these tests has."""
+    known = {*_answers._VALUES, *dir(Facts), *(field.name for field in fields(Facts))}
+    above = {*_answers._LISTS, *inspect.signature(statement).parameters}
+    for mark, conditions, text in _answers._LINES:
+        assert {name.lstrip("!") for name in conditions} <= known, text
+        if text.startswith("@"):
+            assert text[1:] in above, text
+        found = (name for _, name, _, _ in string.Formatter().parse(text) if name)
+        assert {re.split(r"\W", name)[0] for name in found} <= known, text
+        if mark == "?":
+            above.add(text)
+    assert len(_answers._LINES) > 100

@@ -23,8 +23,8 @@ from skdpspectral._linalg.walks import (
     reduce_rows,
     rows_per_block,
 )
-from skdpspectral._tables import cluster_users
 from skdpspectral._tables import clusters as cluster_rows
+from skdpspectral._tables import users
 from skdpspectral._tables.clusters import cluster_table
 from skdpspectral.datasets import make_ratings
 from skdpspectral.decomposition import PrivateMean, SpikedModel
@@ -131,7 +131,7 @@ def test_a_cluster_releases_what_memory_does(name, monkeypatch):
     """To the last bit, charged once; and what travels is public."""
     model, here, there, given = FITS[name]
     jobs = []
-    for made in (cluster_rows._Job, cluster_users._Made):
+    for made in (cluster_rows._Job, users._Made):
         init = made.__init__
 
         def note(self, *arguments, init=init):
@@ -166,7 +166,7 @@ def test_a_task_that_runs_again_adds_nothing(name, monkeypatch):
         wanted = outcome(model, *here, **given)
         for module, functions in {
             cluster_rows: ("_sums_of_part", "_sums_of_pool", "add_sums"),
-            cluster_users: ("_applied", "_gathered", "_add_some"),
+            users: ("_applied", "_gathered", "_add_some"),
         }.items():
             for function in functions:
                 again = twice(getattr(module, function))

@@ -588,11 +588,9 @@ ALLOWED = {
     "metrics/_ranking.py": {"_numbers"},
     "metrics/_score_kinds.py": {"_components_and_rows", "_finite_array", "errors"},
     "linear_model/_parameters.py": {"_numbers"},
-    # Shapes alone.
-    "_tables/users.py": {"_read_labels"},
     # Lists were read before, or are read beside it.
     "_tables/ids.py": {"check_exact", "_as_array", "_array_column", "find"},
-    "_tables/cluster_users.py": {"_divided_by_client"},
+    "_tables/users.py": {"_divided_by_client", "_read_labels"},
     "_tables/clipping.py": {"_rescale_rows"},
     "recommendation/_table_columns.py": {"_plain", "_array_columns"},
     "recommendation/_ratings_by_part.py": {"_count_users"},

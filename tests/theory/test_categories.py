@@ -9,8 +9,12 @@ import pytest
 from scipy.stats import norm
 
 from skdpspectral.accounting import gaussian_delta
-from skdpspectral.preprocessing._categories import CategoryCounts
-from skdpspectral.preprocessing._columns import CATEGORIES, Column, Table
+from skdpspectral.preprocessing._columns import (
+    CATEGORIES,
+    CategoryCounts,
+    Column,
+    Table,
+)
 from skdpspectral.sensitivity import (
     category_counts_sensitivity,
     category_failure,

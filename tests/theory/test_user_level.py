@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from release_tools import Release
 
-from skdpspectral._linalg import user_rows
+from skdpspectral._linalg import per_user
 from skdpspectral._tables.clipping import clip_rows
 from skdpspectral.accounting import (
     calibrate_gaussian,
@@ -523,7 +523,7 @@ def test_sums_of_projectors_move_by_one_or_sqrt_two(d):
     X = rng.standard_normal((60, 1, d)) * 10.0 ** rng.integers(-9, 9, (60, 1, 1))
     X[:2, 0] = np.eye(d)[:2]  # orthogonal users attain the bound
     X[2] = 0.0
-    block = user_rows.Block(X, y, np.ones(60, dtype=int), np.arange(60))
+    block = per_user.Block(X, y, np.ones(60, dtype=int), np.arange(60))
     vectors = clip_rows(_kernels_shared.start_moments(block), 1.0)
     slack = 2.0 * (d + 16) * 2.0**-52
     moved = {
@@ -541,7 +541,7 @@ def test_the_slack_of_projectors_covers_exact_arithmetic():
     d, rng = 7, np.random.default_rng(1)
     X = np.zeros((2, 1, d))
     X[0, 0, :4], X[1, 0, 4:] = rng.standard_normal(4), rng.standard_normal(3)
-    block = user_rows.Block(X, np.ones((2, 1)), np.ones(2, dtype=int), np.arange(2))
+    block = per_user.Block(X, np.ones((2, 1)), np.ones(2, dtype=int), np.arange(2))
     vectors = clip_rows(_kernels_shared.start_moments(block), 1.0)
     squared = sum(
         (Fraction(a) - Fraction(b)) ** 2 for a, b in zip(*vectors, strict=True)

@@ -12,8 +12,8 @@ from release_tools import Release
 
 import skdpspectral
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization
-from skdpspectral.recommendation._catalog import units
 from skdpspectral.recommendation._kernels import RatingsChunk, UserRatings
+from skdpspectral.recommendation._table_columns import units
 
 PACKAGE = Path(skdpspectral.__file__).parent
 WHOLE = 2**11  # steps of a unit vector

@@ -15,7 +15,7 @@ import numpy as np
 from release_tools import Release
 
 from skdpspectral import LRSRegressor
-from skdpspectral._linalg import user_rows
+from skdpspectral._linalg import per_user
 from skdpspectral._release import noise as release_module
 from skdpspectral.linear_model import _kernels_shared, _kernels_users
 from skdpspectral.linear_model._parameters import ridge_of_weights, solver_of
@@ -82,7 +82,7 @@ class ReleasesAlone(LRSRegressor):
         )
         codes = np.unique(X[:, 0], return_inverse=True)[1]
         center = self.fit_intercept == "user"
-        rows = user_rows.UserRows(
+        rows = per_user.UserRows(
             X, y, codes, codes.max() + 1, columns=slice(1, None), center=center
         )
         start = (

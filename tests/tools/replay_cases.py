@@ -39,7 +39,7 @@ from skdpspectral import (
     LRSRegressor,
     SparseDPPCA,
 )
-from skdpspectral.accounting._ledger.compositions import fitted_within
+from skdpspectral.accounting._ledger.planned_fits import fitted_within
 from skdpspectral.decomposition._federated_client import run_in_process
 from skdpspectral.federation import GroupClient, GroupRounds, GroupTask
 from skdpspectral.linear_model import PrivateRounds

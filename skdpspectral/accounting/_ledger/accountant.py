@@ -30,6 +30,7 @@ from .budget import (
     Budget,
     DisjointBlock,
     LedgerTerms,
+    Share,
     agreed_budget,
     asserted_block,
     box_of,
@@ -40,26 +41,27 @@ from .budget import (
     check_plans,
     check_relation,
     checked_blocks,
+    cost_of,
     external_plan,
     new_name,
     terms_of,
     whole_data,
+    with_restatement,
 )
 from .context import close_block, note_charge, open_block
 from .entry_chain import Transaction
 from .entry_reports import (
+    Excess,
     LedgerEntry,
     Remaining,
     Spent,
     Summary,
-    as_html,
     exported,
     read_entry,
+    summary_html,
 )
-from .filters import Share, cost_of, with_restatement
 from .locks import uninterrupted
 from .planned_fits import PlannedFit, planned_fits
-from .refusals import Excess
 from .server import AnyLedger, ledger_at, open_path
 from .sqlite_file import TemporaryFolder
 from .step_shares import allocated
@@ -794,7 +796,7 @@ class PrivacyAccountant:
         return str(summary_of(self))
 
     def _repr_html_(self) -> str:
-        return as_html(summary_of(self))
+        return summary_html(summary_of(self))
 
 
 def summary_of(accountant: PrivacyAccountant, n_entries: int | None = None) -> Summary:

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...mechanisms import Neighbors, PrivacyPlan, Unit
+from .._composition import least_mu
 from .._errors import LedgerError
-from .._least_mu import least_mu
 from .accountant import PrivacyAccountant
-from .budget import Budget, curve_text
+from .budget import BoxFilter, Budget, Cost, Share, as_float, cost_of, curve_text
 from .entry_chain import (
     COUNTS,
     ENTRY_COLUMNS,
@@ -32,14 +32,13 @@ from .entry_chain import (
     streams_seal,
 )
 from .entry_reports import read_entry, sentence
-from .filters import BoxFilter, Cost, Share, as_float, cost_of
 from .locks import uninterrupted
 from .server import AnyLedger, existing_ledger, is_address, ledger_at
 
 _GOOD, _BAD, _UNUSABLE = 0, 1, 2
 
 
-def main(
+def run_command(
     arguments: Sequence[str] | None = None,
     more: Sequence[Callable[[Callable[..., argparse.ArgumentParser]], None]] = (),
 ) -> int:

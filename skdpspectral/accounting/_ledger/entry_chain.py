@@ -5,6 +5,9 @@ mechanisms and of the entry before. So the last entry says what everything costs
 row that is changed, moved or deleted breaks the chain. Digests find damage and careless
 edits; who can write to a ledger can compute them anew. SQLite and PostgreSQL both know
 the statements.
+
+A ledger of another version of the schema is refused, and never changed: nothing turns
+one into another, since what seals a ledger anew would seal what was edited, too.
 """
 
 from __future__ import annotations
@@ -16,22 +19,29 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from ...mechanisms import Neighbors, PrivacyPlan, Unit
 from .._composition import Total
 from .._errors import LedgerError
 from .budget import (
+    FAILURES,
     PURE,
+    Cost,
     DisjointBlock,
+    ExactNumber,
     LedgerTerms,
+    Share,
+    as_float,
     box_of,
     counted_curves,
     curve_kinds,
     curve_text,
+    exact,
+    new_name,
     with_pure,
 )
-from .filters import Cost, Exact, Share, as_float, exact
 
 # Of the entries of a file.
 COLUMNS = {
@@ -67,36 +77,36 @@ HEAD = "head"
 STREAMS_SEAL = "streams"
 
 
-class Sums(NamedTuple):
+class CostSums(NamedTuple):
     """What several entries come to; the last three are of the ledger's box.
 
     `cost` is the squared mu of Gaussian mechanisms, `failure` the probability that the
     bounds of models fail.
     """
 
-    cost: Exact = Fraction(0)
-    failure: Exact = Fraction(0)
-    box_cost: Exact = Fraction(0)
-    box_failure: Exact = Fraction(0)
-    box_pure: Exact = Fraction(0)
+    cost: ExactNumber = Fraction(0)
+    failure: ExactNumber = Fraction(0)
+    box_cost: ExactNumber = Fraction(0)
+    box_failure: ExactNumber = Fraction(0)
+    box_pure: ExactNumber = Fraction(0)
 
     @property
     def box(self) -> Share:
         """What they take of the box."""
         return Share(*self[2:])
 
-    def plus(self, other: Sums) -> Sums:
+    def plus(self, other: CostSums) -> CostSums:
         """Return the sums of both."""
-        return Sums(*(a + b for a, b in zip(self, other, strict=True)))
+        return CostSums(*(a + b for a, b in zip(self, other, strict=True)))
 
-    def largest(self, other: Sums) -> Sums:
+    def largest(self, other: CostSums) -> CostSums:
         """Return the larger of each."""
-        return Sums(*map(max, self, other))
+        return CostSums(*map(max, self, other))
 
-    def rise_to(self, other: Sums) -> Sums:
+    def rise_to(self, other: CostSums) -> CostSums:
         """Return what is to be added for sums that are nowhere smaller."""
         pairs = zip(self, other, strict=True)
-        return Sums(*(b - a if b != a else Fraction(0) for a, b in pairs))
+        return CostSums(*(b - a if b != a else Fraction(0) for a, b in pairs))
 
 
 class Totals(NamedTuple):
@@ -109,8 +119,8 @@ class Totals(NamedTuple):
     charged. `share` is what the last entry takes of the box; None without a budget.
     """
 
-    ledger: Sums = Sums()
-    parts: tuple[Sums, ...] = ()
+    ledger: CostSums = CostSums()
+    parts: tuple[CostSums, ...] = ()
     delta: float | None = None
     seeded: bool = False
     counts: str = ""
@@ -126,19 +136,19 @@ class Totals(NamedTuple):
 def read_totals(text: str) -> Totals:
     """Read what an entry of a chain that was checked says."""
     sums, delta, seeded, counts, *own = json.loads(text)
-    ledger, *parts = (Sums(*map(_number, numbers)) for numbers in sums)
+    ledger, *parts = (CostSums(*map(_number, numbers)) for numbers in sums)
     share = Share(*map(_number, own[0])) if own else None
     return Totals(ledger, tuple(parts), delta, seeded, counts, share)
 
 
-def _text(number: Exact) -> str:
+def _text(number: ExactNumber) -> str:
     """Return a number in hexadecimal digits and a power of two; "inf" for infinity."""
     if not isinstance(number, Fraction):
         return str(number)
     return f"{number.numerator:x}p{number.denominator.bit_length() - 1}"
 
 
-def _number(text: str) -> Exact:
+def _number(text: str) -> ExactNumber:
     if text == "inf":
         return math.inf
     digits, _, power = text.partition("p")
@@ -166,7 +176,7 @@ class Chain:
         self.totals = Totals() if last is None else read_totals(last.totals)
         self.counts = dict(counts or {})
         # Of partitions, and of their blocks, as far as they are known.
-        self.sums: dict[tuple[str, ...], Sums] = {}
+        self.sums: dict[tuple[str, ...], CostSums] = {}
 
     def add(
         self,
@@ -177,11 +187,11 @@ class Chain:
         """Add an entry with these values of its columns, mechanisms and share."""
         entry = dict(zip(ENTRY_COLUMNS, values, strict=True))
         cost, failure = exact(entry["ledger_mu"]) ** 2, exact(entry["failure"])
-        own = Sums(cost, failure, *(share or Share()))
+        own = CostSums(cost, failure, *(share or Share()))
         partition: tuple[str, ...] = (entry["partition"],)
         name = (*partition, entry["block"])
-        before = self.sums.get(partition, Sums())
-        block = self.sums[name] = self.sums.get(name, Sums()).plus(own)
+        before = self.sums.get(partition, CostSums())
+        block = self.sums[name] = self.sums.get(name, CostSums()).plus(own)
         after = self.sums[partition] = before.largest(block)
         counts = self.totals.counts
         if curves:
@@ -383,19 +393,21 @@ class Transaction:
         Then what is charged to it next is chosen without any knowledge of them.
         """
         spent = self._chain.totals
-        if self._chain.last.id == 0 or (spent.ledger == Sums() and not spent.counts):
+        if self._chain.last.id == 0 or (
+            spent.ledger == CostSums() and not spent.counts
+        ):
             return True
         if not part.asserted:
             return False
         self._load_sums(part)
         only = self._chain.sums[part.partition,] == self._chain.totals.ledger
-        return only and self._chain.sums[part.partition, part.block] == Sums()
+        return only and self._chain.sums[part.partition, part.block] == CostSums()
 
     def slack(self, part: DisjointBlock) -> Share:
         """Return what may be added to a block without any rise of its partition."""
         self._load_sums(part)
-        whole = self._chain.sums.get((part.partition,), Sums())
-        block = self._chain.sums.get((part.partition, part.block), Sums())
+        whole = self._chain.sums.get((part.partition,), CostSums())
+        block = self._chain.sums.get((part.partition, part.block), CostSums())
         return block.rise_to(whole).box
 
     def append(
@@ -462,11 +474,11 @@ class Transaction:
         if block not in self._chain.sums:
             self._chain.sums[block] = self._sums_at(_LAST_OF_BLOCK, block)[1]
 
-    def _sums_at(self, query: str, names: tuple[str, ...]) -> tuple[Sums, ...]:
+    def _sums_at(self, query: str, names: tuple[str, ...]) -> tuple[CostSums, ...]:
         """Return sums of the partition and the block that a query's entry is in."""
         (number,) = self.execute(query, names).fetchone()
         if number is None:
-            return Sums(), Sums()
+            return CostSums(), CostSums()
         return read_totals(_checked_link(self._connection, number).totals).parts
 
 
@@ -537,3 +549,145 @@ def all_entries(connection: Connection) -> list[dict[str, Any]]:
         }
         for row in rows
     ]
+
+
+# The first that was released. Those up to 5 were of development versions, whose budgets
+# may have had other rules.
+SCHEMA_VERSION = 6
+
+TABLES = frozenset({"meta", "entries", "curves", "streams", "counts"})
+
+INDICES = {
+    "asserted_blocks": "entries (partition, block) WHERE asserted = 1",
+    "asserted_partitions": "entries (partition, id) WHERE asserted = 1",
+    "curves_of_entries": "curves (entry)",
+}
+
+_META_KEYS = frozenset(
+    {
+        *("ledger_id", "epsilon", "delta", "unit", "neighbors"),
+        *(FAILURES, PURE, STREAMS_SEAL),
+    }
+)
+
+
+def first_terms(terms: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the terms of a new ledger, without the seal of its entries."""
+    return {"ledger_id": new_name(), STREAMS_SEAL: seal_of_streams(()), **terms}
+
+
+def check_version(version: Any, path: Path | str) -> None:
+    """Refuse every schema but that of this release."""
+    if version == SCHEMA_VERSION:
+        return
+    remedy = "begin another ledger, and enter what this one has spent"
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        remedy = "update skdpspectral"
+    raise LedgerError(
+        f"the ledger {path} has schema version {version}, this release reads version "
+        f"{SCHEMA_VERSION} alone; it was left as is, and nothing was charged: {remedy}"
+    )
+
+
+def check_terms(meta: dict[str, Any], path: Path | str) -> dict[str, Any]:
+    """Refuse terms that lack some."""
+    if not meta.keys() >= _META_KEYS:
+        # A lost budget must not pass for no budget.
+        missing = sorted(_META_KEYS - meta.keys())
+        raise LedgerError(f"the ledger {path} is damaged: it lost {missing}")
+    return meta
+
+
+def differences(wanted: set[Any], found: set[Any]) -> list[str]:
+    """Say which tables, indices, views and triggers are too many or too few."""
+    more = sorted(o for o in found - wanted if not str(o[1]).startswith("sqlite_"))
+    said = [
+        f"{kind} {name!r} of {table!r} is not part of a ledger"
+        for kind, name, table in more
+    ]
+    return said + [f"{o[0]} {o[1]!r} is missing" for o in sorted(wanted - found)]
+
+
+def not_writable(path: Path | str) -> LedgerError:
+    """Say that a ledger can only be read."""
+    return LedgerError(
+        f"the ledger {path} can't be written by this user, who may only read it; "
+        "nothing was charged"
+    )
+
+
+# -- what this process has seen of a ledger --------------------------------------------
+
+
+class Mark(NamedTuple):
+    """How far a ledger has come: writes so far, and the last entry."""
+
+    generation: int
+    entry: tuple[Any, ...] | None
+
+
+_LAST_ENTRY = "SELECT id, partition, time FROM entries ORDER BY id DESC LIMIT 1"
+_ENTRY = "SELECT id, partition, time FROM entries WHERE id = ?"
+_GENERATION = "SELECT value FROM meta WHERE key = 'generation'"
+
+# By the identity of the ledger, for all handles of this process: pickles of a handle
+# must not change with what was spent.
+_seen: dict[str, Mark] = {}
+
+
+def count_write(connection: Connection) -> Mark:
+    """Move a ledger on, in the transaction that changes something else in it."""
+    connection.set_meta("generation", _generation(connection) + 1)
+    seal(connection)
+    return _mark(connection)
+
+
+def _mark(connection: Connection) -> Mark:
+    """Return how far a ledger has come."""
+    entry = connection.execute(_LAST_ENTRY).fetchone()
+    return Mark(_generation(connection), entry)
+
+
+def _generation(connection: Connection) -> int:
+    found = connection.execute(_GENERATION).fetchone()
+    if found is None:
+        return 0
+    if not isinstance(found[0], int):
+        raise LedgerError(
+            f"the ledger {connection.path} is damaged: its generation is no number"
+        )
+    return found[0]
+
+
+def check_identity(connection: Connection, ledger_id: str | None) -> str:
+    """Return a ledger's identity; refuse another one, and what lacks what was seen."""
+    found: str = connection.meta()["ledger_id"]
+    if ledger_id not in (None, found):
+        raise LedgerError(
+            f"{connection.path} now holds another ledger than the one that this "
+            "accountant was made for"
+        )
+    now, seen = _mark(connection), _seen.get(found)
+    if seen is not None:
+        entry = seen.entry and connection.execute(_ENTRY, seen.entry[:1]).fetchone()
+        if now.generation < seen.generation or entry != seen.entry:
+            raise LedgerError(
+                f"the ledger {connection.path} lacks what this process has seen in it: "
+                "an older copy was put in its place, or another copy is in use "
+                "elsewhere. Put the newest file back; what a copy lacks was spent all "
+                "the same"
+            )
+    remember(found, now)
+    return found
+
+
+def remember(ledger_id: str, mark: Mark) -> None:
+    """Note how far a ledger has come, once that is on the disk."""
+    seen = _seen.get(ledger_id)
+    if seen is None or seen.generation <= mark.generation:
+        _seen[ledger_id] = mark
+
+
+def forget(ledger_id: str) -> None:
+    """Know nothing of a ledger that is gone."""
+    _seen.pop(ledger_id, None)

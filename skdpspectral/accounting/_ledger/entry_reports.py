@@ -1,19 +1,42 @@
-"""Entries and totals of a ledger as they are read: sentences, tables, lines of JSON."""
+"""Entries and totals of a ledger as they are read: sentences, tables, lines of JSON.
+
+Refusals of charges name what was asked for, and the largest epsilon that would pass.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
-from ...mechanisms import Assumption, Neighbors, PrivacyPlan, Unit
-from ...mechanisms._report import html_table
+from ...mechanisms import (
+    ApproximateDP,
+    Assumption,
+    Neighbors,
+    PrivacyPlan,
+    PrivateSelection,
+    Unit,
+)
+from ...mechanisms._plan import html_table
+from ...mechanisms._planned_releases import Curve
 from .._composition import Total
-from .._errors import LedgerError
-from .budget import Budget, division_of, floored
+from .._errors import LedgerError, PrivacyBudgetError
+from .._gaussian import gaussian_epsilon
+from .budget import (
+    Budget,
+    Cost,
+    LedgerTerms,
+    Share,
+    as_float,
+    box_of,
+    cost_of,
+    division_of,
+    floored,
+    with_pure,
+)
 from .entry_chain import read_totals
-from .filters import as_float
 
 
 class LedgerEntry(NamedTuple):
@@ -218,7 +241,7 @@ def conditions(entries: tuple[LedgerEntry, ...]) -> list[str]:
     return sentences
 
 
-def as_html(summary: Summary) -> str:
+def summary_html(summary: Summary) -> str:
     """Return totals and the newest entries as HTML; every word is escaped."""
     totals = [("Spent", str(summary.spent))]
     if summary.budget is not None and summary.remaining is not None:
@@ -310,3 +333,140 @@ def _plan_of(entry: LedgerEntry) -> PrivacyPlan:
         raise LedgerError(
             f"entry {entry.id} is damaged: its plan can't be read ({error})"
         ) from None
+
+
+# How close a search for the largest epsilon ends: of Gaussians, and of others, whose
+# noise is calibrated as closely.
+_CLOSE, _CLOSE_OF_CURVES = 2.0**-40, 2.0**-10
+_LEAST_SCALE, _MOST_TRIES = 2.0**-30, 20
+
+_NOTHING, _NO_SLACK = Cost(0.0), Share()
+
+
+@dataclass(eq=False)
+class Excess(Exception):
+    """A charge that exceeds the budget, and is rolled back.
+
+    `terms` and `spent` are those before it. Fits of one `plan` cost `cost` each, of
+    which there are `n`; no plan if several differ. `slack` is what their block may take
+    without any rise of the total, `first` whether they are one charge, and the first.
+    """
+
+    what: str
+    terms: LedgerTerms
+    spent: Total
+    total: Total
+    plan: PrivacyPlan | None = None
+    cost: Cost = _NOTHING
+    slack: Share = _NO_SLACK
+    n: int = 1
+    first: bool = False
+
+    def error(self, budget: Budget) -> PrivacyBudgetError:
+        """Return the error that says what was asked for, and what would be let in."""
+        if self.plan is None:
+            mu = math.sqrt(max(self.total.mu**2 - self.spent.mu**2, 0.0))
+            requested, delta = gaussian_epsilon(mu, budget.delta), budget.delta
+            remaining = budget.remaining(self.spent, self.terms, 1, self.first)
+        else:
+            requested, delta = self.plan.epsilon, self.plan.delta
+            remaining = self._largest_epsilon(budget, self.plan)
+        each = " each" * (self.n > 1)
+        message = (
+            f"{self.what} would cost epsilon={requested:.6g}{each} at "
+            f"delta={delta:g}, but only epsilon={floored(remaining):.6g}{each} at "
+            f"that delta remains of the accountant's budget "
+            f"epsilon={budget.epsilon:g}, delta={budget.delta:g}; nothing was charged."
+            f"{self._spent_note(budget)}{self._failures_note()}"
+        )
+        return PrivacyBudgetError(message, requested, remaining)
+
+    def _largest_epsilon(self, budget: Budget, plan: PrivacyPlan) -> float:
+        """Return the largest epsilon, at the plan's delta, that would be let in."""
+        scale, close = 0.5, _CLOSE_OF_CURVES if plan.curves else _CLOSE
+        while not self._lets_in(budget, scaled(self.cost, scale)):
+            scale *= 0.5
+            if scale < _LEAST_SCALE:
+                return 0.0
+        high = 2.0 * scale
+        while high > scale * (1.0 + close):
+            middle = math.sqrt(scale * high)
+            if self._lets_in(budget, scaled(self.cost, middle)):
+                scale = middle
+            else:
+                high = middle
+        own = cost_of(plan)
+        for _ in range(_MOST_TRIES):
+            found = _epsilon_of(scaled(own, scale), plan.delta)
+            # Six digits of it are named. Bounds by losses are not quite monotone.
+            named = scale * floored(found) / found if found else scale
+            if self._lets_in(budget, scaled(self.cost, named)):
+                return found
+            scale *= 1.0 - _CLOSE_OF_CURVES
+        return 0.0
+
+    def _lets_in(self, budget: Budget, cost: Cost) -> bool:
+        """Whether so many fits of this cost would pass."""
+        more = cost.total(self.n)
+        total = Total(
+            math.hypot(self.spent.mu, more.mu),
+            self.spent.failure + more.failure,
+            (*self.spent.curves, *more.curves),
+        )
+        box = box_of(with_pure(self.terms, cost))
+        left = zip(box.room(self.spent), self.slack, strict=True)
+        taken = box.share_of(cost, Share(*(x + y for x, y in left)), self.n)
+        sums = zip(self.spent.box, taken, self.slack, strict=True)
+        total = total._replace(box=tuple(x + max(y - z, 0) for x, y, z in sums))
+        return box.admits(total) or (self.first and budget.covers(total))
+
+    def _spent_note(self, budget: Budget) -> str:
+        """Say what is spent, as what remains is more than the difference."""
+        spent = self.spent.epsilon(budget.delta)
+        if not 0.0 < spent < math.inf:
+            return ""
+        return (
+            f" At delta={budget.delta:g}, epsilon={spent:.6g} is spent; costs do not "
+            "add up linearly."
+        )
+
+    def _failures_note(self) -> str:
+        """Say it where failures are what is over its limit."""
+        most, taken = box_of(self.terms).failures, as_float(self.total.box[1])
+        if taken <= most or not self.total.additive:
+            return ""
+        used = as_float(self.spent.box[1])
+        own, left = taken - used, most - used
+        message = (
+            f" The cause is not epsilon: failures (a category that one row alone has, "
+            "bounds of a model, deltas of other tools) may take "
+            f"{most:.3g} of the ledger's delta, {used:.3g} is taken, and this would "
+            f"take {own:.3g}."
+        )
+        if self.plan is not None and self.plan.failure and left > 0.0:
+            smaller = floored(self.plan.delta * left / own * (1.0 - 2.0**-20))
+            message += f" With delta={smaller:.3g} or less it would pass."
+        else:
+            message += " Fits without failures still pass (public categories=, say)."
+        return f"{message} A new ledger's part is PrivacyAccountant(failures=...)."
+
+
+def _epsilon_of(cost: Cost, delta: float) -> float:
+    """Return the epsilon of a fit by itself."""
+    if cost.pairs and not cost.mu:
+        return math.fsum(n * pair.epsilon for pair, n in cost.pairs)
+    return cost.total().epsilon(delta)
+
+
+def scaled(cost: Cost, scale: float) -> Cost:
+    """Return the cost of the same releases with more noise, or less epsilon."""
+    curves = tuple((_scaled(curve, scale), n) for curve, n in cost.curves)
+    return replace(cost, mu=scale * cost.mu, curves=curves)
+
+
+def _scaled(curve: Curve, scale: float) -> Curve:
+    if isinstance(curve, ApproximateDP):
+        return replace(curve, epsilon=scale * curve.epsilon)
+    if isinstance(curve, PrivateSelection):
+        return replace(curve, run_mu=scale * curve.run_mu)
+    return replace(curve, noise_multiplier=curve.noise_multiplier / scale)

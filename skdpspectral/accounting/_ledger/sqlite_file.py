@@ -19,18 +19,22 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import LedgerError
-from .entry_chain import COLUMNS, HEAD, Transaction, all_entries, head_of
-from .ledger_checks import (
+from .entry_chain import (
+    COLUMNS,
+    HEAD,
     INDICES,
     SCHEMA_VERSION,
     TABLES,
     Mark,
+    Transaction,
+    all_entries,
     check_identity,
     check_terms,
     check_version,
     count_write,
     differences,
     first_terms,
+    head_of,
     not_writable,
     remember,
 )

@@ -1,20 +1,34 @@
-"""Shares of one budget between the private steps of a composition."""
+"""Shares of one budget between the private steps of a composition.
+
+A pipeline is charged for all of its steps before it fits them. The share of a step
+stands for that charge: the step is charged to no ledger again, and releases only what
+was planned, once.
+"""
 
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from numbers import Real
-from typing import Any
+from typing import Any, NoReturn
 
 from sklearn.base import OneToOneFeatureMixin, clone
 from sklearn.utils import get_tags
 
-from ...mechanisms import shown
+from ...mechanisms import (
+    Assumption,
+    Exact,
+    Gaussian,
+    PrivacyPlan,
+    SampledGaussian,
+    shown,
+)
 from .._composition import split_mu
 from .._errors import PrivacyBudgetError
 from .._gaussian import gaussian_epsilon, gaussian_mu
-from .compositions import Composition, composition_of, parts_of
+from .context import process_name
+from .planned_fits import Composition, composition_of, parts_of
 
 # Weights of mu**2. A final model learns more numbers from the rows than a scaler does.
 _SCALER, _OTHER, _MODEL = 1.0, 2.0, 4.0
@@ -80,7 +94,7 @@ def resolved_shares(shares: Any, steps: Mapping[str, Any]) -> dict[str, float]:
 
 def _check_share(name: Any, share: Any, steps: Mapping[str, Any]) -> None:
     """Refuse a share of no step, or one that is no positive number."""
-    if not any(is_within(path, name) for path in steps):
+    if not any(is_path_within(path, name) for path in steps):
         raise ValueError(
             f"shares has an entry for {name!r}, which is no private step: the steps "
             f"are {', '.join(map(repr, steps))}"
@@ -92,13 +106,13 @@ def _check_share(name: Any, share: Any, steps: Mapping[str, Any]) -> None:
         )
 
 
-def is_within(path: str, name: Any) -> bool:
+def is_path_within(path: str, name: Any) -> bool:
     return isinstance(name, str) and (path == name or path.startswith(f"{name}__"))
 
 
 def _owner(path: str, shares: Mapping[str, Any]) -> str | None:
     """Return the longest name in `shares` that a path is within."""
-    return max((n for n in shares if is_within(path, n)), key=len, default=None)
+    return max((n for n in shares if is_path_within(path, n)), key=len, default=None)
 
 
 def _by_weights(steps: Mapping[str, Any], share: float) -> dict[str, float]:
@@ -176,3 +190,149 @@ def _private_leaves(path: str, estimator: Any) -> Iterator[tuple[str, Any]]:
     elif kind in (Composition.PIPELINE, Composition.UNION, Composition.COLUMNS):
         for name, child in parts_of(estimator):
             yield from _private_leaves(prefix + name, child)
+
+
+# Largest relative excess of a cost over what was charged, by rounding.
+_ROUNDING = 2.0**-41
+
+# Largest relative difference of a cost from what was charged.
+_SAME = 1e-6
+
+
+class StepShare:
+    """One step's part of the charge of a pipeline, for one fit of the step.
+
+    Copies and clones of a step have the same object, so that only one of them can be
+    fitted. It is never pickled: a fit in another process is charged by itself.
+
+    Parameters
+    ----------
+    path : str
+        Name of the step, with double underscores as in ``set_params``.
+    epsilon, delta : float
+        Budget that the step plans with; `epsilon` is infinite without privacy.
+    planned : Gaussian, SampledGaussian, Exact or None
+        What was charged; None where the step releases nothing, and for trial plans.
+    relation : tuple or None, default=None
+        Unit and neighbors of the charge.
+    n_samples : int or None, default=None
+        Number of rows that the charge is for, where it is public.
+    noise_multiplier : float or None, default=None
+        Noise of a step on Poisson samples, in place of its budget.
+    seeded : bool, default=False
+        Whether the noise of the step comes from a seed.
+    failure : float, default=0.0
+        Probability of failure that was charged, beside `planned`.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        epsilon: float,
+        delta: float,
+        planned: Gaussian | Exact | None = None,
+        *,
+        relation: tuple[Any, Any] | None = None,
+        n_samples: int | None = None,
+        noise_multiplier: float | None = None,
+        seeded: bool = False,
+        failure: float = 0.0,
+    ) -> None:
+        self.path, self.epsilon, self.delta = path, epsilon, delta
+        self.noise_multiplier = noise_multiplier
+        self.plan: PrivacyPlan | None = None  # that of the fit, once it has begun
+        self.planned, self._relation = planned, relation
+        self._n_samples, self._seeded, self._failure = n_samples, seeded, failure
+        self._process, self._lock = process_name(), threading.Lock()
+        self._closed = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the fit of the pipeline goes on."""
+        return not self._closed
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the step has noise."""
+        return math.isfinite(self.epsilon)
+
+    def close(self) -> None:
+        """End the share: from here on the step has its own budget."""
+        self._closed = True
+
+    def claim(self, plan: PrivacyPlan, n_public: int | None) -> None:
+        """Take the share for the releases of a fit; raise if they are others."""
+        if self._process != process_name():
+            raise RuntimeError(
+                f"step {self.path!r} is fitted in another process than its pipeline, "
+                "which would repeat a release that was charged once: fit the pipeline "
+                "in one process"
+            )
+        self.check(plan, n_public)
+        with self._lock:
+            if self.plan is not None or self._closed:
+                raise RuntimeError(
+                    f"step {self.path!r} is fitted a second time in one fit of its "
+                    "pipeline, which is charged for one: nothing more was released"
+                )
+            self.plan = plan
+
+    def check(self, plan: PrivacyPlan, n_public: int | None) -> None:
+        """Raise if a plan is not of what was charged."""
+        difference = self._difference(plan, n_public)
+        if difference:
+            raise RuntimeError(
+                f"step {self.path!r} would release something else than was charged: "
+                f"{difference}. Nothing of it was released; do not change a step "
+                "during the fit of its pipeline"
+            )
+
+    def _difference(self, plan: PrivacyPlan, n_public: int | None) -> str:
+        """Say how a plan differs from what was charged; "" if it does not."""
+        if (plan.unit, plan.neighbors) != self._relation:
+            return f"it protects one {plan.unit} under {plan.neighbors}"
+        if plan.seeded != self._seeded:
+            return "its noise_seed was changed"
+        if plan.assumption is not Assumption.NONE:
+            return "its guarantee rests on a model of the data"
+        if plan.failure != self._failure:
+            return f"it may fail with probability {plan.failure!r}"
+        known = n_public is not None and self._n_samples is not None
+        if known and n_public != self._n_samples:
+            return f"it has {n_public} rows, and the pipeline {self._n_samples}"
+        return self._other_cost(plan)
+
+    def _other_cost(self, plan: PrivacyPlan) -> str:
+        planned = self.planned
+        if planned is None:
+            return "it was planned without releases" if plan.mechanisms else ""
+        if isinstance(planned, SampledGaussian):
+            return self._other_samples(planned, plan)
+        if plan.curves:
+            return "it has mechanisms that are not Gaussian"
+        same = plan.mu == planned.mu  # both infinite without noise
+        within = planned.mu * (1.0 - _SAME) <= plan.mu <= planned.mu * (1.0 + _ROUNDING)
+        return "" if same or within else f"mu={plan.mu!r} and not {planned.mu!r}"
+
+    def _other_samples(self, planned: SampledGaussian, plan: PrivacyPlan) -> str:
+        """Compare a fit on Poisson samples."""
+        found = plan.mechanisms[0] if len(plan.mechanisms) == 1 else None
+        if not isinstance(found, SampledGaussian):
+            return "it has other mechanisms"
+        rate = found.sampling_probability == planned.sampling_probability
+        if not rate or found.max_steps != planned.max_steps:
+            return "it has other samples or steps"
+        # Above what was planned, by the rounding of the stand-in's own noise.
+        ratio = found.noise_multiplier / planned.noise_multiplier
+        if not 1.0 - _ROUNDING <= ratio <= 1.0 + _SAME:
+            return f"its noise multiplier is {ratio!r} times the planned one"
+        return ""
+
+    def __copy__(self) -> StepShare:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> StepShare:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a share of a pipeline's budget is not pickled")
