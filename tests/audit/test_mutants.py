@@ -453,8 +453,9 @@ EXACT = {
     ),
     "charged after the data are read": Mutant(
         "DPPCA",
-        "            release, X = self._start_release(",
-        "            unread.read()[:1]\n            release, X = self._start_release(",
+        "                release, rows = self._start_release(",
+        "                unread.read()[:1]\n"
+        "                release, rows = self._start_release(",
         "release/test_plan_and_charge.py::test_a_fit_is_charged_before_it_reads",
     ),
     "budget not split": Mutant(
@@ -1713,10 +1714,10 @@ EXACT |= {
     ),
     "scores charged after they are read": Mutant(
         "PrivateScorer",
-        "        release = Release(plan, self._governing_accountant(), "
+        "        release = Release(plan, self._governing_accountant(estimator), "
         "self._noise_seed)\n",
         "        estimator.predict(X)\n"
-        "        release = Release(plan, self._governing_accountant(), "
+        "        release = Release(plan, self._governing_accountant(estimator), "
         "self._noise_seed)\n",
         "metrics/test_private_scorer.py::"
         "test_a_score_is_charged_before_anything_is_read",

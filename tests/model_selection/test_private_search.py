@@ -206,7 +206,7 @@ def test_nothing_tells_the_number_of_runs(outcomes, capfd):
         known = {"n_splits_": 1, "best_index_": 0}
         assert vars(made.estimator).keys() == vars(DPPCA(1)).keys()
         whole = {n: v for n, v in vars(made).items() if type(v) is int}
-        assert whole == {**known, "noise_seed": seed}
+        assert whole == {**known, "noise_seed": seed, "verbose": 0}
     assert len(numbers) > 1
     assert len(entry_chain._seen) == known_ledgers
     assert len(sizes) == len(states) == 1

@@ -465,9 +465,9 @@ def test_an_accountant_says_what_fits_cost():
     search = GridSearchCV(whole(), {"epsilon": [0.25, 0.5]}, cv=3)
     expected = PrivacyAccountant()
     expected.check(search, X)
-    assert accountant.check(whole(), X, 3).epsilon < 3.0
+    assert accountant.check(whole(), X, n_fits=3).epsilon < 3.0
     with pytest.raises(PrivacyBudgetError):
-        accountant.check(whole(epsilon=2.0), X, 3)
+        accountant.check(whole(epsilon=2.0), X, n_fits=3)
     assert accountant.ledger == ()
 
 

@@ -13,6 +13,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -496,6 +497,8 @@ class PrivacyAccountant:
             If it is not known beforehand what is fitted, as behind a step that
             chooses its number of columns by the data; the error says what to do.
         """
+        if isinstance(y, Integral):
+            raise TypeError(f"y must be targets, got {y}: give n_fits={y} by its name")
         n_fits = check_count("n_fits", n_fits)
         fits = planned_fits(what, X, groups)
         fits = [fit for fit in fits if self._handle_of(fit)._id == self._id]
