@@ -36,7 +36,7 @@ from skdpspectral import (
 from skdpspectral.datasets import fetch_movielens
 from skdpspectral.linear_model import UserIntercept
 from skdpspectral.metrics import user_ndcg_score
-from skdpspectral.model_selection._splits import PerUserKFold
+from skdpspectral.model_selection import PerUserKFold
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)
 

@@ -92,10 +92,11 @@ class KeepsUsers:
                 f"copy: all {rows} are predicted by {shared}"
             )
         elif n_unknown:
+            of_users = "users" if rows == "users" else f"{rows} of users"
             said = (
-                f"{n_unknown} of {len(codes)} {rows} are of users that were neither in "
-                f"the fit nor personalized, and are predicted by {shared}. To test "
-                "users' own models, keep rows of every user in each training part "
+                f"{of_users} that were neither in the fit nor personalized: {n_unknown} "
+                f"of {len(codes)}, predicted by {shared}. To test users' own models, "
+                "keep rows of every user in each training part "
                 "(PerUserKFold); GroupKFold tests new users"
             )
         else:

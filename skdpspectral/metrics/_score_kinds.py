@@ -410,7 +410,7 @@ def _rows(validate):
     except ValueError as error:
         if not str(error).startswith("could not convert string"):
             raise
-    raise ValueError("X must hold numbers: turn text into numbers first")
+    raise ValueError("X must hold numbers: convert text to numbers first")
 
 
 def _inverse_scale(scale, n_features):

@@ -11,7 +11,7 @@ import numpy as np
 from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Combination
 from . import _kernels_models
-from ._item_models import REMARKS, FoundItems, ReleasedSum, UserSum
+from ._item_models import REMARKS, FoundItems, ReleasedSum, UserSum, capped
 from ._kernels import RatingsBlock, UserRatings
 from ._kernels_models import ItemModel, click_shares, click_weights
 
@@ -53,7 +53,8 @@ class ClicksModel(Combination):
         return _WITH_FACTORS if self.n_components else _POPULARITY_ALONE
 
     def remarks(self) -> tuple[str, ...]:
-        return REMARKS
+        most = f"the smaller of {_ANCHORS} and the number of items"
+        return (*REMARKS, *capped(self.n_components, self.n_tastes, most))
 
     def run(self, release, rows: UserRatings, progress: Any) -> FoundItems:
         parts = self.parts()

@@ -203,6 +203,13 @@ REMARKS = (
 )
 
 
+def capped(asked: int, kept: int, most: str) -> tuple[str, ...]:
+    """Remark that fewer components are released than were asked for, if so."""
+    if kept >= asked:
+        return ()
+    return (f"n_components={asked} is capped at {kept}, {most}.",)
+
+
 class FoundItems(NamedTuple):
     """What a fit leaves of the items.
 
@@ -244,7 +251,13 @@ class RatingsModel(Combination):
         return _WITH_FACTORS if self.n_tastes else _TWO_ROUNDS
 
     def remarks(self) -> tuple[str, ...]:
-        return self._remarks
+        most = "the number of item features (at most 24) plus 2"
+        return (*self._remarks, *capped(self.n_components, self.n_factors, most))
+
+    @property
+    def n_factors(self) -> int:
+        """Private factors that a fit leaves."""
+        return self.n_tastes
 
     @property
     def n_tastes(self) -> int:
@@ -295,11 +308,6 @@ class ItemFeatures(RatingsModel):
     """The same releases for who has no users' models: features of items alone."""
 
     _remarks: ClassVar[tuple[str, ...]] = REMARKS[:1]
-
-    @property
-    def n_factors(self) -> int:
-        """Private components that a fit leaves."""
-        return self.n_tastes
 
 
 def _residuals(block: RatingsBlock, model: ItemModel) -> np.ndarray:
@@ -429,6 +437,10 @@ class ItemComponents(RatingsModel):
     def n_factors(self) -> int:
         """Private components that a fit leaves."""
         return min(self.n_components, len(self.features))
+
+    def remarks(self) -> tuple[str, ...]:
+        most = "the number of items"
+        return (*self._remarks, *capped(self.n_components, self.n_factors, most))
 
     def parts(self) -> dict[str, Statistic]:  # type: ignore[override]
         named = super().parts()

@@ -388,8 +388,8 @@ def _find_column(estimator, parameter: str, names, n_columns: int) -> int:
     try:
         return position_of(feature, list(names), parameter) % n_columns
     except ValueError as error:
-        said = f"{error}: name the columns of users and items by user_feature and "
-    raise ValueError(said + "item_feature; users are what is protected")
+        said = str(error)
+    raise ValueError(f"{said}. Set user_feature and item_feature to the column names")
 
 
 # Integers up to here are exact in float64.
