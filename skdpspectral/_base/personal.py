@@ -92,11 +92,15 @@ class KeepsUsers:
                 f"copy: all {rows} are predicted by {shared}"
             )
         elif n_unknown:
-            of_users = "users" if rows == "users" else f"{rows} of users"
+            were = "was" if n_unknown == 1 else "were"
+            if rows != "users":
+                were = f"belong to users that {were}"
+                if n_unknown == 1:
+                    were = "belongs to a user that was"
             said = (
-                f"{of_users} that were neither in the fit nor personalized: {n_unknown} "
-                f"of {len(codes)}, predicted by {shared}. To test users' own models, "
-                "keep rows of every user in each training part "
+                f"{n_unknown} of {len(codes)} {rows} {were} neither in the fit nor "
+                f"personalized; predictions for them are made by {shared}. To test "
+                "users' own models, keep rows of every user in each training part "
                 "(PerUserKFold); GroupKFold tests new users"
             )
         else:

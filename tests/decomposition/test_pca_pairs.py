@@ -1,6 +1,7 @@
 """DPPCA of rows whose center and bounds nobody knows: pairs, and a center in steps."""
 
 import math
+import re
 import warnings
 
 import numpy as np
@@ -252,7 +253,7 @@ def test_few_rows_are_paired_by_public_numbers():
     X, _ = spiked(300, 50)
     remarks = DPPCA(1, noise_seed=0).fit(X).privacy_.remarks
     assert remarks[:-1] == plan.remarks
-    assert remarks[-1].startswith("0 of 1 components stand out")
+    assert remarks[-1].startswith("Components above the noise of this fit: 0 of 1")
 
 
 def test_rows_that_lie_too_far_are_paired_at_no_loss(monkeypatch):
@@ -391,8 +392,25 @@ def test_components_of_noise_are_told_from_others():
     assert pca.components_above_noise_ == 2
     with pytest.warns(UserWarning, match="above the noise of this fit: 2 of 5"):
         assert DPPCA(5, noise_seed=0).fit(X).components_above_noise_ == 2
-    with pytest.warns(UserWarning, match="0 of 1 components stand out"):
+    with pytest.warns(UserWarning, match="above the noise of this fit: 0 of 1"):
         DPPCA(1, epsilon=0.01, noise_seed=0).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "remedy"),
+    [
+        ({}, 'different units, set scale="private", or scale="ranks" with few rows'),
+        ({"release": "covariance"}, 'different units, set scale="private". Use more'),
+        ({"bounds": (-50.0, 50.0)}, 'different ranges, set scale="bounds". Use more'),
+        ({"scale": "ranks"}, "noise alone. Use more rows, a larger epsilon or fewer"),
+    ],
+)
+def test_remedies_of_noise_depend_on_parameters_alone(parameters, remedy):
+    X, _ = spiked(2000, 20)
+    pca = DPPCA(3, epsilon=0.01, noise_seed=0, **parameters)
+    with pytest.warns(UserWarning, match=re.escape(remedy)):
+        pca.fit(X)
+    assert remedy in " ".join(pca.privacy_.remarks)
 
 
 def test_noise_alone_is_seldom_taken_for_components():
