@@ -628,7 +628,7 @@ def _position(feature, labels, n_columns: int, parameter: str) -> int:
     check_feature(feature, parameter)
     if labels is None and isinstance(feature, str):
         raise ValueError(
-            f"{parameter}={feature!r}, but X has no column names: name the position"
+            f"{parameter}={feature!r}, but X has no column names; give its position"
         )
     return position_of(feature, labels or range(n_columns), parameter)
 

@@ -463,7 +463,7 @@ TABLES = {
     "table of unknown length": (
         lambda s: SlicedTable(s.X, shape=(NAN, 4)),
         "X.shape",
-        "known beforehand",
+        "known in advance",
     ),
     "table of negative length": (lambda s: SlicedTable(s.X, shape=(-1, 4)), "X.shape"),
     "table that is shorter": (lambda s: SlicedTable(s.X, shape=(70, 4)), "(70, 4)"),
