@@ -229,7 +229,7 @@ CALLS |= {
     "infinity": (lambda s: s.fit(with_value(INF)), ["X", "infinity"]),
     "no rows": (lambda s: s.fit(s.X[:0], clients=[]), ["X"]),
     "one dimension": (lambda s: s.fit(s.X[0]), ["X"]),
-    "few ids": (lambda s: s.fit(clients=IDS[:9]), ["clients", "as many"]),
+    "few ids": (lambda s: s.fit(clients=IDS[:9]), ["clients", "one id per row"]),
     "one id": (lambda s: s.fit(clients="a"), ["clients"]),
     "a table of ids": (lambda s: s.fit(clients=np.c_[IDS, IDS]), ["clients"]),
     "no id": (lambda s: s.fit(clients=[None, *IDS[1:]]), ["clients", "missing"]),

@@ -126,7 +126,7 @@ def test_the_server_names_who_has_another_task(other):
     again = make_server(task)
     again.request()
     sent["b"] = clients["b"].respond(ask(foreign, 0, foreign.topics[0]))
-    with pytest.warns(UserWarning, match="'b' was rejected: its answer is of another"):
+    with pytest.warns(UserWarning, match="'b' was rejected: its answer is for another"):
         again.collect(sent)
     assert foreign.digest.hex() in again.rejected["b"]
 
