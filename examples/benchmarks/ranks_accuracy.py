@@ -167,7 +167,7 @@ def main():
         return
     ignore_leak_warnings()
     ignore_noise_warnings()
-    warnings.filterwarnings("ignore", ".*too few for private scales")
+    warnings.filterwarnings("ignore", ".*too few to estimate")
     names = [n for n in (*TABLES, *SIMULATED) if n.startswith(given.only or "")]
     for name in names:
         keys = [

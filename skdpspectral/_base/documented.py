@@ -62,7 +62,7 @@ _TABLE = {
     "scale": """
         scale : {"bounds"} or None, default=None
             "bounds" divides each feature by its own half-width, instead of all by the
-            largest.
+            largest. Private scales would differ between clients.
         """,
     "center": """
         center : {"auto", "none", "pairs", "private"} or PrivateMean, default="auto"

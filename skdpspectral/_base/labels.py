@@ -112,8 +112,8 @@ class PrivateClassifier(ClassifierMixin):
     def _warn_of_classes(self, levels: int) -> None:
         if self._is_private():
             warnings.warn(
-                "classes=None: the labels that occur in y are taken for public "
-                "knowledge, and not protected; name them by classes=[...]",
+                "classes=None: the labels in y are assumed to be public knowledge and "
+                "are not protected; pass them as classes=[...]",
                 PrivacyLeakWarning,
                 stacklevel=4 + self._levels_around_fit + levels,
             )

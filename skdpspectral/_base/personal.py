@@ -100,9 +100,14 @@ class KeepsUsers:
                 f"by {shared}"
             )
         elif n_unknown:
+            were = "was" if n_unknown == 1 else "were"
+            if rows != "users":
+                were = f"belong to users that {were}"
+                if n_unknown == 1:
+                    were = "belongs to a user that was"
             said = (
-                f"{n_unknown} of {len(codes)} {rows} are of users that were neither in "
-                f"the fit nor personalized, and are predicted by {shared}. To test "
+                f"{n_unknown} of {len(codes)} {rows} {were} neither in the fit nor "
+                f"personalized; predictions for them are made by {shared}. To test "
                 "users' own models, keep rows of every user in each training part "
                 "(PerUserKFold); GroupKFold tests new users"
             )

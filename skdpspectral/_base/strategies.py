@@ -19,15 +19,20 @@ from __future__ import annotations
 import copy
 import json
 import sys
+from collections.abc import Mapping
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from .sklearn_compat import validate_parameter_constraints
+from .sklearn_compat import StrOptions, validate_parameter_constraints
 
 _CLASSES: dict[str, type[BaseEstimator]] = {}
 
 _KEYS = {"strategy", "parameters"}
+
+# Types among constraints whose names say little.
+_TYPES = {Integral: "integer", Real: "number", np.ndarray: "array", Mapping: "mapping"}
 
 
 def register(cls: type[BaseEstimator]) -> type[BaseEstimator]:
@@ -83,13 +88,32 @@ def check_arguments(
     for name, value in values.items():
         boolean = "boolean" in constraints.get(name, [])
         if isinstance(value, (bool, np.bool_)) and not boolean:
-            raise ValueError(f"{name} must not be a boolean, got {value!r} ({caller})")
+            raise ValueError(
+                f"{name} must be {_choices(constraints.get(name, []))}, got {value!r} "
+                f"({caller})"
+            )
         if isinstance(value, int) and abs(value) > sys.float_info.max:
             raise ValueError(f"{name} must be in the range of float64 ({caller})")
         if name not in arrays and np.ndim(value) > 0:
             raise ValueError(f"{name} must not be an array or a list ({caller})")
     with np.errstate(over="ignore"):  # of ranges in the precision of a parameter
         validate_parameter_constraints(constraints, values, caller_name=caller)
+
+
+def _choices(constraints: list) -> str:
+    """Return the values that constraints of scikit-learn allow, in words."""
+    said = []
+    for constraint in constraints:
+        if isinstance(constraint, StrOptions):
+            said += [f'"{option}"' for option in sorted(constraint.options)]
+        elif isinstance(constraint, type):
+            name = _TYPES.get(constraint, constraint.__name__)
+            said.append(f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}")
+        else:
+            said.append(str(constraint))
+    if len(said) < 2:
+        return "".join(said) or "no boolean"
+    return f"{', '.join(said[:-1])} or {said[-1]}"
 
 
 def snapshot(value):

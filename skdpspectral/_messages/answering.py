@@ -13,7 +13,7 @@ def check_task(request: Request, task) -> None:
     """Refuse a request of another task."""
     if request.task != task.digest:
         raise MessageError(
-            f"the request is of another task: {request.task.hex()}, and not "
+            f"the request is for another task: {request.task.hex()} instead of "
             f"{task.digest.hex()}; all parties need the same parameters"
         )
 
@@ -96,7 +96,7 @@ class AnsweringClient:
     def _respond(self, request: Request) -> Reply:
         check_task(request, self.task)
         if self._session is not None and request.session != self._session:
-            raise MessageError("the request is of another session than the first one")
+            raise MessageError("the request is for another session than the first one")
         if request.step in self._begun:
             return self._repeat(request)
         check_step(request, len(self._begun))

@@ -190,7 +190,7 @@ class _Message:
         size = memoryview(data).nbytes
         if max_bytes is not None and size > max_bytes:
             raise MessageError(
-                f"the message has {size} bytes, at most {max_bytes} are expected"
+                f"the message has {size} bytes, but at most {max_bytes} are allowed"
             )
         return _parse(cls, bytes(data))
 
@@ -341,9 +341,9 @@ def _parse(cls, data: bytes):
     if kind != cls._kind:
         raise MessageError(f"the message is not a {cls.__name__}")
     if not 1 <= n_dims <= 2 or (n_dims == 1 and shape[1] != 1):
-        raise MessageError("the values of the message have no valid shape")
+        raise MessageError("the values of the message have an invalid shape")
     if n_name > MAX_NAME_BYTES or n_numbers > _MAX_NUMBERS:
-        raise MessageError("the parts of the message have no valid length")
+        raise MessageError("the parts of the message have an invalid length")
     counts = (n_name, 8 * n_numbers, 8 * math.prod(shape))
     if sum(counts) != len(data) - _HEADER.size - CHECKSUM_BYTES:
         raise MessageError("the parts of the message do not add up to its length")
@@ -489,16 +489,16 @@ class Conversation:
         if not isinstance(answer, Reply):
             answer = Reply.from_bytes(answer, max_bytes=self.task.longest(topic))
         if answer.session != self._session:
-            raise MessageError("its answer is of another session")
+            raise MessageError("its answer is for another session")
         if answer.task != self.task.digest:
             raise MessageError(
-                f"its answer is of another task: {answer.task.hex()}, and not "
+                f"its answer is for another task: {answer.task.hex()} instead of "
                 f"{self.task.digest.hex()}; all parties need the same parameters"
             )
         if (answer.step, answer.topic) != (step, topic):
-            raise MessageError(f"its answer is not that to step {step}")
+            raise MessageError(f"its answer is not for step {step}")
         if answer.client != name:
-            raise MessageError("its answer bears another client's name")
+            raise MessageError("its answer has another client's name")
         shape = self._shape()
         if answer.values.shape != shape:
             raise MessageError(

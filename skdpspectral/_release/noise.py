@@ -338,8 +338,8 @@ class Release(NoiseOwner):
 
     def __getstate__(self) -> NoReturn:
         raise TypeError(
-            "a release is not copied or pickled: two copies would draw the same noise, "
-            "whose difference shows the data"
+            "a release cannot be copied or pickled: two copies would draw the same "
+            "noise, and their difference would reveal the data"
         )
 
     def __call__(

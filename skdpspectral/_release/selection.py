@@ -179,7 +179,9 @@ class SelectionRelease(NoiseOwner):
         """
         with self._drawing():
             if not self._open:
-                raise RuntimeError("the best of this plan's runs was released already")
+                raise RuntimeError(
+                    "the best run of this plan has already been released"
+                )
             self._open = False
             number = draw_number(self._selection, self._generator)
             seed = self._generator.bytes(_SEED_BYTES)

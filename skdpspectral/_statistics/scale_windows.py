@@ -221,9 +221,9 @@ class ScaleWindows(Statistic):
         if self.n_samples >= needed:
             return ()
         said = (
-            f"{self.n_samples} rows are too few for private scales of "
-            f"{self.n_features} features at this budget: features may be unseen, or "
-            f"their scales wrong by more than a factor of 2; {needed} rows would do"
+            f"{self.n_samples} rows are too few to estimate {self.n_features} private "
+            f"scales at this budget; at least {needed} are needed. Some features may "
+            "be unseen, or their scales wrong by more than a factor of 2"
         )
         return (said,)
 

@@ -328,7 +328,7 @@ def _table_of_array(X) -> ClusterTable:
         raise ValueError(f"Expected 2D array, got X of {X.ndim} dimensions instead")
     if any(np.isnan(size) for size in X.shape):
         raise ValueError(
-            "X.shape must be two whole numbers that are known beforehand: call "
+            "X.shape must be two integers that are known in advance: call "
             "X.compute_chunk_sizes() first"
         )
     _check_kind(X.dtype, "X")

@@ -153,7 +153,8 @@ def id_array(ids, name: str) -> np.ndarray:
     refuse_masked(ids, name)
     ids = _as_array(list_as_objects(ids))
     if ids.ndim != 1:
-        raise ValueError(f"{name} must hold one id a row, got an array of {ids.shape}")
+        shown = f"an array of shape {ids.shape}" if ids.ndim else "a single value"
+        raise ValueError(f"{name} must be a list or 1D array of ids, got {shown}")
     if ids.dtype == object:
         ids = _times_of_objects(ids, name)
     if ids.dtype.kind in "mM":

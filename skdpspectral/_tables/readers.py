@@ -365,7 +365,7 @@ def _description(X):
     if len(shape) != 2:
         raise ValueError(f"Expected 2D array, got X of {len(shape)} dimensions instead")
     if not all(isinstance(size, Integral) and size >= 0 for size in shape):
-        raise ValueError("X.shape must be two whole numbers that are known beforehand")
+        raise ValueError("X.shape must be two integers that are known in advance")
     if dtype.kind in "mM":
         raise ValueError(NO_DATES)
     if dtype.kind == "c":

@@ -44,6 +44,9 @@ _OF_FORM = re.compile(
     r"Sparse data was passed for X|X has \d+ features|(The )?[Ff]eature names"
 )
 
+# What to do about columns of text.
+CONVERT_TEXT = "convert text to numbers first, for example with DPTableVectorizer"
+
 # How messages about values begin, and what is said instead: values, or the code of
 # foreign objects, may have written the rest.
 _OF_VALUES = {
@@ -55,8 +58,7 @@ _OF_VALUES = {
         "Input X contains infinity or a value too large for its dtype"
     ),
     "could not convert string": (
-        "X: could not convert a string to float; turn text into numbers first, "
-        "by DPTableVectorizer for example"
+        f"X: could not convert a string to float; {CONVERT_TEXT}"
     ),
     "setting an array element with a sequence": (
         "X: setting an array element with a sequence: every row must hold one number "
@@ -70,6 +72,12 @@ _OF_VALUES = {
 }
 
 _DATES = re.compile("datetime|timedelta|date|duration|time")
+
+# Types of text of pandas, polars and pyarrow, but for those that declare categories.
+_TEXT = re.compile(
+    r"((large_)?(string|utf8|str)(_view)?|categorical)\b|"
+    r"dictionary<values=(large_)?(string|utf8)"
+)
 
 _NEVER_NUMBERS = re.compile(
     "interval|period|(large_|fixed_size_)?list|array|struct|map|null"
@@ -130,6 +138,7 @@ def deferred_rows(
         compare_features(estimator, getattr(sliced, "named", sliced), reset)
         return DeferredRead(sliced.shape, lambda: finite_slices(sliced, allow_nan))
     shape = form_of(X, accept_sparse)
+    refuse_text(X)
     # A stand-in has neither names nor values.
     named = X if hasattr(X, "shape") else np.broadcast_to(0.0, shape)
     compare_features(estimator, named, reset)
@@ -256,6 +265,25 @@ def is_never_number(dtype) -> bool:
     dtype = _own_type(dtype)
     is_raw = isinstance(dtype, np.dtype) and dtype.kind == "V"
     return is_raw or bool(_NEVER_NUMBERS.match(str(dtype).lower()))
+
+
+def is_text(dtype) -> bool:
+    """Whether all values of a type are text; objects may be anything."""
+    own = _own_type(dtype)
+    if isinstance(own, np.dtype):
+        if own.kind == "O" and own is not dtype:  # categories, which a type declares
+            return all(isinstance(value, str) for value in dtype.categories)
+        return own.kind in "SUT"
+    return bool(_TEXT.match(str(own).lower()))
+
+
+def refuse_text(X) -> None:
+    """Refuse columns whose type is text, by the type alone."""
+    for place, dtype in enumerate(dtypes_of(X)):
+        if is_text(dtype):
+            names = column_names(X)
+            column = "" if names is None else f" in column {names[place]!r}"
+            raise ValueError(f"X has dtype {dtype}{column}; {CONVERT_TEXT}")
 
 
 def _own_type(dtype):

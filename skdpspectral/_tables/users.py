@@ -75,6 +75,8 @@ from .rows import (
     form_of,
     is_date,
     is_never_number,
+    is_text,
+    refuse_text,
     shape_of,
 )
 
@@ -506,12 +508,15 @@ def _check_length(users, n_rows: int, name: str) -> None:
     except Exception:  # of foreign objects: their words may quote ids
         n_users = -1
     if n_users < 0:
-        raise ValueError(f"{name} must be an array of one id a row of X")
+        raise ValueError(f"{name} must be a list or 1D array of one id per row of X")
     shape = (n_users,) if isinstance(users, (list, tuple)) else shape_of(users, name)
     if len(shape) != 1:
-        raise ValueError(f"{name} must hold one id a row, got an array of {shape}")
+        raise ValueError(
+            f"{name} must be a list or 1D array of one id per row, got an array of "
+            f"shape {shape}"
+        )
     if n_users != n_rows:
-        raise ValueError(f"{name} must hold as many ids as X has rows")
+        raise ValueError(f"{name} must have one id per row of X")
 
 
 def _checked_ids(users, name: str):
@@ -546,6 +551,7 @@ def _unread_frame(estimator, X, names, user_feature, reset, parameter) -> Deferr
 
 def _unread_array(estimator, X, user_feature, reset, parameter) -> DeferredTable:
     n_rows, n_columns = form_of(X)
+    refuse_text(X)
     stand_in = np.broadcast_to(0.0, (n_rows, n_columns))
     validate_data(estimator, stand_in, reset=reset, skip_check_array=True)
     check_feature(user_feature, parameter)
@@ -610,7 +616,7 @@ def _other_columns(position: int, n_columns: int):
     return np.delete(np.arange(n_columns), position)
 
 
-_NO_NUMBERS = "y must hold numbers: turn labels or dates into numbers first"
+_NO_NUMBERS = "y must hold numbers: convert labels or dates to numbers first"
 _COMPLEX_TARGETS = "Complex data not supported: y must hold real numbers"
 _COMPLEX = (complex, np.complexfloating)
 _TIMES = (np.datetime64, np.timedelta64)
@@ -650,7 +656,7 @@ def _check_kinds(y) -> None:
     dtypes = dtypes_of(y)
     if any(getattr(dtype, "kind", None) == "c" for dtype in dtypes):
         raise ValueError(_COMPLEX_TARGETS)
-    if any(map(is_date, dtypes)):
+    if any(is_date(dtype) or is_text(dtype) for dtype in dtypes):
         raise ValueError(_NO_NUMBERS)
     if any(map(is_never_number, dtypes)):
         raise ValueError(f"y {NEVER_NUMBERS}")

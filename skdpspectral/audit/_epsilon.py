@@ -96,9 +96,9 @@ def _check_users(estimator, plan: PrivacyPlan, data: tuple, other: tuple) -> Non
     allowed, what = _USERS_WHO_DIFFER[plan.neighbors]
     if found not in allowed:
         raise ValueError(
-            f"X and X_neighbor must differ by one user who {what}, but {found[0]} are "
-            f"in X alone, {found[1]} in X_neighbor alone, and {found[2]} have other "
-            "rows: anything else is not what the guarantee is about"
+            f"X and X_neighbor must differ by one user who {what}, but {found[0]} "
+            f"users are only in X, {found[1]} only in X_neighbor, and {found[2]} have "
+            "different rows; the guarantee covers one user"
         )
 
 

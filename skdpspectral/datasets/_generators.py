@@ -430,8 +430,8 @@ def _draw_counts(n_samples_per_user, n_users, rng):
 def _check_range(bounds):
     if not (len(bounds) == 2 and all(map(is_integer, bounds))):
         raise ValueError(
-            "n_samples_per_user, if a tuple, must be a range (low, high) of integers, "
-            f"got {bounds!r}: pass a list or an array for numbers by user"
+            "n_samples_per_user as a tuple must be a range (low, high) of integers, "
+            f"got {bounds!r}; pass a list or an array for one number per user"
         )
     low, high = bounds
     if not 1 <= low <= high:

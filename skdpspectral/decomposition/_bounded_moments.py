@@ -158,7 +158,11 @@ class RowBounds:
     ):
         self.ranks = ranks
         if not (scale is None or (isinstance(scale, str) and scale == "bounds")):
-            raise ValueError(f'scale must be None or "bounds", got {shown(scale)}')
+            raise ValueError(
+                f'scale must be None or "bounds", got {shown(scale)}: clients share '
+                "one task, and its scales must be public. Divide features by public "
+                'scales, or give bounds with scale="bounds"'
+            )
         self.n_features, self.scale = n_features, scale
         # As a Python float: a float32 radius would round sensitivity and noise.
         self.clip_norm = clip_norm = None if clip_norm is None else float(clip_norm)

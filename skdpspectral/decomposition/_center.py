@@ -514,8 +514,10 @@ class SearchedComponents(Statistic):
             )
             return replace(found, remark=remark)
         remark = Remark(
-            "Rows were compared with each other in pairs: a private center was found, "
-            "but too many of them lie near it, or too few beside it.",
+            "Rows were compared with each other in pairs, because the private center "
+            "is not accurate enough: many rows lie close to it, or nearly all of them "
+            "far from it. Features in different units and repeated rows can cause "
+            'this; scale="private" or center="pairs" may help.',
             Concern.CENTER,
         )
         # Where nearly no row is farther away, votes may have gone astray.

@@ -444,6 +444,7 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
         """
         with self._unchanged_on_error():
             self._run_session(X, clients)
+            self._warn_of_noise(4 + self._levels_around_fit)
         return self
 
     def _run_session(self, X, clients) -> None:
@@ -556,6 +557,7 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
         if task.feature_names is not None:
             estimator.feature_names_in_ = np.array(task.feature_names, dtype=object)
         estimator._set_result(result)
+        estimator._warn_of_noise(4)
         return estimator
 
     def _aggregation(self) -> Aggregation:
@@ -579,6 +581,31 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
             return
         # That no row is in two blocks was checked where they were made.
         accountant._charge_disjoint(type(self).__name__, plans)
+
+    def _warn_of_noise(self, level: int) -> None:
+        """Warn, and remark in all plans, of components that may be noise alone."""
+        rank = self.n_components_
+        above = getattr(self, "components_above_noise_", rank)
+        if above >= rank:
+            return
+        averaged = self._aggregation().method == "matrix"
+        said = f"Components above the noise of this fit: {above} of {rank}. The others"
+        if rank > 1 and not averaged:
+            said = f"Not all of the {rank} components are above the noise. They"
+        units = ""
+        if self.scale is None:
+            given = "" if self.bounds is not None else "give public bounds and "
+            units = f' If features have different units, {given}set scale="bounds".'
+        remedies = " Use more rows, a larger epsilon or fewer components"
+        if not averaged and len(self.clients_) > 1:
+            remedies += ', or aggregation="matrix", which averages the noise of clients'
+        said += f" may be noise alone.{units}{remedies}"
+        remark = self._warned_of_noise(said, level)
+        plans = {
+            name: replace(own, remarks=(*own.remarks, remark))
+            for name, own in self.privacy_.blocks
+        }
+        self.privacy_ = ParallelPlan.of(plans)
 
     def _set_result(self, result: FederatedResult) -> None:
         rows = result.task.rows
@@ -711,6 +738,15 @@ class FederatedDPPCA(FederatedEstimator):
         Their weights, with sum 1; None if components were given.
     {rejected_}
     {n_components_}
+    components_above_noise_ : int
+        How many of them are above noise and sampling error, as in
+        :class:`~skdpspectral.DPPCA`; fewer than `n_components_` raise a
+        :class:`~skdpspectral.NoisyFitWarning`. With ``aggregation="matrix"`` it is
+        counted in the average of all clients. With "projector" clients release the
+        last of their eigenvalues alone: it is `n_components_` if that is above the
+        noise at clients with half of the weights, and 0 otherwise. A model's components
+        all count. "two-stage" and "auto", of which clients send no eigenvalues, and
+        public components leave it out.
     n_samples_ : int
         Number of rows of all clients.
     {n_features_in_}
@@ -885,3 +921,6 @@ class FederatedDPPCA(FederatedEstimator):
     def _set_result(self, result) -> None:
         super()._set_result(result)
         self.client_weights_ = result.weights
+        vars(self).pop("components_above_noise_", None)
+        if result.components_above_noise is not None:
+            self.components_above_noise_ = result.components_above_noise

@@ -41,6 +41,32 @@ class ReplyAverages:
         stacked = np.stack([reply.values for reply in replies])
         return _kernels.top_of_projectors(stacked, weights, rank), weights
 
+    def count_above_noise(self, replies, components, weights, moment) -> int | None:
+        """Count averaged components above noise and sampling error; None if unknown.
+
+        By the rule of ``eigen.count_above_noise``, from the eigenvalues of the averaged
+        second moment. Without it, clients stated the last eigenvalue of each alone:
+        then all components count if that is above the noise at clients with half of
+        the weights, and none otherwise. Those of a model count by its statement.
+        """
+        task, rank = self.task, self.task.n_components
+        if not task.second_moment:
+            return rank if task.mechanism.spiked else None
+        n = np.array([reply.n_samples for reply in replies], dtype=float)
+        noise, last, others = np.array([reply.numbers for reply in replies]).T
+        spread, p = noise / math.sqrt(2.0), task.rows.n_features
+        if moment is not None:
+            values = np.sum((components @ moment) * components, axis=1)
+            spread = float(np.linalg.norm(weights * spread))
+            n_rows = 1.0 / float(np.sum(weights**2 / n))
+            return eigen.count_above_noise(values, np.trace(moment), p, spread, n_rows)
+        others = last if rank == p else others
+        above = [
+            eigen.count_above_noise(np.array([value]), value + (p - 1) * bulk, p, *law)
+            for value, bulk, *law in zip(last, others, spread, n, strict=True)
+        ]
+        return rank if float(weights @ np.array(above)) >= 0.5 else 0
+
     def aggregate_matrices(self, replies: Sequence[Reply]) -> np.ndarray:
         """Average noisy matrices, symmetric of shape (p, p)."""
         stacked = np.stack([reply.values for reply in replies])
@@ -545,6 +571,9 @@ class FederatedResult:
     total_variance : float or None
         Variance in all directions, in the units of `explained_variance`; None where one
         of the two above is not known, but for unit rows.
+    components_above_noise : int or None
+        As the attribute of :class:`~skdpspectral.FederatedDPPCA`; None where it has
+        none, and after rounds.
     weights : ndarray of shape (m,) or None
         Weights of `clients` in the components; None after rounds, which each have
         their own.
@@ -570,6 +599,7 @@ class FederatedResult:
     explained_variance: np.ndarray | None
     noise_variance: float | None
     total_variance: float | None
+    components_above_noise: int | None
     weights: np.ndarray | None
     support: np.ndarray | None
     clients: tuple[str, ...]
@@ -645,6 +675,7 @@ class Rounds:
         self._first: list[object] = []
         self._mean = self._weights = self._values = self._support = None
         self._moment: np.ndarray | None = None
+        self._above_noise: int | None = None
 
     @property
     def done(self) -> bool:
@@ -719,6 +750,7 @@ class Rounds:
             components,
             rows.to_data_units(self._mean),
             *self._variances(components),
+            self._above_noise,
             self._weights,
             self._support,
             self._used
@@ -770,7 +802,10 @@ class Rounds:
             rank = task.n_components
             return _kernels.sparse_subspace(self._moment, rank, self._n_kept)
         components, weights = server.averages.aggregate(self._first)
-        self._weights = None if task.n_rounds else weights
+        if not task.n_rounds:
+            self._weights = weights
+            given = self._first, components, weights, self._moment
+            self._above_noise = server.averages.count_above_noise(*given)
         return components.T
 
     def _use_start(self, replies: list[Reply]) -> None:

@@ -626,7 +626,8 @@ def make_task(
     n_components, n_features : int
         Shape of the components.
     bounds, clip_norm, center, scale, mechanism
-        As in :class:`~skdpspectral.DPPCA`.
+        As in :class:`~skdpspectral.FederatedDPPCA`. `scale` is "bounds" or None:
+        private scales would differ from client to client.
     aggregation, start, n_rounds, model_covariance, feature_names
         As in :class:`SpectralTask`.
     projection_norm : float or None, default=None

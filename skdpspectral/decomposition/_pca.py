@@ -22,7 +22,7 @@ from .._statistics.statistic import HALF
 from .._tables.clipping import make_box
 from .._tables.rows import deferred_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant
-from ..mechanisms import Concern, Remark, check_count
+from ..mechanisms import check_count
 from ._bounded_moments import CENTER_CONSTRAINT, PrivateMean
 from ._components import Ranked, Scaled, ScaledComponents, share_of_scales
 from ._pca_mechanisms import (
@@ -154,8 +154,8 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
     {n_components_}
     components_above_noise_ : int
         How many of them have a released eigenvalue above what noise and sampling make
-        of rows without any structure. With fewer than `n_components_` a warning says
-        so.
+        of rows without any structure. Fewer than `n_components_` raise a
+        :class:`~skdpspectral.NoisyFitWarning`.
     n_samples_ : int
         Number of rows of the fit, public under replace-one.
     {n_features_in_}
@@ -503,24 +503,28 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
 
         `hidden` is whether features of unknown scale are in no component.
         """
-        if self.components_above_noise_ < self.n_components_:
-            unseen = np.sum(getattr(self, "unseen_features_", False))
-            because = ""
-            if unseen and hidden:
-                because = f", which hides {unseen} of {self.n_features_in_} features"
-            said = (
-                f"{self.components_above_noise_} of {self.n_components_} components "
-                f"stand out of the noise of this fit{because}: the others may be noise "
-                "alone."
-            )
-            warnings.warn(
-                f"{said} Ask for fewer components, or give more rows or a larger "
-                "epsilon",
-                NoisyFitWarning,
-                stacklevel=3 + self._levels_around_fit,
-            )
-            return (Remark(said, Concern.NOISE),)
-        return ()
+        if self.components_above_noise_ >= self.n_components_:
+            return ()
+        unseen = np.sum(getattr(self, "unseen_features_", False))
+        because = ""
+        if unseen and hidden:
+            because = f", which hides {unseen} of {self.n_features_in_} features"
+        said = (
+            f"Components above the noise of this fit: {self.components_above_noise_} "
+            f"of {self.n_components_}{because}. The others may be noise alone. "
+            f"{self._remedy_of_units()}Use more rows, a larger epsilon or fewer "
+            "components"
+        )
+        return (self._warned_of_noise(said, 4 + self._levels_around_fit),)
+
+    def _remedy_of_units(self) -> str:
+        """Say what to do about features in different units, by parameters alone."""
+        if self.scale is not None or isinstance(self.mechanism, SpikedModel):
+            return ""
+        if self.bounds is not None:
+            return 'If features have different ranges, set scale="bounds". '
+        ranks = ', or scale="ranks" with few rows' * (self._why_no_ranks() is None)
+        return f'If features have different units, set scale="private"{ranks}. '
 
     def _warn_of_no_mean(self, found) -> None:
         """Warn where a covariance, but no mean, was released."""

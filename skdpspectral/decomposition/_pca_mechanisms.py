@@ -563,8 +563,8 @@ def _check_unbounded(*, bounds, clip_norm, center, scale, search=False) -> None:
             )
     if is_private(center) or (isinstance(center, str) and center == "pairs"):
         raise ValueError(
-            "a private center, or pairs, has no use with mechanism=SpikedModel(...), "
-            'whose rows have mean zero, or any with mean="unknown"; leave center="auto"'
+            'center must be "auto" or "none" with mechanism=SpikedModel(...): its rows '
+            'have mean zero, or any mean with SpikedModel(mean="unknown")'
         )
 
 

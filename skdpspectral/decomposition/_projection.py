@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -11,6 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._tables.rows import check_rows, check_scores, map_rows, saturated
+from ..accounting import NoisyFitWarning
+from ..mechanisms import Concern, Remark
 
 # What a model of the rows is made of, all of it in squared units of the data.
 _VARIANCES = {"explained_variance_", "noise_variance_"}
@@ -57,6 +60,11 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             self, X, reset=False, accept_sparse=accept_sparse, in_blocks=True
         )
 
+    def _warned_of_noise(self, said: str, level: int) -> Remark:
+        """Warn of components that may be noise; return the remark that says so."""
+        warnings.warn(said, NoisyFitWarning, stacklevel=level)
+        return Remark(f"{said}.", Concern.NOISE)
+
     def _check_whitening(self) -> None:
         """Refuse to whiten by variances that a fit with these parameters lacks."""
         if self.whiten:
@@ -79,9 +87,9 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows, with the column of ids that a fit by `client_feature` had; they are
-            neither clipped nor scaled to unit norm. What :meth:`fit` reads block by
-            block is read so here too.
+            Rows with the same columns as in :meth:`fit`. They are neither clipped nor
+            scaled to unit norm. What :meth:`fit` reads block by block is read so here
+            too.
 
         Returns
         -------

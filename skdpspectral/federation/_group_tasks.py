@@ -255,8 +255,8 @@ class GroupTask:
         self._board: Billboard = self._model._billboard(n_features)
         if feature_names is not None and n_features is None:
             raise ValueError(
-                "feature_names has no use for a recommender: user_feature and "
-                "item_feature name its columns; leave feature_names=None"
+                "feature_names must be None for a recommender: its columns are "
+                "user_feature and item_feature"
             )
         self.feature_names = check_feature_names(feature_names, n_features)
         self.plan = self._planned(self._model)
@@ -467,7 +467,7 @@ def _plain(value):
         own = (f.name for f in fields(value) if f.name not in _OWN)
         named = {name: _plain(getattr(value, name)) for name in own}
         return [type(value).__name__, named]
-    raise TypeError(f"no public form is known of {type(value).__name__}")
+    raise TypeError(f"a task cannot contain a {type(value).__name__}")
 
 
 def _bytes_of(array: np.ndarray) -> str:

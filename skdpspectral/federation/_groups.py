@@ -117,7 +117,7 @@ class GroupRounds(Conversation):
         if not isinstance(task, GroupTask):
             raise TypeError("task must be a GroupTask")
         if len(clients) > MOST_GROUPS:
-            raise ValueError(f"clients must be at most {MOST_GROUPS}")
+            raise ValueError(f"at most {MOST_GROUPS} clients are supported")
         fewest = task.n_shares or 1
         if task.masked is not None:
             fewest = len(task.masked)
@@ -287,9 +287,9 @@ class GroupRounds(Conversation):
             return
         epsilon, delta = self.task.cost(1)
         warnings.warn(
-            "answers of clients were collected one by one. Against a party that sees "
-            f"them, epsilon={epsilon:.4g} (delta={delta:g}). Use secure aggregation "
-            "and collect_sum for the guarantee of the task.",
+            "answers of clients were collected one by one. The guarantee against a "
+            f"party that sees them is only epsilon={epsilon:.4g}, delta={delta:g}. For "
+            "that of the task, use secure aggregation and collect_sum.",
             PrivacyLeakWarning,
             stacklevel=3,
         )

@@ -707,8 +707,8 @@ def check_cluster(model, table) -> None:
         )
     if not table.has_users:
         raise ValueError(
-            "X is on a cluster, where all rows would be those of one user: pass "
-            "users=... or name their column by user_feature"
+            "X is on a cluster and has no users: pass users=..., or set user_feature "
+            "to the name of their column"
         )
 
 

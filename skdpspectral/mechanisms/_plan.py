@@ -334,8 +334,8 @@ class PrivacyPlan:
         if curve.neighbors is not None and self.neighbors not in curve.neighbors:
             known = ", ".join(sorted(map(str, curve.neighbors)))
             raise ValueError(
-                f"{curve.name!r} is no {self.neighbors} guarantee: a {curve.kind} "
-                f"mechanism has one for neighbors among {known}"
+                f"{curve.name!r} has no guarantee under {self.neighbors}: a "
+                f"{curve.kind} mechanism has one only under {known}"
             )
 
     @property
@@ -568,7 +568,7 @@ class ParallelPlan(PrivacyPlan):
         object.__setattr__(self, "blocks", blocks)
         names = [name for name, _ in self.blocks]
         if not names or len(set(names)) != len(names):
-            raise ValueError("blocks must have names, and all of them must differ")
+            raise ValueError("blocks must have distinct names")
         if any(plan.curves for _, plan in self.blocks):
             raise ValueError("blocks must release by Gaussian mechanisms alone")
         if max(plan.mu for _, plan in self.blocks) > self.mu:

@@ -41,12 +41,12 @@ def _targets(values: Any) -> np.ndarray:
     entries = numbers.ravel().tolist() if numbers.dtype == object else numbers[:0]
     kinds = {numbers.dtype.type, *map(type, entries)}
     if any(issubclass(kind, (complex, np.complexfloating)) for kind in kinds):
-        raise ValueError("y and predictions must be real")  # numpy only warns
+        raise ValueError("y and predictions must be real numbers")  # numpy only warns
     numbers = numbers.astype(np.float64)
     if numbers.ndim == 2 and numbers.shape[1] == 1:
         numbers = numbers[:, 0]
     if numbers.ndim != 1:
-        raise ValueError("y and predictions must hold one number a row")
+        raise ValueError("y and predictions must have one number per row")
     return numbers
 
 
@@ -54,7 +54,7 @@ def _equal(y: Any, predicted: Any) -> np.ndarray:
     """Return whether the class of each row is the predicted one."""
     y, predicted = read_entries(y, "y"), read_entries(predicted, "predictions")
     if y.ndim != 1 or y.shape != predicted.shape:
-        raise ValueError("y and predictions must hold one class a row")
+        raise ValueError("y and predictions must have one class per row")
     if object not in (y.dtype, predicted.dtype):
         right: np.ndarray = y == predicted  # by types, which are public
         return right
@@ -345,7 +345,7 @@ def captured_variance(estimator, X, y=None):
         warnings.warn(message, UndefinedMetricWarning, stacklevel=2)
         return float("nan")
     if not np.isfinite(total):
-        raise ValueError("The rows of X differ by more than float64 holds: rescale X")
+        raise ValueError("The variance of X overflows float64; rescale X")
     return float(min(kept / total, 1.0))
 
 
@@ -410,7 +410,7 @@ def _rows(validate):
     except ValueError as error:
         if not str(error).startswith("could not convert string"):
             raise
-    raise ValueError("X must hold numbers: turn text into numbers first")
+    raise ValueError("X must hold numbers: convert text to numbers first")
 
 
 def _inverse_scale(scale, n_features):

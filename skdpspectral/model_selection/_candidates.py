@@ -270,7 +270,9 @@ def check_candidates(
         try:
             model = candidate_model(estimator, candidate, mu_fit, scaled)
             if sparse.issparse(X) and not get_tags(model).input_tags.sparse:
-                raise TypeError("Sparse data was passed for X, but it takes none")
+                raise TypeError(
+                    "Sparse data was passed for X, but it requires dense data"
+                )
             rows = stand_in
             if reads_clients(model):
                 rows = take_rows(X, np.arange(n_train))

@@ -131,8 +131,8 @@ class RandomRuns(BaseEstimator):
             )
         if search.n_jobs is not None:
             raise ValueError(
-                "n_jobs must be None with RandomRuns: runs follow each other, as their "
-                "number is secret"
+                "n_jobs must be None with RandomRuns: the number of runs is secret, so "
+                "that they cannot run in parallel"
             )
         if not isinstance(search.scoring, (str, PrivateScorer)):
             raise ValueError(

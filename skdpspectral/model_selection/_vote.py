@@ -328,7 +328,9 @@ class Vote(BaseEstimator):
                 "one of them"
             )
         if not gaussian_epsilon(budgets.mu_fit, float(search.delta)) > 0.0:
-            raise ValueError(f"epsilon={search.epsilon:g} leaves nothing for a fit")
+            raise ValueError(
+                f"epsilon={search.epsilon:g} leaves no budget for the fits; increase it"
+            )
         return budgets
 
     def _candidates(self, search: Any) -> tuple[list[dict[str, Any]], np.ndarray]:

@@ -425,7 +425,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         if self.on_leak == "raise":
             raise ValueError(
                 f'{said}. Nothing was charged; with on_leak="warn" it is fitted '
-                "nevertheless, without a guarantee for the whole"
+                "anyway, but the pipeline then has no guarantee"
             )
         warnings.warn(
             f"{said}: what this pipeline publishes is not private",

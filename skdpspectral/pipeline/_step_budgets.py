@@ -399,8 +399,8 @@ class StepBudgets:
             epsilon, lower = epsilon * (1.0 - lower), 2.0 * lower
         if not epsilon > 0.0:
             raise ValueError(
-                f"epsilon={self._epsilon:g} is too small to be shared by "
-                f"{len(self._plans)} steps at delta={self._delta:g}: raise it"
+                f"epsilon={self._epsilon:g} is too small for {len(self._plans)} "
+                f"private steps at delta={self._delta:g}; increase it"
             )
         return epsilon
 

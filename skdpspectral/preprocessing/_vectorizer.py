@@ -446,8 +446,8 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         more = ", ..." if len(empty) > _NAMED else ""
         warnings.warn(
             f"no category was found in {shown}{more}: no value has a private count "
-            f"above {threshold:.0f}. Drop columns of ids, name long text in text, or "
-            "give public categories",
+            f"above {threshold:.0f}. Use more rows or a larger epsilon, or give public "
+            "categories; drop columns of ids, and name long text in text",
             NoisyFitWarning,
             stacklevel=3 + self._levels_around_fit,
         )
@@ -628,7 +628,7 @@ def _position(feature, labels, n_columns: int, parameter: str) -> int:
     check_feature(feature, parameter)
     if labels is None and isinstance(feature, str):
         raise ValueError(
-            f"{parameter}={feature!r}, but X has no column names: name the position"
+            f"{parameter}={feature!r}, but X has no column names; give its position"
         )
     return position_of(feature, labels or range(n_columns), parameter)
 

@@ -212,6 +212,13 @@ REMARKS = (
 )
 
 
+def capped(asked: int, kept: int, most: str) -> tuple[str, ...]:
+    """Remark that fewer components are released than were asked for, if so."""
+    if kept >= asked:
+        return ()
+    return (f"n_components={asked} is capped at {kept}, {most}.",)
+
+
 class FoundItems(NamedTuple):
     """What a fit leaves of the items.
 
@@ -253,7 +260,13 @@ class RatingsModel(Combination):
         return _WITH_FACTORS if self.n_tastes else _TWO_ROUNDS
 
     def remarks(self) -> tuple[str, ...]:
-        return self._remarks
+        most = "the number of item features (at most 24) plus 2"
+        return (*self._remarks, *capped(self.n_components, self.n_factors, most))
+
+    @property
+    def n_factors(self) -> int:
+        """Private factors that a fit leaves."""
+        return self.n_tastes
 
     @property
     def n_tastes(self) -> int:
@@ -304,11 +317,6 @@ class ItemFeatures(RatingsModel):
     """The same releases for who has no users' models: features of items alone."""
 
     _remarks: ClassVar[tuple[str, ...]] = REMARKS[:1]
-
-    @property
-    def n_factors(self) -> int:
-        """Private components that a fit leaves."""
-        return self.n_tastes
 
 
 def _residuals(block: RatingsBlock, model: ItemModel) -> np.ndarray:
@@ -439,6 +447,10 @@ class ItemComponents(RatingsModel):
         """Private components that a fit leaves."""
         return min(self.n_components, len(self.features))
 
+    def remarks(self) -> tuple[str, ...]:
+        most = "the number of items"
+        return (*self._remarks, *capped(self.n_components, self.n_factors, most))
+
     def parts(self) -> dict[str, Statistic]:  # type: ignore[override]
         named = super().parts()
         parts: dict[str, Statistic] = {name: named[name] for name in _WITHOUT}
@@ -513,7 +525,8 @@ class ClicksModel(Combination):
         return _CLICKS_AND_FACTORS if self.n_components else _POPULARITY_ALONE
 
     def remarks(self) -> tuple[str, ...]:
-        return REMARKS
+        most = f"the smaller of {_ANCHORS} and the number of items"
+        return (*REMARKS, *capped(self.n_components, self.n_tastes, most))
 
     def run(self, release, rows: UserRatings, progress: Any) -> FoundItems:
         parts = self.parts()

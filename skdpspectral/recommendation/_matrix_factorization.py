@@ -92,8 +92,10 @@ class DPMatrixFactorization(
     Parameters
     ----------
     n_components : int, default=3
-        Number of private factors, at least 0; capped at the number of item features,
-        to 24, plus two. They pay with many users, and cost little with few.
+        Number of private factors, at least 0. It is capped at the number of item
+        features (at most 24) plus 2, so at 2 without `item_features`; with `implicit`
+        at 8 and the number of items. A lower cap is stated in ``privacy_``. Factors
+        help with many users, and cost little with few.
     {epsilon}
         For all releases of a fit together.
     {delta}

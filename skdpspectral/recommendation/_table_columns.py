@@ -106,7 +106,7 @@ def of_one_type(ids: np.ndarray, name: str) -> np.ndarray:
     elif ids.dtype.kind in "biuf":
         return ids
     raise TypeError(
-        f"{name} must hold strings alone, or numbers alone that fit one numpy dtype: "
+        f"{name} must be either all strings or all numbers of one numpy dtype; "
         "each argument must be a string or a number"
     )
 
@@ -142,8 +142,8 @@ def read_range(rating_range) -> tuple[float, float]:
         )
     if 0.25 * high - 0.25 * low < _NARROWEST:
         raise ValueError(
-            "rating_range is too narrow for float64 to tell ratings apart: give them "
-            "in larger units"
+            "rating_range is too narrow to distinguish ratings in float64; rescale the "
+            "ratings to larger units"
         )
     return low, high
 
@@ -537,8 +537,8 @@ def _find_column(estimator, parameter: str, names, n_columns: int) -> int:
     try:
         return position_of(feature, list(names), parameter) % n_columns
     except ValueError as error:
-        said = f"{error}: name the columns of users and items by user_feature and "
-    raise ValueError(said + "item_feature; users are what is protected")
+        said = str(error)
+    raise ValueError(f"{said}. Set user_feature and item_feature to the column names")
 
 
 # Integers up to here are exact in float64.

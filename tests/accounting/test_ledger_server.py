@@ -62,7 +62,7 @@ def test_a_ledger_is_made_once_and_shared(address):
         sent.charge(fit_plan(2.9))
     with pytest.raises(LedgerError, match="has the budget"):
         PrivacyAccountant(4.0, DELTA, path=address)
-    with pytest.raises(LedgerError, match="is kept per unit"):
+    with pytest.raises(LedgerError, match="use another ledger"):
         PrivacyAccountant(path=address, unit="user", neighbors="replace-one")
     assert len(first.ledger) == 2
 

@@ -323,11 +323,11 @@ def test_users_who_differ(users, others, neighbors):
 @pytest.mark.parametrize(
     ("others", "found"),
     [
-        (_USERS, "0 are in X alone, 0 in X_neighbor alone, and 0 have"),
-        ({1: _USERS[1]}, "2 are in X alone"),
-        ({**_LONGER, 1: _LONGER[2]}, "2 have other rows"),
+        (_USERS, "0 users are only in X, 0 only in X_neighbor, and 0 have"),
+        ({1: _USERS[1]}, "2 users are only in X"),
+        ({**_LONGER, 1: _LONGER[2]}, "2 have different rows"),
         # The same rows in another order are other data of that user.
-        ({**_ONE_LESS, 1: tuple(part[::-1] for part in _USERS[1])}, "1 have other"),
+        ({**_ONE_LESS, 1: tuple(part[::-1] for part in _USERS[1])}, "1 have different"),
     ],
 )
 def test_users_who_differ_otherwise(others, found):

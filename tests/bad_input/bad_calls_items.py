@@ -125,7 +125,7 @@ CATALOGS = {
     "no item": ([], ValueError, "at least one"),
     "an item twice": (["a", "b", "a"], ValueError, "twice"),
     "a table of items": ([["a"], ["b"]], (TypeError, ValueError), "items"),
-    "a matrix of items": (np.eye(2), ValueError, "one id a row"),
+    "a matrix of items": (np.eye(2), ValueError, "1D array of ids"),
     "a set": ({"a", "b"}, TypeError, "order"),
     "a mapping": ({"a": 1}, TypeError, "order"),
     "a missing item": (["a", None], ValueError, "missing"),

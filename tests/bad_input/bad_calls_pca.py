@@ -423,13 +423,13 @@ ROWS = {
     "3-D": (lambda s: s.X[None], "dim 3"),
     "no features": (lambda s: s.X[:, :0], "0 feature(s)"),
     "complex": (lambda s: s.X + 1j, "Complex"),
-    "words": (lambda s: np.full((60, 4), "a", dtype=object), "string"),
-    "text": (lambda s: np.full((60, 4), "secret"), "string"),
+    "words": (lambda s: np.full((60, 4), "a", dtype=object), "text"),
+    "text": (lambda s: np.full((60, 4), "secret"), "text"),
     "text in objects": (
         lambda s: np.array([["1", np.str_("secret")] * 2] * 60, "O"),
-        "string",
+        "text",
     ),
-    "bytes": (lambda s: np.full((60, 4), b"secret"), "string"),
+    "bytes": (lambda s: np.full((60, 4), b"secret"), "text"),
     "dates": (lambda s: DATES, "dates"),
     "durations": (lambda s: DATES - DATES, "durations"),
     "table of dates": (lambda s: pd.DataFrame(DATES, columns=COLUMN_NAMES), "dates"),
@@ -463,7 +463,7 @@ TABLES = {
     "table of unknown length": (
         lambda s: SlicedTable(s.X, shape=(NAN, 4)),
         "X.shape",
-        "known beforehand",
+        "known in advance",
     ),
     "table of negative length": (lambda s: SlicedTable(s.X, shape=(-1, 4)), "X.shape"),
     "table that is shorter": (lambda s: SlicedTable(s.X, shape=(70, 4)), "(70, 4)"),
@@ -490,7 +490,7 @@ IN_VALUES = {"NaN", "infinite", "beyond float64", "words", "broken table"}
 IN_VALUES |= {"table that is shorter", "table that is wider", "masked values"}
 IN_VALUES |= {"table that turns complex", "table that turns to objects"}
 SAME = {
-    "words": ("text", "text in objects", "bytes"),
+    "words": ("text in objects",),
     "dates": ("table of days", "table of dates", "dates in polars", "durations"),
     "NaN": ("NaN late in a table",),
     "infinite": ("infinity late in a table", "infinity late in a map"),
@@ -565,7 +565,7 @@ SCORES = {
     "too wide": (lambda s: s.X, "(n_samples, 2)"),
     "too narrow": (lambda s: s.X[:, :1], "(n_samples, 2)"),
     "NaN": (lambda s: [[NAN, 1.0]], "NaN"),
-    "words": (lambda s: [["a", "b"]], "string"),
+    "words": (lambda s: [["a", "b"]], "text"),
     "complex": (lambda s: s.X[:, :2] + 1j, "Complex"),
     "ragged": (lambda s: [[1.0, 2.0], [3.0]], "inhomogeneous"),
     "dates": (lambda s: DATES[:, :2], "dates"),

@@ -109,7 +109,7 @@ PARAMETERS = [
     ({"workload": StandardScaler()}, "workload"),
     ({"workload": Window(0)}, "length", "Window"),
     ({"workload": Window(2.5)}, "length", "Window"),
-    ({"workload": Window(True)}, "length", "boolean"),
+    ({"workload": Window(True)}, "length", "got True"),
     ({"workload": Window([3])}, "length"),
     ({"workload": Window(None)}, "length", "Window"),
     ({"workload": Window(3), "on_horizon": "restart"}, "on_horizon", "window"),

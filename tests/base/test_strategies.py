@@ -85,7 +85,7 @@ def test_a_snapshot_stays():
     ("value", "words"),
     [
         (Inner(2.0), ("rate", "Inner")),
-        (Inner(True), ("rate", "boolean")),
+        (Inner(True), ("rate", "got True")),
         (Inner([0.5]), ("rate", "array")),
         (Outer("inner"), ("inner", "Outer")),
         (Outer(Inner(-1.0)), ("rate", "Inner")),

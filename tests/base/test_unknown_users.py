@@ -81,7 +81,9 @@ def test_rows_of_unknown_users_are_counted_in_one_warning(name):
     for n_unknown in (1, 7, len(rows) - 10):
         _, seen = told(lambda n=n_unknown: model.predict(asked(rows, n)))
         (warning,) = seen
-        assert str(warning.message).startswith(f"{n_unknown} of {len(rows)} rows are")
+        assert str(warning.message).startswith(
+            f"{n_unknown} of {len(rows)} rows belong"
+        )
         assert warning.filename == __file__
     assert not told(lambda: model.predict(rows))[1]
 
@@ -219,7 +221,7 @@ def test_cross_validation_says_which_users_folds_leave_out():
 
         groups = {"groups": users}
         strangers, seen = scores(3)
-        assert seen == ["4000 of 4000 rows are"[:20]] * 3
+        assert seen == ["4000 of 4000 rows belong"[:20]] * 3
         assert np.all(np.abs(strangers) < 0.01)
         assert scores(GroupKFold(3), **groups)[1] == seen
         known, seen = scores(PerUserKFold(3), **groups)

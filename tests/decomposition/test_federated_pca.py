@@ -1,6 +1,7 @@
 """FederatedDPPCA: one subspace for the rows of several clients."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 from skdpspectral import (
     DPPCA,
     FederatedDPPCA,
+    NoisyFitWarning,
     PrivacyAccountant,
     PrivacyBudgetError,
     PrivacyLeakWarning,
@@ -28,6 +30,7 @@ from skdpspectral.decomposition import (
     ComponentCovariance,
     Gaussian,
     PrivateMean,
+    SpikedModel,
 )
 from skdpspectral.decomposition import _federated_pca as clients_module
 from skdpspectral.federation import FederationError, LocalClient
@@ -135,8 +138,58 @@ def test_plans_cost_what_was_asked(cls, parameters):
         assert part.mu <= gaussian_mu(epsilon, 1e-6)
         assert part.epsilon == epsilon
     assert plan.mu == max(part.mu for _, part in plan.blocks)
-    assert model.fit(X, clients=CLIENTS).privacy_ == plan
+    # What noise hides is remarked on: not of one component of such rows.
+    model.set_params(n_components=1, noise_seed=0)
+    found = model.fit(X, clients=CLIENTS).privacy_
+    assert found == model.privacy_plan(sizes, 8)
     assert "3 clients" in str(plan)
+
+
+@pytest.mark.parametrize("n_clients", [1, 3])
+@pytest.mark.parametrize("aggregation", ["projector", "matrix"])
+def test_components_of_noise_are_counted_from_releases(
+    aggregation, n_clients, tmp_path
+):
+    """The rows have one component: of two the other is noise, as DPPCA says too."""
+    clients = np.full(len(X), "a") if n_clients == 1 else CLIENTS
+    pca = FederatedDPPCA(1, aggregation=aggregation, noise_seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NoisyFitWarning)
+        pca.fit(X, clients=clients)
+    assert pca.components_above_noise_ == 1
+    assert not any("above the noise" in remark for remark in pca.privacy_.remarks)
+    pca.set_params(n_components=2)
+    with pytest.warns(
+        NoisyFitWarning, match='public bounds and set scale="bounds"'
+    ) as w:
+        pca.fit(X, clients=clients)
+    assert w[-1].filename == __file__
+    # Clients state the last of their eigenvalues alone, unless they send the matrix.
+    assert pca.components_above_noise_ == (1 if aggregation == "matrix" else 0)
+    advised = aggregation == "projector" and n_clients > 1
+    assert ('aggregation="matrix"' in str(w[-1].message)) == advised
+    for _, plan in pca.privacy_.blocks:
+        assert "above the noise" in plan.remarks[-1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        pca.save(tmp_path / "pca.npz")
+    again = FederatedDPPCA.load(tmp_path / "pca.npz")
+    assert again.components_above_noise_ == pca.components_above_noise_
+    assert again.privacy_ == pca.privacy_
+    pca.set_params(n_components=1, epsilon=1e-4, noise_seed=1)
+    with pytest.warns(NoisyFitWarning, match="above the noise of this fit: 0 of 1"):
+        pca.fit(X, clients=clients)
+
+
+def test_components_are_counted_where_eigenvalues_are_known():
+    known = {"mechanism": SpikedModel(4.0, 1.0), "clip_norm": None}
+    model = FederatedDPPCA(1, epsilon=4.0, noise_seed=0, **known)
+    assert model.fit(X, clients=CLIENTS).components_above_noise_ == 1
+    model = FederatedDPPCA(1, mechanism="two-stage", noise_seed=0)
+    assert not hasattr(model.fit(X, clients=CLIENTS), "components_above_noise_")
+    given = ComponentCovariance(9.0, TRUTH)
+    model.set_params(mechanism="gaussian", release=given).fit(X, clients=CLIENTS)
+    assert not hasattr(model, "components_above_noise_")
 
 
 def test_two_fits_of_the_same_rows_add_up():

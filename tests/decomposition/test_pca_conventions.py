@@ -344,10 +344,10 @@ def test_a_mistake_is_the_same_error_everywhere(cls, name):
 
 
 CLIENT_MISTAKES = {
-    "short": (CLIENTS[:9], "as many ids"),
-    "one word": ("abc", "one id a row"),
-    "a table": (np.c_[CLIENTS, CLIENTS], "one id a row"),
-    "a number": (3, "one id a row"),
+    "short": (CLIENTS[:9], "one id per row"),
+    "one word": ("abc", "one id per row"),
+    "a table": (np.c_[CLIENTS, CLIENTS], "one id per row"),
+    "a number": (3, "one id per row"),
 }
 
 

@@ -1,6 +1,7 @@
 """DPPCA of rows whose center and bounds nobody knows: pairs, and a center in steps."""
 
 import math
+import re
 import warnings
 
 import numpy as np
@@ -252,7 +253,7 @@ def test_few_rows_are_paired_by_public_numbers():
     X, _ = spiked(300, 50)
     remarks = DPPCA(1, noise_seed=0).fit(X).privacy_.remarks
     assert remarks[:-1] == plan.remarks
-    assert remarks[-1].startswith("0 of 1 components stand out")
+    assert remarks[-1].startswith("Components above the noise of this fit: 0 of 1")
 
 
 def test_rows_that_lie_too_far_are_paired_at_no_loss(monkeypatch):
@@ -295,7 +296,7 @@ def test_rows_dense_about_their_center_are_paired():
     X += 7.0
     with record_releases() as released:
         pca = DPPCA(1, epsilon=1.0, noise_seed=0).fit(X)
-    assert "too many of them lie near it" in pca.privacy_.remarks[-1]
+    assert "private center is not accurate enough" in pca.privacy_.remarks[-1]
     (tested,) = [name for name in released if name.endswith("nearness")]
     assert released[tested][0] > 0.3
     # The center that was found is kept: it is released and paid.
@@ -389,10 +390,27 @@ def test_components_of_noise_are_told_from_others():
         warnings.filterwarnings("ignore", "noise_seed is given")
         pca = DPPCA(2, noise_seed=0).fit(X)
     assert pca.components_above_noise_ == 2
-    with pytest.warns(UserWarning, match="2 of 5 components stand out of the noise"):
+    with pytest.warns(UserWarning, match="above the noise of this fit: 2 of 5"):
         assert DPPCA(5, noise_seed=0).fit(X).components_above_noise_ == 2
-    with pytest.warns(UserWarning, match="0 of 1 components stand out"):
+    with pytest.warns(UserWarning, match="above the noise of this fit: 0 of 1"):
         DPPCA(1, epsilon=0.01, noise_seed=0).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "remedy"),
+    [
+        ({}, 'different units, set scale="private", or scale="ranks" with few rows'),
+        ({"release": "covariance"}, 'different units, set scale="private". Use more'),
+        ({"bounds": (-50.0, 50.0)}, 'different ranges, set scale="bounds". Use more'),
+        ({"scale": "ranks"}, "noise alone. Use more rows, a larger epsilon or fewer"),
+    ],
+)
+def test_remedies_of_noise_depend_on_parameters_alone(parameters, remedy):
+    X, _ = spiked(2000, 20)
+    pca = DPPCA(3, epsilon=0.01, noise_seed=0, **parameters)
+    with pytest.warns(UserWarning, match=re.escape(remedy)):
+        pca.fit(X)
+    assert remedy in " ".join(pca.privacy_.remarks)
 
 
 def test_noise_alone_is_seldom_taken_for_components():
@@ -441,7 +459,7 @@ def test_few_clients_compare_rows_and_say_that_they_have_no_mean():
     np.testing.assert_array_equal(pca.mean_, 10.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "noise_seed is given|.*stand out of")
+        warnings.filterwarnings("ignore", "noise_seed is given|.*above the noise")
         pca.set_params(center="private").fit(X, clients=np.arange(len(X)) % 2)
     np.testing.assert_allclose(pca.mean_, X.mean(axis=0), atol=1.0)
 

@@ -92,7 +92,7 @@ def test_a_client_refuses_requests_of_another_task_and_spends_nothing(other):
     foreign = make_task(**other)
     with record_releases() as released:
         for topic in (foreign.topics[0], task.topics[0]):
-            with pytest.raises(MessageError, match="of another task") as caught:
+            with pytest.raises(MessageError, match="for another task") as caught:
                 client.respond(ask(foreign, 0, topic))
             assert foreign.digest.hex() in str(caught.value)
             assert task.digest.hex() in str(caught.value)
@@ -103,7 +103,7 @@ def test_a_client_refuses_requests_of_another_task_and_spends_nothing(other):
     client.respond(first)
     for step in (0, 1):
         changed = dataclasses.replace(first, task=foreign.digest, step=step)
-        with pytest.raises(MessageError, match="of another task"):
+        with pytest.raises(MessageError, match="for another task"):
             client.respond(changed)
 
 
@@ -126,7 +126,7 @@ def test_the_server_names_who_has_another_task(other):
     again = make_server(task)
     again.request()
     sent["b"] = clients["b"].respond(ask(foreign, 0, foreign.topics[0]))
-    with pytest.warns(UserWarning, match="'b' was rejected: its answer is of another"):
+    with pytest.warns(UserWarning, match="'b' was rejected: its answer is for another"):
         again.collect(sent)
     assert foreign.digest.hex() in again.rejected["b"]
 

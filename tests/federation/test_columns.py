@@ -195,5 +195,5 @@ def test_columns_of_a_recommender_go_by_name():
         GroupClient("a", placed, table, y, accountant=accountant)
     GroupClient("a", placed, table.to_numpy()[:, ::-1], y, accountant=accountant)
     assert not len(accountant.ledger)
-    with pytest.raises(ValueError, match="no use for a recommender"):
+    with pytest.raises(ValueError, match="must be None for a recommender"):
         GroupTask(DPMatrixFactorization(items=items), feature_names=["u", "i"])

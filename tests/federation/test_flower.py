@@ -445,7 +445,7 @@ def test_an_answer_to_another_request_is_rejected_by_name(tmp_path):
 
     foreign = elsewhere.respond(first_request(task))
     for choose, reason in (
-        (lambda answers: answers[-2 if len(answers) > 2 else -1], "not that to step"),
+        (lambda answers: answers[-2 if len(answers) > 2 else -1], "not for step"),
         (lambda answers: foreign, "another session"),
         (lambda answers: b"garbage" * 50, "not a message"),
         (lambda answers: b"", "too short"),

@@ -588,7 +588,7 @@ def test_answers_that_no_node_could_send_are_rejected_by_name():
         "another session": [answer(task, zeros, session=bytes(16))],
         "another task": [replace(answer(task, zeros), task=bytes(16))],
         "another client's name": [answer(task, zeros, client="south")],
-        "not that to step": [answer(task, zeros, step=1)],
+        "not for step": [answer(task, zeros, step=1)],
         "damaged": [answer(task, zeros).to_bytes()[:-1] + b"x"],
         "too short": [b""],
     }

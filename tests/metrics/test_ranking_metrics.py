@@ -220,7 +220,7 @@ def test_no_user_at_all_is_undefined():
         ({"users": np.array([1.0, np.nan, 2.0])}, "users must not hold missing"),
         ({"users": pd.Series([1, None, 2], dtype="Int64")}, "users must not hold"),
         ({"users": pl.Series(["a", None, "b"])}, "users must not hold missing"),
-        ({"users": np.zeros((3, 2))}, "users must hold one id a row"),
+        ({"users": np.zeros((3, 2))}, "users must be a list or 1D array"),
         ({"k": 0}, "k must be an integer of at least 1, or None"),
         ({"k": 2.5}, "k must be an integer"),
         ({"k": True}, "k must be an integer"),

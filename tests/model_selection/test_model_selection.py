@@ -289,7 +289,7 @@ def test_bad_parameters():
         (np.array(["NaT"] * 6, "M8[s]"), ValueError, "groups must not hold missing"),
         (pd.Series([pd.NA] * 6), ValueError, "groups must not hold missing ids"),
         ([[1]] * 6, TypeError, "groups must hold hashable ids"),
-        (np.ones((6, 2)), ValueError, "groups must hold one id a row"),
+        (np.ones((6, 2)), ValueError, "groups must be a list or 1D array"),
     ],
 )
 def test_bad_groups(groups, error, says):

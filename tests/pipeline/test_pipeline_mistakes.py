@@ -199,7 +199,7 @@ MISTAKES = {
     ),
     "a budget that is too small": (
         lambda: pipeline(*SCALED, epsilon=1e-30),
-        r"epsilon=1e-30 is too small to be shared by 2 steps.*raise it",
+        r"epsilon=1e-30 is too small for 2 private steps.*increase it",
     ),
     "a budget that is no number": (
         lambda: pipeline(*SCALED, epsilon="1"),
@@ -306,7 +306,7 @@ def charge_of_error(model, words, X, y=None, **params):
     ("columns", "rows", "words"),
     [
         (["e"], FRAME, r"step 'columntransformer': .*__some: X has no column 'e'"),
-        (["a"], TWICE, r"X has two columns of the name 'b': rename"),
+        (["a"], TWICE, r"X has two columns named 'b'; rename"),
         ([0, 9], X, r"__some: X has 4 columns, and none 9"),
         ([-5], X, r"__some: X has 4 columns, and none -5"),
         ([True, False], X, r"a mask of 2 columns does not fit the 4 of X"),

@@ -509,7 +509,7 @@ def test_few_rows_are_warned_of_from_public_numbers():
         warnings.simplefilter("always")
         DPTableVectorizer(epsilon=0.1).fit(X)
     said = " ".join(str(w.message) for w in caught)
-    assert "200 rows are too few for private scales of 1 features" in said
+    assert "200 rows are too few to estimate 1 private scales" in said
     assert "no category can be found" in said
     assert {w.filename for w in caught} == {__file__}
 

@@ -11,7 +11,12 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, cross_val_score
 
-from skdpspectral import DPMatrixFactorization, PrivacyAccountant, PrivacyLeakWarning
+from skdpspectral import (
+    DPItemEmbedding,
+    DPMatrixFactorization,
+    PrivacyAccountant,
+    PrivacyLeakWarning,
+)
 from skdpspectral.datasets import make_ratings
 from skdpspectral.model_selection import PerUserKFold
 
@@ -337,6 +342,14 @@ def test_threads_and_blocks_change_no_bit(monkeypatch):
 def test_components_are_capped_by_what_tastes_there_are():
     plan = DPMatrixFactorization(50, items=9).privacy_plan(9)
     assert [m.shape for m in plan.mechanisms] == [(21,), (10,), (9, 2)]
+    said = "n_components={} is capped at {}, the number of item features"
+    assert said.format(50, 2) in plan.remarks[-1]
+    plan = DPMatrixFactorization(2, items=9).privacy_plan(9)
+    assert not any("capped" in remark for remark in plan.remarks)
+    plan = DPMatrixFactorization(50, items=9, implicit=True).privacy_plan(9)
+    assert "n_components=50 is capped at 8, the smaller of 8" in plan.remarks[-1]
+    plan = DPItemEmbedding(50, items=9, method="residuals").privacy_plan(9)
+    assert "n_components=50 is capped at 9, the number of items" in plan.remarks[-1]
     features = np.eye(40)
     plan = DPMatrixFactorization(50, items=range(40), item_features=features)
     assert plan.privacy_plan(40).mechanisms[2].shape == (40, 26)

@@ -288,6 +288,52 @@ def test_types_that_hold_no_numbers_are_refused_free_of_charge(name):
     assert len(accountant.ledger) == 0
 
 
+TEXT = {
+    "string": lambda: table_of(pd.array(["x"] * N, dtype="string")),
+    "numbers in strings": lambda: table_of(pd.array(["1.5"] * N, dtype="string")),
+    "category": lambda: table_of(pd.Categorical(["x"] * N)),
+    "category of objects": lambda: table_of(
+        pd.Categorical(["x"] * N, pd.Index(["x"], dtype=object))
+    ),
+    "arrow": lambda: of_arrow(["x"] * N, "string"),
+    "large arrow": lambda: of_arrow(["x"] * N, "large_string"),
+    "polars": lambda: of_polars(["x"] * N),
+    "polars categorical": lambda: of_polars(["x"] * N, pl_type("Categorical")),
+    "polars enum": lambda: of_polars(["x"] * N, pl_type("Enum")(["x"])),
+}
+
+
+def pl_type(name):
+    return getattr(pytest.importorskip("polars"), name)
+
+
+@pytest.mark.parametrize("name", TEXT)
+def test_columns_of_text_are_refused_free_of_charge(name):
+    table, accountant = TEXT[name](), PrivacyAccountant()
+    remedy = r"in column 'a'; convert text to numbers first.*DPTableVectorizer"
+    for model in (DPPCA(1, accountant=accountant), DPStandardScaler()):
+        with pytest.raises(ValueError, match=remedy):
+            model.set_params(accountant=accountant).fit(table)
+    with pytest.raises(ValueError, match=remedy):
+        LRSRegressor(accountant=accountant).fit(table, X[:, 0], users=IDS)
+    with pytest.raises(ValueError, match="y must hold numbers"):
+        LRSRegressor(accountant=accountant).fit(X, table["a"], users=IDS)
+    assert len(accountant.ledger) == 0
+    # A table of objects may hold anything: its values decide, after the charge.
+    objects = pd.DataFrame({"a": ["x"] * N, "b": X[:, 0]}, dtype=object)
+    with pytest.raises(ValueError, match=r"convert text to numbers.*stays charged"):
+        DPPCA(1, accountant=accountant).fit(objects)
+    assert len(accountant.ledger) == 1
+
+
+def test_arrays_of_text_are_refused_free_of_charge():
+    accountant = PrivacyAccountant()
+    for rows in (X.astype(str), X.astype(bytes)):
+        with pytest.raises(ValueError, match=r"X has dtype .*; convert text"):
+            DPPCA(1, accountant=accountant).fit(rows)
+    assert len(accountant.ledger) == 0
+
+
 def test_sparse_columns_filled_with_other_than_zero_are_refused_free_of_charge():
     accountant = PrivacyAccountant()
     for fill in (np.nan, 1.0):
@@ -300,6 +346,6 @@ def test_sparse_columns_filled_with_other_than_zero_are_refused_free_of_charge()
 
 def test_names_of_one_kind_are_not_taken_for_such_types():
     """A type whose name begins like another one."""
-    pl = pytest.importorskip("polars")
-    DPPCA(1).fit(of_polars(["1.5"] * N, pl.String))
+    with pytest.raises(ValueError, match="X has dtype String in column 'a'"):
+        DPPCA(1).fit(of_polars(["1.5"] * N, pl_type("String")))
     DPPCA(1).fit(table_of(pd.Categorical(X[:, 1])))

@@ -501,7 +501,7 @@ def check_division(division: str | None, unit: object) -> tuple[str, Unit] | Non
     """Return a division and what it divides; None for none."""
     if division is None:
         if unit is not None:
-            raise ValueError("disjoint_unit needs disjoint_within: the division's name")
+            raise ValueError("disjoint_unit requires disjoint_within")
         return None
     if unit is None:
         return division, Unit.ROW
@@ -574,7 +574,7 @@ def _check_curves(plan: PrivacyPlan) -> None:
     if not fits:
         raise ValueError(
             f"plan claims epsilon={plan.epsilon:g}, delta={plan.delta:g}, but its "
-            "mechanisms cost more; calibrate them to less"
+            "mechanisms cost more; calibrate them to this budget"
         )
 
 
@@ -692,9 +692,8 @@ def agreed_budget(
     found = (meta["unit"], meta["neighbors"])
     if relation is not None and tuple(map(str, relation)) != found:
         raise LedgerError(
-            f"the ledger {path} is kept per unit={found[0]}, "
-            f"neighbors={found[1]}, not per unit={relation[0]}, "
-            f"neighbors={relation[1]}; start another ledger for these"
+            f"the ledger {path} has unit={found[0]}, neighbors={found[1]}, not "
+            f"unit={relation[0]}, neighbors={relation[1]}; use another ledger for these"
         )
     for name, value in box.items():
         if value is not None and own is None:

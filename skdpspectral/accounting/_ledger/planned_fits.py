@@ -291,7 +291,7 @@ def branches(
     names = list(map(str, getattr(rows.X, "columns", ())))
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"X has two columns of the name {twice!r}: rename one of them")
+        raise ValueError(f"X has two columns named {twice!r}; rename one of them")
     taken: set[Any] = set()
     for name, child, columns in composition.transformers:
         if callable(columns):
