@@ -186,8 +186,11 @@ class Remaining(Spent):
         spent = self.total.epsilon(self.budget.delta)
         said = self.budget.in_words(spent, self.epsilon, self.n_fits)
         used = as_float(self.total.box[1])
-        if used:
-            said += f" Failures took {used:.3g} of {self.failures:g} of delta."
+        if 2.0 * used > self.failures:
+            said += (
+                f" Of the {self.failures:g} of delta that is kept for failures, "
+                f"{used:.3g} is taken."
+            )
         return said
 
 
