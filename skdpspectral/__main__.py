@@ -13,7 +13,10 @@ from importlib import metadata
 def versions() -> dict[str, str]:
     """Return versions of Python, the package, and what it needs or can use."""
     found = {"Python": platform.python_version(), "platform": platform.platform()}
-    needed = metadata.requires("skdpspectral") or []
+    try:
+        needed = metadata.requires("skdpspectral") or []
+    except metadata.PackageNotFoundError:  # a folder on the path, without metadata
+        needed = []
     names = [re.split(r"[^\w.-]", requirement)[0] for requirement in needed]
     for name in dict.fromkeys(["skdpspectral", *names]):
         try:

@@ -395,6 +395,11 @@ class PrivateScorer:
         may quote held-out values.
         """
         shape = shape_of(X)
+        if y is None and self._kind.needs_targets:
+            raise ValueError(
+                f"the score {self._kind.name!r} needs targets: call it as "
+                "scorer(estimator, X, y)"
+            )
         plan = self.privacy_plan(shape[0])
         self._check_column(X, shape)
         self._warn_beforehand(plan, shape[0])
@@ -402,7 +407,8 @@ class PrivateScorer:
         # It is charged here, and values are read from here on.
         said = (
             f"the score {self._kind.name!r} could not be computed: y and predictions "
-            "must be as many as held-out rows, of the kind that the score needs"
+            "must be as many as held-out rows, of the kind that the score needs; it "
+            "stays charged"
         )
         with np.errstate(all="ignore"), uncounted_users():
             measured = read_quietly(lambda: self.measure(estimator, X, y), said)

@@ -85,6 +85,7 @@ class Kind:
 
     name: ClassVar[str]
     of_users: ClassVar[bool] = False  # whether a user has one contribution as it is
+    needs_targets: ClassVar[bool] = True
     width: ClassVar[int] = 1
     diameter: ClassVar[float] = 1.0
     radius: ClassVar[float] = 0.5
@@ -471,6 +472,7 @@ class CapturedVariance(Kind):
     """
 
     name: ClassVar[str] = "captured_variance"
+    needs_targets: ClassVar[bool] = False
     width: ClassVar[int] = 2
     diameter: ClassVar[float] = sensitivity.confusion_diameter()
     radius: ClassVar[float] = 1.0

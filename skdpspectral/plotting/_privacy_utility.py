@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV, check_cv
 from sklearn.utils.validation import check_is_fitted
 
 from ..accounting import PrivacyBudgetError, PrivacyLeakWarning
+from ..pipeline import PrivatePipeline
 from ._displays import Display, pyplot_or_error
 
 _STYLES = ("fill_between", "errorbar", None)
@@ -87,6 +88,8 @@ def epsilon_parameters(estimator) -> list[str]:
     the name epsilon for other things.
     """
     params = estimator.get_params(deep=True)
+    if isinstance(estimator, PrivatePipeline):
+        return ["epsilon"]  # its steps have no budgets of their own
     names = [n for n in params if n == "epsilon" or n.endswith("__epsilon")]
     owners = {n: params.get(_owner(n), estimator) for n in names}
     return sorted(n for n, owner in owners.items() if hasattr(owner, "privacy_plan"))

@@ -195,13 +195,13 @@ def test_another_relation_is_refused(tmp_path):
     relation = {"unit": "row", "neighbors": "replace-one"}
     PrivacyAccountant(path=path, **relation)
     PrivacyAccountant(path=path, **relation).charge(fit_plan())
-    with pytest.raises(LedgerError, match="kept per unit=row"):
+    with pytest.raises(LedgerError, match="has unit=row"):
         PrivacyAccountant(path=path, unit="user", neighbors="replace-one")
     # What the first entry fixed binds like what the constructor fixed.
     other = tmp_path / "other.db"
     PrivacyAccountant(path=other).charge(fit_plan())
     PrivacyAccountant(path=other, **relation)
-    with pytest.raises(LedgerError, match="kept per unit=row"):
+    with pytest.raises(LedgerError, match="has unit=row"):
         PrivacyAccountant(path=other, unit="row", neighbors="add-remove-one")
 
 

@@ -81,7 +81,7 @@ BAD_MECHANISMS = {
     "mean of the other": (lambda: selection("a", 0.1, gamma=0.1, mean=3), "leave out"),
     "shuffled": (
         lambda: plan_of(CURVES["subsampled"], **ROWS),
-        "no replace-one guarantee",
+        "no guarantee under replace-one",
     ),
     "a branch": (
         lambda: Alternatives("a", [[CURVES["pair"]], [Gaussian("g", 1.0, 1.0, (1,))]]),

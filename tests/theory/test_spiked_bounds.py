@@ -441,7 +441,7 @@ def test_failures_of_several_fits_add_up():
     curve = accountant.privacy_curve([0.5, 100.0])
     assert curve[0] == pytest.approx(gaussian_delta(mu, 0.5) + failure)
     assert curve[1] == pytest.approx(failure)
-    assert "Its delta includes that their bounds fail" in str(accountant)
+    assert "A part of delta covers the failure" in str(accountant)
 
 
 def test_a_budget_of_a_small_delta_refuses_a_fit_that_may_fail_more_often():

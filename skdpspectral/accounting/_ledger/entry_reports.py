@@ -23,7 +23,6 @@ from ...mechanisms._plan import html_table
 from ...mechanisms._planned_releases import Curve
 from .._composition import Total
 from .._errors import LedgerError, PrivacyBudgetError
-from .._gaussian import gaussian_epsilon
 from .budget import (
     Budget,
     Cost,
@@ -240,7 +239,7 @@ def conditions(entries: tuple[LedgerEntry, ...]) -> list[str]:
     for one in sorted(found & others):
         sentences.append(f"It holds only {one.condition}.")
     if any(entry.failure for entry in entries):
-        sentences.append("Its delta includes that their bounds fail.")
+        sentences.append("A part of delta covers the failure of thresholds and bounds.")
     return sentences
 
 
@@ -368,8 +367,7 @@ class Excess(Exception):
     def error(self, budget: Budget) -> PrivacyBudgetError:
         """Return the error that says what was asked for, and what would be let in."""
         if self.plan is None:
-            mu = math.sqrt(max(self.total.mu**2 - self.spent.mu**2, 0.0))
-            requested, delta = gaussian_epsilon(mu, budget.delta), budget.delta
+            requested, delta = self._added().epsilon(budget.delta), budget.delta
             remaining = budget.remaining(self.spent, self.terms, 1, self.first)
         else:
             requested, delta = self.plan.epsilon, self.plan.delta
@@ -383,6 +381,14 @@ class Excess(Exception):
             f"{self._spent_note(budget)}{self._failures_note()}"
         )
         return PrivacyBudgetError(message, requested, remaining)
+
+    def _added(self) -> Total:
+        """Return what all fits cost together, of which several differ."""
+        mu = math.sqrt(max(self.total.mu**2 - self.spent.mu**2, 0.0))
+        before = dict(self.spent.curves)
+        curves = ((c, n - before.get(c, 0)) for c, n in self.total.curves)
+        added = tuple((curve, n) for curve, n in curves if n > 0)
+        return Total(mu, max(self.total.failure - self.spent.failure, 0.0), added)
 
     def _largest_epsilon(self, budget: Budget, plan: PrivacyPlan) -> float:
         """Return the largest epsilon, at the plan's delta, that would be let in."""
@@ -440,17 +446,20 @@ class Excess(Exception):
             return ""
         used = as_float(self.spent.box[1])
         own, left = taken - used, most - used
+        also = self.total.box[0] > box_of(self.terms).corner.cost
         message = (
-            f" The cause is not epsilon: failures (a category that one row alone has, "
-            "bounds of a model, deltas of other tools) may take "
-            f"{most:.3g} of the ledger's delta, {used:.3g} is taken, and this would "
-            f"take {own:.3g}."
+            f" {'Also' if also else 'The cause is not epsilon'}: failures (categories "
+            "of single rows, bounds of a model, deltas of other tools, samples) "
+            f"may take {most:.3g} of the ledger's delta, {used:.3g} is taken, and this "
+            f"would take {own:.3g}."
         )
-        if self.plan is not None and self.plan.failure and left > 0.0:
+        if left <= 0.0:
+            message += " Fits without failures still pass (public categories=, say)."
+        elif self.plan is None or also or not self.plan.failure:
+            message += " Fits with a smaller delta take less of it."
+        else:
             smaller = floored(self.plan.delta * left / own * (1.0 - 2.0**-20))
             message += f" With delta={smaller:.3g} or less it would pass."
-        else:
-            message += " Fits without failures still pass (public categories=, say)."
         return f"{message} A new ledger's part is PrivacyAccountant(failures=...)."
 
 

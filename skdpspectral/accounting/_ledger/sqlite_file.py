@@ -214,10 +214,9 @@ def check_header(path: Path) -> None:
             header = file.read(100)
     except FileNotFoundError:
         raise LedgerError(
-            f"there is no ledger at {path}: a pickled accountant opens the ledger that "
-            "it came from and never creates one. Give the estimator another "
-            "accountant, or put the file back; for workers of other hosts keep the "
-            "ledger on a server"
+            f"there is no ledger at {path}: check the path, or put the file back. A "
+            "pickled accountant never creates a ledger: give the estimator another "
+            "accountant, or keep the ledger on a server for workers of other hosts"
         ) from None
     except OSError as error:
         raise LedgerError(f"the ledger {path} can't be read: {error}") from None
