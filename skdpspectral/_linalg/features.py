@@ -260,7 +260,7 @@ def phase_sums(rows: np.ndarray, exponents: np.ndarray) -> np.ndarray:
     the origin. Exponents have shape (p, n_periods), and sums (p, n_periods, 2).
     """
     sums = np.zeros((*exponents.shape, 2))
-    step = min(max(1, _TOGETHER // rows.shape[1]), len(rows))
+    step = max(1, min(_TOGETHER // rows.shape[1], len(rows)))
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         powers = np.tile(np.ldexp(1.0, -exponents.T), step)
         memory = np.empty((2, step, rows.shape[1]))

@@ -7,7 +7,9 @@ value belongs to the second part.
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
@@ -214,6 +216,8 @@ def table_shape(X) -> tuple[int, int]:
 
 def _check_form(shape: tuple, kind: type = float) -> tuple[int, int]:
     """Check a shape as scikit-learn checks that of an array."""
+    if math.prod(shape) > sys.maxsize:
+        raise ValueError(f"X has more values than an array can have: shape {shape}")
     if kind is float and len(shape) == 2 and min(shape) > 0:
         return shape  # which it accepts, and takes long for
     stand_in: np.ndarray = np.broadcast_to(np.zeros((), kind), shape)

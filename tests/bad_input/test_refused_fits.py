@@ -11,6 +11,7 @@ import pytest
 import sklearn
 from bad_calls_pca import INF, NAN
 from release_tools import record_releases
+from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
@@ -50,6 +51,17 @@ def test_a_ledger_of_a_with_block_is_not_charged(scene, parameters):
     with scene.accountant, pytest.raises(ValueError, match=r"epsilon|clip_norm"):
         DPPCA(**parameters).fit(scene.X)
     scene.check_untouched()
+
+
+@pytest.mark.parametrize("shape", [(10**10, 10**10), (2**62, 2)])
+def test_a_table_of_more_values_than_an_array_can_have_costs_nothing(shape):
+    accountant, X = PrivacyAccountant(), sparse.coo_array(shape)
+    for estimator in (DPPCA(1), DPStandardScaler(with_mean=False)):
+        estimator.set_params(accountant=accountant)
+        for use in (estimator.plan_for, estimator.fit):
+            with pytest.raises(ValueError, match=r"X has more values than an array"):
+                use(X)
+    assert not accountant.ledger
 
 
 # -- warnings --------------------------------------------------------------------------

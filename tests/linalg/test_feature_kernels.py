@@ -87,6 +87,13 @@ def test_sums_of_blocks_are_those_of_the_whole():
     assert np.array_equal(phases[0] + phases[1], features.phase_sums(rows, exponents))
 
 
+def test_no_rows_have_no_sums():
+    rows, exponents = np.zeros((0, 3)), np.zeros((3, 2), dtype=int)
+    assert not features.phase_sums(rows, exponents).any()
+    assert not features.moment_sums(rows, np.zeros(3), np.ones(3)).any()
+    assert not histograms(rows).any()
+
+
 def test_blocks_of_many_rows_count_as_those_of_few():
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((900, 6)) * [1.0, 1e-9, 1e200, 1.0, 1.0, 1.0]

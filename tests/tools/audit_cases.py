@@ -12,7 +12,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import federated_tools
 import item_tools
@@ -1104,7 +1104,8 @@ def main():
         result = first_look(options.case, n_jobs=options.jobs)
         if not result.violated and options.looks == 2:
             result = audit(options.case, n_jobs=options.jobs)
-    report = {**asdict(result), "package": skdpspectral.__file__}
+    # Their values of the statistic are arrays.
+    report = {**asdict(replace(result, scores=None)), "package": skdpspectral.__file__}
     print(json.dumps(report))
 
 
