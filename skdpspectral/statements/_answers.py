@@ -125,6 +125,13 @@ def _remarks(facts: Facts) -> list[str]:
     return [" ".join(list(dict.fromkeys(told))[:MOST_REMARKS])] if told else []
 
 
+_KINDS_OF_SEARCHES = {"private-selection", "exponential"}
+
+
+def _kinds(facts: Facts) -> set[str]:
+    return {release.kind for plan in facts.plans for release in plan.releases()}
+
+
 _Told = Callable[[Facts], Any]
 
 # Conditions, and what stands in braces; other names are attributes of the facts.
@@ -160,6 +167,9 @@ _VALUES: dict[str, _Told] = {
     "report": lambda f: f.record["report"] is not None,
     "rho": lambda f: _rounded(0.5 * f.mu**2, 4),
     "right": _right,
+    "searched": lambda f: (
+        f.record["kind"] == "search" or _KINDS_OF_SEARCHES & _kinds(f)
+    ),
     "secret": lambda f: f.neighbors == "add-remove-one",
     "several_parties": lambda f: len(f.parties) > 1,
     "spiked": lambda f: Assumption.SPIKED_GAUSSIAN in f.assumptions,

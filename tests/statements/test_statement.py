@@ -22,6 +22,7 @@ import skdpspectral
 from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, statement
 from skdpspectral.accounting import gaussian_epsilon
 from skdpspectral.audit import audit_epsilon
+from skdpspectral.mechanisms import PrivacyPlan
 from skdpspectral.pipeline import make_private_pipeline
 from skdpspectral.statements import _answers, _pages
 from skdpspectral.statements._records import Facts
@@ -138,9 +139,16 @@ def test_questions_of_those_who_answer_for_data(kinds):
     stated = answers(statement(kinds["users"], n_units=40))[secret]
     assert stated.endswith("states it all the same: 40.")
     tuned = "Was anything chosen or tuned on the data outside this account?"
-    assert row[tuned] == "Not stated by the curator."
+    assert row[tuned].startswith("Not stated by the curator. What is named here is not")
+    searched = answers(statement(kinds["search"]))[tuned]
+    assert searched.startswith("Parameters were chosen by a private search")
+    assert "Not stated by the curator." in searched
     told = answers(statement(kinds["estimator"], tuning="Nothing: fixed in May."))
-    assert told[tuned].endswith("Nothing: fixed in May.")
+    assert "The curator states: Nothing: fixed in May. What is named" in told[tuned]
+    assert "does not cover" in told[tuned]
+    left = row["What has been spent, and what is left?"]
+    assert "ask for the statement of that ledger" in left
+    assert "No budget" not in left
     left = answers(statement(kinds["ledger"]))["What has been spent, and what is left?"]
     assert str(kinds["ledger"].remaining()).partition("epsilon")[2] in left
     stream = answers(statement(kinds["stream"]))
@@ -234,6 +242,25 @@ def test_the_auditor_gets_every_release_with_its_lemma(kinds):
     planned = kinds["estimator"].privacy_
     assert sum(int(row[1]) for row in plan["releases"][1:]) == len(planned.releases())
     assert plan["sentences"] == planned.sentences()
+
+
+def test_the_releases_of_every_client_are_listed():
+    """Of clients with different releases, and those that are alike together."""
+    clients = np.repeat(["north", "east", "west"], 134)[:400]
+    epsilon = {"north": 0.5, "east": 1.0, "west": 1.0}
+    model = FederatedDPPCA(1, epsilon=epsilon).fit(make_rows(), clients=clients)
+    (plan,) = statement(model).to_dict()["plans"]
+    blocks = dict(model.privacy_.blocks)
+    alike = {}
+    for name, block in blocks.items():
+        alike.setdefault(block.mechanisms, []).append(name)
+    assert len(alike) > 1
+    for mechanisms, names in alike.items():
+        of_client = PrivacyPlan(1.0, 1e-6, mechanisms, "x").table()[1:]
+        listed = [
+            r for r in plan["releases"] if r[0].startswith(", ".join(names) + ":")
+        ]
+        assert [row[1:7] for row in listed] == [list(row[1:]) for row in of_client]
 
 
 OF_COST = {n for names in _pages._OF_KIND.values() for n in names.split()}
