@@ -554,8 +554,10 @@ def _conditions(estimator) -> str:
 
 
 def _budget(side) -> float | str:
-    """Return one side of a budget, or say that every client has one."""
-    return "one a client" if isinstance(side, Mapping) else float(side)
+    """Return one side of a budget, or the range of those that clients have."""
+    if not isinstance(side, Mapping):
+        return float(side)
+    return f"{_range(tuple(map(float, side.values())))} (each client its own)"
 
 
 def _spent(budgets: tuple[tuple, ...]) -> str:
