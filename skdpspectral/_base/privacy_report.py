@@ -557,7 +557,8 @@ def _budget(side) -> float | str:
     """Return one side of a budget, or the range of those that clients have."""
     if not isinstance(side, Mapping):
         return float(side)
-    return f"{_range(tuple(map(float, side.values())))} (each client its own)"
+    numbers = tuple(value for value in side.values() if isinstance(value, Real))
+    return f"{_range(numbers)} (each client its own)"
 
 
 def _spent(budgets: tuple[tuple, ...]) -> str:

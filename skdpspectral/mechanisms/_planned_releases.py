@@ -646,7 +646,7 @@ class SampledGaussian(CorrelatedGaussian):
     def notes(self) -> str:
         """Return what a report says beside its numbers."""
         return (
-            f"a random sample per step, {self.max_steps} steps, Poisson samples of rate "
+            f"a random sample per step, {self.max_steps} steps, sampling rate "
             f"{self.sampling_probability:g}, noise of {self.noise_multiplier:.6g} "
             "times the sensitivity"
         )

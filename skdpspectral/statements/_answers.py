@@ -83,8 +83,8 @@ def claim(facts: Facts) -> str:
     if facts.budget:
         most, delta = facts.budget["epsilon"], facts.budget["delta"]
         said += (
-            " It takes all computations to be planned beforehand. In any case the limit "
-            f"is that of the budget: {_times(most, delta)} (epsilon = {number(most)}, "
+            " It takes all computations to be planned beforehand. In any case the "
+            f"limit is that of the budget: {_times(most, delta)} (epsilon = {number(most)}, "
             f"delta = {delta:g})."
         )
     return said + " An audit refutes it: see part two." * _refuted(facts)
@@ -128,7 +128,9 @@ def _budget_left(facts: Facts) -> str:
 
 def _steps_left(facts: Facts) -> str:
     """Say how many steps of a stream are still to come, if that is public."""
-    horizons = [getattr(m, "max_steps", None) for p in facts.plans for m in p.releases()]
+    horizons = [
+        getattr(m, "max_steps", None) for p in facts.plans for m in p.releases()
+    ]
     made, most = facts.record["n_units"], min(filter(None, horizons), default=None)
     if facts.record["kind"] != "stream" or made is None:
         return ""

@@ -147,7 +147,7 @@ def _blocks(content: dict[str, Any]) -> Iterator[PagePart]:
             rows = [tuple(step.values()) for step in content["report"]]
             yield "table", [("Step", "Class", "Verdict", "Reason"), *rows]
     for plan in content["plans"]:
-        yield "h3", f"Releases of {plan['estimator']}"
+        yield "h3", plan["heading"]
         if not content["guarantee"]["private"]:
             yield "p", "What follows is of these releases alone. As a whole it is void."
         yield from (("p", text) for text in plan["sentences"])

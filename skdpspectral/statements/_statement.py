@@ -264,7 +264,7 @@ def _content(facts: Facts) -> dict[str, Any]:
         "more_groups": shown_of(len(facts.groups), facts.n_groups),
         "for_the_auditor": parts["for_the_auditor"],
         "report": record["report"],
-        "plans": list(map(_plan, facts.plans)),
+        "plans": list(map(_plan, facts.plans, facts.headings)),
         "more_plans": facts.n_plans - len(facts.plans),
         "docs_url": stated.get("docs_url"),
         "nist_sp_800_226": parts["nist_sp_800_226"],
@@ -282,7 +282,7 @@ def _few(names: list[str]) -> str:
     return on_one_line(", ".join(names[:3])) + others
 
 
-def _plan(plan: PrivacyPlan) -> dict[str, Any]:
+def _plan(plan: PrivacyPlan, heading: str) -> dict[str, Any]:
     """Return what plans say of themselves, with the lemmas of their releases."""
     more = {
         "kind": lambda release, _: release.kind,
@@ -307,4 +307,5 @@ def _plan(plan: PrivacyPlan) -> dict[str, Any]:
             for row in block.table(more)[1:]
         ]
     table = [["unlimited" if c == "inf" else c for c in row] for row in (heads, *rows)]
-    return {"estimator": plan.estimator, "sentences": sentences, "releases": table}
+    said = {"estimator": plan.estimator, "heading": heading}
+    return {**said, "sentences": sentences, "releases": table}

@@ -22,7 +22,7 @@ import skdpspectral
 from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, statement
 from skdpspectral.accounting import gaussian_epsilon
 from skdpspectral.audit import audit_epsilon
-from skdpspectral.mechanisms import PrivacyPlan
+from skdpspectral.mechanisms import PrivacyPlan, ThresholdedGaussian
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
 from skdpspectral.pipeline import make_private_pipeline
@@ -264,6 +264,13 @@ def test_pages_are_plain_words(kinds):
     checked = answers(statement(kinds["ledger"]))["How can this be checked?"]
     assert checked.startswith("Ask for the ledger's file and run: skdpspectral-ledger")
     made = statement(kinds["ledger"])
+    heads = [
+        "Entry 1, <b>ann</b> & co and 1 like it: DPPCA",
+        "Entry 3: counts <script>",
+    ]
+    assert [plan["heading"] for plan in made.to_dict()["plans"]] == heads
+    (plan,) = statement(kinds["estimator"]).to_dict()["plans"]
+    assert plan["heading"] == "Releases of DPPCA"
     caption = "\n\nRecord, for `skdpspectral-ledger verify`:\n\n```json\n"
     assert made.to_markdown().count(caption) == 1
     assert "is not the sum of the lines." in made.to_markdown()
@@ -273,9 +280,10 @@ def test_pages_are_plain_words(kinds):
 
 def test_texts_that_are_released_are_named(kinds):
     question = "What was released?"
-    texts = TableVectorizer().privacy_plan(400, 4)
+    texts = ThresholdedGaussian("categories", 1.4, 1.4, (2, 2), threshold=20.0)
     accountant = PrivacyAccountant()
-    accountant.charge(texts)
+    plan = PrivacyPlan(8.0, 1e-6, (texts,), "DPTableVectorizer", failure=1e-7)
+    accountant.charge(plan)
     assert "Frequent texts" in answers(statement(accountant))[question]
     assert "Frequent texts" not in answers(statement(kinds["ledger"]))[question]
 
