@@ -84,8 +84,8 @@ def claim(facts: Facts) -> str:
         most, delta = facts.budget["epsilon"], facts.budget["delta"]
         said += (
             " It takes all computations to be planned beforehand. In any case the "
-            f"limit is that of the budget: {_times(most, delta)} (epsilon = {number(most)}, "
-            f"delta = {delta:g})."
+            f"limit is that of the budget: {_times(most, delta)} "
+            f"(epsilon = {number(most)}, delta = {delta:g})."
         )
     return said + " An audit refutes it: see part two." * _refuted(facts)
 
