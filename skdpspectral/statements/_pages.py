@@ -101,7 +101,7 @@ def page_of(lemma: str) -> str:
     return f"theory/{PAGE_OF[lemma]}.html#lemma-{lemma}"
 
 
-_NUMBER = re.compile(r"[-\d.,]+(e[-+]?\d+)?$")
+_NUMBER = re.compile(r"-?\d[\d.,]*(e[-+]?\d+)?$")
 # Letters of Arabic and Indic scripts join by these, which print as nothing.
 _JOINERS = "\u200c\u200d"
 

@@ -302,10 +302,10 @@ def _plan(plan: PrivacyPlan, heading: str) -> dict[str, Any]:
     groups = list(alike.values())[:MOST_SHOWN]
     if groups:  # plan.table() is of one of the clients
         rows = [
-            (f"{_few(names)}: {row[0]}", *row[1:])
-            for names, block in groups
+            (f"{_few(alike_names)}: {row[0]}", *row[1:])
+            for alike_names, block in groups
             for row in block.table(more)[1:]
         ]
     table = [["unlimited" if c == "inf" else c for c in row] for row in (heads, *rows)]
-    said = {"estimator": plan.estimator, "heading": heading}
-    return {**said, "sentences": sentences, "releases": table}
+    names = {"estimator": plan.estimator, "heading": heading}
+    return {**names, "sentences": sentences, "releases": table}

@@ -389,7 +389,8 @@ def test_every_word_stays_a_word(word):
         for text in (word, "plain")
     )
     text = made.to_html()
-    assert Page(text).tags - {"bdi", "br"} == Page(plain.to_html()).tags
+    tags = Page(text).tags - {"bdi", "br", "span"}
+    assert tags == Page(plain.to_html()).tags - {"span"}
     assert json.loads(made.to_json())["title"] == word
     content = made.to_markdown().partition("```json")[0]
     assert len(content.split("\n")) == len(
