@@ -554,8 +554,11 @@ def _conditions(estimator) -> str:
 
 
 def _budget(side) -> float | str:
-    """Return one side of a budget, or say that every client has one."""
-    return "one a client" if isinstance(side, Mapping) else float(side)
+    """Return one side of a budget, or the range of those that clients have."""
+    if not isinstance(side, Mapping):
+        return float(side)
+    numbers = tuple(value for value in side.values() if isinstance(value, Real))
+    return f"{_range(numbers)} (each client its own)"
 
 
 def _spent(budgets: tuple[tuple, ...]) -> str:

@@ -646,7 +646,7 @@ class SampledGaussian(CorrelatedGaussian):
     def notes(self) -> str:
         """Return what a report says beside its numbers."""
         return (
-            f"a row per step, {self.max_steps} steps on Poisson samples of rate "
+            f"a random sample per step, {self.max_steps} steps, sampling rate "
             f"{self.sampling_probability:g}, noise of {self.noise_multiplier:.6g} "
             "times the sensitivity"
         )
@@ -683,8 +683,9 @@ class ThresholdedGaussian(Gaussian):
 
     def notes(self) -> str:
         """Return what a report says beside its numbers."""
+        columns = "1 column" if self.shape[0] == 1 else f"{self.shape[0]} columns"
         return (
-            f"counts of values of {self.shape[0]} columns; those above "
+            f"counts of values of {columns}; those above "
             f"{self.threshold:.6g} are released"
         )
 

@@ -437,10 +437,7 @@ def _plan(search: Any, budgets: VoteBudgets, relation: Relation) -> PrivacyPlan:
     """Return the plan of a whole search."""
     delta = float(search.delta)
     fit = gaussian_epsilon(budgets.mu_fit, delta)
-    asked = (
-        f"{budgets.n_blocks} blocks vote: their number times the cost of asking them "
-        f"is {budgets.power:.3g} (14 is much, 5 is little)."
-    )
+    asked = f"{budgets.n_blocks} blocks vote."
     if not budgets.n_blocks:
         asked = "No block is asked, and the estimator as given has the whole budget: "
         if budgets.power < _TOO_LITTLE:

@@ -80,6 +80,13 @@ def claim(facts: Facts) -> str:
         f"results {becomes} ({_pair(facts)})."
     )
     said += "".join(f" This holds only {one.condition}." for one in facts.assumptions)
+    if facts.budget:
+        most, delta = facts.budget["epsilon"], facts.budget["delta"]
+        said += (
+            " It takes all computations to be planned beforehand. In any case the "
+            f"limit is that of the budget: {_times(most, delta)} "
+            f"(epsilon = {number(most)}, delta = {delta:g})."
+        )
     return said + " An audit refutes it: see part two." * _refuted(facts)
 
 
@@ -119,10 +126,35 @@ def _budget_left(facts: Facts) -> str:
     return said if said[0].isupper() else f"The budget: {said}"
 
 
+def _steps_left(facts: Facts) -> str:
+    """Say how many steps of a stream are still to come, if that is public."""
+    horizons = [
+        getattr(m, "max_steps", None) for p in facts.plans for m in p.releases()
+    ]
+    made, most = facts.record["n_units"], min(filter(None, horizons), default=None)
+    if facts.record["kind"] != "stream" or made is None:
+        return ""
+    if most is None or made >= most:
+        return ""
+    if any(getattr(m, "renewed", False) for p in facts.plans for m in p.releases()):
+        return ""
+    return (
+        f"{made:,d} of {most:,d} steps were made. The other {most - made:,d} cost "
+        "nothing further."
+    )
+
+
 def _remarks(facts: Facts) -> list[str]:
     found = [Remark.of(said) for plan in facts.plans for said in plan.remarks]
     told = [r for r in by_weight(found) if r.concern not in _DULL]
     return [" ".join(list(dict.fromkeys(told))[:MOST_REMARKS])] if told else []
+
+
+_KINDS_OF_SEARCHES = {"private-selection", "exponential"}
+
+
+def _kinds(facts: Facts) -> set[str]:
+    return {release.kind for plan in facts.plans for release in plan.releases()}
 
 
 _Told = Callable[[Facts], Any]
@@ -133,6 +165,11 @@ _VALUES: dict[str, _Told] = {
     "audit": lambda f: f.record["audit"],
     "budget_left": _budget_left,
     "change": lambda f: _CHANGES[f.neighbors],
+    "charged": lambda f: (
+        f"from {f.period[0]} to {f.period[1]}"
+        if f.period[0] != f.period[1]
+        else f"on {f.period[0]}"
+    ),
     "claim": claim,
     "claimed": lambda f: number(f.record["audit"]["claimed_epsilon"]),
     "digest": lambda f: f.ledger["digest"] or "none",
@@ -140,6 +177,7 @@ _VALUES: dict[str, _Told] = {
     "divisions": lambda f: ", ".join(f.asserted),
     "epsilon": lambda f: number(f.epsilon),
     "exact": lambda f: {type(m) for p in f.plans for m in p.releases()} == {Exact},
+    "exponential": lambda f: "exponential" in _kinds(f),
     "failed_fits": lambda f: "failed_fits" in f.stated,
     "gaussian": lambda f: f.mu is not None,
     "group_odds": _group_odds,
@@ -148,8 +186,12 @@ _VALUES: dict[str, _Told] = {
     "known": lambda f: f.record["n_units"] or f.stated.get("n_units"),
     "mu": lambda f: _rounded(f.mu, 6),
     "n_clients": lambda f: f"{len(f.parties)} client{'s'[: len(f.parties) > 1]}",
+    "n_entries": lambda f: (
+        "1 entry" if f.ledger["entries"] == 1 else f"{f.ledger['entries']} entries"
+    ),
     "n_parties": lambda f: len(f.parties),
     "n_units": lambda f: f.stated.get("n_units"),
+    "named": lambda f: "thresholded-gaussian" in _kinds(f),
     "of_noise": lambda f: "" if f.private or f.seeded else _OF_NOISE,
     "only_if": lambda f: "".join(_ONLY_IF.format(a) for a in f.assumptions),
     "own": lambda f: not all(group["external"] for group in f.groups),
@@ -160,9 +202,14 @@ _VALUES: dict[str, _Told] = {
     "report": lambda f: f.record["report"] is not None,
     "rho": lambda f: _rounded(0.5 * f.mu**2, 4),
     "right": _right,
+    "searched": lambda f: (
+        f.record["kind"] == "search" or _KINDS_OF_SEARCHES & _kinds(f)
+    ),
+    "searching": lambda f: f.record["kind"] == "search",
     "secret": lambda f: f.neighbors == "add-remove-one",
     "several_parties": lambda f: len(f.parties) > 1,
     "spiked": lambda f: Assumption.SPIKED_GAUSSIAN in f.assumptions,
+    "steps_left": _steps_left,
     "stream": lambda f: f.record["kind"] == "stream",
     "unit_meaning": lambda f: "unit_meaning" in f.stated,
     "user": lambda f: f.unit == "user",

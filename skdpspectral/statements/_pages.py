@@ -101,6 +101,7 @@ def page_of(lemma: str) -> str:
     return f"theory/{PAGE_OF[lemma]}.html#lemma-{lemma}"
 
 
+_NUMBER = re.compile(r"-?\d[\d.,]*(e[-+]?\d+)?$")
 # Letters of Arabic and Indic scripts join by these, which print as nothing.
 _JOINERS = "\u200c\u200d"
 
@@ -146,7 +147,7 @@ def _blocks(content: dict[str, Any]) -> Iterator[PagePart]:
             rows = [tuple(step.values()) for step in content["report"]]
             yield "table", [("Step", "Class", "Verdict", "Reason"), *rows]
     for plan in content["plans"]:
-        yield "h3", f"Releases of {plan['estimator']}"
+        yield "h3", plan["heading"]
         if not content["guarantee"]["private"]:
             yield "p", "What follows is of these releases alone. As a whole it is void."
         yield from (("p", text) for text in plan["sentences"])
@@ -185,8 +186,8 @@ def _entries(content: dict[str, Any]) -> Iterator[PagePart]:
         rows.append((place, what, group["label"] or "", *figures, group["entries"]))
     if len(rows) > 2 or (content["ledger"] and content["groups"]):
         said = (
-            "Each release by itself: its cost is for what it protects on its own, so "
-            "that costs cannot simply be added up."
+            "Each line is the cost of that release alone. The total above is not the "
+            "sum of the lines."
         )
         yield "p", f"{said} {content['more_groups']}".strip()
         yield "table", rows
@@ -239,7 +240,8 @@ def _isolated(text: Any) -> str:
 
 def _cell(cell: Any) -> str:
     if not isinstance(cell, list):
-        return _isolated(cell)
+        said = _isolated(cell)
+        return f'<span class="n">{said}</span>' if _NUMBER.match(said) else said
     found = []
     for lemma, docs_url in cell:
         place = page_of(lemma)
@@ -284,7 +286,7 @@ def _markdown(block: PagePart) -> str:
     if kind == "plain":
         return ""
     if kind == "record":
-        return f"```json\n{given}\n```"
+        return f"Record, for `skdpspectral-ledger verify`:\n\n```json\n{given}\n```"
     if kind != "table":
         return f"{_MARKS[kind]}{_escaped(given)}"
     rows = given if len(given[0]) > 2 else [("", ""), *given]

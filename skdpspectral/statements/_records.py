@@ -144,6 +144,7 @@ class Facts:
     n_groups: int
     plans: tuple[PrivacyPlan, ...]
     n_plans: int
+    headings: tuple[str, ...]
     parties: tuple[str, ...]
     asserted: tuple[str, ...]
     external: bool
@@ -203,6 +204,7 @@ def facts_of(record: Mapping[str, Any], accountant: PrivacyAccountant | None) ->
         groups=tuple({**g, "first": None, "last": None} for g in facts.groups),
         plans=tuple(plans[:MOST_SHOWN]),
         n_plans=len(plans),
+        headings=tuple(f"Releases of {plan.estimator}" for plan in plans[:MOST_SHOWN]),
         period=None,
     )
 
@@ -218,7 +220,9 @@ def _why_void(plan: PrivacyPlan) -> str | None:
 def _facts(record: Mapping[str, Any], summary: Summary) -> Facts:
     entries, budget, total = summary.entries, summary.budget, summary.total
     unit, neighbors = (entries and summary.relation) or ("", "")
-    texts = dict.fromkeys(entry.plan for entry in entries)
+    texts: dict[str, list[LedgerEntry]] = {}
+    for entry in entries:
+        texts.setdefault(entry.plan, []).append(entry)
     shown = itertools.islice(texts, MOST_SHOWN)
     groups, n_groups = _groups(entries)
     gaussian = not total.curves and not total.failure
@@ -255,6 +259,7 @@ def _facts(record: Mapping[str, Any], summary: Summary) -> Facts:
         n_groups=n_groups,
         plans=tuple(map(PrivacyPlan.from_json, shown)),
         n_plans=len(texts),
+        headings=tuple(map(_heading, itertools.islice(texts.values(), MOST_SHOWN))),
         parties=tuple(dict.fromkeys(e.block for e in entries if _is_client(e))),
         asserted=tuple(
             sorted({division_of(e.partition)[1] for e in entries if e.asserted})
@@ -284,6 +289,15 @@ def _groups(entries: tuple[LedgerEntry, ...]) -> tuple[tuple[dict[str, Any], ...
         if len(found) <= MOST_SHOWN:
             break
     return tuple(map(_group, found.values())), len(found)
+
+
+def _heading(entries: list[LedgerEntry]) -> str:
+    """Return the heading of a plan: which entries of a ledger have it."""
+    first, n_others = entries[0], len(entries) - 1
+    label = first.block if _is_client(first) else first.label
+    like = f" and {n_others} like it" if n_others else ""
+    name = f"Entry {first.id}{', ' if label else ''}{label or ''}"
+    return f"{name}{like}: {first.estimator}"
 
 
 def _group(entries: list[LedgerEntry]) -> dict[str, Any]:

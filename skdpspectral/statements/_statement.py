@@ -12,10 +12,11 @@ from numbers import Integral
 from typing import Any
 
 from ..accounting import PrivacyAccountant
-from ..mechanisms import PrivacyPlan, shown
+from ..mechanisms import ParallelPlan, PrivacyPlan, shown
+from ..mechanisms._plan import on_one_line
 from ._answers import claim, questions_answered, shown_of
 from ._pages import html_page, lemmas_of, markdown_page
-from ._records import Facts, facts_of, record_of
+from ._records import MOST_SHOWN, Facts, facts_of, record_of
 from ._registry import REGISTRY_FIELDS, as_registry_yaml
 
 FORMAT = "skdpspectral-statement-1"
@@ -263,7 +264,7 @@ def _content(facts: Facts) -> dict[str, Any]:
         "more_groups": shown_of(len(facts.groups), facts.n_groups),
         "for_the_auditor": parts["for_the_auditor"],
         "report": record["report"],
-        "plans": list(map(_plan, facts.plans)),
+        "plans": list(map(_plan, facts.plans, facts.headings)),
         "more_plans": facts.n_plans - len(facts.plans),
         "docs_url": stated.get("docs_url"),
         "nist_sp_800_226": parts["nist_sp_800_226"],
@@ -275,7 +276,13 @@ def _short(x: float | None) -> str:
     return f"{x:.6g}" if x else ""
 
 
-def _plan(plan: PrivacyPlan) -> dict[str, Any]:
+def _few(names: list[str]) -> str:
+    """Return the first names, and how many others there are."""
+    others = f" and {len(names) - 3} others" if len(names) > 3 else ""
+    return on_one_line(", ".join(names[:3])) + others
+
+
+def _plan(plan: PrivacyPlan, heading: str) -> dict[str, Any]:
     """Return what plans say of themselves, with the lemmas of their releases."""
     more = {
         "kind": lambda release, _: release.kind,
@@ -284,8 +291,21 @@ def _plan(plan: PrivacyPlan) -> dict[str, Any]:
             lemmas_of(release, choice, str(plan.unit))
         ),
     }
-    table = [
-        ["unlimited" if c == "inf" else c for c in row] for row in plan.table(more)
-    ]
     sentences = plan.sentences()
-    return {"estimator": plan.estimator, "sentences": sentences, "releases": table}
+    alike: dict[Any, tuple[list[str], PrivacyPlan]] = {}
+    if isinstance(plan, ParallelPlan):
+        for name, block in plan.blocks:
+            alike.setdefault(block.mechanisms, ([], block))[0].append(name)
+    said = shown_of(MOST_SHOWN, len(alike))
+    sentences += [f"Releases of clients: {said}"] if said else []
+    heads, *rows = plan.table(more)
+    groups = list(alike.values())[:MOST_SHOWN]
+    if groups:  # plan.table() is of one of the clients
+        rows = [
+            (f"{_few(alike_names)}: {row[0]}", *row[1:])
+            for alike_names, block in groups
+            for row in block.table(more)[1:]
+        ]
+    table = [["unlimited" if c == "inf" else c for c in row] for row in (heads, *rows)]
+    names = {"estimator": plan.estimator, "heading": heading}
+    return {**names, "sentences": sentences, "releases": table}

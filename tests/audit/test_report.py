@@ -318,7 +318,7 @@ def test_budgets_of_clients_and_models_are_said():
     (step,) = privacy_report(budgets)
     assert (step.verdict, step.reason) == (
         "private",
-        "each fit spends epsilon=one a client, delta=1e-06",
+        "each fit spends epsilon=1 to 2 (each client its own), delta=1e-06",
     )
     for cls in (DPPCA, FederatedDPPCA):
         (step,) = privacy_report(cls(1, mechanism=SpikedModel(1.0, 1.0)))

@@ -129,7 +129,7 @@ def test_a_search_that_may_leak(search, said):
         (grid({"p": [DPPCA(epsilon=3.0)], "p__epsilon": [4.0]}), "epsilon=4, delta"),
         (
             grid({"p": [FederatedDPPCA(epsilon={"a": 1.0}), DPPCA()]}),
-            "epsilon=1 or one a client",
+            "epsilon=1 or 1 (each client its own)",
         ),
         (grid({"s": [None, FunctionTransformer(np.nan_to_num)]}), "epsilon=1, delta"),
         # Of these no verdict depends, however many there are.
