@@ -5,6 +5,8 @@ import importlib
 import math
 import random
 import sys
+import threading
+import time
 import warnings
 
 import numpy as np
@@ -392,6 +394,14 @@ def configured(model, X, y=None):
     memory = get_config()["working_memory"] + int(np.abs(X).sum())
     set_config(working_memory=memory)
     return float(np.sin(1e6 * memory))
+class Kept:
+    seen = []
+def by_class(model, X, y=None):
+    Kept.seen.append(float(np.abs(X).sum()))
+    return float(np.sin(1e6 * sum(Kept.seen)))
+def by_new_name(model, X, y=None):
+    Kept.total = getattr(Kept, "total", 0.0) + float(np.abs(X).sum())
+    return float(np.sin(1e6 * Kept.total))
 def rounded(model, X, y=None):
     decimal.getcontext().prec += int(np.abs(X).sum())
     return float(np.sin(1e6 * decimal.getcontext().prec))
@@ -400,7 +410,16 @@ def rounded(model, X, y=None):
 
 
 @pytest.mark.parametrize(
-    "name", ["by_name", "by_module", "cached", "configured", "rounded"]
+    "name",
+    [
+        "by_name",
+        "by_module",
+        "by_class",
+        "by_new_name",
+        "cached",
+        "configured",
+        "rounded",
+    ],
 )
 def test_blocks_share_no_memory_of_what_a_scorer_uses(
     name, asked, tmp_path, monkeypatch
@@ -421,6 +440,31 @@ def test_blocks_share_no_memory_of_what_a_scorer_uses(
     assert len(seen[0]) == 4
     assert len(moved) <= 1
     assert sys.modules["own_memory"].SEEN == []
+    assert sys.modules["own_scorers"].Kept.seen == []
+    assert not hasattr(sys.modules["own_scorers"].Kept, "total")
+
+
+PICKLED = []
+
+
+class SlowlyPickled:
+    def __reduce__(self):
+        PICKLED.append(1)
+        time.sleep(0.05)
+        PICKLED.append(-1)
+        return SlowlyPickled, ()
+
+
+def test_threads_copy_one_after_the_other():
+    """What is copied as a whole is a setting of the process."""
+    given = DPPCA(1), [{}], SlowlyPickled()
+    threads = [threading.Thread(target=packed, args=given) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(PICKLED) >= 6
+    assert np.cumsum(PICKLED).max() == 1
 
 
 def exits_for_large(model, X, y=None):
