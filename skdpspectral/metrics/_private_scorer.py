@@ -31,7 +31,11 @@ from .._tables.readers import column_names, read_quietly
 from .._tables.rows import shape_of
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_mu
 from ..accounting._gaussian import calibrate_alike
-from ..accounting._ledger.compositions import estimators_within
+from ..accounting._ledger.compositions import (
+    Composition,
+    composition_of,
+    is_estimator,
+)
 from ..accounting._ledger.context import (
     accountant_to_send,
     ambient_accountant,
@@ -510,10 +514,20 @@ class PrivateScorer:
 
 
 def _accountant_of(estimator: Any) -> PrivacyAccountant | None:
-    """Return the accountant of an estimator or of its parts, the last one first."""
-    inside = reversed(list(estimators_within(estimator).values()))
-    of_parts = (getattr(part, "accountant", None) for part in inside)
-    return next((found for found in of_parts if found is not None), None)
+    """Return the accountant of an estimator or of its parts, the last one first.
+
+    A frozen estimator does not list the parts of what it holds.
+    """
+    if composition_of(estimator) is Composition.FROZEN:
+        return _accountant_of(estimator.estimator)
+    if not is_estimator(estimator):
+        return None
+    for value in reversed(list(estimator.get_params(deep=True).values())):
+        if composition_of(value) is Composition.FROZEN:
+            value = _accountant_of(value)
+        if isinstance(value, PrivacyAccountant):
+            return value
+    return None
 
 
 SCORERS.add(PrivateScorer)
