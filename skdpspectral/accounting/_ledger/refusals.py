@@ -9,7 +9,7 @@ from ...mechanisms import ApproximateDP, PrivacyPlan, PrivateSelection
 from ...mechanisms._planned_releases import Curve
 from .._composition import Total
 from .._errors import PrivacyBudgetError
-from .._gaussian import gaussian_epsilon
+from .._gaussian import MIN_DELTA, gaussian_epsilon
 from .budget import Budget, LedgerTerms, box_of, floored, with_pure
 from .filters import Cost, Share, as_float, cost_of
 
@@ -55,7 +55,7 @@ class Excess(Exception):
             f"delta={delta:g}, but only epsilon={floored(remaining):.6g}{each} at "
             f"that delta remains of the accountant's budget "
             f"epsilon={budget.epsilon:g}, delta={budget.delta:g}; nothing was charged."
-            f"{self._spent_note(budget)}{self._failures_note()}"
+            f"{self._spent_note(budget)}{self._failures_note(budget, remaining)}"
         )
         return PrivacyBudgetError(message, requested, remaining)
 
@@ -108,25 +108,43 @@ class Excess(Exception):
             "add up linearly."
         )
 
-    def _failures_note(self) -> str:
-        """Say it where failures are what is over its limit."""
-        most, taken = box_of(self.terms).failures, as_float(self.total.box[1])
-        if taken <= most or not self.total.additive:
+    def _failures_note(self, budget: Budget, remaining: float) -> str:
+        """Say it where failures are over their limit, and no epsilon would pass."""
+        box = box_of(with_pure(self.terms, self.cost))
+        most, taken = box.failures, as_float(self.total.box[1])
+        lower = self.plan is not None and remaining > 0.0
+        if taken <= most or lower or not self.total.additive:
             return ""
         used = as_float(self.spent.box[1])
-        own, left = taken - used, most - used
+        own, left = taken - used, max(most - used, 0.0)
+        beside = Share(*self.total.box)._replace(failure=_NO_SLACK.failure)
+        alone = "" if beside.within(box.corner) else " alone"
         message = (
-            f" The cause is not epsilon: failures (a category that one row alone has, "
-            "bounds of a model, deltas of other tools) may take "
+            f" The cause is not epsilon{alone}: failures (a category that one row alone "
+            "has, bounds of a model, deltas of other tools) may take "
             f"{most:.3g} of the ledger's delta, {used:.3g} is taken, and this would "
             f"take {own:.3g}."
         )
-        if self.plan is not None and self.plan.failure and left > 0.0:
-            smaller = floored(self.plan.delta * left / own * (1.0 - 2.0**-20))
-            message += f" With delta={smaller:.3g} or less it would pass."
-        else:
+        smaller = self._smaller_delta(budget, left / own if own else 0.0)
+        if smaller:
+            message += f" With delta={smaller:.6g} or less it would pass."
+        elif budget.remaining(self.spent, self.terms, 1, self.first):
             message += " Fits without failures still pass (public categories=, say)."
         return f"{message} A new ledger's part is PrivacyAccountant(failures=...)."
+
+    def _smaller_delta(self, budget: Budget, share: float) -> float:
+        """Return a smaller delta of the plan that would be let in; 0 for none.
+
+        Failures are in proportion to it, and the same epsilon does not cost more.
+        """
+        if self.plan is None or not self.plan.failure:
+            return 0.0
+        smaller = floored(self.plan.delta * share * (1.0 - 2.0**-20))
+        less = self.cost.failure * smaller / self.plan.delta
+        passes = less >= MIN_DELTA and self._lets_in(
+            budget, replace(self.cost, failure=less)
+        )
+        return smaller if passes else 0.0
 
 
 def _epsilon_of(cost: Cost, delta: float) -> float:
