@@ -120,8 +120,8 @@ class Excess(Exception):
         beside = Share(*self.total.box)._replace(failure=_NO_SLACK.failure)
         alone = "" if beside.within(box.corner) else " alone"
         message = (
-            f" The cause is not epsilon{alone}: failures (a category that one row alone "
-            "has, bounds of a model, deltas of other tools) may take "
+            f" The cause is not epsilon{alone}: failures (a category that one row "
+            "alone has, bounds of a model, deltas of other tools) may take "
             f"{most:.3g} of the ledger's delta, {used:.3g} is taken, and this would "
             f"take {own:.3g}."
         )
