@@ -1,5 +1,6 @@
 """Searches whose blocks vote: what leaves them, what they cost, what they refuse."""
 
+import contextlib
 import decimal
 import importlib
 import math
@@ -22,6 +23,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
+    DPRidgeClassifier,
     DPStandardScaler,
     LRSRegressor,
     PrivacyAccountant,
@@ -532,6 +534,20 @@ def test_a_candidate_that_fails_in_one_block_has_its_worst_score(asked, n_jobs, 
 
 def always_fails(model, X, y=None):
     raise MemoryError("secret")
+
+
+@pytest.mark.parametrize("charged", [False, True])
+def test_an_error_of_the_last_fit_names_the_entry_of_the_search(charged):
+    """That of the last fit is in a ledger that is gone."""
+    labels = np.where(X[:, 0] > 0.0, 1.0, 0.5)
+    made = search(DPRidgeClassifier(classes=[0, 1]), {"alpha": [0.1]}, scoring=None)
+    with contextlib.ExitStack() as within:
+        if charged:
+            within.enter_context(PrivacyAccountant())
+        with pytest.raises(ValueError, match="among classes") as error:
+            made.fit(X, labels)
+    said = str(error.value).partition("; ")[2].partition("; ")[2]
+    assert said == charged * "this fit stays charged: epsilon=20 (entry 1)"
 
 
 def test_where_all_fail_nobody_has_a_vote(asked):
