@@ -300,6 +300,19 @@ def test_refusals_of_failures_say_what_is_true(name):
         accountant.check(fit_plan(0.01))
 
 
+@pytest.mark.parametrize("kind", CURVES)
+def test_refusals_of_several_fits_say_what_they_cost_together(kind):
+    accountant = PrivacyAccountant(0.41, DELTA)
+    plans = [plan_of(CURVES[kind]), plan_with_mu(0.4 * MU, **USERS)]
+    accountant.charge(plan_with_mu(0.1 * MU, **USERS))
+    with pytest.raises(PrivacyBudgetError, match="2 fits of") as refusal:
+        accountant.check(plans)
+    together = PrivacyAccountant().check(plans)
+    assert together.delta == DELTA
+    assert refusal.value.requested == pytest.approx(together.epsilon, rel=1e-6)
+    assert together.epsilon > 0.4
+
+
 # -- processes -----------------------------------------------------------------
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from ...mechanisms import ApproximateDP, PrivacyPlan, PrivateSelection
 from ...mechanisms._planned_releases import Curve
 from .._composition import Total
 from .._errors import PrivacyBudgetError
-from .._gaussian import MIN_DELTA, gaussian_epsilon
+from .._gaussian import MIN_DELTA
 from .budget import Budget, LedgerTerms, box_of, floored, with_pure
 from .filters import Cost, Share, as_float, cost_of
 
@@ -43,8 +44,7 @@ class Excess(Exception):
     def error(self, budget: Budget) -> PrivacyBudgetError:
         """Return the error that says what was asked for, and what would be let in."""
         if self.plan is None:
-            mu = math.sqrt(max(self.total.mu**2 - self.spent.mu**2, 0.0))
-            requested, delta = gaussian_epsilon(mu, budget.delta), budget.delta
+            requested, delta = self._rise().epsilon(budget.delta), budget.delta
             remaining = budget.remaining(self.spent, self.terms, 1, self.first)
         else:
             requested, delta = self.plan.epsilon, self.plan.delta
@@ -58,6 +58,16 @@ class Excess(Exception):
             f"{self._spent_note(budget)}{self._failures_note(budget, remaining)}"
         )
         return PrivacyBudgetError(message, requested, remaining)
+
+    def _rise(self) -> Total:
+        """Return by how much several fits would raise the total."""
+        mu = math.sqrt(max(self.total.mu**2 - self.spent.mu**2, 0.0))
+        counts = Counter[Curve]()
+        for sign, total in ((1, self.total), (-1, self.spent)):
+            for curve, n in total.curves:
+                counts[curve] += sign * n
+        failure = max(self.total.failure - self.spent.failure, 0.0)
+        return Total(mu, failure, tuple((+counts).items()))
 
     def _largest_epsilon(self, budget: Budget, plan: PrivacyPlan) -> float:
         """Return the largest epsilon, at the plan's delta, that would be let in."""
