@@ -36,7 +36,11 @@ from ..accounting._ledger.context import (
     ambient_accountant,
     block_at_hand,
 )
-from ..accounting._ledger.planned_fits import estimators_within
+from ..accounting._ledger.planned_fits import (
+    Composition,
+    composition_of,
+    is_estimator,
+)
 from ..mechanisms import (
     Exact,
     Mechanism,
@@ -516,10 +520,20 @@ class PrivateScorer:
 
 
 def _accountant_of(estimator: Any) -> PrivacyAccountant | None:
-    """Return the accountant of an estimator or of its parts, the last one first."""
-    inside = reversed(list(estimators_within(estimator).values()))
-    of_parts = (getattr(part, "accountant", None) for part in inside)
-    return next((found for found in of_parts if found is not None), None)
+    """Return the accountant of an estimator or of its parts, the last one first.
+
+    A frozen estimator does not list the parts of what it holds.
+    """
+    if composition_of(estimator) is Composition.FROZEN:
+        return _accountant_of(estimator.estimator)
+    if not is_estimator(estimator):
+        return None
+    for value in reversed(list(estimator.get_params(deep=True).values())):
+        if composition_of(value) is Composition.FROZEN:
+            value = _accountant_of(value)
+        if isinstance(value, PrivacyAccountant):
+            return value
+    return None
 
 
 SCORERS.add(PrivateScorer)

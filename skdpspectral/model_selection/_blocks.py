@@ -76,12 +76,25 @@ def packed(
     """
     parts = (scorer, type(scorer), getattr(scorer, "_score_func", None))
     own = {getattr(part, "__module__", None) for part in parts}
+    packs = (estimator, list(candidates), scorer)
+    # One thread at a time: what is copied as a whole is a setting of the process.
+    with without_accountant(), isolated_process_state(b""):
+        try:
+            return _pickled(packs, own)
+        except Exception as error:
+            raise ValueError(
+                "estimator, param_distributions and scoring must be picklable: every "
+                f"block has a copy of its own ({type(error).__name__})"
+            ) from error
+
+
+def _pickled(packs: tuple[Any, ...], own: set[Any]) -> bytes:
+    """Return a pickle in which the user's own modules are copied as a whole."""
     registered: list[ModuleType] = []
     try:
         while True:  # copied globals may lead to further modules
             pickler = _Pickler(file := io.BytesIO(), own)
-            with without_accountant():
-                pickler.dump((estimator, list(candidates), scorer))
+            pickler.dump(packs)
             known = cloudpickle.list_registry_pickle_by_value()
             found = [sys.modules[name] for name in sorted(pickler.found - known)]
             if not found:
@@ -89,11 +102,6 @@ def packed(
             for module in found:
                 cloudpickle.register_pickle_by_value(module)
                 registered.append(module)
-    except Exception as error:
-        raise ValueError(
-            "estimator, param_distributions and scoring must be picklable: every block "
-            f"has a copy of its own ({type(error).__name__})"
-        ) from error
     finally:
         for module in registered:
             cloudpickle.unregister_pickle_by_value(module)
@@ -121,7 +129,12 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             noted = self._note(obj.__module__)
             if cached and (noted or obj.__module__ == "__main__"):
                 return _cached_anew, (obj.__wrapped__, obj.cache_parameters())
-        return super().reducer_override(obj)
+        reduced = super().reducer_override(obj)
+        if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) > 2:
+            # By the name that it has there, each copy would be the same class again.
+            make, (*given, _, more), *state = reduced
+            reduced = (make, (*given, None, more), *state)
+        return reduced
 
     def _note(self, name: str | None) -> bool:
         """Note a module by its name if it is the user's own; return whether it is."""

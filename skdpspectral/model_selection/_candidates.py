@@ -361,6 +361,14 @@ def without_seed_warning() -> Iterator[None]:
         yield
 
 
+class _RunAccountant(PrivacyAccountant):
+    """A ledger of one fit; errors name no entry of it, as it ends with the fit."""
+
+    def _enter(self, *entries: Any) -> list[int]:
+        super()._enter(*entries)
+        return []
+
+
 @contextlib.contextmanager
 def _run_accountant(
     mu: float, delta: float, plan: PrivacyPlan, seed: int | None
@@ -368,7 +376,7 @@ def _run_accountant(
     """Give a ledger for one fit, which refuses what is beyond its budget."""
     place = _MEMORY if os.access(_MEMORY, os.W_OK | os.X_OK) else None
     with tempfile.TemporaryDirectory(prefix="skdpspectral-", dir=place) as folder:
-        accountant = PrivacyAccountant(
+        accountant = _RunAccountant(
             gaussian_epsilon(mu, delta),
             delta,
             path=os.path.join(folder, "run.db"),

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import re
 import time
 from dataclasses import replace
 
@@ -243,6 +244,73 @@ def test_remaining_is_what_may_be_charged():
     accountant.charge_external(0.1, 4.0e-7, "most of delta", **ROWS)
     with pytest.raises(PrivacyBudgetError, match="deltas of other tools"):
         accountant.charge_external(0.1, 1.0e-7, "too much", **ROWS)
+
+
+def failing_plan(epsilon, delta):
+    """Plan that keeps a tenth of delta for failures."""
+    mu = gaussian_mu(epsilon, 0.9 * delta) * (1.0 - 1e-6)
+    plan = plan_with_mu(mu)
+    return replace(plan, epsilon=epsilon, delta=delta, failure=0.1 * delta)
+
+
+# What is charged before, what is refused then, and what its refusal must say and not.
+NOT_EPSILON, PASSES, STILL = "not epsilon:", "or less it would pass", "still pass"
+REFUSALS = {
+    "failures": ([(1.0, 3e-7)], (0.5, 1e-6), [NOT_EPSILON, PASSES], [STILL]),
+    "rounded up": ([], (0.5, 1.2377e-6), [NOT_EPSILON, PASSES], [STILL]),
+    "both": ([(1.0, 3e-7)], (9.0, 1e-6), ["not epsilon alone", STILL], [PASSES]),
+    "epsilon": ([], (4.1, 1e-6), [], ["not epsilon", PASSES, STILL]),
+    "nothing left": (
+        [(1.0, 3e-7), (4.0, None)],
+        (0.5, 1e-6),
+        ["not epsilon alone"],
+        [PASSES, STILL],
+    ),
+    "first beyond": ([(3.0, 2e-6)], (0.1, 1e-7), [NOT_EPSILON], [PASSES, STILL]),
+    "too small": (
+        [(1.0, 1e-6 * (1.0 - 4e-9))],
+        (0.5, 1e-9),
+        [NOT_EPSILON, STILL],
+        [PASSES],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusals_of_failures_say_what_is_true(name):
+    """A smaller delta that is named passes; so do fits that are said to."""
+    before, (epsilon, delta), said, unsaid = REFUSALS[name]
+    n = 3 if name == "rounded up" else 1
+    accountant = PrivacyAccountant(4.0, 1e-6)
+    for own, part in before:
+        left = min(own, accountant.remaining().epsilon)
+        accountant.charge(fit_plan(left) if part is None else failing_plan(own, part))
+    with pytest.raises(PrivacyBudgetError) as refusal:
+        accountant.check(failing_plan(epsilon, delta), n_fits=n)
+    message = str(refusal.value)
+    assert all(words in message for words in said), message
+    assert not any(words in message for words in unsaid), message
+    named = re.search(r"With delta=(\S+) or less", message)
+    if named:
+        accountant.check(failing_plan(epsilon, float(named[1])), n_fits=n)
+        accountant.check(failing_plan(epsilon, 0.5 * float(named[1])), n_fits=n)
+        with pytest.raises(PrivacyBudgetError):
+            accountant.check(failing_plan(epsilon, 1.0001 * float(named[1])), n_fits=n)
+    if STILL in message:
+        accountant.check(fit_plan(0.01))
+
+
+@pytest.mark.parametrize("kind", CURVES)
+def test_refusals_of_several_fits_say_what_they_cost_together(kind):
+    accountant = PrivacyAccountant(0.41, DELTA)
+    plans = [plan_of(CURVES[kind]), plan_with_mu(0.4 * MU, **USERS)]
+    accountant.charge(plan_with_mu(0.1 * MU, **USERS))
+    with pytest.raises(PrivacyBudgetError, match="2 fits of") as refusal:
+        accountant.check(plans)
+    together = PrivacyAccountant().check(plans)
+    assert together.delta == DELTA
+    assert refusal.value.requested == pytest.approx(together.epsilon, rel=1e-6)
+    assert together.epsilon > 0.4
 
 
 # -- processes -----------------------------------------------------------------

@@ -15,14 +15,16 @@ import pandas as pd
 import pytest
 from release_tools import Release
 from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, log_loss
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpspectral import (
     DPPCA,
+    DPStandardScaler,
     PrivacyAccountant,
     PrivacyBudgetError,
     PrivacyLeakWarning,
@@ -378,20 +380,47 @@ def test_every_score_of_a_cross_validation_is_charged(n_jobs, own):
     assert names == ["DPPCA"] * 3 + ["captured_variance"] * 3
 
 
-def test_a_ledger_prices_the_scores_of_a_search_beforehand():
+class Audited(BaseEstimator):
+    """A foreign estimator whose parameter has the name of a ledger."""
+
+    def __init__(self, accountant="a firm", inner=None):
+        self.accountant, self.inner = accountant, inner
+
+    def predict(self, X):
+        return np.zeros(len(X), dtype=int)
+
+
+def test_the_ledger_of_what_is_scored_is_charged_once():
+    accountant = PrivacyAccountant()
+    scorer = make_private_scorer("accuracy", 1.0)
+    model = make_pipeline(DPStandardScaler(accountant=accountant), LogisticRegression())
+    frozen = FrozenEstimator(model.fit(X, LABELS))
+    nested = make_pipeline(FunctionTransformer(), FrozenEstimator(frozen))
+    foreign = Audited(inner=make_pipeline(model, Audited()))
+    scored = [model, frozen, FrozenEstimator(frozen), nested, foreign]
+    for number, one in enumerate(scored):
+        scorer(one, X, LABELS)
+        names = [entry.estimator for entry in accountant.ledger]
+        assert names == ["DPStandardScaler"] + ["accuracy"] * (number + 1)
+    scorer(Audited(), X, LABELS)
+    assert len(accountant.ledger) == 1 + len(scored)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_ledger_prices_the_scores_of_a_search_beforehand(several):
     accountant = PrivacyAccountant()
     scorer = make_private_scorer("captured_variance", 0.5, clip_norm=3.0)
     search = GridSearchCV(
         DPPCA(accountant=accountant),
         {"n_components": [1, 2]},
-        scoring=scorer,
+        scoring={"one": scorer, "other": scorer} if several else scorer,
+        refit="one" if several else True,
         cv=KFold(3),
     )
-    with accountant:
-        promised = accountant.check(search, X)
-        search.fit(X)
+    promised = accountant.check(search, X)
+    search.fit(X)
     assert accountant.spent().epsilon == pytest.approx(promised.epsilon, rel=1e-9)
-    assert len(accountant.ledger) == 13
+    assert len(accountant.ledger) == 13 + 6 * several
 
 
 def test_copies_and_pickles_score_alike():

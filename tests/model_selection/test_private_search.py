@@ -203,7 +203,7 @@ def test_nothing_tells_the_number_of_runs(outcomes, capfd):
         assert np.array_equal(told["best"], [made.best_score_])
         assert {len(column) for column in made.cv_results_.values()} == {1}
         assert not [n for n in vars(made) if "n_iter_" in n and not n.startswith("n_")]
-        known = {"n_splits_": 1, "best_index_": 0}
+        known = {"n_splits_": 1, "best_index_": 0, "verbose": 0}
         assert vars(made.estimator).keys() == vars(DPPCA(1)).keys()
         whole = {n: v for n, v in vars(made).items() if type(v) is int}
         assert whole == {**known, "noise_seed": seed, "verbose": 0}

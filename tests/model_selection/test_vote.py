@@ -1,10 +1,13 @@
 """Searches whose blocks vote: what leaves them, what they cost, what they refuse."""
 
+import contextlib
 import decimal
 import importlib
 import math
 import random
 import sys
+import threading
+import time
 import warnings
 
 import numpy as np
@@ -20,6 +23,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
+    DPRidgeClassifier,
     DPStandardScaler,
     LRSRegressor,
     PrivacyAccountant,
@@ -392,6 +396,14 @@ def configured(model, X, y=None):
     memory = get_config()["working_memory"] + int(np.abs(X).sum())
     set_config(working_memory=memory)
     return float(np.sin(1e6 * memory))
+class Kept:
+    seen = []
+def by_class(model, X, y=None):
+    Kept.seen.append(float(np.abs(X).sum()))
+    return float(np.sin(1e6 * sum(Kept.seen)))
+def by_new_name(model, X, y=None):
+    Kept.total = getattr(Kept, "total", 0.0) + float(np.abs(X).sum())
+    return float(np.sin(1e6 * Kept.total))
 def rounded(model, X, y=None):
     decimal.getcontext().prec += int(np.abs(X).sum())
     return float(np.sin(1e6 * decimal.getcontext().prec))
@@ -400,7 +412,16 @@ def rounded(model, X, y=None):
 
 
 @pytest.mark.parametrize(
-    "name", ["by_name", "by_module", "cached", "configured", "rounded"]
+    "name",
+    [
+        "by_name",
+        "by_module",
+        "by_class",
+        "by_new_name",
+        "cached",
+        "configured",
+        "rounded",
+    ],
 )
 def test_blocks_share_no_memory_of_what_a_scorer_uses(
     name, asked, tmp_path, monkeypatch
@@ -421,6 +442,31 @@ def test_blocks_share_no_memory_of_what_a_scorer_uses(
     assert len(seen[0]) == 4
     assert len(moved) <= 1
     assert sys.modules["own_memory"].SEEN == []
+    assert sys.modules["own_scorers"].Kept.seen == []
+    assert not hasattr(sys.modules["own_scorers"].Kept, "total")
+
+
+PICKLED = []
+
+
+class SlowlyPickled:
+    def __reduce__(self):
+        PICKLED.append(1)
+        time.sleep(0.05)
+        PICKLED.append(-1)
+        return SlowlyPickled, ()
+
+
+def test_threads_copy_one_after_the_other():
+    """What is copied as a whole is a setting of the process."""
+    given = DPPCA(1), [{}], SlowlyPickled()
+    threads = [threading.Thread(target=packed, args=given) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(PICKLED) >= 6
+    assert np.cumsum(PICKLED).max() == 1
 
 
 def exits_for_large(model, X, y=None):
@@ -488,6 +534,20 @@ def test_a_candidate_that_fails_in_one_block_has_its_worst_score(asked, n_jobs, 
 
 def always_fails(model, X, y=None):
     raise MemoryError("secret")
+
+
+@pytest.mark.parametrize("charged", [False, True])
+def test_an_error_of_the_last_fit_names_the_entry_of_the_search(charged):
+    """That of the last fit is in a ledger that is gone."""
+    labels = np.where(X[:, 0] > 0.0, 1.0, 0.5)
+    made = search(DPRidgeClassifier(classes=[0, 1]), {"alpha": [0.1]}, scoring=None)
+    with contextlib.ExitStack() as within:
+        if charged:
+            within.enter_context(PrivacyAccountant())
+        with pytest.raises(ValueError, match="among classes") as error:
+            made.fit(X, labels)
+    said = str(error.value).partition("; ")[2].partition("; ")[2]
+    assert said == charged * "this fit stays charged: epsilon=20 (entry 1)"
 
 
 def test_where_all_fail_nobody_has_a_vote(asked):

@@ -233,7 +233,7 @@ _charges: ContextVar[_Charges | None] = ContextVar("skdpspectral_charges", defau
 def note_charge(plans: Sequence[PrivacyPlan], numbers: Sequence[int]) -> None:
     """Note, for the innermost fit of this context, what it was charged."""
     charges = _charges.get()
-    if charges is not None:
+    if charges is not None and numbers:
         charges.append((plans, numbers))
 
 

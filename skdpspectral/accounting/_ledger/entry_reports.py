@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from ...mechanisms._plan import html_table
 from ...mechanisms._planned_releases import Curve
 from .._composition import Total
 from .._errors import LedgerError, PrivacyBudgetError
+from .._gaussian import MIN_DELTA
 from .budget import (
     Budget,
     Cost,
@@ -367,7 +369,7 @@ class Excess(Exception):
     def error(self, budget: Budget) -> PrivacyBudgetError:
         """Return the error that says what was asked for, and what would be let in."""
         if self.plan is None:
-            requested, delta = self._added().epsilon(budget.delta), budget.delta
+            requested, delta = self._rise().epsilon(budget.delta), budget.delta
             remaining = budget.remaining(self.spent, self.terms, 1, self.first)
         else:
             requested, delta = self.plan.epsilon, self.plan.delta
@@ -378,17 +380,19 @@ class Excess(Exception):
             f"delta={delta:g}, but only epsilon={floored(remaining):.6g}{each} at "
             f"that delta remains of the accountant's budget "
             f"epsilon={budget.epsilon:g}, delta={budget.delta:g}; nothing was charged."
-            f"{self._spent_note(budget)}{self._failures_note()}"
+            f"{self._spent_note(budget)}{self._failures_note(budget, remaining)}"
         )
         return PrivacyBudgetError(message, requested, remaining)
 
-    def _added(self) -> Total:
-        """Return what all fits cost together, of which several differ."""
+    def _rise(self) -> Total:
+        """Return by how much several fits would raise the total."""
         mu = math.sqrt(max(self.total.mu**2 - self.spent.mu**2, 0.0))
-        before = dict(self.spent.curves)
-        curves = ((c, n - before.get(c, 0)) for c, n in self.total.curves)
-        added = tuple((curve, n) for curve, n in curves if n > 0)
-        return Total(mu, max(self.total.failure - self.spent.failure, 0.0), added)
+        counts = Counter[Curve]()
+        for sign, total in ((1, self.total), (-1, self.spent)):
+            for curve, n in total.curves:
+                counts[curve] += sign * n
+        failure = max(self.total.failure - self.spent.failure, 0.0)
+        return Total(mu, failure, tuple((+counts).items()))
 
     def _largest_epsilon(self, budget: Budget, plan: PrivacyPlan) -> float:
         """Return the largest epsilon, at the plan's delta, that would be let in."""
@@ -439,28 +443,43 @@ class Excess(Exception):
             "add up linearly."
         )
 
-    def _failures_note(self) -> str:
-        """Say it where failures are what is over its limit."""
-        most, taken = box_of(self.terms).failures, as_float(self.total.box[1])
-        if taken <= most or not self.total.additive:
+    def _failures_note(self, budget: Budget, remaining: float) -> str:
+        """Say it where failures are over their limit, and no epsilon would pass."""
+        box = box_of(with_pure(self.terms, self.cost))
+        most, taken = box.failures, as_float(self.total.box[1])
+        lower = self.plan is not None and remaining > 0.0
+        if taken <= most or lower or not self.total.additive:
             return ""
         used = as_float(self.spent.box[1])
-        own, left = taken - used, most - used
-        also = self.total.box[0] > box_of(self.terms).corner.cost
+        own, left = taken - used, max(most - used, 0.0)
+        beside = Share(*self.total.box)._replace(failure=_NO_SLACK.failure)
+        alone = "" if beside.within(box.corner) else " alone"
         message = (
-            f" {'Also' if also else 'The cause is not epsilon'}: failures (categories "
-            "of single rows, bounds of a model, deltas of other tools, samples) "
-            f"may take {most:.3g} of the ledger's delta, {used:.3g} is taken, and this "
-            f"would take {own:.3g}."
+            f" The cause is not epsilon{alone}: failures (categories of "
+            "single rows, bounds of a model, deltas of other tools) may take "
+            f"{most:.3g} of the ledger's delta, {used:.3g} is taken, and this would "
+            f"take {own:.3g}."
         )
-        if left <= 0.0:
+        smaller = self._smaller_delta(budget, left / own if own else 0.0)
+        if smaller:
+            message += f" With delta={smaller:.6g} or less it would pass."
+        elif budget.remaining(self.spent, self.terms, 1, self.first):
             message += " Fits without failures still pass (public categories=, say)."
-        elif self.plan is None or also or not self.plan.failure:
-            message += " Fits with a smaller delta take less of it."
-        else:
-            smaller = floored(self.plan.delta * left / own * (1.0 - 2.0**-20))
-            message += f" With delta={smaller:.3g} or less it would pass."
         return f"{message} A new ledger's part is PrivacyAccountant(failures=...)."
+
+    def _smaller_delta(self, budget: Budget, share: float) -> float:
+        """Return a smaller delta of the plan that would be let in; 0 for none.
+
+        Failures are in proportion to it, and the same epsilon does not cost more.
+        """
+        if self.plan is None or not self.plan.failure:
+            return 0.0
+        smaller = floored(self.plan.delta * share * (1.0 - 2.0**-20))
+        less = self.cost.failure * smaller / self.plan.delta
+        passes = less >= MIN_DELTA and self._lets_in(
+            budget, replace(self.cost, failure=less)
+        )
+        return smaller if passes else 0.0
 
 
 def _epsilon_of(cost: Cost, delta: float) -> float:

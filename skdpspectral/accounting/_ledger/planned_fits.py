@@ -12,9 +12,10 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import product
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -476,14 +477,14 @@ def _score_releases(
     search: Any, n_rows: int, folds: list[tuple[PlannedRows, int]], n_candidates: int
 ) -> Iterator[PlannedFit]:
     """Yield the releases of private scores, of every candidate, once a fold."""
-    plan_of = getattr(search.scoring, "privacy_plan", None)
-    if plan_of is None:
-        return
-    for fold, times in folds:
+    scoring = search.scoring
+    scorers = scoring.values() if isinstance(scoring, Mapping) else [scoring]
+    private = [scorer for scorer in scorers if hasattr(scorer, "privacy_plan")]
+    for scorer, (fold, times) in product(private, folds):
         n_train = fold.n_rows
         sizes = [n_rows - n_train] + [n_train] * bool(search.return_train_score)
         for size in sizes:
-            fit = PlannedFit(plan_of(size), search.scoring.accountant)
+            fit = PlannedFit(scorer.privacy_plan(size), scorer.accountant)
             yield replace(fit, times=times * n_candidates)
 
 
