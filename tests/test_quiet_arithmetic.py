@@ -79,7 +79,7 @@ for threads in (None, 2):
     }
 
 
-@pytest.mark.filterwarnings("ignore:.*components stand out:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*above the noise:UserWarning")
 @pytest.mark.parametrize("errors", ["warn", "raise"])
 @pytest.mark.parametrize("name", FITS)
 def test_fits_are_quiet(name, errors):

@@ -637,7 +637,7 @@ class Ranked(Combination):
             return found
         size = f"{self.components.n_samples} rows of {self.bounds.n_features} features"
         said = (
-            f"{size} are too few to estimate private scales at this budget: "
+            f"{size} are too few for private scales at this budget: "
             "components_ are of rank correlations; "
         )
         if self.bounds.box is None:

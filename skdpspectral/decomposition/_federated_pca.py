@@ -589,17 +589,17 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
         if above >= rank:
             return
         averaged = self._aggregation().method == "matrix"
-        said = f"Components above the noise of this fit: {above} of {rank}. The others"
+        said = f"Components above the noise of this fit: {above} of {rank}."
         if rank > 1 and not averaged:
-            said = f"Not all of the {rank} components are above the noise. They"
+            said = f"Not all of the {rank} components are above the noise."
         units = ""
         if self.scale is None:
-            given = "" if self.bounds is not None else "give public bounds and "
+            given = "" if self.bounds is not None else "give bounds and "
             units = f' If features have different units, {given}set scale="bounds".'
         remedies = " Use more rows, a larger epsilon or fewer components"
         if not averaged and len(self.clients_) > 1:
-            remedies += ', or aggregation="matrix", which averages the noise of clients'
-        said += f" may be noise alone.{units}{remedies}"
+            remedies += ', or aggregation="matrix"'
+        said += f"{units}{remedies}"
         remark = self._warned_of_noise(said, level)
         plans = {
             name: replace(own, remarks=(*own.remarks, remark))

@@ -188,7 +188,7 @@ def test_disjoint_users_have_disjoint_rows():
 def test_bad_units_of_divisions(unit):
     with pytest.raises(ValueError, match="disjoint_unit must be"):
         PrivacyAccountant().named("a", disjoint_within="site", disjoint_unit=unit)
-    with pytest.raises(ValueError, match="needs disjoint_within"):
+    with pytest.raises(ValueError, match="requires disjoint_within"):
         PrivacyAccountant().named("a", disjoint_unit="row")
 
 

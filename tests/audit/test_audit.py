@@ -342,7 +342,7 @@ def test_targets_belong_to_a_users_data():
     users = {"factory": LRSRegressor(user_feature=0, neighbors="replace-one")}
     users |= {"X": X, "X_neighbor": X, "statistic": lambda *_: 0.0, "n_trials": 4}
     assert audit_epsilon(**users, y=y, y_neighbor=changed, random_state=0).mu == 0.0
-    with pytest.raises(ValueError, match="and 0 have other"):
+    with pytest.raises(ValueError, match="and 0 have different rows"):
         audit_epsilon(**users, y=y)
     with pytest.raises(ValueError, match="y_neighbor must hold one target"):
         audit_epsilon(**users, y=y, y_neighbor=changed[1:])

@@ -226,7 +226,7 @@ def test_what_a_stranger_claims_takes_no_time():
 
 def test_a_model_has_no_use_for_pairs():
     model = SpikedModel(signal_variance=50.0, noise_variance=1.0)
-    with pytest.raises(ValueError, match="pairs, has no use"):
+    with pytest.raises(ValueError, match='center must be "auto" or "none"'):
         DPPCA(1, mechanism=model, center="pairs").privacy_plan(10_000, 20)
 
 

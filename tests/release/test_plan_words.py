@@ -186,7 +186,7 @@ def rows(n):
 
 
 NOISY = {
-    "components": (lambda: DPPCA(2, epsilon=0.1).fit(rows(50)), "stand out"),
+    "components": (lambda: DPPCA(2, epsilon=0.1).fit(rows(50)), "above the noise"),
     "no mean": (lambda: DPPCA("auto", release="covariance").fit(rows(300)), "no mean"),
     "scales": (lambda: DPStandardScaler(epsilon=0.1).fit(rows(50)), "private scales"),
     "ranks": (lambda: DPPCA(1, scale="private").fit(rows(50)), "private scales"),
