@@ -160,7 +160,7 @@ def test_components_of_noise_are_counted_from_releases(
     assert not any("above the noise" in remark for remark in pca.privacy_.remarks)
     pca.set_params(n_components=2)
     with pytest.warns(
-        NoisyFitWarning, match='public bounds and set scale="bounds"'
+        NoisyFitWarning, match='bounds and set scale="bounds"'
     ) as w:
         pca.fit(X, clients=clients)
     assert w[-1].filename == __file__
