@@ -17,7 +17,7 @@ from skdpspectral.pipeline import make_private_pipeline
 NEEDS_DATA = True
 HEADER = ":math:`\\epsilon`"
 ROWS = {"0.5": 0.5, "1": 1.0, "2": 2.0, "4": 4.0}
-REPEATS = 3
+REPEATS = 10
 SLOW = tuple(ROWS)
 
 
