@@ -141,7 +141,7 @@ def test_questions_of_those_who_answer_for_data(kinds):
     stated = answers(statement(kinds["users"], n_units=40))[secret]
     assert stated.endswith("states it all the same: 40.")
     tuned = "Was anything chosen or tuned on the data outside this account?"
-    assert row[tuned].startswith("Not stated by the curator. What is named here is not")
+    assert row[tuned].startswith("Not stated by the curator. What the curator names")
     searched = answers(statement(kinds["search"]))[tuned]
     assert searched.startswith("Parameters were chosen by a private search")
     assert "Not stated by the curator." in searched
