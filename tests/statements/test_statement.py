@@ -146,7 +146,7 @@ def test_questions_of_those_who_answer_for_data(kinds):
     assert searched.startswith("Parameters were chosen by a private search")
     assert "Not stated by the curator." in searched
     told = answers(statement(kinds["estimator"], tuning="Nothing: fixed in May."))
-    assert "The curator states: Nothing: fixed in May. What the curator names" in told[tuned]
+    assert "states: Nothing: fixed in May. What the curator names" in told[tuned]
     assert "does not cover" in told[tuned]
     left = row["What has been spent, and what is left?"]
     assert "ask for the statement of that ledger" in left
