@@ -15,13 +15,16 @@ may be published.
 # Ten clients of 2,000 rows each. One direction lies on ten features; the others are
 # noise.
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_wine
 
-from skdpspectral import FederatedDPPCA, SparseDPPCA
+from skdpspectral import FederatedDPPCA, NoisyFitWarning, SparseDPPCA
 from skdpspectral.metrics import subspace_distance
 
+warnings.simplefilter("ignore", NoisyFitWarning)  # noise is what is shown
 rng = np.random.default_rng(0)
 p, s, m, n = 200, 10, 10, 2000
 support = np.sort(rng.choice(p, s, replace=False))
