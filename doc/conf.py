@@ -1,10 +1,13 @@
 """Configuration of the documentation; it needs no network to build."""
 
+import inspect
 import os
 import re
 import sys
 from importlib.metadata import files
 from pathlib import Path
+
+from sphinx.util.inspect import stringify_signature
 
 import skdpspectral
 
@@ -51,6 +54,14 @@ def skip_foreign_members(app, what, name, obj, skip, options):
     return None if ours else True
 
 
+def show_init(app, what, name, obj, options, signature, return_annotation):
+    """Show the parameters of ``__init__``; the ``__new__`` of estimators takes any."""
+    if what == "class" and signature == "(*args, **kwargs)":
+        found = inspect.signature(obj)
+        signature = stringify_signature(found, show_annotation=False)
+    return signature, return_annotation
+
+
 # -- the gallery -----------------------------------------------------------------------
 
 sys.path.append(str(Path(__file__).parent))  # of gallery_style, also in its workers
@@ -78,7 +89,13 @@ sphinx_gallery_conf = {
 }
 # Pages by task, in the order of the gallery.
 SECTIONS = {
-    "First steps": ["quickstart", "few_rows", "pca_mechanisms", "sparse_pca"],
+    "First steps": [
+        "quickstart",
+        "few_rows",
+        "noise_displays",
+        "pca_mechanisms",
+        "sparse_pca",
+    ],
     "Tables and pipelines": [
         "private_table",
         "private_scaler",
@@ -98,7 +115,7 @@ SECTIONS = {
     "One model per user": ["personal_models", "personal_networks"],
     "Streams": ["stream_moments"],
     "Federations": ["federated_columns", "federated_sites", "federation_http"],
-    "Ledgers and audits": ["statement", "spiked_violation"],
+    "Ledgers and audits": ["statement", "ledger_displays", "spiked_violation"],
     "Figures of the papers": [
         "rates",
         "covariance_rates",
@@ -221,7 +238,8 @@ html_theme_options = {
 
 
 def setup(app):
-    """Connect the filters of the reference and of the gallery."""
+    """Connect the functions of the reference and of the gallery."""
     app.connect("autodoc-skip-member", skip_foreign_members)
+    app.connect("autodoc-process-signature", show_init)
     app.connect("source-read", drop_tag_line)
     app.connect("source-read", sort_gallery)

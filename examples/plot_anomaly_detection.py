@@ -3,19 +3,21 @@ Detect anomalies with a private covariance
 ==========================================
 
 This page is for networks and machines whose normal rows are private. The covariance of
-normal connections is released once, and scoring by the Mahalanobis distance is
-post-processing. The connections are those of KDD Cup 1999: 122 columns, most of them
-nearly constant.
+normal connections is released once. Scoring with the Mahalanobis distance is
+post-processing. The connections are from KDD Cup 1999: they have 122 columns, most of
+them nearly constant.
 
-The page needs KDD Cup 1999 in the folder of SKDPSPECTRAL_DATA, and takes half a minute.
-The data are public; on private ones the curves below would be releases of their own.
+The page needs KDD Cup 1999 in the folder of SKDPSPECTRAL_DATA.
+The data are public. On private data, the curves below would be separate releases.
 """
 
+# tags: quick
+
 # %%
-# Normal connections, and what is to be told from them
-# ----------------------------------------------------
-# 60,000 normal connections make the model; others, and attacks of all kinds, are
-# scored.
+# Normal connections and attacks
+# ------------------------------
+# The model is fitted to 60,000 normal connections. Other normal connections, and
+# attacks of all kinds, are scored.
 
 import warnings
 
@@ -27,7 +29,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from skdpspectral import DPPCA, PrivacyLeakWarning
 from skdpspectral.datasets import load_kddcup99, make_spiked_covariance
 
-# The seeds below are for the page to stay the same; a private fit has none.
+# The seeds below keep the page the same. A private fit has no seed.
 warnings.simplefilter("ignore", PrivacyLeakWarning)
 
 
@@ -55,9 +57,10 @@ print(f"{len(train)} connections with {train.shape[1]} columns make the model")
 # %%
 # One release, and distances
 # --------------------------
-# ``release="covariance"`` gives a whole covariance that is positive definite: its least
-# eigenvalue is of the size of the noise, which is public. Columns that never change get
-# no weight out of proportion, as they would with an inverse of what was measured.
+# ``release="covariance"`` releases a whole covariance that is positive definite. Its
+# smallest eigenvalue is of the size of the noise, which is public. Columns that never
+# change do not get a disproportionate weight, as they would with the inverse of the
+# measured covariance.
 
 pca = DPPCA("auto", epsilon=1.0, bounds=bounds, release="covariance", noise_seed=0)
 pca.fit(train)
@@ -66,9 +69,9 @@ print(pca.privacy_)
 print(f"area under the curve: {roc_auc_score(is_attack, distances):.4f}")
 
 # %%
-# Against epsilon
-# ---------------
-# Beside, without privacy: the inverse of the measured covariance.
+# Accuracy against epsilon
+# ------------------------
+# The reference without privacy uses the inverse of the measured covariance.
 
 exact = EmpiricalCovariance().fit(train)
 scores = {"no privacy": exact.mahalanobis(rows)}
@@ -91,12 +94,12 @@ axes.legend()
 figure.tight_layout()
 
 # %%
-# Where to draw the line
-# ----------------------
-# Distances of rows that are no part of the fit, as here, may be looked at as the scored
-# rows' own privacy allows. A quantile of the distances of the **training** rows is a
-# release of its own, which nothing accounts for. For normal rows the quantiles of the
-# chi-square law need no data at all; these connections are far from normal, so that the
-# line is best drawn on connections that are public.
+# Choosing a threshold
+# --------------------
+# You may look at distances of rows that are not part of the fit, as here, as far as the
+# scored rows' own privacy allows. A quantile of the distances of the **training** rows
+# is a separate release, which nothing accounts for. For normally distributed rows, the
+# quantiles of the chi-square distribution need no data at all. These connections are
+# far from a normal distribution, so choose the threshold on public connections.
 
 plt.show()

@@ -3,7 +3,7 @@ Find the steps of a pipeline that leak
 ======================================
 
 This page is for users who put :class:`~skdpspectral.DPPCA` into a
-:class:`~sklearn.pipeline.Pipeline`. Its guarantee covers what **it** releases. The
+:class:`~sklearn.pipeline.Pipeline`. The guarantee covers what **DPPCA** releases. The
 steps before and after it may leak.
 """
 
@@ -12,9 +12,10 @@ steps before and after it may leak.
 # %%
 # A classifier behind private components
 # --------------------------------------
-# Ten private components of the digits, then a logistic regression. A fit warns where
-# some of its components may be noise alone; the classifier finds out which. How often
-# it is right on held-out images, beside the same pipeline without privacy:
+# The pipeline computes ten private components of the digits and then fits a logistic
+# regression. A fit warns if some of its components may be noise alone. The classifier
+# finds out which. The plot compares its accuracy on held-out images with the same
+# pipeline without privacy:
 
 import warnings
 
@@ -44,9 +45,9 @@ print(f"accuracy {scores.mean():.3f}, without privacy {plain.mean():.3f}")
 print(accountant)
 
 # %%
-# Five folds are five fits, and the ledger has them all. The accuracies themselves
-# come from held-out rows without noise: on private rows they would be releases that
-# no ledger lists.
+# Five folds are five fits, and the ledger lists all of them. The accuracies themselves
+# are computed from held-out rows without noise. On private rows, they would be releases
+# that no ledger lists.
 #
 # The step after: coefficients
 # ----------------------------
@@ -55,10 +56,10 @@ print(accountant)
 print(privacy_report(pipeline))
 
 # %%
-# The classifier leaks. It was fitted on the scores of the rows, which are as private
-# as the rows, and nothing was added to its coefficients. Somebody who knows the other
-# 1,796 images and has a guess about the last can fit the classifier again and
-# compare: the right guess reproduces the coefficients, a wrong one does not.
+# The classifier leaks. It was fitted to the scores of the rows, which are as private
+# as the rows, and its coefficients have no noise. Somebody who knows the other
+# 1,796 images and has a guess about the last one can refit the classifier and
+# compare: the right guess reproduces the coefficients, and a wrong guess does not.
 
 fitted = clone(pipeline).fit(X, y)
 components, published = fitted[0], fitted[-1].coef_
@@ -77,8 +78,8 @@ print(f"right guess: {distance_from_published(X[-1], y[-1]):.1e}")
 print(f"wrong guess: {distance_from_published(X[0], y[0]):.1e}")
 
 # %%
-# So hand on the components, and keep the classifier where the rows are; or fit the
-# classifier on labeled rows that are public, projected on the private components.
+# So publish the components, and keep the classifier where the rows are. Or fit the
+# classifier to public labeled rows, projected on the private components.
 
 released = components.publish()
 print(privacy_report(released))
@@ -87,9 +88,9 @@ print(released.privacy_)
 # %%
 # The step before: scaling
 # ------------------------
-# A ``StandardScaler`` in front looks harmless, and voids the guarantee: DPPCA takes
-# its input for rows that do not depend on each other, but the scaler has put the
-# mean and the spread of all rows into each of them.
+# A ``StandardScaler`` in front looks harmless but voids the guarantee. DPPCA assumes
+# that its input rows do not depend on each other, but the scaler has put the
+# mean and the spread of all rows into each row.
 
 scaled = make_pipeline(
     StandardScaler(), DPPCA(n_components=10, epsilon=1.0, delta=1e-6)
@@ -97,7 +98,7 @@ scaled = make_pipeline(
 print(privacy_report(scaled))
 
 # %%
-# Its mean alone gives an image away. Whoever knows all other images subtracts them
+# The mean alone reveals an image. If you know all other images, subtract them
 # from n times the mean: what is left **is** the last image. The same subtraction from
 # the private mean of DPPCA leaves noise.
 
@@ -116,13 +117,13 @@ fig.tight_layout()
 plt.show()
 
 # %%
-# Bounds do the same job
-# ----------------------
-# What a scaler is for, an origin and a unit, DPPCA takes from public ``bounds``: rows
-# are clipped into the box, its midpoint is the origin, its half-width the unit, and
-# a private mean comes out of the budget. Where features have different units,
-# ``scale="bounds"`` divides each by its own half-width. The bounds must be
-# known without the data: here a pixel is between 0 and 16 by construction.
+# Bounds replace the scaler
+# -------------------------
+# A scaler provides an origin and a unit. DPPCA takes both from public ``bounds``: rows
+# are clipped into the box, its midpoint is the origin, and its half-width is the unit.
+# A private mean is paid from the budget. If features have different units,
+# ``scale="bounds"`` divides each feature by its own half-width. The bounds must be
+# known without the data. Here, a pixel is between 0 and 16 by construction.
 
 pca = DPPCA(
     n_components=10, epsilon=1.0, delta=1e-6, bounds=digits.bounds, scale="bounds"

@@ -3,25 +3,25 @@ Errors of a private covariance against a rate
 =============================================
 
 This page is for readers of Cai, Xia and Zha (2024). It compares the errors of
-``release="covariance"`` with the rate of their theorem 2, over the number of rows.
+``release="covariance"`` with the rate of their theorem 2, as the number of rows grows.
 """
 
 # tags: quick
 
 # %%
-# Errors of the whole matrix are those of the directions and of the variances together;
-# q is the order of the Schatten norm: 1 for the sum of singular values, 2 for the
-# Frobenius norm, infinity for the largest. Two components, 100 features, epsilon = 0.5;
-# the noise variance is public, as in the paper. Its rate (theorem 2) is, for every q
-# and up to a constant,
+# The error of the whole matrix combines the errors of directions and of variances. q
+# is the order of the Schatten norm: 1 for the sum of singular values, 2 for the
+# Frobenius norm, and infinity for the largest. There are two components and 100
+# features, at epsilon = 0.5. The noise variance is public, as in the paper. For every
+# q, and up to a constant, the paper's rate (theorem 2) is
 #
 # .. math:: r^{1/q} \Bigl[ \lambda \Bigl( \sqrt{\frac rn} + \frac{\sqrt r (r + \ln n)}
 #    {n \varepsilon} \ell \Bigr) + \sqrt{\sigma^2 (\lambda + \sigma^2)} \Bigl(
 #    \sqrt{\frac pn} + \frac{p \sqrt{r + \ln n}}{n \varepsilon} \ell \Bigr) \Bigr],
 #    \qquad \ell = \sqrt{\ln(2.5 / \delta)} .
 #
-# The dashed line is its part with epsilon, of slope near -1 in n, the dotted one its
-# part without, of slope -1/2; both with a constant of 1.
+# The dashed line is the part with epsilon, with a slope near -1 in n. The dotted line
+# is the part without epsilon, with slope -1/2. Both use a constant of 1.
 
 import warnings
 
@@ -38,7 +38,7 @@ rank, signal, noise, epsilon, delta = 2, 10.0, 1.0, 0.5, 1e-5
 
 
 def rate_parts(n, p, q):
-    """Return the parts of the paper's rate with epsilon, and without."""
+    """Return the parts of the paper's rate with epsilon and without it."""
     log = np.sqrt(np.log(2.5 / delta)) / (n * epsilon)
     size, spread = rank + np.log(n), np.sqrt(noise * (signal + noise))
     paid = signal * np.sqrt(rank) * size * log + spread * p * np.sqrt(size) * log
@@ -47,7 +47,7 @@ def rate_parts(n, p, q):
 
 
 def error_spectrum(n, p, seed, mechanism):
-    """Singular values of the error of a released covariance."""
+    """Return the singular values of the error of a released covariance."""
     X, truth = make_spiked_covariance(n, p, n_components=rank, random_state=seed)
     chosen = {"mechanism": mechanism, "center": "none", "release": "covariance"}
     pca = DPPCA(rank, epsilon=epsilon, delta=delta, **chosen)

@@ -2,9 +2,9 @@
 Choose epsilon with a grid search
 =================================
 
-This page is for users who ask how small epsilon may be. A grid search answers, at a
+This page is for users who ask how small epsilon may be. A grid search answers this at a
 cost: each fit is a release of the same rows, and its scores are releases that no ledger
-lists. Public rows of the same kind answer for nothing.
+lists. Public rows of the same kind answer it for free.
 """
 
 # tags: quick
@@ -12,8 +12,8 @@ lists. Public rows of the same kind answer for nothing.
 # %%
 # The cost, before the search
 # ---------------------------
-# Five-fold cross-validation over six epsilons is thirty fits, plus the refit. An
-# accountant computes beforehand whether they are affordable.
+# Five-fold cross-validation over six epsilons makes thirty fits, plus the refit. An
+# accountant computes beforehand whether the budget covers them.
 
 import warnings
 
@@ -26,7 +26,7 @@ from skdpspectral.datasets import load_digits
 from skdpspectral.metrics import captured_variance
 from skdpspectral.plotting import PrivacyUtilityDisplay
 
-# Of the smallest budgets, whose components are noise: the scores say so too.
+# Components at the smallest budgets are noise. The scores show this too.
 warnings.simplefilter("ignore", NoisyFitWarning)
 digits = load_digits()
 X = digits.data
@@ -35,7 +35,7 @@ n_folds, delta = 5, 1e-6
 
 
 def smallest_that_suffices(results):
-    """Index of the first candidate, in ascending epsilon, that is good enough."""
+    """Return the index of the first good candidate, in ascending epsilon."""
     means = results["mean_test_score"]
     return int(np.argmax(means >= 0.95 * means.max()))
 
@@ -54,7 +54,7 @@ except PrivacyBudgetError as error:
     print(error)
 
 # %%
-# An accountant without a budget says what the whole search will cost: thirty fits,
+# An accountant without a budget shows what the whole search will cost: thirty fits,
 # and a refit at the largest epsilon in the worst case. Gaussian releases compose
 # exactly.
 
@@ -73,7 +73,7 @@ print(f"chosen: epsilon = {search.best_params_['epsilon']:g}")
 print(f"spent:  {accountant}")
 
 # %%
-# The curve of the search: the mean over folds, and one standard deviation.
+# The curve shows the mean over folds, and one standard deviation.
 
 PrivacyUtilityDisplay.from_search(search)
 plt.title("Chosen on the rows themselves")
@@ -83,14 +83,14 @@ plt.show()
 # What the ledger does not list
 # -----------------------------
 # The scores, the curve, and the choice of an epsilon were computed from held-out rows
-# **without noise**. They are releases without an entry. The digits are public; with
-# private rows this page would end here.
+# **without noise**. They are releases without a ledger entry. The digits are public.
+# With private rows, this page would end here.
 #
 # Choose on public rows, spend once
 # ---------------------------------
-# The noise depends on the number of rows and epsilon: an epsilon that suffices for some
-# public rows suffices for as many private rows of the same kind. Let one half of the
-# images be public. The dashed line is the score without privacy.
+# The noise depends on the number of rows and epsilon. An epsilon that suffices for some
+# public rows also suffices for as many private rows of the same kind. Let one half of
+# the images be public. The dashed line is the score without privacy.
 
 public, private = X[::2], X[1::2]
 display = PrivacyUtilityDisplay.from_estimator(
@@ -110,7 +110,7 @@ display.ax_.legend()
 plt.show()
 
 # %%
-# The ledger of the private rows has one fit, and is complete.
+# The ledger of the private rows has one fit and is complete.
 
 with PrivacyAccountant(epsilon=chosen, delta=delta) as accountant:
     final = DPPCA(

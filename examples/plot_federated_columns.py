@@ -3,8 +3,8 @@ Components of two hospitals with different columns
 ==================================================
 
 This page is for institutions with tables of the same measurements in different orders.
-The task of the federation has the names of the features, so that each client puts its
-own columns in order. The result is a fitted :class:`~skdpspectral.FederatedDPPCA`,
+The task of the federation contains the names of the features, so each client can
+reorder its own columns. The result is a fitted :class:`~skdpspectral.FederatedDPPCA`,
 which transforms new rows and can be saved.
 """
 
@@ -50,9 +50,9 @@ except ValueError as error:
     print(error)
 
 # %%
-# The rounds of the server
-# ------------------------
-# The server gets the public numbers of the hospitals, and their messages as bytes.
+# Rounds on the server
+# --------------------
+# The server receives the public numbers of the hospitals, and their messages as bytes.
 
 registered = {name: client.registration for name, client in clients.items()}
 rounds = Rounds(Server(registered, task))
@@ -65,8 +65,8 @@ while not rounds.done:
 # %%
 # A fitted estimator
 # ------------------
-# ``from_result`` releases nothing more. The estimator has the names of the task, the
-# components, and the plan of all hospitals.
+# ``from_result`` releases nothing more. The estimator has the feature names of the
+# task, the components, and the plan of all hospitals.
 
 pca = FederatedDPPCA.from_result(rounds.result())
 print(f"|cos| with the true direction: {abs(pca.components_[0] @ truth[0]):.4f}")
@@ -77,8 +77,8 @@ for name, ledger in ledgers.items():
 # %%
 # A published file
 # ----------------
-# The file holds what was released, as arrays and JSON. Anyone can load it and transform
-# rows with these columns.
+# The file contains the released values, as arrays and JSON. Anyone can load it and
+# transform rows with these columns.
 
 path = Path(tempfile.mkdtemp()) / "components.npz"
 pca.save(path)
@@ -87,8 +87,9 @@ new_rows, _ = make_spiked_covariance(500, 10, random_state=0)
 scores = published.transform(pd.DataFrame(new_rows, columns=names))
 
 # %%
-# Without names, two orders of columns are added up as if they were one. Only arrays can
-# be passed to such a task, so that their order has to be settled by other means.
+# Without names, columns in two different orders would be added up as if they were in
+# the same order. A task without names accepts only arrays, so the parties must agree on
+# the order by other means.
 
 by_position = make_task(n_components=1, n_features=10)
 clients = {

@@ -2,15 +2,18 @@
 Federated PCA: four simulations of Li et al.
 ============================================
 
-This page is for readers of Li, Cai, Xia and Zhang (2024), figures 1a to 1d: rows of a
-spiked covariance with 50 features and one direction lie with several clients. Their
-method adds noise to each client's projector, for Gaussian rows of just this model. The
-default of :class:`~skdpspectral.FederatedDPPCA` assumes nothing about the rows.
+This page is for readers of Li, Cai, Xia and Zhang (2024), figures 1a to 1d. Rows of a
+spiked covariance with 50 features and one direction are divided among several clients.
+The paper's method adds noise to each client's projector, for Gaussian rows of exactly
+this model. The default of :class:`~skdpspectral.FederatedDPPCA` assumes nothing about
+the rows.
 """
 
+# tags: quick
+
 # %%
-# The methods and settings are those of ``examples/benchmarks/federated_accuracy.py``,
-# which makes the table with 25 repeats. A few repeats draw the picture.
+# The methods and settings are defined in ``examples/benchmarks/federated_accuracy.py``,
+# which makes the table with 25 repeats. The plot here uses only a few repeats.
 
 import sys
 import warnings
@@ -28,13 +31,14 @@ from federated_accuracy import covariance_errors, errors, figure_1
 # The paper's delta of 0.1 would be far too large for real data.
 warnings.simplefilter("ignore", PrivacyLeakWarning)
 warnings.simplefilter("ignore", NoisyFitWarning)
-REPEATS = 4
+REPEATS = 2
 
 # %%
 # Four panels
 # -----------
-# "as printed" has the weights of the paper's formula, which are upside down and worse
-# than equal ones; "proposed" has one over the expected squared error, as its theorem.
+# "as printed" uses the weights of the paper's formula, which are upside down and worse
+# than equal weights. "proposed" uses one over the expected squared error, as in the
+# paper's theorem.
 
 titles = {
     "1a": "epsilon of ten clients",
@@ -63,9 +67,9 @@ plt.show()
 # The covariance
 # --------------
 # Each client releases the variance of its rows along the direction, clipped at a public
-# length. "paper" adds noise for the whole variance of all features. Distances in
-# Frobenius norm for the clients of 1d, beside that of all rows in one place without
-# privacy:
+# length. "paper" adds noise for the whole variance of all features. The output shows
+# distances in Frobenius norm for the clients of 1d, beside the distance for all rows in
+# one place without privacy:
 
 for n in (100, 1000):
     rows = [covariance_errors(*figure_1()["1d", n], seed) for seed in range(REPEATS)]

@@ -3,8 +3,8 @@ Components of sites with different offsets
 ==========================================
 
 This page is for institutions that measure the same quantities with different offsets.
-Pooled, the offsets *are* the leading components. A private mean at each client removes
-them, and only what is released leaves.
+If the rows are pooled, the offsets *are* the leading components. A private mean at each
+client removes them, and only released values leave the client.
 """
 
 # tags: quick
@@ -12,7 +12,7 @@ them, and only what is released leaves.
 # %%
 # Rows with offsets
 # -----------------
-# The direction that matters is the same everywhere. The bounds are public: no
+# The direction of interest is the same everywhere. The bounds are public: no
 # instrument shows more than 30 units.
 
 import matplotlib.pyplot as plt
@@ -33,8 +33,8 @@ X += np.array([offsets[name] for name in hospital])
 # With and without private means
 # ------------------------------
 # Private means cost 15 per cent of each client's :math:`\mu^2`. The ledger has one
-# entry a hospital; their rows are disjoint, so that a fit costs what its dearest
-# hospital costs.
+# entry per hospital. Their rows are disjoint, so a fit costs only as much as its most
+# expensive hospital.
 
 budgets = {"north": 0.5, "east": 1.0, "south": 1.0}
 found = {}
@@ -51,7 +51,7 @@ for entry in accountant.ledger:
 # %%
 # Weights of clients
 # ------------------
-# Each hospital's weight is one over its expected squared error.
+# The weight of each hospital is one over its expected squared error.
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
 axes[0].bar(list(found), list(found.values()))
@@ -64,8 +64,8 @@ axes[1].legend()
 # %%
 # A hospital that fails
 # ---------------------
-# Its budget is spent. The others continue; ``Aggregation("projector", min_clients=2)``
-# sets how many must be left.
+# The budget of this hospital is spent. The others continue.
+# ``Aggregation("projector", min_clients=2)`` sets how many must be left.
 
 print(pca.rejected_ or "none failed", "-", len(pca.clients_), "hospitals in the result")
 print(pca.privacy_)

@@ -2,10 +2,10 @@
 Federated PCA of 181 lung tissues
 =================================
 
-This page is for readers of Li, Cai, Xia and Zhang (2024), section 4.2: 181 lung tissues
-with 251 genes lie with two clients, of 130 and 51 tissues, at epsilon = 0.4 and delta =
-0.1. It shows what is left of the variance with the noise of the paper, and with noise
-that protects both clients.
+This page is for readers of Li, Cai, Xia and Zhang (2024), section 4.2. There, 181 lung
+tissues with 251 genes belong to two clients, with 130 and 51 tissues, at epsilon = 0.4
+and delta = 0.1. The page shows how much of the variance is left with the noise of the
+paper, and with noise that protects both clients.
 """
 
 # tags: quick
@@ -14,10 +14,10 @@ that protects both clients.
 # Eigenvalues that do not exist
 # -----------------------------
 # Each client estimates the noise variance of its model from the 51st to 251st
-# eigenvalue of its own covariance. That of 51 rows about their mean has at most 50
-# eigenvalues that are not zero. So the printed noise of the second client is zero: it
-# sends its components as they are. ``benchmarks/federated_tissues.py`` has the choice
-# of genes, which is not private either.
+# eigenvalue of its own covariance. The covariance of 51 rows about their mean has at
+# most 50 nonzero eigenvalues. So the printed noise of the second client is zero, and it
+# sends its components as they are. ``benchmarks/federated_tissues.py`` chooses the
+# genes, and this choice is not private either.
 
 import sys
 import warnings
@@ -44,10 +44,10 @@ for name in ("first", "second"):
 # %%
 # Figure 2, and noise for both clients
 # ------------------------------------
-# The share of the variance that five components keep, over twenty splits and draws. The
-# printed weights favor the small client, whose components alone, **without any noise**,
-# keep as much. A delta of 0.1 hardly protects: to publish each row with probability 0.1
-# is within it.
+# The plot shows the share of the variance that five components keep, over twenty splits
+# and draws. The printed weights favor the small client, whose components alone,
+# **without any noise**, keep as much. A delta of 0.1 hardly protects: it allows
+# publishing each row with probability 0.1.
 
 shares = {}
 for seed in range(20):
@@ -64,7 +64,7 @@ for seed in range(20):
 
 
 def kept(source, n_draws=20, **parameters):
-    """Share of the variance that the components keep, over splits and draws."""
+    """Return the share of variance that components keep, over splits and draws."""
     splits = [paper.split(seed, source) for seed in range(n_draws)]
     pca = FederatedDPPCA(5, center="none", **parameters)
     return [captured_variance(pca.fit(X, clients=paper.clients), X) for X in splits]
@@ -88,7 +88,7 @@ plt.show()
 # %%
 # How many rows it would take
 # ---------------------------
-# Tissues drawn again and again stand in for a larger study, with delta = 1e-6.
+# Tissues drawn with replacement stand in for a larger study, with delta = 1e-6.
 
 for n in (181, 1_000, 3_000, 10_000, 30_000):
     rows = tissues[np.random.default_rng(n).integers(len(tissues), size=n)]

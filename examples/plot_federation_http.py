@@ -2,21 +2,21 @@
 Run a federation over HTTP
 ==========================
 
-This page is for institutions that want to see the whole of a federation before they
-install one. Three hospitals keep their rows, each behind a small web server with a
-budget and a ledger of its own. A coordinator that nobody has to trust combines their
+This page is for institutions that want to see a complete federation before they
+install one. Three hospitals keep their rows, each behind a small web server with its
+own budget and ledger. A coordinator that nobody has to trust combines their
 releases.
 
-The transport is ``http_transport.py`` beside this page, some 160 lines of the standard
-library: TLS, and a token, since each session spends a site's budget. Here all parties
-are threads of one process.
+The transport is ``http_transport.py`` beside this page, about 160 lines of the standard
+library. It uses TLS, and a token, because each session spends a site's budget. Here,
+all parties are threads of one process.
 """
 
 # tags: quick
 
 # %%
-# The task states what every hospital releases. Numbers of rows and budgets are public:
-# the coordinator registers them.
+# The task states what every hospital releases. The numbers of rows and the budgets are
+# public, and the coordinator registers them.
 
 import tempfile
 import warnings
@@ -42,7 +42,7 @@ folder = Path(tempfile.mkdtemp())
 # %%
 # The hospitals
 # -------------
-# Each serves its client. Its ledger, certificate and token are files.
+# Each hospital serves its client. The ledger, certificate and token are files.
 
 kinds = ("token", "pem", "key")
 files_of = {name: [folder / f"{name}.{kind}" for kind in kinds] for name in sizes}
@@ -60,7 +60,7 @@ def open_site(name, disguise=lambda client: client):
 
 
 class Liar:
-    """Answers as its client does, but for the covariance."""
+    """A client that answers like its wrapped client, except for the covariance."""
 
     def __init__(self, client):
         self.client, self.task = client, client.task
@@ -74,8 +74,8 @@ class Liar:
 # %%
 # A session
 # ---------
-# The loop is the coordinator's. In a second session the south multiplies its covariance
-# by a million. It is left out by name.
+# The loop runs on the coordinator. In a second session, the south multiplies its
+# covariance by a million. The coordinator leaves it out by name.
 
 
 def hold_session(sites):
@@ -93,9 +93,9 @@ with warnings.catch_warnings():
 print(second.rejected)
 
 # %%
-# The weight of a client follows from registered numbers. A lie within the public bounds
-# moves an average by at most twice that weight times the bound. Both sessions were
-# charged before a row was read.
+# The weight of a client follows from registered numbers. A false answer within the
+# public bounds moves an average by at most twice this weight times the bound. Both
+# sessions were charged before a row was read.
 
 spent = {
     name: PrivacyAccountant(4.0, 1e-5, path=folder / f"{name}.db").spent().epsilon

@@ -2,7 +2,7 @@
 Components of a small table in raw units
 ========================================
 
-This page is for tables of some hundred rows in different units. Private scales need
+This page is for tables of a few hundred rows in different units. Private scales need
 more rows. :class:`~skdpspectral.DPPCA` with ``scale="ranks"`` estimates correlations
 from ranks, which need no scales.
 """
@@ -12,9 +12,9 @@ from ranks, which need no scales.
 # %%
 # The table
 # ---------
-# 178 wines with 13 measured features, whose standard deviations differ by a factor of
-# more than 2,000. The reference is the best that two components of standardized
-# features can keep.
+# The table has 178 wines with 13 measured features, whose standard deviations
+# differ by a factor of more than 2,000. The reference is the best share that two
+# components of standardized features can keep.
 
 import warnings
 
@@ -33,7 +33,7 @@ best = np.linalg.eigvalsh(covariance)[-2:].sum()
 
 
 def kept(pca):
-    """Share of the best variance that the components keep."""
+    """Return the share of the best variance that the components keep."""
     axes = np.linalg.qr(pca.components_.T)[0]
     return np.trace(axes.T @ covariance @ axes) / best
 
@@ -41,25 +41,25 @@ def kept(pca):
 # %%
 # What is released
 # ----------------
-# Both plans come from the shape and the budget alone. Private scales would need more
+# Both plans depend only on the shape and the budget. Private scales would need more
 # rows than there are, and the plan says so.
 
 for scale in ("ranks", "private"):
     print(DPPCA(2, epsilon=2.0, scale=scale).privacy_plan(*X.shape), end="\n\n")
 
 # %%
-# Ranks, and rows in raw units
-# ----------------------------
+# Ranks compared with rows in raw units
+# -------------------------------------
 # Without scales, the feature with the largest unit (proline) is the first component.
-# The signs of differences do not depend on units. 15 fits per budget; bars show the
-# quartiles.
+# The signs of differences do not depend on units. There are 15 fits per budget, and
+# bars show the quartiles.
 
 epsilons, settings = [0.5, 1.0, 2.0, 4.0, 8.0], {"raw units": None, "ranks": "ranks"}
 fig, ax = plt.subplots(figsize=(6, 3.5))
 for label, scale in settings.items():
     shares = []
     with warnings.catch_warnings():
-        # Few components stand out of the noise at small budgets.
+        # Few components stand out from the noise at small budgets.
         warnings.simplefilter("ignore", NoisyFitWarning)
         for epsilon in epsilons:
             pca = DPPCA(2, epsilon=epsilon, scale=scale)
@@ -75,8 +75,8 @@ fig.tight_layout()
 # %%
 # Scores
 # ------
-# New rows need units. Public bounds of the features give them: here from the literature
-# on wine, rounded generously.
+# New rows need units, which public bounds of the features provide. Here, the
+# bounds come from the literature on wine, rounded generously.
 
 low = np.array([10, 0.5, 1, 5, 60, 0.5, 0, 0, 0, 1, 0.3, 1, 200])
 high = np.array([16, 6, 4, 35, 180, 5, 7, 1, 5, 15, 2, 5, 2000])

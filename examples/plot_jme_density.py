@@ -2,17 +2,17 @@
 Joint moment estimation: a Gaussian density
 ===========================================
 
-This page is for readers of Kalinin, Upadhyay and Lampert (2025), figure 3: a Gaussian
+This page is for readers of Kalinin, Upadhyay and Lampert (2025), figure 3. A Gaussian
 density is estimated from a stream, and judged by its divergence from the truth. **As
-printed the figure is not private**: rows are assumed to have norm at most 1, which
-hardly any has, and they are not clipped. It is redrawn first; then comes a run that is
-private.
+printed, the figure is not private**: rows are assumed to have norm at most 1, which
+hardly any row has, and they are not clipped. The page first redraws the figure and then
+shows a private run.
 """
 
 # tags: quick
 
 # %%
-# ``benchmarks/jme_figures.py`` has the arithmetic of the paper's methods.
+# ``benchmarks/jme_figures.py`` contains the arithmetic of the paper's methods.
 
 import sys
 from pathlib import Path
@@ -33,8 +33,8 @@ rng = np.random.default_rng(0)
 # %%
 # As printed, without privacy
 # ---------------------------
-# Noise of standard deviation s on every row. Eigenvalues are floored at 0.01, on which
-# the mean over runs depends far more than the median.
+# Every row gets noise of standard deviation s. Eigenvalues are floored at 0.01. The
+# mean over runs depends on this floor far more than the median.
 
 
 settings = [("JME", "trivial"), ("PP", "trivial"), ("PP, debiased", "trivial")]
@@ -67,8 +67,8 @@ axes[0].legend()
 # %%
 # Clipped, and private
 # --------------------
-# Ten thousand rows, clipped at a norm of 8, :math:`\varepsilon = 1`,
-# :math:`\delta = 10^{-6}`: medians over 40 streams, at the last step.
+# The plot is for ten thousand rows, clipped at a norm of 8, :math:`\varepsilon = 1` and
+# :math:`\delta = 10^{-6}`. It shows medians over 40 streams at the last step.
 
 n, clip_norm = 10_000, 8.0
 problems = [truth(5, rng) for _ in range(40)]

@@ -3,17 +3,17 @@ Joint moment estimation: closed forms of errors
 ===============================================
 
 This page is for readers of Kalinin, Upadhyay and Lampert (2025), figures 1, 2, 6 and 7,
-which compare ways to release the first and the second moment of a stream. They are
-drawn from closed forms, which the tests check by simulation, **with the corrected
-algorithms**: as printed, algorithm 4 does not raise the noise of the second moment for
-its share of the budget, and algorithm 5 forgets the norm of the factorization; both
-would spend more than they say.
+which compare methods of releasing the first and the second moment of a stream. The page
+draws them from closed forms, which the tests check by simulation, **with the corrected
+algorithms**. As printed, algorithm 4 does not raise the noise of the second moment for
+its share of the budget, and algorithm 5 omits the norm of the factorization. Both
+would spend more than they claim.
 """
 
 # tags: quick
 
 # %%
-# ``benchmarks/jme_figures.py`` has the sums over steps.
+# ``benchmarks/jme_figures.py`` contains the sums over steps.
 
 import sys
 from pathlib import Path
@@ -32,12 +32,12 @@ from jme_figures import second_moment_errors
 # %%
 # Figure 1: errors of both moments
 # --------------------------------
-# d = 10, n = 100, prefix sums, no factorization, :math:`\sigma = 1/2`: each method by
-# its weight :math:`\nu` of the second moment. For all of them the noise is
-# :math:`\sigma \sqrt{r(\nu)}` on the first moment, and over :math:`\sqrt\nu` on the
-# second one; they differ in the squared sensitivity r that they are charged with. (As
-# in the paper the noise of the second moment is not symmetric here; the estimator's
-# is, and smaller by nearly :math:`\sqrt2`.)
+# The setting is d = 10, n = 100, prefix sums, no factorization, :math:`\sigma = 1/2`.
+# Each method is plotted against its weight :math:`\nu` of the second moment. For all of
+# them, the noise is :math:`\sigma \sqrt{r(\nu)}` on the first moment, and this divided
+# by :math:`\sqrt\nu` on the second. They differ in the squared sensitivity r that they
+# are charged with. (As in the paper, the noise of the second moment is not symmetric
+# here. The estimator's noise is symmetric, and smaller by nearly :math:`\sqrt2`.)
 
 d, n, sigma = 10, 100, 0.5
 size = np.sqrt(n * (n + 1) / 2)
@@ -63,13 +63,13 @@ ax.legend()
 # Figure 2: squares of noisy rows
 # -------------------------------
 # Post-processing (PP) squares rows that have been released with noise. Its error grows
-# with the square of the noise, so that it is better only where there is little noise.
-# The worst rows are all alike. The text under the printed figure has the square root
-# improve both methods; it improves JME, and makes PP worse wherever noise matters.
+# with the square of the noise, so it is better only if there is little noise. The worst
+# rows are all alike. The caption of the printed figure says that the square root
+# improves both methods. It improves JME, and makes PP worse wherever noise matters.
 
 
 def draw(panels):
-    """Draw errors of the second moment, 1,000 steps."""
+    """Draw errors of the second moment for 1,000 steps."""
     _, axes = plt.subplots(1, 4, figsize=(14, 3.5), layout="constrained")
     for ax, (workload, name, d) in zip(axes, panels, strict=True):
         errors = second_moment_errors(workload, name, 1000, d, sigmas)
@@ -87,11 +87,11 @@ draw([(Prefix(), name, d) for d in (1, 1000) for name in sqrt_and_trivial])
 # %%
 # Figure 6: covariances
 # ---------------------
-# Means and covariances of prefixes, n = 1000, independent noise. The noise of the mean
-# enters the covariance twice: its square is a bias that is public, and is given back,
-# as in the paper's equation 76. Of squares of noisy rows the
-# largest error that any rows have is known up to bounds, which the lines do not tell
-# apart: they are narrower than those of the paper's theorem 4.2.
+# The plot is for means and covariances of prefixes, n = 1000, with independent noise.
+# The noise of the mean enters the covariance twice. Its square is a public bias, which
+# is corrected as in the paper's equation 76. For squares of noisy rows, the largest
+# error over all rows is known up to bounds. The lines do not distinguish the bounds,
+# which are narrower than those of the paper's theorem 4.2.
 
 n, steps = 1000, np.arange(1, 1001)
 h1, h2 = (np.sum(1.0 / steps**power) for power in (1, 2))
@@ -114,8 +114,8 @@ axes[0].legend()
 # %%
 # Figure 7: workloads that forget
 # -------------------------------
-# d = 100, n = 1000. A window is divided by the number of its rows also while it fills,
-# where the paper divides by ten from the first step on.
+# The setting is d = 100, n = 1000. A window is divided by the number of its rows even
+# while it fills, while the paper divides by ten from the first step on.
 
 forgetting = (Exponential(0.9), Window(10))
 draw([(workload, name, 100) for workload in forgetting for name in sqrt_and_trivial])

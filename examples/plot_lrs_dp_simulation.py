@@ -2,21 +2,21 @@
 Low rank plus sparse: error against epsilon
 ===========================================
 
-This page is for readers of Pal et al. (2023), figure 3 (appendix A.1.4): 5,000 users
-with 100 rows and 10 features each, coefficients that are one common vector plus two of
-the user's own. It fits :class:`~skdpspectral.LRSRegressor` with and without noise in
-the targets.
+This page is for readers of Pal et al. (2023), figure 3 (appendix A.1.4). There are
+5,000 users with 100 rows and 10 features each. Their coefficients are one common vector
+plus two coefficients of the user's own. The page fits
+:class:`~skdpspectral.LRSRegressor` with and without noise in the targets.
 """
 
 # %%
-# All weights are 1, and delta is 1e-5. The paper lets every feature be special to two
-# users only. That is impossible: 5,000 users have 10,000 special coefficients, and 10
-# features with two users each have room for 20. Here each user draws two features at
+# All weights are 1, and delta is 1e-5. In the paper, every feature is special to only
+# two users. This is impossible: 5,000 users have 10,000 special coefficients, and 10
+# features with two users each have room for 20. Here, each user draws two features at
 # random.
 #
-# Public clips are the norms that an ordinary user's curvature and gradient have, 3.3
-# and 1.05. Otherwise they are private medians, for a tenth of the budget. A single
-# model has all weights fixed at one, no sparse part, and one release.
+# The public clips, 3.3 and 1.05, are the norms of an ordinary user's curvature and
+# gradient. Without public clips, private medians are used, for a tenth of the budget. A
+# single model has all weights fixed at one, no sparse part, and one release.
 # ``examples/benchmarks/lrs_accuracy.py`` has the methods, and tables with more draws.
 
 import sys
@@ -53,7 +53,7 @@ methods = {chosen[name]: given for name, given, _ in BUDGET_METHODS if name in c
 
 
 def run(ax, noise):
-    """Draw the errors of all methods, and print those without a budget."""
+    """Draw the errors of all methods, and print the errors without a budget."""
     draws = [draw_a14(seed, noise) for seed in range(3)]
     for (name, given), marker in zip(methods.items(), "os^vDx", strict=True):
         errors = np.array(
@@ -80,10 +80,11 @@ fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", nco
 plt.show()
 
 # %%
-# A single model misses the two coefficients that every user has of their own: its error
-# is their size, :math:`\sqrt 2`. Private directions are good for all budgets, three
-# releases are better than ten, medians cost little, and replace-one doubles the noise.
+# A single model misses the two coefficients that every user has of their own. Its error
+# is the size of these coefficients, :math:`\sqrt 2`. Private directions are good for
+# all budgets, three releases are better than ten, medians cost little, and replace-one
+# doubles the noise.
 #
-# Without noise **every user alone** recovers their coefficients to rounding, since rows
-# outnumber features. With noise sharing helps; the error of the user's own numbers is
-# there without privacy too.
+# Without noise, **every user alone** recovers their coefficients to rounding, since
+# rows outnumber features. With noise, sharing helps. The error of the user's own
+# numbers also exists without privacy.

@@ -3,18 +3,18 @@ Low rank plus sparse: when recovery is exact
 ============================================
 
 This page is for users of :class:`~skdpspectral.LRSRegressor` without a budget. Without
-noise it finds the users' coefficients to rounding, or ends somewhere else. Which of the
-two depends on the numbers of users and of rows per user. Nothing here is private.
+noise, it finds the users' coefficients to rounding, or ends somewhere else. The outcome
+depends on the numbers of users and of rows per user. Nothing here is private.
 """
 
 # %%
 # The experiment
 # --------------
-# 150 features, one shared direction, ten coefficients of a user's own at random places,
-# no noise: a user has 10 + 1 unknown numbers beside the direction. Success means that
-# the root mean square over users of the coefficients' error is below 1e-3, where the
-# coefficients' own size is 3.3. Each cell counts the successes of five draws, from the
-# spectral start and from a random one.
+# There are 150 features, one shared direction, ten coefficients of a user's own at
+# random places, and no noise. A user has 10 + 1 unknown numbers besides the direction.
+# Success means that the root mean square error of the coefficients over users is below
+# 1e-3, while the size of the coefficients is 3.3. Each cell counts the successes of
+# five draws, from the spectral start and from a random start.
 
 import warnings
 
@@ -47,8 +47,8 @@ def one_fit(t, m, start, seed):
         noise_seed=seed,
     )
     with warnings.catch_warnings():
-        # epsilon=None warns that nothing is private, and where recovery fails the
-        # iterations may not end in time. Both are known here.
+        # epsilon=None warns that nothing is private, and if recovery fails, the
+        # iterations may not converge. Both are expected here.
         warnings.simplefilter("ignore")
         model.fit(X, y, users=users)
     coef = np.stack([model.get_coef(user) for user in range(t)])
@@ -69,7 +69,7 @@ nearly = np.round(results[..., 1].mean(axis=-1), 2)
 # %%
 # All users recovered
 # -------------------
-# Shares of draws, by rows per user and number of users:
+# The maps show the share of successful draws, by rows per user and number of users:
 
 
 def draw_map(ax, shares):
@@ -100,29 +100,29 @@ draw_maps(success, "share of draws with all users recovered")
 # %%
 # Users nearly recovered
 # ----------------------
-# The same fits, counting users whose own error is below 0.1.
+# The fits are the same, but the count is of users whose own error is below 0.1.
 
 draw_maps(nearly, "share of users with an error below 0.1")
 
 # %%
-# What holds:
+# The maps support these statements:
 #
-# - With 70 rows, less than half the features, recovery from the spectral start was
-#   exact in every draw of this map. A user alone would need 150.
-# - Rows matter more than users. Between 45 and 60 rows success sets in, for 50 users
-#   as for 200. Below, more users do not help: a user's own ten positions must be found
-#   from that user's rows.
-# - More users do help to find the direction. With 25 of them the spectral start is
-#   what makes the difference; the random start fails where the former succeeds.
+# - With 70 rows, fewer than half the number of features, recovery from the spectral
+#   start was exact in every draw of this map. A user alone would need 150.
+# - Rows matter more than users. Success sets in between 45 and 60 rows, for 50 users
+#   and for 200. Below that, more users do not help: a user's own ten positions must be
+#   found from that user's rows.
+# - More users do help to find the direction. With 25 users, the spectral start
+#   makes the difference: the random start fails where the spectral start succeeds.
 #
-# What does not:
+# Some caveats:
 #
 # - The two kinds of failure look alike in the first map and not in the second. With 25
-#   users and few rows the direction itself is wrong, and nearly all users with it. With
-#   100 and more the direction is right to a hundredth, but one or two users end in
-#   wrong positions, which moves everybody a little: no exact recovery, and yet a good
-#   model for nearly all.
+#   users and few rows, the direction itself is wrong, and so are nearly all users. With
+#   100 users or more, the direction is right to a hundredth, but one or two users end
+#   in wrong positions, which moves everybody a little. The recovery is not exact, but
+#   the model is good for nearly all.
 # - From 50 users on, the random start is nearly as good as the spectral one. The
-#   start decides less than one might think; the private fit has a noisy one anyway.
-# - Five draws a cell resolve shares of a fifth. And these are Gaussian features: with
-#   correlated ones positions are harder to find.
+#   start decides less than one might think. The private fit has a noisy start anyway.
+# - With five draws per cell, shares are multiples of a fifth. The features are Gaussian
+#   here. With correlated features, positions are harder to find.

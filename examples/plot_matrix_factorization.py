@@ -3,8 +3,8 @@ Recommend items from ratings
 ============================
 
 This page is for a shop or a library with a table of ratings.
-:class:`~skdpspectral.DPMatrixFactorization` releases features of items, private for a
-user with all of their ratings. A user's own model stays with the user.
+:class:`~skdpspectral.DPMatrixFactorization` releases features of items. The guarantee
+protects a user with all of their ratings. A user's own model stays with the user.
 """
 
 # tags: quick
@@ -12,8 +12,8 @@ user with all of their ratings. A user's own model stays with the user.
 # %%
 # Five lines
 # ----------
-# A table of users and items, the ratings beside it, and what is public: the catalog,
-# genres or other features of its items, and the range of ratings, 1 to 5.
+# The input is a table of users and items, and the ratings beside it. These are public:
+# the catalog, genres or other features of its items, and the range of ratings, 1 to 5.
 
 import warnings
 
@@ -35,30 +35,30 @@ print(items)
 print(model.privacy_)
 
 # %%
-# What may be published, and what a new user does with it
-# -------------------------------------------------------
-# The copy holds levels, offsets and factors of items. Whoever has it gets a list of
-# their own from their own ratings, on their own device. No budget is spent.
+# What you may publish, and what a new user does with it
+# ------------------------------------------------------
+# The copy holds levels, offsets and factors of items. Anyone who has it can compute a
+# list from their own ratings, on their own device. No budget is spent.
 
 published = model.publish()
 newcomer = pd.DataFrame({"user_id": 0, "item_id": [3, 14, 15, 92]})
 with warnings.catch_warnings():
-    # It warns that everybody gets the list of the average user before ``personalize``.
+    # Before ``personalize``, it warns that everybody gets the average user's list.
     warnings.simplefilter("ignore", UserWarning)
     before = published.recommend([0], n=5)[0]
 after = published.personalize(newcomer, [5, 4, 2, 5]).recommend([0], n=5)[0]
 print("before:", before[0], "after:", after[0])
 
 # %%
-# What it costs
-# -------------
-# RMSE on a fifth of each user's ratings, against epsilon: that of all releases
-# together. These ratings are simulated, hence public; on private ones each of these
-# scores would be a release that no ledger shows.
+# The cost of privacy
+# -------------------
+# The plot shows the RMSE on a fifth of each user's ratings against epsilon, which
+# covers all releases together. These ratings are simulated, hence public. On private
+# ratings, each of these scores would be a release that no ledger shows.
 
 X, y = ratings.data.to_numpy(), ratings.target.to_numpy().astype(float)
 train, test = next(PerUserKFold(5, user_feature=0).split(X))
-# Users of a single row have none to be fitted to; predictions warn of them.
+# If a user's only row is held out, no row is left to fit. Predictions warn about this.
 warnings.filterwarnings("ignore", ".*neither in the fit nor personalized")
 
 
@@ -78,7 +78,7 @@ features = ratings.item_features.to_numpy()
 with_features = [error(epsilon, item_features=features) for epsilon in epsilons]
 without = [error(epsilon) for epsilon in epsilons]
 with warnings.catch_warnings():
-    # epsilon=None warns that nothing is private; the ratings are simulated.
+    # epsilon=None warns that nothing is private. The ratings are simulated.
     warnings.simplefilter("ignore", PrivacyLeakWarning)
     exact = error(None, item_features=features)
 counts = np.maximum(np.bincount(X[train, 0]), 1)

@@ -8,14 +8,15 @@ groups are far too few users for a private release, as the last section computes
 block of MovieLens stands in for the Netflix ratings, which were withdrawn.
 
 The page needs both data sets in the folder of SKDPSPECTRAL_DATA, and takes a quarter of
-an hour. ``benchmarks/movielens_groups.py`` has the methods and the rules of the
+an hour. ``benchmarks/movielens_groups.py`` defines the methods and the rules of the
 comparison.
 """
 
 # %%
-# A group of MovieLens 1M shares gender, age and occupation; its rows are movies with
-# the group's mean rating. A hundred users of Jester rated all jokes: of 30, 40 and 30
-# of them a tenth, a half and nine tenths of the ratings are for training. So it is for
+# A group of MovieLens 1M shares gender, age and occupation. Its rows are movies with
+# the group's mean rating. A hundred users of Jester rated all jokes. For 30, 40 and 30
+# of them, a tenth, a half and nine tenths of the ratings are for training. The same
+# holds for the thousand users with the most ratings on a hundred movies.
 # the thousand users with the most ratings on a hundred movies.
 
 import sys
@@ -37,7 +38,7 @@ warnings.simplefilter("ignore", PrivacyLeakWarning)
 warnings.simplefilter("ignore", ConvergenceWarning)
 few_rows, many_rows = (30.0, 300.0, 3000.0, 30000.0), (3000.0, 30000.0, 100000.0)
 steps = [1, 2, 3, 4, 5]
-# Rows, (own intercept, rank, nonzeros) of low rank plus sparse models, and penalties.
+# Rows, (own intercept, rank, nonzeros) of low rank plus sparse models, penalties.
 group_settings = [(False, 1, k) for k in (1, 3, 5, 8, 10)] + [(True, 1, 8)]
 jester_settings = [(own, 1, k) for own in (False, True) for k in steps]
 block_settings = [(own, r, 1) for own in (False, True) for r in steps]
@@ -66,7 +67,8 @@ except FileNotFoundError as error:
 
 
 # %%
-# Error against what a task may have of its own. Dotted: with an intercept per task.
+# The plot shows the error against the number of a task's own coefficients. Dotted lines
+# have an intercept per task.
 
 
 def draw(ax, results, chosen, along, title, xlabel):
@@ -91,13 +93,13 @@ if results:
     plt.show()
 
 # %%
-# The numbers of parameters of table 1, and embeddings by users, are printed by ``python
-# benchmarks/movielens_groups.py``.
+# ``python benchmarks/movielens_groups.py`` prints the numbers of parameters of table 1,
+# and results for embeddings by users.
 #
-# Why not privately
-# -----------------
-# Users should be many more than d r^1.5 sqrt(2 L) / mu, for d features, rank r and L
-# releases. At epsilon = 1 this is
+# Why this is not private
+# -----------------------
+# The number of users should be much larger than d r^1.5 sqrt(2 L) / mu, for d features,
+# rank r and L releases. At epsilon = 1 this is
 
 model = LRSRegressor(epsilon=1.0, solver=PrivateRounds(n_rounds=6))
 mu = model.privacy_plan(50).mu

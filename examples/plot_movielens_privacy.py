@@ -3,21 +3,21 @@ Error of a recommender against epsilon on MovieLens
 ===================================================
 
 This page is for owners of ratings who ask what a budget buys on real data. The 6,040
-users of MovieLens 1M are protected with all of their ratings. The pipeline has the
+users of MovieLens 1M are protected with all of their ratings. The pipeline uses the
 public genres and years of the movies, and adds private components to them.
 
 The page needs MovieLens in the folder of SKDPSPECTRAL_DATA (or downloaded by
-``fetch_movielens(..., download_if_missing=True)``), and takes some minutes. The
-ratings have been public for long; on private ones, every score below would be a
-release of its own.
+``fetch_movielens(..., download_if_missing=True)``), and takes a few minutes. These
+ratings have long been public. On private ratings, every score below would be a separate
+release.
 """
 
 # %%
-# A random fifth of each user's ratings is held out. Each step has the epsilon on the
-# axis; both together cost sqrt(2) of its mu. Genres and year are standardized over the
-# catalog, which is public. Rules to compare with: each user's own
-# mean, which is computed by the user and costs nothing; and the movies' means, which
-# are not private.
+# A random fifth of each user's ratings is held out. Each step uses the epsilon on the
+# axis. Both together cost sqrt(2) times its mu. Genres and years are standardized over
+# the catalog, which is public. There are two simple rules to compare with: each user's
+# own mean, which the user computes and which costs nothing, and the movies' means,
+# which are not private.
 
 import warnings
 
@@ -37,14 +37,14 @@ epsilons, components = [0.5, 1.0, 2.0, 8.0], [0, 1, 5]
 
 
 def scores(ratings, test, predicted):
-    """RMSE of predictions clipped to the public range, and NDCG@10 within users."""
+    """Return the RMSE of predictions clipped to the public range, and user NDCG@10."""
     y, users = ratings.target.to_numpy()[test], ratings.data["user_id"].to_numpy()
     error = np.sqrt(np.mean((np.clip(predicted, 1, 5) - y) ** 2))
     return error, user_ndcg_score(y, predicted, users[test], k=10)
 
 
 def sweep(ratings, seed=0):
-    """Scores by number of components and epsilon, None for no privacy."""
+    """Return scores by number of components and epsilon (None: no privacy)."""
     X, y = ratings.data, ratings.target.astype(float)
     folds = PerUserKFold(5, shuffle=True, random_state=seed, user_feature="user_id")
     train, test = next(folds.split(X))

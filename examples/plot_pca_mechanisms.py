@@ -4,20 +4,20 @@ Compare the mechanisms of private PCA
 
 This page is for users of :class:`~skdpspectral.DPPCA` with many features, who may
 choose its ``mechanism``. It compares noise on the second moment (the default), two
-stages, the choice between them, and noise on the projector, which is private under a
-model alone. Points are fits, lines are :meth:`~skdpspectral.DPPCA.expected_error`,
+stages, the choice between them, and noise on the projector, which is private only under
+a model. Points are fits. Lines show :meth:`~skdpspectral.DPPCA.expected_error`,
 which needs no data.
 """
 
 # tags: quick
 
 # %%
-# One signal direction of variance 10 and noise of variance 1; epsilon = 1. With many
-# features the second stage helps: rows are long, but their part along the signal is
-# not.
+# The signal direction has variance 10, the noise has variance 1, and epsilon is 1. With
+# many features, the second stage helps: rows are long, but their part along the signal
+# is not.
 #
-# The printed noise of Cai, Xia and Zha (2024) rests on a bound to first order. It does
-# not cost the epsilon that is requested: plans state what it costs by the theorem.
+# The printed noise of Cai, Xia and Zha (2024) rests on a first-order bound. It does
+# not cost the requested epsilon: plans state its cost according to the theorem.
 
 import warnings
 

@@ -2,17 +2,18 @@
 Fit one linear model per user
 =============================
 
-This page is for data with few rows of many users: too few rows for a model of each, and
-users who differ too much for one model. :class:`~skdpspectral.LRSRegressor` releases
-what their models share. The rest stays with each user.
+This page is for data with few rows for each of many users. There are too few rows for a
+separate model for each user, and users differ too much for one model.
+:class:`~skdpspectral.LRSRegressor` releases the part that their models share.
+Everything else stays with each user.
 """
 
 # tags: quick
 
 # %%
-# The data are simulated, so scores may be looked at. The coefficients of a user are a
+# The data are simulated, so you may look at scores. A user's coefficients are a
 # multiple of one direction that all share, plus two coefficients and an intercept of
-# that user alone. A column of the table says whose row it is.
+# that user's own. A column of the table says whom each row belongs to.
 
 import warnings
 
@@ -44,10 +45,11 @@ print(table.iloc[:3, -4:])
 # Error against the budget
 # ------------------------
 # The guarantee is for a **user** with all of their rows. Every fold is a fit, and the
-# ledger has them all. Penalties count in rows: the variance of the noise over that of
-# the coefficients, here about 0.1. The defaults of 10 and 100 suit ratings.
+# ledger lists all of them. Penalties count in rows: they are the variance of the noise
+# divided by the variance of the coefficients, here about 0.1. The defaults of 10 and
+# 100 suit ratings.
 #
-# The errors have no noise: on private rows each of them would be a release that no
+# The errors have no noise. On private rows, each of them would be a release that no
 # ledger lists.
 
 model = LRSRegressor(
@@ -90,8 +92,8 @@ plt.show()
 # On a phone
 # ----------
 # ``publish`` returns a copy with the shared directions and the plan. A user who was not
-# in the fit, with ten rows, is fitted beside the directions. Nothing is sent back, and
-# nothing is charged.
+# in the fit, with ten rows, gets a model that uses these directions. Nothing is sent
+# back, and nothing is charged.
 
 model.set_params(epsilon=1.0, solver=PrivateRounds(3)).fit(table[user > 0], y[user > 0])
 published = model.publish()

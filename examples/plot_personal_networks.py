@@ -4,20 +4,22 @@ Fit one network per user
 
 This page is for readers of Pal et al. (2023, appendix B.2), who give each user of
 Jester a tanh network whose weights are low rank plus sparse, and compare it with four
-simpler ways to personalize. This page repeats that **without privacy** on one split,
-and adds what is tried first: linear models, and an intercept per user. The benchmark
-``personal_networks.py`` has MovieLens too, and more splits.
+simpler ways to personalize. The page repeats this **without privacy** on one split,
+and adds models that you should try first: linear models, and an intercept per user. The
+benchmark ``personal_networks.py`` also has MovieLens, and more splits.
 
-It needs Jester in the folder of SKDPSPECTRAL_DATA, and takes a minute or so.
+The page needs Jester in the folder of SKDPSPECTRAL_DATA.
 """
+
+# tags: quick
 
 # %%
 # The data
 # --------
-# A hundred users who rated all hundred jokes: of 30, 40 and 30 users a tenth, a half
+# A hundred users rated all hundred jokes. For 30, 40 and 30 users, a tenth, a half
 # and nine tenths of the ratings are for training. Jokes are embedded in 50 numbers,
-# by the training ratings alone. Penalties are those that the benchmark chose, on a
-# split of its own.
+# computed only from the training ratings. The benchmark chose the penalties on a
+# separate split.
 
 import sys
 import warnings
@@ -43,7 +45,7 @@ except FileNotFoundError as error:
 # %%
 # The models
 # ----------
-# All networks have one hidden layer of 50 units: 2,601 weights.
+# All networks have one hidden layer of 50 units, that is, 2,601 weights.
 
 FIXED = {"shared_weights": "fixed"}
 NETWORKS = {
@@ -63,7 +65,7 @@ LINEAR = {
 
 
 def models(level):
-    """Return all models, with or without a level of each user."""
+    """Return all models, with or without a level for each user."""
     found = {}
     for name, (given, own, ridge) in NETWORKS.items():
         user_network = UserNetwork(**own, fit_intercept=bool(level), ridge_sparse=ridge)
@@ -85,13 +87,13 @@ if rows is not None:
     }
 
 # %%
-# What is seen
-# ------------
-# Without a level of the user's own, a few weights of their own help a network most of
-# all to move its output: low rank plus sparse is far better than one network, and
-# than a network for each user alone, at some hundredths of its numbers; more weights
-# are not better than 1 %. A prompt does the same with 50 numbers, and better. With a
-# level all of that is gone: one network and a hundred levels are as good as anything
+# Results
+# -------
+# Without a level of the user's own, a few weights of their own mainly help a network to
+# move its output. Low rank plus sparse is far better than one network, and than a
+# separate network for each user, with a few hundredths of its numbers. More weights are
+# not better than 1 %. A prompt does the same with 50 numbers, and does it better. With
+# a level, all of this is gone: one network and a hundred levels are as good as anything
 # here, and a linear model is no worse.
 
 if rows is not None:

@@ -3,9 +3,9 @@ Private Adam: three sources of the second moment
 ================================================
 
 This page is for users of Adam who may choose ``moments``. Adam divides a mean of
-gradients by the root of a mean of their squares. With a budget, the squares are
-released beside the gradients, or computed from what was released. The figures show the
-errors of both.
+gradients by the square root of a mean of their squares. With a budget, the squares are
+either released beside the gradients or computed from released values. The figures show
+the errors of both.
 """
 
 # tags: quick
@@ -13,13 +13,13 @@ errors of both.
 # %%
 # Errors of the second moment
 # ---------------------------
-# Lemma 4.4 of Kalinin, Upadhyay and Lampert (2025) gives the expected squared error
-# for a million parameters and 1000 steps: of joint moments (JME), and of squared noisy
-# gradients with their bias and without. Noise is that of the exact Gaussian mechanism
-# for a sensitivity of one; an example that is replaced moves its gradient by two. It is
-# independent from step to step, or shaped by the square root of the matrix of weights,
-# as where each example is in one step: that helps joint moments alone, as squares of
-# shaped noise are larger.
+# Lemma 4.4 of Kalinin, Upadhyay and Lampert (2025) gives the expected squared error for
+# a million parameters and 1000 steps. It covers joint moments (JME), and squared noisy
+# gradients with and without their bias. The noise is that of the exact Gaussian
+# mechanism for a sensitivity of one; replacing an example moves its gradient by two.
+# The noise is either independent from step to step, or shaped by the square root of the
+# matrix of weights, as when each example is in one step. Shaping helps only joint
+# moments, because squares of shaped noise are larger. shaped noise are larger.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -33,7 +33,7 @@ sigma = np.logspace(-4, 1, 8000)
 
 
 def squared_errors(name):
-    """Return the errors of all three, for every noise."""
+    """Return the errors of all three methods, for every noise."""
     shaping = factorize(Exponential(beta), name, n)
     inverse = np.linalg.inv(shaping.matrix(n))
     unit = inverse @ inverse.T  # covariance of the noise of one entry
@@ -62,14 +62,14 @@ axes[0].set_ylabel("error of the second moment")
 axes[1].legend()
 
 # %%
-# These are errors of vectors of length one. In the mean of a batch of hundreds, noise
-# is a hundredth of a gradient's length, and squared noise the lesser evil.
+# These are errors of vectors of length one. In the mean of a batch of hundreds, the
+# noise is a hundredth of a gradient's length, and squared noise is the lesser evil.
 #
 # Digits
 # ------
-# The same budget for all five second moments. Rates are those that each kind of moments
-# likes: a second moment that is drowned by its noise is held above it, and steps are
-# the shorter for it. Accuracies of single fits differ by a few hundredths.
+# All five second moments have the same budget. The learning rates suit each kind of
+# moments: a second moment that is drowned by its noise is kept above the noise, which
+# makes steps shorter. Accuracies of single fits differ by a few hundredths.
 # ``examples/benchmarks/adam_regimes.py`` has the settings of the paper.
 
 from sklearn.datasets import load_digits

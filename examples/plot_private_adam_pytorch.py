@@ -3,13 +3,13 @@ Train a PyTorch model privately
 ===============================
 
 This page is for users of PyTorch. :class:`~skdpspectral.neural_network.JMEAdam` takes
-the gradient of each example and returns what is added to the parameters. The example is
+the gradient of each example and returns the update of the parameters. The example is
 a small convolutional network on scikit-learn's digits. It needs PyTorch.
 """
 
 # %%
-# Each batch is drawn by the optimizer, and each has its step. Layers that mix the
-# examples of a batch, as batch normalization does, are not allowed.
+# The optimizer draws each batch, and each batch has its step. Layers that mix the
+# examples of a batch, such as batch normalization, are not allowed.
 
 import matplotlib.pyplot as plt
 import numpy as np

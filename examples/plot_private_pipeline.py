@@ -12,7 +12,7 @@ is charged once.
 # %%
 # A table
 # -------
-# The values of the texts are public: they stand in the questionnaire.
+# The possible text values are public, because they are printed in the questionnaire.
 
 import warnings
 
@@ -49,7 +49,7 @@ labels = (odds + rng.logistic(scale=0.5, size=n) > 0.0).to_numpy()
 # %%
 # A pipeline
 # ----------
-# No step has a budget: the pipeline has it. The report shows that nothing leaks.
+# The steps have no budgets. The pipeline has one. The report shows that nothing leaks.
 
 columns = make_column_transformer(
     (DPStandardScaler(), ["age", "income"]),
@@ -67,15 +67,15 @@ model = make_private_pipeline(
 print(privacy_report(model))
 
 # %%
-# What a fit costs follows from the number of rows. It is known before there are data.
+# The cost of a fit follows from the number of rows. It is known before there are data.
 
 print(model.plan_for(frame).details())
 
 # %%
 # A search over the budget
 # ------------------------
-# Five budgets on three folds are 15 fits, and the refit is one more: 16 entries, each
-# of the budget that was asked for.
+# Five budgets on three folds are 15 fits, and the refit is one more. This makes 16
+# entries, each with the requested budget.
 
 accountant = PrivacyAccountant()
 search = GridSearchCV(
@@ -87,16 +87,16 @@ entries = pd.DataFrame(accountant.ledger)
 print(entries.groupby("epsilon").size())
 
 # %%
-# The scores of the search are exact, and in no ledger: on private rows they would be
-# releases of their own. These rows are simulated.
+# The scores of the search are exact and in no ledger. On private rows, they would be
+# separate releases. These rows are simulated.
 
 PrivacyUtilityDisplay.from_search(search)
 plt.show()
 
 # %%
-# What is handed on
+# What is published
 # -----------------
-# The published pipeline holds releases and the plan alone.
+# The published pipeline holds only releases and the plan.
 
 published = search.best_estimator_.publish()
 print(published.predict(frame.head()))

@@ -3,17 +3,17 @@ Recommend with one readable model per user
 ==========================================
 
 This page is for recommenders with further columns, or with models that users can read.
-:class:`~skdpspectral.DPItemEmbedding` releases features of items, private for a **user
-with all of their ratings**. :class:`~skdpspectral.LRSRegressor` fits every user on
-them.
+:class:`~skdpspectral.DPItemEmbedding` releases features of items. The guarantee
+protects a **user with all of their ratings**. :class:`~skdpspectral.LRSRegressor` then
+fits a model for every user on these features.
 """
 
 # tags: quick
 
 # %%
-# One row per rating, in columns of any names. The ratings are simulated: some people
-# rate lower at night. The catalog, the features of its items, and the range of ratings
-# are public.
+# The table has one row per rating. Column names are arbitrary. The ratings are
+# simulated: some people rate lower at night. The catalog, the features of its items,
+# and the range of ratings are public.
 
 import tempfile
 from pathlib import Path
@@ -35,8 +35,8 @@ stars = data.target - 1.0 * (night & (X["person"] % 4 == 0))
 print(X.head(3))
 
 # %%
-# The second step releases nothing: the budget is the first one's. Columns that are not
-# in ``remainder`` are dropped, with a warning.
+# The second step releases nothing. Only the first step has a budget. Columns that are
+# not in ``remainder`` are dropped, with a warning.
 
 accountant = PrivacyAccountant(epsilon=1.0, delta=1e-6)
 items = DPItemEmbedding(
@@ -54,9 +54,9 @@ model = make_pipeline(items, users).set_output(transform="pandas").fit(X, stars)
 print(accountant)
 
 # %%
-# Models that can be read
-# -----------------------
-# A model has at most three features of its own. It is for that person alone. Person 8
+# Models that users can read
+# --------------------------
+# A model has at most three features of its own, and is only for that person. Person 8
 # rates lower at night, person 9 does not.
 
 names = items.get_feature_names_out()[2:]
@@ -70,8 +70,8 @@ plt.show()
 # %%
 # A new user, on a device
 # -----------------------
-# A few ratings of a new person make a model; no budget is spent. The files hold the
-# released features, and the model of that person alone.
+# A few ratings are enough to fit a model for a new person, and no budget is spent. The
+# files contain the released features, and only this person's model.
 
 mine = pd.DataFrame({"person": -1, "movie": [3, 14, 15, 92, 65, 35], "night": 0.0})
 personalize(model, mine, [5, 4, 2, 5, 3, 1])

@@ -4,7 +4,8 @@ Standardize features with unknown bounds
 
 This page is for tables in raw units (years, dollars, seconds since 1970) without public
 bounds. A ``StandardScaler`` would reveal means of all rows.
-:class:`~skdpspectral.DPStandardScaler` finds means and standard deviations privately.
+:class:`~skdpspectral.DPStandardScaler` estimates means and standard deviations
+privately.
 """
 
 # tags: quick
@@ -12,8 +13,8 @@ bounds. A ``StandardScaler`` would reveal means of all rows.
 # %%
 # The table
 # ---------
-# Simulated here, so that the true scales are known. The last two columns are hard: one
-# value in a thousand rows, and a constant.
+# The table is simulated, so the true scales are known. The last two columns are hard: a
+# value that occurs once in a thousand rows, and a constant.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -44,7 +45,7 @@ bought = (table["income"] * 1e-4 + 2.0 * table["owns_house"] + rng.normal(size=n
 # %%
 # One fit
 # -------
-# The plan says beforehand, from public numbers alone, what is released.
+# Before the fit, the plan states from public numbers what is released.
 
 scaler = DPStandardScaler(epsilon=1.0)
 print(scaler.privacy_plan(*table.shape).details())
@@ -61,11 +62,12 @@ found = pd.DataFrame(
 print(found.to_string(float_format="{:.4g}".format))
 
 # %%
-# A feature that is too rare to be seen in the noise is named, and made zero.
+# ``unseen_features_`` marks a feature that is too rare to be seen in the noise. Its
+# values become zero.
 #
 # More budget, less error
 # -----------------------
-# Ratios of private to true standard deviations in ten fits for each budget.
+# The plot shows ratios of private to true standard deviations, in ten fits per budget.
 
 seen = table.columns[:5]
 budgets = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -89,8 +91,8 @@ plt.show()
 # %%
 # In front of a model
 # -------------------
-# In a ``ColumnTransformer`` other columns may pass by, which costs less. The report
-# says of each step whether it is private; the classifier itself is not.
+# In a ``ColumnTransformer``, other columns may bypass the scaler, which costs less. The
+# report states for each step whether it is private. The classifier itself is not.
 
 columns = ColumnTransformer([("scaled", DPStandardScaler(epsilon=1.0), list(seen))])
 model = make_pipeline(columns, LogisticRegression())

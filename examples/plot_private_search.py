@@ -7,17 +7,17 @@ This page is for users who want to choose parameters on private rows. A
 :class:`~skdpspectral.model_selection.RandomRuns` tries a secret number of settings and
 releases the best one, for the cost of about three fits. With its default,
 :class:`~skdpspectral.model_selection.Vote`, it keeps the estimator as given unless
-blocks of the rows prefer another.
+blocks of the rows prefer another setting.
 """
 
 # tags: quick
 
 # %%
-# What it costs to try twenty settings
-# ------------------------------------
-# Each run fits one candidate and releases one score. All twenty of them, one after
-# another, cost what the first column says. The best of twenty on average, of a number
-# that nobody learns, costs the second.
+# The cost of trying twenty settings
+# ----------------------------------
+# Each run fits one candidate and releases one score. The first column shows the cost of
+# all twenty runs, one after another. The second column shows the cost of the best of a
+# secret number of runs, twenty on average.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -39,9 +39,9 @@ for total in (0.5, 1.0, 2.0):
 # %%
 # Candidates that differ
 # ----------------------
-# The rows have a mean that nobody told us. A search draws candidates at random; its
-# score is the share of the variance of held-out rows that the components keep, of pairs
-# of rows, which no mean can spoil.
+# The mean of the rows is unknown. A search draws candidates at random. Its
+# score is the share of the variance of held-out rows that the components keep. It is
+# computed from pairs of rows, so no mean can spoil it.
 
 rows, _ = make_spiked_covariance(40_000, 20, random_state=0)
 rows = rows + np.linspace(0, 4, 20)
@@ -64,16 +64,16 @@ for total in (0.25, 0.5, 1.0, 2.0):
     print(total, search.best_params_, f"{search.best_score_:.3f}")
 
 # %%
-# Every search is one entry of its ledger, whatever it tried. The report looks at its
+# Every search is one entry in its ledger, whatever it tried. The report checks its
 # steps, its scores and its folds:
 
 print(accountant)
 print(privacy_report(search))
 
 # %%
-# The scores are private and noisy; their bars are the standard errors by the noise.
-# Here the rows are simulated, so that the exact scores of the winners may be shown as
-# well: dots, on new rows of the same law.
+# The scores are private and noisy. Their bars are the standard errors of the noise.
+# Here the rows are simulated, so the exact scores of the winners may be shown as
+# well. They are the dots, on new rows from the same distribution.
 
 display = PrivacyUtilityDisplay.from_private_search(searches)
 exact = [captured_variance(search.best_estimator_, new) for search in searches]
@@ -84,9 +84,9 @@ plt.show()
 # %%
 # Choose or keep
 # --------------
-# By default disjoint blocks of the rows vote: of scores nothing is released, so that
-# any scorer will do, and the fit has nine tenths of the budget. Here the estimator as
-# given clips far too tightly.
+# By default, disjoint blocks of the rows vote. No scores are released, so you can use
+# any scorer, and the fit gets nine tenths of the budget. Here, the estimator as given
+# clips far too tightly.
 
 
 def kept(model, X, y=None):

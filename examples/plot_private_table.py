@@ -13,8 +13,8 @@ budget.
 # %%
 # The table
 # ---------
-# Simulated here. Column names and dtypes are public: declare dtypes when a file is
-# read.
+# The table is simulated. Column names and dtypes are public, so declare dtypes when you
+# read a file.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -47,23 +47,23 @@ print(table.head().to_string())
 # %%
 # What a fit will release
 # -----------------------
-# The plan follows from public numbers alone: shape, names and dtypes.
+# The plan depends only on public values: shape, names and dtypes.
 
 vectorizer = DPTableVectorizer(epsilon=1.0, text=["note"], n_text_features=16)
 print(vectorizer.plan_for(table).details())
 
 # %%
-# Vectors with names
-# ------------------
-# Missing values are at the private mean, which is 0. A city with 20 customers is among
-# the rare ones: its name is not released.
+# Encoded columns
+# ---------------
+# Missing values are set to the private mean, which is 0. A city with 20 customers
+# counts as rare: its name is not released.
 
 vectors = vectorizer.set_output(transform="pandas").fit_transform(table)
 print(vectorizer.categories_)
 print(vectors.iloc[:5, :11].round(2).to_string())
 
 # %%
-# Public categories cost nothing, and leave the budget to the numbers.
+# Public categories cost nothing and leave the budget to the numbers.
 
 public = DPTableVectorizer(
     epsilon=1.0, categories={"city": ["Graz", "Linz", "Wien", "Bad Aussee"]}
@@ -73,7 +73,7 @@ print(public.get_feature_names_out().tolist())
 # %%
 # From the table to a prediction
 # ------------------------------
-# One budget for both steps, which is charged before a value is read.
+# Both steps share one budget, which is charged before any value is read.
 
 train, test, y_train, y_test = train_test_split(table, leaves, random_state=0)
 model = make_private_pipeline(
@@ -87,8 +87,8 @@ print(f"accuracy {model.score(test, y_test):.3f}, {1.0 - leaves.mean():.3f} stay
 # %%
 # How rare a category may be
 # --------------------------
-# The threshold of private counts, by the budget and the number of columns in which
-# categories are searched.
+# The plot shows the threshold for private counts, by the budget and the number of
+# columns in which categories are searched for.
 
 budgets = np.geomspace(0.25, 8.0, 6)
 fig, ax = plt.subplots()

@@ -4,7 +4,7 @@ Private principal components of images
 
 This page is for a first fit. The bundled digits are 1,797 images of 8 x 8 pixels with
 values between 0 and 16. These bounds are public. :class:`~skdpspectral.DPPCA` finds the
-principal axes of the images without revealing any one of them.
+principal axes of the images without revealing any single image.
 """
 
 # tags: quick
@@ -12,7 +12,7 @@ principal axes of the images without revealing any one of them.
 # %%
 # A plan before there is any data
 # -------------------------------
-# What a fit will release, and what it costs, follows from public numbers alone.
+# The releases of a fit and their cost depend only on public numbers.
 
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
@@ -26,14 +26,15 @@ plan = pca.privacy_plan(n_samples=1797, n_features=64)
 print(plan)
 
 # %%
-# Two lines by default. All releases, with their noise, are a table.
+# The plan prints two lines by default. The table of details lists all releases and
+# noise.
 
 print(plan.details())
 
 # %%
 # The fit, and the ledger
 # -----------------------
-# An accountant with a budget refuses what would exceed it. The fit is entered
+# An accountant with a budget refuses any fit that would exceed it. The fit is entered
 # before a single pixel is read.
 
 X, digit = load_digits(return_X_y=True)
@@ -45,17 +46,17 @@ print(accountant.remaining(4))
 # %%
 # How good is it?
 # ---------------
-# The share of the images' variance that two components keep, beside the best
-# possible two. (Computing this looks at the data: on private data it would be a
-# release of its own.)
+# The output shows the share of the images' variance that two components keep, beside
+# the best possible two. (This computation looks at the data: on private data, it would
+# be a separate release.)
 
 best = captured_variance(PCA(n_components=2).fit(X), X)
 kept = captured_variance(pca, X)
 print(f"{kept:.3f} of the variance, {kept / best:.1%} of what PCA keeps")
 
 # %%
-# The scores of the images on the private components. The components may be
-# published; the scores of a row are as private as the row.
+# The plot shows the scores of the images on the private components. You may publish the
+# components, but the scores of a row are as private as the row.
 
 scores = pca.transform(X)
 fig, ax = plt.subplots()
@@ -68,9 +69,9 @@ ax.set(
 )
 
 # %%
-# What may be handed on
-# ---------------------
-# ``publish`` gives a copy with releases and plan alone.
+# What you may publish
+# --------------------
+# ``publish`` returns a copy with only the releases and the plan.
 
 published = pca.publish()
 print(published.privacy_)

@@ -2,24 +2,27 @@
 Errors of private PCA against minimax rates
 ===========================================
 
-This page is for readers of the theory: no private method can have an error below a rate
-that Cai, Xia and Zha (2024) prove,
-times a constant that nobody knows; Li, Cai, Xia and Zhang (2024) have such a rate for
-rows that lie with several clients. :func:`~skdpspectral.theory.minimax_rate` evaluates
-both. Here measured errors are divided by them: **where a curve is flat the method has
-the best rate, and where it rises it does not.** Its height says nothing but beside that
-of other curves, since constants are unknown.
+This page is for readers of the theory. No private method can have an error below a rate
+that Cai, Xia and Zha (2024) prove, times an unknown constant. Li, Cai, Xia and Zhang
+(2024) have such a rate for rows that are divided among several clients.
+:func:`~skdpspectral.theory.minimax_rate` evaluates both. Here, measured errors are
+divided by these rates. **Where a curve is flat, the method has the best rate, and where
+it rises, it does not.** The height of a curve is meaningful only in comparison with
+other curves, because constants are unknown.
 """
+
+# tags: quick
 
 # %%
 # What is measured
 # ----------------
-# Rows with one direction of variance 11 and variance 1 across it. Errors are distances
-# of projectors, means over draws of rows and noise; delta is 1e-6, and nobody pays for
-# a center, since the rates are for rows whose mean is known. A guess at random has an
-# error near :math:`\sqrt 2`.
+# The rows have one direction of variance 11, and variance 1 across it. Errors are
+# distances of projectors, as means over draws of rows and noise. Delta is 1e-6. No
+# budget is spent on a center, since the rates are for rows whose mean is known. A
+# random guess has an error near :math:`\sqrt 2`.
 
 import sys
+import warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -29,11 +32,16 @@ here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
 sys.path.insert(0, str(here / "benchmarks"))
 from rate_ratios import clients_over_rate, over_rate, sparse_over_rate
 
+from skdpspectral import NoisyFitWarning
+
+# Some of the budgets are too small on purpose.
+warnings.simplefilter("ignore", NoisyFitWarning)
+
 mechanisms = ("gaussian", "two-stage", "auto")
 
 
 def draw(ax, along, curves, xlabel):
-    """Draw ratios, and print them."""
+    """Draw the ratios, and print them."""
     for name, values in curves.items():
         ax.loglog(along, values, "o-", label=name)
         print(f"{name:22}", np.round(values, 1))
@@ -46,13 +54,13 @@ def draw(ax, along, curves, xlabel):
 # %%
 # Rows, budgets and features
 # --------------------------
-# Rates are sums: with many rows and large budgets what is left is the error of
-# sampling, where all methods are alike, and the ratio is :math:`\sqrt2`, that of PCA
-# without privacy. Elsewhere the price of privacy counts, and with it a factor of
-# :math:`\sqrt{\ln (2.5 / \delta)}`, here 3.8, that upper bounds have and the lower one
-# does not. In features the lower bound
-# grows as p, and the noise of a whole second moment as :math:`p^{1.5}`, since most of a
-# row's length is noise: "gaussian" rises. The second stage clips what lies along the
+# Rates are sums. With many rows and large budgets, only the error of sampling is left.
+# All methods are alike there, and the ratio is :math:`\sqrt2`, as for PCA without
+# privacy. Elsewhere, the price of privacy counts, and with it a factor of
+# :math:`\sqrt{\ln (2.5 / \delta)}`, here 3.8, which upper bounds have and the lower
+# bound does not. In the number of features, the lower bound grows as p, and the noise
+# of a whole second moment as :math:`p^{1.5}`, since most of a row's length is noise.
+# Therefore "gaussian" rises. The second stage clips the part of a row along the
 # direction at its own length, and rises much less.
 
 sizes, budgets = np.array([4_000, 12_000, 40_000, 120_000]), [0.1, 0.3, 1.0, 3.0, 10.0]
@@ -78,9 +86,10 @@ for ax, (along, points, label) in zip(axes, settings, strict=True):
 # %%
 # Clients
 # -------
-# The rate of several clients is a harmonic mean. Clients that are alike keep theirs as
-# long as each of them knows something of the direction, which the theorem asks for.
-# Where they hardly do, averages of noisy matrices are better than those of directions.
+# The rate of several clients is a harmonic mean. If clients are alike, their methods
+# keep this rate as long as each client has some information on the direction, which the
+# theorem requires. If clients have hardly any, averages of noisy matrices are better
+# than averages of directions.
 
 counts = np.array([1, 4, 16, 64])
 cases = {
@@ -99,10 +108,11 @@ draw(axes[0], counts, curves, "number of clients; p = 30, epsilon = 1")
 # %%
 # Few features
 # ------------
-# Ten features make the direction; 20,000 rows, :math:`\epsilon = 1`. The lower bound
-# hardly knows of the other features. :class:`~skdpspectral.SparseDPPCA` pays for them,
-# as the upper bound of its algorithm does: rows are bounded with all their features.
-# Between the two is a gap of a power of p that no method here closes.
+# Ten of the features make up the direction. There are 20,000 rows, at
+# :math:`\epsilon = 1`. The lower bound hardly depends on the other features.
+# :class:`~skdpspectral.SparseDPPCA` pays for them, as the upper bound of its algorithm
+# does, because rows are bounded with all their features. Between the two bounds is a
+# gap of a power of p that no method here closes.
 
 ratios = np.transpose([sparse_over_rate(p) for p in widths])
 curves = dict(zip(("error", "upper bound"), ratios, strict=True))

@@ -4,7 +4,8 @@ Linear regression with confidence intervals
 
 This page is for analysts who want coefficients with confidence intervals.
 :class:`~skdpspectral.DPRidge` releases one moment of features and targets. Coefficients
-for all penalties, the choice of one, and intervals are computed from it.
+for all penalties, the choice of a penalty, and intervals are computed from this
+release.
 """
 
 # tags: quick
@@ -12,8 +13,8 @@ for all penalties, the choice of one, and intervals are computed from it.
 # %%
 # A table in raw units
 # --------------------
-# Six features far from the origin, in units from thousandths to thousands. The last two
-# have no effect.
+# The table has six features far from the origin, in units from thousandths to
+# thousands. The last two have no effect.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -30,7 +31,7 @@ X, y = 100.0 * units + Z * units, 50.0 + Z @ effects + 3.0 * rng.standard_normal
 # %%
 # One fit
 # -------
-# Neither bounds nor magnitudes are given.
+# The fit gets neither bounds nor magnitudes.
 
 with PrivacyAccountant(epsilon=1.0, delta=1e-6) as accountant:
     model = DPRidge(epsilon=1.0).fit(X, y)
@@ -40,8 +41,8 @@ print(f"R2 = {model.score(X, y):.3f}, alpha_ = {model.alpha_:.0f}")
 # %%
 # The path and the intervals
 # --------------------------
-# Both are of the same release: the ledger has one entry. Coefficients are shown in
-# units of the features, and the dots are the true ones.
+# Both use the same release, so the ledger has one entry. Coefficients are in units of
+# the features, and the dots are the true coefficients.
 
 alphas = np.logspace(1, 7, 60)
 coefs, intercepts = model.path(alphas)
@@ -61,7 +62,7 @@ fig.tight_layout()
 # %%
 # Classes
 # -------
-# :class:`~skdpspectral.DPRidgeClassifier` has the same release for indicators of
+# :class:`~skdpspectral.DPRidgeClassifier` makes the same release for indicators of
 # classes, which are public.
 
 above = y > 50.0
@@ -71,8 +72,8 @@ print(f"accuracy = {classifier.score(X, above):.3f}")
 # %%
 # What a larger budget is worth
 # -----------------------------
-# Standard errors count noise and sampling. Beyond some budget the sampling is all that
-# is left.
+# Standard errors include noise and sampling. Beyond some budget, only the sampling
+# error is left.
 
 for epsilon in (0.5, 1.0, 2.0, 8.0):
     fitted = DPRidge(epsilon=epsilon).fit(X, y)

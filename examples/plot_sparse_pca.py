@@ -3,8 +3,8 @@ Sparse private principal components
 ===================================
 
 This page is for tables with many features of which few matter.
-:class:`~skdpspectral.SparseDPPCA` finds which. The support is part of the release and
-may be published.
+:class:`~skdpspectral.SparseDPPCA` finds these features. The support is part of the
+release and may be published.
 """
 
 # tags: quick
@@ -12,8 +12,8 @@ may be published.
 # %%
 # Ten features of two hundred
 # ---------------------------
-# Ten clients of 2,000 rows each. One direction lies on ten features; the others are
-# noise.
+# There are ten clients with 2,000 rows each. One direction lies on ten features. The
+# others are noise.
 
 import warnings
 
@@ -24,7 +24,7 @@ from sklearn.datasets import load_wine
 from skdpspectral import FederatedDPPCA, NoisyFitWarning, SparseDPPCA
 from skdpspectral.metrics import subspace_distance
 
-warnings.simplefilter("ignore", NoisyFitWarning)  # noise is what is shown
+warnings.simplefilter("ignore", NoisyFitWarning)  # the page shows noise on purpose
 rng = np.random.default_rng(0)
 p, s, m, n = 200, 10, 10, 2000
 support = np.sort(rng.choice(p, s, replace=False))
@@ -35,8 +35,8 @@ X = rng.standard_normal((m * n, p)) + scores @ truth
 clients = np.repeat(np.arange(m), n)
 
 # %%
-# Rounds share a budget, so that few are best: each round less leaves less noise in the
-# others.
+# Rounds share a budget, so few rounds are best: each round less leaves less noise in
+# the others.
 
 epsilons = (0.5, 1.0, 2.0, 4.0)
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
@@ -70,10 +70,10 @@ for ax in axes:
 # %%
 # Wine
 # ----
-# 178 wines with 13 measurements: far too few rows for much privacy. The bounds here are
-# round numbers of the kind that a chemist would name; features are scaled by them. With
-# three features, and as epsilon grows, components settle on those that vary most within
-# their bounds.
+# The table has 178 wines with 13 measurements, which is far too few rows for much
+# privacy. The bounds here are round numbers of the kind that a chemist would name, and
+# features are scaled by them. With three features, and as epsilon grows, components
+# settle on the features that vary most within their bounds.
 
 wine = load_wine()
 low = np.array([10, 0, 1, 10, 70, 0, 0, 0, 0, 0, 0, 1, 200], dtype=float)

@@ -4,9 +4,8 @@ Audit a guarantee that assumes a model
 
 This page is for readers of papers whose guarantee assumes Gaussian rows.
 ``mechanism=SpikedModel(...)`` adds noise to PCA's projector, as Cai, Xia and Zha (2024)
-do. This page replaces one row by a long one, and
-:func:`~skdpspectral.audit.audit_epsilon` tells from released components which data they
-came from.
+do. The page replaces one row with a long one. From released components,
+:func:`~skdpspectral.audit.audit_epsilon` then tells which data they came from.
 """
 
 # tags: quick
@@ -14,7 +13,7 @@ came from.
 # %%
 # Two data sets that differ in one row
 # ------------------------------------
-# The rows follow the model, but for the first row of the second data set: it is ten
+# The rows follow the model, except for the first row of the second data set. It is ten
 # times as long as the longest, along the last axis.
 
 import matplotlib.pyplot as plt
@@ -36,15 +35,15 @@ worst_case = DPPCA(1, epsilon=epsilon, delta=1e-4, center="none")
 print(spiked.privacy_plan(n, p).details())
 
 # %%
-# What components give away
-# -------------------------
+# What components reveal
+# ----------------------
 # The statistic is how far the component points along the last axis. An audit bounds the
 # privacy loss from below, at 99 % confidence: a claim below that bound is refuted. The
 # default mechanism about the origin scales every row to unit norm, and keeps its claim.
 
 
 def along_last_axis(pca, released):
-    """How far the component points along the last axis."""
+    """Return how far the component points along the last axis."""
     return abs(pca.components_[0, -1])
 
 
@@ -55,10 +54,10 @@ for name, estimator in (("model", spiked), ("gaussian", worst_case)):
     print(f"{name:9}", result)
 
 # %%
-# The same, seen
-# --------------
-# Components of fits on either data set. With the model the two histograms do not
-# meet: the bound above is limited by the number of trials alone.
+# The same result in a picture
+# ----------------------------
+# The histograms show components of fits on either data set. With the model, the two
+# histograms do not meet: only the number of trials limits the bound above.
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 3), sharey=True)
 for ax, (name, estimator) in zip(

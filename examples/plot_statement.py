@@ -2,9 +2,9 @@
 Make and verify a privacy statement
 ===================================
 
-This page is for a person who answers for private data. Two analysts share a ledger. A
-statement says in plain words what was promised, lists every release for an auditor, and
-can be checked against the ledger.
+This page is for a person who is responsible for private data. Two analysts share a
+ledger. A statement says in plain words what was promised, lists every release for an
+auditor, and can be checked against the ledger.
 """
 
 # tags: quick
@@ -12,7 +12,7 @@ can be checked against the ledger.
 # %%
 # What was done
 # -------------
-# Each analyst has a handle with a label, and another tool has spent a little before.
+# Each analyst has a handle with a label. Another tool has already spent a little.
 
 import tempfile
 from pathlib import Path
@@ -35,7 +35,7 @@ DPStandardScaler(epsilon=1.0, accountant=ben).fit(digits.data)
 # %%
 # The statement
 # -------------
-# What the library cannot know is asked for by parameters. Notebooks show the page.
+# Parameters provide what the library cannot know. Notebooks display the page.
 
 made = statement(
     accountant,
@@ -48,14 +48,14 @@ made = statement(
 print(made)
 
 # %%
-# The same facts as a text, the first part of it:
+# The first part of the same facts, as text:
 
 print(made.to_markdown().partition("### What is not protected?")[0])
 
 # %%
-# What each entry cost, and the budget
-# ------------------------------------
-# Costs do not add up linearly: squares of mu do.
+# The cost of each entry, and the budget
+# --------------------------------------
+# Costs do not add up linearly: the squares of mu add up.
 
 fig, ax = plt.subplots(figsize=(6, 3), layout="constrained")
 names = [f"{one.label or 'other tool'}: {one.estimator}" for one in accountant.ledger]
@@ -70,9 +70,10 @@ plt.show()
 # %%
 # Checking it
 # -----------
-# The file holds what ``skdpspectral-ledger verify statement.html ledger.db`` needs to
-# make the statement again. The command names the first difference, and exits with 1, if
-# a digit of the page was changed, an entry was removed, or the ledger is another one.
+# The file contains everything that ``skdpspectral-ledger verify statement.html
+# ledger.db`` needs to make the statement again. If a digit of the page was changed, an
+# entry was removed, or the ledger is another one, the command names the first
+# difference and exits with 1.
 
 html = made.to_html(folder / "statement.html")
 print(f"{len(html) / 1000:.0f} kB, {html.count('<table>')} tables, no script")

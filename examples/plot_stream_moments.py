@@ -4,7 +4,7 @@ Mean and covariance of a stream at every step
 
 This page is for readings that arrive one by one. :class:`~skdpspectral.JMECovariance`
 publishes the mean and the covariance of all rows so far after each row, under **one**
-guarantee for all steps. Its noise is correlated between steps, so that it nearly
+guarantee for all steps. The noise is correlated between steps, so that it nearly
 cancels in running means.
 """
 
@@ -14,7 +14,7 @@ cancels in running means.
 # A plan before there is any data
 # -------------------------------
 # The horizon is the number of steps that the noise is made for. It is public, and it
-# may be larger than needed: twice as large costs some 3 % of accuracy.
+# may be larger than needed: a horizon twice as large costs about 3 % of accuracy.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -29,8 +29,8 @@ print(JMECovariance(horizon=horizon).privacy_plan(n_features=3).details())
 # %%
 # The stream
 # ----------
-# Three sensors whose readings drift. Batches may have any size: the releases are the
-# same. The budget of the whole stream is charged by the first batch.
+# Three sensors have readings that drift. Batches may have any size: the releases are
+# the same. The budget of the whole stream is charged with the first batch.
 
 rng = np.random.default_rng(0)
 drift = 0.4 * np.sin(np.linspace(0, 3, horizon))[:, None] * [1.0, 0.5, -0.5]
@@ -48,7 +48,7 @@ for batch in np.array_split(X, 100):
 print(accountant)
 
 # %%
-# The band of the noise is public: it follows from the plan and the factorization, and
+# The band of the noise is public. It follows from the plan and the factorization,
 # not from the rows.
 
 from skdpspectral.factorizations import Average, NoiseGain, factorize
@@ -78,8 +78,8 @@ ax.legend()
 # %%
 # A density over time
 # -------------------
-# Mean and covariance make a Gaussian density. Its mean log-likelihood of fresh rows,
-# seen in the clear here, rises as noise is averaged out.
+# Mean and covariance define a Gaussian density. Its mean log-likelihood of fresh rows,
+# which is computed here without privacy, rises as noise is averaged out.
 
 fresh = drift.mean(axis=0) + rng.multivariate_normal(
     np.zeros(3), 0.02 * np.eye(3) + 0.02, 500
@@ -101,7 +101,7 @@ ax.set(
 # %%
 # A private whitener
 # ------------------
-# In a pipeline it takes the place of a scaler, which would leak.
+# In a pipeline, it replaces a scaler, which would leak.
 
 labels = (X[:, 0] > drift[:, 0]).astype(int)
 whitener = JMECovariance(epsilon=1.0, whiten=True)
@@ -110,8 +110,8 @@ print(f"accuracy after private whitening: {pipeline.score(X, labels):.3f}")
 print(np.cov(pipeline[0].transform(X).T).round(1))
 
 # %%
-# What may be handed on
-# ---------------------
+# What you may publish
+# --------------------
 # A live stream holds the secret state of its noise. The published copy does not.
 
 print(stream.publish().covariance_.round(3))

@@ -272,7 +272,7 @@ HONEST = (
     "skdpspectral.NoisyFitWarning",
     "UserWarning:items=None",
     "UserWarning:X has no columns user_id",
-    "UserWarning:columns of X beside users and items",
+    "UserWarning:columns of X besides users and items",
 )
 
 
@@ -447,7 +447,7 @@ def test_the_range_of_delta_is_the_true_one(estimator, delta):
     message = rf"^delta must be in \[1e-15, 1\), got {delta:g}"
     with pytest.raises(ValueError, match=message) as error:
         clone(estimator).set_params(delta=delta).plan_for(X)
-    assert ("needs a positive delta" in str(error.value)) == (delta < 1.0)
+    assert ("requires a positive delta" in str(error.value)) == (delta < 1.0)
 
 
 @pytest.mark.sampled(4)

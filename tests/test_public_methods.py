@@ -238,7 +238,9 @@ def fits(**arguments):
 @pytest.mark.parametrize("fit", fits(sample_weight=np.ones(20)))
 def test_weights_of_rows_are_refused_with_a_reason(fit):
     accountant = PrivacyAccountant()
-    with pytest.raises(TypeError, match=r"takes no sample_weight: .* all count once"):
+    with pytest.raises(
+        TypeError, match=r"does not accept sample_weight: .* every row to count once"
+    ):
         fit(accountant=accountant)
     assert len(accountant.ledger) == 0
 
@@ -247,7 +249,7 @@ def test_groups_are_refused_with_the_name_that_fits():
     accountant = PrivacyAccountant()
     calls = {"user_feature": LRSRegressor, "client_feature": FederatedDPPCA}
     for name, kind in calls.items():
-        with pytest.raises(TypeError, match=f"takes no groups: .* by {name}="):
+        with pytest.raises(TypeError, match=f"does not accept groups: .* with {name}="):
             kind(accountant=accountant).fit(X, X[:, 0], groups=USERS)
     with pytest.raises(TypeError, match=r"unexpected keyword argument .groups"):
         DPPCA(accountant=accountant).fit(X, groups=USERS)

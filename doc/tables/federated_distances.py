@@ -30,6 +30,7 @@ METHODS = {
     "reference": REFERENCE,
     '"gaussian"': {},
     '"two-stage"': {"mechanism": "two-stage"},
+    '"gaussian", center="shared"': {"center": "shared"},
     '"gaussian", center="none"': {"center": "none"},
 }
 

@@ -2,7 +2,9 @@
 
 delta = 1e-6. Simulated rows have a variance of 11 along one or two directions and 1
 across them, 3 away from the origin in every feature, in a box that is 18 on either
-side. "moved" adds 2,000 standard deviations to every feature.
+side. Counts are Poisson, with rates whose logarithms are normal with two factors, each
+with loadings of a standard deviation of 0.5, or 1 for long tails; their box is (0,
+1000). "moved" adds 2,000 standard deviations to every feature.
 """
 
 from functools import lru_cache
@@ -23,6 +25,8 @@ ROWS = {
     "Adult, one-hot, 48,842 x 105": ("adult", 2),
     "two directions, 1,000 x 50": ("1e3x50r2", 2),
     "one direction, 10,000 x 200, k = 1": ("1e4x200", 1),
+    "counts, 5,000 x 30": (0.5, 2),
+    "counts, long tails, 5,000 x 30": (1.0, 2),
     "KDD Cup 99, one-hot, 494,021 x 122": ("kddcup99", 2),
     "KDD Cup 99, raw units": ("kddcup99-raw", 2),
 }
@@ -30,10 +34,18 @@ SLOW = ("KDD Cup 99, one-hot, 494,021 x 122", "KDD Cup 99, raw units")
 REPEATS = dict.fromkeys(SLOW, 3)
 
 
+def counts(spread, n_samples=5000, n_features=30):
+    """Return counts whose logarithmic rates have two factors, and their bounds."""
+    rng = np.random.default_rng(1)
+    loadings = spread * rng.standard_normal((2, n_features))
+    rates = np.exp(rng.standard_normal((n_samples, 2)) @ loadings + 1.0)
+    return rng.poisson(rates).astype(float), (0.0, 1000.0)
+
+
 @lru_cache(maxsize=1)
 def given(name, n_components):
     """Return rows, moved rows, bounds, and the variance that is kept without noise."""
-    X, bounds = rows_of(name)
+    X, bounds = counts(name) if isinstance(name, float) else rows_of(name)
     covariance = np.cov(X, rowvar=False, bias=True)
     best = np.linalg.eigvalsh(covariance)[::-1][:n_components].sum()
     return X, bounds, covariance, best

@@ -23,9 +23,10 @@ Means over repeats, with standard errors and numbers of repeats. Digits, Adult, 
 capture; MovieLens 100K and jester (LRSRegressor, features of jokes from other, public
 users): mean squared error, negative, for users; pixel (DPRidge): mean squared error,
 negative; labels: accuracy on digits of a pipeline of a private scaler, or none, DPPCA
-and DPAdamClassifier. Data are read from the folder that SKDPSPECTRAL_DATA names. With
-``--save`` each repeat is a line of a file, and a run goes on where another one ended.
-doc/tables/search_votes.py makes the user guide's table of votes.
+and DPAdamClassifier; units: the same on pixels in units of their own. Data are read
+from the folder that SKDPSPECTRAL_DATA names. With ``--save`` each repeat is a line of a
+file, and a run goes on where another one ended. doc/tables/search_votes.py makes the
+user guide's table of votes.
 """
 
 import argparse
@@ -175,6 +176,23 @@ class Labels(Rows):
         return float(model.score(*self.rows(test)))
 
 
+class Units(Labels):
+    """The same classes where pixels have units a factor of 100 apart, and no bounds."""
+
+    def __init__(self):
+        super().__init__()
+        n_features = self.data.shape[1]
+        self.data = self.data * 10.0 ** np.random.default_rng(0).uniform(
+            -1.0, 1.0, n_features
+        )
+        self.grid = {
+            "scaler": ["passthrough", DPStandardScaler(epsilon=0.3, unseen="keep")],
+            "components__n_components": [20, 10, 40],
+            "classifier__optimizer__learning_rate": [0.1, 0.5],
+        }
+        self.first = {name: values[0] for name, values in self.grid.items()}
+
+
 class Ratings:
     """Ratings of movies, private for users."""
 
@@ -211,7 +229,7 @@ class Ratings:
 class Jokes:
     """Ratings of jokes by linear models of users; features are from other users."""
 
-    user_feature, n_blocks = 0, 100
+    user_feature, n_blocks = 0, 60
     cv = PrivateSplit(1, user_feature=user_feature, random_state=0)
     scoring = "squared_error", {"limit": 4.0}
 
@@ -226,7 +244,7 @@ class Jokes:
         self.data = np.column_stack([users, features[jokes]])
         self.targets = own[users, jokes]
         self.estimator = LRSRegressor(user_feature=0)
-        self.grid = {"sparsity": [3, 0, 1, 6], "ridge_sparse": [100.0, 1.0, 10.0, 1e3]}
+        self.grid = {"sparsity": [3, 0, 1], "ridge_sparse": [100.0, 1.0, 1e3]}
         self.first = {name: values[0] for name, values in self.grid.items()}
 
     def split(self, rng):
@@ -244,6 +262,7 @@ TASKS = {
     "clip": Clipped,
     "digits": lambda: Components(load_digits(), (16.0, 32.0), 40.0),
     "labels": Labels,
+    "units": Units,
     "adult": lambda: Components(load_adult(), (0.5, 1.0, 2.0), 3.0),
 }
 

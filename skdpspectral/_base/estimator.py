@@ -72,9 +72,9 @@ SCORERS: set[type] = set()
 def published_copy(value):
     """Return a deep copy in which each private estimator is published.
 
-    Estimators are found wherever pickle would write them: in parameters, attributes,
-    lists, arrays and bound methods. Unfitted ones lose their accountant and seed, and
-    so do private scorers. Ledgers become None, and callbacks are left out.
+    Estimators are found wherever pickle would store them. Unfitted ones, and private
+    scorers, lose their accountant and seed. Ledgers become None, and callbacks are
+    removed.
     """
     buffer, kept = io.BytesIO(), []
     _Copier(buffer, kept).dump(value)
@@ -85,7 +85,7 @@ def published_copy(value):
 
 
 class _Copier(pickle.Pickler):
-    """Writes what is copied, and keeps what stands for private things beside it."""
+    """Pickler that writes public objects, and collects replacements of private ones."""
 
     def __init__(self, buffer: io.BytesIO, kept: list) -> None:
         super().__init__(buffer, protocol=5)
@@ -93,7 +93,7 @@ class _Copier(pickle.Pickler):
         self._places: dict[int, tuple[int, object]] = {}
 
     def persistent_id(self, obj):
-        """Return the place of what is not copied as it is; None for all else."""
+        """Return the index of an object that is replaced; None for others."""
         if isinstance(obj, _SHARED):
             return self._place_of(obj, lambda: obj)
         # Of its class: some estimators have all attributes of one in them.
@@ -118,7 +118,7 @@ class _Copier(pickle.Pickler):
 
 
 def _unheard(estimator):
-    """Return a shallow copy of an estimator that has no callbacks."""
+    """Return a shallow copy of an estimator without callbacks."""
     twin = copy.copy(estimator)
     for name in CALLBACK_ATTRIBUTES:
         vars(twin).pop(name, None)
@@ -136,7 +136,7 @@ _noted: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def noted_caveats() -> Iterator[list[str]]:
-    """Collect caveats about the fits that are planned inside, from public numbers."""
+    """Collect caveats about fits planned in this context, from public numbers."""
     noted: list[str] = []
     token = _noted.set(noted)
     try:
@@ -146,12 +146,12 @@ def noted_caveats() -> Iterator[list[str]]:
 
 
 class PrivateEstimator(BaseEstimator):
-    """Base of every estimator whose fit spends a privacy budget.
+    """Base class of all estimators whose fit spends a privacy budget.
 
-    A subclass offers ``privacy_plan`` from public arguments alone, ``plan_for`` from
-    the public shape of rows, and a ``fit`` in this order: parameters and the form of
-    the data (shape, types, names), then :meth:`_start_release`, which charges the plan
-    and only then reads values.
+    Subclasses provide ``privacy_plan``, which uses public arguments only, ``plan_for``,
+    which uses the public shape of the rows, and ``fit``. First, ``fit`` checks the
+    parameters and the form of the data (shape, types, names). It then calls
+    :meth:`_start_release`, which charges the plan before it reads values.
     """
 
     # Calls of decorators between a fit and its caller, for warnings that name a line.
@@ -176,7 +176,7 @@ class PrivateEstimator(BaseEstimator):
     _get_param_names: ClassVar[Any] = classmethod(parameter_names)  # type: ignore[arg-type]
 
     def set_params(self, **params):
-        """Set parameters of the estimator, and of its strategies as ``name__part``.
+        """Set parameters of this estimator, and of its strategies as ``name__part``.
 
         Parameters
         ----------
@@ -191,7 +191,7 @@ class PrivateEstimator(BaseEstimator):
         Raises
         ------
         ValueError
-            If a parameter is unknown, or of a strategy that is given by its name.
+            If a parameter is unknown, or belongs to a strategy given by name.
         """
         for key in params:
             name, nested, _ = key.partition("__")
@@ -204,7 +204,7 @@ class PrivateEstimator(BaseEstimator):
         return super().set_params(**params)
 
     def __new__(cls, *args, **kwargs):
-        """Note the open ``with`` block, for a thread that will know of none."""
+        """Note the open ``with`` block, which a worker thread would not see."""
         estimator = super().__new__(cls)
         block = block_at_hand()
         if block is not None:
@@ -214,7 +214,7 @@ class PrivateEstimator(BaseEstimator):
     # -- the way of a fit --------------------------------------------------------
 
     def _check_parameters(self) -> None:
-        """Check constructor parameters on their own, at no cost."""
+        """Check constructor parameters individually, without a charge."""
         check_values(self, self._array_parameters)
         if getattr(self, "n_jobs", None) == 0:
             raise ValueError("n_jobs must be None or a number of threads, not 0")
@@ -239,17 +239,17 @@ class PrivateEstimator(BaseEstimator):
         return self.epsilon != math.inf if real else self.epsilon is not None
 
     def _unprotected(self) -> str | None:
-        """Say what these parameters take for public that a fit reads from values."""
+        """Return which private values these parameters treat as public, or None."""
         return None
 
     def _given_noise(self) -> str | None:
-        """Say what sets the noise in place of `epsilon`; None if that does."""
+        """Return the parameter that sets the noise instead of `epsilon`, or None."""
         return None
 
     def _was_private(self) -> bool:
-        """Whether the last fit had a budget, whatever the parameters have become.
+        """Return whether the last fit had a budget, whatever the parameters are now.
 
-        One that releases nothing has no noise, and may have been asked for none.
+        A fit that releases nothing has no noise, so that the budget decides.
         """
         return has_budget(self.privacy_)
 
@@ -264,17 +264,17 @@ class PrivateEstimator(BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows, of which nothing but the public shape is used.
+            Rows. Only their public shape is used.
 
         Returns
         -------
         PrivacyPlan
-            What that fit is charged with; ``privacy_plan`` of the shape.
+            The plan that this fit is charged for: ``privacy_plan`` of its shape.
 
         Raises
         ------
         ValueError
-            If a parameter is invalid, or X has another form.
+            If a parameter is invalid, or X has an invalid form.
         """
         return self.privacy_plan(*table_shape(X))
 
@@ -289,9 +289,8 @@ class PrivateEstimator(BaseEstimator):
     def _planned(self, statistic, *, in_fit=False, **relation) -> PrivacyPlan:
         """Return the plan of a statistic within the budget of one fit.
 
-        Its remarks say what such a fit cannot be relied on for, by public numbers; a
-        warning too, `in_fit`. `relation` has the `unit` and `neighbors` of a plan, if
-        they are others than a row that is replaced.
+        Its remarks include caveats from public numbers, which are also warnings
+        `in_fit`. `relation` may set the `unit` and `neighbors` of the plan.
         """
         epsilon, delta = self._budget_of_fit()
         named = {
@@ -314,7 +313,7 @@ class PrivateEstimator(BaseEstimator):
         return replace(plan, remarks=(*plan.remarks, *remarks))
 
     def _caveats(self, statistic, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Return what else a fit cannot be relied on for, from public numbers."""
+        """Return further caveats of a fit, from public numbers."""
         return ()
 
     def _start_release(
@@ -325,12 +324,11 @@ class PrivateEstimator(BaseEstimator):
         kind=Release,
         levels: int = 0,
     ) -> tuple:
-        """Warn of what can be said beforehand, charge the plan, then read the data.
+        """Issue early warnings, charge the plan, then read the data.
 
-        `unread` are tables whose form alone was checked, by ``deferred_rows``: an error
-        about a value comes after the charge, so that a refusal tells of none. There are
-        `levels` further calls between this one and the user's. Returns the
-        release and what was read.
+        `unread` are tables from ``deferred_rows``, whose values are checked after the
+        charge. There are `levels` more calls between this one and the user's. Returns
+        the release and the data.
         """
         share = self._own_share()
         if share is not None:  # the pipeline has warned of it, and was charged
@@ -343,7 +341,7 @@ class PrivateEstimator(BaseEstimator):
         return release, *map(methodcaller("read"), unread)
 
     def _warn_beforehand(self, n_public: int | None, delta: float, levels=0) -> None:
-        """Warn of a fit without privacy or from a seed, or of too large a delta."""
+        """Warn if a fit is not private or seeded, or delta is too large."""
         level = 4 + self._levels_around_fit + levels
         if not self._is_private():
             warnings.warn(
@@ -355,9 +353,9 @@ class PrivateEstimator(BaseEstimator):
             return
         if self.noise_seed is not None:
             warnings.warn(
-                f"noise_seed is given: the noise of {type(self).__name__} can be made "
-                "again and subtracted, so that this fit is not private; leave "
-                "noise_seed=None but for tests",
+                f"noise_seed is given: the noise of {type(self).__name__} can be "
+                "reproduced and subtracted, so this fit is not private; leave "
+                "noise_seed=None except in tests",
                 PrivacyLeakWarning,
                 stacklevel=level,
             )
@@ -371,19 +369,19 @@ class PrivateEstimator(BaseEstimator):
             )
 
     def _warn_of_weaker(self, plan: PrivacyPlan, epsilon, levels: int = 0) -> bool:
-        """Warn, and return True, if a plan claims less than was asked for."""
+        """Warn, and return True, if a plan claims less than was requested."""
         if epsilon is None or not plan.epsilon > epsilon:
             return False
         warnings.warn(
             f"{type(self).__name__} is private with epsilon={plan.epsilon:.4g}, not "
-            f"{epsilon:g}: that is what holds of the noise that its parameters ask for",
+            f"{epsilon:g}: this is the guarantee of the noise that its parameters set",
             PrivacyLeakWarning,
             stacklevel=4 + self._levels_around_fit + levels,
         )
         return True
 
     def _set_source(self, accountant: PrivacyAccountant | None, seed) -> None:
-        """Set the ledger, and the seed of the noise, of a run of a search."""
+        """Set the ledger, and the noise seed, for a run of a search."""
         self.set_params(accountant=accountant, noise_seed=seed)
 
     def _governing_accountant(self):
@@ -395,11 +393,10 @@ class PrivateEstimator(BaseEstimator):
 
     @contextlib.contextmanager
     def _unchanged_on_error(self, *, own_arithmetic: bool = True):
-        """Leave the estimator as it was if a fit fails, and say what stays charged.
+        """Restore the estimator if a fit fails, and report what stays charged.
 
-        Arithmetic of the fit is quiet, whatever the caller has asked of numpy: that
-        some value underflowed is not to be known. It has one thread but where matrices
-        are large, unless it is not the estimator's own.
+        Floating-point warnings are suppressed, as they would reveal underflows. BLAS
+        uses one thread except for large matrices, unless `own_arithmetic` is False.
         """
         threads = blas_threads(0) if own_arithmetic else contextlib.nullcontext()
         before = self.__dict__.copy()
@@ -449,7 +446,7 @@ class PrivateEstimator(BaseEstimator):
     # -- publishing: releases and plan, without pickles ------------------------------
 
     def _public_state(self) -> dict:
-        """Return fitted attributes, all of them public or released."""
+        """Return fitted attributes, all of which are public or released."""
         return {
             name: value
             for name, value in vars(self).items()
@@ -457,12 +454,12 @@ class PrivateEstimator(BaseEstimator):
         }
 
     def publish(self):
-        """Return a copy that holds releases and plan alone, safe to hand on.
+        """Return a copy that holds only releases and the plan, safe to share.
 
-        The copy has neither accountant nor seed. It transforms and predicts like
-        the original, and :meth:`save` writes it as plain arrays and JSON. (A pickle
-        made inside an accountant's ``with`` block names that ledger's file, so that
-        a fit in another process is charged; :meth:`save` never does.)
+        The copy has no accountant and no seed. It transforms and predicts like the
+        original, and :meth:`save` writes it as plain arrays and JSON. (Unlike
+        :meth:`save`, a pickle written inside an accountant's ``with`` block contains
+        the path of that ledger's file, so that fits in other processes are charged.)
 
         Returns
         -------
@@ -497,7 +494,7 @@ class PrivateEstimator(BaseEstimator):
         return published
 
     def _published_copy(self):
-        """Return what stands for it in a published copy of what holds it."""
+        """Return the object's replacement in a published copy of its container."""
         try:
             check_is_fitted(self)
         except NotFittedError:
@@ -510,12 +507,12 @@ class PrivateEstimator(BaseEstimator):
         return self.publish()
 
     def save(self, path) -> None:
-        """Write what :meth:`publish` gives as an ``.npz`` file of arrays and JSON.
+        """Save the result of :meth:`publish` as an ``.npz`` file of arrays and JSON.
 
         Parameters
         ----------
         path : str or path-like
-            File to write; an existing one is replaced.
+            File to write. An existing file is replaced.
         """
         published = self.publish()
         arrays, plain = {}, {}
@@ -540,7 +537,7 @@ class PrivateEstimator(BaseEstimator):
 
     @classmethod
     def load(cls, path):
-        """Read an estimator that :meth:`save` wrote; nothing is unpickled.
+        """Load an estimator that :meth:`save` wrote, without unpickling.
 
         Parameters
         ----------
@@ -566,8 +563,8 @@ class PrivateEstimator(BaseEstimator):
                 return cls._from_parts(header, arrays)
         except _UNREADABLE as error:
             raise ValueError(
-                f"path: {path} is no published estimator; save one with "
-                "estimator.save(path), as .npz"
+                f"path: {path} is not a published estimator; save one as .npz with "
+                "estimator.save(path)"
             ) from error
         raise ValueError(
             f"path: {path} holds a {found[0]} in format {found[1]}, not a "
@@ -576,7 +573,7 @@ class PrivateEstimator(BaseEstimator):
 
     @classmethod
     def _from_parts(cls, header: dict, arrays: dict):
-        """Rebuild an estimator from what :meth:`save` wrote."""
+        """Rebuild an estimator from the result of :meth:`save`."""
         parameters = header["parameters"]
         for name in parameters.keys() - _BY_NAME:
             parameters[name] = read_plain(parameters[name])
@@ -592,10 +589,10 @@ class PrivateEstimator(BaseEstimator):
 
 @documented
 class TableEstimator(PrivateEstimator):
-    """Base of estimators of one table, in which a row is replaced.
+    """Base class of estimators of one table, private under replacement of a row.
 
-    A subclass says by ``_statistic`` what a fit of a shape releases, and has a ``fit``
-    that is ``@unweighted``.
+    A subclass implements ``_statistic``, which describes the release of a fit for a
+    given shape, and an ``@unweighted`` ``fit``.
     """
 
     _levels_around_fit: ClassVar[int] = 1  # that of @unweighted
@@ -605,18 +602,9 @@ class TableEstimator(PrivateEstimator):
 
         Parameters
         ----------
-        n_samples : int
-            Number of rows, public.
-        n_features : int
-            Number of features.
+        {shape_of_rows}
 
-        Returns
-        -------
-        {plan_of_shape}
-
-        Raises
-        ------
-        {invalid_shape}
+        {returns_plan}
         """
         self._check_parameters()
         n_samples = check_count("n_samples", n_samples)
@@ -624,7 +612,7 @@ class TableEstimator(PrivateEstimator):
         return self._planned(self._statistic(n_samples, n_features))
 
     def _statistic(self, n_samples: int, n_features: int) -> Any:
-        """Return what a fit of that shape releases, from public numbers alone."""
+        """Return the statistic of a fit of that shape, from public numbers."""
         raise NotImplementedError
 
 
@@ -633,26 +621,26 @@ _IDS = {"users": "user_feature", "clients": "client_feature"}
 
 
 def unweighted(method: _Method) -> _Method:
-    """Refuse `sample_weight` and `groups` by name; a decorator of ``fit`` and its like.
+    """Decorate ``fit`` to refuse `sample_weight` and `groups`, unless None.
 
-    The signature stays as it is, so that scikit-learn's tools see that weights are not
-    supported, and send none. None is let through. Calls are one level further from
-    their caller.
+    The signature is unchanged, so that scikit-learn sees that weights are not
+    supported. The decorator adds one call level.
     """
 
     @functools.wraps(method)
     def counted_once(estimator, *args, **kwargs):
         if kwargs.pop("sample_weight", None) is not None:
             raise TypeError(
-                f"{type(estimator).__name__}.{method.__name__} takes no sample_weight: "
-                "its guarantee holds for rows that all count once; leave it out"
+                f"{type(estimator).__name__}.{method.__name__} does not accept "
+                "sample_weight: its guarantee requires every row to count once; leave "
+                "it out"
             )
         for ids, column in _IDS.items():
             if "groups" in kwargs and hasattr(estimator, column):
                 raise TypeError(
-                    f"{type(estimator).__name__}.{method.__name__} takes no groups: "
-                    f"name the column of {ids} in X by {column}=..., or give {ids}=... "
-                    f"where {method.__name__} has it"
+                    f"{type(estimator).__name__}.{method.__name__} does not accept "
+                    f"groups: name the column of {ids} in X with {column}=..., or "
+                    f"pass {ids}=... if {method.__name__} accepts it"
                 )
         return method(estimator, *args, **kwargs)
 

@@ -17,10 +17,10 @@ from ..mechanisms import check_count
 
 
 class PrivateClassifier(ClassifierMixin):
-    """Mixin of classifiers whose `classes` are public.
+    """Mixin of classifiers with public `classes`.
 
-    Left of a private estimator, which has a parameter `classes` and ``_outputs``: one
-    column for two classes, or else one column per class.
+    It precedes a private estimator that has a parameter `classes` and an ``_outputs``
+    method, which returns one column for two classes, or else one per class.
     """
 
     _class_constraints: ClassVar[dict] = {"classes": ["array-like", None]}
@@ -41,22 +41,22 @@ class PrivateClassifier(ClassifierMixin):
                 named = 0
             if named < max(2, classes.size):
                 raise ValueError(
-                    "classes must name two or more labels of one kind, each once, got "
-                    f"{classes}"
+                    "classes must hold two or more different labels, all of one kind, "
+                    f"got {classes}"
                 )
 
     def _n_outputs(self, n_classes: int | None) -> int:
-        """Return the number of outputs of a planned fit; None takes `classes`, or 2."""
+        """Return the number of planned outputs; None uses `classes`, or 2."""
         if n_classes is None:
             n_classes = 2 if self.classes is None else np.size(self.classes)
         return n_outputs_of(check_count("n_classes", n_classes))
 
     def _deferred_labels(self, y, n_rows: int, levels: int = 0) -> DeferredRead:
-        """Note the classes, and check the form of the labels.
+        """Set the classes, and check the form of the labels.
 
-        With ``classes=None`` the labels that occur are public, and are looked at here.
-        What is wrong with them is not, and is said once the fit is charged. There are
-        `levels` calls between the fit and this one.
+        With ``classes=None`` the labels that occur are public and read here. Other
+        errors about them are raised after the charge. There are `levels` calls between
+        the fit and this one.
         """
         known = self._known_classes(y)
         unread = deferred_labels(self, y, n_rows)
@@ -78,7 +78,7 @@ class PrivateClassifier(ClassifierMixin):
         return replace(unread, read=read)
 
     def _occurring(self, labels: np.ndarray) -> np.ndarray:
-        """Return the labels that occur, or an error about them."""
+        """Return the labels that occur; raise if they are invalid."""
         try:
             known = np.unique(_in_one_type(labels))
         except MemoryError:
@@ -86,7 +86,9 @@ class PrivateClassifier(ClassifierMixin):
         except Exception:  # of foreign labels: their words may quote them
             known = None
         if known is None:
-            raise ValueError("y must hold labels of one kind, which can be sorted")
+            raise ValueError(
+                "y must hold labels of one kind, so that they can be sorted"
+            )
         if len(known) < 2:
             raise ValueError(
                 f"{type(self).__name__} requires at least two classes and found one "
@@ -95,9 +97,9 @@ class PrivateClassifier(ClassifierMixin):
         return _publishable(known)
 
     def _known_classes(self, y) -> np.ndarray | None:
-        """Return the classes if they are public: named, or those of booleans.
+        """Return the classes if they are public: given, or those of booleans.
 
-        Categories of a column are mostly made from the labels that occur in it.
+        Categories of a column usually come from the labels that occur in it.
         """
         if self.classes is not None:
             return np.unique(np.asarray(self.classes))
@@ -123,7 +125,7 @@ class PrivateClassifier(ClassifierMixin):
         codes = _codes(self.classes_, labels)
         if codes is None:
             raise ValueError(
-                "y has labels that are not among classes; name all of them"
+                "y has labels that are not in classes; list all labels in classes"
             )
         if len(self.classes_) == 2:
             return codes[:, None].astype(np.float64)
@@ -140,14 +142,14 @@ class PrivateClassifier(ClassifierMixin):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Score of the second of two classes, positive if it is predicted; or one
-            score per class.
+            With two classes, the score of the second class, positive if it is
+            predicted. Otherwise, one score per class.
         """
         outputs = self._outputs(X)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
     def predict(self, X):
-        """Return the class of the highest score of each row.
+        """Return the class with the highest score for each row.
 
         Parameters
         ----------
@@ -166,18 +168,18 @@ class PrivateClassifier(ClassifierMixin):
 
 
 def _in_one_type(labels: np.ndarray) -> np.ndarray | list:
-    """Return labels whose type holds all of them: they are public, and so is it."""
+    """Return labels in a type that holds all of them."""
     return labels.tolist() if labels.dtype == object else labels
 
 
 def _publishable(classes: np.ndarray) -> np.ndarray:
-    """Return classes; texts among objects as an array of texts."""
+    """Return classes, converting object arrays of texts to text arrays."""
     texts = classes.dtype == object and all(isinstance(c, str) for c in classes)
     return classes.astype(str) if texts else classes
 
 
 def _codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray | None:
-    """Return the places of labels among sorted classes; None if one is not there."""
+    """Return indices of labels in sorted classes; None if one is missing."""
     try:
         codes = np.searchsorted(classes, labels)
         codes = np.minimum(codes, len(classes) - 1)
@@ -189,5 +191,5 @@ def _codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray | None:
 
 
 def n_outputs_of(n_classes: int) -> int:
-    """Return the number of outputs of a classifier of so many classes."""
+    """Return the number of outputs for a number of classes."""
     return 1 if n_classes == 2 else n_classes

@@ -35,7 +35,7 @@ _counts_unknown: ContextVar[bool] = ContextVar("counts_unknown", default=True)
 
 @contextlib.contextmanager
 def uncounted_users() -> Iterator[None]:
-    """Leave out warnings of unknown users, where predictions become a private score."""
+    """Suppress warnings of unknown users while computing a private score."""
     token = _counts_unknown.set(False)
     try:
         yield
@@ -60,9 +60,9 @@ def pooled_score(estimator, y, predictions, sample_weight, *, private: bool) -> 
 
 
 class KeepsUsers:
-    """Base of estimators that keep a model for each user in ``_personal``.
+    """Base class of estimators that keep a model per user in ``_personal``.
 
-    Models are of a class with ``entries``, the names of a user's arrays,
+    The class of the models provides ``entries``, the names of a user's arrays,
     ``code_of(user)``, ``arrays(code)`` and ``of_file(index, arrays)``.
     """
 
@@ -70,26 +70,26 @@ class KeepsUsers:
     _pooled_values: ClassVar[str] = "targets"
 
     def _models(self) -> Any:
-        """Return the users' models; none of them in a published copy."""
+        """Return the users' models; a published copy has none."""
         raise NotImplementedError
 
     def _shared_prediction(self) -> str:
-        """Describe by what rows of unknown users are predicted: public values alone."""
+        """Describe the prediction for unknown users, from public values."""
         raise NotImplementedError
 
     def _warn_of_unknown(self, codes: np.ndarray, rows="rows", level=3) -> None:
-        """Warn of rows, or of "users" who get lists, without a model of their user.
+        """Warn of rows, or of "users" with lists, whose users have no model.
 
-        How many they are depends on who was in the fit, which is for the holder of
-        users' models alone. A copy without any says the same, whoever is asked for.
+        Their number depends on who was in the fit, which only the holder of users'
+        models may learn. A copy without models issues the same warning for all users.
         """
         if not _counts_unknown.get():
             return
         n_unknown, shared = np.count_nonzero(codes < 0), self._shared_prediction()
         if not len(self._models().weights):
             said = (
-                f"this {type(self).__name__} holds no models of users, as a published "
-                f"copy: all {rows} are predicted by {shared}"
+                f"this {type(self).__name__} is a published copy without models of "
+                f"users: all {rows} are predicted by {shared}"
             )
             if rows == "users":
                 said += ", and get the same list, which is everybody's"
@@ -113,25 +113,25 @@ class KeepsUsers:
             )
         else:
             return
-        said += ". personalize() fits users to rows of their own"
+        said += ". personalize() fits models of users to their own rows"
         warnings.warn(said, UserWarning, stacklevel=level + 1)
 
     def save(self, path, *, user=None):
-        """Write what :meth:`publish` gives as an ``.npz`` file of arrays and JSON.
+        """Save the result of :meth:`publish` as an ``.npz`` file of arrays and JSON.
 
         Parameters
         ----------
         path : str or path-like
-            File to write; an existing one is replaced.
+            File to write. An existing file is replaced.
         user : str or int or None, default=None
-            A user whose own model is written beside it, for that user's device alone.
+            User whose own model is saved as well, for that user's device alone.
 
         Raises
         ------
         ValueError
-            If there is no model of that user; no file is written.
+            If there is no model of that user. No file is written.
         TypeError
-            If the id is neither a string nor a number; no file is written.
+            If the id is neither a string nor a number. No file is written.
         """
         check_is_fitted(self)
         published: Any = super()
@@ -144,7 +144,9 @@ class KeepsUsers:
             raise ValueError("user has no model: personalize it first")
         plain = user.item() if isinstance(user, np.generic) else user
         if not isinstance(plain, (str, int, float)):
-            raise TypeError("user must be a string or a number to be written")
+            raise TypeError(
+                "user must be a string or a number for its model to be saved"
+            )
         published.save(path)
         entries = {"id": np.array(json.dumps(plain)), **own}
         with zipfile.ZipFile(path, "a") as archive:
@@ -167,7 +169,7 @@ class KeepsUsers:
         if "_personal" in state and self._was_private():
             warnings.warn(
                 f"this copy of {type(self).__name__} carries the models of its users, "
-                "which are not private; hand on publish() instead",
+                "which are not private; share the result of publish() instead",
                 PrivacyLeakWarning,
                 stacklevel=2,
             )
@@ -176,10 +178,10 @@ class KeepsUsers:
 
 @documented
 class PersonalEstimator(KeepsUsers):
-    """Base of regressors with a model for each user, beside what is released.
+    """Base class of regressors with a personal model per user.
 
-    A subclass has the parameters `user_feature` and `unknown_user`, keeps the models of
-    its users in ``_personal``, and whether a fit was given users in ``_users_given``.
+    A subclass has the parameters `user_feature` and `unknown_user`, keeps the users'
+    models in ``_personal``, and stores in ``_users_given`` whether fit received users.
     """
 
     _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
@@ -197,11 +199,11 @@ class PersonalEstimator(KeepsUsers):
     # -- what a fit will release -----------------------------------------------------
 
     def _statistic(self, n_features: int) -> Any:
-        """Return what a fit with so many features releases."""
+        """Return the statistic of a fit."""
         raise NotImplementedError
 
     def _n_beside(self) -> int:
-        """Return the number of columns of X that are no features."""
+        """Return the number of columns of X that are not features."""
         raise NotImplementedError
 
     def _plan(self, statistic) -> PrivacyPlan:
@@ -209,7 +211,7 @@ class PersonalEstimator(KeepsUsers):
         raise NotImplementedError
 
     def _plan_of_users(self, statistic, neighbors: Neighbors) -> PrivacyPlan:
-        """Return a plan for users with all of their rows."""
+        """Return a plan whose unit is a user with all rows."""
         private: Any = super()
         return private._planned(statistic, unit=Unit.USER, neighbors=neighbors)
 
@@ -219,12 +221,12 @@ class PersonalEstimator(KeepsUsers):
         Parameters
         ----------
         n_features : int
-            Number of features; columns of users and offsets are none.
+            Number of features, without columns of users and offsets.
 
         Returns
         -------
         PrivacyPlan
-            What a fit is charged with, whatever the number of users and rows.
+            The plan that a fit is charged for, for any number of users and rows.
 
         Raises
         ------
@@ -240,17 +242,18 @@ class PersonalEstimator(KeepsUsers):
         Parameters
         ----------
         X : array-like or dataframe of shape (n_samples, n_columns)
-            Rows, as for :meth:`fit`, of which the number of columns is used.
+            Rows, as for :meth:`fit`. Only the number of columns is used.
 
         Returns
         -------
         PrivacyPlan
-            What that fit is charged with; ``privacy_plan`` of the number of features.
+            The plan that this fit is charged for, equal to ``privacy_plan`` of the
+            number of features.
 
         Raises
         ------
         ValueError
-            If a parameter is invalid, or X has no columns beside those.
+            If a parameter is invalid, or X has no feature columns.
         """
         self._check_parameters()
         return self.privacy_plan(table_shape(X)[1] - self._n_beside())
@@ -261,14 +264,15 @@ class PersonalEstimator(KeepsUsers):
         if table.has_users or not self._is_private():
             return
         warnings.warn(
-            "all rows are taken for those of one user, and predictions come from them "
-            "without noise; pass users=... or name their column by user_feature",
+            "all rows are treated as the rows of one user, and predictions are "
+            "computed from them without noise; pass users=... or name their column "
+            "with user_feature",
             PrivacyLeakWarning,
             stacklevel=3 + self._levels_around_fit,
         )
 
     def _index(self, table: UserTable) -> IdIndex | None:
-        """Return the ids of a fit; None for a single user without one."""
+        """Return the ids of a fit; None for a single user without an id."""
         if table.users is None:
             return None
         return IdIndex(table.users, self._users_name())
@@ -278,13 +282,13 @@ class PersonalEstimator(KeepsUsers):
         return "users" if self.user_feature is None else "user_feature"
 
     def _refuses_unknown(self) -> bool:
-        """Whether unknown users are an error, which a private fit must not have."""
+        """Return whether unknown users raise, which a private fit must not do."""
         if not isinstance(self.unknown_user, str) or self.unknown_user != "raise":
             return False
         if self._was_private():
             raise ValueError(
-                'unknown_user="raise" needs a fit with epsilon=None, and this one was '
-                "private: an error would tell who was in the training set; set "
+                'unknown_user="raise" requires a fit with epsilon=None, but this fit '
+                "was private: an error would reveal who was in the training set; set "
                 'unknown_user="shared"'
             )
         return True
@@ -294,9 +298,9 @@ class PersonalEstimator(KeepsUsers):
         personal = self._models()
         if table.users is None and getattr(self, "_users_given", False):
             raise ValueError(
-                "users are missing: fit was given users, and every row is predicted by "
-                "the model of its user; pass users=..., or name a column of X by "
-                "user_feature, which works under cross_val_score too"
+                "users are missing: fit was given users, and every row is predicted "
+                "by the model of its user; pass users=..., or name a column of X with "
+                "user_feature, which also works in cross_val_score"
             )
         if table.users is not None and not getattr(self, "_users_given", True):
             raise ValueError(
@@ -314,7 +318,7 @@ class PersonalEstimator(KeepsUsers):
         return codes
 
     def _code_of(self, user) -> int:
-        """Return the code of one user, -1 if there is no model of that user."""
+        """Return the code of one user, -1 without a model."""
         check_is_fitted(self)
         personal = self._models()
         if user is None and getattr(self, "_users_given", False):
@@ -336,7 +340,7 @@ class PersonalEstimator(KeepsUsers):
             return None
         if given is False:
             raise ValueError(
-                "user was given, but no users to fit: fit with users=... or "
+                "user was given, but fit was given no users: fit with users=... or "
                 "user_feature, or leave user out"
             )
         index = IdIndex([user], "user")
@@ -353,7 +357,7 @@ class PersonalEstimator(KeepsUsers):
         index = IdIndex(ids, name)
         if user is not None and (len(index) != 1 or index.find([user], "user")[0]):
             raise ValueError(
-                "X must hold the rows of one user, the one that user names"
+                "X must hold the rows of one user only, the one that user names"
             )
         self._models().check_kind(index, name)
         return index
@@ -369,11 +373,11 @@ class PersonalEstimator(KeepsUsers):
         raise NotImplementedError
 
     def _fit_users(self, table: UserTable, y, index: IdIndex | None) -> Any:
-        """Return models of users who are fitted to their rows, less the offsets."""
+        """Return models of users fitted to their rows minus the offsets."""
         raise NotImplementedError
 
     def predict(self, X, *, users=None):
-        """Predict every row by the model of its user.
+        """Predict each row with the model of its user.
 
         Parameters
         ----------
@@ -383,20 +387,20 @@ class PersonalEstimator(KeepsUsers):
         Returns
         -------
         ndarray of shape (n_rows,)
-            Predictions; only a user may see those of their own model.
+            Predictions. Only a user may see the predictions of their own model.
 
         Raises
         ------
         ValueError
-            If users are missing though fit had them, if their type is another one,
-            or, with ``unknown_user="raise"``, if one was not in the fit.
+            If users are missing although fit received them, if their type differs, or,
+            with ``unknown_user="raise"``, if a user was not in the fit.
 
         Warns
         -----
         UserWarning
-            If users without a model are predicted by what is shared, and how many
-            rows those are. This tells who was in the fit. A published copy has no
-            models, and says so, whoever is asked for.
+            If users without a model are predicted with the shared model. The warning
+            counts their rows, and thereby reveals who was in the fit. A published copy
+            has no models and issues this warning for every user.
         """
         return self._predictions(X, users)
 
@@ -411,38 +415,38 @@ class PersonalEstimator(KeepsUsers):
             return offsets + self._predicted(table, codes)
 
     def personalize(self, X, y, user=None, *, users=None):
-        """Fit models of some users beside what is shared, and store them.
+        """Fit models of some users to the released shared part, and store them.
 
-        Works on a published copy too, so that users can do it where their rows are.
-        Models that were stored for these users are replaced; no other changes, and no
+        This also works on a published copy, so that users can run it where their rows
+        are. Stored models of these users are replaced, and all others are kept. No
         budget is spent.
 
         Parameters
         ----------
         X : array-like or dataframe of shape (n_rows, n_columns)
-            All rows of one or more users, with the columns of fit.
+            All rows of one or more users, with the same columns as in fit.
         y : array-like of shape (n_rows,)
-            Their targets.
+            Targets of these rows.
         user : hashable or None, default=None
-            Id of the one user of all rows. None takes `users`, or the column
-            `user_feature`; without users in fit it stands for the only one.
+            Id of the user of all rows. None uses `users` or the column `user_feature`.
+            If fit received no users, None stands for the only user.
         users : array-like of shape (n_rows,) or None, default=None
-            Ids of the rows' users, new or known.
+            User ids of the rows, new or known.
 
         Returns
         -------
         self : object
-            The estimator, which predicts for these users from now on.
+            The estimator, which can now predict for these users.
 
         Raises
         ------
         ValueError
-            If X or y is invalid, the rows are not those of `user`, or parameters that
-            set columns or units were changed since the fit.
+            If X or y is invalid, rows belong to users other than `user`, or parameters
+            that define columns or units were changed since the fit.
 
         See Also
         --------
-        skdpspectral.linear_model.personalize : The same through a pipeline.
+        skdpspectral.linear_model.personalize : Does the same through a pipeline.
         """
         check_is_fitted(self)
         private: Any = super()
@@ -456,7 +460,7 @@ class PersonalEstimator(KeepsUsers):
         return self
 
     def score(self, X, y, sample_weight=None, *, users=None):
-        """Coefficient of determination of predictions by the users' own models.
+        """Return the coefficient of determination of the users' own models.
 
         Parameters
         ----------
@@ -470,15 +474,15 @@ class PersonalEstimator(KeepsUsers):
         Returns
         -------
         float
-            :math:`R^2`. Pooled over users it tells something of all of them, which
-            no ledger accounts for.
+            :math:`R^2`. A score pooled over users reveals information about all of
+            them, which no ledger records.
 
         Warns
         -----
         PrivacyLeakWarning
             If the fit was private and had users.
         UserWarning
-            If users without a model are predicted, as by :meth:`predict`.
+            If users without a model are predicted, as in :meth:`predict`.
         """
         predictions = self._predictions(X, users)
         y = check_targets(self, y, len(predictions))
@@ -495,10 +499,9 @@ class PersonalEstimator(KeepsUsers):
 
 @dataclass(frozen=True)
 class UserModels:
-    """Parameters of users: arrays with one entry a user along the first axis.
+    """Parameters of users: arrays whose first axis is the user.
 
-    A subclass names its arrays, and those that may grow wider to make room for the
-    models of further users.
+    A subclass names its arrays, and those that grow wider for models of further users.
     """
 
     entries: ClassVar[tuple[str, ...]] = ()
@@ -508,15 +511,15 @@ class UserModels:
 
     @classmethod
     def cleaned(cls, index: IdIndex | None, *arrays) -> Any:
-        """Make models of fitted users; 0 for what extreme rows put beyond float64.
+        """Return models of fitted users, with 0 in place of overflows.
 
-        `index`: ids; None for a single user without one.
+        `index` is None for a single user without an id.
         """
         index = None if index is None else index.without_codes()
         return cls(index, *map(finite_or_zero, arrays))
 
     def codes(self, users, n_rows: int, name: str) -> np.ndarray:
-        """Codes of the rows' users, -1 for unknown ones; errors name the ids."""
+        """Return codes of the rows' users, -1 for unknown ones; errors name the ids."""
         if users is None:
             return np.zeros(n_rows, dtype=np.intp)
         if self.index is None:
@@ -524,21 +527,21 @@ class UserModels:
         return self.index.find(users, name)
 
     def code_of(self, user) -> int:
-        """Code of one user, -1 for an unknown one."""
+        """Return the code of one user, -1 if unknown."""
         return int(self.codes([user], 1, "user")[0])
 
     @classmethod
     def of_file(cls, index: IdIndex, arrays: dict[str, np.ndarray]) -> UserModels:
-        """Make models of what :meth:`arrays` gave of one user."""
+        """Return a model from the result of :meth:`arrays` for one user."""
         return cls(index, **arrays)
 
     def check_kind(self, index: IdIndex, name: str) -> None:
-        """Refuse ids of another kind than those that there are; errors name them."""
+        """Refuse ids of another kind than the present ones; errors name them."""
         if self.index is not None:
             self.index.find(index.ids, name)
 
     def arrays(self, code: int | None = None) -> dict[str, np.ndarray]:
-        """Parameters by name: of all users, or of one; none of a negative code."""
+        """Return parameters by name, of all users or one; none for a negative code."""
         if code is None:
             return {name: getattr(self, name) for name in self.entries}
         if code < 0:
@@ -547,10 +550,7 @@ class UserModels:
         return {name: getattr(self, name)[chosen].copy() for name in self.entries}
 
     def updated(self, new: UserModels) -> UserModels:
-        """Return models with those of some users replaced or added.
-
-        `new`: models of users, known or not; of a single one without an id, that alone.
-        """
+        """Return models in which those of some users are replaced or added."""
         if self.index is None or new.index is None:
             return new
         codes = self.index.find(new.index.ids, "users")
@@ -569,18 +569,18 @@ class UserModels:
 
 
 def _alike_wide(first: np.ndarray, second: np.ndarray) -> list[np.ndarray]:
-    """Pad rows with zeros to the width of the wider."""
+    """Pad the narrower rows with zeros."""
     width = max(first.shape[1], second.shape[1])
     return [np.pad(a, ((0, 0), (0, width - a.shape[1]))) for a in (first, second)]
 
 
 def finite_or_zero(values: np.ndarray) -> np.ndarray:
-    """Take zero for what a user's extreme rows have put beyond float64."""
+    """Replace overflows due to a user's extreme rows by zero."""
     return np.where(np.isfinite(values), values, np.zeros((), values.dtype))
 
 
 def subtract_offsets(y: np.ndarray, offsets) -> np.ndarray:
-    """What offsets leave of the targets, row by row; finite."""
+    """Return targets minus offsets, row by row; always finite."""
     with np.errstate(all="ignore"):  # an overflow would tell of somebody's target
         return np.clip(y - offsets, -_LARGEST, _LARGEST)
 

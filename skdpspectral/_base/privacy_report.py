@@ -109,32 +109,33 @@ _SCALERS = (
 )
 
 _FOREIGN = (
-    "its class is derived from one that is known, or it has methods of its own: what "
-    "these take from private rows is not known"
+    "its class derives from a known class, or it has its own methods: what these take "
+    "from private rows is not known"
 )
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """Verdict on one step.
+    """Verdict on one step of a pipeline.
 
     Parameters
     ----------
     name : str
         Path of the step, with double underscores as in ``set_params``.
     estimator : str
-        Name of its class.
+        Name of the estimator's class.
     verdict : {"private", "stateless", "LEAKS"}
-        "private": fitted under a guarantee. "stateless": fitting takes nothing
-        from the values. "LEAKS": what was fitted may reveal rows.
+        "private": fitted with a guarantee. "stateless": fitting uses no values.
+        "LEAKS": the fitted step may reveal rows.
     reason : str
-        Why, and what to do.
+        Reason for the verdict, and a remedy.
     budgets : tuple of tuple (epsilon, delta)
-        What a fit of a private estimator spends: several where a search tries several,
-        and words where each client has its own or a `noise_multiplier` is given.
+        Budgets that a fit of a private estimator spends. There are several if a search
+        tries several. They are strings if each client has its own budget or a
+        `noise_multiplier` is given.
     voids : bool
-        Whether a leak voids the guarantees of later steps too, as one in an error or
-        a warning does not.
+        Whether the leak also voids later guarantees. One by an error or warning does
+        not.
     """
 
     name: str
@@ -152,7 +153,7 @@ class PrivacyReport:
     Parameters
     ----------
     steps : tuple of StepReport
-        One entry a step.
+        One entry per step.
     """
 
     steps: tuple[StepReport, ...]
@@ -181,26 +182,26 @@ class PrivacyReport:
 
 
 def privacy_report(estimator) -> PrivacyReport:
-    """Say of each step of a pipeline whether fitting it is private.
+    """Report for each step of a pipeline whether fitting it is private.
 
-    Nothing is fitted and no data are needed. What is not known to be harmless is
-    said to leak. That includes steps that may raise an error or warn before the budget
-    is charged, depending on values. Columns of numbers are presumed to have a numeric
-    dtype. Of a search, each candidate has its verdict: a step leaks if it does in one.
+    Nothing is fitted and no data are needed. Steps are reported as leaks unless they
+    are known to be harmless. This includes steps that may raise an error or warn before
+    the charge, depending on values. Numeric columns are assumed to have a numeric
+    dtype. In a search, a step leaks if it leaks for any candidate.
 
     Parameters
     ----------
     estimator : estimator
-        A pipeline, column transformer, union, search, any other estimator that holds
-        estimators, or a single one. What is known of none of the kinds is said to
-        leak, and so is an estimator of users or clients whose column is named by its
-        position, behind a step that moves columns.
+        A pipeline, column transformer, union, search, any other estimator that contains
+        estimators, or a single estimator. Unknown kinds of estimators are reported as
+        leaks. So are estimators of users or clients whose column is given by its
+        position, if they follow a step that moves columns.
 
     Returns
     -------
     PrivacyReport
-        Has `private`, whether no step leaks, and `steps`, each with `name`,
-        `estimator`, `verdict`, `reason` and `budgets`; ``str()`` gives a table.
+        Has `private`, which is True if no step leaks, and `steps`, each with `name`,
+        `estimator`, `verdict`, `reason` and `budgets`. ``str()`` returns a table.
 
     Examples
     --------
@@ -227,7 +228,7 @@ def report_after_charge(estimator, users=None) -> PrivacyReport:
 
 
 def _walk(name: str, estimator, before: Before) -> Iterator[StepReport]:
-    """Yield verdicts; `before` says what earlier steps have done to the rows."""
+    """Yield verdicts; `before` has the effects of earlier steps on the rows."""
     yield from _verdicts(name, estimator, before)
     if composition_of(estimator) in _WALKED and not is_known(estimator):
         kind = type(estimator).__name__
@@ -235,7 +236,7 @@ def _walk(name: str, estimator, before: Before) -> Iterator[StepReport]:
 
 
 def _verdicts(name: str, estimator, before: Before) -> Iterator[StepReport]:
-    """Yield verdicts on what is in an estimator, or on the estimator itself."""
+    """Yield verdicts on the parts of an estimator, or on itself."""
     prefix, kind = f"{name}__" if name else "", composition_of(estimator)
     if kind is Composition.PIPELINE and isinstance(estimator, PrivateEstimator):
         yield from _walk_private_pipeline(name, estimator, before)
@@ -290,11 +291,11 @@ def _walk_private_pipeline(name: str, pipeline, before: Before) -> Iterator[Step
 
 
 def _remembered(name: str, pipeline) -> Iterator[StepReport]:
-    """Yield a leak if an object of anybody's own is given the rows to remember."""
+    """Yield a leak if a custom object receives the rows and may keep them."""
     memory = pipeline.memory
     if memory is None or isinstance(memory, str) or type(memory) is Memory:
         return
-    reason = "an object that is no joblib.Memory gets its rows: set memory=None"
+    reason = "an object that is not a joblib.Memory receives its rows: set memory=None"
     own = name or type(pipeline).__name__.lower()
     yield StepReport(f"{own} (memory)", type(pipeline).__name__, LEAKS, reason)
 
@@ -317,7 +318,7 @@ def _own_verdict(name: str, estimator, reason: str | None) -> StepReport:
     kind = type(estimator).__name__
     if reason is not None:
         return StepReport(name, kind, LEAKS, reason)
-    reason = "fits the estimators in it, and takes nothing else from the rows"
+    reason = "fits the estimators in it, and uses the rows for nothing else"
     return StepReport(name, kind, STATELESS, reason)
 
 
@@ -333,7 +334,7 @@ def _walk_search(name: str, search, before: Before) -> Iterator[StepReport]:
 def _of_candidates(
     name: str, search, before: Before
 ) -> tuple[list[StepReport], list[str]]:
-    """Return one verdict a step over all candidates, and why there may be others."""
+    """Return one verdict per step over all candidates, and why there may be others."""
     path = f"{name}__estimator" if name else "estimator"
     models, reasons = candidate_models(search)
     users, by_rows = users_scored(search)
@@ -347,12 +348,12 @@ def _of_candidates(
 
 
 def fits_as_given(search) -> bool:
-    """Return whether a search may fit its estimator without any candidate's values."""
+    """Return whether a search may fit its estimator without candidate values."""
     return hasattr(search, "_fits_as_given") and bool(search._fits_as_given())
 
 
 def users_scored(search) -> tuple[Any, bool]:
-    """Return the column of users that a search scores, and if scores are of rows."""
+    """Return the column of users that a search scores, and whether it scores rows."""
     if hasattr(search, "_users_scored"):
         scored: tuple[Any, bool] = search._users_scored()
         return scored
@@ -386,9 +387,9 @@ def _over_candidates(steps: list[tuple[str, StepReport]], n_models: int) -> Step
 
 
 def _walk_private_search(name: str, search, before: Before) -> Iterator[StepReport]:
-    """Yield verdicts on the estimators that a private search fits, and on its scores.
+    """Yield verdicts on the estimators of a private search, and on its scores.
 
-    It is charged before all of its runs, of which errors and warnings do not leave it.
+    It is charged before all runs, whose errors and warnings stay inside.
     """
     steps, reasons = _of_candidates(name, search, replace(before, charged=True))
     for step in steps:
@@ -407,7 +408,7 @@ def _walk_private_search(name: str, search, before: Before) -> Iterator[StepRepo
     else:
         step = _private_verdict(own, search, before)
         if step.verdict == PRIVATE:
-            said = " on all of its runs, of which the best is released"
+            said = " on all of its runs, and only the best run is released"
             if fits_as_given(search):
                 said = " on the votes of its blocks and its last fit"
             step = replace(step, reason=step.reason + said)
@@ -415,7 +416,7 @@ def _walk_private_search(name: str, search, before: Before) -> Iterator[StepRepo
 
 
 def _chosen_columns(name: str, estimator) -> Iterator[StepReport]:
-    """Yield a leak for every choice of columns that may look at values."""
+    """Yield a leak for each selection of columns that may depend on values."""
     for step, _, columns in getattr(estimator, "transformers", ()):
         if callable(columns) and type(columns) is not make_column_selector:
             path = f"{name}__{step}" if name else step
@@ -424,7 +425,7 @@ def _chosen_columns(name: str, estimator) -> Iterator[StepReport]:
 
 
 def _by_density(name: str, estimator) -> Iterator[StepReport]:
-    """Yield a leak if values decide whether the rows that come out are sparse."""
+    """Yield a leak if values decide whether the output is sparse."""
     threshold = getattr(estimator, "sparse_threshold", 0.0)
     if threshold > 0.0 and any(
         map(makes_sparse, estimators_within(estimator).values())
@@ -454,38 +455,38 @@ def _leaf(name: str, estimator, before: Before) -> StepReport:
 
 
 def _reason_of_leaf(estimator) -> str:
-    """Say why a step leaks that is not stateless, and what to take instead."""
+    """Return why a step leaks, and an alternative."""
     if not is_known(estimator):
         return "what its own code takes from private rows is not known"
     reason = "is fitted on private rows without noise"
     encodes = isinstance(estimator, (OneHotEncoder, OrdinalEncoder))
     if encodes and given_categories(estimator) is None:
         return (
-            f"{reason}: take DPTableVectorizer() instead, or give categories=[...] "
+            f"{reason}: use DPTableVectorizer() instead, or give categories=[...] "
             "that are public"
         )
     if isinstance(estimator, TargetEncoder):
-        return f"{reason}: take DPTableVectorizer() instead"
+        return f"{reason}: use DPTableVectorizer() instead"
     telling = reason_of_disclosure(estimator)
     if telling is not None:
         return telling
     if isinstance(estimator, _SCALERS):
-        return f"{reason}: take {_private_scaler(estimator)} instead"
+        return f"{reason}: use {_private_scaler(estimator)} instead"
     if isinstance(estimator, SimpleImputer):
         return (
-            f'{reason}: take DPTableVectorizer() or DPStandardScaler(missing="mean") '
+            f'{reason}: use DPTableVectorizer() or DPStandardScaler(missing="mean") '
             'instead, or set strategy="constant", keep_empty_features=True and '
             "add_indicator=False"
         )
     if isinstance(estimator, (KNNImputer, MissingIndicator)):
-        return f"{reason}: take DPTableVectorizer(add_indicator=True) instead"
+        return f"{reason}: use DPTableVectorizer(add_indicator=True) instead"
     if encodes:
         return f"{reason}: set min_frequency=None and max_categories=None"
     return reason
 
 
 def _private_scaler(scaler) -> str:
-    """Name the private scaler that does what a scaler of scikit-learn does."""
+    """Return the name of the private counterpart of a scaler."""
     centered = getattr(scaler, "with_mean", getattr(scaler, "with_centering", True))
     centered = centered and not isinstance(scaler, MaxAbsScaler)
     return f"DPStandardScaler({'' if centered else 'with_mean=False'})"
@@ -506,7 +507,7 @@ def _private_verdict(name: str, estimator, before: Before) -> StepReport:
 
 
 def _reason_of_private(estimator, before: Before) -> str | None:
-    """Say why a private estimator is not; None if it is."""
+    """Return why a private estimator is not private; None if it is."""
     if not is_known(estimator):
         return _FOREIGN
     if not estimator._is_private():
@@ -527,8 +528,8 @@ def _reason_of_private(estimator, before: Before) -> str | None:
         return None  # rows are protected, whichever of their columns is passed on
     if before.rows_scored and hasattr(estimator, "user_feature"):
         return (
-            "it protects one user, and the scorer one row: both must be the same (a "
-            "score of users has a user_feature)"
+            "it protects one user, but the scorer protects one row: both must be the "
+            "same (a score of users has a user_feature)"
         )
     feature = getattr(estimator, "user_feature", None)
     reason = reason_of_users("it", feature, before.users)
@@ -536,17 +537,17 @@ def _reason_of_private(estimator, before: Before) -> str | None:
 
 
 def _conditions(estimator) -> str:
-    """Say under what conditions a private estimator is one."""
+    """Return the conditions of a private estimator's guarantee."""
     said = ""
     if estimator._given_noise() is not None:
-        said += "; privacy_plan says what that noise costs"
+        said += "; privacy_plan states what that noise costs"
     mechanism = getattr(estimator, "mechanism", None)
     assumption = getattr(type(mechanism), "assumption", Assumption.NONE)
     if assumption is not Assumption.NONE:
         kind = type(mechanism).__name__
         said += f"; only for rows of the model that mechanism={kind}(...) assumes"
         if mechanism.calibration == "paper":
-            said += "; that is the papers' claim: the plan says what holds"
+            said += "; that is the papers' claim: the plan states what holds"
     fitted = getattr(estimator, "privacy_", None)
     if getattr(fitted, "assumption", None) is Assumption.SUMMED_PARTS:
         said += f"; what it holds is private only {fitted.assumption.condition}"
@@ -554,7 +555,7 @@ def _conditions(estimator) -> str:
 
 
 def _budget(side) -> float | str:
-    """Return one side of a budget, or the range of those that clients have."""
+    """Return one component of a budget, or its range over clients."""
     if not isinstance(side, Mapping):
         return float(side)
     numbers = tuple(value for value in side.values() if isinstance(value, Real))
@@ -562,13 +563,13 @@ def _budget(side) -> float | str:
 
 
 def _spent(budgets: tuple[tuple, ...]) -> str:
-    """Say what a fit spends, or in what range."""
+    """Describe the budget of a fit, or its range."""
     epsilons, deltas = zip(*budgets, strict=True)
     return f"each fit spends epsilon={_range(epsilons)}, delta={_range(deltas)}"
 
 
 def _range(sides: tuple) -> str:
-    """Return the least and the most of what may be spent."""
+    """Return the smallest and the largest budget."""
     numbers = sorted(side for side in sides if not isinstance(side, str))
     ends = dict.fromkeys(format(number, "g") for number in numbers[:1] + numbers[-1:])
     others = dict.fromkeys(side for side in sides if isinstance(side, str))
@@ -576,17 +577,16 @@ def _range(sides: tuple) -> str:
 
 
 def publish(estimator):
-    """Return a copy of a fitted composition that holds releases and plans alone.
+    """Return a copy of a fitted composition that holds only releases and plans.
 
     Each private estimator in a pipeline, column transformer, union, search, ensemble or
-    any other estimator is replaced by its own ``publish()``. Models of users, ledgers,
-    seeds and callbacks are left out. Other attributes are copied.
+    any other estimator is replaced by its own ``publish()``. User models, ledgers,
+    seeds and callbacks are removed. Other attributes are copied.
 
     Parameters
     ----------
     estimator : estimator
-        A fitted estimator of scikit-learn that holds private estimators, or one of
-        these.
+        A fitted private estimator, or a scikit-learn estimator that contains some.
 
     Returns
     -------
@@ -601,7 +601,7 @@ def publish(estimator):
     Warns
     -----
     PrivacyLeakWarning
-        If :func:`privacy_report` finds a step that leaks, or a fit was not private.
+        If :func:`privacy_report` finds a step that leaks, or if a fit was not private.
 
     Examples
     --------
@@ -641,7 +641,7 @@ _BY_POSITION = (
 )
 
 _INSTEAD = {
-    Unit.ROW: "take PrivateSplit() or KFold()",
+    Unit.ROW: "use PrivateSplit() or KFold()",
     Unit.USER: "take PrivateSplit(user_feature=...)",
 }
 
@@ -649,11 +649,11 @@ _INSTEAD = {
 def reason_of_splits(
     cv: Any, unit: Unit, *, classifier: bool, users: Any = None
 ) -> str | None:
-    """Say why folds void a guarantee, with what to take instead; None if they do not.
+    """Return why folds void a guarantee, and an alternative; None if they do not.
 
-    What is counted for one row, or one user, must stay in its fold and move no other. A
-    number as `cv` means stratified folds for a classifier. `users` is the column of
-    users that scores are of, None for any.
+    Each row, or user, must be assigned to its fold independently of others. A number as
+    `cv` means stratified folds for a classifier. `users` is the column of users that is
+    scored, or None.
     """
     instead = _INSTEAD[Unit(unit)]
     own = getattr(cv, "_splits_by", None)
@@ -669,25 +669,25 @@ def reason_of_splits(
     number = cv is None or (isinstance(cv, Integral) and not isinstance(cv, bool))
     if number and classifier:
         return (
-            f"cv={cv} means StratifiedKFold for a classifier, by which one label moves "
+            f"cv={cv} means StratifiedKFold for a classifier, so that one label moves "
             f"other rows between folds: {instead}"
         )
     if number or (type(cv) in _BY_POSITION and not changed):
         if unit is Unit.ROW:
             return None
         return (
-            "its folds go by position, so that a user who joins or leaves moves rows "
-            f"of other users between folds: {instead}"
+            "its folds depend on positions, so that a user who joins or leaves moves "
+            f"rows of other users between folds: {instead}"
         )
     kind = type(cv).__name__ if hasattr(cv, "split") else shown(cv)
     return (
-        f"{kind} may look at labels, groups or users, by which one row moves others "
+        f"{kind} may look at labels, groups or users, so that one row moves others "
         f"between folds: {instead}"
     )
 
 
 def reason_of_users(name: str, feature: Any, users: Any) -> str | None:
-    """Say that a column of users is not the one that scores are of; None if it is."""
+    """Return why a column of users is not the scored one; None if it is."""
     if users is None or feature is None or feature == users:
         return None
     if isinstance(feature, str) != isinstance(users, str):
@@ -733,7 +733,7 @@ _NOTHING_ELSE = (FrozenEstimator, MultiOutputRegressor, VotingRegressor)
 _READ_TARGETS = (MultiOutputRegressor, RegressorChain, TransformedTargetRegressor)
 
 _TARGETS = (
-    "what it does to targets may look at several of them, or warn of some before "
+    "what it does to targets may look at several of them, or warn about some before "
     "anything is charged: give functions of numpy, and check_inverse=False"
 )
 
@@ -743,13 +743,12 @@ _TARGETS_ARE_READ = (
 )
 
 _NOTHING_KNOWN = (
-    "holds estimators, and nothing is known of what it takes from private rows beside "
-    "them"
+    "holds estimators, and what else it takes from private rows is not known"
 )
 
 
 def inside_of(estimator, parameter: str, name: str, before: Before) -> Before:
-    """What has become of the rows where an estimator within another sees them."""
+    """Return the effects on rows as seen by an estimator inside another one."""
     if not is_known(estimator):
         return replace(before.moved_by(name), tainted=before.tainted or name)
     if isinstance(estimator, _STACKING) and parameter != "final_estimator":
@@ -768,7 +767,7 @@ def inside_of(estimator, parameter: str, name: str, before: Before) -> Before:
 
 
 def _of_targets(estimator: TransformedTargetRegressor):
-    """Return what transforms the targets."""
+    """Return the transformer of the targets."""
     if estimator.transformer is not None:
         return estimator.transformer
     return FunctionTransformer(
@@ -777,14 +776,14 @@ def _of_targets(estimator: TransformedTargetRegressor):
 
 
 def _treats_targets_alone(estimator: TransformedTargetRegressor) -> bool:
-    """Whether the target of a row is made of that row's own, and no inverse checked."""
+    """Return whether targets are transformed row by row, without a check."""
     if estimator.transformer is not None and estimator.check_inverse:
         return False
     return stateless_reason(_of_targets(estimator)) is not None
 
 
 def _takes_some(estimator) -> bool:
-    """Whether the estimators within see some of the columns."""
+    """Return whether the inner estimators use a subset of the columns."""
     if isinstance(estimator, _BAGGING):
         # One feature is not all of them, as the share 1.0 is.
         every = isinstance(estimator.max_features, float)
@@ -794,7 +793,7 @@ def _takes_some(estimator) -> bool:
 
 
 def reason_of_search(search) -> str | None:
-    """Say what the scores or the folds of a search tell; None if they are released."""
+    """Return what scores or folds of a search reveal; None if they are released."""
     if hasattr(search, "_selects_privately"):
         reason: str | None = search._reason_of_leak()
         return reason
@@ -811,11 +810,11 @@ def reason_of_search(search) -> str | None:
 
 
 def reason_of_scorer(scorer) -> str | None:
-    """Say what scores on private rows tell; None if they are released with noise."""
+    """Return what scores on private rows reveal; None if noise is added."""
     if type(scorer) not in SCORERS or has_own_methods(scorer):
         return (
-            "picks parameters by scores on private rows, which nothing accounts for: "
-            "take make_private_scorer, or PrivateSearchCV"
+            "chooses parameters by scores on private rows, which no budget accounts "
+            "for: use make_private_scorer, or PrivateSearchCV"
         )
     if scorer.epsilon == math.inf or scorer.seeded:
         return "its scores have no secret noise: give make_private_scorer an epsilon"
@@ -823,13 +822,13 @@ def reason_of_scorer(scorer) -> str | None:
 
 
 def _reason_of_halving(search, unit: Unit) -> str | None:
-    """Say what a halving search tells by the rows that it takes at first."""
+    """Return what a halving search reveals by its first subsets of rows."""
     if getattr(search, "resource", None) != "n_samples":
         return None
     if unit is not Unit.ROW:
         return (
-            "takes rows by their number, which changes for all when a user joins or "
-            "leaves: take GridSearchCV, or another resource"
+            "selects rows by their number, which changes for all rows when a user "
+            "joins or leaves: use GridSearchCV, or another resource"
         )
     if is_classifier(search.estimator) and isinstance(search.min_resources, str):
         return (
@@ -840,15 +839,15 @@ def _reason_of_halving(search, unit: Unit) -> str | None:
 
 
 def reason_of_leak(estimator, before: Before) -> str | None:
-    """Say what an estimator takes from rows beside those in it; None for nothing."""
+    """Return what an estimator itself learns from rows; None for nothing."""
     if not is_known(estimator):
         return _NOTHING_KNOWN
     if composition_of(estimator) is Composition.SEARCH:
         return reason_of_search(estimator)
     if isinstance(estimator, _BAGGING):
         return (
-            "resamples rows, so that one may count several times and a user for "
-            "others: what that costs is not in the ledger"
+            "resamples rows, so that one row may count several times and one user in "
+            "place of others: the ledger does not include what this costs"
         )
     of_targets = isinstance(estimator, TransformedTargetRegressor)
     if of_targets and not _treats_targets_alone(estimator):
@@ -876,10 +875,10 @@ _DECISIVE = (*ID_PARAMETERS, "accountant", "noise_seed", "noise_multiplier")
 
 
 def candidate_models(search: Any) -> tuple[list[tuple[str, Any]], list[str]]:
-    """Return the models that a search may fit, and reasons why more are not known.
+    """Return the models that a search may fit, and why there may be more.
 
-    Each comes with its parameters in words; there is at least one. Parameters of
-    private estimators that change no verdict are left as they are.
+    Each comes with a description of its parameters; there is at least one. Parameters
+    that change no verdict are left out.
     """
     scaled = getattr(search, "step_budgets", None) == "scaled"
     models: list[tuple[str, Any]] = []
@@ -913,7 +912,7 @@ def candidate_models(search: Any) -> tuple[list[tuple[str, Any]], list[str]]:
 
 
 def _parts(search: Any) -> list[dict[str, Any]]:
-    """Return the spaces of parameters of a search."""
+    """Return the parameter spaces of a search."""
     space = getattr(search, "param_grid", None)
     if space is None:
         space = search.param_distributions
@@ -927,7 +926,7 @@ def _parts(search: Any) -> list[dict[str, Any]]:
 def _decisive(
     estimator: Any, part: Mapping[str, Any], scaled: bool
 ) -> tuple[dict[str, list], list[str]]:
-    """Return the lists of values that may change a verdict, and what is not listed."""
+    """Return the lists of values that may change a verdict, and what is unlisted."""
     lists: dict[str, list] = {}
     reasons: list[str] = []
     for name, values in part.items():
@@ -950,7 +949,7 @@ def _decisive(
 def _is_neutral(
     estimator: Any, part: Mapping[str, Any], name: str, scaled: bool
 ) -> bool:
-    """Whether any number for a parameter leaves all verdicts as they are."""
+    """Return whether no number for a parameter changes a verdict."""
     prefix, _, last = name.rpartition("__")
     if last in _DECISIVE or (last in _BUDGETS and not scaled):
         return False
@@ -966,7 +965,7 @@ def _is_neutral(
 
 
 def _gives_numbers(values: Any) -> bool:
-    """Whether a distribution is scipy's own: another may give anything."""
+    """Return whether a distribution is scipy's own, which only returns numbers."""
     parts = (values, getattr(values, "dist", None))
     return isinstance(values, rv_frozen) and all(
         type(part).__module__.startswith("scipy.") and not has_own_methods(part)

@@ -1,4 +1,4 @@
-"""Private and new names of scikit-learn, imported here alone; progress of long fits."""
+"""Private and version-dependent names of scikit-learn, and progress of fits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import (
     validate_parameter_constraints,
 )
 from sklearn.utils._set_output import _get_output_config
-from sklearn.utils.validation import _check_feature_names_in
+from sklearn.utils.validation import _check_feature_names_in as check_input_features
 
 from ..mechanisms._plan import has_budget
 
@@ -44,7 +44,7 @@ except ImportError:
 
 
 def with_callbacks(method: _Method) -> _Method:
-    """Let a fit prepare callbacks, and clean up after them."""
+    """Decorate a fit to set up callbacks, and to clean up after them."""
     return _with_callbacks(method)
 
 
@@ -54,10 +54,10 @@ CALLBACK_ATTRIBUTES = ("_skl_callbacks", "_parent_callback_ctx")
 
 @functools.cache
 def parameter_names(cls) -> tuple[str, ...]:
-    """Return the parameters of an estimator's class.
+    """Return the cached parameter names of an estimator's class.
 
-    scikit-learn inspects the signature whenever a parameter is read, which takes
-    longer than anything else in the fit of a small table.
+    scikit-learn inspects the signature on every access, which would dominate the fit of
+    a small table.
     """
     return tuple(BaseEstimator._get_param_names.__func__(cls))
 
@@ -65,11 +65,6 @@ def parameter_names(cls) -> tuple[str, ...]:
 def output_container(transformer) -> str:
     """Return what transform makes: "default", "pandas" or "polars"."""
     return _get_output_config("transform", transformer)["dense"]
-
-
-def check_input_features(estimator, input_features):
-    """Return names of the columns of X, checked against those of fit."""
-    return _check_feature_names_in(estimator, input_features)
 
 
 __all__ = [
@@ -93,7 +88,7 @@ _CHANGED = (
 
 
 class _Counted:
-    """A release whose calls are steps of a fit: how many follows from the releases."""
+    """A release that reports each call as a step of a fit."""
 
     def __init__(self, release, progress: FitProgress):
         self._release, self._progress, self._number = release, progress, 0
@@ -109,10 +104,10 @@ class _Counted:
 
 
 class FitProgress:
-    """Report of at most `max_steps` steps of a fit.
+    """Progress of a fit of at most `max_steps` steps.
 
-    Under a privacy budget callbacks see that a step was made and nothing else: they get
-    neither data nor a fitted estimator, and their wish to stop is ignored.
+    Callbacks of a private fit only see that a step was made: they get neither data nor
+    a fitted estimator, and cannot stop it.
     """
 
     def __init__(self, estimator, max_steps: int, *, private: bool, verbose):
@@ -136,7 +131,7 @@ class FitProgress:
             raise
 
     def _stand_in(self, estimator):
-        """Return an unfitted estimator that callbacks may keep, without a ledger."""
+        """Return an unfitted estimator without a ledger for callbacks."""
         shown = clone(estimator).set_params(accountant=None)
         for name in CALLBACK_ATTRIBUTES:
             if hasattr(estimator, name):
@@ -151,10 +146,9 @@ class FitProgress:
         return self._cleanup.__exit__(*error)
 
     def begin(self, X, y, plan) -> None:
-        """Tell callbacks that the fit begins, with X and y only if it has no budget.
+        """Notify callbacks of the start, with X and y only if there is no budget.
 
-        It is an error if `plan` has a budget, and there was none when callbacks were
-        told who is fitted.
+        Raises if `plan` has a budget that the estimator did not have before.
         """
         if self._context is not None and has_budget(plan) and not self._private:
             raise ValueError(_CHANGED)
@@ -174,7 +168,7 @@ class FitProgress:
         return bool(stop) and not self._private
 
     def counted(self, release):
-        """Return a release each call of which is a step."""
+        """Return a release whose calls count as steps."""
         return release if self._context is None else _Counted(release, self)
 
     def moved(self, number: int, distance: float) -> bool:
@@ -182,6 +176,6 @@ class FitProgress:
         return self.step(number, f": moved by {distance:.3g}")
 
     def end(self) -> None:
-        """Tell callbacks that the fit is over."""
+        """Notify callbacks of the end of the fit."""
         if self._context is not None:
             self._context.call_on_fit_task_end(estimator=self._shown, **self._data)

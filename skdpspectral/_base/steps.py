@@ -1,7 +1,6 @@
-"""What a step of a pipeline does to rows and columns before a later step sees them.
+"""Effects of a pipeline's step on rows and columns before later steps.
 
-It may take nothing from values, raise an error or warn before the charge, or move the
-column that holds ids.
+A step must not fit values, raise or warn before the charge, or move a column of ids.
 """
 
 from __future__ import annotations
@@ -70,32 +69,36 @@ _ARGUMENTS = {
 
 
 def is_known(estimator) -> bool:
-    """Whether the code of an estimator is that of scikit-learn or of this library.
+    """Return whether an estimator's code is from scikit-learn or this library.
 
-    A class derived from theirs may have any other ``fit``, and so may an object that
-    has attributes in the place of its methods.
+    Derived classes may have any ``fit``, and so may objects with attributes in place of
+    methods.
     """
     known = type(estimator).__module__.partition(".")[0] in _KNOWN
     return known and not has_own_methods(estimator)
 
 
 def has_own_methods(one) -> bool:
-    """Whether attributes of an object stand in the place of its class's methods."""
+    """Return whether an object's attributes replace methods of its class."""
     own = getattr(one, "__dict__", {})
     return any(callable(getattr(type(one), name, None)) for name in own)
 
 
 def stateless_reason(estimator) -> str | None:
-    """Say why fitting takes nothing from the values; None if it may."""
+    """Return why fitting uses no values; None if it may."""
     if not is_known(estimator) or reason_of_disclosure(estimator) is not None:
         return None
     if isinstance(estimator, _ROW_BY_ROW):
-        return "treats each row alone"
+        return "processes each row independently"
     if isinstance(estimator, FunctionTransformer):
         # Any other function may look at several rows at once.
-        return "treats each value alone" if treats_values_alone(estimator) else None
+        return (
+            "processes each value independently"
+            if treats_values_alone(estimator)
+            else None
+        )
     if isinstance(estimator, _SHAPE_ALONE):
-        return "takes from X its number of columns alone"
+        return "uses only the number of columns of X"
     if isinstance(estimator, SplineTransformer):
         given = not isinstance(estimator.knots, str)
         return "its knots are given" if given else None
@@ -111,14 +114,14 @@ def stateless_reason(estimator) -> str | None:
 
 
 def reason_of_disclosure(estimator) -> str | None:
-    """Say how a step that fits nothing may still tell of values; None if it may not.
+    """Return how a step that fits nothing may still reveal values, or None.
 
     Errors and warnings come before any later step is charged.
     """
     projects = isinstance(estimator, BaseRandomProjection)
     if projects and isinstance(estimator.n_components, str):
         return (
-            "takes n_components from the number of rows, which is private where users "
+            "computes n_components from the number of rows, which is private if users "
             "join or leave: give n_components a number"
         )
     if isinstance(estimator, RBFSampler) and isinstance(estimator.gamma, str):
@@ -134,31 +137,34 @@ def reason_of_disclosure(estimator) -> str | None:
     if isinstance(estimator, HashingVectorizer):
         functions = ("preprocessor", "tokenizer", "analyzer")
         if any(callable(getattr(estimator, name)) for name in functions):
-            return "a function reads its texts, and may remember them"
+            return "a custom function reads its texts and may store them"
     if isinstance(estimator, FunctionTransformer):
         if not treats_values_alone(estimator):
             return (
-                "a function of yours may look at other rows, and keep or tell values: "
+                "a custom function may look at other rows, and keep or reveal values: "
                 "apply it to each row before the pipeline"
             )
         both = estimator.func is not None and estimator.inverse_func is not None
         if both and estimator.check_inverse:
-            return "warns of rows that do not come back: set check_inverse=False"
+            return (
+                "warns about rows that the inverse does not restore: set "
+                "check_inverse=False"
+            )
     if isinstance(estimator, OneHotEncoder) and not _is_silent(estimator):
         return (
-            "an error or a warning tells of categories that were not given: set "
+            "an error or a warning reveals categories that were not given: set "
             "handle_unknown='ignore', without drop"
         )
     if isinstance(estimator, OrdinalEncoder) and estimator.handle_unknown == "error":
         return (
-            "an error tells of categories that were not given: set "
+            "an error reveals categories that were not given: set "
             "handle_unknown='use_encoded_value'"
         )
     return None
 
 
 def _is_silent(encoder: OneHotEncoder) -> bool:
-    """Whether unknown categories make no error and no warning."""
+    """Return whether unknown categories raise no error and no warning."""
     silent = encoder.handle_unknown in ("ignore", "infrequent_if_exist")
     return silent and encoder.drop is None
 
@@ -170,23 +176,22 @@ def given_categories(estimator) -> Sequence | np.ndarray | None:
 
 
 def makes_sparse(estimator) -> bool:
-    """Whether a stateless step makes sparse rows, by their values, of dense ones."""
+    """Return whether a stateless step may turn dense rows sparse, by values."""
     if isinstance(estimator, (OneHotEncoder, SplineTransformer)):
         return bool(estimator.sparse_output)
     return isinstance(estimator, (FeatureHasher, HashingVectorizer))
 
 
 def _counts_categories(estimator) -> bool:
-    """Whether an encoder groups or drops categories by how often they occur."""
+    """Return whether an encoder groups or drops categories by how often they occur."""
     counted = (estimator.min_frequency, estimator.max_categories)
     return any(limit is not None for limit in counted)
 
 
 def treats_values_alone(transformer: FunctionTransformer) -> bool:
-    """Whether its functions are numpy's or scipy's own, one value at a time.
+    """Return whether all functions are elementwise ones of numpy or scipy.
 
-    An instance of ``numpy.ufunc`` need not be: ``numpy.frompyfunc`` makes one of any
-    function, which may remember what it was given.
+    Other ``numpy.ufunc`` instances may be stateful functions (``numpy.frompyfunc``).
     """
     return _is_of_one_value(transformer.func, transformer.kw_args) and _is_of_one_value(
         transformer.inverse_func, transformer.inv_kw_args
@@ -280,7 +285,7 @@ class Values:
 
 
 def values_after(step, values: Values) -> Values | None:
-    """Return what is known behind a step; None if it may raise an error or warn.
+    """Return the values after a step; None if it may raise or warn.
 
     Steps of numbers have columns of a numeric dtype; texts are in columns of texts.
     """
@@ -305,7 +310,7 @@ def values_after(step, values: Values) -> Values | None:
 
 
 def reason_of_early_message(step) -> str:
-    """Say what a step does before the charge, of which there is no knowing."""
+    """Describe the unpredictable messages of a step before the charge."""
     if isinstance(step, (FeatureHasher, HashingVectorizer)):
         return (
             "raises an error on a missing text before the budget is charged: hash "
@@ -314,13 +319,14 @@ def reason_of_early_message(step) -> str:
     if isinstance(step, FunctionTransformer) and step.func is not None:
         if step.func in _INCREASING:
             return (
-                f"np.{step.func.__name__} warns of values before the budget is "
+                f"np.{step.func.__name__} warns about values before the budget is "
                 f"charged: {_CLEAN}, with limits where the function has finite values"
             )
         if not step.validate:
             return (
-                f"{step.func.__name__} may warn of values before the budget is "
-                "charged: apply it before the pipeline, under np.errstate(all='ignore')"
+                f"{step.func.__name__} may warn about values before the budget is "
+                "charged: apply it before the pipeline, under "
+                "np.errstate(all='ignore')"
             )
     said = "raises an error or warns on NaN, infinity or large values"
     if isinstance(step, AdditiveChi2Sampler):
@@ -329,7 +335,7 @@ def reason_of_early_message(step) -> str:
 
 
 def _limits(step) -> str:
-    """Return a hint for steps that need other limits than most."""
+    """Return a hint for steps that need unusual limits."""
     if isinstance(step, AdditiveChi2Sampler):
         return ', with "a_min": 0'
     if isinstance(step, Normalizer) and step.norm == "l1":
@@ -348,7 +354,7 @@ def _after_known_step(step, values: Values) -> Values | None:
     summed = isinstance(step, Normalizer) and step.norm == "l1"
     if summed and values.largest > 1.0:
         return None  # rows of 65,504 columns have a sum in float16
-    if isinstance(step, RBFSampler) and not _is_number(step.gamma, _LARGEST):
+    if isinstance(step, RBFSampler) and not _is_number(step.gamma):
         return None
     known = _RANGES.get(type(step))
     return Values() if known is None else Values(*known, missing=False)
@@ -358,9 +364,7 @@ def _after_powers(step, values: Values) -> Values | None:
     """Return the range of powers of values, unless they may overflow."""
     degree: Any = step.degree if isinstance(step.degree, Real) else max(step.degree)
     sketched = isinstance(step, PolynomialCountSketch)
-    if sketched and not (
-        _is_number(step.gamma, _LARGEST) and _is_number(step.coef0, _LARGEST)
-    ):
+    if sketched and not (_is_number(step.gamma) and _is_number(step.coef0)):
         return None
     if degree > _MOST_DEGREES or max(values.largest, 1.0) ** degree > _LARGEST:
         return None
@@ -408,18 +412,16 @@ def _after_imputer(step: SimpleImputer, values: Values) -> Values | None:
         return None
     if fill is None:
         fill = 0.0
-    if not _is_number(fill, _LARGEST) or not _is_nan(step.missing_values):
+    missing = step.missing_values
+    is_nan = isinstance(missing, float) and missing != missing
+    if not _is_number(fill) or not is_nan:
         return Values()
     fill = float(fill)
     return Values(min(values.low, fill), max(values.high, fill), False)
 
 
-def _is_number(value: Any, largest: float) -> bool:
-    return isinstance(value, Real) and isfinite(value) and abs(float(value)) <= largest
-
-
-def _is_nan(value) -> bool:
-    return isinstance(value, float) and value != value
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and isfinite(value) and abs(float(value)) <= _LARGEST
 
 
 def _is_text(categories) -> bool:
@@ -435,7 +437,7 @@ _DEFAULT_NAMES = ("user_id", "item_id")
 
 @dataclass(frozen=True)
 class Before:
-    """What the steps before one have done to its rows."""
+    """The effects of earlier steps on the rows of a step."""
 
     tainted: str | None = None  # path of a step that leaks into them
     moved: str | None = None  # path of a step that moves columns
@@ -451,7 +453,7 @@ class Before:
     rows_scored: bool = False  # a search scores rows, and not users
 
     def after(self, step, path: str, leaks: str | None) -> Before:
-        """Return what is before the next step; `leaks` names what leaks in this."""
+        """Return the effects before the next step; `leaks` names a leak of this one."""
         now = replace(
             self,
             tainted=self.tainted or leaks,
@@ -472,7 +474,7 @@ class Before:
 
 
 def reason_of_moved_ids(estimator, before: Before) -> str | None:
-    """Say which column of ids may be another one, or hold other ids; None if none."""
+    """Return which column of ids may have moved or changed; None if none."""
     reason = _reason_of_position(estimator, before)
     feature = getattr(estimator, "user_feature", None)
     if reason is not None or feature is None:
@@ -496,7 +498,7 @@ def reason_of_moved_ids(estimator, before: Before) -> str | None:
 
 
 def _reason_of_position(estimator, before: Before) -> str | None:
-    """Say which column of ids may be another one by now; None if none may."""
+    """Return which column of ids may have moved; None if none."""
     if before.moved is None:
         return None
     for parameter in ID_PARAMETERS:
@@ -516,7 +518,7 @@ def _reason_of_position(estimator, before: Before) -> str | None:
 
 
 def _is_known(parameter: str, feature, before: Before) -> bool:
-    """Whether a position still is what it was, or what a step has put there."""
+    """Return whether a column's position is unchanged or set by a known step."""
     if isinstance(feature, str):
         feature = _DEFAULT_NAMES.index(feature)
     if before.at_end and feature >= 0:
@@ -525,12 +527,12 @@ def _is_known(parameter: str, feature, before: Before) -> bool:
 
 
 def _is_charged(step) -> bool:
-    """Whether the fit of a step charges a budget, whatever is in the rows."""
+    """Return whether the fit of a step charges a budget, whatever is in the rows."""
     return any(isinstance(child, PrivateEstimator) for child in steps_in_turn(step))
 
 
 def _moves_columns(step) -> bool:
-    """Whether columns may come out of a step at other positions."""
+    """Return whether a step may change positions of columns."""
     if step is None or isinstance(step, str):
         return False
     if composition_of(step) is Composition.PIPELINE:
@@ -543,7 +545,7 @@ def _moves_columns(step) -> bool:
 
 
 def _changed_columns(step) -> set[str | tuple | None]:
-    """Return columns in which different numbers may be equal, as in `Before`."""
+    """Return columns in which different ids may become equal, as in `Before`."""
     kind = composition_of(step)
     if kind in (Composition.PIPELINE, Composition.UNION):
         return set().union(*(_changed_columns(child) for _, child in parts_of(step)))
@@ -570,7 +572,7 @@ def _changed_columns(step) -> set[str | tuple | None]:
 
 
 def _gives_names(step) -> bool:
-    """Whether what comes out of a step has names."""
+    """Return whether the output of a step has column names."""
     if step is None or isinstance(step, str):
         return True
     if composition_of(step) is Composition.PIPELINE:

@@ -25,7 +25,7 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from .sklearn_compat import StrOptions, validate_parameter_constraints
+from .sklearn_compat import StrOptions, parameter_names, validate_parameter_constraints
 
 _CLASSES: dict[str, type[BaseEstimator]] = {}
 
@@ -51,13 +51,14 @@ def register(cls: type[BaseEstimator]) -> type[BaseEstimator]:
         )
     known = _CLASSES.setdefault(cls.__name__, cls)
     if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise ValueError(f"there is another strategy of the name {cls.__name__}")
+        raise ValueError(f"a strategy named {cls.__name__} already exists")
+    cls._get_param_names = classmethod(parameter_names)  # type: ignore[arg-type]
     _CLASSES[cls.__name__] = cls
     return cls
 
 
 def is_strategy(value) -> bool:
-    """Whether a value is an object of a registered class, and of no subclass."""
+    """Return whether a value is an instance of a registered class itself."""
     return _CLASSES.get(type(value).__name__) is type(value)
 
 
@@ -71,8 +72,8 @@ def check_values(owner: BaseEstimator, arrays: tuple[str, ...] = ()) -> None:
     for name, value in values.items():
         if isinstance(value, BaseEstimator) and not is_strategy(value):
             raise ValueError(
-                f"{name} must not be a {type(value).__name__}: it is no strategy of "
-                "this package"
+                f"{name} must not be a {type(value).__name__}: it is not a strategy "
+                "of this package"
             )
         if is_strategy(value):
             check_values(value, getattr(value, "_array_parameters", ()))
@@ -117,10 +118,7 @@ def _choices(constraints: list) -> str:
 
 
 def snapshot(value):
-    """Return a strategy or an array as it is now, for it may be changed in place.
-
-    What a strategy has become since it was checked is checked again.
-    """
+    """Return a copy of a strategy or array, checked again in case it has changed."""
     if not is_strategy(value):
         return copy.deepcopy(value)
     taken = clone(value)
@@ -128,18 +126,14 @@ def snapshot(value):
         raise ValueError(f"a copy of {type(value).__name__} must be one too")
     for name, text in vars(taken).items():
         if isinstance(text, str):
-            setattr(taken, name, plain_text(text))
+            # Of the built-in type: others may compare as they like.
+            setattr(taken, name, str.__str__(text))
     check_values(taken, getattr(taken, "_array_parameters", ()))
     return taken
 
 
-def plain_text(text: str) -> str:
-    """Return a text of the built-in type: others may compare as they like."""
-    return str.__str__(text)
-
-
 def same_value(first, second) -> bool:
-    """Whether parameters are equal; strategies are, of one class with equal values."""
+    """Return whether parameters are equal; strategies by class and values."""
     if not (is_strategy(first) or is_strategy(second)):
         return bool(np.array_equal(first, second))
     if type(first) is not type(second):
@@ -152,7 +146,7 @@ def same_value(first, second) -> bool:
 
 
 def json_default(value):
-    """Turn what JSON does not know into what it does; for ``json.dumps(default=)``."""
+    """Convert objects for ``json.dumps(default=)``."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if hasattr(value, "__array__"):  # a column of a table, as public bounds
@@ -167,7 +161,7 @@ def json_default(value):
 def to_plain(value) -> dict:
     """Return a strategy of a registered class as a dictionary for JSON."""
     if not is_strategy(value):
-        raise TypeError(f"{type(value).__name__} is no registered strategy")
+        raise TypeError(f"{type(value).__name__} is not a registered strategy")
     parameters = json.dumps(value.get_params(deep=False), default=json_default)
     return {"strategy": type(value).__name__, "parameters": json.loads(parameters)}
 
@@ -179,11 +173,11 @@ def from_plain(written: dict):
     name, parameters = written["strategy"], written["parameters"]
     cls = _CLASSES.get(name) if isinstance(name, str) else None
     if cls is None:
-        raise ValueError(f"there is no strategy of the name {name!r}")
+        raise ValueError(f"there is no strategy named {name!r}")
     if not isinstance(parameters, dict) or (
         set(parameters) != set(cls._get_param_names())
     ):
-        raise ValueError(f"the parameters of {name} are not those of the class")
+        raise ValueError(f"the parameters of {name} do not match its class")
     made = cls(**{key: read_plain(value) for key, value in parameters.items()})
     check_values(made, getattr(made, "_array_parameters", ()))
     return made

@@ -12,10 +12,7 @@ from .walks import blas_threads
 
 
 def weighted_median(values, weights) -> float:
-    """Return the smallest value that has half of the weight at or below it.
-
-    Weights are not negative; if all are zero, values have equal weights.
-    """
+    """Return the lower weighted median, unweighted if all weights are zero."""
     values, weights = (np.asarray(a, dtype=np.float64) for a in (values, weights))
     if not weights.any():
         weights = np.ones(len(values))
@@ -44,7 +41,7 @@ _POWER_STEPS = 4
 
 
 def flip_signs(vectors: np.ndarray) -> np.ndarray:
-    """Return rows of shape (r, p) with a positive entry of largest modulus each."""
+    """Flip the signs of rows so that their entries of largest modulus are positive."""
     largest = np.argmax(np.abs(vectors), axis=1)
     signs = np.sign(vectors[np.arange(len(vectors)), largest])
     return vectors * np.where(signs == 0.0, 1.0, signs)[:, None]
@@ -53,18 +50,14 @@ def flip_signs(vectors: np.ndarray) -> np.ndarray:
 def top_eigh(
     matrix: np.ndarray, rank: int, spread: float = 0.0, *, exact: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest eigenvalues by value, decreasing, and eigenvectors as rows.
+    """Return the `rank` largest eigenvalues, decreasing, and eigenvectors as rows.
 
-    A noisy matrix has large negative eigenvalues too; their eigenvectors are noise.
-    Signs of the orthonormal rows are fixed by :func:`flip_signs`. The matrix is
-    symmetric of shape (p, p); Fortran order is fastest.
-
-    A few eigenpairs of a large matrix are found by iteration, as exactly as its noise
-    is worth: they are those of a matrix that differs from this one by a thousandth of
-    what noise of deviation `spread` does, in operator norm (:ref:`loose_eigenvectors`).
-    `spread` is the public standard deviation of the noise off the diagonal, 0 for none
-    or unknown. Use `exact` for a matrix of rows that was not released: a release of its
-    eigenvectors is charged for the roundings of float64, and for no tolerance.
+    Eigenvalues are ordered by value, not by modulus. `matrix` is symmetric, (p, p), and
+    fastest in Fortran order. `spread` is the public standard deviation of its
+    off-diagonal noise, 0 for none or unknown. A few eigenpairs of a large matrix are
+    computed iteratively, with an error of a thousandth of the noise in operator norm
+    (:ref:`loose_eigenvectors`). Set `exact` for a matrix that was not released: its
+    accounting allows for float64 rounding only.
     """
     order = len(matrix)
     if order >= _LANCZOS_ORDER and rank * _LANCZOS_SHARE <= order:
@@ -92,7 +85,7 @@ def _dense(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
 def _lanczos(
     matrix: np.ndarray, rank: int, spread: float, exact: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Largest eigenpairs from products with the lower triangle."""
+    """Return the largest eigenpairs, computed from the lower triangle by Lanczos."""
     matrix = np.asfortranarray(matrix)
     # These products wait for memory, and for each other.
     with blas_threads(0):
@@ -128,7 +121,7 @@ def _leading(
 
 
 def _two_stage(matrix: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the vector after a few products, and about the norm of the matrix."""
+    """Return the vector after a few products, and an estimate of the matrix norm."""
     length = 0.0
     for _ in range(_POWER_STEPS):
         product = blas.dsymv(1.0, matrix, start, lower=True)
@@ -142,7 +135,7 @@ def _two_stage(matrix: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, float
 def _by_quotients(
     matrix: np.ndarray, vectors: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Orthonormal vectors of the same span, by their Rayleigh quotients, and these."""
+    """Return Ritz vectors of the span of `vectors`, and their Rayleigh quotients."""
     basis = np.linalg.qr(vectors)[0]
     images = [blas.dsymv(1.0, matrix, vector, lower=True) for vector in basis.T]
     values, turned = np.linalg.eigh(np.array(images) @ basis)
@@ -150,7 +143,7 @@ def _by_quotients(
 
 
 def _start(size: int) -> np.ndarray:
-    """Fixed start of the iteration, spread over all directions (Weyl's sequence)."""
+    """Return a fixed start vector spread over all directions (Weyl's sequence)."""
     golden = 0.5 * (np.sqrt(5.0) - 1.0)
     return (golden * np.arange(1, size + 1)) % 1.0 - 0.5
 
@@ -160,11 +153,11 @@ _RANK_MARGIN = 1.15
 
 
 def select_rank(matrix: np.ndarray, spread: float, n_samples: int) -> int:
-    """Count the eigenvalues above the edge of noise and of sampling error; at least 1.
+    """Return the number of eigenvalues above the edge of noise and sampling error.
 
-    The matrix is a second moment of n rows plus symmetric noise of deviation s,
-    `spread`, off the diagonal. With m the median eigenvalue, the edge is ``m + 1.15 (2
-    s sqrt(p) + m (2 sqrt(p/n) + p/n))``.
+    It is at least 1. The matrix is a second moment of n rows plus symmetric noise with
+    off-diagonal deviation s, `spread`. With the median eigenvalue m, the edge is ``m +
+    1.15 (2 s sqrt(p) + m (2 sqrt(p/n) + p/n))``.
     """
     values = eigvalsh(matrix, check_finite=False)
     median, order = float(np.median(values)), len(values)
@@ -175,11 +168,7 @@ def select_rank(matrix: np.ndarray, spread: float, n_samples: int) -> int:
 def count_above_noise(
     values: np.ndarray, trace: float, order: int, spread: float, n_samples: int
 ) -> int:
-    """Count leading eigenvalues above the edge of noise and of sampling error.
-
-    This is the rule of :func:`select_rank`, with the mean of the other eigenvalues,
-    which follows from the trace, in place of the median.
-    """
+    """Apply :func:`select_rank` with the mean, from the trace, as the median."""
     others = (trace - float(np.sum(values))) / max(order - len(values), 1)
     others = others if len(values) < order else float(np.min(values))
     return int(
@@ -192,14 +181,13 @@ def count_above_noise(
 def entry_deviations(
     values: np.ndarray, vectors: np.ndarray, trace: float, spread: float
 ) -> np.ndarray:
-    r"""Return deviations of the entries of leading eigenvectors by noise, (r, p).
+    r"""Return standard deviations of leading eigenvectors' entries, of shape (r, p).
 
     To first order, symmetric noise of deviation `spread` off the diagonal moves
     :math:`v_k` by :math:`\sum_{j \ne k} e_{jk} v_j / (\lambda_k - \lambda_j)` with
-    independent :math:`e_{jk}` of that deviation. `values`, decreasing, and `vectors`
-    are those of the noisy matrix; the other eigenvalues are taken to be equal, by the
-    `trace`. Gaps are without what noise adds to them, and the entries of a vector vary
-    by no more than those of a random one.
+    independent :math:`e_{jk}`. `values`, decreasing, and `vectors` are those of the
+    noisy matrix; the other eigenvalues are taken to be equal. Gaps are corrected for
+    noise, and deviations are at most those of a random unit vector.
     """
     rank, order = vectors.shape
     inner = _rotations(np.abs(values[:, None] - values), spread, 2)
@@ -214,9 +202,9 @@ def entry_deviations(
 
 
 def _rotations(gaps: np.ndarray, spread: float, count: int) -> np.ndarray:
-    """Return variances of the angles between eigenvectors, by noisy gaps.
+    """Return variances of angles between eigenvectors, given noisy gaps.
 
-    A true gap g appears as about ``g + count * spread**2 / g``.
+    A true gap g is observed as about ``g + count * spread**2 / g``.
     """
     root = np.sqrt(np.maximum(gaps**2 - 4.0 * count * spread**2, 0.0))
     least = max(1e-3 * spread, np.finfo(float).tiny)
@@ -224,7 +212,7 @@ def _rotations(gaps: np.ndarray, spread: float, count: int) -> np.ndarray:
 
 
 def _width(middle: float, order: int, spread: float, n_samples: int) -> float:
-    """Return the width of the bulk above its middle: noise and sampling error."""
+    """Return how far noise and sampling error spread the bulk above its middle."""
     aspect = order / n_samples
     # A middle one that noise made negative says nothing of the rows' spread.
     sampling = max(middle, 0.0) * (2.0 * math.sqrt(aspect) + aspect)
@@ -241,31 +229,23 @@ _SHRINKAGE_MARGIN, _SURE = 1.1, 3.0
 
 
 def edge_of_noise(spread: float, order: int) -> float:
-    r"""Return :math:`2 s \sqrt p`, the largest eigenvalue of symmetric Gaussian noise.
-
-    The noise has the standard deviation s off the diagonal and :math:`\sqrt2 s` on it.
-    """
+    r"""Return :math:`2 s \sqrt p`, the largest eigenvalue of a (p, p) noise matrix."""
     return 2.0 * spread * math.sqrt(order)
 
 
 def shrink_eigenvalues(values: np.ndarray, spread, aspect: float = 0.0) -> np.ndarray:
-    r"""Return the best eigenvalues for the eigenvectors of noisy second moments.
+    r"""Return the eigenvalues with the least Frobenius error for noisy eigenvectors.
 
-    For eigenvectors u of S plus symmetric noise, with S a matrix in general position to
-    it, no other numbers come nearer to S in Frobenius norm than :math:`u' S u`. These
-    are estimated from the eigenvalues alone: with :math:`v = s^2 p` and g the Stieltjes
-    transform of their density at an eigenvalue y, they are :math:`y - 2 v\,
-    \mathrm{Re}\, g` [1]_. With `aspect`, :math:`a = p / n`, they are :math:`u' \Sigma
-    u` for rows of covariance :math:`\Sigma`: that over :math:`|1 - a + a (y g - v
-    g^2)|^2`, the rule of [2]_ for s = 0.
+    With :math:`v = s^2 p` and g the Stieltjes transform of the spectral density at an
+    eigenvalue y, they are :math:`y - 2 v\, \mathrm{Re}\, g` [1]_. With `aspect`,
+    :math:`a = p / n`, that is divided by :math:`|1 - a + a (y g - v g^2)|^2` to
+    estimate the covariance of the rows, the rule of [2]_ for s = 0.
 
-    `values` of shape (..., p) are increasing, and so is the result, which may be
-    negative; `spread` is the standard deviation s of the noise off the diagonal.
+    `values`, (..., p), are increasing, and so is the result, which may be negative;
+    `spread` is the standard deviation s of the noise off the diagonal.
 
-    .. [1] Bun, Allez, Bouchaud and Potters (2016), Rotational invariant estimator for
-       general noisy matrices, IEEE Transactions on Information Theory 62.
-    .. [2] Ledoit and Peche (2011), Eigenvectors of some large sample covariance matrix
-       ensembles, Probability Theory and Related Fields 151.
+    .. [1] Bun, Allez, Bouchaud and Potters (2016), IEEE Trans. Inf. Theory 62.
+    .. [2] Ledoit and Peche (2011), Probability Theory and Related Fields 151.
     """
     values = np.asarray(values, dtype=np.float64)
     spread = np.asarray(spread, dtype=np.float64)[..., None]
@@ -286,11 +266,7 @@ def shrink_eigenvalues(values: np.ndarray, spread, aspect: float = 0.0) -> np.nd
 
 
 def _flat_bulk(values, found, variance, aspect: float) -> np.ndarray:
-    """Give one value to a bulk whose spread is no larger than that of noise alone.
-
-    The spread of noise is known to a share 2 / p: a signal that is too small to be told
-    from it is too small for its eigenvectors to be worth anything.
-    """
+    """Set the bulk to its mean if it spreads no more than noise alone would."""
     order = values.shape[-1]
     middle = np.median(values, axis=-1, keepdims=True)
     noise = variance + aspect * middle**2
@@ -307,11 +283,7 @@ def _flat_bulk(values, found, variance, aspect: float) -> np.ndarray:
 
 
 def _stieltjes(values: np.ndarray, radius: np.ndarray) -> np.ndarray:
-    """Stieltjes transform of the eigenvalues, each smeared over a semicircle, at them.
-
-    An eigenvalue far from all others does not see itself: its own semicircle has no
-    real part at its middle.
-    """
+    """Return Stieltjes transforms of semicircle-smoothed eigenvalues, at each."""
     radius = np.maximum(radius, np.finfo(float).tiny ** 0.25)[..., None]
     gaps = (values[..., :, None] - values[..., None, :]) / radius
     outside = np.sqrt(np.maximum(gaps**2 - 1.0, 0.0))
@@ -321,7 +293,7 @@ def _stieltjes(values: np.ndarray, radius: np.ndarray) -> np.ndarray:
 
 
 def _increasing(values: np.ndarray) -> np.ndarray:
-    """Nearest increasing numbers in the largest difference."""
+    """Return the nearest increasing sequence in the maximum norm."""
     above = np.maximum.accumulate(values, axis=-1)
     below = np.minimum.accumulate(values[..., ::-1], axis=-1)[..., ::-1]
     return 0.5 * (above + below)
@@ -330,10 +302,7 @@ def _increasing(values: np.ndarray) -> np.ndarray:
 def shrink_noise(
     matrix: np.ndarray, spread: float, aspect: float = 0.0, floor: float | None = None
 ) -> np.ndarray:
-    """Return a noisy second moment with the eigenvalues of :func:`shrink_eigenvalues`.
-
-    Only the lower triangle is read; `floor` is the least eigenvalue, if any.
-    """
+    """Apply :func:`shrink_eigenvalues` to a lower triangle, with an optional floor."""
     values, vectors = np.linalg.eigh(matrix)
     values = shrink_eigenvalues(values, spread, aspect)
     if floor is not None:
@@ -342,17 +311,17 @@ def shrink_noise(
 
 
 def _symmetric(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the matrix of eigenvectors in columns, symmetric to the last bit."""
+    """Return the symmetric matrix of given eigenvalues and eigenvector columns."""
     product = (vectors * values) @ vectors.T
     return 0.5 * (product + product.T)
 
 
 def keep_outliers(matrix: np.ndarray, spread: float) -> np.ndarray:
-    r"""Keep the eigenvalues that stand out of symmetric noise; there may be none.
+    r"""Shrink the eigenvalues that exceed the noise's edge, and zero the others.
 
-    Eigenvalues y beyond the noise's edge become :math:`\sqrt{y^2 - 4 s^2 p}` with their
-    sign, the best numbers for few signals in pure noise; others become 0. Only the
-    lower triangle is read; `spread` is the deviation s off the diagonal.
+    An eigenvalue y beyond the edge becomes :math:`\sqrt{y^2 - 4 s^2 p}` with its sign,
+    which is optimal for few signals in pure noise. Only the lower triangle is read;
+    `spread` is the deviation s off the diagonal.
     """
     values, vectors = np.linalg.eigh(matrix)
     edge = edge_of_noise(spread, len(values))
@@ -369,14 +338,12 @@ def join_layers(
     floor: float,
     aspect: float = 0.0,
 ) -> np.ndarray:
-    """Return a second moment from a noisy one below a clip and one beyond it.
+    """Add the noisy second moment of rows beyond a clip to that of clipped rows.
 
-    The second layer, between the clip and a larger one, is small, noisy, and mostly of
-    the shape of the first one, whose eigenvalues are scaled up by the traces. Of the
-    rest of the second one only what stands out of the noise is added: along the
-    eigenvectors of the first, and then in any other direction. A second layer that is
-    all noise adds nothing. Spreads are standard deviations off the diagonal; the result
-    has eigenvalues of at least `floor`.
+    The eigenvalues of `near` are scaled up by the traces. From the rest of `far`, only
+    what exceeds the noise is added: along the eigenvectors of `near`, and then in other
+    directions. Spreads are standard deviations off the diagonal; eigenvalues of the
+    result are at least `floor`.
     """
     values, vectors = np.linalg.eigh(near)
     values = np.maximum(shrink_eigenvalues(values, near_spread, aspect), 0.0)
@@ -390,9 +357,9 @@ def join_layers(
 
 
 def _scaled_up(values: np.ndarray, added: np.ndarray, spread: float) -> np.ndarray:
-    """Return eigenvalues plus those of a noisy layer: of their shape, or far from it.
+    """Return eigenvalues plus those that a noisy layer adds along their eigenvectors.
 
-    `added` is the layer along their eigenvectors, with noise of sqrt(2) `spread`.
+    The noise of `added` has the standard deviation sqrt(2) `spread`.
     """
     deviation = math.sqrt(2.0) * spread
     sure = float(added.sum()) > _SURE * deviation * math.sqrt(len(added))
@@ -403,3 +370,125 @@ def _scaled_up(values: np.ndarray, added: np.ndarray, spread: float) -> np.ndarr
     more = max(weighted_median(added[known] / values[known], values[known]), 0.0)
     rest = added - more * values
     return (1.0 + more) * values + np.where(np.abs(rest) > _SURE * deviation, rest, 0.0)
+
+
+# Rows of a triangle that are read together, as they lie in columns.
+_PANEL = 64
+
+
+def pack_lower(matrix: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """Return the lower triangle of a symmetric matrix as a vector, row by row."""
+    order, stop = len(matrix), 0
+    out = np.empty(order * (order + 1) // 2) if out is None else out
+    for first in range(0, order, _PANEL):
+        last = first + _PANEL
+        panel = np.ascontiguousarray(matrix[first:last, :last])
+        for length, row in enumerate(panel, first + 1):
+            start, stop = stop, stop + length
+            out[start:stop] = row[:length]
+    return out
+
+
+def unpack_lower(packed: np.ndarray, order: int) -> np.ndarray:
+    """Return the symmetric matrix packed by :func:`pack_lower`, in Fortran order."""
+    matrix, stop = np.empty((order, order)), 0
+    for first in range(0, order, _PANEL):
+        last = min(first + _PANEL, order)
+        for length in range(first + 1, last + 1):
+            start, stop = stop, stop + length
+            matrix[length - 1, :length] = packed[start:stop]
+            matrix[first : length - 1, length - 1] = matrix[
+                length - 1, first : length - 1
+            ]
+        matrix[:first, first:last] = matrix[first:last, :first].T
+    return matrix.T
+
+
+def packed_diagonal(order: int) -> np.ndarray:
+    """Return the places of the diagonal in a packed matrix."""
+    return np.cumsum(np.arange(1, order + 1)) - 1
+
+
+def mean_of_layers(layers: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the weighted sum of packed matrices as a matrix in Fortran order."""
+    return unpack_lower(weights @ layers, packed_order(layers))
+
+
+def packed_order(layers: np.ndarray) -> int:
+    """Return the order of packed matrices of shape (l, p (p + 1) / 2)."""
+    return math.isqrt(2 * layers.shape[1])
+
+
+# Deviations of noise by which the trace of a layer stands out; and weights of layers
+# in units of their traces over that of the first, at most 1. With 20 in place of 4, the
+# noise costs .0015 of the variance that two components of Adult in raw units keep.
+_SEEN, _LARGE_SHARE = 3.0, 4.0
+
+
+def weights_as_unit_rows(layers: np.ndarray, spread: float) -> np.ndarray:
+    """Return weights of packed layers that approximate the moment of unit rows.
+
+    Layers hold rows of growing length, with noise of deviation `spread` off the
+    diagonal. Layers with almost no rows are left out.
+    """
+    order = packed_order(layers)
+    traces = layers[:, packed_diagonal(order)].sum(axis=1)
+    noise = spread * math.sqrt(2.0 * order)
+    seen = traces > _SEEN * noise
+    weights = _LARGE_SHARE * traces / max(float(traces[0]), np.finfo(float).tiny)
+    weights = np.where(seen, np.clip(weights, 0.0, 1.0), 0.0)
+    weights[0] = 1.0
+    return weights
+
+
+# Eigenvalue above the others that components must have, in units of the largest that
+# is noise, and deviations by which they must keep more variance.
+_CLEAR, _SURELY_MORE = 2.0, 1.0
+
+
+def weights_of_layers(
+    layers: np.ndarray, squares, plain: np.ndarray, rank: int, spread: float
+) -> np.ndarray:
+    """Return the weights of layers whose components keep the most variance.
+
+    Candidates are the layers' `squares` of lengths, cut at a power of four, and
+    `plain`. They are compared by the variance of rows that their components keep,
+    corrected for the noise that both share (Stein's formula).
+    """
+    p, squares = packed_order(layers), np.asarray(squares)
+    degrees = p - rank
+    if degrees <= 0 or not plain[1:].any():
+        return plain
+    seen = plain > 0.0
+    cuts = 4.0 ** np.arange(1 + math.ceil(math.log(squares[-1], 4.0)))
+    choices, bases, doubts = [plain], list[np.ndarray](), list[float]()
+    for cut in cuts:
+        choices.append(np.minimum(squares, cut) * seen)
+    clear = []
+    for weights in choices:
+        matrix = mean_of_layers(layers, weights)
+        noise = spread * float(np.linalg.norm(weights))
+        values, vectors = top_eigh(matrix, rank, noise)
+        others = (np.trace(matrix) - values.sum()) / degrees
+        gaps = np.maximum(values - others, max(noise, np.finfo(float).tiny))
+        clear.append(values[-1] - others >= _CLEAR * 2.0 * math.sqrt(p) * noise)
+        if clear[-1]:
+            last, clearest = len(clear) - 1, matrix
+        doubts.append(2.0 * spread**2 * degrees * float(np.sum(1.0 / gaps)))
+        bases.append(vectors)
+    if not any(clear[1:]):
+        return plain
+    noise = spread * float(np.linalg.norm(choices[last]))
+    best, gain = plain, 0.0
+    kept = [
+        float(np.sum((vectors @ clearest) * vectors))
+        - doubt * (choices[last] @ weights)
+        for vectors, doubt, weights in zip(bases, doubts, choices, strict=True)
+    ]
+    for number in range(1, len(choices)):
+        overlap = float(np.sum((bases[0] @ bases[number].T) ** 2))
+        turned = math.sqrt(max(2.0 * (rank - overlap), 0.0))
+        more = kept[number] - kept[0] - _SURELY_MORE * noise * turned
+        if clear[number] and more > gain:
+            best, gain = choices[number], more
+    return best / best.max()

@@ -33,20 +33,19 @@ _NODES_TOGETHER, _NODES_ABOVE, _HELD, _MOST_HELD = 80, 6, 2.0**35, 1 << 17
 
 
 def node_values(first_octave: int, n_nodes: int) -> np.ndarray:
-    """Return the nodes from ``2**first_octave`` on: 1, 1.5, 2, 3, 4, 6, ... of it."""
+    """Return the nodes 1, 1.5, 2, 3, 4, 6, ... times ``2**first_octave``."""
     node = np.arange(n_nodes)
     return np.ldexp(np.where(node % 2, 1.5, 1.0), first_octave + node // 2)
 
 
 class DifferenceCounts:
-    """Counts of the sizes of differences of each feature, to which blocks are added.
+    """Histograms of the sizes of differences of each feature, updated block by block.
 
-    A difference d between two nodes u < v has the weight (d^2 - u^2) / (v^2 - u^2) on v
-    and the rest of 1 on u, so that the mean of squared nodes is that of squared
-    differences. A difference below the first node has no weight, as have a tie and a
-    NaN, and one beyond the last node counts as that node. `first_octave` is the
-    logarithm of the first node, at least -1022. `total`, of shape (n_features,
-    n_nodes), is the sum of the weights of `n_pairs` pairs.
+    A difference d between nodes u < v adds (d^2 - u^2) / (v^2 - u^2) to v and the rest
+    of 1 to u, which keeps the mean square. Ties, NaN and differences below the first
+    node are not counted; those beyond the last node count as that node. `first_octave`,
+    at least -1022, is the base-2 logarithm of the first node. `total`, of shape
+    (n_features, n_nodes), has the weights of `n_pairs` pairs.
     """
 
     def __init__(self, n_features: int, first_octave: int, n_nodes: int):
@@ -57,7 +56,7 @@ class DifferenceCounts:
 
     @property
     def total(self) -> np.ndarray:
-        """Sums of the weights, with those that a window holds."""
+        """Total weights, including those in the window."""
         if self._window is not None:
             self._window.empty_into(self._total)
         return self._total
@@ -84,7 +83,7 @@ class DifferenceCounts:
         return self
 
     def _count(self, values, column) -> None:
-        """Add values of given columns, wherever they lie."""
+        """Add values of the given columns to the histograms."""
         n_nodes = self._total.shape[1]
         bits = np.abs(values).view(np.int64)
         node = (bits >> _SHIFT) - self._first
@@ -110,7 +109,7 @@ class DifferenceCounts:
 
 
 def _summed(rows):
-    """Return sparse rows with one entry a place, whatever their flags say."""
+    """Return sparse rows without duplicate entries, whatever their flags claim."""
     parts = (rows.data, rows.indices, rows.indptr)
     rows = sparse.csr_array(parts, shape=rows.shape, copy=True)
     with np.errstate(all="ignore"):
@@ -119,10 +118,7 @@ def _summed(rows):
 
 
 def _upper_steps(bits: np.ndarray) -> np.ndarray:
-    """Weights on the nodes above the float64 numbers of given bits, in `[1, 2)`.
-
-    They are whole numbers of steps. The memory of `bits` is written over.
-    """
+    """Return upper nodes' weights in steps for bits of [1, 2); overwrites `bits`."""
     low = bits.view(np.float64)
     np.square(low, out=low)
     low -= 1.0
@@ -137,10 +133,10 @@ def _upper_steps(bits: np.ndarray) -> np.ndarray:
 
 
 class _Window:
-    """Counts and weights of differences near the largest of a first block.
+    """Counts and weights of differences near the largest one of the first block.
 
-    Both are in one sum a node, of `_HELD` and the weight in steps, which is exact. What
-    lies elsewhere is in the last sum of each feature, and handed back.
+    Each node has one sum, which holds a count in units of `_HELD` and a weight in
+    steps, both exact. The last sum of each feature counts the values outside.
     """
 
     def __init__(self, differences: np.ndarray, first: int, n_nodes: int):
@@ -159,10 +155,7 @@ class _Window:
         self._bits = np.empty_like(self._code)
 
     def add(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Add some rows; return the values outside, but for zeros, and their columns.
-
-        It may be called for as many rows as have `_TOGETHER` numbers.
-        """
+        """Add at most `_TOGETHER` numbers; return those outside, and their columns."""
         values = np.ascontiguousarray(rows).reshape(-1)
         size = len(values)
         code, bits, offset = self._code[:size], self._bits[:size], self._offset[:size]
@@ -188,7 +181,7 @@ class _Window:
         return values[outside], outside % rows.shape[1]
 
     def empty_into(self, total: np.ndarray) -> None:
-        """Add what is held to the sums of all nodes."""
+        """Add the window's sums to those of all nodes."""
         sums = self._sums[:, :-1]
         counts = np.floor(sums * (1.0 / _HELD))
         upper = (sums - _HELD * counts) * _UNIT
@@ -200,16 +193,13 @@ class _Window:
 
 
 def sum_over_rows(X, sums, row_map=None) -> np.ndarray:
-    """Sum a function over float64 blocks of rows, under a row map if there is one.
-
-    The map has a parameter `out`, as that of :class:`Writing`.
-    """
+    """Sum a function over float64 blocks of rows, optionally mapped first."""
     row_map = None if row_map is None else Writing(row_map)
     return sum_over_blocks(X, RowWalk(row_map), sums)
 
 
 def sum_over_blocks(X, walk, sums) -> np.ndarray:
-    """Sum a function over the blocks of a walk, as float64."""
+    """Sum a function over the blocks of a walk, in float64."""
     return reduce_rows(X, walk, partial(_added, sums=sums))
 
 
@@ -221,10 +211,10 @@ def _added(blocks, sums) -> np.ndarray:
 
 
 def octaves_of_differences(blocks, n_features: int, first_octave: int, n_octaves: int):
-    """Counts of differences by octaves, of shape (n_features, n_octaves).
+    """Count differences in [2**k, 2**(k + 1)), of shape (n_features, n_octaves).
 
-    A difference in [2**k, 2**(k + 1)) is in octave k; those beyond the first or the
-    last octave are in these. Ties and NaN are in none.
+    Differences beyond the first or last octave count there. Ties and NaN are not
+    counted.
     """
     total = np.zeros(n_features * n_octaves)
     for differences in blocks:
@@ -245,7 +235,7 @@ def octaves_of_differences(blocks, n_features: int, first_octave: int, n_octaves
 
 
 def counts_of_differences(blocks, n_features: int, first_octave: int, n_nodes: int):
-    """Total of :class:`DifferenceCounts` of differences that come in blocks."""
+    """Return the total of :class:`DifferenceCounts` over blocks of differences."""
     counts = DifferenceCounts(n_features, first_octave, n_nodes)
     for differences in blocks:
         counts.update(differences)
@@ -253,11 +243,11 @@ def counts_of_differences(blocks, n_features: int, first_octave: int, n_nodes: i
 
 
 def phase_sums(rows: np.ndarray, exponents: np.ndarray) -> np.ndarray:
-    """Return sums of the phases of b rows on circles of the lengths ``2**exponents``.
+    """Return sums of phases of rows on circles of lengths ``2**exponents``.
 
-    The circle is a square with corners (1, 0), (0, 1), (-1, 0), (0, -1): a phase is
-    piecewise linear in the value, exactly periodic, and at most 1 long; that of NaN is
-    the origin. Exponents have shape (p, n_periods), and sums (p, n_periods, 2).
+    A circle is the square with corners (1, 0), (0, 1), (-1, 0), (0, -1): phases are
+    piecewise linear, exactly periodic and at most 1 long; NaN maps to the origin.
+    Exponents have shape (p, n_periods), sums (p, n_periods, 2).
     """
     sums = np.zeros((*exponents.shape, 2))
     step = max(1, min(_TOGETHER // rows.shape[1], len(rows)))
@@ -272,10 +262,10 @@ def phase_sums(rows: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 
 
 def _sums_around(block: np.ndarray, power: np.ndarray, memory: np.ndarray):
-    """Return sums of the phases of some rows on one circle, of shape (p, 2), in steps.
+    """Return sums of the phases of some rows on one circle, in steps, of shape (p, 2).
 
-    `power`, one over its length, has an entry for each value, and `memory` two. All
-    numbers are whole and far below 2**53, so that sums are exact in any order.
+    `power`, one over the length, has an entry per value; `memory` has two. All numbers
+    are integers far below 2**53, so that sums are exact.
     """
     turns, sizes = memory[:, : len(block)]
     np.multiply(block, power[: block.size].reshape(block.shape), out=turns)
@@ -298,10 +288,10 @@ def _sums_around(block: np.ndarray, power: np.ndarray, memory: np.ndarray):
 
 
 def counts_in_cells(rows: np.ndarray, exponents: np.ndarray, n_cells: int):
-    """Return counts of values in cells on circles, of shape (p, n_cells).
+    """Count values in cells on circles of `n_cells` cells, of shape (p, n_cells).
 
-    A cell is ``2**exponent`` wide, cell 0 begins at 0, and a circle has `n_cells`
-    cells. NaN is in no cell, and neither is what has no cell within float64.
+    Cells are ``2**exponents`` wide, and cell 0 starts at 0. NaN, and values whose cell
+    overflows float64, are not counted.
     """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         cells = np.floor(np.ldexp(rows, -exponents))
@@ -315,9 +305,9 @@ def counts_in_cells(rows: np.ndarray, exponents: np.ndarray, n_cells: int):
 
 
 def unwind_phases(phases: np.ndarray, exponents: np.ndarray) -> np.ndarray:
-    """Return the places, (p,), that mean phases point to, longest circle first.
+    """Return the locations, (p,), that mean phases point to, longest circle first.
 
-    Phases of shape (p, n_periods, 2) begin with the shortest circle. Places are within
+    Phases have shape (p, n_periods, 2), shortest circle first. Locations are within
     half of the longest circle from 0.
     """
     along, across = phases[..., 0], phases[..., 1]
@@ -335,22 +325,22 @@ def unwind_phases(phases: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 
 
 def moment_sums(rows: np.ndarray, center, radius, holes=False, out=None) -> np.ndarray:
-    """Return sums over rows of z and z^2, of shape (p, 2).
+    """Return sums of z and z^2 over rows, of shape (p, 2).
 
-    z is a value about a center in units of a radius, clipped to [-1, 1], and 0 for NaN.
-    With `holes` a third column counts the values that are no NaN. `out` is memory for
-    z, not that of the rows.
+    z is (value - center) / radius, clipped to [-1, 1], and 0 for NaN. With `holes`, a
+    third column counts the values that are not NaN. `out` is memory for z.
     """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         cut = np.subtract(rows, center, out=out, dtype=np.float64)
         cut /= radius
         np.clip(cut, -1.0, 1.0, out=cut)
     sums = np.full((rows.shape[1], 3 if holes else 2), float(len(rows)))
-    if not np.isfinite(cut.sum()):
+    sums[:, 0] = cut.sum(axis=0)
+    if not np.isfinite(sums[:, 0]).all():
         # Missing, or of a file that has changed since it was checked.
         missing = ~np.isfinite(cut)
         cut[missing] = 0.0
         sums[:, 2:] -= missing.sum(axis=0)[:, None]
-    sums[:, 0] = cut.sum(axis=0)
+        sums[:, 0] = cut.sum(axis=0)
     sums[:, 1] = np.square(cut, out=cut).sum(axis=0)
     return sums

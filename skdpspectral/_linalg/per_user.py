@@ -1,20 +1,16 @@
-"""Kernels that give a user the same bits alone and among any others.
+"""Kernels whose results for a user have the same bits alone and among other users.
 
-Two kinds of arithmetic are allowed on the way to what stays with a user, or to a vector
-that is rounded before it is summed over users:
+Only two kinds of arithmetic are allowed:
 
-- operations entry by entry. IEEE 754 fixes every bit of a sum, product, quotient or
-  root, wherever the entry stands; sums along an axis are made of such additions, in an
-  order that the length of the axis alone decides;
-- one call of BLAS a user, on that user's own matrices, whose shapes, strides and
-  alignment are functions of the user's own shape. BLAS sums rows at the end of a matrix
-  otherwise than the rest, and some kernels do so by the place in memory, so that
-  neither a product over several users nor one of matrices that lie anywhere will do.
+- elementwise operations, including sums along an axis that are made of elementwise
+  additions in an order that depends only on the length of the axis;
+- one BLAS call per user, on matrices whose shapes, strides and alignment depend only on
+  the shape of the user's data. BLAS treats the last rows of a matrix differently, and
+  some kernels depend on the memory address.
 
-Everything else that sums (``ufunc.reduce``, ``einsum``, ``vecdot``, LAPACK on matrices
-that numpy copies to wherever there is room) has an order of its own choosing.
-
-Rows of many users with unequal counts are walked in blocks of equal height.
+Other sums (``ufunc.reduce``, ``einsum``, ``vecdot``, LAPACK on copies that numpy makes)
+choose their own order. Users with unequal numbers of rows are processed in blocks of
+equal height.
 """
 
 from __future__ import annotations
@@ -31,7 +27,7 @@ from .walks import map_in_threads, quietly
 
 
 def sum_on_grid(contributions: np.ndarray, grid: float) -> np.ndarray:
-    """Sum vectors rounded to a grid, in grid steps: exact, in any order."""
+    """Sum vectors rounded to a grid, in grid steps: exact in any order."""
     steps = contributions / grid
     return np.rint(steps, out=steps).sum(axis=0)
 
@@ -52,12 +48,12 @@ _FEW = 8
 
 
 def _stride(shape: tuple[int, ...]) -> int:
-    """Numbers from one user's array to the next."""
+    """Return the distance, in numbers, from one user's array to the next."""
     return -(-math.prod(shape) // _STEP) * _STEP
 
 
 def empty_stack(n_users: int, *shape: int) -> np.ndarray:
-    """Return memory for one contiguous array per user, on boundaries of 64 bytes."""
+    """Allocate one contiguous array per user, aligned to 64 bytes."""
     size = _stride(shape)
     memory = np.empty(n_users * size + _STEP)
     start = -memory.ctypes.data % _ALIGNMENT // 8
@@ -66,10 +62,7 @@ def empty_stack(n_users: int, *shape: int) -> np.ndarray:
 
 
 def stacked(array: np.ndarray) -> np.ndarray:
-    """Return an array of shape (n_users, ...) laid out as :func:`empty_stack` does.
-
-    It is the very array if it lies so already.
-    """
+    """Return an array laid out as by :func:`empty_stack`, copied only if needed."""
     fits = (
         array.dtype == np.float64
         and array.ctypes.data % _ALIGNMENT == 0
@@ -80,7 +73,7 @@ def stacked(array: np.ndarray) -> np.ndarray:
 
 
 def joined(arrays: list) -> np.ndarray:
-    """Stack users' arrays one below another: (n_users, sum of p_j, ...)."""
+    """Stack users' arrays vertically: (n_users, sum of p_j, ...)."""
     height = sum(array.shape[1] for array in arrays)
     out = empty_stack(len(arrays[0]), height, *arrays[0].shape[2:])
     start = 0
@@ -92,7 +85,7 @@ def joined(arrays: list) -> np.ndarray:
 
 
 def take(stack: np.ndarray, chosen) -> np.ndarray:
-    """Return the arrays of some users, laid out alike."""
+    """Return the arrays of some users, in the same layout."""
     if isinstance(chosen, slice):
         return stack[chosen]
     out = empty_stack(len(chosen), *stack.shape[1:])
@@ -105,7 +98,7 @@ def take(stack: np.ndarray, chosen) -> np.ndarray:
 def products(left, right, *, transpose_left=False, transpose_right=False):
     """Multiply one matrix per user, or a public one, by another per user.
 
-    Shapes are (n_users, p, q) or (p, q), and (n_users, q, s), if not stored transposed;
+    Shapes are (n_users, p, q) or (p, q), and (n_users, q, s), unless stored transposed;
     the result is laid out as by :func:`empty_stack`.
     """
     same = left is right
@@ -120,20 +113,17 @@ def products(left, right, *, transpose_left=False, transpose_right=False):
 
 
 def multiply_rows(rows: np.ndarray, matrix: np.ndarray, out: np.ndarray) -> None:
-    """Multiply one row per user by a public matrix, into the beginnings of `out`.
-
-    Both stacks of rows are laid out as by :func:`empty_stack`.
-    """
+    """Multiply one row per user by a public matrix, into the first columns of `out`."""
     np.matmul(rows[:, None], _aligned(matrix), out=out[:, None])
 
 
 def _aligned(left: np.ndarray) -> np.ndarray:
-    """Return matrices of users, or one that is public, on boundaries of 64 bytes."""
+    """Return matrices of users, or a public one, aligned to 64 bytes."""
     return stacked(left) if left.ndim == 3 else stacked(left[None])[0]
 
 
 def totals(values: np.ndarray) -> np.ndarray:
-    """Sum over axis 1, in an order that its length alone decides: by halves."""
+    """Sum over axis 1 by halves, in an order that depends on its length only."""
     if values.shape[1] == 0:
         return np.zeros((len(values), *values.shape[2:]))
     while values.shape[1] > 1:
@@ -148,7 +138,7 @@ def totals(values: np.ndarray) -> np.ndarray:
 
 
 def squares(*rows: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Squared norm of each row, of several arrays."""
+    """Return the squared norms of rows, for several arrays."""
     return tuple(totals(np.square(values)) for values in rows)
 
 
@@ -157,10 +147,7 @@ def norms(rows: np.ndarray) -> np.ndarray:
 
 
 def combined_columns(X: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-    """Return ``(X @ coefficients).T``, summed feature by feature.
-
-    Each row has the same bits alone and among others, for any floats and memory order.
-    """
+    """Return ``(X @ coefficients).T``, each row with the same bits among others."""
     n_rows, n_features = X.shape
     n_results = coefficients.shape[1]
     out = np.empty((n_results, n_rows))
@@ -176,7 +163,7 @@ def combined_columns(X: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
 
 
 def _combine_features(columns, coefficients, out) -> None:
-    """Add one feature after another to all results: where features are few."""
+    """Add one feature at a time to all results: fast for few features."""
     part = np.zeros((len(out), columns.shape[1]))
     term = np.empty_like(part)
     for column, factors in zip(columns, coefficients, strict=True):
@@ -186,7 +173,7 @@ def _combine_features(columns, coefficients, out) -> None:
 
 
 def _combine_results(columns, coefficients, out) -> None:
-    """Make one result after another, each of all features: where results are few."""
+    """Compute one result at a time from all features: fast for few results."""
     terms, part = np.empty_like(columns), np.empty(columns.shape[1])
     for result, factors in zip(out, coefficients.T, strict=True):
         np.multiply(columns, factors[:, None], out=terms)
@@ -195,24 +182,17 @@ def _combine_results(columns, coefficients, out) -> None:
         result[:] = part[: len(result)] + 0.0
 
 
-def solve_each(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Solve one small positive semi-definite system per user: (q, q) and (q, p).
-
-    Matrices are scaled to unit diagonal first and kept off singularity. Solutions are
-    zero along columns without extent, and for users whose numbers are beyond float64.
-    """
-    A, b = users_last(gram), users_last(right)
-    solve_in_place(A, b)
-    return b.transpose(2, 0, 1)
-
-
 def users_last(stack: np.ndarray) -> np.ndarray:
-    """Copy matrices of users to an array whose last axis is the user."""
+    """Copy a stack of matrices so that users are on the last axis."""
     return np.array(stack.transpose(1, 2, 0), dtype=np.float64, order="C")
 
 
 def solve_in_place(A: np.ndarray, b: np.ndarray) -> None:
-    """Solve as :func:`solve_each` does, with users along the last axis."""
+    """Solve a small positive semi-definite system per user, along the last axis.
+
+    Matrices are scaled to unit diagonal first and kept off singularity. Solutions are
+    zero for columns of zeros, and for users whose numbers overflow float64.
+    """
     units = _to_unit_diagonal(A)[:, None]
     b *= units
     eliminate(A, b)
@@ -220,7 +200,7 @@ def solve_in_place(A: np.ndarray, b: np.ndarray) -> None:
 
 
 def _to_unit_diagonal(A: np.ndarray) -> np.ndarray:
-    """Scale matrices to unit diagonal, in place; return what columns are scaled by."""
+    """Scale matrices to unit diagonal, in place; return the scaling factors."""
     q = np.arange(len(A))
     diagonal = A[q, q]
     # NaN compares false.
@@ -234,9 +214,9 @@ def _to_unit_diagonal(A: np.ndarray) -> np.ndarray:
 
 
 def orthonormal(rows: np.ndarray) -> np.ndarray:
-    """Orthonormal rows of the same span: (n_users, q, height) as given.
+    """Orthonormalize rows per user: (n_users, q, height).
 
-    Rows without extent, and those that the rows above explain, become zero.
+    Zero rows, and rows in the span of those above, become zero.
     """
     if not rows.shape[1]:
         return rows
@@ -272,10 +252,10 @@ def eliminate(A: np.ndarray, b: np.ndarray) -> None:
 
 
 def eliminate_upper(A: np.ndarray, b: np.ndarray) -> None:
-    """Solve large positive definite systems in place, by their upper triangles.
+    """Solve large positive definite systems in place, from their upper triangles.
 
-    Half the arithmetic of :func:`eliminate`, row by row: faster from about ten unknowns
-    and some hundred users on. Arrays have shapes (q, q, n_users) and (q, n_users).
+    It takes half the arithmetic of :func:`eliminate`, and is faster from about ten
+    unknowns and some hundred users on. Shapes are (q, q, n_users) and (q, n_users).
     """
     size = len(A)
     pivots, terms = np.empty((2, size, A.shape[2]))
@@ -294,13 +274,13 @@ def eliminate_upper(A: np.ndarray, b: np.ndarray) -> None:
 
 
 def among_largest(values: np.ndarray, k: int) -> np.ndarray:
-    """Indices of the k largest values of each row, in increasing order, k > 0."""
+    """Return the indices of the k > 0 largest values of each row, increasing."""
     # Each row by itself: which of equal values is taken, the row alone decides.
     return np.sort(np.argpartition(-values, k - 1, axis=1)[:, :k], axis=1)
 
 
 def largest(values: np.ndarray, k: int) -> np.ndarray:
-    """Indices of the k largest values of each row, largest first; overwrites values."""
+    """Return the indices of each row's k largest values, sorted; overwrites values."""
     if k > _FEW:
         return np.argsort(-values, axis=1, kind="stable")[:, :k]
     rows = np.arange(len(values))
@@ -325,10 +305,10 @@ _LARGEST_PADDED = 1024
 
 @dataclass(frozen=True)
 class Block:
-    """Users of one height: their rows and targets, padded by zeros.
+    """Users with the same padded number of rows.
 
-    `X` of shape (n_users, height, n_features) and `y` are centered and scaled as asked.
-    `counts` are numbers of rows, and `users` the codes.
+    `X`, (n_users, height, n_features), and `y` are centered and scaled as requested and
+    padded with zeros. `counts` are the numbers of rows, and `users` the codes.
     """
 
     X: np.ndarray
@@ -362,10 +342,10 @@ class Block:
 
 
 def padded_heights(counts: np.ndarray) -> np.ndarray:
-    """Round counts up, by at most a quarter, to few different heights.
+    """Round counts of rows up to few different heights, by at most a quarter.
 
-    The height of a user depends on its own count alone: sums over padded rows then
-    have the same bits whoever else is in the data.
+    Each height depends on the user's own count only, so that sums over padded rows have
+    the same bits whichever other users are in the data.
     """
     counts = np.maximum(np.asarray(counts, dtype=np.int64), 1)
     step = 1 << np.maximum(np.frexp(counts)[1] - 3, 0)
@@ -377,8 +357,8 @@ def padded_heights(counts: np.ndarray) -> np.ndarray:
 class Level:
     r"""Penalty of users' intercepts c: ridge times :math:`(c - prior)^2`.
 
-    With c minimized out, a user's squared error is that of the centered rows, and of
-    one more row, :math:`\sqrt{m \lambda / (m + \lambda)}` times the means.
+    With c minimized out, a user's squared error is that of the centered rows and of one
+    more row, :math:`\sqrt{m \lambda / (m + \lambda)}` times the means.
     """
 
     prior: float = 0.0
@@ -386,15 +366,15 @@ class Level:
 
     @property
     def n_rows(self) -> int:
-        """Rows that a user has on top of their own."""
+        """Number of rows that the penalty adds to each user's rows."""
         return int(self.ridge > 0.0)
 
     def weights(self, counts: np.ndarray) -> np.ndarray:
-        """Factor of that row, by counts of rows."""
+        """Return the weight of the additional row, given counts of rows."""
         return np.sqrt(counts * self.ridge / (counts + self.ridge))
 
     def intercepts(self, levels: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Shrink what is left of users' mean targets."""
+        """Return intercepts: shrunk means of the remaining targets."""
         if not self.n_rows:
             return levels
         share = counts / (counts + self.ridge)
@@ -405,13 +385,13 @@ _FREE = Level()
 
 
 class UserRows:
-    """Rows and targets grouped by user, as zero-padded blocks.
+    """Rows and targets grouped by user, in zero-padded blocks.
 
-    Rows are in any order, and memory-mapped files are read block by block. `codes` are
-    the numbers of users, from 0; `columns` selects the features of X. With `center`,
-    each user's own means are subtracted from rows and targets; `scale` divides
-    features; `level` is the penalty of each user's intercept, with `center`. `X_means`,
-    unscaled, and `y_means` are the means of each user, None without centering.
+    Rows may be in any order; memory maps are read block by block. `codes` are user
+    numbers from 0, and `columns` selects the features of X. With `center`, each user's
+    means are subtracted from rows and targets; `scale` divides features; `level` is the
+    penalty of intercepts, which requires `center`. `X_means`, unscaled, and `y_means`
+    are the means per user, or None.
     """
 
     def __init__(
@@ -451,11 +431,10 @@ class UserRows:
         self._squares: np.ndarray | None = None
 
     def dealt(self, part: int, n_parts: int) -> UserRows:
-        """Return one of several parts, to which each user's rows are dealt in turn.
+        """Return part `part` of `n_parts`, to which users' rows are dealt in turn.
 
-        Parts are centered by themselves. A user with fewer rows than there are parts
-        has one of them in each, repeatedly: no user's part is empty. The part reads the
-        same rows, and copies none.
+        Parts are centered separately and share the rows in memory. A user with fewer
+        rows than parts has one row, repeatedly, in each.
         """
         counts = self.counts
         place = np.arange(self._starts[-1]) - np.repeat(self._starts[:-1], counts)
@@ -472,7 +451,7 @@ class UserRows:
         return new
 
     def _split_users(self) -> list[tuple[int, np.ndarray]]:
-        """Split users into (height, codes) of at most one block of numbers."""
+        """Split users into (height, codes), each of at most one block of numbers."""
         heights = padded_heights(self.counts + self.level.n_rows)
         order = np.argsort(heights, kind="stable")
         levels, firsts = np.unique(heights[order], return_index=True)
@@ -487,7 +466,7 @@ class UserRows:
 
     @property
     def n_numbers(self) -> int:
-        """Numbers in all padded blocks."""
+        """Number of entries in all padded blocks."""
         rows = sum(height * len(users) for height, users in self._members)
         return rows * self.n_features
 
@@ -531,7 +510,7 @@ class UserRows:
         return Block(X, y, counts, users)
 
     def _add_levels(self, X, y, counts, users: np.ndarray) -> None:
-        """Write what an intercept costs as one more row, behind a user's own."""
+        """Write the row of the intercept's penalty after each user's own rows."""
         weights = self.level.weights(counts)
         means = self.X_means[users]
         means = means if self._scale is None else means / self._scale
@@ -541,7 +520,7 @@ class UserRows:
 
     @quietly
     def intercepts(self, means: np.ndarray) -> np.ndarray:
-        """Intercepts of users whose models give their mean row these values."""
+        """Return users' intercepts, given predictions `means` at their mean rows."""
         if self.y_means is None:
             return np.zeros(self.n_users)
         return self.level.intercepts(self.y_means - means, self.counts)
@@ -554,16 +533,16 @@ class UserRows:
                 yield self._load(height, users)
 
     def keep(self) -> None:
-        """Keep the blocks in memory if they are not too large."""
+        """Keep the blocks in memory unless they are too large."""
         if self._kept is None and self.n_numbers <= _KEPT_NUMBERS:
             self._kept = list(self.blocks())
 
     def rescale(self, scale: np.ndarray) -> None:
-        """Divide features by other numbers from now on."""
+        """Use other divisors of the features from now on."""
         self._scale, self._kept, self._squares = scale, None, None
 
     def column_squares(self, block: Block) -> np.ndarray:
-        """Sums of squares of each user's features, of shape (n_users, n_features)."""
+        """Return sums of squares of each user's features, (n_users, n_features)."""
         if self._kept is None:
             # Rows of this many users are read anew; so are their squares.
             return totals(np.square(block.X))
@@ -577,9 +556,9 @@ class UserRows:
         return known
 
     def map(self, function: Callable, n_jobs=None) -> list:
-        """Apply a function to every block, in threads, and return results in order.
+        """Apply a function to every block in threads; return results in order.
 
-        It may write to the block's users in shared arrays.
+        The function may write to the block's users in shared arrays.
         """
         self.keep()
         if n_jobs in (None, 1):
@@ -609,7 +588,7 @@ def _consecutive(users: np.ndarray) -> bool:
 
 
 def column_scales(rows: UserRows, n_jobs=None) -> np.ndarray:
-    """Root mean square of each feature over all rows; 1 where a feature is zero."""
+    """Return the root mean square of each feature over rows; 1 if it is zero."""
     total = np.zeros(rows.n_features)
     for part in rows.map(lambda block: _squares(block, rows.level), n_jobs):
         total += part
@@ -618,7 +597,7 @@ def column_scales(rows: UserRows, n_jobs=None) -> np.ndarray:
 
 
 def _squares(block: Block, level: Level) -> np.ndarray:
-    """Sum squares of each feature over a block's rows; that of the levels is none."""
+    """Sum squares of each feature over a block's rows, without the penalty's rows."""
     squares = np.square(block.X).sum(axis=(0, 1))
     if level.n_rows:
         last = block.X[np.arange(len(block)), block.counts]

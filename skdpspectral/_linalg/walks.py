@@ -47,7 +47,7 @@ def row_blocks(n_rows: int, block_rows: int = BLOCK_ROWS) -> list[slice]:
 
 
 def scrambled_keys(numbers: np.ndarray) -> np.ndarray:
-    """Map uint64 numbers to others, one to one, without pattern, and portably."""
+    """Map uint64 numbers to pseudorandom ones, bijectively and portably."""
     # The finalizer of splitmix64 (Steele, Lea and Flood 2014), a bijection: no ties.
     keys = numbers * np.uint64(0x9E3779B97F4A7C15)
     keys ^= keys >> np.uint64(30)
@@ -59,18 +59,18 @@ def scrambled_keys(numbers: np.ndarray) -> np.ndarray:
 
 
 class Walk(Protocol):
-    """The blocks of a table that a kernel is given, in order."""
+    """The blocks of a table, in the order in which a kernel receives them."""
 
     def blocks(self, X: Any) -> Iterator[Block]:
-        """Yield the blocks; each may be written over when the next is asked for."""
+        """Yield blocks; each may be overwritten when the next one is requested."""
 
 
 def reduce_rows(X: Any, walk: Walk, kernel: Kernel) -> Sums:
-    """Return the sums of a kernel over a walk over rows, an array or a tuple.
+    """Return the sums of a kernel over the blocks of a table.
 
-    Sums of parts of the blocks are added up, so that the kernel must not divide by
-    their number. For rows that are read here, the same walk gives the same bits.
-    Rows on a cluster have a method `reduce`, which needs a walk of this package; they
+    Sums over groups of blocks are added up, so that kernels must not divide by the
+    number of blocks. For local rows, the same walk gives the same bits. Rows on a
+    cluster have a method `reduce`, which requires a walk of this package; their sums
     are added in another order, within the bound of :ref:`lemma-summation`.
     """
     if hasattr(X, "reduce"):
@@ -79,7 +79,7 @@ def reduce_rows(X: Any, walk: Walk, kernel: Kernel) -> Sums:
 
 
 def sum_blocks(kernel: Kernel, blocks: Iterator[Block]) -> Sums:
-    """Return the sums that a kernel makes of blocks, of so many together at a time."""
+    """Return the sums of a kernel, applied to several blocks at a time."""
     total, ended = None, list[bool]()
     while not ended:
         more = kernel(_together(blocks, ended))
@@ -88,7 +88,7 @@ def sum_blocks(kernel: Kernel, blocks: Iterator[Block]) -> Sums:
 
 
 def _together(blocks: Iterator[Block], ended: list[bool]) -> Iterator[Block]:
-    """Yield some blocks, each read when the kernel asks for it; note the last one."""
+    """Yield some blocks, read when the kernel requests them; note the last one."""
     for _ in range(BLOCKS_TOGETHER):
         try:
             yield next(blocks)
@@ -98,7 +98,7 @@ def _together(blocks: Iterator[Block], ended: list[bool]) -> Iterator[Block]:
 
 
 def _plus(total: Sums, more: Sums) -> Sums:
-    """Add to sums, in their own memory."""
+    """Add `more` to `total` in place."""
     several = isinstance(total, tuple)
     pairs = zip(total, more, strict=True) if several else [(total, more)]
     added = [np.add(one, other, out=one) for one, other in pairs]
@@ -106,7 +106,7 @@ def _plus(total: Sums, more: Sums) -> Sums:
 
 
 def add_sums(parts: Iterable[Sums]) -> Sums:
-    """Add up sums of parts in their order; none of them is written to."""
+    """Add up sums of parts in order, without writing to them."""
     parts = iter(parts)
     first = next(parts)
     several = isinstance(first, tuple)
@@ -119,11 +119,10 @@ def add_sums(parts: Iterable[Sums]) -> Sums:
 
 @dataclass(frozen=True)
 class Writing:
-    """A map of rows that writes its results to memory which the next block takes again.
+    """A map of rows that reuses memory for its results.
 
-    Fresh memory for each block would cost more than most maps. ``row_map(block,
-    out=out)`` writes to a float64 array of the block's shape, which may be the block;
-    where `out` is None, as for sparse rows, the result has memory of its own.
+    ``row_map(block, out=out)`` writes to a float64 array of the block's shape, which
+    may be the block; with ``out=None``, as for sparse rows, it allocates.
     """
 
     row_map: Callable
@@ -132,7 +131,7 @@ class Writing:
         return self.row_map(block, out=None)
 
     def results(self, blocks: Iterator[Block], owned: bool = False) -> Iterator[Block]:
-        """Yield the results for some blocks; `owned` ones may be written over."""
+        """Yield the mapped blocks; `owned` blocks may be overwritten."""
         memory = np.empty((0, 0))
         for block in blocks:
             if not isinstance(block, np.ndarray):
@@ -149,7 +148,7 @@ class Writing:
 
 
 def mapped_blocks(row_map: Callable | None, blocks: Iterator, owned: bool = False):
-    """Return an iterator over what a map makes of blocks; None for the blocks."""
+    """Return an iterator over mapped blocks, or the blocks if `row_map` is None."""
     if isinstance(row_map, Writing):
         return row_map.results(blocks, owned)
     return blocks if row_map is None else map(row_map, blocks)
@@ -157,17 +156,16 @@ def mapped_blocks(row_map: Callable | None, blocks: Iterator, owned: bool = Fals
 
 @dataclass(frozen=True)
 class RowWalk:
-    """All rows in their order, by default :func:`rows_per_block` at a time.
+    """All rows in order, by default :func:`rows_per_block` at a time.
 
-    `row_map` returns what the kernel is given of a block of rows (:class:`Writing` for
-    maps that can write to given memory).
+    `row_map` maps blocks before the kernel (see :class:`Writing`).
     """
 
     row_map: Callable | None = None
     block_rows: int | None = None
 
     def blocks(self, X: Any) -> Iterator[Block]:
-        """Yield the blocks of a table, or of a part of one."""
+        """Yield the blocks of a table, or of part of one."""
         size = self.block_rows or rows_per_block(X.shape[1])
         # No name is kept: what is yielded is freed before the next is read.
         blocks = (X[rows] for rows in row_blocks(X.shape[0], size))
@@ -176,13 +174,13 @@ class RowWalk:
 
 @dataclass(frozen=True)
 class Walked:
-    """A table, which may be on a cluster, and a walk over it."""
+    """A table, possibly on a cluster, and a walk over it."""
 
     rows: Any
     walk: Walk
 
     def reduce(self, kernel: Kernel) -> Sums:
-        """Return what a kernel makes of the blocks (:func:`reduce_rows`)."""
+        """Return the sums of a kernel over the blocks (:func:`reduce_rows`)."""
         return reduce_rows(self.rows, self.walk, kernel)
 
 
@@ -194,10 +192,10 @@ _THREADED_ORDER = 300
 
 
 def quietly(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Return a function, no generator, whose arithmetic neither warns nor raises.
+    """Wrap a function so that its floating-point arithmetic neither warns nor raises.
 
-    A warning of an overflow would reveal something about values. Threads of joblib
-    begin with numpy's defaults, so that errors are ignored in each call.
+    A warning would reveal something about values. Threads of joblib start with numpy's
+    defaults, so that errors are ignored in each call.
     """
 
     @functools.wraps(function)
@@ -209,7 +207,7 @@ def quietly(function: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def _small(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Return a function of small matrices, within :func:`blas_threads`."""
+    """Wrap a function of small matrices in :func:`blas_threads`."""
 
     def small(*args, **kwargs):
         with blas_threads(0):
@@ -221,7 +219,7 @@ def _small(function: Callable[..., Result]) -> Callable[..., Result]:
 def map_in_threads(
     function: Callable[[Task], Result], tasks: Iterable[Task], n_jobs: int | None = None
 ) -> Iterator[Result]:
-    """Apply a function to every task, quietly; yield results in order."""
+    """Apply a function to every task, quietly; yield the results in order."""
     quiet = quietly(_small(function))
     if n_jobs in (None, 1):
         return map(quiet, tasks)
@@ -242,17 +240,15 @@ _limits: list = []
 
 @contextlib.contextmanager
 def blas_threads(order: int) -> Iterator[None]:
-    """Let the BLAS use one thread where matrices are small, and all where they are not.
+    """Use one BLAS thread for small matrices, and all threads for large ones.
 
-    Threads of small products wait for each other, by spinning: beside a busy process
-    they took ten times the CPU of one thread, and longer. A fit as a whole has small
-    matrices (`order` 0); parts of it with large ones use the context again. `order` is
-    the public length of the shorter side.
+    Threads of small products spin while waiting, which multiplies CPU time on a busy
+    machine. A fit enters the context with `order` 0, and parts with large matrices
+    enter it again; `order` is the public length of the shorter side.
 
-    The bits of a product depend on its number of threads, and sums over users rest on
-    bits. So the limit is one of the process, and holds while any thread is in a part of
-    small matrices and in none of large ones. It is lifted with the last such part. A
-    limit that another thread has set by threadpoolctl may hold instead.
+    The limit applies to the process, because bits depend on the number of threads: it
+    holds while any thread is in a small part and none in a large one. A limit that
+    another thread has set by threadpoolctl may apply instead.
     """
     part = [threading.get_ident(), order >= _THREADED_ORDER]
     # All of it: an interrupt may come while the pools are being limited.
@@ -268,7 +264,7 @@ def blas_threads(order: int) -> Iterator[None]:
 
 
 def _limit() -> None:
-    """Limit the pools or let them go, by the parts that threads are in."""
+    """Limit the BLAS pools or release them, depending on what threads are computing."""
     threads, of_large = {part[0] for part in _parts}, {p[0] for p in _parts if p[1]}
     wanted = threads > of_large
     if wanted and not _limits:
@@ -282,10 +278,9 @@ def _limit() -> None:
 
 
 def _leave_to_others() -> None:
-    """Let any thread set the next limit, as the last of several fits may be its.
+    """Let any thread set the next limit.
 
-    By newer threadpoolctl, others than the first thread to set one are passed
-    over in silence, until that one says that it is done.
+    Newer threadpoolctl ignores other threads until the first one releases it.
     """
     for pool in _pools().lib_controllers:
         getattr(pool, "clear_controlling_thread", _pools)()
@@ -297,10 +292,9 @@ def _pools() -> ThreadpoolController:
 
 
 def _keep_own_parts() -> None:
-    """Forget in a forked child the threads that stayed with its parent.
+    """Forget, in a forked child, the parts of the parent's threads.
 
-    Its next part lifts a limit that remains: threads of a pool must not be started
-    here.
+    A remaining limit is lifted by the child's next part: threads must not start here.
     """
     own = threading.get_ident()
     _parts[:] = [part for part in _parts if part[0] == own]

@@ -25,9 +25,9 @@ def check_step(request: Request, expected: int) -> None:
 
 
 class AnsweringClient:
-    """Answers to a server that is not trusted: each step once, always the same bytes.
+    """Answers each step of an untrusted server once, always with the same bytes.
 
-    The task of a subclass has a `digest` and a ``longest()``.
+    The task of a subclass has a `digest` and a ``longest()`` method.
     """
 
     def _open(self, name: str, task) -> None:
@@ -40,7 +40,7 @@ class AnsweringClient:
 
     def __getstate__(self):
         raise TypeError(
-            f"a {type(self).__name__} is not copied or pickled: two copies would "
+            f"a {type(self).__name__} cannot be copied or pickled: two copies would "
             "release twice what was charged once"
         )
 
@@ -61,23 +61,23 @@ class AnsweringClient:
     # ----------------------------------------------------------------------------------
 
     def respond(self, request: Request | bytes) -> Reply:
-        """Answer a request, once; the same request again gets the same answer.
+        """Answer a request once; a repeated request gets the same answer.
 
         Parameters
         ----------
         request : Request or bytes
-            The next step of the session, or an earlier one again. The first request
-            fixes the session.
+            The next step of the session, or a repeated earlier step. The first request
+            determines the session.
 
         Returns
         -------
         Reply
-            Releases and public numbers; ``reply.to_bytes()`` may be sent.
+            Releases and public numbers. Send ``reply.to_bytes()``.
 
         Raises
         ------
         MessageError
-            If the request is malformed or none of this session; nothing is released.
+            If the request is malformed or of another session; nothing is released.
         PrivacyBudgetError
             If the accountant refuses the plan; nothing is charged or released.
         """
@@ -86,8 +86,8 @@ class AnsweringClient:
         # Before the lock: a fork may have copied it while a thread held it.
         if self._process != os.getpid():
             raise MessageError(
-                "this client is a forked copy: two copies would release twice what was "
-                "charged once; make the client in the process that answers"
+                "this client is a forked copy: two copies would release twice what "
+                "was charged once; create the client in the process that answers"
             )
         with self._thread_lock.hold(), blas_threads(0):
             return self._respond(request)
@@ -96,7 +96,9 @@ class AnsweringClient:
     def _respond(self, request: Request) -> Reply:
         check_task(request, self.task)
         if self._session is not None and request.session != self._session:
-            raise MessageError("the request is for another session than the first one")
+            raise MessageError(
+                "the request is for a different session from the first one"
+            )
         if request.step in self._begun:
             return self._repeat(request)
         check_step(request, len(self._begun))
@@ -111,7 +113,7 @@ class AnsweringClient:
     def _repeat(self, request: Request) -> Reply:
         if request != self._begun[request.step]:
             raise MessageError(
-                f"step {request.step} was requested with other content before: a "
+                f"step {request.step} was already requested with different content: a "
                 "second answer would be a second release"
             )
         if request.step not in self._answers:

@@ -36,32 +36,36 @@ class MessageError(ValueError):
 
 
 class Topic(IntEnum):
-    """The subject of a request; an answer has `n_numbers` numbers beside its values.
+    """Subject of a request. An answer has `n_numbers` numbers and an array of values.
 
     ``COMPONENTS``
-        Leading eigenvectors of a noisy second moment, with the noise's standard
-        deviation, the last of their eigenvalues, and the mean of the others.
+        Leading eigenvectors of a noisy second moment, with the standard deviation of
+        the noise, the last of their eigenvalues, and the mean of the other eigenvalues.
     ``MATRIX``
-        The noisy second moment itself, its lower triangle row by row, with the same
-        numbers.
+        Lower triangle of the noisy second moment, row by row, with the same numbers.
     ``MEAN``
         A noisy mean.
     ``POWER``
-        The second moment times the request's basis, with the noise's standard
-        deviation.
+        Product of the second moment and the request's basis, with the standard
+        deviation of the noise.
     ``COVARIANCE``
-        The second moment of projections on the request's basis, clipped but for
-        a model, symmetric, with the noise's standard deviation.
+        Symmetric second moment of projections on the request's basis, with the standard
+        deviation of the noise. Projections are clipped, except with a model.
     ``SUBSPACE``
-        Components by any other mechanism, with the variance along them beyond the
-        noise and the variance across them, released or public.
+        Components from any other mechanism, with two variances, released or public:
+        along the components beyond the noise, and across them.
     ``PROJECTOR``
-        A noisy projector, its lower triangle row by row, with the same numbers.
+        Lower triangle of a noisy projector, row by row, with the same numbers.
     ``SUM``
-        A group's part of the next sum over users, in whole numbers. The basis is the
-        last release and the standard deviation of its noise, in one column.
+        A group's part of the next sum over users, in integers. The basis is one column
+        with the last release and the standard deviation of its noise.
+    ``LENGTHS``
+        Noisy histograms of half of the distances between rows, and of their lengths.
+    ``CENTER``
+        A noisy mean of rows about a point, clipped at a radius, over this radius. The
+        basis is one column with the point (none at first) and the radius.
     ``MODEL``
-        Nothing: the basis is the last release, from which groups make their models.
+        No values. The basis is the last release, from which groups build their models.
     """
 
     COMPONENTS = 1
@@ -73,15 +77,18 @@ class Topic(IntEnum):
     PROJECTOR = 7
     SUM = 8
     MODEL = 9
+    LENGTHS = 10
+    CENTER = 11
 
     @property
     def n_numbers(self) -> int:
-        """Number of single numbers in an answer."""
+        """Number of scalars in an answer."""
         if self in (Topic.COMPONENTS, Topic.MATRIX):
             return 3
         if self in (Topic.SUBSPACE, Topic.PROJECTOR):
             return 2
-        return 0 if self in (Topic.MEAN, Topic.SUM, Topic.MODEL) else 1
+        none = (Topic.MEAN, Topic.SUM, Topic.MODEL, Topic.LENGTHS, Topic.CENTER)
+        return 0 if self in none else 1
 
     @property
     def of_users(self) -> bool:
@@ -166,14 +173,14 @@ class _Message:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, max_bytes: int | None = None):
-        """Read a message; nothing is unpickled, and every length is checked.
+        """Read a message without unpickling, and check every length.
 
         Parameters
         ----------
         data : bytes
-            What :meth:`to_bytes` gave.
+            Result of :meth:`to_bytes`.
         max_bytes : int or None, default=None
-            Longest message to look at.
+            Maximum length of a message to read.
 
         Returns
         -------
@@ -183,7 +190,7 @@ class _Message:
         Raises
         ------
         MessageError
-            If the bytes are no such message of this version, whole and unchanged.
+            If the bytes are not a complete, unchanged message of this version.
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise MessageError(f"a message must be bytes, got {type(data).__name__}")
@@ -210,21 +217,20 @@ def checksum(body: bytes) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class Request(_Message):
-    """A request of a server, the same for all of its clients.
+    """A request of a server, identical for all of its clients.
 
     Parameters
     ----------
     session : bytes
-        16 bytes that name the session.
+        16 bytes that identify the session.
     task : bytes
-        Digest of the task that the server holds (:attr:`SpectralTask.digest`).
+        Digest of the server's task (:attr:`SpectralTask.digest`).
     step : int
-        Number of the request in it, from 0.
+        Number of the request in the session, from 0.
     topic : Topic
         Subject of the request.
     basis : ndarray of shape (p, k)
-        Columns that the answer depends on; of shape (0, 0) where it depends on none.
-        The values cannot be written.
+        Read-only columns that the answer depends on, of shape (0, 0) if there are none.
     """
 
     session: bytes
@@ -254,28 +260,28 @@ class Request(_Message):
 
 @dataclass(frozen=True, eq=False)
 class Reply(_Message):
-    """An answer of a client: releases and public numbers alone.
+    """An answer of a client, which contains only releases and public numbers.
 
     Parameters
     ----------
     session : bytes
-        The request's.
+        Session of the request.
     task : bytes
-        Digest of the task that the client holds.
+        Digest of the client's task.
     step : int
-        The request's.
+        Step of the request.
     topic : Topic
-        The request's.
+        Topic of the request.
     client : str
         Name of the client, at most 64 bytes in UTF-8.
     n_samples : int
-        Public number of the client's rows; 0 for a group of users.
+        Public number of the client's rows, 0 for a group of users.
     mu : float
-        Cost of all releases of the client in this session; infinite without privacy.
+        Cost of all releases of the client in this session, infinite without privacy.
     numbers : tuple of float
-        As many as the topic has.
+        Scalars, as many as the topic has.
     values : ndarray
-        The release, of one or two dimensions; it cannot be written.
+        The release, with one or two dimensions. The array is read-only.
     """
 
     session: bytes
@@ -304,7 +310,7 @@ class Reply(_Message):
         object.__setattr__(self, "mu", float(self.mu))
         numbers = _frozen("numbers", self.numbers, (1,))
         if len(numbers) != topic.n_numbers:
-            raise MessageError(f"{topic.name} goes with {topic.n_numbers} numbers")
+            raise MessageError(f"{topic.name} requires {topic.n_numbers} numbers")
         object.__setattr__(self, "numbers", tuple(numbers.tolist()))
         object.__setattr__(self, "values", _frozen("values", self.values, (1, 2)))
 
@@ -326,7 +332,7 @@ def _topic(value) -> Topic:
 def _parse(cls, data: bytes):
     """Read a message whose every part has the length that the header says."""
     if len(data) < _HEADER.size + CHECKSUM_BYTES:
-        raise MessageError("the message is too short to be one")
+        raise MessageError("the message is too short to be valid")
     magic, version, kind, *rest = _HEADER.unpack_from(data)
     topic, n_dims, length, session, task, step, *rest = rest
     n_name, n_numbers, n_rows, mu, *shape = rest
@@ -334,7 +340,8 @@ def _parse(cls, data: bytes):
         raise MessageError("these bytes are not a message of a federation")
     if version != VERSION:
         raise MessageError(
-            f"the message is of version {version}, this release reads {VERSION}"
+            f"the message has version {version}, but this release reads version "
+            f"{VERSION}"
         )
     if length != len(data):
         raise MessageError("the message does not have its stated length")
@@ -348,7 +355,7 @@ def _parse(cls, data: bytes):
     if sum(counts) != len(data) - _HEADER.size - CHECKSUM_BYTES:
         raise MessageError("the parts of the message do not add up to its length")
     if checksum(data[:-CHECKSUM_BYTES]) != data[-CHECKSUM_BYTES:]:
-        raise MessageError("the message was damaged: its digest is another")
+        raise MessageError("the message was damaged: its digest does not match")
     name, numbers, values = _parts(data, counts)
     values = values.reshape(shape[:n_dims])
     return cls._of(session, task, step, topic, name, n_rows, mu, numbers, values)
@@ -361,7 +368,7 @@ def _parts(data: bytes, counts):
     try:
         name = data[first:second].decode()
     except UnicodeDecodeError:
-        raise MessageError("the client's name is no UTF-8") from None
+        raise MessageError("the client's name is not valid UTF-8") from None
     numbers = struct.unpack(f"<{counts[1] // 8}d", data[second:third])
     values = np.frombuffer(data[third : third + counts[2]], dtype="<f8")
     return name, numbers, values
@@ -372,14 +379,14 @@ _LONGEST_REASON = 200
 
 
 class FederationError(RuntimeError):
-    """Too few clients are left to go on."""
+    """Too few clients are left to continue."""
 
 
 class Conversation:
     """A server's session with named clients, some of which may fail.
 
-    A subclass makes requests and checks the values of replies. The task has a `digest`,
-    and for each topic a ``shape(topic)`` and a ``longest(topic)``.
+    A subclass creates requests and checks the values of replies. The task has a
+    `digest`, and provides ``shape(topic)`` and ``longest(topic)`` for each topic.
     """
 
     clients: tuple[str, ...]
@@ -417,27 +424,27 @@ class Conversation:
         raise NotImplementedError
 
     def collect(self, answers: Mapping[str, object]) -> list[Reply]:
-        """Check the answers to the present request.
+        """Check the answers to the current request.
 
         Parameters
         ----------
         answers : mapping of str to bytes, Reply, exception or None
-            Answers by client; None, or no entry, if no answer came in time.
+            Answers by client. None or a missing entry means no answer in time.
 
         Returns
         -------
         list of Reply
-            Valid ones, in the order of the clients.
+            Valid replies, in the order of the clients.
 
         Raises
         ------
         FederationError
-            If fewer than `min_clients` are left.
+            If fewer than `min_clients` clients are left.
 
         Warns
         -----
         UserWarning
-            Of each client that is rejected, by name.
+            For each rejected client, with its name.
         """
         replies = self._valid(answers)
         self._need_enough()

@@ -1,6 +1,6 @@
-"""The only place where noise is drawn: planned releases, and those of streams.
+"""Releases: the only package in which noise is drawn.
 
-It charges a plan and adds noise to given arrays, for each planned name or step once. It
+It charges a plan and adds noise to given arrays, once per planned name or step. It
 contains no statistics and reads no rows.
 """
 

@@ -1,9 +1,9 @@
-"""The only place where noise is drawn: charge the plan, then release by name.
+"""Releases by name: charge the plan, then add its noise, each planned name once.
 
-It adds planned noise to arrays, each planned name once. Noise belongs to one object in
-one process, and one thread uses it at a time: a forked or copied release raises.
-Released values are rounded to a grid, plus rounded normals: exact in float64. Pairwise
-masks of shared secrets, and public random numbers, are drawn here too.
+Noise belongs to one object in one process and is used by one thread at a time: a forked
+or copied release raises. Released values are rounded to a grid, plus rounded normals:
+exact in float64. Pairwise masks of shared secrets, and public random numbers, are drawn
+here too.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LARGEST_INTEGER = 2.0**51
 
 
 def grid_noise(out: Array, steps: float, generator: np.random.Generator) -> None:
-    """Fill a contiguous array with rounded normals of a deviation in grid steps."""
+    """Fill an array with rounded normals, whose standard deviation is in grid steps."""
     flat = out.reshape(-1)
     for start in range(0, flat.size, _CHUNK):
         chunk = flat[start : start + _CHUNK]
@@ -60,14 +60,14 @@ def grid_noise(out: Array, steps: float, generator: np.random.Generator) -> None
 def scaled_normals(
     shape: tuple[int, ...], scale: float, generator: np.random.Generator
 ) -> Array:
-    """Return normals of a deviation, not rounded, to be correlated."""
+    """Return unrounded normals of a standard deviation, to be correlated."""
     normals: Array = generator.standard_normal(shape)
     normals *= scale
     return normals
 
 
 def round_to_integers(value: Array, grid: float) -> None:
-    """Replace values by their grid numbers, clamped: a 1-Lipschitz rounding."""
+    """Replace values by their clamped grid numbers: a 1-Lipschitz rounding."""
     value /= grid
     np.rint(value, out=value)
     np.maximum(value, -_LARGEST_INTEGER, out=value)
@@ -96,8 +96,8 @@ def release_symmetric(
 ) -> None:
     """Release a symmetric matrix from its lower triangle, panel by panel.
 
-    Off-diagonal entries get noise of std / sqrt(2), which is the isotropic noise
-    of the isometry (diagonal, sqrt(2) x off-diagonal).
+    Off-diagonal entries get noise of std / sqrt(2): isotropic noise under the isometry
+    (diagonal, sqrt(2) x off-diagonal).
     """
     grid = mechanism.grid
     steps = mechanism.noise_std / grid
@@ -117,7 +117,7 @@ def release_symmetric(
 
 
 def _mirror_panel(columns: Array, start: int, width: int) -> None:
-    """Copy columns start..start+width of a lower triangle above the diagonal."""
+    """Copy columns start:start+width of a lower triangle above the diagonal."""
     stop = start + width
     square = columns[start:stop, start:stop]
     lower = np.tril_indices(width, -1)
@@ -126,7 +126,7 @@ def _mirror_panel(columns: Array, start: int, width: int) -> None:
 
 
 def mirror_lower(matrix: Array) -> Array:
-    """Return the symmetric matrix whose lower triangle is given, in place."""
+    """Symmetrize a matrix in place from its lower triangle."""
     for start in range(0, len(matrix), _PANEL):
         _mirror_panel(matrix.T, start, min(_PANEL, len(matrix) - start))
     return matrix
@@ -137,10 +137,9 @@ KEY_BYTES = 32
 
 
 def pair_mask(secret: bytes, label: bytes, size: int) -> npt.NDArray[np.uint64]:
-    """Return words that nobody without the secret can distinguish from uniform ones.
+    """Return words that look uniform to anyone without the 32-byte secret.
 
-    Only two parties share the 32 bytes of the secret. Each sum needs a label of its
-    own. The words are the same on every machine.
+    Each sum needs a label of its own. The words are the same on every machine.
     """
     if not isinstance(secret, bytes) or len(secret) != KEY_BYTES:
         raise ValueError(f"a secret must be {KEY_BYTES} bytes")
@@ -162,9 +161,9 @@ def public_start(seed: int, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
 
 
 class NonReentrantLock:
-    """A lock that raises in the thread that holds it already.
+    """A lock that raises if the same thread acquires it again.
 
-    A signal handler or a finalizer that needs it cannot wait, and must not enter.
+    A signal handler or finalizer cannot wait for its own thread.
     """
 
     def __init__(self) -> None:
@@ -173,16 +172,17 @@ class NonReentrantLock:
 
     @property
     def is_held_here(self) -> bool:
-        """Whether this thread holds the lock."""
+        """Return whether this thread holds the lock."""
         return self._holder == threading.get_ident()
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
-        """Wait for other threads, then hold the lock; raise if this thread has it."""
+        """Acquire the lock; raise if this thread holds it already."""
         if self.is_held_here:
             raise RuntimeError(
-                "this object is in the middle of a step of this thread, which a signal "
-                "or a finalizer has interrupted: use, copy or pickle it after that step"
+                "this object is in the middle of a step in this thread, which a "
+                "signal handler or a finalizer has interrupted: use, copy or pickle "
+                "it after that step"
             )
         with self._lock:
             self._holder = threading.get_ident()
@@ -205,7 +205,7 @@ _SOURCES = ("_generator", "_noise", "_key")
 
 
 def _begin_child() -> None:
-    """Forget the noise of the parent: a child would draw the same."""
+    """Discard the parent's noise in a forked child, which would draw the same."""
     global _process_mark
     _process_mark = object()
     for owner in list(_owners):
@@ -220,7 +220,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class NoiseOwner:
-    """Base of objects that hold noise: one process, and one thread at a time."""
+    """Base class of objects that draw noise in one process, one thread at a time."""
 
     def __init__(self) -> None:
         self._bind_to_process()
@@ -234,21 +234,22 @@ class NoiseOwner:
         _owners.add(self)
 
     def is_forked(self) -> bool:
-        """Whether another process made this object and may use its noise."""
+        """Return whether the object belongs to another process."""
         return self._process != (os.getpid(), _process_mark)
 
     def check_process(self) -> None:
-        """Raise in a forked copy; call it before any lock, which nobody may free."""
+        """Raise in a forked copy; to be called before acquiring any lock."""
         if self.is_forked():
             raise RuntimeError(
                 "this release is a forked copy: both processes would draw the same "
-                "noise, whose difference shows the data; begin a new fit, or send a "
-                "stream with an accountant to another process by a pickle"
+                "noise, and the difference of their results would reveal the data; "
+                "start a new fit, or pickle a stream that has an accountant to send "
+                "it to another process"
             )
 
     @contextlib.contextmanager
     def _drawing(self) -> Iterator[None]:
-        """Hold the noise while drawing from it."""
+        """Hold the lock while drawing noise."""
         self.check_process()
         with self._thread_lock.hold():
             self.check_process()
@@ -264,7 +265,7 @@ def _has_hardware_aes() -> bool:
 
 
 def _bit_generator(key: int) -> np.random.BitGenerator:
-    """AES-128 in counter mode by hardware, ChaCha20 without it."""
+    """Return AES-128 in counter mode with hardware support, ChaCha20 without it."""
     bits: np.random.BitGenerator = (
         randomgen.AESCounter(key=key)
         if _has_hardware_aes()
@@ -274,20 +275,20 @@ def _bit_generator(key: int) -> np.random.BitGenerator:
 
 
 def generator_of_key(key: int) -> np.random.Generator:
-    """Return the generator of a key of 128 bits."""
+    """Return a generator with a key of 128 bits."""
     return np.random.Generator(_bit_generator(key))
 
 
 def rekey(generator: np.random.Generator, key: int) -> None:
-    """Give a generator a new key, faster than :func:`generator_of_key`."""
+    """Set a new key of a generator, faster than :func:`generator_of_key`."""
     generator.bit_generator.seed(key=key)  # type: ignore[attr-defined]
 
 
 def noise_generator(noise_seed: NoiseSeed = None) -> np.random.Generator:
-    """Return a generator of noise over a cryptographic bit generator.
+    """Return a generator of noise, based on a cryptographic bit generator.
 
-    None takes a fresh 128-bit key from the operating system. A seed gives a
-    reproducible stream, which protects nothing. No stream is a jump of another.
+    None uses a fresh 128-bit key from the operating system. A seed gives a reproducible
+    stream without any protection. No stream is a jump of another.
     """
     if noise_seed is None:
         return generator_of_key(secrets.randbits(128))
@@ -301,9 +302,9 @@ def noise_generator(noise_seed: NoiseSeed = None) -> np.random.Generator:
 def charge(
     plan: PrivacyPlan, accountant: PrivacyAccountant | None, noise_seed: NoiseSeed
 ) -> None:
-    """Charge a plan; call it before anything else."""
+    """Charge a plan, before any other step of a release."""
     if plan.seeded != (noise_seed is not None):
-        raise ValueError("the plan must say whether its noise is seeded")
+        raise ValueError("the plan must state whether its noise is seeded")
     if accountant is not None:
         accountant.charge(plan)
 
@@ -332,7 +333,7 @@ class Release(NoiseOwner):
         self._generator = noise_generator(noise_seed)
 
     def public_normals(self, shape: int | tuple[int, ...]) -> Array:
-        """Return normals that do not depend on the data, as for a random start."""
+        """Return normals that do not depend on the data, such as a random start."""
         with self._drawing():
             return self._generator.standard_normal(shape)
 
@@ -347,9 +348,9 @@ class Release(NoiseOwner):
     ) -> Array:
         """Return a planned statistic with its noise, a multiple of the grid.
 
-        Of a symmetric matrix only the lower triangle is read, and all of it returned.
-        With `overwrite`, the memory of `value` may hold the result. A name that is not
-        planned, or was released already, raises a KeyError.
+        Of a symmetric matrix only the lower triangle is read. With `overwrite`, the
+        memory of `value` is reused. Raises a KeyError if the name is not planned, or
+        already released.
         """
         mechanism = self._planned(name)
         statistic = np.array(
@@ -376,10 +377,10 @@ class Release(NoiseOwner):
     ) -> Array:
         """Return a function of a release whose noise is never formed.
 
-        For statistics of a noisy matrix that is too large to be held. The result of
-        ``kernel(noise_std, normals, chis)`` must have the law of that function; it lies
-        on no grid. It is called with independent standard normals, one array per shape
-        in `normals`, and chi variables of `chi_degrees` (at least 1).
+        It is for statistics of noisy matrices that do not fit into memory. The result
+        of ``kernel(noise_std, normals, chis)`` must have the distribution of that
+        function; it is not on a grid. Arguments are independent standard normals, one
+        array per shape in `normals`, and chi variables of `chi_degrees` (at least 1).
         """
         mechanism = self._planned(name)
         noise_std = _noise_std(mechanism)
@@ -395,14 +396,14 @@ class Release(NoiseOwner):
     def above_threshold(
         self, name: str, counts: Sequence[Mapping[str, int]]
     ) -> list[dict[str, float]]:
-        """Return the values of each column whose noisy counts are above a threshold.
+        """Return the values of each column whose noisy counts exceed the threshold.
 
-        `counts` are those of the values that occur, at least 1, by column. Results are
-        in the order of the values.
+        `counts` has the values that occur, at least once, by column. Results are
+        sorted.
         """
         mechanism = self._planned(name)
         if len(counts) != mechanism.shape[0]:
-            raise ValueError(f"{name!r} is of {mechanism.shape[0]} columns")
+            raise ValueError(f"{name!r} has {mechanism.shape[0]} columns")
         with self._drawing():
             self._close(name)
             kept = _above(mechanism, counts, self._generator)
@@ -411,7 +412,7 @@ class Release(NoiseOwner):
         return kept
 
     def skip(self, name: str) -> None:
-        """Mark a planned name as released, by another process."""
+        """Mark a planned name as released by another process."""
         self._planned(name)
         with self._drawing():
             self._close(name)
@@ -424,7 +425,7 @@ class Release(NoiseOwner):
         return mechanism
 
     def _close(self, name: str) -> None:
-        """Remove a name from the plan, with the names of the other branches."""
+        """Mark a name as released, and exclude the names of the other branches."""
         if self._pending.pop(name, None) is None:  # another thread was faster
             raise KeyError(f"{name!r} is not a pending release of this plan")
         for other in self._excluded.get(name, ()):
@@ -432,11 +433,11 @@ class Release(NoiseOwner):
 
 
 def _noise_std(mechanism: Mechanism) -> float:
-    """Return the deviation of a mechanism's noise; only `Exact` has none."""
+    """Return the standard deviation of a mechanism's noise: 0 only for `Exact`."""
     if isinstance(mechanism, Exact):
         return 0.0
     if type(mechanism) is not Gaussian:
-        raise TypeError(f"no noise is known for {type(mechanism).__name__}")
+        raise TypeError(f"there is no noise source for {type(mechanism).__name__}")
     return mechanism.noise_std
 
 
@@ -457,7 +458,7 @@ def _add_noise(
     if isinstance(mechanism, Exact):
         return mirror_lower(value) if mechanism.symmetric else value
     if not (type(mechanism) is Gaussian or type(mechanism) is SharedGaussian):
-        raise TypeError(f"no noise is known for {type(mechanism).__name__}")
+        raise TypeError(f"there is no noise source for {type(mechanism).__name__}")
     if mechanism.symmetric:
         release_symmetric(mechanism, value, generator)
     else:
@@ -470,7 +471,7 @@ def _above(
     counts: Sequence[Mapping[str, int]],
     generator: np.random.Generator,
 ) -> list[dict[str, float]]:
-    """Return noisy counts above the threshold, in the order of their values."""
+    """Return noisy counts above the threshold, sorted by value."""
     found, threshold = [], 0.0
     if type(mechanism) is ThresholdedGaussian:
         threshold = mechanism.threshold
@@ -494,7 +495,7 @@ _transcripts: ContextVar[tuple[dict[str, Array], ...]] = ContextVar(
 
 @contextlib.contextmanager
 def record_releases() -> Iterator[dict[str, Array]]:
-    """Collect the latest noisy release of each name in this context, for audits."""
+    """Record the latest noisy release of each name in this context, for audits."""
     transcript: dict[str, Array] = {}
     _transcripts.set((*_transcripts.get(), transcript))
     try:
@@ -506,7 +507,7 @@ def record_releases() -> Iterator[dict[str, Array]]:
 
 @contextlib.contextmanager
 def without_recording() -> Iterator[None]:
-    """Record no releases in this context, whose results are not published."""
+    """Suspend recording in this context, whose results are not published."""
     outside = _transcripts.get()
     _transcripts.set(())
     try:
@@ -522,7 +523,7 @@ def record_release(name: str, released: Array) -> None:
 
 
 def record_rows(name: str, before: int, rows: Array) -> None:
-    """Record rows of a stream for audits; `before` rows come before them."""
+    """Record rows of a stream for audits, after `before` earlier ones."""
     for transcript in _transcripts.get():
         earlier = transcript.get(name, rows[:0])[:before]
         transcript[name] = np.concatenate([earlier, rows])

@@ -1,8 +1,7 @@
-"""The best of a secret number of runs, and choices by sums of votes.
+"""Releases of the best of a random number of runs, and of choices by votes.
 
-The number of runs and their candidates are drawn here. Neither the number nor any run
-but the best is released. Meanwhile warnings and global generators, which could reveal
-the number, are isolated.
+The number of runs and their candidates are drawn here; only the best run is released.
+Meanwhile warnings and global generators, which could reveal the number, are isolated.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _restore: Callable[[], None] | None = None
 
 
 def _reset_in_child() -> None:
-    """Forget the other threads in a forked child, where they do not exist."""
+    """Forget the threads of the parent in a forked child."""
     _threads[:] = [thread for thread in _threads if thread == threading.get_ident()]
     _restore_if_last()
     _lock.release()
@@ -63,10 +62,9 @@ if hasattr(os, "register_at_fork"):
 def isolated_process_state(seed: bytes) -> Iterator[None]:
     """Silence warnings, and seed the global generators secretly in this context.
 
-    Draws from a public seed would reveal which run they belong to, and draws after all
-    runs their number. So the states of numpy's and Python's global generators are
-    restored. Another thread waits: two would draw from one seed, and so from each
-    other's values.
+    Draws after a public seed would reveal the run, and draws after all runs their
+    number. The states of numpy's and Python's global generators are restored. Other
+    threads wait, as they would draw from the same seed.
     """
     global _restore
     thread = threading.get_ident()
@@ -99,7 +97,7 @@ def _silence() -> None:
 
 
 def _replace_generators(seed: bytes) -> Callable[[], None]:
-    """Replace generators and filters of the process; return how to restore them."""
+    """Replace global generators and warning filters; return how to restore them."""
     bits = mtrand.get_bit_generator()
     state = mtrand.get_state(legacy=False)
     others = random.getstate()
@@ -143,7 +141,7 @@ _SEED_BYTES = 16
 
 
 class SelectionRelease(NoiseOwner):
-    """Charge a plan with a selection, then release the best of its runs, once."""
+    """Charge a plan with a selection, then release its best run, once."""
 
     def __init__(
         self,
@@ -160,7 +158,7 @@ class SelectionRelease(NoiseOwner):
 
     def __getstate__(self) -> NoReturn:
         raise TypeError(
-            "a selection is not copied or pickled: the number of its runs is secret"
+            "a selection cannot be copied or pickled: the number of its runs is secret"
         )
 
     def best(
@@ -171,11 +169,10 @@ class SelectionRelease(NoiseOwner):
     ) -> T | None:
         """Return the outcome of the best run; None if there was no run.
 
-        Each run draws its candidate independently from `distributions`.
-        ``run(candidates)`` yields one outcome per candidate, in their order; a
-        candidate has a seed of its own if the plan is seeded. `score` returns the
-        released score of an outcome. Of equal scores the first is the best, which is
-        a uniform choice: runs are independent and identically distributed.
+        Candidates are drawn independently from `distributions`. ``run(candidates)``
+        yields one outcome per candidate, in order; candidates have own seeds if the
+        plan is seeded. `score` returns the released score of an outcome. The first of
+        equal scores is chosen, which is a uniform choice among independent runs.
         """
         with self._drawing():
             if not self._open:
@@ -213,13 +210,14 @@ class VoteRelease(Release):
     """Charge a plan, then release choices and sums of votes."""
 
     def choose(self, name: str, sums: npt.ArrayLike) -> int:
-        """Return the option that a planned exponential mechanism chooses by its sums.
+        """Return the option that a planned exponential mechanism chooses.
 
-        `sums` must be exact, for their sensitivity to be: multiples of a power of two.
+        `sums` must be exact, as their sensitivity requires: multiples of a power of
+        two.
         """
         mechanism = self._planned(name)
         if type(mechanism) is not ExponentialMechanism:
-            raise TypeError(f"{name!r} is no choice among options")
+            raise TypeError(f"{name!r} is not a choice among options")
         values = np.asarray(sums, dtype=np.float64)
         if values.shape != (mechanism.n_options,) or not np.isfinite(values).all():
             raise ValueError(f"{name!r} needs {mechanism.n_options} finite sums")
@@ -247,7 +245,7 @@ def draw_option(
     sums: Sequence[float],
     generator: np.random.Generator,
 ) -> int:
-    """Draw an option of an exponential mechanism, by inversion in sixty digits."""
+    """Draw an option of an exponential mechanism by inversion, with sixty digits."""
     bits = int.from_bytes(generator.bytes(_BITS // 8), "big")
     with decimal.localcontext(_EXACT):
         rate = decimal.Decimal(mechanism.epsilon) / 2
@@ -263,7 +261,7 @@ def draw_option(
 
 
 def draw_number(selection: PrivateSelection, generator: np.random.Generator) -> int:
-    """Draw the number of runs, by inversion of its law in sixty digits."""
+    """Draw the number of runs by inversion, with sixty digits."""
     bits = int.from_bytes(generator.bytes(_BITS // 8), "big")
     with decimal.localcontext(_EXACT):
         point = decimal.Decimal(bits) / (1 << _BITS)
@@ -318,7 +316,7 @@ def draw_candidate(
 
 
 def number_of_candidates(distributions: Distributions) -> float:
-    """Return the number of candidates; infinity if a law is continuous."""
+    """Return the number of candidates; infinity for a continuous distribution."""
     if not isinstance(distributions, Mapping):
         return sum(number_of_candidates(part) for part in distributions)
     lists = [v for v in distributions.values() if not hasattr(v, "rvs")]

@@ -32,8 +32,8 @@ from .noise import (
 )
 
 _ENDED = (
-    "this stream can't go on: it has ended or was closed, or a step of it failed, or "
-    "another thread is in the middle of one; clone the estimator to begin a new "
+    "this stream can't continue: it has ended or was closed, or a step of it failed, "
+    "or another thread is in the middle of one; clone the estimator to begin a new "
     "stream, or load the last pickle of a stream with an accountant and resume() it"
 )
 
@@ -73,17 +73,17 @@ class NoiseFactorization(Protocol):
 class StreamRelease(NoiseOwner):
     """Charge the plan of a whole stream, then release its rows, step by step.
 
-    Noise is made in blocks that are counted from the first step, so that any batches
-    give rows the same noise. It is used once: if a copy of the stream has gone further,
-    the ledger refuses this one, and a stream without a ledger cannot be copied. A
-    stream that has ended, was closed or failed, and a forked copy, release nothing. The
-    one mechanism of the plan is a :class:`~skdpspectral.mechanisms.CorrelatedGaussian`,
-    or :class:`~skdpspectral.mechanisms.Exact` without noise. `position` is the number
-    of steps so far.
+    Noise is generated in blocks counted from the first step, so that it does not depend
+    on how rows are batched. If a copy of the stream is ahead, the ledger refuses this
+    one; a stream without a ledger cannot be copied. A stream that has ended, was closed
+    or failed, and a forked copy, release nothing. The only mechanism of the plan is a
+    :class:`~skdpspectral.mechanisms.CorrelatedGaussian`, or
+    :class:`~skdpspectral.mechanisms.Exact` without noise. `position` is the number of
+    steps so far.
 
-    With `rate`, which must be the planned one, rows are sums over Poisson samples of
-    units, each of which is in a sample with this probability. The sample of a step is a
-    function of its number and of a secret key: copies have the same samples.
+    With `rate`, as planned, rows are sums over Poisson samples of units at this rate.
+    The sample of a step is a function of its number and a secret key, so that copies
+    have the same samples.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class StreamRelease(NoiseOwner):
         self._mechanism = check_shaping(mechanism, factorization)
         planned = getattr(mechanism, "sampling_probability", None)
         if not (isinstance(mechanism, Exact) or planned == rate):
-            raise ValueError("the plan must state the rate of the samples")
+            raise ValueError("the plan must state the sampling rate")
         charge(plan, accountant, noise_seed)
         super().__init__()
         self.plan = plan
@@ -124,9 +124,10 @@ class StreamRelease(NoiseOwner):
             if self._noise is not None and self._accountant is None:
                 raise TypeError(
                     "a stream without an accountant can't be copied or pickled before "
-                    "it has ended: two copies would use the same noise, which shows "
-                    "the rows. Give the estimator an accountant, whose ledger lets the "
-                    "newest copy go on; publish() returns the releases so far"
+                    "it has ended: two copies would use the same noise, which would "
+                    "reveal the rows. Give the estimator an accountant, whose ledger "
+                    "lets the newest copy continue; publish() returns the releases so "
+                    "far"
                 )
             if (self._claimed or self._drawn_from) and not self._closed:
                 raise TypeError(
@@ -152,14 +153,14 @@ class StreamRelease(NoiseOwner):
 
     @property
     def _last(self) -> float:
-        """Last step that has noise."""
+        """Last step with noise."""
         planned = self._mechanism
         if isinstance(planned, Exact) or planned.max_steps is None or planned.renewed:
             return math.inf
         return planned.max_steps
 
     def close(self) -> None:
-        """End the stream, which releases nothing any more."""
+        """End the stream, which releases nothing more."""
         # The lock may belong to a thread of the parent, or to the interrupted step.
         if self.is_forked() or self._thread_lock.is_held_here:
             self._close()
@@ -178,11 +179,11 @@ class StreamRelease(NoiseOwner):
             raise RuntimeError(_ENDED)
 
     def claim(self, position: int, steps: int) -> None:
-        """Claim the next steps, before anything of them is computed.
+        """Claim the next steps, before any of them is computed.
 
-        `position` is the number of steps whose results the caller has. The rows may
-        follow in several calls. Raises a LedgerError if a copy of this stream has gone
-        further, and a RuntimeError if the stream has ended or failed.
+        `position` is the number of steps whose results the caller has. Rows may follow
+        in several calls. Raises a LedgerError if a copy of this stream is ahead, and a
+        RuntimeError if the stream has ended or failed.
         """
         with self._drawing():
             if self.position + steps > self._last:
@@ -204,7 +205,7 @@ class StreamRelease(NoiseOwner):
         rows = np.ascontiguousarray(rows, dtype=np.float64)
         name, shape = self._mechanism.name, tuple(self._mechanism.shape)
         if rows.shape[1:] != shape:
-            raise ValueError(f"rows of {name!r} have shape {shape}")
+            raise ValueError(f"rows of {name!r} must have shape {shape}")
         with self._drawing():
             self._check_open()
             if len(rows) > self._claimed:
@@ -223,10 +224,9 @@ class StreamRelease(NoiseOwner):
         return rows
 
     def sample(self, position: int, n_units: int) -> npt.NDArray[np.intp]:
-        """Return positions of the units in the next step's sample, increasing.
+        """Return the secret, increasing positions of units in the next step's sample.
 
-        They are secret: use them for this step alone. `position` is the number of steps
-        whose results the caller has.
+        `position` is the number of steps whose results the caller has.
         """
         with self._drawing():
             self._check_open()
@@ -246,7 +246,7 @@ class StreamRelease(NoiseOwner):
         return np.concatenate(found) if found else np.empty(0, dtype=np.intp)
 
     def resume(self) -> int:
-        """Skip to the position in the ledger, and return it; the skipped noise is lost.
+        """Skip to the position in the ledger, and return it; skipped noise is lost.
 
         The ledger counts the steps of all copies. If it is behind this copy, it was
         replaced by an older one, and a LedgerError is raised.
@@ -266,8 +266,8 @@ class StreamRelease(NoiseOwner):
             if position < self.position:
                 raise LedgerError(
                     f"the ledger has this stream at step {position}, behind this copy "
-                    f"at step {self.position}: an older ledger was restored, so that "
-                    "noise would be used twice"
+                    f"at step {self.position}: an older ledger was restored, so noise "
+                    "would be used twice"
                 )
             if position == self._last:
                 self._close()
@@ -284,12 +284,12 @@ def check_shaping(
 ) -> Exact | CorrelatedGaussian:
     """Return a stream's mechanism; raise if the matrix does not fit it.
 
-    Its columns must not be longer than planned, and float64 must hold its noise.
+    Columns must not be longer than planned, and float64 must hold the noise.
     """
     if isinstance(mechanism, Exact):
         return mechanism
     if not isinstance(mechanism, CorrelatedGaussian):
-        raise TypeError(f"{type(mechanism).__name__} is no mechanism of a stream")
+        raise TypeError(f"{type(mechanism).__name__} is not a mechanism of a stream")
     limit = factorization.max_steps
     enough = limit is None or (mechanism.max_steps or math.inf) <= limit
     if not (factorization.column_norm <= mechanism.column_norm and enough):
@@ -336,7 +336,7 @@ class _ShapedNoise:
             steps -= len(self._take(steps))
 
     def _take(self, most: int) -> Array:
-        """Return noise of the next steps, at least one of them."""
+        """Return the noise of up to `most` next steps, at least one."""
         if not len(self._ready):
             self._draw(most)
         part, self._ready = self._ready[:most], self._ready[most:]
@@ -344,7 +344,7 @@ class _ShapedNoise:
         return part
 
     def _draw(self, wanted: int) -> None:
-        """Draw and correlate noise of the next steps, in blocks, rounded to a grid."""
+        """Draw, correlate and round the noise of the next steps, in blocks."""
         if self._drawn == self._max_steps:
             self._shaping.reset()
             self._drawn = 0
@@ -359,15 +359,15 @@ class _ShapedNoise:
         self._drawn += count
 
     def _in_blocks(self, wanted: int) -> int:
-        """Return a number of steps in whole blocks, as many as stay in the cache."""
+        """Round a number of steps to whole blocks that fit into the cache."""
         block, width = self._shaping.block, self._shaping.width
         most = max(1, _CACHED // (block * width))
         return block * min(most, -(-wanted // block))
 
 
 _ELSEWHERE = (
-    "this optimization is at another step than its caller: another thread, or a copy, "
-    "has gone further"
+    "this optimization is at a different step from its caller: another thread or a "
+    "copy has advanced it"
 )
 
 # Doubles of a generator are multiples of this.
@@ -378,12 +378,12 @@ _CHUNK = 1 << 16
 
 
 def attainable_rate(rate: float) -> float:
-    """Return the rate that samples have: `rate`, rounded up to a multiple of 2**-53."""
+    """Return `rate` rounded up to a multiple of 2**-53, as samples attain it."""
     return min(1.0, float(np.ceil(rate / _GRAIN)) * _GRAIN)
 
 
 def _key(noise_seed: NoiseSeed) -> bytes:
-    """Return the key of all samples, which is secret without a seed."""
+    """Return the key of all samples, which is secret unless seeded."""
     if noise_seed is None:
         return secrets.token_bytes(16)
     return noise_generator(noise_seed).bytes(16)

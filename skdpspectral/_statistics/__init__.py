@@ -1,6 +1,6 @@
-"""Private statistics: what each releases at a cost, and how it is made from rows.
+"""Private statistics: their releases, costs and computation from rows.
 
-One class is one statistic, in one file, of the form of ``combination``: it plans by
-public numbers, runs on rows, and says what a reader of the guarantee must know. It
-knows the core and kernels of ``_linalg``, and no estimator.
+One class is one statistic: it plans its releases from public numbers, runs on rows, and
+returns remarks on its guarantee. Statistics use the core and the kernels of
+``_linalg``, and no estimator.
 """

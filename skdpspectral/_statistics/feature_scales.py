@@ -1,7 +1,7 @@
 """Private locations and scales of features without known bounds.
 
-Histograms of differences of rows give scales, phases on circles give approximate places
-however far from 0, and clipped moments about these give means and deviations.
+Histograms of differences of rows give scales, phases on circles give approximate
+locations, and clipped moments about these give means and standard deviations.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ _PANEL = 256
 
 
 def octaves_within_memory(n_features: int) -> tuple[int, int]:
-    """First and last octave of histograms, from the number of features."""
+    """Return the first and last octave of histograms, given the number of features."""
     half = max(_MOST_NUMBERS // (2 * n_features), _FEWEST_OCTAVES) // 2
     return max(-half, _LOWEST_OCTAVE), min(half, _HIGHEST_OCTAVE)
 
 
 class Spreads(NamedTuple):
-    """Released differences of each feature: arrays of shape (n_features,).
+    """Released spreads of each feature: arrays of shape (n_features,).
 
-    `found` is whether differences stand out of the noise; `reach` is the highest node
-    that does, 1 if none. `scale` is roughly the standard deviation, 1 where nothing was
-    found, and `tail` the share of the highest node in the variance.
+    `found` is whether differences exceed the noise; `reach` is the highest node that
+    does, 1 if none. `scale` is about the standard deviation, 1 if nothing was found,
+    and `tail` the share of the highest node in the variance.
     """
 
     found: np.ndarray
@@ -71,9 +71,9 @@ class Spreads(NamedTuple):
 class DifferenceHistograms(Statistic):
     """Histograms of the differences of paired rows, one per feature, without ties.
 
-    A feature with mostly equal values shows how far the others are away. With `boxed`,
-    differences are at most 2, as in a box of half-width 1. With `holes`, differences
-    from missing values are not counted either, and `scale` is that of all others.
+    Ties are left out, so that a feature of mostly equal values has a scale, too. With
+    `boxed`, differences are at most 2. With `holes`, differences from missing values
+    are not counted either, and `scale` is that of the others.
     """
 
     n_samples: int
@@ -89,13 +89,13 @@ class DifferenceHistograms(Statistic):
 
     @property
     def octaves(self) -> tuple[int, int]:
-        """First and last octave of the nodes, from the number of features."""
+        """First and last octave of the nodes."""
         first, last = octaves_within_memory(self.n_features)
         return first, 1 if self.boxed else last
 
     @property
     def n_nodes(self) -> int:
-        """Nodes of each histogram; in a box none lies beyond its extent."""
+        """Number of nodes of each histogram, none of which is beyond a box."""
         first, last = self.octaves
         return 2 * (last - first) + (1 if self.boxed else 2)
 
@@ -111,7 +111,7 @@ class DifferenceHistograms(Statistic):
         return (counts,)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Spreads:
-        """Release the histograms of rows under a given map, None for none."""
+        """Release the histograms of rows under a given map, or None."""
         (row_map,) = given
         kernel = partial(
             features.counts_of_differences,
@@ -124,7 +124,7 @@ class DifferenceHistograms(Statistic):
         return self._spreads(release(self.name, counts, overwrite=True), noise)
 
     def _spreads(self, counts: np.ndarray, noise: float) -> Spreads:
-        """Read released counts whose noise has a deviation."""
+        """Compute spreads from released counts and their noise's deviation."""
         nodes = features.node_values(self.octaves[0], self.n_nodes)
         highest = self._highest(counts, noise, self._usual_rates())
         if (highest >= 0).any():
@@ -152,7 +152,7 @@ class DifferenceHistograms(Statistic):
     def _extend(self, highest, counts, noise: float) -> None:
         """Move highest nodes up, in place, while the next ones have counts.
 
-        Thresholds are lower next to found counts: dropped tails make scales too small.
+        Thresholds next to found counts are lower: dropped tails make scales too small.
         """
         for _ in range(_TAIL_NODES):
             ahead = np.minimum(highest[:, None] + (1, 2), self.n_nodes - 1)
@@ -162,7 +162,7 @@ class DifferenceHistograms(Statistic):
             highest += (one | (two & (tail[:, 1] > noise))) & (highest < ahead[:, 0])
 
     def smallest_visible_share(self, noise: float) -> float:
-        """Return the share of pairs that must have similar differences to be seen."""
+        """Return the share of pairs with similar differences that is detectable."""
         limits = self._limits(noise, self._usual_rates())
         return float(limits.min()) / self.order.n_pairs
 
@@ -175,14 +175,14 @@ class DifferenceHistograms(Statistic):
         return 0.5 * share
 
     def _limits(self, noise: float, rates: np.ndarray) -> np.ndarray:
-        """Return the counts that noise exceeds at given shares of the false alarms."""
+        """Return the counts that noise exceeds at given false-alarm rates."""
         rates = _FALSE_ALARMS / (self.n_features * len(_WINDOWS)) * rates
         limits = -noise * ndtri(np.where(rates > 0.0, rates, 0.5))
         limits[rates == 0.0] = np.inf
         return limits
 
     def _highest(self, counts, noise: float, rates: np.ndarray) -> np.ndarray:
-        """Return each feature's highest node above the noise; -1 for none."""
+        """Return each feature's highest node above the noise, -1 for none."""
         limits = self._limits(noise, rates)
         highest = np.empty(len(counts), dtype=np.int64)
         for start in range(0, len(counts), _PANEL):
@@ -223,7 +223,7 @@ _FROM_THE_EDGE = 4.5
 class FeatureMeans(NamedTuple):
     """Means and standard deviations, and whether variances exceed the noise.
 
-    `present` is the share of values that are not missing, if it was asked for.
+    `present` is the share of values that are not missing, or None.
     """
 
     mean: np.ndarray
@@ -233,10 +233,10 @@ class FeatureMeans(NamedTuple):
 
 
 class UnitMoments(NamedTuple):
-    """Released moments about places in units of radii.
+    """Released moments about locations, in units of radii.
 
-    `deviation` is that of the noise in the variance, and `noise` that in the mean.
-    `enough` is whether so many values are present that these count.
+    `deviation` and `noise` are the standard deviations of the noise in variance and
+    mean. `enough` is whether enough values are present.
     """
 
     mean: np.ndarray
@@ -247,17 +247,17 @@ class UnitMoments(NamedTuple):
     present: np.ndarray | None
 
     def place(self, place, radius) -> np.ndarray:
-        """Return the means in the units of values; all are finite."""
+        """Return the means in the units of the values; all are finite."""
         with np.errstate(over="ignore"):
             return np.clip(place + radius * self.mean, -_LARGEST, _LARGEST)
 
 
 @dataclass(frozen=True)
 class FeatureMoments(Statistic):
-    """Mean and mean square of each feature, clipped about a released place.
+    """Mean and mean square of each feature, clipped about a released location.
 
-    With `holes` a third moment is the share of values that are not missing; squares are
-    then released less `_MIDDLE` where values are, which makes that share free.
+    With `holes` the share of present values is released, too; squares are then released
+    less `_MIDDLE` for present values, so that the share adds no sensitivity.
     """
 
     n_samples: int
@@ -267,12 +267,12 @@ class FeatureMoments(Statistic):
 
     @property
     def _weight(self) -> float:
-        """Weight of squares: the largest that has no cost."""
+        """Weight of squares: the largest that adds no sensitivity."""
         return math.sqrt(sensitivity.free_moment_weight(1))
 
     @property
     def _weights(self) -> np.ndarray:
-        """Weights of values, squares and, with holes, of present ones."""
+        """Weights of values, squares and, with holes, of presence."""
         presence = [math.sqrt(sensitivity.free_presence_weight())]
         return np.array([1.0, self._weight] + self.holes * presence)
 
@@ -296,7 +296,7 @@ class FeatureMoments(Statistic):
         return (moments,)
 
     def radius(self, noise: float, spreads: Spreads) -> np.ndarray:
-        """Return clipping radii with a small error from noise and from clipping."""
+        """Return clipping radii that balance the errors of noise and clipping."""
         if noise == 0.0:
             return _times(_ENDLESS, spreads.reach)
         per_error = 2.0 * self._weight / noise
@@ -312,8 +312,8 @@ class FeatureMoments(Statistic):
     def run(self, release: Any, rows: Any, *given: Any) -> FeatureMeans:
         """Release moments of mapped rows, in their units.
 
-        Given are a map of blocks of rows or None, released places, and released
-        differences.
+        Given are a map of blocks of rows or None, released locations, and released
+        spreads.
         """
         row_map, place, spreads = given
         noise = getattr(release.plan[self.name], "noise_std", 0.0)
@@ -328,7 +328,7 @@ class FeatureMoments(Statistic):
         return FeatureMeans(found.place(place, radius), scale, seen, found.present)
 
     def released(self, release: Any, rows: Any, row_map, place, radius) -> UnitMoments:
-        """Release moments of mapped rows about places, in units of radii."""
+        """Release moments of mapped rows about locations, in units of radii."""
         noise = getattr(release.plan[self.name], "noise_std", 0.0)
         kernel = partial(
             features.moment_sums, center=place, radius=radius, holes=self.holes
@@ -383,8 +383,8 @@ _MOST_ROWS, _MOST_CIRCLES = 1 << 17, 7
 class Phases(Statistic):
     """Mean phases of features on circles of several lengths, from short to long.
 
-    The shortest circle gives the place up to a multiple of its length, the next one
-    which multiple, and so on. Of many rows, some are used: public numbers choose them.
+    The shortest circle gives the location up to a multiple of its length, the next
+    circle gives that multiple, and so on. Of many rows, a public subset is used.
     """
 
     n_samples: int
@@ -392,7 +392,7 @@ class Phases(Statistic):
     name: str = "places"
 
     def mechanisms(self, mu: float) -> tuple:
-        """Plan as few circles as the noise allows; infinite mu for no noise."""
+        """Plan as few circles as the noise allows; infinite mu means no noise."""
         if not math.isfinite(mu):
             return (Exact(self.name, (self.n_features, min(_LADDERS), 2)),)
         for all_rows in (False, True):
@@ -408,7 +408,7 @@ class Phases(Statistic):
         return calibrate_gaussian(self.name, moved, mu, shape, magnitude=self.n_samples)
 
     def _suffice(self, phases: Any, all_rows: bool) -> bool:
-        """Whether the noise of planned sums allows circles so few and so long."""
+        """Return whether the planned noise allows circles so few and so long."""
         n_circles = phases.shape[1]
         n_rows = self.n_samples if all_rows else self.order.rows_of(self._n_pools)
         allowed = _NOISE_ALLOWED * 2.0 ** -_LADDERS[n_circles] * n_rows
@@ -417,7 +417,7 @@ class Phases(Statistic):
 
     @property
     def order(self) -> PairOrder:
-        """Pools of rows from all over a table, of which the first are used."""
+        """Pools of rows from all over a table, the first of which are used."""
         return PairOrder(self.n_samples, self.n_features, 1)
 
     @property
@@ -425,10 +425,10 @@ class Phases(Statistic):
         return self.order.pools_with(_MOST_ROWS)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release phases of rows; return a finite place for each feature.
+        """Release phases of rows; return a finite location of each feature.
 
-        Where the noise allows it, it is within a fraction of the feature's scale from
-        the values. Given are a map of blocks of rows or None, and released scales.
+        If noise allows, it is within a fraction of the scale from the values. Given are
+        a map of blocks of rows or None, and released scales.
         """
         row_map, scale = given
         planned = release.plan[self.name]
@@ -456,13 +456,12 @@ _SMALLEST_SCALE = float(np.finfo(float).tiny)
 
 
 class FeatureLaw(NamedTuple):
-    """Public values of each feature, in the units of the data, of shape (n_features,).
+    """Public values of each feature, in the units of the data, (n_features,).
 
-    `seen` is whether a feature's variance stands out of the noise. `mean`, if any, is 0
-    or the middle of the box for features that are not seen, and `scale`, the standard
-    deviation, is 1 or the half-width of the box. `center` is the middle of the box, 0
-    without one. `present` is the share of values that are not missing, if there may be
-    such.
+    `seen` is whether a feature's variance exceeds the noise. For other features,
+    `mean`, if released, is 0 or the box's midpoint, and `scale` is 1 or the half-width.
+    `center` is the midpoint of the box, 0 without one. `present` is the share of values
+    that are not missing, or None.
     """
 
     mean: np.ndarray | None
@@ -473,9 +472,10 @@ class FeatureLaw(NamedTuple):
 
 
 def in_units(of: Any, mean, scale, seen, present=None) -> FeatureLaw:
-    """Return a law in the units of the data; defaults for unseen features.
+    """Return a law in the units of the data, with defaults for unseen features.
 
-    Of a statistic with `n_features` and a `box`, or None, in whose units values are.
+    `of` is a statistic with `n_features` and a `box`, or None, in whose units values
+    are.
     """
     middle, unit = np.zeros(of.n_features), np.ones(of.n_features)
     if of.box is not None:
@@ -490,12 +490,12 @@ def in_units(of: Any, mean, scale, seen, present=None) -> FeatureLaw:
 
 @dataclass(frozen=True)
 class FeatureScales(Combination):
-    """Location and scale of each feature, with no bounds known.
+    """Locations and scales of features without known bounds.
 
-    Differences of rows give the spread of values, phases on circles their location, and
-    clipped moments about it the mean and the standard deviation. Without means only the
+    Differences of rows give scales, phases on circles give locations, and clipped
+    moments about these give means and standard deviations; without means only
     differences are released. A `box` holds public bounds of each feature. With `holes`,
-    values may be NaN: sums leave them out, and their share is released with the means.
+    values may be NaN, and their share is released with the means.
     """
 
     n_samples: int
@@ -522,7 +522,7 @@ class FeatureScales(Combination):
         return _SHARES if self.with_mean else {"differences": 1.0}
 
     def run(self, release: Any, rows: Any, *given: Any) -> FeatureLaw:
-        """Release scales, and means if they are wanted."""
+        """Release scales and, if requested, means."""
         parts = self.parts()
         bounded = None if self.box is None else self.box.to_unit
         spreads = parts["differences"].run(release, rows, bounded)
@@ -535,23 +535,23 @@ class FeatureScales(Combination):
         return in_units(self, *found)
 
     def smallest_visible_share(self, plan: PrivacyPlan) -> float:
-        """Return the share of pairs that must differ in a feature for it to be seen."""
+        """Return the share of pairs that must differ for a feature to be seen."""
         part = self.parts()["differences"]
         noise = getattr(plan[part.name], "noise_std", 0.0)
         return part.smallest_visible_share(noise)
 
     def unseen_features(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Say, from public numbers, if noise hides every feature."""
+        """Warn, from public numbers, if noise hides every feature."""
         share = self.smallest_visible_share(plan)
         if not share > 1.0:
             return ()
         said = (
             f"no feature can be seen: of {self.n_samples} pairs of rows, "
-            f"{share * self.n_samples:.0f} would have to differ in it; take more "
-            "rows, fewer features or a larger epsilon"
+            f"{share * self.n_samples:.0f} would have to differ in it; use more rows, "
+            "fewer features or a larger epsilon"
         )
         return (said,)
 
     def remarks(self) -> tuple[str, ...]:
         """Return sentences for the statement of the guarantee."""
-        return ("Which features are unseen is part of what is released.",)
+        return ("Which features are unseen is part of the release.",)

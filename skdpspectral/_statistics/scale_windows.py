@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -66,6 +67,9 @@ _SURE = 0.5
 
 # Features that are read together, and odds that are not followed further.
 _PANEL, _NEGLIGIBLE = 16, -12.0
+
+# Logarithmic odds of a single scale from which a feature may well be seen.
+_NO_DOUBT = 3.0
 
 
 def public_size(n_samples: int, n_features: int, epsilon: float, delta: float) -> float:
@@ -210,8 +214,9 @@ class ScaleWindows(Statistic):
     def remarks(self) -> tuple[str, ...]:
         """Return sentences for the statement of the guarantee."""
         return (
-            "Scales of features are read from counts of differences by the shapes of "
-            "usual laws, and which features are unseen is part of what is released.",
+            "Scales of features are estimated from counts of differences, based on "
+            "the shapes of common distributions, and which features are unseen is "
+            "part of the release.",
         )
 
     def unseen_features(self, plan: Any) -> tuple[str, ...]:
@@ -257,16 +262,44 @@ class ScaleWindows(Statistic):
                 logs[row], seen[row] = _within_an_octave(found[own], odds[own])
         return logs, seen
 
-    def _candidates(self, panel, noise: float, prior):
-        """Return indices of features, scales of a posterior, and logarithmic odds.
+    def _hidden(self, tried: list, rows: np.ndarray, log_prior) -> np.ndarray:
+        """Return which of some features are not seen whatever their exact odds are.
 
-        A constant feature has the odds of `_ALIKE`, which are not among them. Odds that
-        are negligible may be left out. Features are in order.
+        By bounds on odds: exact ones take long, above all where noise hides all scales.
         """
-        n_pairs = self.order.n_pairs
+        n_places, n_pairs = len(log_prior), self.order.n_pairs
+        masses = np.zeros((len(rows), n_places + _HIGHEST))
+        total, best, reach = np.ones(len(rows)), np.zeros(len(rows)), 0.0
+        for name, ties, step, _, square, known, spread, low, high in tried:
+            mass = high[rows] + (log_prior + known)
+            best = np.maximum(best, mass.max(axis=1))
+            mass = np.exp(np.minimum(mass, _NO_DOUBT, out=mass), out=mass)
+            # Octave of the largest scale of a place, from the lowest that there is.
+            octave = step / _STEPS + 0.5 * math.log2(0.5 * _shapes()[name].square)
+            first = math.floor(octave) + 1
+            masses[:, first : first + n_places] += mass
+            if ties:
+                share = min(spread / math.sqrt(square) / n_pairs, 1.0)
+                reach = max(reach, -0.5 * math.log2(share))
+                mass = low[rows] + (log_prior + known)
+                mass = np.exp(np.minimum(mass, _NO_DOUBT, out=mass), out=mass)
+            total += mass.sum(axis=1)
+        # Scales within an octave of one lie in three octaves that follow each other.
+        near = masses.copy()
+        for shift in range(1, 3 + math.ceil(reach)):
+            near[:, shift:] += masses[:, :-shift]
+        # What is negligible may not be among all.
+        total -= len(tried) * n_places * np.exp(best + _NEGLIGIBLE)
+        return (best < _NO_DOUBT) & (near.max(axis=1) < (_SURE - 1e-6) * total)
+
+    def _tried(self, panel, noise: float) -> Iterator[tuple]:
+        """Yield shapes with their products with counts, and bounds on their odds.
+
+        A shape is a name, whether some pairs are ties, and a step of an octave; it has
+        prior odds. Bounds, of each place, are the same where odds are known.
+        """
+        n_pairs, products = self.order.n_pairs, self._products(panel)
         spread = math.hypot(noise, _MISFIT * n_pairs)
-        log_prior, products = np.log(prior / _STEPS), self._products(panel)
-        tried, least = [], np.zeros((len(panel), 1))
         for (name, ties), share in _SHAPES.items():
             if self.holes and not ties and (name, True) in _SHAPES:
                 continue
@@ -280,13 +313,26 @@ class ScaleWindows(Statistic):
                 else:
                     odds = n_pairs * (product - 0.5 * n_pairs * square) / spread**2
                     low = odds
-                best = (low + (log_prior + known)).max(axis=1, keepdims=True)
-                least = np.maximum(least, best)
-                tried.append((name, ties, step, known, odds))
+                yield name, ties, step, product, square, known, spread, low, odds
+
+    def _candidates(self, panel, noise: float, prior):
+        """Return indices of features, scales of a posterior, and logarithmic odds.
+
+        A constant feature has the odds of `_ALIKE`, which are not among them. Odds that
+        are negligible may be left out, and so are those of :meth:`_hidden` features.
+        Features are in order.
+        """
+        n_pairs, log_prior = self.order.n_pairs, np.log(prior / _STEPS)
+        tried, least = list(self._tried(panel, noise)), np.zeros((len(panel), 1))
+        for *_, known, _, low, _ in tried:
+            best = (low + (log_prior + known)).max(axis=1, keepdims=True)
+            least = np.maximum(least, best)
         found, limit = [], least + (_NEGLIGIBLE - 1e-6)
-        for name, ties, step, known, odds in tried:
+        rows = np.flatnonzero(least < _NO_DOUBT)
+        limit[rows[self._hidden(tried, rows, log_prior)]] = np.inf
+        for name, ties, step, product, square, known, spread, _, odds in tried:
             row, place = np.nonzero(odds + (log_prior + known) > limit)
-            odds, (product, square) = odds[row, place], products[name, step]
+            odds = odds[row, place]
             pairs = np.full_like(odds, n_pairs)
             if ties:
                 product = product[row, place]
@@ -309,7 +355,7 @@ class ScaleWindows(Statistic):
             for step, template in enumerate(shape.windows):
                 product = np.zeros_like(term)
                 for k in np.flatnonzero(template > 1e-4):
-                    shifted = padded[:, k : k + self._n_places]
+                    shifted = padded[:, k : k + term.shape[1]]
                     product += np.multiply(template[k], shifted, out=term)
                 product += total
                 found[name, step] = product, 1.0 + float(template @ template)
@@ -330,9 +376,10 @@ def _near_any_share(products, square: float, spread: float, n_pairs: int):
     mean *= nearest
     np.multiply(nearest, nearest, out=nearest)
     nearest *= 0.5
-    nearest += math.log(math.sqrt(2.0 * math.pi) * deviation / n_pairs)
-    mean += nearest
-    nearest += math.log(ndtr(n_pairs / deviation) - 0.5) - 1e-6
+    width = math.log(math.sqrt(2.0 * math.pi) * deviation / n_pairs)
+    # A mean over [0, n] is at most the largest number there.
+    mean += nearest + min(width, 0.0)
+    nearest += width + math.log(ndtr(n_pairs / deviation) - 0.5) - 1e-6
     return nearest, mean
 
 

@@ -1,9 +1,9 @@
-"""Private statistics: what each releases, and how several share one budget.
+"""Base classes of private statistics, and the division of a budget among them.
 
-A mean is over rows about a point, or over pairs of rows. One row is in twice as large a
-share of the pairs as it is of the rows. Of a mean over pairs *half* is therefore
-released, which has the sensitivity of a mean over rows: one plan serves for both, and
-which of the two it is may be chosen by earlier releases.
+A mean is over rows about a point, or over pairs of rows. A row's share of the pairs is
+twice its share of the rows. Therefore *half* of a mean over pairs is released, with the
+sensitivity of a mean over rows: one plan serves both, and earlier releases may choose
+between them.
 """
 
 from __future__ import annotations
@@ -25,42 +25,41 @@ from ..mechanisms import Alternatives, Gaussian, Mechanism, PrivacyPlan
 
 
 class Statistic(abc.ABC):
-    """A private statistic: what it releases, how it is computed, and what it returns.
+    """A private statistic: its plan, its computation and its result.
 
-    It is planned before there are data and holds public numbers alone. A statistic
-    whose releases are alike defines `names` and `planned`; any other defines
-    `mechanisms`.
+    It is planned from public numbers before data are read. A statistic whose releases
+    are alike defines `names` and `planned`; others define `mechanisms`.
     """
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Names of releases of one kind and cost, maybe none; None for others."""
+        """Names of releases of equal kind and cost, possibly none; None for others."""
         return None
 
     def planned(self, name: str, mu: float) -> Gaussian:
-        """Plan one of the releases in `names` at a finite cost of mu."""
+        """Plan one of the releases in `names` at a finite cost mu."""
         raise NotImplementedError
 
     def each(self, mu: float) -> tuple[Gaussian, ...]:
-        """Plan the releases in `names` at a cost of mu each; only the names differ."""
+        """Plan the releases in `names`, at a cost of mu each."""
         if not self.names:
             return ()
         return self.planned(self.names[0], mu).repeated(self.names)
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
-        """Plan what is released at a total cost of mu; infinite for no noise."""
+        """Plan all releases at a total cost of mu; infinite mu means no noise."""
         return self.each(mu / math.sqrt(max(len(self.names or ()), 1)))
 
     def remarks(self) -> tuple[str, ...]:
-        """Return sentences of the plan about its guarantee."""
+        """Return sentences about the guarantee for the plan."""
         return ()
 
     def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Return warnings about results of a fit by that plan, from public numbers."""
+        """Return warnings about the results of a plan, from public numbers."""
         return ()
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
-        """Plan all that is released within a budget; infinite epsilon for no noise.
+        """Plan all releases within a budget; infinite epsilon means no noise.
 
         `named` are further fields of the plan.
         """
@@ -69,21 +68,20 @@ class Statistic(abc.ABC):
 
     @abc.abstractmethod
     def run(self, release: Any, rows: Any, *given: Any) -> Any:
-        """Bound the rows, apply a kernel, and release what was planned.
+        """Bound the rows, apply a kernel, and release the planned values.
 
         `release` is charged with the plan. `rows` are the private rows, or blocks of
-        them, which are used only here. `given` was released before, or is public.
-        Returns public values, made of releases and public numbers alone.
+        them, which are used only here. `given` is released or public. Returns public
+        values, computed from releases and public numbers alone.
         """
 
 
 class Combination(Statistic):
     """Statistics that share one budget, planned in the order of their names.
 
-    `shares` of mu**2 are positive and add up to 1: of a part, or of each release of a
-    part that has `names`. Releases with equal shares cost the same, to the last bit.
-    Subclasses that know their parts late override `parts` and `shares`, and those that
-    run several parts at once override `run`.
+    `shares` of mu**2 are positive and add up to 1: one per part, or per release of a
+    part with `names`. Releases with equal shares cost exactly the same. Subclasses may
+    override `parts` and `shares` as properties, and `run`.
     """
 
     def __init__(
@@ -100,7 +98,7 @@ class Combination(Statistic):
         return self._shares
 
     def costs(self, mu: float) -> dict[str, float]:
-        """Return what each part, or each release in its `names`, costs of mu."""
+        """Return the cost of each part, or of each release in its `names`."""
         shares, owners = self.shares(), list[str]()
         for name, part in self.parts().items():
             owners += [name] * (1 if part.names is None else len(part.names))
@@ -110,7 +108,7 @@ class Combination(Statistic):
         return dict(zip(owners, split, strict=True))
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
-        """Plan all parts at a total cost of mu; infinite for no noise."""
+        """Plan all parts at a total cost of mu; infinite mu means no noise."""
         costs, parts = self.costs(mu), self.parts()
         planned: list[Mechanism] = []
         for name, part in parts.items():
@@ -130,19 +128,19 @@ class Combination(Statistic):
         return tuple(each for part in parts for each in part.caveats(plan))
 
     def run(self, release: Any, rows: Any, *given: Any) -> Any:
-        """Run the part whose name is given first, with what else is given."""
+        """Run the part named by the first given argument, with the other ones."""
         name, *rest = given
         return self.parts()[name].run(release, rows, *rest)
 
 
 class Choice(Statistic):
-    """One of several statistics of the same cost; releases choose which one is run."""
+    """One of several statistics of equal cost, chosen by earlier releases."""
 
     def __init__(self, name: str, *branches: Statistic) -> None:
         self.name, self.branches = name, branches
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
-        """Plan every branch at the whole cost: one of them is released."""
+        """Plan every branch at the full cost, as only one is released."""
         planned = tuple(branch.mechanisms(mu) for branch in self.branches)
         return (Alternatives(self.name, planned),)
 
@@ -151,7 +149,7 @@ class Choice(Statistic):
         return tuple(each for branch in self.branches for each in branch.remarks())
 
     def run(self, release: Any, rows: Any, *given: Any) -> Any:
-        """Run the branch whose index is given first, with what else is given."""
+        """Run the branch whose index is given first, with the other arguments."""
         index, *rest = given
         return self.branches[index].run(release, rows, *rest)
 
@@ -166,7 +164,7 @@ HALF = 0.5
 
 @functools.lru_cache(maxsize=64)
 def pair_order(n_samples: int, n_features: int) -> PairOrder:
-    """Return which rows of a table of that shape are paired."""
+    """Return the pairs of rows of a table of that shape."""
     numbers = n_samples * n_features
     wanted = (shifts for most, shifts in _SHIFTS if numbers <= most)
     shifts = min(next(wanted, _FEWEST_SHIFTS), max(1, (n_samples - 1) // 2))
@@ -177,10 +175,10 @@ def pair_order(n_samples: int, n_features: int) -> PairOrder:
 def mean_summation_error(
     bound: float, n_samples: int, n_features: int, weights: tuple[float, ...] = (1.0,)
 ) -> float:
-    """Largest rounding error of what is released of a mean of terms.
+    """Return a bound on the rounding error of a released mean of terms.
 
-    `bound` is on the norm of the mean of the moduli of the terms; `weights` are those
-    that the release may have: 1 over rows, `HALF` over pairs.
+    `bound` is on the norm of the mean of absolute terms; `weights` are the possible
+    factors of the release: 1 over rows, `HALF` over pairs.
     """
     terms, size = n_samples, walks.rows_per_block(n_features)
     errors = []
@@ -197,7 +195,7 @@ def mean_summation_error(
 class Terms:
     """Blocks of `n_terms` rows about a point, or of differences over the root of two.
 
-    What is released of their mean has `weight`.
+    The release of their mean is multiplied by `weight`.
     """
 
     walked: walks.Walked
@@ -205,14 +203,14 @@ class Terms:
     weight: float = 1.0
 
     def reduce(self, kernel: walks.Kernel) -> Any:
-        """Return the sums that a kernel makes of the blocks."""
+        """Return the sums of a kernel over the blocks."""
         return self.walked.reduce(kernel)
 
     @property
     def divisor(self) -> float:
-        """Number that a sum of the terms is divided by to be released."""
+        """Divisor of a sum of the terms before its release."""
         return self.n_terms / self.weight
 
     def undo(self, released: np.ndarray) -> np.ndarray:
-        """Return the released mean of the terms from what was released of it."""
+        """Return the mean of the terms, given its release."""
         return released if self.weight == 1.0 else released / self.weight

@@ -1,9 +1,9 @@
 """Sums over users of one clipped vector each, in one place or over several groups.
 
-A statistic of users requests one sum over them after another, each made of their rows
-and of earlier releases. With the releases so far, it can be run again up to the next
-sum: with the rows of some users, for their part of the sum, or without rows, for the
-final result. All parties run the code that a fit in one place runs.
+A statistic of users requests sums one after another, computed from their rows and
+earlier releases. Given the releases so far, it can be run again up to the next sum:
+with the rows of some users, for their part of the sum, or without rows, for the final
+result. All parties run the code of a fit in one place.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CLIP_SLACK = 8.0 * 2.0**-52
 
 
 def planned_sum(name: str, width: int, neighbors: Neighbors, mu: float) -> Gaussian:
-    """Plan the release of a sum over users of one vector of norm at most 1."""
+    """Plan the release of a sum over users of vectors of norm at most 1."""
     return calibrate_gaussian(
         name,
         sensitivity.sum_sensitivity(1.0, neighbors),
@@ -45,7 +45,7 @@ def planned_sum(name: str, width: int, neighbors: Neighbors, mu: float) -> Gauss
 def released_sum(
     release, name: str, rows, contributions: Callable, n_jobs: int | None = None
 ) -> np.ndarray:
-    """Release the sum of the users' vectors, each clipped to norm 1 as a whole.
+    """Release the sum of the users' vectors, each clipped to norm 1.
 
     ``contributions(block, rows)`` yields one vector per user, a few at a time; they may
     be overwritten.
@@ -60,7 +60,7 @@ def released_sum(
 
 
 def _sum_of_answers(block, rows, contributions: Callable, grid: float):
-    """Sum the vectors of a block's users, each clipped, in whole steps of a grid."""
+    """Sum the clipped vectors of a block's users, in whole steps of a grid."""
     return sum(
         per_user.sum_on_grid(clip_contributions(vectors), grid)
         for vectors in contributions(block, rows)
@@ -68,20 +68,20 @@ def _sum_of_answers(block, rows, contributions: Callable, grid: float):
 
 
 def clip_contributions(vectors: np.ndarray) -> np.ndarray:
-    """Clip each user's vector to norm 1 in place, with the same bits for any others."""
+    """Clip each user's vector to norm 1 in place, independently of others."""
     vectors = per_user.stacked(vectors)
     return clip_rows(vectors, 1.0, out=vectors)
 
 
 class Released(NamedTuple):
-    """A sum as it was released, and the standard deviation of the noise in it."""
+    """A released sum, and the standard deviation of its noise."""
 
     total: np.ndarray
     noise_std: float
 
 
 class Sum(NamedTuple):
-    """A sum over users that is to be released next.
+    """The next sum over users to be released.
 
     `value`: part of the users at hand, whole numbers in steps of a power of two.
     """
@@ -92,7 +92,7 @@ class Sum(NamedTuple):
 
 @dataclass(frozen=True)
 class Billboard:
-    """A statistic that releases sums over users, and what its ``run`` is given."""
+    """A statistic that releases sums over users, and the arguments of its ``run``."""
 
     statistic: Statistic
     given: tuple = ()
@@ -101,9 +101,9 @@ class Billboard:
     def follow(
         self, plan: PrivacyPlan, rows: Any, released: Sequence[Released]
     ) -> Sum | Any:
-        """Run the statistic with earlier releases, in their order.
+        """Run the statistic with earlier releases, in order.
 
-        Returns what is to be released next, or what the statistic returns in the end.
+        Returns the next sum to be released, or the final result of the statistic.
         """
         relay = _RecordedReleases(plan, released)
         try:
@@ -113,7 +113,7 @@ class Billboard:
 
 
 class RememberedRows:
-    """Rows of users that compute each sum once, and return it again in later runs."""
+    """Rows of users that cache the answers to earlier sums."""
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows
@@ -129,11 +129,11 @@ class RememberedRows:
         return self
 
     def map(self, function: Callable, n_jobs: int | None = None) -> list:
-        """Apply a function to every block, or return what it has returned before."""
+        """Apply a function to every block, or return its cached results."""
         return self._once(self._rows.map, function, n_jobs)
 
     def sums(self, function: Callable, n_jobs: int | None = None) -> list:
-        """Sum what a function makes of all blocks, or return what was summed before."""
+        """Sum a function over all blocks, or return its cached sum."""
         return self._once(self._rows.sums, function, n_jobs)
 
     def _once(self, answered: Callable, *asked: Any) -> list:
@@ -144,7 +144,7 @@ class RememberedRows:
 
 
 def _kept(answers: Any) -> list:
-    """Keep one sum of arrays, whose whole numbers add up exactly."""
+    """Cache one sum of arrays, whose integers add up exactly."""
     total, others = None, []
     for answer in answers:
         if not isinstance(answer, np.ndarray):
@@ -171,7 +171,7 @@ NO_USERS = _NoUsers()
 
 
 class _NextSum(Exception):
-    """Ends a run where a release is asked for that was not made yet."""
+    """Stops a run when a release is requested that does not exist yet."""
 
     def __init__(self, asked: Sum) -> None:
         super().__init__(asked.name)
@@ -179,7 +179,7 @@ class _NextSum(Exception):
 
 
 class _RecordedReleases:
-    """Gives a statistic what was released before, name by name."""
+    """Replays recorded releases to a statistic, name by name."""
 
     def __init__(self, plan: PrivacyPlan, released: Sequence[Released]) -> None:
         self.plan = _NoisePlan(plan)
@@ -197,7 +197,7 @@ class _RecordedReleases:
 
 
 class _NoisePlan:
-    """A plan whose mechanisms have the noise that is in what was released."""
+    """A plan whose mechanisms have the noise of the recorded releases."""
 
     def __init__(self, plan: PrivacyPlan) -> None:
         self._plan = plan
@@ -208,7 +208,7 @@ class _NoisePlan:
 
 
 class _WithNoise:
-    """A planned mechanism, with noise as it was released; as planned before."""
+    """A planned mechanism with the noise of its recorded release."""
 
     def __init__(self, mechanism: Mechanism, noise: dict[str, float]) -> None:
         self._mechanism, self._noise = mechanism, noise

@@ -12,7 +12,7 @@ _SMALLEST_EXTENT = 1e-100
 
 
 def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
-    """Return the public box, or an error that names bounds."""
+    """Return the public box; errors name `bounds`."""
     if bounds is None:
         if per_feature:
             raise ValueError('scale="bounds" needs bounds=(low, high)')
@@ -20,7 +20,8 @@ def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
     size = "one number" if getattr(bounds, "ndim", 1) == 0 else len(bounds)
     if size != 2:
         raise ValueError(
-            f"bounds must be a pair (low, high), got {size}; transpose pairs a feature"
+            f"bounds must be a pair (low, high), got {size}; transpose an array that "
+            "has one pair per feature"
         )
     low, high = map(_numbers, bounds)
     for name, side in (("low", low), ("high", high)):
@@ -38,11 +39,14 @@ def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
     if not np.isfinite(extent).all():
         raise ValueError("bounds: high - low overflows; choose closer bounds")
     if not np.any(extent > 0):
-        raise ValueError("bounds leave no feature any extent: low equals high")
+        raise ValueError(
+            "bounds must have an extent in at least one feature: low equals high "
+            "everywhere"
+        )
     if np.any((extent > 0) & (extent < _SMALLEST_EXTENT)):
         raise ValueError(
-            "bounds must have an extent high - low of 0, or of "
-            f"{_SMALLEST_EXTENT:g} or more, in every feature; choose a smaller unit"
+            "bounds must have an extent high - low of either 0 or at least "
+            f"{_SMALLEST_EXTENT:g} in every feature; choose a smaller unit"
         )
     return Box(low, high, n_features, per_feature=per_feature)
 
@@ -56,7 +60,9 @@ def _numbers(side) -> np.ndarray:
             return side.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise ValueError("bounds must hold numbers, or arrays of numbers, within float64")
+    raise ValueError(
+        "bounds must hold numbers, or arrays of numbers, in the range of float64"
+    )
 
 
 # Squared lengths in this range suffer neither overflow nor harmful underflow.
@@ -64,16 +70,16 @@ _SAFE_LOW, _SAFE_HIGH = 1e-280, 1e280
 
 
 def _target(clip_norm: float, n_features: int) -> float:
-    """Length to scale to, so that rounding errors cannot carry a row past the bound.
+    """Return a scaled-down bound, so that rounding cannot exceed `clip_norm`.
 
-    A squared norm of p terms, summed in any order, is off by up to p units in the
-    last place: half of that, beyond what the stated tolerance absorbs, is left.
+    A squared norm of p terms, summed in any order, is off by up to p units in the last
+    place: half of that, beyond the stated tolerance, is subtracted.
     """
     return clip_norm * (1.0 - max(0, n_features - 6) * 2.0**-54)
 
 
 def _extreme_rows(rows: np.ndarray, target: float, only_longer: bool) -> np.ndarray:
-    """Rescale rows whose squares leave the range of float64.
+    """Rescale rows whose squared norm overflows or underflows float64.
 
     Rows are first multiplied by a power of two, exactly; non-finite rows become 0.
     """
@@ -126,7 +132,7 @@ def _rescale_rows(X, clip_norm, only_longer: bool, out, floor=0.0) -> np.ndarray
 
 
 def _rescale_sparse_rows(X, clip_norm: float, only_longer: bool, floor=0.0):
-    """Rescale the rows of a CSR matrix, all by way of a power of two."""
+    """Rescale the rows of a CSR matrix, first by a power of two."""
     X = sparse.csr_array(X, dtype=np.float64, copy=True)
     # Entries at the same place are one number: its square is that of their sum.
     with np.errstate(all="ignore"):
@@ -152,15 +158,13 @@ def _rescale_sparse_rows(X, clip_norm: float, only_longer: bool, floor=0.0):
 
 
 def clip_rows(X, clip_norm: float, *, out=None) -> np.ndarray:
-    """Scale rows that are longer than a bound down to it, in float64.
+    """Scale rows longer than `clip_norm` down to it, in float64.
 
-    For every finite input, subnormal numbers included, the norm of each row of the
-    result is at most ``clip_norm * (1 + 4 * 2**-52)``; a row with a value that is not
-    finite becomes zero.
-
-    X is array-like or sparse CSR of shape (n_rows, n_features), which may hold
-    duplicate entries; `clip_norm` lies in [1e-60, 1e60]. Dense results go to `out`,
-    which may be X.
+    For every finite input, including subnormal numbers, the norm of each row of the
+    result is at most ``clip_norm * (1 + 4 * 2**-52)``; a row with a non-finite value
+    becomes zero. X is array-like or sparse CSR, (n_rows, n_features), and may have
+    duplicate entries; `clip_norm` is in [1e-60, 1e60]. Dense results are written to
+    `out`, which may be X.
     """
     if sparse.issparse(X):
         return _rescale_sparse_rows(X, clip_norm, True)
@@ -168,11 +172,10 @@ def clip_rows(X, clip_norm: float, *, out=None) -> np.ndarray:
 
 
 def normalize_rows(X, *, floor: float = 0.0, out=None) -> np.ndarray:
-    """Scale every row to unit norm, short ones to less; a zero row stays zero.
+    """Scale every row to unit norm; rows shorter than `floor` are divided by it.
 
-    A row is divided by its length, or by `floor` if that is longer: a public or
-    released length, 0 or in [1e-60, 1e60]. The bound, the rule for values that are not
-    finite, X and `out` are those of :func:`clip_rows` with ``clip_norm=1``.
+    `floor` is public or released, 0 or in [1e-60, 1e60]. Zero rows stay zero. Otherwise
+    as :func:`clip_rows` with ``clip_norm=1``.
     """
     if sparse.issparse(X):
         return _rescale_sparse_rows(X, 1.0, False, floor)
@@ -180,12 +183,11 @@ def normalize_rows(X, *, floor: float = 0.0, out=None) -> np.ndarray:
 
 
 class Box:
-    """A public box of values, and the map of rows into its unit form.
+    """A public box of values, and the map of rows to unit coordinates.
 
-    Rows are clipped into the box, from `low` to `high`, shifted to its `midpoint` and
-    divided by `unit`: its largest half-width or, with `per_feature`, each feature's own
-    (1 where a feature has no extent). `half_widths` are those after the division, at
-    most 1.
+    Rows are clipped to [`low`, `high`], shifted by the `midpoint` and divided by
+    `unit`: the largest half-width or, with `per_feature`, each feature's own (1 if it
+    is 0). `half_widths` are those after the division, at most 1.
     """
 
     def __init__(self, low, high, n_features: int, *, per_feature: bool = False):
@@ -203,11 +205,15 @@ class Box:
         self._sides = tuple(side[0] for side in sides) if alike else sides
 
     def to_unit(self, X, *, out=None) -> np.ndarray:
-        """Map rows into the unit box; NaN stays, for :func:`clip_rows` to remove."""
+        """Map rows into the unit box; NaN is kept for :func:`clip_rows` to remove."""
         midpoint, unit, half_widths = self._sides
         with np.errstate(over="ignore", under="ignore"):
-            out = np.subtract(X, midpoint, out=out, dtype=np.float64)
-            out /= unit
+            if np.any(midpoint):
+                X = out = np.subtract(X, midpoint, out=out, dtype=np.float64)
+            out = np.divide(X, unit, out=out, dtype=np.float64)
         # What was outside, or was carried there by rounding, goes to the surface.
+        if np.ndim(half_widths) == 0:
+            return np.clip(out, -half_widths, half_widths, out=out)
+        # With rows of limits, this is quicker than one call.
         np.maximum(out, -half_widths, out=out)
         return np.minimum(out, half_widths, out=out)

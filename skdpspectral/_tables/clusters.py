@@ -1,11 +1,10 @@
 """Tables of dask, reduced to sums on the cluster that keeps them.
 
-Every part of the rows is summed where it lies, sums are added up in a tree, and one
-sum comes back. What travels to the cluster is a walk and a kernel: public functions
-and numbers, and what was released before, or came from there (the exact mean of rows
-that are measured about it). No noise is drawn there. Tasks are functions
-of their arguments and write to none of them, so that one which is run again, after a
-worker was lost, gives the sum that it gave before; each part counts once.
+Each part of the rows is reduced where it lies, sums are added up in a tree, and one sum
+is returned. Walks and kernels are sent to the cluster: public functions, and numbers
+that are public, released, or computed there (the exact mean of rows). No noise is drawn
+there. Tasks do not write to their arguments, so that a task that runs again after a
+worker was lost returns the same sum, and each part counts once.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ _TOGETHER = 8
 
 
 class ClusterRows(SlicedRows):
-    """Rows of which parts lie on a cluster, and are reduced there.
+    """Rows whose parts lie on a cluster, and are reduced there.
 
-    `parts` are tasks for arrays of shape (n_rows, n_features), in the order of the
-    rows; `sizes` are their numbers of rows. `source` is the same as a dask array, to be
-    read by slices; `named` is a table without rows that has the names of the features.
+    `parts` are tasks for arrays of shape (n_rows, n_features), in order; `sizes` are
+    their numbers of rows. `source` is the same as a dask array, for slices; `named` is
+    a table without rows that has the feature names.
     """
 
     def __init__(
@@ -68,12 +67,12 @@ class ClusterRows(SlicedRows):
         return np.dtype(np.float64)
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """Read a slice of rows into this process, as a transform does."""
+        """Read a slice of rows into this process, for a transform."""
         block = super().__getitem__(rows)
         return block if self._row_map is None else self._row_map(block)
 
     def mapped(self, row_map: Callable) -> ClusterRows:
-        """Return the rows under a map that treats each row alone."""
+        """Return the rows under a row-wise map."""
         other = object.__new__(ClusterRows)
         other.__dict__.update(self.__dict__)
         first = self._row_map
@@ -81,7 +80,7 @@ class ClusterRows(SlicedRows):
         return other
 
     def reduce(self, walk: Any, kernel: Kernel) -> Any:
-        """Return what a kernel makes of all blocks of a walk."""
+        """Return the result of a kernel on all blocks of a walk."""
         from dask import delayed
 
         # A name of its own: no sum of another reduction is taken for one of these.
@@ -97,10 +96,9 @@ class ClusterRows(SlicedRows):
         return added_on_cluster(sums, add_sums)
 
     def _pools(self, order: PairOrder, n_pools: int | None) -> list:
-        """Return tasks that gather the rows of the first pools.
+        """Return tasks that gather the rows of the first pools on workers.
 
-        Rows travel between workers for that. Those of a sample stay with them, as it
-        is used several times.
+        Rows of a sample stay on the workers, as they are used several times.
         """
         from dask import delayed
 
@@ -125,7 +123,7 @@ class ClusterRows(SlicedRows):
             )
 
     def _pieces(self, rows: slice) -> Iterator[tuple[int, int, int]]:
-        """Yield the parts that rows lie in, and where."""
+        """Yield the parts that contain `rows`, and the slices in them."""
         start = rows.start
         while start < rows.stop:
             part = bisect_right(self._ends, start)
@@ -136,11 +134,11 @@ class ClusterRows(SlicedRows):
 
 
 class PartError(ValueError):
-    """A part of the rows that is not what its collection says; quotes no value."""
+    """A part differs from what its collection declares; quotes no value."""
 
 
 class _Composed:
-    """One map of rows after another."""
+    """Composition of two row maps."""
 
     def __init__(self, first: Callable, second: Callable) -> None:
         self._first, self._second = first, second
@@ -150,7 +148,7 @@ class _Composed:
 
 
 class _Job:
-    """What is done with each part: all that travels to the workers."""
+    """The function of a part that is sent to the workers."""
 
     def __init__(self, walk, kernel: Kernel, row_map, n_features: int) -> None:
         self.walk, self.kernel = walk, kernel
@@ -161,7 +159,7 @@ class _Job:
         return rows if self.row_map is None else MappedRows(rows, self.row_map)
 
     def sums(self, blocks: Iterator) -> Any:
-        """Apply the kernel quietly: a warning would tell of somebody's values."""
+        """Apply the kernel quietly: a warning would reveal something about values."""
         with np.errstate(all="ignore"):
             return sum_blocks(self.kernel, blocks)
 
@@ -178,12 +176,12 @@ def _sums_of_pool(job: _Job, pool):
 
 
 def _checked(part, n_rows: int, n_features: int) -> SlicedRows:
-    """Return a part as a table, of which each slice is checked when it is read."""
+    """Return a part as a table whose slices are checked when they are read."""
     shape = (n_rows, n_features)
     if getattr(part, "shape", None) != shape:
         raise PartError(
-            "X: a part of the rows has another shape than its collection says; call "
-            "X.compute_chunk_sizes() first"
+            "X: a part has a different shape from the one that its collection states; "
+            "call X.compute_chunk_sizes() first"
         )
     return SlicedRows(part, shape, np.dtype(np.float64))
 
@@ -203,7 +201,7 @@ def _groups(items: list) -> Iterator[list]:
 
 
 def added_on_cluster(sums: list, add: Callable) -> Any:
-    """Return the sum of what tasks give, added up in a tree, in their order."""
+    """Return the sum of the results of tasks, added in a tree, in order."""
     from dask import delayed
 
     together = delayed(add, pure=True)
@@ -220,7 +218,7 @@ def kept_on_cluster(tasks: list) -> list:
 
 
 def run_on_cluster(run: Callable) -> Any:
-    """Run tasks; an error of theirs becomes a ValueError that quotes no value."""
+    """Run tasks; an error becomes a ValueError that quotes no value."""
     try:
         return run()
     except MemoryError:
@@ -236,17 +234,16 @@ def run_on_cluster(run: Callable) -> Any:
 
 
 def cluster_rows(X) -> ClusterRows | None:
-    """Return rows of a dask array or dataframe; None where X is none.
+    """Return rows of a dask array or dataframe of real numbers; None for other types.
 
-    Of a dataframe the rows of its parts are counted on the cluster. X must hold real
-    numbers and have a known shape.
+    The shape must be known; the rows of a dataframe are counted on the cluster.
     """
     table = cluster_table(X)
     return None if table is None else table.rows()
 
 
 def cluster_table(X) -> ClusterTable | None:
-    """Return a dask array or dataframe as a table of parts; None where X is none."""
+    """Return a dask array or dataframe as a table of parts; None for other types."""
     if is_cluster_array(X):
         return _table_of_array(X)
     frame = sys.modules.get("dask.dataframe")
@@ -256,19 +253,19 @@ def cluster_table(X) -> ClusterTable | None:
 
 
 def brought_here(X):
-    """Return a table or column of a cluster as one in memory; others as they are."""
+    """Return a dask collection as a table or column in memory; others unchanged."""
     return run_on_cluster(X.compute) if is_on_cluster(X) else X
 
 
 def is_on_cluster(X) -> bool:
-    """Whether X is an array, dataframe or series of dask."""
+    """Return whether X is an array, dataframe or series of dask."""
     frame = sys.modules.get("dask.dataframe")
     kinds = () if frame is None else (frame.DataFrame, frame.Series)
     return is_cluster_array(X) or isinstance(X, kinds)
 
 
 def is_cluster_array(X) -> bool:
-    """Whether X is a dask array; dask is not imported for the answer."""
+    """Return whether X is a dask array, without importing dask."""
     array = sys.modules.get("dask.array")
     return array is not None and isinstance(X, array.Array)
 
@@ -279,8 +276,7 @@ class ClusterTable:
 
     `parts` are tasks in the order of the rows, and `sizes` their numbers of rows;
     `dtypes` and `names` are those of the columns. `stand_in` is a table without values
-    that has these names and this number of columns; `source` is the dask array, if it
-    is one.
+    that has these columns; `source` is the dask array, if it is one.
     """
 
     parts: list
@@ -295,7 +291,7 @@ class ClusterTable:
         return sum(self.sizes), len(self.dtypes)
 
     def rows(self, columns: list[int] | None = None) -> ClusterRows:
-        """Return some columns as rows of numbers; None for all of them."""
+        """Return some columns as numeric rows; None selects all."""
         chosen = range(len(self.dtypes)) if columns is None else columns
         for j in chosen:
             name = "X" if self.names is None else f"X[{self.names[j]!r}]"
@@ -318,7 +314,7 @@ class ClusterTable:
 
 
 def common_type(dtypes: list) -> np.dtype:
-    """Return the type that holds numbers of several types, as blocks have it."""
+    """Return the type of blocks that holds numbers of several types."""
     found = np.result_type(*[getattr(d, "numpy_dtype", d) for d in dtypes])
     return found if found in KEPT_DTYPES else np.dtype(np.float64)
 
@@ -334,8 +330,8 @@ def _table_of_array(X) -> ClusterTable:
     _check_kind(X.dtype, "X")
     if not isinstance(X._meta, np.ndarray) or isinstance(X._meta, np.ma.MaskedArray):
         raise ValueError(
-            f"X is a dask array of {type(X._meta).__name__}: its parts must be "
-            "arrays of numpy; map_blocks can make them so"
+            f"X is a dask array of {type(X._meta).__name__}: its parts must be numpy "
+            "arrays; convert them with map_blocks"
         )
     whole = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
     parts, sizes = whole.to_delayed().ravel().tolist(), list(map(int, X.chunks[0]))
@@ -370,10 +366,11 @@ def _table_of_frame(X) -> ClusterTable:
 
 
 def _check_names(part, names: list):
-    """Return a part; columns in another order would be taken for each other."""
+    """Return a part; raise if its columns are in another order."""
     if not hasattr(part, "columns") or list(part.columns) != names:
         raise ValueError(
-            "X: a part has other columns than its collection says, or in another order"
+            "X: a part has different columns from its collection, or has them in "
+            "another order"
         )
     return part
 
@@ -389,7 +386,7 @@ def _array_of_parts(parts, sizes, n_features: int, dtype):
 
 
 def numbers_of(part, columns, dtype) -> np.ndarray:
-    """Return some columns of a part as numbers; None for all of them."""
+    """Return some columns of a part as numbers; None selects all."""
     if isinstance(part, np.ndarray):
         return part if columns is None else part[:, columns]
     part = part if columns is None else part.iloc[:, columns]
@@ -400,7 +397,7 @@ def numbers_of(part, columns, dtype) -> np.ndarray:
 
 
 def _own_type(part) -> np.dtype:
-    """Type that holds the columns of a part, which need not be the collection's."""
+    """Return the common type of a part's columns, whatever the collection declares."""
     kinds = {getattr(dtype, "kind", "O") for dtype in part.dtypes}
     if kinds & set("mMc"):
         raise PartError(NO_DATES if kinds & set("mM") else NO_COMPLEX)
@@ -408,19 +405,19 @@ def _own_type(part) -> np.dtype:
 
 
 def column_of(part, place: int) -> np.ndarray:
-    """Return a column of a part as an array, of the type that it has there."""
+    """Return a column of a part as an array of the part's own type."""
     if isinstance(part, np.ndarray):
         return part[:, place]
     return as_array(part.iloc[:, place])
 
 
 def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
-    """Return what reads a column that is given beside a table; read no value.
+    """Return a function that reads a column given beside a table.
 
-    It returns tasks for the parts of the column, and is called once the fit is charged.
-    A column that is in memory travels to the workers; its form is checked by the
-    caller. It must have one entry a row, and a series on the cluster the parts of the
-    table.
+    It returns tasks for the parts of the column, and is called after the fit is
+    charged. A column in memory is sent to the workers; the caller checks its form. It
+    must have one entry per row, and a series on the cluster must have the table's
+    parts.
     """
     from dask import compute, delayed
 
@@ -438,8 +435,8 @@ def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
         sizes = run_on_cluster(lambda: compute(*map(delayed(len, pure=True), parts)))
         if list(sizes) != table.sizes:
             raise ValueError(
-                f"{name} must have parts of as many rows as those of X: make both of "
-                "one dataframe"
+                f"{name} must have as many rows in each part as X: make both from one "
+                "dataframe"
             )
         return lambda: list(map(array, parts))
 
@@ -457,22 +454,22 @@ def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
 
 
 def _plain_column(part, name: str) -> np.ndarray:
-    """Return a part of a column; numpy would join what lies under masks unseen."""
+    """Return a part of a column; refuse masks, which numpy would ignore."""
     refuse_masked(part, name)
     return np.asarray(part)
 
 
 def check_as_long(name: str, ids, *columns) -> None:
-    """Refuse columns of a part that have not one entry an id."""
+    """Refuse columns of a part whose length differs from that of the ids."""
     if any(len(column) != len(ids) for column in columns):
         raise ValueError(
-            f"X, {name} or y: a part has another number of rows than the same part of "
-            "the others"
+            f"X, {name} or y: a part has a different number of rows from the same "
+            "part of the others"
         )
 
 
 def with_public_message(function: Callable) -> Callable:
-    """Return a check of a part whose errors, which quote no value, reach the client."""
+    """Return a check of a part whose error messages, without values, are passed on."""
     return _WithPublicMessage(function)
 
 

@@ -1,4 +1,4 @@
-"""Ids of users and items, and columns by name: codes from 0, look-ups, orders.
+"""Codes and lookups of user and item ids, and columns by name.
 
 Numbers that may stand for several ids at once are refused.
 """
@@ -39,22 +39,21 @@ _ENTRIES_AN_ID, _ENTRIES = 4, 1 << 16
 def encode_ids(ids, name: str) -> tuple[np.ndarray, int]:
     """Return codes of ids, from 0 by first appearance, and the number of distinct ids.
 
-    Two ids are one where they are equal: 1 and 1.0 are, 1 and "1" are not. The order
-    depends on that alone, so that a table of numpy, pandas or polars gets the same
-    codes. Missing ids (None, NaN, NaT, NA), texts or bytes that end in NUL, and ids
-    that are not hashable are refused.
+    Equal ids share a code: 1 and 1.0 are equal, 1 and "1" are not. Tables of numpy,
+    pandas or polars get the same codes. Missing ids (None, NaN, NaT, NA), texts or
+    bytes that end in NUL, and unhashable ids are refused.
     """
     return encode_array(id_array(ids, name), name)
 
 
 def encode_array(ids: np.ndarray, name: str) -> tuple[np.ndarray, int]:
-    """Number ids that :func:`id_array` gave, as :func:`encode_ids` does."""
+    """Apply :func:`encode_ids` to the result of :func:`id_array`."""
     codes, first = codes_and_rows(ids, name)
     return codes, len(first)
 
 
 def codes_and_rows(ids: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Number ids that :func:`id_array` gave; also return the first row of each."""
+    """Return codes of the ids of an :func:`id_array`, and the first row of each."""
     if ids.dtype.kind in _SORTABLE:
         return _encode_sortable(ids, name)
     codes, n_ids = _encode_hashable(ids, name)
@@ -62,10 +61,9 @@ def codes_and_rows(ids: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def joined_ids(parts, name: str) -> np.ndarray:
-    """Return ids of several parts of a table, as :func:`id_array` gave them, as one.
+    """Join ids of several parts, each from :func:`id_array`.
 
-    Times, or durations, in some parts and none in others are refused: as numbers, both
-    might be one id.
+    Times or durations in some parts only are refused: as numbers, they could equal ids.
     """
     some = [part for part in parts if len(part)] or list(parts)[:1]
     kinds = {part.dtype for part in some}
@@ -81,7 +79,7 @@ def joined_ids(parts, name: str) -> np.ndarray:
 
 
 def check_ids(ids: np.ndarray, name: str) -> None:
-    """Refuse what :func:`encode_array` does, and number nothing."""
+    """Refuse what :func:`encode_array` refuses, without encoding."""
     if ids.dtype.kind in _SORTABLE:
         _check_present(ids, name)
     else:
@@ -89,24 +87,23 @@ def check_ids(ids: np.ndarray, name: str) -> None:
 
 
 def is_dense(ids: np.ndarray, low: int, high: int) -> bool:
-    """Whether a table from one whole number to another is worth it for so many ids."""
+    """Return whether a lookup table from `low` to `high` pays off for so many ids."""
     few = high - low <= _ENTRIES_AN_ID * len(ids) + _ENTRIES
     return ids.dtype.kind in "iu" and few
 
 
 def places_from(ids: np.ndarray, low: int) -> np.ndarray:
-    """Return whole numbers less the lowest of them."""
+    """Return whole numbers minus the lowest one."""
     if ids.dtype == np.uint64:
         return (ids - np.uint64(low)).astype(np.intp)
     return ids.astype(np.int64) - low
 
 
 def read_column(X, feature, name: str):
-    """Return the column of a table that a parameter names, in the table's own kind.
+    """Return the column of a table that a parameter names, in the table's own type.
 
-    X is a dataframe of any library, or anything that makes a 2-D array. `feature` is a
-    position, negative ones from the end, or a name; `name` is the parameter, for
-    errors.
+    X is a dataframe of any library, or a 2-D array-like. `feature` is a position,
+    possibly negative, or a name; `name` is the parameter, for errors.
     """
     check_feature(feature, name)
     columns = column_names(X)
@@ -118,7 +115,7 @@ def read_column(X, feature, name: str):
 
 
 def check_feature(feature, name: str) -> None:
-    """Refuse what is neither the position nor the name of a column."""
+    """Refuse values that are neither a position nor a name of a column."""
     is_position = isinstance(feature, numbers.Integral)
     if isinstance(feature, bool) or not (is_position or isinstance(feature, str)):
         raise TypeError(
@@ -128,10 +125,7 @@ def check_feature(feature, name: str) -> None:
 
 
 def as_array(column, name: str = "a column") -> np.ndarray:
-    """Return a column as numpy holds it best: strings of polars stay whole.
-
-    Masked entries are refused: what lies under a mask is no value.
-    """
+    """Convert a column to an array; keep strings of polars, refuse masked entries."""
     refuse_masked(column, name)
     return _as_array(column)
 
@@ -148,7 +142,7 @@ def _as_array(column) -> np.ndarray:
 def id_array(ids, name: str) -> np.ndarray:
     """Return ids as an array: numbers, times and durations in ns, or objects.
 
-    Masked ids, and times beyond what nanoseconds hold, are refused.
+    Masked ids, and times out of the range of nanoseconds, are refused.
     """
     refuse_masked(ids, name)
     ids = _as_array(list_as_objects(ids))
@@ -163,7 +157,7 @@ def id_array(ids, name: str) -> np.ndarray:
 
 
 def list_as_objects(ids):
-    """Return a list of ids as an array of objects; others as they are.
+    """Return a list of ids as an object array; other values unchanged.
 
     numpy would turn [1, "1"] into two equal strings, and tuples into columns.
     """
@@ -174,16 +168,16 @@ def list_as_objects(ids):
 
 @dataclass(frozen=True)
 class Time:
-    """A time, or a duration, among ids of other kinds; it equals no number."""
+    """A time or duration among ids of other kinds; it equals no number."""
 
     kind: str
     nanoseconds: int
 
 
 def _times_of_objects(ids: np.ndarray, name: str) -> np.ndarray:
-    """Return times without a zone and durations among objects in nanoseconds.
+    """Convert zoneless times and durations among objects to nanoseconds, one by one.
 
-    Each is converted by itself. If all are of one kind, they become an array of it.
+    If all are of one kind, they become an array of that kind.
     """
     if not any(issubclass(kind, _TIMES) for kind in set(map(type, ids.tolist()))):
         return ids
@@ -203,21 +197,21 @@ def _times_of_objects(ids: np.ndarray, name: str) -> np.ndarray:
 
 
 def _time_of(value):
-    """Return a time of numpy in ns as one that equals no number; NaT as it is."""
+    """Return a numpy time in ns as a `Time`, which equals no number; NaT unchanged."""
     if np.isnat(value):
         return value
     return Time(value.dtype.kind, int(value.astype(np.int64)))
 
 
 def ids_as_objects(ids: np.ndarray) -> np.ndarray:
-    """Return ids that :func:`id_array` gave as it gives them beside other kinds."""
+    """Convert an :func:`id_array` to objects, as for ids of mixed kinds."""
     if ids.dtype.kind in "mM":  # astype would make integers
         return objects(list(map(_time_of, ids)))
     return ids.astype(object)
 
 
 def _numpy_time(key):
-    """Return a time without a zone, or a duration, as one of numpy; others as is."""
+    """Return a zoneless time, or a duration, as a numpy scalar; others unchanged."""
     # Instants with a zone are equal where they are the same, in any zone.
     if not isinstance(key, _TIMES) or getattr(key, "tzinfo", None) is not None:
         return key
@@ -232,7 +226,7 @@ def _numpy_time(key):
 
 
 def words_of_instant(time: datetime.datetime) -> str:
-    """Return one text for times with a zone that are the same instant."""
+    """Return the same text for all times with a zone that denote one instant."""
     time = time.astimezone(datetime.timezone.utc)
     nanoseconds = 1000 * time.microsecond + getattr(time, "nanosecond", 0)
     return f"instant {time:%Y-%m-%dT%H:%M:%S} {nanoseconds}"
@@ -252,7 +246,7 @@ def _in_nanoseconds(ids: np.ndarray, name: str) -> np.ndarray:
 
 
 def id_kinds(ids: np.ndarray) -> frozenset:
-    """Kinds of the ids of :func:`id_array`: 1 and 1.0 are numbers, "1" is a string."""
+    """Return the kinds of ids: 1 and 1.0 are numbers, "1" is a string."""
     if ids.dtype.kind in "biuf":
         return frozenset({"numbers"})
     if ids.dtype.kind in "mM":
@@ -261,7 +255,7 @@ def id_kinds(ids: np.ndarray) -> frozenset:
 
 
 def check_kinds(kinds: frozenset, name: str) -> None:
-    """Refuse ids of several kinds, as :func:`kinds_of` tells them."""
+    """Refuse ids of several kinds, as returned by :func:`id_kinds`."""
     if len(kinds) > 1:
         raise ValueError(
             f"{name} must hold ids of one kind, got {', '.join(sorted(kinds))}: 1 and "
@@ -289,7 +283,7 @@ def _check_present(ids: np.ndarray, name: str) -> None:
 
 
 def _first_rows(codes: np.ndarray, n_codes: int) -> np.ndarray:
-    """Row of the first appearance of each code; the number of rows if there is none."""
+    """Return the first row of each code, or the number of rows if it does not occur."""
     first = np.full(n_codes, len(codes), dtype=np.intp)
     np.minimum.at(first, codes, np.arange(len(codes)))
     return first
@@ -355,7 +349,7 @@ def _refuse_missing(name):
 
 
 def position_of(feature, columns, name):
-    """Return where a column is that a parameter names."""
+    """Return the position of the column that a parameter names."""
     if isinstance(feature, str):
         positions = [i for i, column in enumerate(columns) if column == feature]
         if not positions:
@@ -378,8 +372,8 @@ def _in_range(position, n_columns, name):
 def _array_column(X, feature, name):
     if isinstance(feature, str):
         raise ValueError(
-            f"{name}={feature!r}, but X has no column names: name the position, or "
-            'pass a dataframe, in a pipeline by set_output(transform="pandas")'
+            f"{name}={feature!r}, but X has no column names: give its position, or "
+            'pass a dataframe (in a pipeline, use set_output(transform="pandas"))'
         )
     if sparse.issparse(X):
         X = X.tocsc()
@@ -402,12 +396,11 @@ _INEXACT = (float, complex, np.inexact)
 
 
 def check_exact(ids, name: str) -> None:
-    """Refuse numbers that cannot be ids, or may stand for several at once.
+    """Refuse numbers that cannot be ids, or that may stand for several ids.
 
-    Read are the type of the ids and, of floats, whether each is whole and below the
-    first one that is not exact. All of a user's ids must be so, and none is compared to
-    others': a table is refused for rows that stand for no user, as for a missing value,
-    and never for who else is there. No id is quoted.
+    Only the dtype is read and, of floats, whether each is whole and small enough to be
+    exact. A table is refused because of a row whose id is invalid by itself, never
+    because of how ids compare. No id is quoted.
     """
     refuse_masked(ids, name)
     ids = objects(ids) if isinstance(ids, (list, tuple)) else np.asarray(ids)
@@ -415,11 +408,11 @@ def check_exact(ids, name: str) -> None:
 
 
 def check_exact_array(ids: np.ndarray, name: str) -> None:
-    """Refuse what :func:`check_exact` does, in an array without a mask."""
+    """Apply :func:`check_exact` to an array without a mask."""
     owners = name.replace("_feature", "s")  # the argument beside the parameter
     if ids.dtype == np.float16:
         raise ValueError(
-            f"{name}: float16 holds no whole number beyond 2048 exactly, so that "
+            f"{name}: float16 cannot hold every whole number beyond 2048 exactly, so "
             f"several {owners} may have become one; use integers or strings"
         )
     if ids.dtype == object:
@@ -440,16 +433,17 @@ def _check_float(ids: np.ndarray, name: str, owners: str) -> None:
     largest = 2.0 ** min(np.finfo(ids.dtype).nmant + 1, 53)
     if np.any(np.abs(ids) >= largest):
         raise ValueError(
-            f"{name}: ids from {largest:g} on are not exact in {ids.dtype}, so that "
+            f"{name}: ids of {largest:g} or more are not exact in {ids.dtype}, so "
             f"several {owners} may have become one; use integers or strings, or pass "
-            f"such ids by {owners}=..."
+            f"such ids as {owners}=..."
         )
     # NaN is no id either, but a missing one, of which others tell.
     if np.any((ids != np.trunc(ids)) & (ids == ids)):
         raise ValueError(
-            f"{name}: numbers that are not whole, as NaN, cannot be ids. If columns "
-            "were moved or scaled before, name the column of ids: keep names by "
-            'set_output(transform="pandas"), and leave that column as it is'
+            f"{name}: numbers that are not whole, such as NaN, cannot be ids. If "
+            "earlier steps moved or scaled columns, name the column of ids: keep "
+            'names with set_output(transform="pandas"), and leave that column '
+            "unchanged"
         )
 
 
@@ -458,7 +452,7 @@ _MOST_IDS = 2**32
 
 
 def _is_exact(ids: np.ndarray, numbers: np.ndarray) -> bool:
-    """Whether numpy's array of a list of numbers lost nothing: no mix became floats."""
+    """Return whether converting a list of ids to an array lost nothing."""
     if numbers.dtype.kind in "biu":
         return True
     return numbers.dtype.kind == "f" and all(isinstance(k, float) for k in ids.tolist())
@@ -469,11 +463,11 @@ def _same_signs(keys: np.ndarray, ids: np.ndarray):
 
 
 class IdIndex:
-    """Distinct ids and their codes, in the order of their first appearance.
+    """Distinct ids and their codes, in the order of first appearance.
 
-    `codes` has the code of each row's id. Ids that are missing, not exact or of several
-    kinds are refused. One kind a table is a rule that lookups need: an index says of
-    every other kind that it does not hold it, whoever is in it.
+    `codes` has the code of each row's id. Missing or inexact ids, and ids of several
+    kinds, are refused: lookups rely on one kind, and refuse others whoever is in the
+    index.
     """
 
     def __init__(self, ids, name: str):
@@ -508,17 +502,17 @@ class IdIndex:
 
     @property
     def first(self):
-        """The id that was seen first."""
+        """Id that appeared first."""
         # Of times in ns, tolist makes integers.
         return self._keys[0] if self._table is None else self._keys.tolist()[0]
 
     def without_codes(self) -> IdIndex:
-        """Forget the rows that the index was made from."""
+        """Drop the codes of the rows that the index was built from."""
         self.codes = None
         return self
 
     def find(self, ids, name: str) -> np.ndarray:
-        """Return codes of ids, -1 for those not seen; refuse ids of another kind."""
+        """Return codes of ids, -1 for unknown ones; refuse ids of another kind."""
         ids = id_array(ids, name)
         check_ids(ids, name)
         if not len(ids):
@@ -542,7 +536,7 @@ class IdIndex:
         return np.array([table.get(key, -1) for key in ids.tolist()], dtype=np.intp)
 
     def _find_sorted(self, ids: np.ndarray) -> np.ndarray:
-        """Find numbers of any type: those that the keys' type can hold exactly."""
+        """Look up numbers of any dtype that the dtype of the keys holds exactly."""
         with np.errstate(all="ignore"):
             keys = ids.astype(self._keys.dtype)
             # The signs tell where unsigned integers wrapped around.
@@ -551,7 +545,7 @@ class IdIndex:
         return np.where(exact & (self._keys[code] == keys), code, -1)
 
     def _codes_of(self, keys: np.ndarray) -> np.ndarray:
-        """Codes of keys that the index holds, and any of others."""
+        """Return codes of keys in the index, and arbitrary codes of other keys."""
         low, high = self._keys[self._order[[0, -1]]]
         if not (keys.dtype.kind in "iu" and is_dense(keys, int(low), int(high))):
             place = np.searchsorted(self._keys, keys, sorter=self._order)
@@ -563,7 +557,7 @@ class IdIndex:
         return table[places_from(np.where(inside, keys, low), int(low))]
 
     def joined(self, ids) -> IdIndex:
-        """Return an index that also holds further ids, of its kind and new to it."""
+        """Return an index with additional ids, of the same kind and not yet in it."""
         added = id_array(ids, self._name)
         keys = self._keys
         if added.dtype != keys.dtype:  # one type might not hold both exactly
@@ -581,7 +575,7 @@ _SHOWN = 5
 
 
 def check_feature_names(names, n_features: int) -> tuple[str, ...] | None:
-    """Return declared names of features as strings, or an error about them."""
+    """Return declared feature names as strings; raise if they are invalid."""
     if names is None:
         return None
     if isinstance(names, str) or not isinstance(names, Iterable):
@@ -603,13 +597,12 @@ def check_feature_names(names, n_features: int) -> tuple[str, ...] | None:
 
 
 def in_declared_order(X, names: Sequence[str] | None, beside=()):
-    """Return a table with its features in the declared order; no value is read.
+    """Return a table with its features in the declared order, without reading values.
 
-    `names` is None where columns go by their positions alone. `beside` holds parameters
-    that give columns of X with no features, and their values: these columns keep their
-    places. A dataframe whose labels are 0, 1, ... has no column names. X itself is
-    returned if nothing has to move. It is an error if names are declared and X has
-    others or none, or the other way round.
+    `names` is None if columns are identified by position. `beside` maps parameters to
+    columns of X that are no features, and keep their positions. A dataframe labeled 0,
+    1, ... counts as unnamed. X itself is returned if nothing moves. It is an error if
+    names are declared and X has others or none, or the other way round.
     """
     labels = column_names(X)
     if labels == list(range(len(labels or ()))):
@@ -646,7 +639,7 @@ def in_declared_order(X, names: Sequence[str] | None, beside=()):
 
 
 def select_columns(X, labels: list, positions: list[int]):
-    """Return some columns of a dataframe, in this order."""
+    """Return some columns of a dataframe, in the given order."""
     if hasattr(X, "iloc"):
         return X.iloc[:, positions]
     return X.select([labels[j] for j in positions])

@@ -1,9 +1,9 @@
-"""Pairs of rows from all over a table, in an order that no value decides.
+"""Pairs of rows from all over a table, in an order that does not depend on values.
 
-The order is that of scrambled numbers: it depends on the shape of the table alone, and
-is the same for arrays, files and sparse rows, on every machine. Rows are read once, by
-slices from all over the table that are mixed in memory, a *pool* at a time: rows that
-are sorted, by time or by class, are paired with others from far away.
+The order is pseudorandom, depends only on the table's shape, and is the same for
+arrays, files and sparse rows, on every machine. Rows are read once, in slices from all
+over the table that are mixed in memory, a *pool* at a time, so that rows of a sorted
+table are paired with distant ones.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ from .readers import SlicedRows
 
 
 def row_differences(first, second, *, out=None):
-    """Rows less other rows, in float64, up to a public factor.
+    """Return differences of rows in float64, up to a public factor.
 
-    A difference that overflows is made of the halves of both rows: its direction is
-    right, and so is its length but for a factor of two beyond what float64 can hold.
-    Each result depends on its own two rows alone. What is NaN in either row is NaN, and
-    changes no other feature. Both tables have shape (b, p); of sparse CSR matrices the
-    result is sparse, and dense ones go to `out`.
+    A difference that overflows is computed from halves: its direction is correct, and
+    its length up to a factor of two. NaN affects its own feature only. Each result
+    depends on its two rows alone. Tables have shape (b, p); the result of CSR matrices
+    is sparse, dense results are written to `out`.
     """
     if sparse.issparse(first):
         return _sparse_differences(first, second)
@@ -66,11 +65,10 @@ def _sparse_differences(first, second):
 
 
 def sign_differences(first, second, *, out=None):
-    """Signs of the differences of rows, feature by feature: 1, 0 or -1.
+    """Return the signs of :func:`row_differences`, feature by feature: 1, 0 or -1.
 
-    Values are compared and not subtracted: equal values have sign 0, however large they
-    are, and others never do, however close they are. NaN has sign 0. Each result
-    depends on its own two rows alone. Shapes are those of :func:`row_differences`.
+    Values are compared rather than subtracted, so that no difference is rounded to 0 or
+    overflows. NaN has sign 0.
     """
     if sparse.issparse(first):
         first, second = sparse.csr_array(first), sparse.csr_array(second)
@@ -93,11 +91,12 @@ _ROWS_A_SHIFT = 4
 
 @dataclass(frozen=True)
 class PairOrder:
-    """Which rows of a table are paired, from its shape alone.
+    """The pairs of rows of a table, determined by its shape.
 
-    Every row is in `2 * n_shifts` pairs: `n_shifts` times the first, and as often the
-    second. There are more rows than that, or two. `block_rows` is the most pairs of a
-    block; `n_pairs`, `n_pools` and `n_blocks` count pairs, pools of rows and blocks.
+    Every row is in `2 * n_shifts` pairs, `n_shifts` times as the first and as often as
+    the second one; there are more rows than that, or two. `block_rows` is the largest
+    number of pairs in a block; `n_pairs`, `n_pools` and `n_blocks` count pairs, pools
+    and blocks.
     """
 
     n_samples: int
@@ -117,7 +116,8 @@ class PairOrder:
         # partner, and their difference zero.
         if not 1 <= self.n_shifts <= max(1, (self.n_samples - 1) // 2):
             raise ValueError(
-                f"n_samples={self.n_samples} is too few for {self.n_shifts} pairs a row"
+                f"n_samples={self.n_samples} is too few for {self.n_shifts} pairs per "
+                "row"
             )
         # Rows of a pool, about: not many where rows are wide.
         most = min(_POOL_ROWS, _POOL_NUMBERS // self.n_features)
@@ -145,37 +145,33 @@ class PairOrder:
         return self.n_shifts * (blocks + math.ceil(last / block))
 
     def _pools_of_a_size(self) -> tuple[int, int, int]:
-        """Slices of a pool, how many pools have one more, and rows of the last pool.
-
-        From the shape alone, in no time: a shape may be claimed by a stranger.
-        """
+        """Return slices per pool, the number of larger pools, and rows of the last."""
         whole, larger = divmod(self._n_slices, self.n_pools)
         # The slice that may be shorter than others is in the last pool.
         before = (self.n_pools - 1) * whole + min(larger, self.n_pools - 1)
         return whole, larger, self.n_samples - before * self._slice_rows
 
     def _slices_of_pools(self) -> Iterator[np.ndarray]:
-        """Yield numbers of the slices of each pool, whose rows are read together."""
+        """Yield, per pool, the numbers of the slices that are read together."""
         order = np.append(scrambled(self._n_slices - 1), self._n_slices - 1)
         yield from np.array_split(order, self.n_pools)
 
     def _pool(self, X: SlicedRows, starts: np.ndarray, n_rows: int) -> np.ndarray:
-        """Read the rows of a pool, each slice into memory before the next."""
+        """Read the rows of a pool, each slice into memory before the next one."""
         pool = np.empty((n_rows, self.n_features), X.common_dtype)
         filled = 0
         for part in self._reads(starts):
-            block = X[part]
-            pool[filled : filled + len(block)] = block
-            filled += len(block)
+            first, filled = filled, filled + part.stop - part.start
+            X.read_into(pool[first:filled], part)
         return pool
 
     def reads_of_pools(self, n_pools: int | None = None) -> Iterator[list[slice]]:
-        """Yield what is read for each of the first pools, in order; no row is."""
+        """Yield the slices to read for each of the first pools, without reading."""
         for numbers in itertools.islice(self._slices_of_pools(), n_pools):
             yield list(self._reads(np.sort(numbers) * self._slice_rows))
 
     def _reads(self, starts: np.ndarray) -> Iterator[slice]:
-        """Yield slices to read, of as many rows that follow each other as a block."""
+        """Yield slices to read, each of at most one block of consecutive rows."""
         size = self._slice_rows
         breaks = np.flatnonzero(np.diff(starts) != size) + 1
         for run in np.split(starts, breaks):
@@ -191,14 +187,13 @@ class PairOrder:
         return (n_pools * whole + min(larger, n_pools)) * self._slice_rows
 
     def pools_with(self, n_rows: int) -> int:
-        """Number of pools that have about so many rows, or all that there are."""
+        """Return the number of pools with about `n_rows` rows, at most all pools."""
         return min(self.n_pools, -(-n_rows * self.n_pools // self.n_samples))
 
     def pools(self, X) -> Iterator:
-        """Yield pools of rows, and the order that the rows of each are paired in.
+        """Yield pools of rows, and the order in which the rows of each are paired.
 
-        Each row of X, of shape (n_samples, n_features), is in one pool: there may be
-        one.
+        Each row of X, of shape (n_samples, n_features), is in one pool.
         """
         size = self._slice_rows
         for numbers in self._slices_of_pools():
@@ -212,7 +207,7 @@ class PairOrder:
             yield self._pool(X, starts, len(places)), mixed
 
     def first_pools(self, X, n_pools: int | None) -> Iterable:
-        """Return what :meth:`pools` yields of the first pools; None for all."""
+        """Return the first pools of :meth:`pools`; None for all."""
         if n_pools is None or not isinstance(X, SlicedRows):
             return itertools.islice(self.pools(X), n_pools)
         key, n_rows = (self, n_pools), self.rows_of(n_pools)
@@ -221,14 +216,14 @@ class PairOrder:
 
 @lru_cache(maxsize=8)
 def scrambled(size: int) -> np.ndarray:
-    """Return 0, ..., size - 1 in an order without pattern, the same everywhere."""
+    """Return 0, ..., size - 1 in a pseudorandom order that is the same everywhere."""
     order = np.argsort(scrambled_keys(np.arange(1, size + 1, dtype=np.uint64)))
     order.flags.writeable = False
     return order
 
 
 def _taken(rows, places, memory, order: PairOrder):
-    """Rows at places; dense ones in memory for them and, beside, for differences."""
+    """Return rows at `places`; dense rows and their differences reuse `memory`."""
     if sparse.issparse(rows):
         return rows[places], None
     if memory is None:
@@ -268,9 +263,9 @@ def _pairs_of_a_pool(rows, places, order: PairOrder, row_map, difference) -> Ite
 
 @dataclass(frozen=True)
 class PoolWalk:
-    """Blocks of the rows of the first `n_pools` pools: rows from all over a table.
+    """Blocks of the rows of the first `n_pools` pools, None for all.
 
-    None takes all pools. `then` makes of a block what the kernel is given.
+    `then` transforms a block before the kernel receives it.
     """
 
     order: PairOrder
@@ -278,12 +273,12 @@ class PoolWalk:
     then: Callable | None = None
 
     def blocks(self, X) -> Iterator:
-        """Yield the blocks of a whole table."""
+        """Yield the blocks of a table."""
         for rows, places in self.order.first_pools(X, self.n_pools):
             yield from self.blocks_of_a_pool(rows, places)
 
     def blocks_of_a_pool(self, rows, places) -> Iterator:
-        """Yield the blocks of one pool, whose rows are at given places of a table."""
+        """Yield the blocks of one pool, whose rows are at `places` of a table."""
         again = isinstance(self.then, Writing)
         blocks = _blocks_of_a_pool(rows, places, self.order, again)
         return mapped_blocks(self.then, blocks, owned=True)
@@ -291,13 +286,11 @@ class PoolWalk:
 
 @dataclass(frozen=True)
 class PairWalk:
-    """Blocks of differences of paired rows, in the same order for any table.
+    """Blocks of differences of paired rows, of shape (b, n_features), in float64.
 
-    They are of shape (b, n_features) and float64, dense or sparse; dense ones are in
-    memory that the next block takes again. `row_map` maps rows one by one before they
-    are paired; `n_pools` limits the pairs to the first pools; `then` makes of a block
-    what the kernel is given. `difference` is :func:`row_differences`, or
-    :func:`sign_differences`.
+    Dense blocks reuse memory. `row_map` maps rows before they are paired; `n_pools`
+    limits the pairs to the first pools; `then` transforms a block before the kernel
+    receives it; `difference` is :func:`row_differences` or :func:`sign_differences`.
     """
 
     order: PairOrder
@@ -306,13 +299,10 @@ class PairWalk:
     then: Callable | None = None
     difference: Callable = row_differences
 
-    def blocks(self, X) -> Iterator:
-        """Yield the blocks of a whole table."""
-        for rows, places in self.order.first_pools(X, self.n_pools):
-            yield from self.blocks_of_a_pool(rows, places)
+    blocks = PoolWalk.blocks
 
     def blocks_of_a_pool(self, rows, places) -> Iterator:
-        """Yield the blocks of one pool, whose rows are at given places of a table."""
+        """Yield the blocks of one pool, whose rows are at `places` of a table."""
         pairs = rows, places, self.order, self.row_map, self.difference
         for block in _pairs_of_a_pool(*pairs):
             yield block if self.then is None else self.then(block)

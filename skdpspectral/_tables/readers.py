@@ -1,9 +1,9 @@
-"""Tables as they come: names of columns, entries of lists, and rows read in slices.
+"""Readers of tables: column names, entries of lists, and rows in slices.
 
-``numpy.asarray`` converts a list to one type that holds all of its entries. A text
-among numbers then turns the numbers of all rows into texts, and a fraction turns large
-integers into floats. Here each entry stays what it is, whatever is in other rows.
-Memory maps, parquet files and foreign arrays are read slice by slice.
+``numpy.asarray`` converts a list to one type for all entries, so that a text turns
+numbers of other rows into texts, and a fraction turns large integers into floats. Here
+each entry keeps its type. Memory maps, parquet files and foreign arrays are read slice
+by slice.
 """
 
 from __future__ import annotations
@@ -20,26 +20,39 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from .._linalg.walks import Writing
+
 
 def column_names(X):
-    """Return the column names of a dataframe, None for anything else."""
+    """Return the column names of a dataframe; None for other types."""
     columns = getattr(X, "column_names", None)  # pyarrow
     if columns is None:
         columns = getattr(X, "columns", None)
     return None if columns is None else list(columns)
 
 
+def is_arrow(X) -> bool:
+    """Return whether X is a pyarrow table in memory."""
+    return type(X).__module__.startswith("pyarrow") and hasattr(X, "to_pandas")
+
+
+def frame_of_arrow(X):
+    """Convert a pyarrow table to pandas with dtypes that do not depend on values."""
+    import pandas as pd
+
+    return X.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
+
+
 def refuse_same_names(names, where: str) -> None:
-    """Refuse columns of one name."""
+    """Refuse duplicate column names."""
     if names is not None and len(set(names)) < len(names):
-        raise ValueError(f"{where} has several columns of one name: rename them")
+        raise ValueError(f"{where} has several columns with the same name: rename them")
 
 
 def refuse_masked(values, name: str) -> None:
-    """Refuse arrays of ``numpy.ma`` in which anything is masked, and lists of such.
+    """Refuse masked arrays in which anything is masked, and lists that contain some.
 
-    ``numpy.asarray`` takes what lies under a mask for a value, in rows of a list too.
-    The error quotes nothing of the values.
+    ``numpy.asarray`` would use the values under a mask. The error quotes no value.
     """
     if _hides(values):
         raise ValueError(f"{name} has masked values: drop or fill such rows first")
@@ -57,7 +70,7 @@ _LISTS = (list, tuple)
 
 
 def read_quietly(read, said: str = "a column could not be read as an array"):
-    """Return what foreign code reads; of its errors the type, and no word."""
+    """Call foreign code; of its errors only the type is reported, not the message."""
     try:
         return read()
     except (MemoryError, Warning):
@@ -71,9 +84,9 @@ def read_quietly(read, said: str = "a column could not be read as an array"):
 def read_entries(values, name: str) -> np.ndarray:
     """Return values as an array in which no entry depends on others.
 
-    `values` is a list or tuple, nested at most once, or a column of any library. An
-    array of numpy is returned as it is; others as objects, unless their type holds
-    missing values without converting others. Masked entries, and rows of several
+    `values` is a list or tuple, nested at most once, or a column of any library. A
+    numpy array is returned unchanged; others become objects, unless their dtype holds
+    missing values without converting others. Masked entries, and rows of unequal
     lengths, are refused.
     """
     refuse_masked(values, name)
@@ -98,7 +111,7 @@ def _entries(values) -> np.ndarray:
 
 
 def objects_of_lists(X) -> np.ndarray:
-    """Return a list of entries, or of rows, as an array of objects."""
+    """Return a list of entries, or of rows, as an object array."""
     shape = shape_of_lists(X)
     if len(shape) == 1:
         return objects(X)
@@ -108,7 +121,7 @@ def objects_of_lists(X) -> np.ndarray:
 
 
 def objects(entries) -> np.ndarray:
-    """Return entries as an array of objects: none is taken apart, or converted."""
+    """Return entries as an object array; none is unpacked or converted."""
     entries = _own(entries)
     if any(issubclass(kind, np.ndarray) for kind in set(map(type, entries))):
         entries = [e[()] if isinstance(e, np.ndarray) else e for e in entries]
@@ -116,19 +129,19 @@ def objects(entries) -> np.ndarray:
 
 
 def _own(entries):
-    """Return the entries of an array as Python has them; lists as they are."""
+    """Return the entries of an array as Python objects; lists unchanged."""
     if isinstance(entries, np.ndarray) and entries.dtype.kind not in "mM":
         return entries.tolist()  # of times it would make integers
     return entries
 
 
 def column_of_lists(X, position: int) -> np.ndarray:
-    """Return one column of lists of rows as objects, by its own entries alone."""
+    """Return one column of a list of rows as objects."""
     return objects([row[position] for row in X])
 
 
 def shape_of_lists(X) -> tuple[int, ...]:
-    """Shape of lists of lists, of which no entry is looked at but for its type."""
+    """Return the shape of nested lists, looking only at the types of entries."""
     if len(X) and all(isinstance(row, np.ndarray) for row in X):
         shapes = {row.shape for row in X}
         if len(shapes) > 1:
@@ -152,7 +165,7 @@ def _is_row(entry) -> bool:
 
 
 def _without_entries(X):
-    """Return lists of lists with zeros for all entries that are none."""
+    """Return nested lists with zeros in place of all scalars."""
     if type(X) not in _LISTS:
         return X if isinstance(X, np.ndarray) else 0
     return [_without_entries(entry) for entry in X]
@@ -179,10 +192,10 @@ NO_COMPLEX = "Complex data not supported: X must hold real numbers"
 
 
 class SlicedRows:
-    """A table of numbers of which one slice of rows is in memory at a time.
+    """A numeric table of which one slice of rows is in memory at a time.
 
-    `source` has slices of rows that numpy can turn into arrays: they are checked
-    against `shape`. `pages` gives back what was read of a memory map.
+    Slices of `source` are converted to arrays and checked against `shape`. `pages`
+    releases the memory of a memory map that was read.
     """
 
     ndim = 2
@@ -197,22 +210,22 @@ class SlicedRows:
 
     @property
     def common_dtype(self) -> np.dtype:
-        """Type that holds any slice: a foreign source may give some of another one."""
+        """Dtype that holds any slice: a foreign source may return several dtypes."""
         kept = isinstance(self._source, np.ndarray) and self.dtype in KEPT_DTYPES
         return self.dtype if kept else np.dtype(np.float64)
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """Read a slice of rows, of which the type of numbers may be any real one.
+        """Read a slice of rows, of any real dtype.
 
-        No error quotes a value, or a message of the source.
+        Errors quote neither values nor messages of the source.
         """
         start, stop, _ = rows.indices(self.shape[0])
         block = self._read(start, stop)
         wanted = (stop - start, self.shape[1])
         if block.shape != wanted:
             raise ValueError(
-                f"X[{start}:{stop}] has shape {block.shape}, and not {wanted} as "
-                f"X.shape {self.shape} says"
+                f"X[{start}:{stop}] has shape {block.shape}, but X.shape {self.shape} "
+                f"implies {wanted}"
             )
         if block.dtype.kind not in "fiub":
             raise ValueError(
@@ -225,11 +238,14 @@ class SlicedRows:
         with np.errstate(over="ignore"):  # of longer floats: infinity is told later
             return block.astype(np.float64)
 
-    def sample(self, key, n_rows: int, read: Callable[[], Iterable]) -> Iterable:
-        """Return rows from all over the table, which are asked for several times.
+    def read_into(self, out: np.ndarray, rows: slice) -> None:
+        """Read a slice of rows into memory of its shape, of any dtype."""
+        out[...] = self[rows]
 
-        The last ones that were asked for, by `key`, are kept where there are few of
-        them; those of a memory map are read anew.
+    def sample(self, key, n_rows: int, read: Callable[[], Iterable]) -> Iterable:
+        """Return rows from all over the table, which are requested several times.
+
+        The last ones, by `key`, are cached if they are few and not memory-mapped.
         """
         size = n_rows * self.shape[1] * self.common_dtype.itemsize
         if self._pages is not None or size > _SAMPLE_BYTES:
@@ -260,13 +276,12 @@ class SlicedRows:
 
 
 class MappedPages:
-    """Pages of a memory map, given back to the system after they were read.
+    """Pages of a memory map, released after they were read.
 
-    They count as the memory of a process as long as they are mapped, although the
-    system could drop them. Nothing is lost: it reads them from the file again. Where
-    columns lie one after another, a block has a page of each of them: of up to 2 MB.
-    The map is shared with its file, or never written to: changes of a private copy
-    would be lost.
+    Mapped pages count as memory of the process although the system could drop them; the
+    file is read again if needed. In Fortran order, a block touches up to 2 MB per
+    column. The map must be shared or read-only: changes of a private copy would be
+    lost.
     """
 
     def __init__(self, mapping: mmap.mmap):
@@ -278,7 +293,7 @@ class MappedPages:
         self._stop, self._touched = 0, 0
 
     def note(self, block: np.ndarray) -> None:
-        """Note that a block is about to be read, and give back earlier ones."""
+        """Note that a block is about to be read, and release earlier ones."""
         low, high = np.lib.array_utils.byte_bounds(block)
         # Blocks that follow each other share their last pages, which may be huge.
         around = mmap.PAGESIZE if low == self._next else _HUGE_PAGE
@@ -299,18 +314,18 @@ class MappedPages:
 
 
 def _touched_bytes(block: np.ndarray, extent: int, around: int) -> int:
-    """Bytes of the pages that a block lies on; columns may be far from each other."""
+    """Return the size of the pages that a block touches; columns may be far apart."""
     inner, outer = sorted(range(2), key=lambda axis: abs(block.strides[axis]))
     run = block.shape[inner] * abs(block.strides[inner]) + around
     return min(extent, block.shape[outer] * run)
 
 
 def sliced_rows(X) -> SlicedRows | None:
-    """Return rows to be read by slices, or None where X is none of the kind.
+    """Return rows to be read by slices; None for other types.
 
-    Memory maps of two dimensions are, and what has ``shape``, ``dtype`` and slices
-    without being an array of numpy, a sparse matrix or a table with named columns: as
-    datasets of h5py, arrays of zarr and of dask. They must hold real numbers.
+    Supported are 2-D memory maps, and objects of other libraries with ``shape``,
+    ``dtype`` and slices, such as datasets of h5py and arrays of zarr and dask. They
+    must hold real numbers.
     """
     if isinstance(X, np.ndarray):
         return _mapped_rows(X)
@@ -332,7 +347,7 @@ def _mapped_rows(X: np.ndarray) -> SlicedRows | None:
 
 
 def _mapping_of(X):
-    """Return the memory map that an array lies in, or None, and if pages may go."""
+    """Return the memory map under an array, or None; and whether to release pages."""
     modes = set()
     while X is not None and not isinstance(X, mmap.mmap):
         if isinstance(X, np.memmap):
@@ -346,7 +361,7 @@ def _mapping_of(X):
 
 
 def _description(X):
-    """Return shape and type of numbers of a foreign array, or None for what is none."""
+    """Return shape and dtype of a foreign array; None for other types."""
     try:
         tabular = any(hasattr(X, name) for name in ("iloc", "dtypes", "__dataframe__"))
         parts = [getattr(X, name, None) for name in ("shape", "dtype", "__getitem__")]
@@ -384,7 +399,7 @@ _FIRST_THAT_STREAMS = 19
 
 
 class _Group(NamedTuple):
-    """Rows of a file that are stored together: their number is in its footer.
+    """A row group of a parquet file, whose number of rows is in its footer.
 
     ``batches()`` iterates over ``pyarrow.RecordBatch`` from the first row on.
     """
@@ -394,12 +409,11 @@ class _Group(NamedTuple):
 
 
 class ParquetRows(SlicedRows):
-    """Rows of one parquet file, or of several, read batch by batch.
+    """Rows of one or several parquet files, read batch by batch.
 
-    Slices that follow each other are read once. Others begin anew with the group of
-    rows that they lie in: where rows of all over a table are read together, as for
-    pairs, groups of few rows cost less. `named` is a table of pyarrow without rows, of
-    the same columns, and `dtype` holds every column.
+    Consecutive slices are read once. Others start again at the beginning of their row
+    group: small groups are faster for pairs. `named` is a pyarrow table without rows
+    with the same columns; `dtype` holds every column.
     """
 
     def __init__(self, groups: list[_Group], named: Any, dtype: np.dtype) -> None:
@@ -414,10 +428,10 @@ class ParquetRows(SlicedRows):
         self._start = 0
 
     def __getstate__(self):
-        raise TypeError("rows of a file are not copied: open the file again")
+        raise TypeError("rows of a file cannot be copied: open the file again")
 
     def _read(self, start: int, stop: int) -> np.ndarray:
-        """Read some rows, all of one group at a time."""
+        """Read some rows of one group at a time."""
         pieces = []
         while start < stop:
             group = bisect_right(self._ends, start)
@@ -434,7 +448,7 @@ class ParquetRows(SlicedRows):
         return np.concatenate(pieces) if pieces else np.empty(shape, self._kind)
 
     def _seek(self, group: int, place: int) -> None:
-        """Read on, or anew, until a batch holds a row of a group."""
+        """Read forward, or restart, until a batch contains a row of a group."""
         if group != self._group or place < self._start:
             self._group, self._start = group, 0
             self._batch = np.empty((0, self.shape[1]))
@@ -451,7 +465,7 @@ class ParquetRows(SlicedRows):
 
 
 def _numbers(batch, dtype) -> np.ndarray:
-    """Return a batch as an array; what is missing is not a number."""
+    """Return a batch as an array; missing values become NaN."""
     columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
     if any(column.null_count for column in batch.columns):
         dtype = np.float64
@@ -462,18 +476,14 @@ def _numbers(batch, dtype) -> np.ndarray:
 
 
 def parquet_rows(X) -> ParquetRows | None:
-    """Return rows of an open parquet file or dataset; None where X is none.
-
-    Those are ``pyarrow.parquet.ParquetFile``, and ``pyarrow.dataset.Dataset`` of
-    parquet files. Every column must hold numbers.
-    """
+    """Return rows of an open parquet file or dataset of numbers; None otherwise."""
     if hasattr(X, "iter_batches") and hasattr(X, "schema_arrow"):
         return ParquetRows(_groups_of_file(X), *_form(X.schema_arrow))
     if hasattr(X, "get_fragments") and hasattr(X, "count_rows"):
         if getattr(X, "_scan_options", None):
             raise ValueError(
-                "X must be a dataset without a filter: write the rows that count to "
-                "files of their own"
+                "X must be a dataset without a filter: write the selected rows to "
+                "separate files"
             )
         named = _form(X.schema)
         return ParquetRows(_groups_of_dataset(X), *named)
@@ -481,7 +491,7 @@ def parquet_rows(X) -> ParquetRows | None:
 
 
 def parquet_shape(X) -> tuple[int, int] | None:
-    """Return the shape of an open parquet file or dataset; None where X is none."""
+    """Return the shape of an open parquet file or dataset; None for other types."""
     if hasattr(X, "iter_batches") and hasattr(X, "schema_arrow"):
         return X.metadata.num_rows, len(X.schema_arrow.names)
     if hasattr(X, "get_fragments") and hasattr(X, "count_rows"):
@@ -490,7 +500,7 @@ def parquet_shape(X) -> tuple[int, int] | None:
 
 
 def _form(schema) -> tuple[Any, np.dtype]:
-    """Return a table without rows, and the type that holds all of its columns."""
+    """Return a table without rows, and the dtype that holds all of its columns."""
     dtypes = []
     for field in schema:
         try:
@@ -501,8 +511,8 @@ def _form(schema) -> tuple[Any, np.dtype]:
             raise ValueError(NO_DATES)
         if dtype.kind not in "fiub":
             raise ValueError(
-                f"X: column {field.name!r} has type {field.type}, and must hold real "
-                "numbers: write files without it"
+                f"X: column {field.name!r} has type {field.type}, but must hold real "
+                "numbers: write files without this column"
             )
         dtypes.append(dtype)
     found = np.result_type(*dtypes) if dtypes else np.dtype(np.float64)
@@ -531,8 +541,8 @@ def _groups_of_dataset(dataset) -> list[_Group]:
     for fragment in read_quietly(lambda: list(dataset.get_fragments())):
         if not hasattr(fragment, "row_groups"):
             raise ValueError(
-                "X must be a dataset of parquet files: of others the number of rows "
-                "is not known beforehand"
+                "X must be a dataset of parquet files: the number of rows of other "
+                "datasets is not known in advance"
             )
         for part in read_quietly(fragment.split_by_row_group):
             groups.append(_group_of_fragment(part, dataset.schema, size))
@@ -554,9 +564,10 @@ def _group_of_fragment(part, schema, size: int) -> _Group:
 
 
 class MappedRows(SlicedRows):
-    """Another table's rows under a map, of which one slice is in memory at a time.
+    """Another table's rows under a map, with one slice in memory at a time.
 
-    The map makes a float64 block of the same shape, row by row.
+    The map returns a float64 block of the same shape, row by row; a :class:`Writing`
+    map reuses memory.
     """
 
     def __init__(self, source, row_map: Callable) -> None:
@@ -567,8 +578,15 @@ class MappedRows(SlicedRows):
         """Read a slice of rows, and map it."""
         return self._row_map(self._source[rows])
 
+    def read_into(self, out: np.ndarray, rows: slice) -> None:
+        """Map a slice of rows into float64 memory."""
+        if isinstance(self._row_map, Writing):
+            self._row_map.row_map(self._source[rows], out=out)
+        else:
+            super().read_into(out, rows)
+
 
 def map_table(source, row_map: Callable) -> SlicedRows:
-    """Return a table's rows under a map, which goes to the cluster that has them."""
+    """Return a table's rows under a map; rows on a cluster are mapped there."""
     is_distant = hasattr(source, "mapped")
     return source.mapped(row_map) if is_distant else MappedRows(source, row_map)

@@ -1,8 +1,8 @@
 """Checks of rows, whose errors name X and quote none of its values.
 
-They come in two parts, and a fit is charged between them: the form of a table, which
-is public (shape, types, names), and its values. Whatever can fail for the sake of a
-value belongs to the second part.
+A fit is charged between two checks: that of the form of a table, which is public
+(shape, dtypes, names), and that of its values. Every check that depends on a value
+belongs to the second one.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ CONVERT_TEXT = "convert text to numbers first, for example with DPTableVectorize
 # foreign objects, may have written the rest.
 _OF_VALUES = {
     "Input X contains NaN": (
-        'Input X contains NaN: fill it by DPStandardScaler(missing="mean") or '
-        "DPTableVectorizer, or drop such rows"
+        "Input X contains NaN: drop such rows, or fill missing values by constants "
+        "that are not computed from rows. In a pipeline, DPTableVectorizer or "
+        'DPStandardScaler(missing="mean") fills them privately'
     ),
     "Input X contains infinity": (
         "Input X contains infinity or a value too large for its dtype"
@@ -64,7 +65,7 @@ _OF_VALUES = {
     ),
     "setting an array element with a sequence": (
         "X: setting an array element with a sequence: every row must hold one number "
-        "a feature"
+        "per feature"
     ),
     "float() argument must be": (
         "X: float() argument must be a string or a real number; X holds something else"
@@ -100,11 +101,11 @@ _RESHAPE = (
 
 @dataclass(frozen=True)
 class DeferredRead:
-    """A table of which the form was checked, and no value was read.
+    """A table whose form was checked, and whose values were not read.
 
-    `shape` is public. ``read()`` returns the table, or raises an error that depends on
-    values: it is called once the fit is charged. `sparse` says whether it gives a
-    sparse matrix, which the form tells.
+    `shape` is public, and `sparse` is whether the table will be sparse. ``read()``,
+    called after the charge, returns the table, or raises an error that depends on
+    values.
     """
 
     shape: tuple[int, ...]
@@ -121,18 +122,15 @@ def deferred_rows(
     in_blocks=False,
     allow_nan=False,
 ) -> DeferredRead:
-    """Check the form of rows, and note or check their features; read no value.
+    """Check the form of rows, and set or compare feature names, without reading values.
 
     With `reset`, as in a fit, `estimator` gets `n_features_in_` and
-    `feature_names_in_`; otherwise it is compared to them, unless it is None. Of lists
-    the lengths are read, and what has no shape is turned into an array by its own code.
-    With `accept_sparse` sparse rows are let through, as CSR. With `in_blocks` integers
-    are, and memory maps and arrays of other libraries: they are converted, or read,
-    block by block. With `allow_nan`, values may be NaN.
+    `feature_names_in_`; otherwise they are compared, unless it is None. `accept_sparse`
+    allows sparse rows, as CSR; `in_blocks` allows integers, memory maps and foreign
+    arrays, converted block by block; `allow_nan` allows NaN.
 
-    ``read()`` gives an ndarray, sparse CSR matrix or SlicedRows of shape (n_samples,
-    n_features): float64 or float32, but for blocks. Errors name X: here they are about
-    its form alone, and those of ``read()`` quote no value.
+    ``read()`` returns an ndarray, CSR matrix or SlicedRows of shape (n_samples,
+    n_features), in float64 or float32 unless in blocks. Its errors quote no value.
     """
     sliced = rows_in_blocks(X) if in_blocks else None
     if sliced is not None:
@@ -166,7 +164,7 @@ def deferred_rows(
 
 
 def rows_in_blocks(X) -> SlicedRows | None:
-    """Return rows that are read, or reduced, block by block; None for what is whole."""
+    """Return rows that are read or reduced by blocks; None for tables in memory."""
     distant = () if isinstance(X, np.ndarray) else (cluster_rows, parquet_rows)
     for kind in (*distant, sliced_rows):
         found = kind(X)
@@ -176,20 +174,17 @@ def rows_in_blocks(X) -> SlicedRows | None:
 
 
 def check_rows(estimator, X, **how):
-    """Check form and values, where nothing is to be charged between them.
-
-    It takes what :func:`deferred_rows` takes, and returns what its ``read()`` gives.
-    """
+    """Check form and values without a charge in between; see :func:`deferred_rows`."""
     return deferred_rows(estimator, X, **how).read()
 
 
 def form_of(X, accept_sparse: bool = False) -> tuple[int, int]:
-    """Return the shape of a table, and check what can be said without its values."""
+    """Return the shape of a table, after all checks that need no values."""
     if is_sparse(X) and not accept_sparse:
         _form_checked(lambda: check_array(sparse.csr_array((1, 1)), input_name="X"))
     refuse_same_names(column_names(X), "X")
     if isinstance(X, np.matrix):
-        raise TypeError(f"{_NOT_ROWS}, and no np.matrix: pass np.asarray(X)")
+        raise TypeError(f"{_NOT_ROWS}, not an np.matrix: pass np.asarray(X)")
     dtypes = dtypes_of(X)
     if any(map(is_date, dtypes)):
         # Their conversion to numbers depends on a hidden unit.
@@ -198,7 +193,7 @@ def form_of(X, accept_sparse: bool = False) -> tuple[int, int]:
         raise ValueError(f"X {NEVER_NUMBERS}")
     if is_sparse(X) and any(getattr(dtype, "fill_value", 0) != 0 for dtype in dtypes):
         raise ValueError(
-            "X has sparse columns whose fill value is not 0: make them dense by "
+            "X has sparse columns whose fill value is not 0: make them dense with "
             "X.sparse.to_dense()"
         )
     is_complex = any(getattr(dtype, "kind", None) == "c" for dtype in dtypes)
@@ -206,7 +201,7 @@ def form_of(X, accept_sparse: bool = False) -> tuple[int, int]:
 
 
 def table_shape(X) -> tuple[int, int]:
-    """Return the shape of a table, of which nothing else is looked at."""
+    """Return the shape of a table without further checks."""
     if isinstance(X, np.ndarray):
         return _check_form(X.shape)
     table = cluster_table(X)  # of which shape_of would read all rows
@@ -215,9 +210,9 @@ def table_shape(X) -> tuple[int, int]:
 
 
 def _check_form(shape: tuple, kind: type = float) -> tuple[int, int]:
-    """Check a shape as scikit-learn checks that of an array."""
+    """Check a shape as scikit-learn does for arrays."""
     if math.prod(shape) > sys.maxsize:
-        raise ValueError(f"X has more values than an array can have: shape {shape}")
+        raise ValueError(f"X has more values than an array can hold: shape {shape}")
     if kind is float and len(shape) == 2 and min(shape) > 0:
         return shape  # which it accepts, and takes long for
     stand_in: np.ndarray = np.broadcast_to(np.zeros((), kind), shape)
@@ -230,7 +225,7 @@ def _check_form(shape: tuple, kind: type = float) -> tuple[int, int]:
 
 
 def shape_of(X, name: str = "X") -> tuple[int, ...]:
-    """Return the shape that an array-like has or would have as an array."""
+    """Return the shape of an array-like after conversion to an array."""
     reason = None
     try:
         shape = getattr(X, "shape", None)
@@ -246,13 +241,14 @@ def shape_of(X, name: str = "X") -> tuple[int, ...]:
         reason = type(error).__name__
     if reason == "ValueError" and isinstance(X, (list, tuple)):
         raise ValueError(
-            f"{name} has an inhomogeneous shape: all of its rows must be equally long"
+            f"{name} has an inhomogeneous shape: all of its rows must have the same "
+            "length"
         )
     raise ValueError(f"{name} could not be turned into an array ({reason})")
 
 
 def is_sparse(X) -> bool:
-    """Whether a table is sparse: a matrix, or a frame of which all columns are."""
+    """Return whether a table is a sparse matrix, or a frame of sparse columns."""
     # scikit-learn makes a matrix of such a frame of pandas.
     dtypes = dtypes_of(X)
     columns = all(str(dtype).startswith("Sparse[") for dtype in dtypes)
@@ -260,19 +256,19 @@ def is_sparse(X) -> bool:
 
 
 def is_date(dtype) -> bool:
-    """Whether values of a type are dates, times or durations."""
+    """Return whether a dtype is of dates, times or durations."""
     return bool(_DATES.match(str(_own_type(dtype)).lower()))
 
 
 def is_never_number(dtype) -> bool:
-    """Whether no value of a type can be a number, as of lists and intervals."""
+    """Return whether no value of a dtype is a number, as for lists and intervals."""
     dtype = _own_type(dtype)
     is_raw = isinstance(dtype, np.dtype) and dtype.kind == "V"
     return is_raw or bool(_NEVER_NUMBERS.match(str(dtype).lower()))
 
 
 def is_text(dtype) -> bool:
-    """Whether all values of a type are text; objects may be anything."""
+    """Return whether all values of a dtype are text; objects may be anything."""
     own = _own_type(dtype)
     if isinstance(own, np.dtype):
         if own.kind == "O" and own is not dtype:  # categories, which a type declares
@@ -282,7 +278,7 @@ def is_text(dtype) -> bool:
 
 
 def refuse_text(X) -> None:
-    """Refuse columns whose type is text, by the type alone."""
+    """Refuse columns of text dtypes."""
     for place, dtype in enumerate(dtypes_of(X)):
         if is_text(dtype):
             names = column_names(X)
@@ -291,13 +287,13 @@ def refuse_text(X) -> None:
 
 
 def _own_type(dtype):
-    """Return the type of values; of categories, that of the categories."""
+    """Return a dtype; for categories, that of the categories."""
     categories = getattr(dtype, "categories", None)
     return dtype if categories is None else getattr(categories, "dtype", dtype)
 
 
 def dtypes_of(X) -> list:
-    """Types of the columns, or of the whole; of lists none are known."""
+    """Return the dtypes of the columns, or of the whole table; empty for lists."""
     if sparse.issparse(X):
         return [X.dtype]
     if type(X).__module__ == "pyarrow.lib":  # tables and columns, and no files
@@ -309,7 +305,7 @@ def dtypes_of(X) -> list:
 
 
 def compare_features(estimator, X, reset: bool) -> None:
-    """Note the features of a table, or compare them to those of a fit, unless None."""
+    """Set an estimator's feature names, or compare them to those of a fit."""
     if estimator is not None:
         _form_checked(
             lambda: validate_data(estimator, X, reset=reset, skip_check_array=True)
@@ -317,7 +313,7 @@ def compare_features(estimator, X, reset: bool) -> None:
 
 
 def finite_slices(rows: SlicedRows, allow_nan: bool = False) -> SlicedRows:
-    """Check rows in one pass, of which one block is in memory at a time."""
+    """Check that rows are finite in one pass over blocks."""
     if isinstance(rows, ClusterRows):
         nan, infinite = rows.reduce(RowWalk(), _count_faults)
         nan = 0 if allow_nan else nan
@@ -336,7 +332,7 @@ def finite_slices(rows: SlicedRows, allow_nan: bool = False) -> SlicedRows:
 
 
 def _count_faults(blocks) -> np.ndarray:
-    """Count values that are no numbers, and values that are infinite."""
+    """Count NaN values and infinite values."""
     counts = np.zeros(2, dtype=np.int64)
     for block in blocks:
         counts += (int(np.isnan(block).sum()), int(np.isinf(block).sum()))
@@ -344,14 +340,14 @@ def _count_faults(blocks) -> np.ndarray:
 
 
 def row_slices(X):
-    """Yield slices of rows that are worth a block in memory."""
+    """Yield slices of rows, each one block in memory."""
     return row_blocks(X.shape[0], rows_per_block(X.shape[1]))
 
 
 def map_rows(function, X) -> np.ndarray:
-    """Stack what a function makes of blocks of rows, in the type of the first.
+    """Stack the results of a function of blocks of rows, in the dtype of the first.
 
-    The function makes an array of as many rows. X comes from :func:`check_rows`.
+    Each result has as many rows as its block. X comes from :func:`check_rows`.
     """
     out = None
     for rows in row_slices(X):
@@ -363,16 +359,15 @@ def map_rows(function, X) -> np.ndarray:
 
 
 def saturated(values: np.ndarray) -> np.ndarray:
-    """Replace, in place, what overflowed by the largest float, and NaN by zero.
+    """Replace infinities by the largest floats, and NaN by zero, in place.
 
-    The next private step of a pipeline refuses infinities. Its error, or a warning,
-    would depend on one finite row.
+    The next private step of a pipeline would raise or warn because of a single row.
     """
     return np.nan_to_num(values, copy=False)
 
 
 def check_features(X) -> np.ndarray:
-    """Validate a table of features, to which no estimator is compared."""
+    """Validate a table of features without an estimator."""
     return check_rows(None, X)
 
 
@@ -381,14 +376,14 @@ def check_scores(X, n_components: int) -> np.ndarray:
     X = check_rows(None, X)
     if X.shape[1] != n_components:
         raise ValueError(
-            f"X must have shape (n_samples, {n_components}), as transform gives it, "
+            f"X must have shape (n_samples, {n_components}), as transform returns it, "
             f"got {X.shape}"
         )
     return X
 
 
 def _form_checked(validate) -> None:
-    """Check a form; scikit-learn's words are kept where they are about that alone."""
+    """Run a check of the form; keep scikit-learn's message if it quotes no value."""
     kind: type[Exception]
     try:
         validate()
@@ -408,7 +403,7 @@ def _form_checked(validate) -> None:
 
 
 def _values_of(validate):
-    """Return what a check of values gives; its errors quote neither them nor others."""
+    """Run a check of values; its errors quote no value and no message of others."""
     try:
         # Sums of extreme values overflow: a warning would tell of them.
         with np.errstate(all="ignore"):

@@ -1,6 +1,6 @@
-"""Tables whose rows belong to users: ids apart from features, and targets.
+"""Tables whose rows belong to users: ids, features and targets.
 
-Rows of users, and of clients, on a cluster are gathered there by their ids.
+Rows of users and clients on a cluster are gathered there by their ids.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ from .rows import (
 
 
 class Member(NamedTuple):
-    """Rows of a client in one part of a table: its number `code` and id there."""
+    """Rows of a client in one part of a table: its number `code`, and its id there."""
 
     part: int
     code: int
@@ -92,20 +92,20 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterIds:
-    """One id a row, on a cluster: ``read()`` returns tasks for those of each part."""
+    """One id per row, on a cluster: ``read()`` returns a task for each part."""
 
     read: Callable[[], list]
     name: str
 
     @property
     def parts(self) -> list:
-        """Tasks for the ids of the rows of each part."""
+        """Tasks for the ids of each part."""
         return self.read()
 
     def members(self) -> tuple[np.ndarray, list[list[Member]]]:
-        """Return distinct ids by their first rows, and where the rows of each lie.
+        """Return distinct ids by first appearance, and the parts with their rows.
 
-        Ids that are missing or not exact are refused; none is quoted.
+        Missing or inexact ids are refused, and not quoted.
         """
         from dask import compute, delayed
 
@@ -128,7 +128,7 @@ class ClusterIds:
 
 @dataclass(frozen=True)
 class ClusterUserTable:
-    """Rows of features on a cluster, at some columns, and the ids that they have."""
+    """Feature columns of rows on a cluster, and the ids of the rows."""
 
     table: ClusterTable
     columns: list[int]
@@ -140,10 +140,9 @@ class ClusterUserTable:
         return self.table.rows(self.columns)
 
     def features_of(self, clients: list) -> Iterator[ClusterRows]:
-        """Yield the features of the rows of each client.
+        """Yield the features of each client's rows; without ids, those of all rows.
 
-        Every part is read once, and divided among its clients where it lies: they are
-        asked one after another. Without ids there is one client, whose rows are all.
+        Every part is read once, and divided among its clients on its worker.
         """
         if self.ids is None:
             yield self.X
@@ -166,7 +165,7 @@ class ClusterUserTable:
 
 
 def cluster_ids(table: ClusterTable, place: int | None, beside, name: str):
-    """Return the ids of a table: a column of it, or what is given beside it."""
+    """Return the ids of a table: a column of it, or those given beside it."""
     if place is None and beside is None:
         return None
     if place is not None:
@@ -175,7 +174,7 @@ def cluster_ids(table: ClusterTable, place: int | None, beside, name: str):
 
 
 def _counted(ids, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct ids of a part by their first rows, and how many rows each has."""
+    """Return distinct ids of a part by first appearance, and their numbers of rows."""
     check_exact(ids, name)
     ids = id_array(ids, name)
     codes, first = codes_and_rows(ids, name)
@@ -185,7 +184,7 @@ def _counted(ids, name: str) -> tuple[np.ndarray, np.ndarray]:
 def _clients_by_part(
     clients: list, n_parts: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the clients of each part in the order of their codes, and their rows."""
+    """Return the clients of each part by increasing code, and their rows."""
     members: list[list[Member]] = [[] for _ in range(n_parts)]
     for rows in clients:
         for member in rows:
@@ -199,7 +198,7 @@ def _clients_by_part(
 
 
 def _divided_by_client(part, ids, expected, name: str, columns, dtype) -> tuple:
-    """Rows of a part, those of each client together, and where each client's end."""
+    """Return rows of a part grouped by client, and the end of each group."""
     rows = numbers_of(part, columns, dtype)  # whose errors may quote values
     ids = with_public_message(id_array)(ids, name)
     with_public_message(check_as_long)(name, ids, rows)
@@ -209,8 +208,8 @@ def _divided_by_client(part, ids, expected, name: str, columns, dtype) -> tuple:
     # By these, and no others, each of its rows is charged to a client's budget.
     if not (np.array_equal(names, expected[0]) and np.array_equal(counts, expected[1])):
         raise PartError(
-            "X: a part has other clients, or in another order, when it is read again; "
-            "persist what is drawn or shuffled anew each time"
+            "X: a part has different clients, or has them in another order, when it "
+            "is read again; persist data that is drawn or shuffled anew each time"
         )
     return rows[np.argsort(codes, kind="stable")], np.cumsum(counts)
 
@@ -227,13 +226,13 @@ _MOST_GROUPS = 64
 
 
 class ClusterUsers:
-    """Groups of users on a cluster, each of which has all rows of its users.
+    """Groups of users on a cluster, each with all rows of its users.
 
-    They are kept by the workers, so that users can answer several rounds; rows of a
-    user come in the order of the table. Each of `parts` gives a tuple of arrays: ids of
-    the rows, and further columns. ``make(ids, *columns)`` of all rows of some users is
-    what kernels are given: it is pure, public and picklable. `names` are those of the
-    first columns, which are ids: each must be of one kind in all parts, as in memory.
+    Workers keep the groups for several rounds; rows of a user are in the order of the
+    table. Each of `parts` is a tuple of arrays: ids, and further columns. Kernels
+    receive ``make(ids, *columns)`` of a group, which must be pure, public and
+    picklable. `names` are those of the leading id columns, each of which must be of one
+    kind.
     """
 
     def __init__(self, parts: list, make: Callable, *names: str) -> None:
@@ -257,9 +256,9 @@ class ClusterUsers:
         )
 
     def reduce(self, kernel: Callable) -> Any:
-        """Return the sums that a kernel makes of all groups; None where all are None.
+        """Return the sum of a kernel over all groups; None if all results are None.
 
-        The sums are whole numbers of steps: they add up without rounding, in any order.
+        Sums are whole numbers of steps, exact in any order.
         """
         from dask import delayed
 
@@ -270,16 +269,16 @@ class ClusterUsers:
 
 
 class _Made:
-    """A function that travels to the workers once, and not with every task."""
+    """A function that is sent to the workers once, and not with every task."""
 
     def __init__(self, function: Callable) -> None:
         self.function = function
 
 
 def _divided_by_user(columns, n_groups: int, names: tuple[str, ...]) -> list:
-    """Divide rows among groups of users, by a hash of each user's id alone.
+    """Divide rows among groups of users by a hash of the user's id.
 
-    The last entry has the kinds of the ids in each column of them.
+    The last entry has the kinds of the ids in each id column.
     """
     named, others = zip(columns, names, strict=False), columns[len(names) :]
     ids = [_id_column(column, name) for column, name in named]
@@ -302,14 +301,14 @@ def _id_column(ids, name: str) -> np.ndarray:
 
 
 def _checked_kinds(parts: list, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuse columns whose ids are of several kinds; return the names of the others."""
+    """Refuse id columns of several kinds; return the names of the others."""
     for name, *kinds in zip(names, *parts, strict=True):
         check_kinds(frozenset().union(*kinds), name)
     return names
 
 
 def _hashes(ids: np.ndarray, name: str) -> np.ndarray:
-    """Hashes of ids: of equal ones the same, in every process."""
+    """Return hashes of ids that are the same in every process."""
     if ids.dtype.kind in "mM":
         ids = ids.astype(f"{ids.dtype.kind}8[ns]").view(np.int64)
     if ids.dtype.kind in "biuf":
@@ -358,7 +357,7 @@ def _applied(kernel: _Made, group):
 
 
 def _add_some(parts: list):
-    """Add up sums, of which groups without users have none."""
+    """Add up sums, some of which are None for groups without users."""
     some = [part for part in parts if part is not None]
     return add_sums(some) if some else None
 
@@ -367,9 +366,8 @@ def _add_some(parts: list):
 class UserTable:
     """Rows of features, and the users that they belong to.
 
-    `X` has shape (n_rows, n_columns), float64 or float32: the very array that was
-    passed, if possible. `columns` are those of its columns that are features. `users`
-    has one id a row; None where none were given.
+    `X`, (n_rows, n_columns), is float64 or float32 and not copied if possible.
+    `columns` selects the features. `users` has one id per row, or is None.
     """
 
     X: np.ndarray
@@ -384,12 +382,12 @@ class UserTable:
         return self.X[rows][:, self.columns]
 
     def features_of(self, clients: list) -> Iterator[np.ndarray]:
-        """Yield the features of the rows of each client."""
+        """Yield the features of each client's rows."""
         return map(self.features, clients)
 
 
 class Names(NamedTuple):
-    """What errors call the ids that are given beside X, or as a column of it."""
+    """Names for errors of the ids beside X, and of the id column in it."""
 
     ids: str = "users"
     feature: str = "user_feature"
@@ -400,12 +398,11 @@ CLIENTS = Names("clients", "client_feature")
 
 
 class DeferredTable(NamedTuple):
-    """A table with users of which the form was checked, and no value was read.
+    """A table with users whose form was checked, and whose values were not read.
 
-    Its shape, the column of users not counted, is public. ``ids()`` reads the ids
-    alone, one a row; None where there are none. ``read()`` returns a
-    :class:`UserTable`, once the fit is charged. `distant` is the table, and what
-    ``read()`` gives, on a cluster.
+    `shape` excludes the column of users. ``ids()`` reads one id per row, or returns
+    None. ``read()`` returns a :class:`UserTable` after the charge. `distant` is the
+    table, and the result of ``read()``, on a cluster.
     """
 
     n_rows: int
@@ -419,13 +416,12 @@ class DeferredTable(NamedTuple):
 def deferred_users(
     estimator, X, users, user_feature, *, reset: bool, names: Names = USERS
 ) -> DeferredTable:
-    """Check the form of a table with users, and read no value.
+    """Check the form of a table with users, without reading values.
 
     With `reset` the estimator gets `n_features_in_` and `feature_names_in_` of all
-    columns; otherwise it is compared. All columns of X but that of the users must be
-    finite numbers. Ids are given beside X, or as a column of it: not twice. `names`
-    says what the two parameters are called. Errors name one of them or X: here they are
-    about the form alone, and those of ``ids()`` and ``read()`` quote no value.
+    columns; otherwise they are compared. All columns except that of the users must be
+    finite numbers. Ids are given either beside X or as a column of it; `names` has the
+    names of these parameters. Errors of ``ids()`` and ``read()`` quote no value.
     """
     table = cluster_table(X)
     if table is not None:
@@ -452,7 +448,7 @@ def deferred_users(
 def _unread_cluster(
     estimator, table: ClusterTable, users, user_feature, reset, names
 ) -> DeferredTable:
-    """Check the form of a table on a cluster, of which no row is read here."""
+    """Check the form of a table on a cluster, without reading rows here."""
     place, (n_rows, n_columns) = None, table.shape
     if user_feature is not None:
         if users is not None:
@@ -483,16 +479,15 @@ def _unread_cluster(
 
 def _refuse_twice(names: Names) -> None:
     raise ValueError(
-        f"{names.ids} must be None where {names.feature} names a column of X: ids "
-        "are given twice"
+        f"{names.ids} must be None if {names.feature} names a column of X: ids are "
+        "given twice"
     )
 
 
 def read_users(estimator, X, users, user_feature, **how) -> UserTable:
-    """Read a table with users, where nothing is to be charged beforehand.
+    """Read a table with users, without a charge, into this process.
 
-    What is made of it has a number a row, here: rows of a cluster are brought here too.
-    It takes what :func:`deferred_users` takes.
+    Arguments are those of :func:`deferred_users`.
     """
     X, users = brought_here(X), brought_here(users)
     return deferred_users(estimator, X, users, user_feature, **how).read()
@@ -576,7 +571,7 @@ def _unread_array(estimator, X, user_feature, reset, parameter) -> DeferredTable
 
 
 def _column_of(X, position: int) -> np.ndarray:
-    """One column of an array, or of lists: by its own entries alone."""
+    """Return one column of an array or of lists, from its own entries alone."""
     if isinstance(X, (list, tuple)):
         return column_of_lists(X, position)
     if not hasattr(X, "dtype"):
@@ -601,14 +596,14 @@ def _split_array(X, position: int, parameter: str) -> UserTable:
 def _need_features(kept, names, parameter: str) -> None:
     if not len(kept):
         raise ValueError(
-            f"X must have features beside {parameter}, but has n_features = "
-            f"{len(names)}: Found array with 0 feature(s) apart from the ids, while "
-            "a minimum of 1 is required"
+            f"X must have features besides {parameter}, but has n_features = "
+            f"{len(names)}: Found array with 0 feature(s) apart from the ids, while a "
+            "minimum of 1 is required"
         )
 
 
 def _other_columns(position: int, n_columns: int):
-    """All columns but one: a slice where that is possible, to copy nothing."""
+    """Return an index of all columns except one: a slice if possible."""
     if position == 0:
         return slice(1, None)
     if position == n_columns - 1:
@@ -624,16 +619,15 @@ _SPARSE_TARGETS = "y must be a dense array: sparse targets are not supported"
 
 
 def _missing(estimator) -> str:
-    """Return what is said where there is no y."""
+    """Return the error message for a missing y."""
     name = type(estimator).__name__
     return f"{name} requires y to be passed, but the target y is None"
 
 
 def deferred_targets_of(estimator, y, table: DeferredTable) -> DeferredRead:
-    """Check the form of one target a row of a table, wherever that is.
+    """Apply :func:`deferred_targets` to a table, which may be on a cluster.
 
-    As :func:`deferred_targets`; on the table's cluster ``read()`` gives tasks for its
-    parts.
+    On a cluster ``read()`` returns tasks for the table's parts.
     """
     if table.distant is None:
         return deferred_targets(estimator, y, table.n_rows)
@@ -642,10 +636,7 @@ def deferred_targets_of(estimator, y, table: DeferredTable) -> DeferredRead:
 
 
 def check_beside_cluster(estimator, y, n_rows: int) -> None:
-    """Check the form of targets of a table on a cluster, where they may be as well.
-
-    A column on the cluster is compared to the table elsewhere.
-    """
+    """Check the form of targets of a table on a cluster, where they may be as well."""
     if y is None or not hasattr(y, "to_delayed"):
         deferred_targets(estimator, y, n_rows)
     else:
@@ -663,10 +654,10 @@ def _check_kinds(y) -> None:
 
 
 def deferred_targets(estimator, y, n_rows: int) -> DeferredRead:
-    """Check the form of one target a row; read no value.
+    """Check the form of one target per row, without reading values.
 
-    A single column is taken for a vector, with a warning. ``read()`` gives an ndarray
-    of shape (n_rows,) and float64. No error quotes a value of y.
+    A single column is treated as a vector, with a warning. ``read()`` returns an
+    ndarray of shape (n_rows,) in float64. No error quotes a value.
     """
     _check_column(estimator, y, n_rows)
     _check_kinds(y)
@@ -683,13 +674,11 @@ def _check_column(estimator, y, n_rows: int) -> None:
     with contextlib.suppress(ValueError):
         shape = shape_of(y, "y")
     if shape is None:
-        raise ValueError(
-            "y must be an array of one number a row, or of one label a row"
-        )
+        raise ValueError("y must be an array with one number or one label per row")
     if len(shape) != 1 and not (len(shape) == 2 and shape[1] == 1):
         raise ValueError(
-            f"y should be a 1d array of one target a row, got {len(shape)} dimensions; "
-            "several targets need a model each"
+            f"y should be a 1d array with one target per row, got {len(shape)} "
+            "dimensions; fit a separate model for each target"
         )
     column_or_1d(np.broadcast_to(0.0, shape), warn=True)
     if shape[0] != n_rows:
@@ -697,10 +686,7 @@ def _check_column(estimator, y, n_rows: int) -> None:
 
 
 def deferred_labels(estimator, y, n_rows: int) -> DeferredRead:
-    """Check the form of one label a row; read no value.
-
-    As :func:`deferred_targets`, but ``read()`` keeps any type but complex.
-    """
+    """Check the form of one label per row; ``read()`` keeps any dtype but complex."""
     _check_column(estimator, y, n_rows)
     if any(getattr(dtype, "kind", None) == "c" for dtype in dtypes_of(y)):
         raise ValueError(_COMPLEX_TARGETS)
@@ -725,14 +711,11 @@ def _read_labels(y, n_rows: int) -> np.ndarray:
         return labels
     if said.startswith("Complex data not supported"):  # and quotes them
         raise ValueError(_COMPLEX_TARGETS)
-    raise ValueError(f"y must be an array of one label a row ({reason})")
+    raise ValueError(f"y must be an array with one label per row ({reason})")
 
 
 def deferred_target_columns(estimator, y, n_rows: int) -> DeferredRead:
-    """Check the form of one or several targets a row; read no value.
-
-    As :func:`deferred_targets`, but ``read()`` keeps a shape (n_rows, n_targets).
-    """
+    """Check the form of one or several targets per row, (n_rows, n_targets)."""
     shape = None if y is None or sparse.issparse(y) else _columns_of(y)
     if shape is None:
         return deferred_targets(estimator, y, n_rows)
@@ -743,7 +726,7 @@ def deferred_target_columns(estimator, y, n_rows: int) -> DeferredRead:
 
 
 def _columns_of(y) -> tuple[int, ...] | None:
-    """Return the shape of several targets a row; None for one."""
+    """Return the shape of several targets per row; None for one target."""
     try:
         shape = shape_of(y, "y")
     except ValueError:
@@ -752,12 +735,12 @@ def _columns_of(y) -> tuple[int, ...] | None:
 
 
 def check_targets(estimator, y, n_rows: int) -> np.ndarray:
-    """Check form and values of targets, where nothing is to be charged between them."""
+    """Check form and values of targets without a charge in between."""
     return deferred_targets(estimator, y, n_rows).read()
 
 
 def read_targets(y, *shape: int) -> np.ndarray:
-    """Return targets as numbers of a shape; errors quote no value."""
+    """Return targets as numbers of the given shape; errors quote no value."""
     refuse_masked(y, "y")
     try:
         y = read_entries(y, "y").reshape(shape)

@@ -23,7 +23,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,10 +95,9 @@ _WHOLE_ORDERS = np.array(
 
 
 def composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
-    """Upper bound on the smallest epsilon of everything together at this delta.
+    """Return an upper bound on the total epsilon at this delta; infinite if none.
 
-    `mu` is the cost of all Gaussian mechanisms, `curves` are all others, each with how
-    often it ran. The bound is infinite if there is none.
+    `mu` is the cost of all Gaussian mechanisms, `curves` are all others with counts.
     """
     if mu == math.inf:
         return math.inf
@@ -112,9 +110,9 @@ def composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
 
 
 def is_within(mu: float, curves: Counted, epsilon: float, delta: float) -> bool:
-    """Whether everything together is known to be (epsilon, delta)-private.
+    """Return whether the total is known to be (epsilon, delta)-private.
 
-    Distributions of losses are asked for where nothing simpler says so.
+    Loss distributions are computed only if simpler bounds do not show it.
     """
     if not mu < math.inf:
         return False
@@ -126,13 +124,13 @@ def is_within(mu: float, curves: Counted, epsilon: float, delta: float) -> bool:
 
 
 def _is_one_selection(curves: Counted) -> bool:
-    """Whether what is known of a selection alone is all that there is to know."""
+    """Return whether `curves` is a single selection, whose own bound is final."""
     kinds = [curve for curve, times in curves if times == 1]
     return len(curves) == 1 and len(kinds) == 1 and type(kinds[0]) is PrivateSelection
 
 
 def _by_formulas(mu: float, curves: Counted, delta: float) -> float:
-    """Upper bound on epsilon by sums, Renyi divergences, and profiles of selections."""
+    """Bound epsilon by sums, Renyi divergences, and profiles of selections."""
     added = _added_up(mu, curves, delta)
     left = delta - certain_failure(curves)
     if not left > 0.0:
@@ -153,7 +151,7 @@ def _by_formulas(mu: float, curves: Counted, delta: float) -> float:
 
 
 def _added_up(mu: float, curves: Counted, delta: float) -> float:
-    """Return the sum of the epsilons of pairs whose deltas add up to no more."""
+    """Return the sum of epsilons of pairs whose deltas add up to at most `delta`."""
     pairs = [(curve, n) for curve, n in curves if isinstance(curve, ApproximateDP)]
     if mu or len(pairs) < len(curves):
         return math.inf
@@ -171,7 +169,7 @@ def _profile(
 ) -> tuple[float, float, float]:
     """Return the Gaussian cost, the shift of epsilon and the log factor of delta.
 
-    Of selections one after another shifts add up, and factors multiply
+    Shifts of successive selections add up, and factors multiply
     (:ref:`lemma-selection-profile`).
     """
     cost = math.hypot(mu, *(s.run_mu * math.sqrt(n) for s, n in selections))
@@ -191,7 +189,7 @@ def _composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
 
 
 def composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
-    """Upper bound on the smallest delta of everything together at this epsilon.
+    """Return an upper bound on the total delta at this epsilon.
 
     Parameters are those of :func:`composed_epsilon`.
     """
@@ -231,7 +229,7 @@ def _orders(curves: Counted) -> npt.NDArray[np.float64]:
 
 
 def certain_failure(curves: Counted) -> float:
-    """Return the sum of what (epsilon, delta) pairs leave to chance."""
+    """Return the sum of the deltas of (epsilon, delta) pairs."""
     pairs = ((c, times) for c, times in curves if isinstance(c, ApproximateDP))
     return math.fsum(times * pair.delta for pair, times in pairs)
 
@@ -241,9 +239,9 @@ def certain_failure(curves: Counted) -> float:
 
 @functools.lru_cache(maxsize=8)
 def composed_losses(mu: float, curves: Counted) -> tuple[LossDistribution, ...]:
-    """Return the distribution of the loss of everything, of neighbors in either order.
+    """Return total loss distributions for neighbors in either order.
 
-    One of them, where both orders have the same; none where it would be too large.
+    There is one if both orders agree, and none if it would be too large.
     """
     step = _grid(mu, curves) if len(curves) <= MOST_KINDS else None
     if step is None:
@@ -260,7 +258,7 @@ def composed_losses(mu: float, curves: Counted) -> tuple[LossDistribution, ...]:
 
 
 def _deviation(curve: Curve) -> float:
-    """Return about how far one loss of a mechanism, or of one step, is spread."""
+    """Return about the standard deviation of a mechanism's, or one step's, loss."""
     if isinstance(curve, ApproximateDP):
         return curve.epsilon
     if isinstance(curve, PrivateSelection):
@@ -272,7 +270,7 @@ def _deviation(curve: Curve) -> float:
 
 
 def count_distributions(curves: Counted) -> float:
-    """Return how many distributions are composed, with one of all Gaussians."""
+    """Return the number of composed distributions, one of which is Gaussian."""
     return 1.0 + sum(times * getattr(curve, "steps", 1) for curve, times in curves)
 
 
@@ -296,9 +294,9 @@ def _grid(mu: float, curves: Counted) -> float | None:
 def _parts(
     mu: float, curves: Counted, step: float
 ) -> Iterator[tuple[tuple[LossDistribution, ...], int]]:
-    """Yield the distribution of one mechanism of each kind, and how many there are.
+    """Yield the loss distributions of one mechanism of each kind, with counts.
 
-    There are two where those of neighbors in the other order are others.
+    There are two distributions if the orders of neighbors differ.
     """
     if mu > 0.0:  # a Gaussian: a step on all units, of which one is replaced
         yield _sampled_step(SubsampledGaussian("", 1.0, 2.0 / mu, 1, True), step), 1
@@ -333,11 +331,11 @@ def _sampled_step(
 
 
 def _pair_losses(pair: ApproximateDP, step: float) -> LossDistribution:
-    r"""Return the losses of randomized response that fails with probability delta.
+    r"""Return losses of randomized response that fails with probability delta.
 
-    No pair of distributions that is :math:`(\epsilon, \delta)`-indistinguishable has
-    a larger curve. Between the points of the grid around its two losses that curve is
-    linear in :math:`e^\epsilon`, so that connecting them loses almost nothing.
+    No :math:`(\epsilon, \delta)`-indistinguishable pair has a larger curve. Its curve
+    is linear in :math:`e^\epsilon` between grid points next to its two losses, so that
+    connecting them loses almost nothing.
     """
     around = [side * pair.epsilon / step for side in (-1.0, 1.0)]
     points = sorted({f(x) for x in around for f in (math.floor, math.ceil)})
@@ -354,7 +352,7 @@ def _pair_losses(pair: ApproximateDP, step: float) -> LossDistribution:
 def _selection_losses(
     selection: PrivateSelection, times: int, step: float
 ) -> LossDistribution:
-    """Return losses whose curve is above that of a private selection."""
+    """Return losses whose curve dominates that of a private selection."""
     curve = divergences(selection, ORDERS)
     reach = renyi_epsilon(ORDERS, curve, _CUT / times)
     every = max(1, math.ceil(2.0 * reach / step / _CURVE_POINTS))
@@ -372,7 +370,7 @@ def _selection_losses(
 def _selection_deltas(
     selection: PrivateSelection, epsilons: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Return the profile of a selection, at losses that are symmetric around 0."""
+    """Return the profile of a selection at losses symmetric around 0."""
     shift, most = selection_shift(selection), delta_factor(selection)
     above = np.array(
         [
@@ -390,10 +388,10 @@ def _selection_deltas(
 
 
 def _lower_hull(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> list[int]:
-    r"""Return the vertices of the largest convex function below the points.
+    r"""Return the vertices of the lower convex hull of points.
 
-    A curve is convex in :math:`e^\epsilon`, and below every bound: so it is below the
-    chords between vertices.
+    A curve is convex in :math:`e^\epsilon` and below its bounds, hence below the
+    chords.
     """
     kept: list[int] = []
     for last in range(len(x)):
@@ -426,11 +424,11 @@ _CHAIN = {
 
 
 class Total(NamedTuple):
-    """A cost, and the probability that data of a model are not covered by it.
+    """A composed cost, and the probability that a model's data exceed its bounds.
 
-    The guarantee is that of the Gaussian mechanism with `mu`, exactly, and of the
-    mechanisms in `curves`, each so many times, at what `failure` leaves of delta. `box`
-    is what all of it takes of a ledger's box: squared mu, failures, pure epsilons.
+    The guarantee is that of the Gaussian mechanism with `mu` and of the mechanisms in
+    `curves`, with counts, at delta minus `failure`. `box` is the use of a ledger's box:
+    squared mu, failures, pure epsilons.
     """
 
     mu: float
@@ -459,28 +457,28 @@ class Total(NamedTuple):
 
     @property
     def additive(self) -> float:
-        """Everything that comes out of delta by itself, and adds up."""
+        """Sum of all terms that are subtracted from delta."""
         return self.failure + certain_failure(self.curves)
 
 
 def allowed_mu(epsilon: float, delta: float, failure: float = 0.0) -> float:
-    """Return the largest cost beside a probability of failure; 0 if there is none."""
+    """Return the largest mu at a probability of failure; 0 if there is none."""
     left = delta - failure
     return gaussian_mu(epsilon, left) if left >= MIN_DELTA else 0.0
 
 
 def compose_mu(mus: Iterable[float]) -> float:
-    r"""Cost of adaptively composed Gaussian mechanisms, :math:`\sqrt{\sum \mu_i^2}`.
+    r"""Cost of composed adaptive Gaussian mechanisms, :math:`\sqrt{\sum \mu_i^2}`.
 
     Parameters
     ----------
     mus : iterable of float
-        Costs, each at least 0.
+        Costs of the mechanisms, each at least 0.
 
     Returns
     -------
     float
-        The exact total; 0 for none.
+        The exact total, 0 without mechanisms.
 
     References
     ----------
@@ -500,10 +498,10 @@ def split_mu(mu: float, shares: Sequence[float]) -> tuple[float, ...]:
 
 
 def parallel_mu(partitions: Mapping[str, Mapping[str, Iterable[float]]]) -> float:
-    """Cost for any row of ``{partition: {block: costs}}``, blocks being disjoint.
+    """Return the cost for any row of ``{partition: {block: costs}}``.
 
-    A row lies in one block of a partition, so that a partition costs what its
-    dearest block costs; partitions compose one after another.
+    Blocks are disjoint, so that a partition costs as much as its most expensive block;
+    partitions compose.
     """
     return compose_mu(
         max((compose_mu(costs) for costs in blocks.values()), default=0.0)
@@ -514,10 +512,9 @@ def parallel_mu(partitions: Mapping[str, Mapping[str, Iterable[float]]]) -> floa
 def relation_factor(
     unit: Unit, neighbors: Neighbors, to_unit: Unit, to_neighbors: Neighbors
 ) -> float | None:
-    """Factor by which mu grows when a guarantee is restated for another relation.
+    """Return the factor of mu when a guarantee is restated for another relation.
 
-    1 for the same relation, otherwise the length of a chain of neighbors; None where
-    the one guarantee does not imply the other.
+    It is the length of a chain of neighbors; None if there is no implication.
     """
     if (unit, neighbors) == (to_unit, to_neighbors):
         return 1.0
@@ -584,10 +581,10 @@ def _calibrated(
 
 
 def least_noise(excess: Callable[[float], float], high: float) -> float:
-    """Return a multiplier that does, close above one that does not.
+    """Return a sufficient multiplier, close to an insufficient one.
 
-    `excess` is above 0 where a multiplier is too small, and falls. `high` is one that
-    does without sampling: what is sampled costs less.
+    `excess` is decreasing, and positive for insufficient multipliers. `high` suffices
+    without sampling, which costs more.
     """
     low, at_low = high, -math.inf
     while at_low <= 0.0:
@@ -605,7 +602,7 @@ def least_noise(excess: Callable[[float], float], high: float) -> float:
 
 
 def _between(low: float, at_low: float, high: float, at_high: float) -> float:
-    """Return where a line through both ends is just below 0, kept off the ends."""
+    """Interpolate a point just below the root, away from both ends."""
     width = math.log(high / low)
     share = 0.5
     if math.isfinite(at_high):
@@ -621,11 +618,11 @@ def sampled_gaussian(
     shape: tuple[int, ...],
     **further: Any,
 ) -> SampledGaussian:
-    """Mechanism of at least this noise multiplier, its grid and errors included.
+    """Return a mechanism of at least this noise multiplier, including the grid.
 
-    The multiplier is the standard deviation of the noise over the charged sensitivity.
+    The multiplier is the noise's standard deviation over the charged sensitivity.
     `further` are fields of :class:`~skdpspectral.mechanisms.SampledGaussian`. A grid
-    that is too coarse for the sensitivity is a ValueError.
+    that is too coarse raises a ValueError.
     """
     summed = 2.0 * further.get("summation_error", 0.0)
     noise_std = noise_multiplier * (sensitivity + summed)
@@ -687,7 +684,7 @@ def least_mu(mu: float, curves: Counted, failure: float) -> float:
 
 
 def _part(curve: Curve, parts: int) -> Curve:
-    """Return a part of a mechanism's steps, rounded up."""
+    """Return a mechanism with a part of the steps, rounded up."""
     if not isinstance(curve, SubsampledGaussian):
         return curve
     return replace(curve, steps=math.ceil(curve.steps / parts))
@@ -708,14 +705,14 @@ def pure_mu(epsilon: float) -> float:
 
 
 def _one_by_one(mu: float, curves: Counted, failure: float) -> float:
-    """Return the cost of each by itself, without sampling."""
+    """Return the cost of mechanisms composed separately, without sampling."""
     if certain_failure(curves) > failure:
         return math.inf
     return math.hypot(mu, *(math.sqrt(n) * _cost_alone(curve) for curve, n in curves))
 
 
 def _cost_alone(curve: Curve) -> float:
-    """Return the cost of a pair beside its delta, or of steps on all units."""
+    """Return the cost of a pair apart from its delta, or of unsampled steps."""
     if isinstance(curve, ApproximateDP):
         return pure_mu(curve.epsilon)
     if isinstance(curve, SubsampledGaussian):
@@ -725,7 +722,7 @@ def _cost_alone(curve: Curve) -> float:
 
 
 def _by_losses(mu: float, curves: Counted, failure: float) -> float:
-    """Return the least mu of the distribution of all losses, in either direction."""
+    """Return the least mu by loss distributions, for either order of neighbors."""
     if len(curves) > MOST_KINDS:
         failure -= certain_failure(curves)
         curves = coarsen_kinds(curves)
@@ -735,10 +732,10 @@ def _by_losses(mu: float, curves: Counted, failure: float) -> float:
 
 
 def _of_losses(losses: LossDistribution, failure: float, errors: float) -> float:
-    """Return the least mu of a distribution of losses, for alpha of at least 1.
+    """Return the least mu of a loss distribution, for alpha of at least 1.
 
-    Between two losses its curve is a line, (1 + r)(a - alpha b) + `errors`, with the
-    probabilities a and b that a loss is no smaller.
+    Its curve is piecewise linear, (1 + r)(a - alpha b) + `errors`, with the
+    probabilities a and b of a loss that is no smaller.
     """
     start = max(1 - losses.first, 0)
     masses = np.maximum(losses.masses[start:], 0.0)
@@ -757,54 +754,3 @@ def _of_losses(losses: LossDistribution, failure: float, errors: float) -> float
         found = np.where(yes < 1.0, ndtri(np.minimum(yes, 1.0)), math.inf)
         found = np.where(no < 1.0, found - ndtri(np.minimum(no, 1.0)), -math.inf)
     return max(float(np.max(found, initial=0.0)) * (1.0 + _SUMS), 0.0)
-
-
-def calibrate_sampled_mu(
-    mu: float,
-    failure: float,
-    sampling_probability: float,
-    steps: int,
-    neighbors: Neighbors | str,
-) -> float:
-    """Least noise multiplier at which steps on Poisson samples cost mu, but for a d.
-
-    At most .1 % above the least that :func:`least_mu` can show to do.
-
-    Parameters
-    ----------
-    mu : float
-        Positive and finite.
-    failure : float
-        d, in [0, 1).
-    sampling_probability, steps, neighbors
-        As of :func:`~skdpspectral.accounting.calibrate_sampled`.
-
-    Examples
-    --------
-    >>> from skdpspectral.accounting._composition import calibrate_sampled_mu
-    >>> round(calibrate_sampled_mu(0.25, 1e-7, 0.01, 1000, "replace-one"), 2)
-    2.53
-    """
-    mu, failure = check_real("mu", mu), check_real("failure", failure)
-    if not 0.0 < mu < math.inf:
-        raise ValueError(f"mu must be positive and finite, got {mu}")
-    if not 0.0 <= failure < 1.0:
-        raise ValueError(f"failure must be in [0, 1), got {failure}")
-    replaced = Neighbors(neighbors) is Neighbors.REPLACE_ONE
-    SubsampledGaussian("", sampling_probability, 1.0, steps, replaced)
-    high = (2.0 if replaced else 1.0) * math.sqrt(steps) / mu
-    if sampling_probability == 1.0 or failure == 0.0:
-        return high
-    return _calibrated_mu(mu, failure, sampling_probability, steps, replaced, high)
-
-
-@lru_cache(maxsize=256)
-def _calibrated_mu(
-    mu: float, failure: float, q: float, steps: int, replaced: bool, high: float
-) -> float:
-    def excess(sigma: float) -> float:
-        curve = SubsampledGaussian("", q, sigma, steps, replaced)
-        found = least_mu(0.0, ((curve, 1),), failure)
-        return math.log(found / mu) if found > 0.0 else -math.inf
-
-    return least_noise(excess, high)

@@ -44,8 +44,8 @@ _ROUNDING = 1e-12
 def leaving_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
     r"""Return :math:`H_{e^e}(P \| Q)` of one step, for a unit that leaves.
 
-    The hockey-stick divergence at each of the losses e, which may have any sign, for
-    the sampling probability q and the noise multiplier sigma.
+    It is the hockey-stick divergence at losses e of any sign, given the sampling
+    probability q and the noise multiplier sigma.
     """
     losses = np.asarray(losses, dtype=np.float64)
     x = _joined_outcome(q, sigma, losses)
@@ -77,7 +77,7 @@ def _logs(q: float) -> tuple[float, float]:
 
 
 def _joined_outcome(q: float, sigma: float, losses: Array) -> Array:
-    r"""Return :math:`x / \sigma` where the loss to :math:`N(0, \sigma^2)` is one."""
+    r"""Return :math:`x / \sigma` at given losses to :math:`N(0, \sigma^2)`."""
     rest, here = _logs(q)
     with np.errstate(divide="ignore", invalid="ignore"):
         grown = losses + np.log(-np.expm1(np.minimum(rest - losses, 0.0)))
@@ -85,10 +85,10 @@ def _joined_outcome(q: float, sigma: float, losses: Array) -> Array:
 
 
 def outcome(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
-    r"""Return the outcomes x whose losses :math:`\ln (dP / dQ)(x)` are given.
+    r"""Return the outcomes x with the losses :math:`\ln (dP / dQ)(x)`.
 
-    With :math:`b = q\,e^{-1 / (2 \sigma^2)}` the outcome is
-    :math:`\sigma^2 (e / 2 + \operatorname{arsinh}(\tfrac{1 - q}{b} \sinh(e / 2)))`.
+    With :math:`b = q\,e^{-1 / (2 \sigma^2)}` the outcome is :math:`\sigma^2 (e / 2 +
+    \operatorname{arsinh}(\tfrac{1 - q}{b} \sinh(e / 2)))`.
     """
     half = 0.5 * np.asarray(losses, dtype=np.float64)
     if q == 1.0:
@@ -161,7 +161,7 @@ def sampled_divergences(
 
 
 def largest_loss(q: float, sigma: float, replaced: bool) -> float:
-    """Return a loss beyond which one step has no mass that counts."""
+    """Return a loss beyond which one step has negligible mass."""
     x = 1.0 + _LAST * sigma
     square = sigma * sigma
     rest, here = _logs(q)
@@ -182,10 +182,10 @@ _STEPS = tuple(4.0**k for k in range(-6, 3))
 
 @functools.lru_cache(maxsize=8)
 def coarsen_kinds(curves: Counted) -> Counted:
-    """Return few kinds that dominate what is given: the same where they are few.
+    """Return few kinds that dominate the given ones, which are kept if few.
 
-    Otherwise pairs have lost their delta, which the caller counts by itself; more than
-    few are left if no rounding helps.
+    Otherwise pairs lose their delta, which the caller adds. More kinds remain if no
+    rounding helps.
     """
     found = curves
     for step in _STEPS if len(curves) > MOST_KINDS else ():
@@ -200,7 +200,7 @@ def coarsen_kinds(curves: Counted) -> Counted:
 
 
 def _up(x: float, step: float) -> float:
-    """Return the next power of exp(step) that is at least `x`, in floating point."""
+    """Return the smallest power of exp(step) that is at least `x`."""
     if x <= 0.0:
         return x
     power = math.exp(step * math.ceil(math.log(x) / step))
@@ -208,7 +208,7 @@ def _up(x: float, step: float) -> float:
 
 
 def _round_up_cost(curve: Curve, step: float) -> tuple[Curve, int]:
-    """Return a mechanism that costs no less, and how often it stands for this one."""
+    """Return a mechanism of at least this cost, and its count in place of this one."""
     if isinstance(curve, ApproximateDP):
         return replace(curve, epsilon=_up(curve.epsilon, step), delta=0.0), 1
     if isinstance(curve, PrivateSelection):
@@ -242,10 +242,9 @@ def gaussian_divergences(mu: float, orders: npt.ArrayLike) -> Array:
 
 
 def divergences(mechanism: Curve, orders: npt.ArrayLike) -> Array:
-    """Return bounds on the Renyi divergences of a mechanism that is no Gaussian.
+    """Return bounds on Renyi divergences of a mechanism that is not Gaussian.
 
-    One at each order above 1. Those of an (epsilon, delta) pair hold but for a
-    probability of its delta.
+    There is one per order above 1; for a pair they fail with probability delta.
     """
     points = np.asarray(orders, dtype=np.float64)
     if isinstance(mechanism, ApproximateDP):
@@ -266,9 +265,9 @@ def divergences(mechanism: Curve, orders: npt.ArrayLike) -> Array:
 
 
 def randomized_response_divergences(epsilon: float, orders: Array) -> Array:
-    r"""Return the Renyi divergences of randomized response, the worst of all.
+    r"""Return Renyi divergences of randomized response, the largest of any pair.
 
-    Every pair that is :math:`(\epsilon, 0)`-indistinguishable is made of it.
+    Every :math:`(\epsilon, 0)`-indistinguishable pair is its post-processing.
     """
     less = orders - 1.0
     log_yes = -math.log1p(math.exp(-epsilon))  # p = e^epsilon / (1 + e^epsilon)
@@ -293,7 +292,7 @@ def _subsampled_divergences(
 
 
 def log_peaks(orders: Array) -> Array:
-    r"""Logarithm of the largest :math:`(1 - e^{-y}) e^{-(\alpha - 1) y}` over y."""
+    r"""Return the log maximum of :math:`(1 - e^{-y}) e^{-(\alpha - 1) y}` over y."""
     return (orders - 1.0) * np.log1p(-1.0 / orders) - np.log(orders)
 
 
@@ -326,7 +325,7 @@ def renyi_delta(
 
 
 def renyi_epsilon(orders: npt.ArrayLike, curve: npt.ArrayLike, delta: float) -> float:
-    """Return the smallest epsilon, at least 0, that Renyi divergences allow for.
+    """Return the smallest epsilon, at least 0, that Renyi divergences give.
 
     Infinite if no order gives one. Parameters are those of :func:`renyi_delta`.
     """
@@ -337,10 +336,7 @@ def renyi_epsilon(orders: npt.ArrayLike, curve: npt.ArrayLike, delta: float) -> 
 
 
 def composed_divergences(mu: float, curves: Counted, orders: npt.ArrayLike) -> Array:
-    """Return the divergences of Gaussians of a total `mu` and of counted curves.
-
-    Equal mechanisms may stand there more than once: each counts.
-    """
+    """Return divergences of Gaussians of total cost `mu` and of counted curves."""
     total = gaussian_divergences(mu, orders)
     for mechanism, times in curves:
         total = total + times * divergences(mechanism, orders)

@@ -9,11 +9,11 @@ class PrivacyBudgetError(RuntimeError):
     Parameters
     ----------
     message : str
-        What was refused, and what can be done.
+        What was refused, and possible remedies.
     requested : float or None
-        The epsilon that was asked for, at the ledger's delta.
+        The requested epsilon, at the ledger's delta.
     remaining : float or None
-        The epsilon that is left, at the ledger's delta.
+        The remaining epsilon, at the ledger's delta.
     """
 
     def __init__(
@@ -31,18 +31,18 @@ class PrivacyBudgetError(RuntimeError):
 
 
 class LedgerError(RuntimeError):
-    """A ledger file is missing, foreign, damaged or of another version."""
+    """A ledger file is missing, damaged, not a ledger, or of another version."""
 
 
 class NoisyFitWarning(UserWarning):
-    """Noise hides something that a fit was asked for; its guarantee holds.
+    """Part of a result is lost in the noise; the guarantee still holds.
 
-    Components, features, targets, categories or a mean may be noise alone, or are left
-    out: for this many rows and this budget, public numbers or releases say so.
-    ``warnings.simplefilter("ignore", NoisyFitWarning)`` silences all warnings of this
-    kind and no other.
+    For this number of rows and this budget, public numbers or releases show that
+    components, features, targets, categories or a mean are only noise or were left out.
+    To silence only these warnings, use
+    ``warnings.simplefilter("ignore", NoisyFitWarning)``.
     """
 
 
 class PrivacyLeakWarning(UserWarning):
-    """What was asked for protects nobody, or protects less than it seems to."""
+    """The requested operation gives no privacy, or less than it may appear to."""

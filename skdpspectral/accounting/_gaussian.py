@@ -51,9 +51,8 @@ def check_delta(value: object, name: str = "delta") -> float:
     why = ""
     if number < MIN_DELTA:
         why = (
-            ": Gaussian noise needs a positive delta, and float64 noise cannot honor "
-            f"one below {MIN_DELTA:g}; choose one well below one over the number of "
-            "samples"
+            ": Gaussian noise requires a positive delta, and float64 noise cannot "
+            f"guarantee one below {MIN_DELTA:g}; choose one well below 1 / n_samples"
         )
     raise ValueError(f"{name} must be in [{MIN_DELTA:g}, 1), got {number:g}{why}")
 
@@ -96,9 +95,9 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     Parameters
     ----------
     mu : float
-        Sensitivity over noise standard deviation, at least 0.
+        Sensitivity divided by the noise standard deviation, at least 0.
     epsilon : float
-        At least 0.
+        Privacy parameter, at least 0.
 
     Returns
     -------
@@ -123,10 +122,13 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     return min(1.0, math.exp(_log_gaussian_delta(mu, epsilon)))
 
 
-def _bracket_root(
-    excess: Callable[[float], float], low: float, high: float
-) -> tuple[float, float]:
-    """Return a tight bracket (a, b) of the sign change of an increasing function."""
+def _bracket_root(excess: Callable[[float], float], high: float) -> tuple[float, float]:
+    """Return a tight bracket (a, b) of an increasing function's root, from `high`."""
+    while excess(high) < 0.0:
+        high *= 2.0
+    low = high
+    while excess(low) > 0.0:
+        low *= 0.5
     root = float(brentq(excess, low, high, xtol=1e-300, rtol=1e-14))
     a = b = root
     step = 2.0**-50
@@ -139,19 +141,19 @@ def _bracket_root(
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Largest mu whose Gaussian mechanism is (epsilon, delta)-private.
+    """Largest mu of a Gaussian mechanism that is (epsilon, delta)-private.
 
     Parameters
     ----------
     epsilon : float
-        In [0, 1e9]; infinity gives infinity.
+        Privacy parameter in [0, 1e9]. Infinity returns infinity.
     delta : float
-        In [1e-15, 1).
+        Privacy parameter in [1e-15, 1).
 
     Returns
     -------
     float
-        mu, from the side of the root where ``gaussian_delta(mu, epsilon) <= delta``.
+        mu, rounded so that ``gaussian_delta(mu, epsilon) <= delta``.
 
     Raises
     ------
@@ -184,30 +186,24 @@ def _solve_mu(epsilon: float, delta: float) -> float:
         return _log_gaussian_delta(mu, epsilon) - log_delta
 
     # At mu = sqrt(2 epsilon), delta is about 1/2 or less; doubling finds the top.
-    high = math.sqrt(2.0 * epsilon) + 1.0
-    while excess(high) < 0.0:
-        high *= 2.0
-    low = high
-    while excess(low) > 0.0:
-        low *= 0.5
-    return _bracket_root(excess, low, high)[0]
+    return _bracket_root(excess, math.sqrt(2.0 * epsilon) + 1.0)[0]
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Smallest epsilon at which a mu-GDP Gaussian mechanism has this delta.
+    """Smallest epsilon of a mu-GDP Gaussian mechanism at a given delta.
 
     Parameters
     ----------
     mu : float
-        At least 0; more than 1e5 gives infinity.
+        Cost of the mechanism, at least 0. Values above 1e5 return infinity.
     delta : float
-        In [1e-15, 1).
+        Privacy parameter in [1e-15, 1).
 
     Returns
     -------
     float
-        epsilon, from the side where ``gaussian_delta(mu, epsilon) <= delta``; 0
-        where total variation alone is below delta.
+        epsilon, rounded so that ``gaussian_delta(mu, epsilon) <= delta``; 0 if the
+        total variation distance is already below delta.
 
     Examples
     --------
@@ -229,13 +225,7 @@ def _solve_epsilon(mu: float, delta: float) -> float:
     def excess(epsilon: float) -> float:
         return log_delta - _log_gaussian_delta(mu, epsilon)
 
-    high = mu
-    while excess(high) < 0.0:
-        high *= 2.0
-    low = high
-    while excess(low) > 0.0:
-        low *= 0.5
-    return _bracket_root(excess, low, high)[1]
+    return _bracket_root(excess, mu)[1]
 
 
 def calibrate_gaussian(

@@ -201,33 +201,34 @@ def calibrate_selection(
     law: str = "auto",
     beside: Callable[[float], float] | None = None,
 ) -> PrivateSelection:
-    """Selection whose runs may cost the most within a budget.
+    """Return the selection with the largest cost per run within a budget.
 
     Parameters
     ----------
     name : str
-        Name of what is released.
+        Name of the release.
     epsilon, delta : float
-        The budget of all, positive and finite, and in [1e-15, 1).
+        Total budget: epsilon positive and finite, delta in [1e-15, 1).
     expected_runs : float
-        Mean of the number of runs.
+        Expected number of runs.
     law : {"auto", "logarithmic", "geometric", "poisson"}, default="auto"
-        Law of the number of runs; "auto" takes of the logarithmic and, from a mean of
-        14 on, where it hardly ever gives none, the Poisson law the one under which runs
-        may cost more.
+        Distribution of the number of runs. "auto" uses the logarithmic distribution or,
+        for a mean of at least 14, where it is very rarely zero, the Poisson
+        distribution, whichever allows a larger cost per run.
     beside : callable or None, default=None
-        ``beside(run_mu)`` is the cost of what is released beside the selection, which
-        must not fall with the cost of a run; None for nothing.
+        ``beside(run_mu)`` is the cost of all releases other than the selection, and
+        must not decrease with the cost of a run. None means no other releases.
 
     Returns
     -------
     PrivateSelection
-        With ``selection_epsilon(selection, delta, beside(run_mu)) <= epsilon``.
+        Selection with ``selection_epsilon(selection, delta, beside(run_mu)) <=
+        epsilon``.
 
     Raises
     ------
     ValueError
-        If an argument is out of range, or the budget too small for any run.
+        If an argument is out of range, or the budget is too small for any run.
     """
     epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
     expected_runs = check_real("expected_runs", expected_runs)

@@ -36,7 +36,9 @@ def check_neighbors(estimator, plan: PrivacyPlan, data: tuple, other: tuple) -> 
         if len({len(part) for part in rows}) != 1:
             raise ValueError(f"{name} must hold one target for each of its rows")
     if np.shape(data[0])[1:] != np.shape(other[0])[1:]:
-        raise ValueError("X and X_neighbor must have the same shape, rows apart")
+        raise ValueError(
+            "X and X_neighbor must have the same shape, except for the number of rows"
+        )
     if plan.unit is Unit.USER:
         _check_users(estimator, plan, data, other)
     elif plan.neighbors is Neighbors.ADD_REMOVE_ONE:
@@ -63,8 +65,8 @@ def _check_rows(plan: PrivacyPlan, rows: list, others: list) -> None:
     differing = sum(row != other for row, other in zip(rows, others, strict=True))
     if differing != 1:
         raise ValueError(
-            f"X and X_neighbor must differ in one row, but differ in {differing}: "
-            "anything else is not what the guarantee is about"
+            f"X and X_neighbor must differ in one row, but differ in {differing}: the "
+            "guarantee only covers a difference in one row"
         )
 
 
@@ -76,19 +78,19 @@ def _check_row_joins(rows: list, others: list) -> None:
         if fewer[first:] == more[first + 1 :]:
             return
     raise ValueError(
-        "X and X_neighbor must differ by one row that joins or leaves: anything else "
-        "is not what the guarantee is about"
+        "X and X_neighbor must differ by one row that joins or leaves: the guarantee "
+        "only covers this difference"
     )
 
 
 def _check_users(estimator, plan: PrivacyPlan, data: tuple, other: tuple) -> None:
     if plan.neighbors not in _USERS_WHO_DIFFER:
-        raise ValueError(f"no audit is known for users under {plan.neighbors}")
+        raise ValueError(f"there is no audit for users under {plan.neighbors}")
     feature = getattr(estimator, "user_feature", None)
     if feature is None:
         raise ValueError(
             f"{plan.estimator} protects users: user_feature must name the column of X "
-            "that says whose row it is"
+            "that identifies the user of each row"
         )
     one, two = _by_user(data, feature), _by_user(other, feature)
     changed = [user for user in one.keys() & two.keys() if one[user] != two[user]]
@@ -237,7 +239,7 @@ def mu_lower_bound(
 
 
 def _fit_recorded(estimator, data: tuple) -> dict[str, np.ndarray]:
-    """Fit made-up data; of this context alone, whatever other threads fit meanwhile."""
+    """Fit synthetic data, recording releases in this context only."""
     with without_accountant(), record_releases() as released:
         estimator.fit(*data)
     return released
@@ -252,14 +254,14 @@ def _exact_releases(estimator, data: tuple) -> dict[str, np.ndarray]:
 
 
 def _require_same_releases(estimator, plan: PrivacyPlan, X) -> None:
-    """Refuse to learn from a fit without noise what one with noise releases."""
+    """Refuse plans whose releases without noise differ from those with noise."""
     exact = clone(estimator).set_params(epsilon=None).plan_for(X)
     shapes = [{m.name: m.shape for m in p.mechanisms} for p in (plan, exact)]
     if shapes[0] != shapes[1]:
         raise ValueError(
-            f"statistic must be given for {plan.estimator}: without noise it is "
-            "another algorithm with other releases, of which no likelihood ratio can "
-            "be taken"
+            f"statistic must be given for {plan.estimator}: without noise it is a "
+            "different algorithm with different releases, for which no likelihood "
+            "ratio can be computed"
         )
 
 
@@ -267,7 +269,7 @@ def _noise_variance(plan: PrivacyPlan, name: str) -> float:
     """Return the variance of the noise of a planned Gaussian mechanism."""
     mechanism = plan[name]
     if not isinstance(mechanism, Gaussian):
-        raise TypeError(f"{name!r} is released by no Gaussian mechanism")
+        raise TypeError(f"{name!r} is not released by a Gaussian mechanism")
     return mechanism.noise_std**2
 
 
@@ -325,56 +327,55 @@ def audit_epsilon(
     n_jobs: int | None = None,
     random_state=None,
 ) -> AuditResult:
-    """Bound from below what fits reveal about which of two neighbors they saw.
+    """Compute a lower bound on epsilon from repeated fits on two neighboring data sets.
 
-    An audit can refute a guarantee and never prove one. It is as sharp as the two
-    data sets are bad and the statistic is good.
+    An audit can refute a guarantee but never prove one. It is only as sharp as the data
+    sets are adversarial and the statistic is powerful.
 
     Parameters
     ----------
     factory : callable or estimator
-        An unfitted estimator of this package, or what gives one without arguments.
-        No ledger is charged, neither its own nor that of a ``with`` block.
+        An unfitted estimator of this package, or a callable without arguments that
+        returns one. No ledger is charged, not even that of a ``with`` block.
     X, X_neighbor : array-like of shape (n_samples, n_features)
-        Neighboring data sets in the sense of the plan: they differ in one row or,
-        where users are protected, in one user with all of that user's rows (users
-        are the column `user_feature` of the estimator). Under add-remove-one they
-        have different numbers of rows. They must be **made up**: they are seen in
-        the clear.
+        Neighboring data sets as defined by the plan. They differ in one row or, if
+        users are protected, in one user with all of that user's rows (users are the
+        column `user_feature` of the estimator). With add-remove-one they have different
+        numbers of rows. Use only **synthetic data**, because an audit is not private.
     statistic : callable or None, default=None
-        ``statistic(estimator, released) -> float``, larger for the neighbor, of
-        the fitted estimator and the dict of everything that the release layer let
-        out. It decides at its attribute `threshold`, if it has one; half of the
-        trials go to choosing one otherwise. None takes the log likelihood ratio of
-        the released arrays, whose means are those of a fit without noise: where
-        that is another algorithm a statistic must be given, and where a release
-        depends on earlier ones another statistic may be sharper.
+        ``statistic(estimator, released) -> float``, where `released` is the dict of
+        everything that the release layer returned. It should be larger for the
+        neighbor. Its attribute `threshold`, if it exists, is the decision threshold;
+        otherwise half of the trials are used to choose one. None uses the
+        log-likelihood ratio of the released arrays, with means from a fit without
+        noise. You must pass a statistic if a fit without noise is another algorithm. If
+        releases depend on earlier ones, another statistic may be sharper.
     n_trials : int, default=10000
-        Fits on each data set.
+        Number of fits on each data set.
     y, y_neighbor : array-like of shape (n_samples,) or None, default=None
-        Targets, for estimators that take them; ``y_neighbor=None`` takes `y`.
+        Targets, for estimators that use them. ``y_neighbor=None`` uses `y`.
     delta : float or None, default=None
-        Where epsilon is stated; None takes the estimator's.
+        Delta at which epsilon is stated. None uses the delta of the estimator.
     confidence : float, default=0.99
         Probability that the bound holds.
     n_jobs : int or None, default=None
-        Parallel jobs, as in joblib.
+        Number of parallel jobs, as in joblib.
     random_state : int or None, default=None
-        Seed of all trials; None audits the noise as it is drawn in use.
+        Seed of all trials. None audits the noise source that is used in practice.
 
     Returns
     -------
     AuditResult
-        The bounds `mu` and `epsilon` (at `delta`) beside `claimed_mu` and
-        `claimed_epsilon`, and `violated`, whether the claim is refuted.
+        The lower bounds `mu` and `epsilon` (at `delta`), the claims `claimed_mu` and
+        `claimed_epsilon`, and `violated`, which is True if the claim is refuted.
 
     Raises
     ------
     ValueError
-        If the estimator claims nothing, the data sets are not neighbors, a
-        statistic is missing or not finite, or the numbers are out of range.
+        If the estimator makes no claim, the data sets are not neighbors, a statistic is
+        missing or not finite, or the numbers are out of range.
     TypeError
-        If it is a pipeline of several steps.
+        If the estimator is a pipeline with several steps.
 
     Examples
     --------
@@ -402,7 +403,7 @@ def audit_epsilon(
     estimator = clone(estimator).set_params(accountant=None)
     plan = estimator.plan_for(X)
     if not math.isfinite(plan.mu):
-        raise ValueError("an estimator with epsilon=None claims nothing to audit")
+        raise ValueError("an estimator with epsilon=None has no guarantee to audit")
     check_neighbors(estimator, plan, data, other)
     if statistic is None:
         statistic = _LikelihoodRatio(estimator, plan, data, other)
@@ -425,7 +426,7 @@ def audit_epsilon(
 
 
 def _with_targets(X, X_neighbor, y, y_neighbor) -> tuple[tuple, tuple]:
-    """Return what each fit is called with."""
+    """Return the arguments of each fit."""
     if y is None:
         if y_neighbor is not None:
             raise ValueError("y_neighbor was given, but y was not")

@@ -52,10 +52,10 @@ from ._moments import (
 
 
 class MomentRun:
-    """One charged stream; it belongs to the call, or the estimator, that began it.
+    """One charged stream, owned by the call or the estimator that began it.
 
-    One thread at a time uses it; copies and pickles hold whole batches. `features` are
-    fitted attributes about columns, and `parameters` those that must not change.
+    Only one thread uses it at a time; copies and pickles hold whole batches. `features`
+    are fitted attributes about columns, and `parameters` must not change.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class MomentRun:
         return self.moments.run(self._release, X, self.sums)
 
     def push(self, X) -> tuple[StreamMoments, int]:
-        """Release rows; return the moments of the last of them, and what was lost."""
+        """Release rows; return the moments of the last one, and how many were lost."""
         self._release.check_process()
         with self._thread_lock.hold():
             for moments in self.path(X):
@@ -120,7 +120,7 @@ class MomentRelease(NamedTuple):
 
 
 class _InBatches:
-    """A method that is available if the number of steps is known or is not needed."""
+    """Descriptor of a method that needs a known or unneeded number of steps."""
 
     def __init__(self, method):
         self._method = method
@@ -144,108 +144,105 @@ class JMECovariance(
 ):
     r"""Mean and covariance of a stream, released privately at every step.
 
-    Each row is one step. It is released with noise that is correlated between steps:
-    weighted sums of rows and of their outer products have little of it, and the second
-    moment costs nothing beside the first (:ref:`streams`). The budget covers the
-    releases of **all** steps together.
+    Each row is one step. The noise is correlated between steps, so that weighted sums
+    of rows and of their outer products have little noise. The second moment has no
+    additional cost when it is released with the first (:ref:`streams`). The budget
+    covers the releases of **all** steps together.
 
     Parameters
     ----------
     {epsilon}
-        A stream is one fit.
+        A stream counts as one fit.
     {delta}
-        Well below one over the number of steps.
     clip_norm : float, default=1.0
-        Public bound in [1e-60, 1e60]: longer rows are scaled down to this norm.
+        Public bound in [1e-60, 1e60]. Longer rows are scaled down to this norm.
     horizon : int or None, default=None
-        Number of steps that the noise is made for (:ref:`stream_horizon`). None uses
-        the number of rows in :meth:`fit`. Streams by :meth:`partial_fit` need it,
+        Number of steps that the noise is designed for (:ref:`stream_horizon`). None
+        uses the number of rows in :meth:`fit`. :meth:`partial_fit` requires a number,
         unless ``factorization="trivial"``, or ``"blt"`` with a workload that forgets.
     workload : {"average", "prefix"}, Window, Exponential or array, default="average"
-        Weights of rows i at step t: 1/t for "average", 1 for "prefix", or those of
-        :class:`~skdpspectral.covariance.Exponential` and
-        :class:`~skdpspectral.covariance.Window`. An array of shape (steps, steps)
-        gives any weights, with zeros above the diagonal. The weights of a step must
-        add up to more than 0, unless `moments` has a `second_workload`.
+        Weights of the rows at step t: 1/t for "average", 1 for "prefix", or the weights
+        of :class:`~skdpspectral.covariance.Exponential` or
+        :class:`~skdpspectral.covariance.Window`. An array of shape (steps, steps) sets
+        any weights, with zeros above the diagonal. The weights of each step must have a
+        positive sum, unless `moments` has a `second_workload`.
     factorization : str, BISR or array of shape (steps, steps), default="blt"
-        How noise is correlated (:ref:`stream_parameters`). It keeps rows of noise in
-        memory, each as long as the release of a step: none for "trivial" (independent
-        noise), about four for "blt", two for each of the band of
-        :class:`~skdpspectral.covariance.BISR` ("bisr" for its default), two for each
-        step for "sqrt", one for each step, and the matrix, for "optimal" and any
-        lower-triangular C.
+        How noise is correlated between steps (:ref:`stream_parameters`). The choice
+        determines how many rows of noise are kept in memory, each as long as the
+        release of a step: none for "trivial" (independent noise), about four for "blt",
+        two per unit of bandwidth for :class:`~skdpspectral.covariance.BISR` ("bisr"
+        uses its default), and two per step for "sqrt". "optimal" and a lower-triangular
+        matrix C keep one row per step, and the matrix.
     moments : {"jme", "assume-centered"} or strategy, default="jme"
-        The moments that are released. "jme": mean and second moment, by their joint
-        sensitivity; :class:`~skdpspectral.covariance.JointMoments` has their weights,
-        workloads and noise. "assume-centered": the second moment alone, at the whole
-        budget; the mean is taken to be zero
-        (:class:`~skdpspectral.covariance.AssumeCentered`).
+        The released moments. "jme": mean and second moment, using their joint
+        sensitivity; :class:`~skdpspectral.covariance.JointMoments` sets their weights,
+        workloads and noise. "assume-centered"
+        (:class:`~skdpspectral.covariance.AssumeCentered`): only the second moment, with
+        the whole budget, assuming a zero mean.
         :class:`~skdpspectral.covariance.BaselineMoments` is for comparison.
     whiten : bool, default=False
-        Whether :meth:`transform` multiplies by the root of the precision; otherwise
-        it subtracts the mean.
+        Whether :meth:`transform` also multiplies rows by the root of the precision.
     min_eigenvalue : float or "auto", default="auto"
-        Least eigenvalue of `covariance_`, in units of ``clip_norm**2``. "auto": the
-        eigenvalues are rid of the bias of the noise, and none is below twice the noise
-        of an entry, nor below 1e-6 (only 1e-6 where noisy rows are squared). It needs
-        no budget: the size of the noise is public.
+        Smallest eigenvalue of `covariance_`, in units of ``clip_norm**2``. "auto"
+        corrects the eigenvalues for the bias of the noise, and raises them to at least
+        twice the noise of an entry and at least 1e-6 (only 1e-6 if noisy rows are
+        squared). This uses no budget, because the size of the noise is public.
     on_horizon : {"raise", "restart"}, default="raise"
-        What happens to rows beyond `horizon`. "restart": fresh noise for as many
-        steps again, at no further cost; sums then carry the noise of all blocks.
+        What happens to rows beyond `horizon`. "restart" draws new noise for the same
+        number of steps, at no further cost; sums then include the noise of all blocks.
     {accountant}
-        A stream needs one to be copied or pickled before it has ended.
+        To copy or pickle a stream before it has ended, set an accountant.
     {noise_seed}
 
     Attributes
     ----------
     location_ : ndarray of shape (n_features,)
-        Weighted mean of the clipped rows, by `workload`. Where its weights do not add
-        up to more than 0, by the `second_workload` of `moments`. Zero with
-        ``moments="assume-centered"``.
+        Weighted mean of the clipped rows, with the weights of `workload`. If these have
+        no positive sum, the weights of the `second_workload` of `moments` are used.
+        Zero with ``moments="assume-centered"``.
     location_std_ : float or None
-        Standard deviation of the noise in each entry of `location_`; None where it is
-        zero or has weights of its own.
+        Standard deviation of the noise of each entry of `location_`. None if
+        `location_` is zero or has separate weights.
     covariance_ : ndarray of shape (n_features, n_features)
-        Weighted covariance of the clipped rows, without the bias of the noise (but
-        for ``BaselineMoments("pp")``). Its eigenvalues are at least `min_eigenvalue`,
-        and its trace is at most ``clip_norm**2`` (more, by a public factor, where some
-        weights are below 0).
+        Weighted covariance of the clipped rows, corrected for the bias of the noise
+        (except with ``BaselineMoments("pp")``). Its eigenvalues are at least
+        `min_eigenvalue`, and its trace is at most ``clip_norm**2`` (larger, by a public
+        factor, if some weights are negative).
     precision_ : ndarray of shape (n_features, n_features)
-        Its inverse.
+        Inverse of `covariance_`.
     first_moment_ : ndarray of shape (n_features,)
-        Weighted sum of rows, with the workload's weights.
+        Weighted sum of rows, with the weights of the workload.
     second_moment_ : ndarray of shape (n_features, n_features)
-        Weighted sum of outer products, not projected.
+        Weighted sum of outer products, without projection.
     n_samples_seen_ : int
         Number of steps so far, public under replace-one.
     n_samples_lost_ : int
-        Number of these steps that the moments leave out; 0 but for streams that were
-        resumed by :meth:`resume`.
+        Number of these steps that are missing from the moments. It is 0 unless the
+        stream was continued by :meth:`resume`.
     {n_features_in_}
     {feature_names_in_}
     {privacy_}
 
     See Also
     --------
-    sklearn.covariance.EmpiricalCovariance : The same without privacy.
+    sklearn.covariance.EmpiricalCovariance : Covariance without privacy.
     DPPCA : Principal components of a table.
 
     Notes
     -----
-    **Formal guarantee.** All releases of a stream with ``noise_seed=None``, together,
-    are (`epsilon`, `delta`)-differentially private for one row, under replacement of
-    that row, for any data, also where later rows depend on earlier releases. The
-    number of rows is public.
+    **Formal guarantee.** All releases of a stream with ``noise_seed=None`` together are
+    (`epsilon`, `delta`)-differentially private for one row, under replacement of that
+    row, for any data, even if later rows depend on earlier releases. The number of rows
+    is public.
 
-    With :math:`\sigma` the noise of the exact Gaussian mechanism at sensitivity 1,
+    Let :math:`\sigma` be the noise of the exact Gaussian mechanism at sensitivity 1,
     :math:`c` the clip norm and :math:`|C|` the largest column norm of the
-    factorization, a row leaves with noise of standard deviation
-    :math:`2 c \sigma |C|`, and its outer product with
-    :math:`2 \sqrt2 c^2 \sigma |C|` at the free weight (:ref:`lemma-joint-moments`),
-    shaped by :math:`C^{-1}`.
+    factorization. A row is released with noise of standard deviation
+    :math:`2 c \sigma |C|`, and its outer product with :math:`2 \sqrt2 c^2 \sigma |C|`
+    at the free weight (:ref:`lemma-joint-moments`), correlated by :math:`C^{-1}`.
 
-    **The state of a stream is secret** (:ref:`stream_state`): between two calls of
-    :meth:`partial_fit` the estimator, and a pickle of it, hold the state of its noise.
+    **The state of a stream is secret** (:ref:`stream_state`). Between two calls of
+    :meth:`partial_fit`, the estimator and its pickles contain the state of the noise.
     :meth:`publish` returns a copy without it.
 
     References
@@ -328,15 +325,14 @@ class JMECovariance(
         Parameters
         ----------
         n_samples : int or None, default=None
-            Number of rows of a fit, public; None for a stream by
-            :meth:`partial_fit`.
+            Number of rows of a fit, public; None for a stream with :meth:`partial_fit`.
         n_features : int
             Number of features.
 
         Returns
         -------
         {plan_of_shape}
-            A stream is charged with it once.
+            A stream is charged once.
 
         Raises
         ------
@@ -370,7 +366,7 @@ class JMECovariance(
         return MomentStream(n_features, noise, moments, clip_norm=self.clip_norm)
 
     def _released(self, moments: StreamMoments, places) -> tuple[np.ndarray, ...]:
-        """Return moments of chosen steps, with covariances that are covariances."""
+        """Return moments of given steps, with projected covariances."""
         first, second, mean, covariance = moments.at(places)
         unit = float(self.clip_norm) ** 2
         floor, spread = _LEAST * unit, None
@@ -387,18 +383,18 @@ class JMECovariance(
     @with_callbacks
     @unweighted
     def fit(self, X, y=None) -> Self:
-        """Release the moments of the rows of X, one step a row; keep the last ones.
+        """Release the moments of the rows of X, one row per step; keep the last ones.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows in order, all finite; never modified.
+            Finite rows in order; never modified.
         {y_ignored}
 
         Returns
         -------
         self : object
-            The fitted estimator; its stream has ended.
+            The fitted estimator. Its stream has ended.
 
         Raises
         ------
@@ -430,11 +426,11 @@ class JMECovariance(
     @_InBatches
     @unweighted
     def partial_fit(self, X, y=None) -> Self:
-        """Release the moments of further rows, one step a row.
+        """Release the moments of further rows, one row per step.
 
-        The first call charges the whole stream, and so does the first one after
-        :meth:`fit`, which begins a new stream. Batches of any sizes give the same
-        releases as one.
+        The first call charges the whole stream, and so does the first call after
+        :meth:`fit`, which starts a new stream. The releases do not depend on how rows
+        are divided into batches.
 
         Parameters
         ----------
@@ -445,19 +441,18 @@ class JMECovariance(
         Returns
         -------
         self : object
-            The estimator, with the moments of the last of these rows.
+            The estimator, with the moments after the last of these rows.
 
         Raises
         ------
         ValueError
-            If a parameter or X is invalid, the horizon is passed, or parameters were
-            changed since the stream began; the stream stays where it is, and what was
-            charged for it stays charged.
+            If a parameter or X is invalid, the horizon is exceeded, or parameters were
+            changed since the stream started. Position and charge stay the same.
         {no_budget}
         LedgerError
-            If a copy of this stream has gone further; see :meth:`resume`.
+            If a copy of this stream has already made further steps; see :meth:`resume`.
         RuntimeError
-            If the stream has ended, a step of it failed, or this is a forked copy.
+            If the stream has ended, one of its steps failed, or this is a forked copy.
         """
         with self._unchanged_on_error():
             self._check_parameters()
@@ -485,32 +480,31 @@ class JMECovariance(
 
     @_InBatches
     def resume(self):
-        """Go on with a stream of which a later copy is lost, where that one ended.
+        """Continue a stream at the position where a lost later copy ended.
 
-        For a pickle that is older than the last batch, as after a crash
-        (:ref:`resumed_streams`). What was released since then is not in this copy:
-        moments are those of the other rows from then on, and those of a window begin
-        anew. **The rows of these steps must not be given again**: they have had their
-        step. The next row is that of step ``n_samples_seen_ + 1``.
+        Use it for a pickle that is older than the last batch, for example after a crash
+        (:ref:`resumed_streams`). This copy lacks the releases made since then: its
+        moments exclude these rows, and a window starts empty. **Do not pass the rows of
+        these steps again**, because their steps are used up. The next row belongs to
+        step ``n_samples_seen_ + 1``.
 
         Returns
         -------
         self : object
-            The estimator, with the same moments; `n_samples_seen_` and
-            `n_samples_lost_` are those of the ledger.
+            The estimator with the same moments. `n_samples_seen_` and `n_samples_lost_`
+            are updated from the ledger.
 
         Raises
         ------
         LedgerError
             If the ledger is behind this copy, or has no such stream.
         NotFittedError
-            If no stream was begun, or it was ended by :meth:`fit`.
+            If no stream was started, or :meth:`fit` has ended it.
         RuntimeError
-            If a step of this very copy failed: load a pickle.
+            If a step of this very copy failed; load a pickle instead.
         ValueError
-            If there is no accountant, parameters are invalid or were changed since the
-            stream began, or a workload given as an array weighs the rows of the gap
-            alone.
+            If there is no accountant, if parameters are invalid or were changed since
+            the stream started, or an array workload only weights missing rows.
         """
         self._check_parameters()
         run = getattr(self, "_stream", None)
@@ -536,35 +530,37 @@ class JMECovariance(
             self._check_parameters()
             check_batches(self._choices())
         except HorizonError as error:
-            raise HorizonError(f"no {method} without a horizon: {error}") from None
+            raise HorizonError(
+                f"{method} cannot run without a horizon: {error}"
+            ) from None
         except (TypeError, ValueError):
             return  # the call itself raises the error, as any method does
 
     def release_path(self, X, *, every=1) -> Iterator[MomentRelease]:
-        """Fit, and return the moments at every step, or at some of them.
+        """Fit, and return the moments at every step or at some steps.
 
-        The budget is charged by the call. The path has a stream of its own: the
-        estimator is as before until the iterator is exhausted, and takes over the last
-        moments then, unless another fit, batch or path was begun meanwhile.
+        The call charges the budget. The path uses its own stream. The estimator does
+        not change until the iterator is exhausted. It then takes over the last moments,
+        unless another fit, batch or path was started in the meantime.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows in order, all finite; never modified.
+            Finite rows in order; never modified.
         every : int, default=1
-            Steps between two that are returned; the last step always is.
+            Number of steps between returned steps. The last step is always returned.
 
         Returns
         -------
         iterator of MomentRelease
-            Named tuples (step, location, covariance, location_std), the last of which
-            is the standard deviation of the noise in each entry of the mean.
+            Named tuples (step, location, covariance, location_std), where
+            `location_std` is the noise standard deviation of each mean entry.
 
         Raises
         ------
         ValueError
-            If a parameter or the form of X is invalid; nothing is charged. If a value
-            of X is, as NaN; the fit is charged (:ref:`limits`).
+            If a parameter or the form of X is invalid (nothing is charged), or if a
+            value of X is invalid, such as NaN (the fit is charged, :ref:`limits`).
         {no_budget}
         """
         every = check_count("every", every)
@@ -592,9 +588,9 @@ class JMECovariance(
             self.__dict__.pop("_stream", None)
 
     def _form(self, X, run: MomentRun | None = None) -> tuple[DeferredRead, dict]:
-        """Check the form of rows, of a fit or a stream under way; change nothing.
+        """Check the form of rows, without changing the estimator.
 
-        What belongs to a fit comes into the estimator at its end: fits may overlap.
+        Attributes are set at the end of a fit, as fits may overlap.
         """
         reader = object.__new__(type(self))
         reader.__dict__.update(self.__dict__)
@@ -629,7 +625,7 @@ class JMECovariance(
         return run, *read
 
     def _keep(self, run: MomentRun, moments: StreamMoments, n_lost: int = 0) -> None:
-        """Set the fitted attributes to the last moments of a stream, all at once."""
+        """Set the fitted attributes to the last moments, all at once."""
         first, second, mean, covariance = self._released(moments, [-1])
         spread = moments.mean_spread([-1])
         if "feature_names_in_" not in run.features:
@@ -655,13 +651,13 @@ class JMECovariance(
         }
 
     def _check_unchanged(self, run: MomentRun) -> None:
-        """Refuse parameters that differ from those that the stream was charged with."""
+        """Refuse parameters that have changed since the stream was charged."""
         values = self.get_params(deep=False)
         for name, value in run.parameters.items():
             if not same_value(values[name], value):
                 raise ValueError(
-                    f"{name} was changed while the stream runs; set it back, or clone "
-                    "the estimator to begin a new stream"
+                    f"{name} was changed during the stream; restore it, or clone the "
+                    "estimator to begin a new stream"
                 )
 
     def __sklearn_is_fitted__(self):
@@ -678,7 +674,7 @@ class JMECovariance(
         Returns
         -------
         ndarray of shape (n_features, n_features)
-            Symmetric.
+            Symmetric matrix.
         """
         check_is_fitted(self)
         values, vectors = np.linalg.eigh(self.covariance_)
@@ -695,25 +691,25 @@ class JMECovariance(
         return np.asarray(X, dtype=np.float64) - self.location_
 
     def score(self, X, y=None):
-        """Mean log-likelihood of rows under the Gaussian of mean and covariance.
+        """Mean log-likelihood of rows under a Gaussian with this mean and covariance.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows; a score on private rows is a release of its own.
+            Rows. A score of private rows is a separate release.
         y : None
             Ignored.
 
         Returns
         -------
         float
-            The mean of :meth:`score_samples`.
+            Mean of :meth:`score_samples`.
         """
         X = self._centered(X)
         return float(log_likelihood(X.T @ X / len(X), self.get_precision()))
 
     def score_samples(self, X):
-        """Log-density of each row under the Gaussian of mean and covariance.
+        """Log-density of each row under a Gaussian with this mean and covariance.
 
         Parameters
         ----------
@@ -723,7 +719,7 @@ class JMECovariance(
         Returns
         -------
         ndarray of shape (n_samples,)
-            As private as the row.
+            Log-densities, each as private as its row.
         """
         distances = self.mahalanobis(X)
         log_volume = np.linalg.slogdet(2.0 * np.pi * self.covariance_)[1]
@@ -740,20 +736,20 @@ class JMECovariance(
         Returns
         -------
         ndarray of shape (n_samples,)
-            At least 0; as private as the row.
+            Squared distances, at least 0, each as private as its row.
         """
         X = self._centered(X)
         return np.einsum("ij,jk,ik->i", X, self.get_precision(), X, optimize=True)
 
     def error_norm(self, comp_cov, norm="frobenius", scaling=True, squared=True):
-        """Distance of the covariance to another one.
+        """Distance between the covariance and another covariance.
 
         Parameters
         ----------
         comp_cov : array-like of shape (n_features, n_features)
             The other covariance.
         norm : {"frobenius", "spectral"}, default="frobenius"
-            Which norm of the difference.
+            Norm of the difference.
         scaling : bool, default=True
             Whether to divide the squared norm by n_features.
         squared : bool, default=True
@@ -784,14 +780,14 @@ class JMECovariance(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows; they are not clipped.
+            Rows, which are not clipped.
 
         Returns
         -------
         ndarray of shape (n_samples, n_features)
-            Rows of the precision of X, each as private as the row. Whitened by the
-            symmetric root (ZCA), so that features keep their meaning. They are finite,
-            also where they overflow.
+            Rows in the precision of X, each as private as its original row. Whitening
+            uses the symmetric root (ZCA), so features keep their meaning. Results are
+            always finite, even if they overflow.
         """
         check_is_fitted(self)
         self._check_parameters()

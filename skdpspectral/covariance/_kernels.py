@@ -80,7 +80,7 @@ class MomentRows:
     def unpack(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Return sums of rows, (b, d), and products, (b, d, d), from sums of vectors.
 
-        The former are zero where x is not included, the latter None without products.
+        Sums of rows are zero if x is not included; products are None if absent.
         """
         d, start = self.n_features, self.n_features if self.first else 0
         first = vectors[:, :start].copy() if self.first else np.zeros((len(vectors), d))

@@ -72,7 +72,7 @@ class MomentStream(Statistic):
         self._terms = 1 if trace is None else n_features
 
     def _shape(self, noise: PlannedNoise, n_features: int) -> float:
-        """Take what shapes the noise; return how products are weighed for it."""
+        """Set the noise's matrices; return the factor of the products."""
         first, second = noise.factorization, noise.second_factorization
         self.stretch = 1.0
         if second is first or self.method.startswith("pp"):
@@ -110,7 +110,7 @@ class MomentStream(Statistic):
         return (mechanism,)
 
     def begin(self, plan: PrivacyPlan) -> MomentSums:
-        """Return the sums of a stream that begins, by the noise that was planned."""
+        """Return the initial sums of a stream, given the planned noise."""
         (mechanism,) = plan.mechanisms
         return MomentSums(self, getattr(mechanism, "noise_std", 0.0))
 
@@ -129,7 +129,7 @@ class MomentStream(Statistic):
             yield moments
 
     def vectors(self, block: np.ndarray) -> np.ndarray:
-        """Return what is released of rows, exactly: nothing else is made of them."""
+        """Return the exact vectors to be released; nothing else is made of rows."""
         block = np.array(block, dtype=np.float64, order="C")
         return self.rows.pack(clip_rows(block, self.clip_norm, out=block))
 
@@ -232,10 +232,10 @@ class MomentSums:
         )
 
     def skip(self, n: int) -> None:
-        """Leave out the next n steps, whose releases are lost.
+        """Skip the next n steps, whose releases are lost.
 
-        Their noise must not enter either: beside their releases it would reveal the
-        rows. Raises an error if a later step would have no row for its mean.
+        Their noise must not be used either: with the releases it would reveal the rows.
+        Raises if a later mean would be over no rows.
         """
         if not n:
             return
@@ -258,7 +258,7 @@ class MomentSums:
         self.n_lost = self.step if workload.name == "window" else self.n_lost + n
 
     def _begin_gaps(self) -> None:
-        """Count weights, and track the noise of sums with gaps, from here on."""
+        """Start to count weights, and to track the noise of sums with gaps."""
         workload = self.stream.workload
         self._counts = _counted(workload, self.step)
         if self.noise_std:
@@ -286,8 +286,8 @@ def _check_gap(workload: Workload, step: int, n: int) -> None:
     lost = len(weights) < workload.max_steps - step - n
     if lost or (len(weights) and contrasts(weights).any()):
         raise ValueError(
-            f"workload gives weight to rows {step + 1} to {step + n} alone at a later "
-            "step, and they are lost; clone the estimator to begin a new stream"
+            f"at a later step, workload gives weight only to rows {step + 1} to "
+            f"{step + n}, which are lost; clone the estimator to begin a new stream"
         )
 
 
@@ -307,7 +307,7 @@ class StreamMoments:
         self._first = first
 
     def of_last_step(self) -> StreamMoments:
-        """Return those of the last step, independent of the sums, which may go on."""
+        """Return the moments of the last step, detached from the running sums."""
         return StreamMoments(
             self.sums,
             self.steps[-1:],

@@ -31,32 +31,32 @@ _WEIGHT = Interval(Real, 1e-60, 1e60, closed="both")
 @register
 @dataclass(eq=False, repr=False)
 class JointMoments(BaseEstimator):
-    r"""Release both moments of a stream by their joint sensitivity.
+    r"""Release both moments of a stream with noise for their joint sensitivity.
 
-    This is ``moments="jme"`` of :class:`~skdpspectral.JMECovariance` when all
-    parameters have their defaults.
+    With default parameters, this is the same as ``moments="jme"`` of
+    :class:`~skdpspectral.JMECovariance`.
 
     Parameters
     ----------
     weight : "free", "trace-split" or float, default="free"
-        Weight of the second moment. "free": the largest weight that leaves the mean as
-        accurate as if it were released alone. "trace-split": the same, with a larger
-        weight for the trace. A number: the weight :math:`\lambda` beside the mean, in
-        data units to the power -2.
+        Weight of the second moment. "free" uses the largest weight that leaves the mean
+        as accurate as if it were released alone. "trace-split" does the same, with a
+        larger weight for the trace. A number is the weight :math:`\lambda` relative to
+        the mean, in data units to the power -2.
     second_moment : {"full", "diag"}, default="full"
         "full" releases products of different features. With "diag", the covariance is
         diagonal.
     second_workload : as `workload` of the estimator or None, default=None
-        Weights of the second moment and of the covariance (:ref:`two_workloads`). With
-        None, they are those of the first moment.
+        Weights of the second moment and of the covariance (:ref:`two_workloads`). None
+        uses the weights of the first moment.
     second_factorization : as `factorization` of the estimator or None, default=None
-        Correlation of the noise of products. With None, `factorization` of the
-        estimator is used for the workload of the second moment.
+        Correlation of the noise of products. None uses `factorization` of the estimator
+        for the workload of the second moment.
 
     See Also
     --------
-    AssumeCentered : Release the second moment alone.
-    BaselineMoments : The methods that the paper compares with.
+    AssumeCentered : Releases only the second moment.
+    BaselineMoments : Methods that the paper compares with.
 
     Examples
     --------
@@ -88,9 +88,9 @@ class JointMoments(BaseEstimator):
 @register
 @dataclass(eq=False, repr=False)
 class AssumeCentered(BaseEstimator):
-    """Release the second moment alone: the mean is taken to be zero.
+    """Release only the second moment, assuming a zero mean.
 
-    The second moment gets the whole budget. This is ``moments="assume-centered"`` of
+    The second moment uses the whole budget. Same as ``moments="assume-centered"`` of
     :class:`~skdpspectral.JMECovariance`.
 
     Parameters
@@ -108,9 +108,9 @@ class AssumeCentered(BaseEstimator):
 @register
 @dataclass(eq=False, repr=False)
 class BaselineMoments(BaseEstimator):
-    r"""Release both moments by a method for comparison (:ref:`stream_methods`).
+    r"""Release both moments with a baseline method (:ref:`stream_methods`).
 
-    The guarantee is that of :class:`JointMoments`; the second moment has more noise.
+    The guarantee is as for :class:`JointMoments`, but the second moment has more noise.
 
     Parameters
     ----------
@@ -119,15 +119,15 @@ class BaselineMoments(BaseEstimator):
         moments as one vector. "pp" squares the released rows, and "pp-debiased" also
         subtracts the bias of the noise.
     weight : float or None, default=None
-        For "ime", the share in (0, 1) of :math:`\mu^2` that the mean gets, with None
-        1/2. For "cs", the weight of the second moment in data units to the power -2,
-        with None ``clip_norm**-2``. It must be None for "pp" and "pp-debiased".
+        For "ime", the share of :math:`\mu^2` in (0, 1) used by the mean, by default
+        1/2. For "cs", the weight of the second moment in data units to the power -2, by
+        default ``clip_norm**-2``. Must be None for "pp" and "pp-debiased".
     second_moment : {"full", "diag"}, default="full"
         As in :class:`JointMoments`.
     second_workload : as `workload` of the estimator or None, default=None
         As in :class:`JointMoments`.
     second_factorization : as `factorization` of the estimator or None, default=None
-        As in :class:`JointMoments`. It must be None for "pp" and "pp-debiased", which
+        As in :class:`JointMoments`. Must be None for "pp" and "pp-debiased", which
         release no products.
 
     References
@@ -181,7 +181,7 @@ def check_moments(moments) -> None:
     if method == "ime" and weight is not None and not weight < 1.0:
         raise ValueError(
             'weight of BaselineMoments with method="ime" must be in (0, 1): it is the '
-            f"share of the budget of the mean; got {weight!r}"
+            f"mean's share of the budget; got {weight!r}"
         )
 
 

@@ -19,9 +19,9 @@ def make_spiked_covariance(
 ):
     r"""Draw rows from the spiked covariance model.
 
-    The rows are independent and :math:`N(0, U \Lambda U' + \sigma^2 I_p)`, where
-    the p x r matrix U has orthonormal columns and is uniform among such matrices
-    (Haar). Memory is of the order of the data: no p x p matrix is formed.
+    The rows are independent and :math:`N(0, U \Lambda U' + \sigma^2 I_p)`. The p x r
+    matrix U has orthonormal columns and is uniformly distributed (Haar). Memory use is
+    proportional to the data, because no p x p matrix is formed.
 
     Parameters
     ----------
@@ -32,27 +32,26 @@ def make_spiked_covariance(
     n_components : int, default=1
         Rank r of the signal, between 1 and `n_features`.
     signal_variance : float or array-like of shape (n_components,), default=10.0
-        Diagonal of :math:`\Lambda`: the variance that the signal adds along each
-        component, positive and, when an array, in non-increasing order. The
-        variance of the rows along component k is
-        `signal_variance[k] + noise_variance`.
+        Diagonal of :math:`\Lambda`, the variance that the signal adds along each
+        component. Values are positive, and an array must be non-increasing. The
+        variance of the rows along component k is `signal_variance[k] + noise_variance`.
     noise_variance : float, default=1.0
-        :math:`\sigma^2`, the variance common to all directions, at least 0.
+        Variance :math:`\sigma^2` common to all directions, at least 0.
     random_state : int, RandomState instance or None, default=None
-        Source of the draws; an int makes them repeatable.
+        Source of randomness. Pass an int for reproducible output.
 
     Returns
     -------
     X : ndarray of shape (n_samples, n_features)
-        The sample, of mean zero.
+        The sample, with mean zero.
     components : ndarray of shape (n_components, n_features)
         U', with orthonormal rows in the order of `signal_variance`.
 
     Raises
     ------
     ValueError
-        If a size is not a positive integer, if `n_components` is above
-        `n_features`, or if a variance is out of its range.
+        If a size is not a positive integer, `n_components` exceeds `n_features`, or a
+        variance is out of range.
 
     References
     ----------
@@ -94,7 +93,7 @@ def _haar_rows(n_rows, n_columns, rng):
 
 
 def is_integer(value):
-    """Whether a value is an integer, and no boolean."""
+    """Return whether a value is an integer, and no boolean."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
@@ -130,8 +129,8 @@ def _check_signal_variance(signal_variance, n_components):
         signal = np.full(n_components, float(signal))
     if signal.shape != (n_components,):
         raise ValueError(
-            "signal_variance must be a number or hold one number a component, "
-            f"shape ({n_components},), got shape {signal.shape}"
+            "signal_variance must be a number or hold one number per component, shape "
+            f"({n_components},), got shape {signal.shape}"
         )
     if not (np.isfinite(signal).all() and (signal > 0).all()):
         raise ValueError(
@@ -173,65 +172,63 @@ def make_low_rank_sparse_tasks(
     return_coef=False,
     random_state=None,
 ):
-    r"""Draw one regression task a user, of low rank plus sparse coefficients.
+    r"""Draw one regression task per user, with low-rank plus sparse coefficients.
 
-    A row of user i is :math:`x \sim N(0, I_d)` with the target
+    A row of user i is :math:`x \sim N(0, I_d)` with target
 
     .. math:: y = \langle x, U w_i + b_i \rangle + a_i + \sigma z,
         \qquad z \sim N(0, 1),
 
-    where the d x r matrix U is common to all users, has orthonormal columns and is
-    uniform among such matrices (Haar); the weights :math:`w_i` and the sparse
-    :math:`b_i` are the user's own.
+    The d x r matrix U is common to all users, has orthonormal columns and is uniformly
+    distributed (Haar). The weights :math:`w_i` and sparse :math:`b_i` belong to the
+    user.
 
     Parameters
     ----------
     n_users : int, default=75
         Number of users t, at least 1.
     n_samples_per_user : int, tuple or array-like of shape (n_users,), default=100
-        Number of rows of each user, at least 1: the same for all; or, with a tuple
-        (low, high), drawn uniformly from low to high, both included; or given for
-        each user. A tuple is always a range: pass a list or an array for numbers by
-        user.
+        Number of rows of each user, at least 1. An int is used for all users. A tuple
+        (low, high) draws numbers uniformly from low to high, both included. An array
+        gives the number of each user. A tuple is always a range, so pass a list or an
+        array for numbers by user.
     n_features : int, default=150
         Number of columns d, at least 1.
     rank : int, default=1
         Rank r of the shared part, between 0 (no shared part) and `n_features`.
     sparsity : int, default=10
-        Number k of non-zeros of every :math:`b_i`, between 0 and `n_features`.
-        They are independent and N(0, 1).
+        Number k of nonzeros of every :math:`b_i`, between 0 and `n_features`. They are
+        independent and N(0, 1).
     row_sparsity : int or None, default=None
-        With None, the positions of the non-zeros are drawn for each user on their
-        own, uniformly. With a number :math:`\zeta` of at least 1, no feature is
-        among the positions of more than :math:`\zeta` users; this is possible if
-        and only if :math:`t k \le d \zeta`. See Notes for the law.
+        With None, the positions of the nonzeros are drawn uniformly and independently
+        for each user. With a number :math:`\zeta` of at least 1, no feature is among
+        the positions of more than :math:`\zeta` users, which is possible if and only if
+        :math:`t k \le d \zeta`. See Notes for the distribution.
     weights : {"normal", "one"}, default="normal"
-        Law of :math:`w_i`: independent N(0, 1), or 1 for all users. The latter
-        needs a rank of at most 1: weights that all users share would span a single
-        direction whatever the rank.
+        Distribution of :math:`w_i`: independent N(0, 1), or 1 for all users. "one"
+        requires a rank of at most 1, because identical weights span only one direction.
     intercept_scale : float, default=0.0
-        Standard deviation of the users' intercepts :math:`a_i`, at least 0: they are
-        independent and normal of mean zero.
+        Standard deviation of the users' intercepts :math:`a_i`, at least 0. They are
+        independent and normal with mean zero.
     noise : float, default=0.0
         Standard deviation :math:`\sigma` of the noise of y, at least 0.
     shuffle : bool, default=False
-        Whether to put the rows in random order. By default they are grouped by
-        user, in the order of the ids.
+        Whether to shuffle the rows. By default they are grouped by user, in id order.
     return_coef : bool, default=False
-        Whether to return the parameters that the rows were drawn from, too.
+        Whether to also return the parameters of the model.
     random_state : int, RandomState instance or None, default=None
-        Source of the draws; an int makes them repeatable.
+        Source of randomness. Pass an int for reproducible output.
 
     Returns
     -------
     X : ndarray of shape (n_samples, n_features)
-        The rows, where n_samples is the number of rows of all users together.
+        The rows of all users, n_samples in total.
     y : ndarray of shape (n_samples,)
         The targets.
     users : ndarray of shape (n_samples,)
         The user of each row, an integer from 0 to `n_users - 1`.
     truth : sklearn.utils.Bunch
-        Only with `return_coef=True`. Row i of its arrays belongs to user i, but for
+        Only with `return_coef=True`. Row i of its arrays belongs to user i, except in
         `components`:
 
         coef : ndarray of shape (n_users, n_features)
@@ -241,27 +238,26 @@ def make_low_rank_sparse_tasks(
         weights : ndarray of shape (n_users, rank)
             :math:`w_i`.
         sparse : ndarray of shape (n_users, n_features)
-            :math:`b_i`, with its zeros.
+            :math:`b_i`, including its zeros.
         intercept : ndarray of shape (n_users,)
             :math:`a_i`.
 
     Raises
     ------
     ValueError
-        If a parameter is out of its range or not of its kind, if `row_sparsity`
-        leaves too few places for the non-zeros, or if `weights="one"` comes with a
-        rank above 1.
+        If a parameter is out of range or has the wrong type, `row_sparsity` leaves too
+        few places for the nonzeros, or `weights="one"` is combined with a rank above 1.
 
     Notes
     -----
     Without `row_sparsity` the users are independent given U.
 
-    With it, positions are drawn for each user on their own. If a feature has too
-    many users, some of them move to features with room, at random; then random
-    pairs of users trade the positions that only one of them has [2]_. Given the
-    number of users of each feature, all patterns are equally likely, up to what
-    50 rounds of trades remember of their start: 1.1e-9 in total variation in the
-    slowest of the cases that were small enough to enumerate. With
+    With `row_sparsity`, positions are first drawn for each user independently. If a
+    feature has too many users, some of them are moved randomly to other features. Then
+    random pairs of users exchange positions that only one of them has [2]_. Given the
+    number of users of each feature, all patterns are equally likely, up to the
+    dependence on the start that remains after 50 rounds of exchanges: 1.1e-9 in total
+    variation in the slowest of the cases that were small enough to enumerate. With
     :math:`t k = d \zeta` every feature has exactly :math:`\zeta` users.
 
     References
@@ -275,8 +271,8 @@ def make_low_rank_sparse_tasks(
 
     Examples
     --------
-    The setting of [1]_, B.1. It leaves the number of users open: 75 is the largest
-    that its sparsities allow.
+    The setting of [1]_, B.1, which does not state the number of users: 75 is the
+    largest number that its sparsities allow.
 
     >>> from skdpspectral.datasets import make_low_rank_sparse_tasks
     >>> X, y, users, truth = make_low_rank_sparse_tasks(
@@ -449,7 +445,7 @@ def _check_counts(counts, n_users):
         raise ValueError("n_samples_per_user must not be ragged") from error
     if counts.shape != (n_users,):
         raise ValueError(
-            f"n_samples_per_user must hold one number a user, shape ({n_users},), "
+            f"n_samples_per_user must hold one number per user, shape ({n_users},), "
             f"got shape {counts.shape}"
         )
     if counts.dtype.kind not in "iu":
@@ -474,7 +470,7 @@ def _check_row_sparsity(row_sparsity, n_users, n_features, sparsity):
             f"row_sparsity={row_sparsity} leaves {places} places in "
             f"n_features={n_features} features for the {needed} non-zeros of "
             f"n_users={n_users} users of sparsity={sparsity}: raise row_sparsity to "
-            f"{-(-needed // n_features)} at least, or lower n_users or sparsity"
+            f"at least {-(-needed // n_features)}, or lower n_users or sparsity"
         )
 
 

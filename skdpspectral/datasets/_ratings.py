@@ -51,8 +51,8 @@ def make_ratings(
 ):
     r"""Draw a table of ratings from a model of low rank plus sparse tastes.
 
-    User u rates item i, of public features :math:`x_i` (d numbers, uniform on
-    [-1, 1]) and hidden features :math:`v_i` (r numbers), by
+    User u rates item i, with public features :math:`x_i` (d numbers, uniform on [-1,
+    1]) and hidden features :math:`v_i` (r numbers), by
 
     .. math:: \text{mid-range} + a_u + c_i + \tau \bigl[
         \sqrt{s}\, \langle x_i, \theta_u \rangle +
@@ -60,64 +60,64 @@ def make_ratings(
         \qquad \theta_u \propto U w_u + b_u,
 
     rounded to an integer and clipped to the range. U (d x r) has orthonormal columns
-    and is common to all users, :math:`w_u` is normal with mean 1 and variance 1 in
-    each entry (so that users have a taste in common), and :math:`b_u` has `sparsity`
-    standard normal entries at random places. All else is normal with mean 0. The
-    scales are such that both inner products have mean square 1 over users and items.
+    and is common to all users. The entries of :math:`w_u` are normal with mean 1 and
+    variance 1, so users have similar tastes. The vector :math:`b_u` has `sparsity`
+    standard normal entries at random positions. All other variables are normal with
+    mean 0. Both inner products are scaled to mean square 1 over users and items.
 
-    How many ratings a user gives is log-normal, and which items follows the items'
-    popularity, a power of their rank; neither depends on taste. No user rates an
-    item twice. The rows are in random order.
+    The number of ratings per user is log-normal. Items are drawn according to their
+    popularity, a power of their rank. Neither depends on taste. No user rates an item
+    twice. The rows are in random order.
 
     Parameters
     ----------
     n_users : int, default=500
         Number of users.
     n_items : int, default=200
-        Number of items in the catalog; some may have no rating.
+        Number of items in the catalog. Some may have no rating.
     n_ratings_per_user : int, default=20
-        Median of a user's number of ratings before it is cut to `n_items`; between
-        1 and `n_items`.
+        Median of the ratings per user, before capping at `n_items`; from 1 to
+        `n_items`.
     activity_spread : float, default=1.0
         Standard deviation of the logarithm of that number, at least 0. The default
-        is that of MovieLens 1M (0.99; MovieLens 100K has 0.88).
+        matches MovieLens 1M (0.99; MovieLens 100K has 0.88).
     popularity_exponent : float, default=0.9
-        The item of popularity rank j is drawn with weight :math:`j^{-q}`, q >= 0.
-        With the default, and as many users, items and ratings as in MovieLens 1M,
-        the most popular tenth of the items gets 0.45 of the ratings (0.44 there).
+        The item of popularity rank j is drawn with weight :math:`j^{-q}`, q >= 0. With
+        the default, and as many users, items and ratings as in MovieLens 1M, the most
+        popular tenth of the items gets 0.45 of the ratings (0.44 in MovieLens 1M).
     n_item_features : int, default=10
         Number d of public features.
     n_factors : int, default=2
-        Rank r of what users share, at most `n_item_features`.
+        Rank r of the shared part of the tastes, at most `n_item_features`.
     sparsity : int, default=2
-        Number of features in which a user departs from it, between 0 and
+        Number of features in which a user deviates from the shared part, between 0 and
         `n_item_features`.
     feature_share : float, default=0.5
         Share s of the variance of taste that public features explain, in [0, 1].
     taste_std : float, default=1.0
         Scale :math:`\tau` of taste, in units of the rating, at least 0.
     user_std, item_std : float, default=0.4 and 0.5
-        Standard deviations of :math:`a_u` and :math:`c_i`, at least 0. In MovieLens
-        1M, the means of users have 0.43, and those of movies 0.55 over the ratings.
+        Standard deviations of :math:`a_u` and :math:`c_i`, at least 0. In MovieLens 1M,
+        user means have 0.43, and movie means have 0.55 over the ratings.
     noise : float, default=0.5
-        Standard deviation :math:`\sigma` of what nothing explains, at least 0.
+        Standard deviation :math:`\sigma` of the unexplained part, at least 0.
     rating_range : tuple of (int, int), default=(1, 5)
         Lowest and highest rating.
     as_frame : bool, default=False
-        Return tables as pandas objects.
+        Whether to return tables as pandas objects.
     return_X_y : bool, default=False
-        Return `(data, target)` alone.
+        Whether to return only `(data, target)`.
     random_state : int, RandomState instance or None, default=None
-        Source of the draws; an int makes them repeatable.
+        Source of randomness. Pass an int for reproducible output.
 
     Returns
     -------
     sklearn.utils.Bunch or tuple of (data, target)
-        As from `fetch_movielens`:
+        In the same format as `fetch_movielens`:
 
-        - `data` (n_ratings, 2), the columns user_id and item_id, and `target`
-          (n_ratings,), integers; `frame`, both in one table with `as_frame`, None
-          without; `feature_names`, `target_names`.
+        - `data` (n_ratings, 2), with columns user_id and item_id, and `target`
+          (n_ratings,), all integers; `frame`, both in one table with `as_frame`, None
+          otherwise; `feature_names`, `target_names`.
         - Public: `rating_range`; `item_ids` (n_items,), the catalog, from 1;
           `item_features` (n_items, n_item_features) in that order, with `as_frame`
           indexed by item; `item_feature_names`.
@@ -130,13 +130,13 @@ def make_ratings(
     Raises
     ------
     ValueError
-        If a parameter is out of its range.
+        If a parameter is out of range.
     ImportError
         If `as_frame` is set and pandas is not installed.
 
     See Also
     --------
-    fetch_movielens : Ratings of movies by real users.
+    fetch_movielens : Movie ratings by real users.
 
     References
     ----------
@@ -206,7 +206,7 @@ def make_ratings(
 
 
 def ratings_bunch(maker, *, user_id, item_id, rating, **public):
-    """Make the Bunch that all tables of ratings come in.
+    """Return the Bunch of a ratings table.
 
     The docstring of `maker`, a public function, becomes `DESCR`. `public` holds
     `item_ids`, `item_features`, `item_feature_names` and `rating_range`.
@@ -241,15 +241,15 @@ def ratings_to_pandas(bunch):
 
 
 def _activity(n_users, median, spread, n_items, rng):
-    """Draw how many ratings each user gives."""
+    """Draw the number of ratings of each user."""
     counts = median * np.exp(spread * rng.standard_normal(n_users))
     return np.clip(np.rint(counts), 1, n_items).astype(np.intp)
 
 
 def _pairs(counts, n_items, exponent, rng):
-    """Draw who rates what, in random order.
+    """Draw pairs of users and items, in random order.
 
-    The largest of log weight + Gumbel noise are a sample without repetition.
+    The largest values of log weight + Gumbel noise are a sample without replacement.
     """
     log_weights = -exponent * np.log(rng.permutation(n_items) + 1.0)
     drawn = []
@@ -340,83 +340,82 @@ def fetch_movielens(
     ml-1m    1,000,209  6,040   3,883         3,706
     =======  =========  =====  ======  ============
 
-    Each user has at least 20 ratings, and rates a movie once. ml-100k was collected
-    from September 1997 to April 1998; the users of ml-1m joined in 2000.
+    Each user has at least 20 ratings, and rates a movie at most once. ml-100k was
+    collected from September 1997 to April 1998. The users of ml-1m joined in 2000.
 
-    **Public**, and no release of anyone's data: the scale 1 to 5, and the catalog
-    of movies with titles, years and genres. **Private**: who is a user and how many
-    they are, the users' age, gender and occupation, who rated which movie when and
-    how; and whatever is computed from these, such as the most rated movies or the
-    mean rating. One caveat: the catalog of ml-100k holds the rated movies and no
-    others, so that it was itself taken from the ratings; that of ml-1m has 177
-    movies without a rating.
+    **Public** are the rating scale 1 to 5 and the catalog of movies with titles, years
+    and genres, which reveal nobody's data. **Private** are the identity and number of
+    users, their age, gender and occupation, and who rated which movie, when and how.
+    Everything computed from private values is private too, such as the most rated
+    movies or the mean rating. Note that the catalog of ml-100k only contains rated
+    movies, so it was taken from the ratings. The catalog of ml-1m has 177 movies
+    without a rating.
 
-    Terms: for research; no redistribution and no commercial use without permission
-    of GroupLens. The full terms are in the README of the zip. Nothing is downloaded
+    Terms: for research; no redistribution and no commercial use without permission of
+    GroupLens. The README in the zip contains the full terms. Nothing is downloaded
     unless `download_if_missing` is set.
 
     Parameters
     ----------
     variant : {"ml-100k", "ml-1m"}, default="ml-100k"
-        Which of the data sets.
+        Data set to load.
     data_home : str or path-like, default=None
-        Folder that holds the official zip as `<variant>.zip`, or a prepared archive
-        `<variant>/<variant>.npz` with the arrays listed in the notes, which goes
-        first. None looks in the folder of the environment variable
-        SKDPSPECTRAL_DATA, then in that of `sklearn.datasets.get_data_home`.
+        Folder with the official zip as `<variant>.zip`, or with a prepared archive
+        `<variant>/<variant>.npz`, which takes precedence. The Notes list its arrays.
+        None uses the folder in the environment variable SKDPSPECTRAL_DATA, and then the
+        folder of `sklearn.datasets.get_data_home`.
     download_if_missing : bool, default=False
         Whether to download the zip from files.grouplens.org, about 5 or 6 MB, into
-        `data_home` (None: scikit-learn's) if there is no file.
+        `data_home` (None: scikit-learn's folder) if no file exists.
     as_frame : bool, default=False
-        Return tables as pandas objects.
+        Whether to return tables as pandas objects.
     return_X_y : bool, default=False
-        Return `(data, target)` alone.
+        Whether to return only `(data, target)`.
 
     Returns
     -------
     sklearn.utils.Bunch or tuple of (data, target)
-        - `data` (n_ratings, 2), the columns user_id and item_id, and `target`
-          (n_ratings,), the ratings, in the order of the original file and all int64;
-          `frame`, both in one table with `as_frame`, None without; `feature_names`,
-          `target_names`.
-        - Public: `rating_range` = (1, 5); `item_ids` (n_items,), the
-          catalog; `item_features` (n_items, 19 or 20) in that order, in [0, 1],
-          with `as_frame` indexed by item; `item_feature_names`; `movies`, the
-          columns item_id, title and year (0 if unknown).
-          The features are 0 or 1 for each genre (ml-1m has 18; ml-100k has "unknown"
-          besides), and the year in the title as (year - 1900)/100, an unknown one
-          (one movie of ml-100k) as 0.5.
-        - Private: `users`, the columns user_id, gender, age and occupation (ml-1m
-          has codes for ages and occupations, listed in its README); `timestamp`
-          (n_ratings,) in seconds since 1970, or None where the archive has none.
+        - `data` (n_ratings, 2) has columns user_id and item_id, and `target`
+          (n_ratings,) has the ratings. Both are int64, in the order of the original
+          file. With `as_frame`, `frame` has both in one table, otherwise it is None.
+          `feature_names` and `target_names` are their names.
+        - Public: `rating_range` = (1, 5); `item_ids` (n_items,), the catalog;
+          `item_features` (n_items, 19 or 20) in that order, in [0, 1], indexed by item
+          with `as_frame`; `item_feature_names`; `movies`, with columns item_id, title
+          and year (0 if unknown). The features are 0 or 1 for each genre (18 in ml-1m,
+          and also "unknown" in ml-100k), and (year - 1900)/100 for the year in the
+          title, or 0.5 if it is unknown (one movie of ml-100k).
+        - Private: `users`, with columns user_id, gender, age and occupation (ml-1m has
+          codes for ages and occupations, listed in its README); `timestamp`
+          (n_ratings,) in seconds since 1970, or None if the archive has none.
         - `DESCR`.
 
-        `movies` and `users` are tables with `as_frame`, otherwise a Bunch of
-        columns. ZIP codes are left out.
+        `movies` and `users` are tables with `as_frame`, and a Bunch of columns
+        otherwise. ZIP codes are excluded.
 
     Raises
     ------
     ValueError
-        If there is no such variant.
+        If the variant is unknown.
     OSError
-        If there is no file and `download_if_missing` is not set (FileNotFoundError),
-        the download fails, or the file is not the one that GroupLens published: the
-        zip is read only if its SHA-256 is as expected.
+        If no file exists and `download_if_missing` is not set (FileNotFoundError), the
+        download fails, or the file is not the one published by GroupLens. The zip is
+        only read if its SHA-256 checksum matches.
     ImportError
         If `as_frame` is set and pandas is not installed.
 
     See Also
     --------
-    make_ratings : Simulated ratings, of the same form.
+    make_ratings : Simulated ratings in the same format.
     skdpspectral.model_selection.PerUserKFold : Folds with rows of every user.
 
     Notes
     -----
-    Arrays of a prepared archive: `user_id`, `item_id` (ml-1m: `movie_id`), `rating`,
-    for ml-100k `timestamp`; `users_id`, `users_gender`, `users_age`,
-    `users_occupation`, for ml-100k an index into `occupation_names`; `items_id`,
+    A prepared archive contains the arrays `user_id`, `item_id` (ml-1m: `movie_id`),
+    `rating`, `users_id`, `users_gender`, `users_age`, `users_occupation`, `items_id`,
     `items_title`, `items_genre` (ml-1m: `movies_id` and so on), 0 or 1 in columns
-    `genre_names`.
+    `genre_names`, and for ml-100k `timestamp` and `occupation_names`, which
+    `users_occupation` indexes.
 
     References
     ----------
@@ -431,9 +430,9 @@ def fetch_movielens(
         path = _download(variant, data_home)
     if path is None:
         raise FileNotFoundError(
-            f"There is no {variant}.zip, nor a prepared {variant}/{variant}.npz: set "
-            f"download_if_missing=True to fetch {URL.format(variant=variant)}, or name "
-            f"the folder that holds it by data_home or by the environment variable "
+            f"There is neither {variant}.zip nor a prepared {variant}/{variant}.npz: "
+            f"set download_if_missing=True to fetch {URL.format(variant=variant)}, or "
+            "name the folder that holds it with data_home or the environment variable "
             f"{DATA_HOME_VARIABLE}"
         )
     read = _prepared if path.suffix == ".npz" else _zip
@@ -444,7 +443,7 @@ def fetch_movielens(
 
 @dataclass(frozen=True)
 class Tables:
-    """What both sources hold."""
+    """The tables of both sources."""
 
     user_id: np.ndarray
     item_id: np.ndarray
@@ -525,7 +524,7 @@ def _check_sum(variant, content, source):
     if found != CHECKSUMS[variant]:
         raise OSError(
             f"{source} is not the zip that GroupLens published: its SHA-256 is "
-            f"{found}, and should be {CHECKSUMS[variant]}; remove the file and fetch "
+            f"{found}, but should be {CHECKSUMS[variant]}; remove the file and fetch "
             "it again"
         )
 
@@ -557,7 +556,7 @@ def _fields(text, separator, n_fields):
     # Not splitlines: a letter of latin-1 may be a line break elsewhere.
     lines = [line.rstrip("\r").split(separator) for line in text.split("\n") if line]
     if any(len(line) != n_fields for line in lines):
-        raise ValueError(f"a line has not {n_fields} fields")
+        raise ValueError(f"a line does not have {n_fields} fields")
     return list(zip(*lines, strict=True))
 
 

@@ -27,14 +27,14 @@ NOT_THE_ARCHIVE = (*_WRONG_KIND, zipfile.BadZipFile, zlib.error)
 
 
 def locate_archive(name, data_home):
-    """Return the path of a data set's archive, or say how to name its folder."""
+    """Return the path of a data set's archive; errors explain how to set its folder."""
     remedy = (
         f"pass data_home, or set the environment variable {DATA_HOME_VARIABLE}, to a "
         f"folder that holds {name}/{name}.npz (the loader's docstring lists its arrays)"
     )
     root = os.environ.get(DATA_HOME_VARIABLE) if data_home is None else data_home
     if not root:
-        raise FileNotFoundError(f"No data folder is named: {remedy}")
+        raise FileNotFoundError(f"No data folder was given: {remedy}")
     path = Path(root).expanduser() / name / f"{name}.npz"
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}: {remedy}")
@@ -56,7 +56,7 @@ def read_archive(name, arrays, data_home):
 
 
 def expect(what, found, expected):
-    """Refuse an archive that is not what the public bounds are for."""
+    """Refuse an archive that does not fit the public bounds."""
     if found != expected:
         raise OSError(
             f"The archive's {what}: found {found}, but the public bounds are for "
@@ -65,7 +65,7 @@ def expect(what, found, expected):
 
 
 def as_bunch(loader, data, names, bounds):
-    """Return what every loader of rows returns."""
+    """Return the Bunch of a table of rows."""
     return Bunch(
         data=data,
         target=None,
@@ -76,7 +76,7 @@ def as_bunch(loader, data, names, bounds):
 
 
 def pandas_or_error():
-    """Return pandas, or say how to get it."""
+    """Return pandas; errors say how to install it."""
     try:
         import pandas as pd
     except ImportError as error:
@@ -167,48 +167,47 @@ COIL_RANGES = {
 
 
 def load_adult(*, data_home=None, as_frame=False, units="bounded", encode=True):
-    """Load Adult: 48,842 persons of the 1994 US census, scaled to [0, 1].
+    """Load Adult: 48,842 people in the 1994 US census, scaled to [0, 1].
 
-    Six numeric columns, each divided by a cap fixed beforehand (age 100, fnlwgt
-    1,000,000, education-num 16, capital-gain 99,999, capital-loss 10,000,
-    hours-per-week 99) and clipped at 1 (which changes fnlwgt in 18 rows), then one
-    column for each of the 99 values of eight categorical attributes. A missing
-    category is a block of zeros.
+    Six numeric columns are divided by fixed caps (age 100, fnlwgt 1,000,000,
+    education-num 16, capital-gain 99,999, capital-loss 10,000, hours-per-week 99) and
+    clipped at 1, which changes fnlwgt in 18 rows. One column for each of the 99 values
+    of eight categorical attributes follows. A missing category is a block of zeros.
 
-    Terms: none in the data's documentation; UCI is reported to list it under CC BY 4.0.
+    Terms: none in the data's documentation. UCI reportedly lists it under CC BY 4.0.
 
     Parameters
     ----------
     data_home : str or path-like, default=None
-        Folder that holds `adult/adult.npz`, with arrays `numeric` (n, 6),
+        Folder that contains `adult/adult.npz`, with arrays `numeric` (n, 6),
         `numeric_names`, `categorical` (n, 8) of codes with 255 for missing,
-        `categorical_names`, `levels_<name>`, `income_gt_50k` and `is_test`. None
-        reads the environment variable SKDPSPECTRAL_DATA.
+        `categorical_names`, `levels_<name>`, `income_gt_50k` and `is_test`. None uses
+        the environment variable SKDPSPECTRAL_DATA.
     as_frame : bool, default=False
-        Return `data` and `target` as pandas objects.
+        Whether to return `data` and `target` as pandas objects.
     units : {"bounded", "raw"}, default="bounded"
-        "raw" leaves the numeric columns as they were recorded, in years and dollars,
-        neither divided nor clipped.
+        "raw" returns the numeric columns as recorded, in years and dollars, neither
+        divided nor clipped.
     encode : bool, default=True
-        Whether categorical attributes are columns of 0 and 1. False, with
-        ``as_frame=True`` and ``units="raw"``, gives the frame of 14 columns as it was
-        recorded, with texts, "?" where one is missing; `categories` has the values of
-        each that `adult.names` lists.
+        Whether to encode categorical attributes as columns of 0 and 1. False, with
+        ``as_frame=True`` and ``units="raw"``, returns the dataframe of 14 columns as
+        recorded, with strings, and "?" for missing values. Its `categories` contain the
+        values of each attribute that `adult.names` lists.
 
     Returns
     -------
     sklearn.utils.Bunch
         `data` (48842, 105) in float64, `target` (48842,) with 1 for an income above
-        50,000 dollars, `feature_names`, `bounds` = (0.0, 1.0), in raw units arrays of
-        shape (105,) that 18 rows go beyond, `is_test` (48842,)
-        with True for the 16,281 rows of the original test file, and `DESCR`.
+        50,000 dollars, `feature_names`, `bounds` = (0.0, 1.0), or arrays of shape
+        (105,) in raw units, which 18 rows exceed, `is_test` (48842,) with True for the
+        16,281 rows of the original test file, and `DESCR`.
 
     Raises
     ------
     ValueError
-        If the units are none of these, or texts are asked for in an array.
+        If `units` is invalid, or strings are requested in an array.
     OSError
-        If there is no such file (FileNotFoundError), or it is not as described.
+        If the file does not exist (FileNotFoundError) or is not as described.
 
     References
     ----------
@@ -258,44 +257,44 @@ def _with_texts(bunch, raw):
 def load_kddcup99(*, data_home=None, as_frame=False, units="bounded"):
     """Load the 10 % sample of KDD Cup 1999: 494,021 connections, scaled to [0, 1].
 
-    Simulated network traffic. In this order: 23 counts, each divided by a cap fixed
-    beforehand from the format (duration one day in seconds; bytes 65,535; windowed
+    Simulated network traffic. The columns are 23 counts, 15 rates, and one column for
+    each of 3 protocols, 70 services and 11 flags of the format. Each count is divided
+    by a fixed cap from the format (duration one day in seconds; bytes 65,535; windowed
     counts 511 and 255; events within one connection 10; yes-or-no attributes 1) and
-    clipped at 1; 15 rates; one column for each of 3 protocols, 70 services and 11
-    flags of the format. That makes 122 columns, the constant ones included: to drop
-    these would be to look at the data. The caps change src_bytes, dst_bytes, hot,
+    clipped at 1. That makes 122 columns, including constant columns, because dropping
+    these would require looking at the data. The caps change src_bytes, dst_bytes, hot,
     num_compromised, su_attempted, num_root and num_file_creations, each in less than
     one row in a thousand.
 
-    Terms: none with the data; UCI is reported to list it under CC BY 4.0.
+    Terms: none with the data. UCI reportedly lists it under CC BY 4.0.
 
     Parameters
     ----------
     data_home : str or path-like, default=None
-        Folder that holds `kddcup99-10pct/kddcup99-10pct.npz`, with arrays `counts`
-        (n, 23), `counts_names`, `rate_x100` (n, 15) of rates times 100,
-        `rate_names`, and `code_<name>` (n,), `levels_<name>` for protocol_type,
-        service, flag, label. None reads the environment variable SKDPSPECTRAL_DATA.
+        Folder that contains `kddcup99-10pct/kddcup99-10pct.npz`, with arrays `counts`
+        (n, 23), `counts_names`, `rate_x100` (n, 15) of rates times 100, `rate_names`,
+        and `code_<name>` (n,), `levels_<name>` for protocol_type, service, flag, label.
+        None uses the environment variable SKDPSPECTRAL_DATA.
     as_frame : bool, default=False
-        Return `data` and `target` as pandas objects.
+        Whether to return `data` and `target` as pandas objects.
     units : {"bounded", "raw"}, default="bounded"
-        "raw" leaves the counts as they were recorded, in seconds and bytes, neither
-        divided nor clipped.
+        "raw" returns the counts as recorded, in seconds and bytes, not divided or
+        clipped.
 
     Returns
     -------
     sklearn.utils.Bunch
-        `data` (494021, 122) in float32 (240 MB), `target` (494021,) with the labels
-        as strings, the original final dot kept ("normal.", "smurf.", ...),
-        `feature_names`, `bounds` = (0.0, 1.0), in raw units arrays of shape (122,)
-        that some rows go beyond, and `DESCR`.
+        `data` (494021, 122) in float32 (240 MB), `target` (494021,) with the labels as
+        strings, including the original final dot ("normal.", "smurf.", ...),
+        `feature_names`, `bounds` = (0.0, 1.0), or arrays of shape (122,) in raw units,
+        which some rows exceed, and `DESCR`.
 
     Raises
     ------
     ValueError
-        If the units are none of these.
+        If `units` is invalid.
     OSError
-        If there is no such file (FileNotFoundError), or it is not as described.
+        If the file does not exist (FileNotFoundError) or is not as described.
 
     References
     ----------
@@ -326,20 +325,19 @@ def load_kddcup99(*, data_home=None, as_frame=False, units="bounded"):
 def load_jester(*, data_home=None, as_frame=False):
     """Load part 1 of Jester: 24,983 users' ratings of 100 jokes, -10 to 10.
 
-    A joke that a user has not rated is 0, the midpoint of the public range, so that
-    it adds nothing to the second moment.
+    Missing ratings are 0, the middle of the range, and do not affect the second moment.
 
-    Terms: free for research use that cites the reference below; nothing is said of
-    redistribution.
+    Terms: free for research that cites the reference below. Redistribution is not
+    mentioned.
 
     Parameters
     ----------
     data_home : str or path-like, default=None
-        Folder that holds `jester-1/jester-1.npz`, with the array `rating_x100`
-        (n, 100): ratings times 100, and 9900 for a missing one. None reads the
+        Folder that contains `jester-1/jester-1.npz`, with the array `rating_x100` (n,
+        100) of ratings times 100, and 9900 for missing ratings. None uses the
         environment variable SKDPSPECTRAL_DATA.
     as_frame : bool, default=False
-        Return `data` as a pandas object.
+        Whether to return `data` as a pandas object.
 
     Returns
     -------
@@ -350,7 +348,7 @@ def load_jester(*, data_home=None, as_frame=False):
     Raises
     ------
     OSError
-        If there is no such file (FileNotFoundError), or it is not as described.
+        If the file does not exist (FileNotFoundError) or is not as described.
 
     References
     ----------
@@ -403,13 +401,13 @@ def load_coil2000(*, data_home=None, as_frame=False):
 def load_digits(*, as_frame=False):
     """Load scikit-learn's digits with their public bounds, 0 to 16.
 
-    1,797 images of 8 x 8 pixels. A pixel counts the dark points of a 4 x 4 block of a
-    32 x 32 bitmap: hence the bounds. It needs no file.
+    The 1,797 images have 8 x 8 pixels. Each pixel counts the dark points in a 4 x 4
+    block of a 32 x 32 bitmap, which gives the bounds. No file is needed.
 
     Parameters
     ----------
     as_frame : bool, default=False
-        Return `data` and `target` as pandas objects.
+        Whether to return `data` and `target` as pandas objects.
 
     Returns
     -------
@@ -427,7 +425,7 @@ def load_digits(*, as_frame=False):
 
 
 def _is_bounded(units):
-    """Whether values are to be bounded, and not as they were recorded."""
+    """Return whether values are to be capped rather than raw."""
     if units not in ("bounded", "raw"):
         raise ValueError(f'units must be "bounded" or "raw", got {units!r}')
     return units == "bounded"
@@ -476,30 +474,29 @@ N_GORDON_PROBES = 12_533
 def load_gordon2002(*, data_home=None, as_frame=False, units="bounded"):
     """Load Gordon's lung tissues: 181 samples, logarithms of 12,533 gene expressions.
 
-    31 samples of malignant pleural mesothelioma and 150 of adenocarcinoma. Values are
-    clipped to 10 to 16,000, fixed beforehand, and their logarithms to base 2 taken.
-    All probe sets are there: to choose some, by their variance or by how well they
-    tell the classes apart, is to look at the data.
+    There are 31 samples of malignant pleural mesothelioma and 150 of adenocarcinoma.
+    Values are clipped to the fixed range 10 to 16,000 and converted to base-2
+    logarithms. All probe sets are included, because selecting some by their variance or
+    their ability to separate the classes would require looking at the data.
 
-    So few rows of so many features are far too few for private components at a
-    customary budget; the set is for what the federated paper does with it, and for
-    fits without privacy.
+    There are too few rows for private components of so many features at a customary
+    budget. Use the data to reproduce the federated paper or to fit without privacy.
 
-    Terms: none are known of. The values were a public supplement of the article
-    below: cite it, and ask before redistributing.
+    Terms: unknown. The values were a public supplement of the article below: cite it,
+    and ask before redistributing.
 
     Parameters
     ----------
     data_home : str or path-like, default=None
-        Folder that holds `gordon2002/gordon2002.npz`, with arrays `x10` (n, 12533) of
-        expression values times 10, `y` (n,) with 1 for mesothelioma, `sample_name`
-        (n,) and `probe_id` (12533,). None reads the environment variable
+        Folder that contains `gordon2002/gordon2002.npz`, with arrays `x10` (n, 12533)
+        of expression values times 10, `y` (n,) with 1 for mesothelioma, `sample_name`
+        (n,) and `probe_id` (12533,). None uses the environment variable
         SKDPSPECTRAL_DATA.
     as_frame : bool, default=False
-        Return `data` and `target` as pandas objects.
+        Whether to return `data` and `target` as pandas objects.
     units : {"bounded", "raw"}, default="bounded"
-        "bounded": clipped logarithms, as above. "raw": expression values as they were
-        recorded, a fifth of them negative, for which no bounds are known.
+        "bounded" returns the clipped logarithms described above. "raw" returns
+        expression values as recorded. A fifth is negative, and no bounds are known.
 
     Returns
     -------
@@ -511,9 +508,9 @@ def load_gordon2002(*, data_home=None, as_frame=False, units="bounded"):
     Raises
     ------
     OSError
-        If there is no such file (FileNotFoundError), or it is not as described.
+        If the file does not exist (FileNotFoundError) or is not as described.
     ValueError
-        If the units are none of these.
+        If `units` is invalid.
 
     References
     ----------

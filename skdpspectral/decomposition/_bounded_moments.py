@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from .. import sensitivity
 from .._base.sklearn_compat import StrOptions
 from .._base.strategies import register
-from .._linalg import walks
+from .._linalg import eigen, walks
 from .._statistics.statistic import (
     HALF,
     Combination,
@@ -32,20 +32,22 @@ from ..mechanisms import Concern, Exact, Remark, check_real, shown
 from . import _kernels
 
 CENTERS = ("auto", "none", "pairs", "private")
+# Of clients, who may also find one together.
+CENTERS_OF_CLIENTS = (*CENTERS, "shared")
 
 
 @register
 @dataclass(eq=False, repr=False)
 class PrivateMean(BaseEstimator):
-    """A private mean as the `center` of the rows of :class:`~skdpspectral.DPPCA`.
+    """A private mean as the `center` of rows, in :class:`~skdpspectral.DPPCA`.
 
     Parameters
     ----------
     radius : float or None, default=None
         Public radius in [1e-60, 1e60], in units of the data (of the scaled features
-        with ``scale="bounds"``), about the midpoint of the bounds or the origin, that
-        rows are clipped to for the mean. None takes that of the box, or ``clip_norm``
-        without bounds; one of the three is needed.
+        with ``scale="bounds"``). Rows are clipped to this distance from the midpoint of
+        the bounds or the origin before averaging. None uses the radius of the box, or
+        ``clip_norm`` without bounds; one of the three is required.
 
     Examples
     --------
@@ -80,11 +82,16 @@ class Searched:
     or_pairs: bool
 
 
+@dataclass(frozen=True)
+class Shared:
+    """Clients find a center together; each measures from there or compares pairs."""
+
+
 # Radii of a private mean, in units of the data.
 _SHORTEST_RADIUS, _LONGEST_RADIUS = 1e-60, 1e60
 
 
-def find_origin(center, search: bool) -> PublicPoint | PrivateMean | Pairs | Searched:
+def find_origin(center, search: bool):
     """Return the origin that a parameter `center` requests, or an error that names it.
 
     Without `search`, "private" is a private mean and "auto" is pairs: the mean of rows
@@ -101,13 +108,16 @@ def find_origin(center, search: bool) -> PublicPoint | PrivateMean | Pairs | Sea
                 f"{_LONGEST_RADIUS:g}], got {radius}"
             )
         return PrivateMean(radius)
-    if not isinstance(center, str) or center not in CENTERS:
+    known = CENTERS if search else CENTERS_OF_CLIENTS
+    if not isinstance(center, str) or center not in known:
         raise ValueError(
-            f"center must be one of {CENTERS} or a PrivateMean(radius), got "
+            f"center must be one of {known} or a PrivateMean(radius), got "
             f"{shown(center)}"
         )
     if center == "none":
         return PublicPoint()
+    if center == "shared":
+        return Shared()
     if search and center != "pairs":
         return Searched(or_pairs=center == "auto")
     return PrivateMean() if center == "private" else Pairs()
@@ -120,6 +130,7 @@ def is_private(center) -> bool:
 
 
 CENTER_CONSTRAINT = [StrOptions(set(CENTERS)), PrivateMean]
+CENTER_OF_CLIENTS = [StrOptions(set(CENTERS_OF_CLIENTS)), PrivateMean]
 
 # Radii, in units of the box, whose squares float64 arithmetic can handle.
 _SMALLEST, _LARGEST = 1e-60, 1e60
@@ -174,7 +185,7 @@ class RowBounds:
             self.unit = unit = 1.0 if scale is not None else float(self.box.unit[0])
         self.origin = origin = find_origin(center, search)
         self.weights = (HALF,) if isinstance(origin, Pairs) else (1.0,)
-        if isinstance(origin, Searched) and origin.or_pairs:
+        if origin == Searched(or_pairs=True) or isinstance(origin, Shared):
             self.weights = (1.0, HALF)
         self.clip = self.mean_radius = None
         if clip_norm is not None:
@@ -275,6 +286,11 @@ class RowBounds:
                 "Rows are compared with each other in pairs, and half of each mean "
                 "over pairs is released; no mean was estimated."
             )
+        elif isinstance(self.origin, Shared):
+            said = (
+                "Rows are measured from a private center that the clients find "
+                "together, or compared in pairs where it is not accurate enough."
+            )
         elif isinstance(self.origin, PublicPoint):
             what = "the origin" if self.box is None else "the midpoint of the bounds"
             said = f"Variance is measured about {what}; no mean was estimated."
@@ -294,8 +310,8 @@ def _check_radius(name: str, radius: float | None) -> None:
         return
     parameter = "clip_norm" if name == "clip" else "radius of PrivateMean"
     raise ValueError(
-        f"{parameter} is {radius:g} half-widths of the bounds, out of the range of "
-        f"float64 arithmetic; choose {parameter} of the order of the bounds"
+        f"{parameter} is {radius:g} half-widths of the bounds, which is out of the "
+        f"range of float64 arithmetic; choose {parameter} on the scale of the bounds"
     )
 
 
@@ -393,9 +409,12 @@ class SecondMoment(Statistic):
         return moment
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release the second moment about a given mean, None for none, or of pairs."""
-        (origin,) = given
-        return self.release(release, self.kernel(rows, origin), origin)
+        """Release the second moment about a given mean, None for none, or of pairs.
+
+        A floor of lengths may be given too, as in :meth:`kernel`.
+        """
+        origin, *floor = given
+        return self.release(release, self.kernel(rows, origin, *floor), origin)
 
     def release(self, release: Any, exact: np.ndarray, origin: Any) -> np.ndarray:
         """Release what :meth:`kernel` gave; its memory is used again."""
@@ -442,6 +461,131 @@ class SecondMoment(Statistic):
         spread = rank * (signal + noise) + degrees * noise
         kept = min(1.0, clip**2 / spread)
         return kept * signal, kept**2 * noise * (signal + noise)
+
+
+@dataclass(frozen=True)
+class LayeredMoment(SecondMoment):
+    """Second moments of rows of different lengths, at the price of one.
+
+    A row of direction u has a part a_j u u' in the second moment of layer j. The
+    squares of a_j sum up to at most 1, so that all layers together have the sensitivity
+    of unit rows (:ref:`lemma-layers`). Weights of the layers are chosen once they are
+    released: long rows keep their lengths as far as noise allows.
+    """
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        p = self.bounds.n_features
+        return len(LAYERS), p * (p + 1) // 2
+
+    def mechanisms(self, mu: float) -> tuple:
+        n, p, shape = self.n_samples, self.bounds.n_features, self._shape
+        if not math.isfinite(mu):
+            return (Exact(self.name, shape),)
+        moment = calibrate_gaussian(
+            self.name,
+            sensitivity.second_moment_sensitivity(1.0, n),
+            mu,
+            shape,
+            # The packed entries are rounded once more.
+            summation_error=2.0 * mean_summation_error(1.0, n, p, self.bounds.weights),
+            magnitude=2.0,
+        )
+        return (moment,)
+
+    def kernel(self, rows: Any, origin: Any, floor: float = 0.0) -> np.ndarray:
+        """Packed second moments of the layers; parameters as of one moment."""
+        bounds, walk, divisor = self.bounds, walks.RowWalk(), float(rows.shape[0])
+        if isinstance(origin, PairOrder):
+            longer = math.sqrt(2.0) * floor
+            walk = bounds.pairs(origin, partial(in_layers, floor=longer))
+            divisor = origin.n_pairs / HALF
+        else:
+            about = partial(self._about, origin=origin, floor=floor)
+            walk = walks.RowWalk(walks.Writing(about))
+        size = {"n_features": bounds.n_features, "n_layers": len(LAYERS)}
+        sums = walks.reduce_rows(rows, walk, partial(_kernels.sums_of_layers, **size))
+        # In the order of releases, which need no copy then.
+        packed = np.empty(self._shape, order="F")
+        for row, layer in zip(packed, sums, strict=True):
+            eigen.pack_lower(layer, out=row)
+        return _weighed(np.multiply, packed, 1.0 / divisor, math.sqrt(2.0) / divisor)
+
+    def _about(self, block, origin, floor, out=None) -> tuple:
+        block, own = self.bounds._about(block, origin, out)
+        return in_layers(block if own is None else own, floor)
+
+    def release(self, release: Any, exact: np.ndarray, origin: Any) -> np.ndarray:
+        """Release what :meth:`kernel` gave; return packed symmetric matrices."""
+        released = release(self.name, exact, overwrite=True)
+        weight = weight_of(origin)
+        return _weighed(np.divide, released, weight, weight * math.sqrt(2.0))
+
+
+# Squared lengths, in units of the floor, at which rows begin to have a part in another
+# layer, and at which they have all of it in one; the weight that they keep in the
+# first, and the squared lengths that layers stand for.
+_LONG, _KNOTS, _KEPT = 4.0, (32.0, 256.0, 2048.0), 0.3
+_MOVED = math.sqrt(1.0 - _KEPT**2)
+LAYERS = (1.0, *((knot - _KEPT) / _MOVED for knot in _KNOTS))
+
+
+def _weighed(ufunc: Any, packed: np.ndarray, on: float, off: float) -> np.ndarray:
+    """Multiply or divide packed matrices by numbers on and off the diagonal, in place.
+
+    Off it they have a factor of the root of two where vectors have their norms.
+    """
+    places = eigen.packed_diagonal(eigen.packed_order(packed))
+    diagonal = ufunc(packed[:, places], on)
+    ufunc(packed, off, out=packed)
+    packed[:, places] = diagonal
+    return packed
+
+
+def in_layers(rows: np.ndarray, floor: float) -> tuple[np.ndarray, ...]:
+    """Bounded rows of each layer: all rows in the first, and long ones in others.
+
+    The first are in the memory of `rows`, of shape (b, p) and float64.
+
+    Outer products of long rows have weights in the first layer and in one or two more,
+    so that weights times what layers stand for sum up to their squared length. With a
+    `floor` of 0 all rows are unit rows of the first layer.
+    """
+    with np.errstate(all="ignore"):
+        # A row that is not finite becomes zero, in any layer.
+        squares = np.vecdot(rows, rows) / floor**2 if floor else np.zeros(len(rows))
+    rows = normalize_rows(rows, floor=floor, out=rows)
+    long = np.flatnonzero(squares > _LONG)
+    factors, parts = np.sqrt(layer_weights(squares[long])), [rows]
+    for layer in range(1, len(LAYERS)):
+        some = np.flatnonzero(factors[:, layer])
+        parts.append(rows[long[some]] * factors[some, layer, None])
+    rows[long] *= factors[:, 0, None]
+    return tuple(parts)
+
+
+def layer_weights(squares: np.ndarray) -> np.ndarray:
+    """Weights in the layers, of long rows of given squared lengths."""
+    weights = np.zeros((len(squares), len(LAYERS)))
+    # Squares of the weights sum up to at most 1, roundings of all products included.
+    below_one = 1.0 - 2.0**-48
+    some = squares <= _KNOTS[0]
+    weights[some, :2] = _turned(squares[some], *LAYERS[:2])
+    for layer in range(1, len(_KNOTS)):
+        some = (squares > _KNOTS[layer - 1]) & (squares <= _KNOTS[layer])
+        part = (squares[some] - _KEPT) / _MOVED
+        turned = _turned(part, *LAYERS[layer : layer + 2])
+        weights[some, layer : layer + 2] = _MOVED * turned
+        weights[some, 0] = _KEPT
+    weights[squares > _KNOTS[-1], :: len(_KNOTS)] = _KEPT, _MOVED
+    return below_one * weights
+
+
+def _turned(squares: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Cosines and sines of the least angles for which low cos + high sin = squares."""
+    share = np.minimum(squares / math.hypot(low, high), 1.0)
+    sine = np.sin(np.clip(math.atan2(high, low) - np.arccos(share), 0.0, math.pi / 2))
+    return np.stack([np.sqrt(1.0 - sine**2), sine], axis=1)
 
 
 # Shares of mu**2 of a private mean, and of what is made of rows about it.

@@ -1,8 +1,8 @@
 """A private center of rows without public bounds, found in steps, or pairs of rows.
 
-First a typical distance between rows is released, then how far they lie from the
-origin; from there clipped means, whose radius shrinks by released numbers, close in on
-the rows. The releases and their shares are planned by public numbers.
+First a typical distance between rows and their distance from the origin are released;
+then clipped means with shrinking radii approach the rows. Releases and their shares are
+planned from public numbers.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ _WIDEST_CLIP = 4.0
 
 @dataclass(frozen=True)
 class Sample:
-    """The part of a table that a center is computed from, chosen by its shape alone.
+    """The rows that a center is computed from, chosen by the table's shape.
 
-    It has `n_rows` rows, of the first `n_pools` pools of `order`. A mean of rows of the
-    unit ball has the sensitivity `moved` and a rounding error of at most `rounding`.
+    These are `n_rows` rows in the first `n_pools` pools of `order`. A mean of rows in
+    the unit ball has the sensitivity `moved` and a rounding error of at most
+    `rounding`.
     """
 
     bounds: RowBounds
@@ -64,32 +65,42 @@ class Sample:
 
     @classmethod
     def of(cls, bounds: RowBounds, n_samples: int) -> Sample:
-        """Return the rows to use of so many."""
+        """Return the sample of a table of `n_samples` rows."""
         order = PairOrder(n_samples, bounds.n_features, 1)
         n_pools = order.pools_with(_MOST_ROWS)
         return cls(bounds, order, n_pools, order.rows_of(n_pools))
 
-    def _mapped(self, block) -> np.ndarray:
+    def _mapped(self, block, out=None) -> np.ndarray:
         box = self.bounds.box
-        return np.asarray(block, np.float64) if box is None else box.to_unit(block)
+        if box is None:
+            return np.asarray(block, np.float64)
+        return box.to_unit(block, out=out)
 
-    def about(self, X, point, then=None) -> Walked:
-        """Walk over blocks of rows less a point, and what is made of them."""
-        about = Writing(partial(self._about, point=point, then=then))
+    def about(self, X, point) -> Walked:
+        """Walk over blocks of rows minus a point."""
+        return self._walked(X, partial(self._about, point=point))
+
+    def lengths(self, X) -> Walked:
+        """Walk over lengths of rows."""
+        return self._walked(X, self._lengths)
+
+    def _walked(self, X, row_map) -> Walked:
         if self.n_rows == self.order.n_samples:
             # Their order is of no account: sums over all of them are.
-            return Walked(X, RowWalk(about, self.order.block_rows))
-        return Walked(X, PoolWalk(self.order, self.n_pools, about))
+            return Walked(X, RowWalk(Writing(row_map), self.order.block_rows))
+        return Walked(X, PoolWalk(self.order, self.n_pools, Writing(row_map)))
 
-    def _about(self, block, point, then, out=None) -> np.ndarray:
+    def _about(self, block, point, out=None) -> np.ndarray:
         if self.bounds.box is not None:
             block = self.bounds.box.to_unit(block, out=out)
         with np.errstate(over="ignore"):
-            about = np.subtract(block, point, out=out, dtype=np.float64)
-        return about if then is None else then(about)
+            return np.subtract(block, point, out=out, dtype=np.float64)
+
+    def _lengths(self, block, out=None) -> np.ndarray:
+        return row_lengths(self._mapped(block, out))
 
     def distances(self, X) -> Walked:
-        """Walk over lengths of differences, over the root of two."""
+        """Walk over lengths of differences, divided by the root of two."""
         walk = PairWalk(self.order, self._mapped, self.n_pools, _half_lengths)
         return Walked(X, walk)
 
@@ -99,14 +110,14 @@ def _half_lengths(differences: np.ndarray) -> np.ndarray:
 
 
 def row_lengths(rows: np.ndarray) -> np.ndarray:
-    """Lengths of rows; of huge ones infinity, of tiny ones zero."""
+    """Return lengths of rows, infinity on overflow and zero on underflow."""
     with np.errstate(all="ignore"):
         return np.sqrt(np.vecdot(rows, rows))
 
 
 @dataclass(frozen=True)
 class Quantile(Statistic):
-    """A length below which a share `level` of terms lies, by noisy bisection.
+    """A length that exceeds a share `level` of terms, by noisy bisection.
 
     It takes `n_steps` on a logarithmic scale; one row moves a share by at most `moved`.
     """
@@ -122,10 +133,10 @@ class Quantile(Statistic):
         return calibrate_alike(names, self.moved, mu, (1,), **rounding)
 
     def run(self, release: Any, rows: Any, *given: Any) -> float:
-        """Return the length; given is its range, in powers of 2."""
+        """Return the length; given is its range, as base-2 logarithms."""
         low, high = given
         points = np.linspace(low, high, 2**self.n_steps + 1)
-        counts = rows.reduce(partial(_counts_of_lengths, points=points))
+        counts = rows.reduce(partial(counts_of_lengths, points=points))
         shares = np.cumsum(counts) / counts.sum()
         first, last = 0, 2**self.n_steps
         for step in range(1, self.n_steps + 1):
@@ -135,8 +146,8 @@ class Quantile(Statistic):
         return 2.0 ** float(0.5 * (points[first] + points[last]))
 
 
-def _counts_of_lengths(blocks, points: np.ndarray) -> np.ndarray:
-    """Lengths between powers of two."""
+def counts_of_lengths(blocks, points: np.ndarray) -> np.ndarray:
+    """Count lengths between powers of two."""
     counts = np.zeros(len(points) + 1, dtype=np.int64)
     for lengths in blocks:
         with np.errstate(divide="ignore"):
@@ -148,9 +159,9 @@ def _counts_of_lengths(blocks, points: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class CenterSteps(Statistic):
-    """Clipped means that close in on the rows of a sample.
+    """Clipped means that approach the rows of a sample, step by step.
 
-    `shares` are those of the steps in their cost.
+    `shares` are the steps' shares of mu**2.
     """
 
     sample: Sample
@@ -179,11 +190,11 @@ class CenterSteps(Statistic):
     def course(
         self, plan: Mapping, typical: float, reach: float, allowed: float = 0.0
     ) -> tuple[list[float], list[float], float]:
-        """Radii of the steps, weights of their average, and the length of its error.
+        """Return radii of the steps, weights of their average, and the error's length.
 
-        They follow from public numbers, the released typical distance of rows, and
-        their distance `reach` from the start. Where noise of the length `allowed` does
-        no harm, clips are wider: a center of clipped rows is not their mean.
+        They depend on public numbers, on the released typical distance of rows, and on
+        their released distance `reach` from the start. If noise of length `allowed` is
+        harmless, radii are wider, which reduces the bias of clipping.
         """
         n_features = self.sample.bounds.n_features
         radius, radii, errors = _FIRST_CLIP * reach, [], []
@@ -206,26 +217,30 @@ class CenterSteps(Statistic):
 
     @staticmethod
     def narrowed(n_steps: int, factor: float, n_features: int) -> float:
-        """Factor of the first radius after all steps; noise is `factor` radii long."""
+        """Return the radius after all steps over the first; noise is `factor` radii."""
         radius = _CLIP * factor * (1.0 + 1.0 / math.sqrt(n_features))
         return float(_FIRST_CLIP * radius ** (n_steps - 1))
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release the steps of given radii; return their average of given weights."""
+        """Release the steps of given radii; return their weighted average."""
         radii, weights = given
         point = np.zeros(self.sample.bounds.n_features)
         center = np.zeros_like(point)
         for name, radius, weight in zip(self.step_names, radii, weights, strict=True):
-            kernel = partial(_sum_of_clipped, radius=radius, n_features=len(point))
-            total = self.sample.about(rows, point).reduce(kernel)
-            mean = total / self.sample.n_rows / radius
-            point = point + radius * release(name, mean, overwrite=True)
+            point = point + radius * self.mean(release, rows, name, point, radius)
             center += weight * point
         return center
 
+    def mean(self, release: Any, rows: Any, name: str, point, radius: float):
+        """Release the mean of rows about a point, clipped at a radius, over it."""
+        kernel = partial(_sum_of_clipped, radius=radius, n_features=len(point))
+        total = self.sample.about(rows, point).reduce(kernel)
+        mean = total / self.sample.n_rows / radius
+        return release(name, mean, overwrite=True)
+
 
 def _sum_of_clipped(blocks, radius: float, n_features: int) -> np.ndarray:
-    """Sum of clipped rows, in their own memory."""
+    """Sum clipped rows, in their own memory."""
     total = np.zeros(n_features)
     for block in blocks:
         total += clip_rows(block, radius, out=block).sum(axis=0)
@@ -234,10 +249,10 @@ def _sum_of_clipped(blocks, radius: float, n_features: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Nearness(Statistic):
-    """Shares of the rows that are so near a center that its error turns them.
+    """Shares of rows that are close to a center relative to its error.
 
-    Means over rows of min(1, e^2 / x^2) with the distance x from the center: for its
-    error e, and for a typical distance as e.
+    Means over rows of min(1, e^2 / x^2) with the distance x from the center, where e is
+    its error, or a typical distance.
     """
 
     sample: Sample
@@ -250,7 +265,7 @@ class Nearness(Statistic):
         return calibrate_alike([self.name], moved, mu, (2,), **rounding)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release the two means of rows about a given center, for given lengths."""
+        """Release the two means for a given center and given lengths."""
         center, *lengths = given
         least = max(self.sample.bounds.clip or 0.0, 1e-150)
         kernel = partial(_sums_of_nearness, lengths=np.array(lengths), least=least)
@@ -259,7 +274,7 @@ class Nearness(Statistic):
 
 
 def _sums_of_nearness(blocks, lengths: np.ndarray, least: float) -> np.ndarray:
-    """Sums of the shares of rows that errors of two lengths would make up."""
+    """Sum min(1, e^2 / x^2) over rows, for two lengths e."""
     total = np.zeros(2)
     for block in blocks:
         distances = np.maximum(row_lengths(block), least)
@@ -303,7 +318,7 @@ _PAIR_LEVEL, _ROW_LEVEL = 0.6, 0.65
 
 
 class Search(NamedTuple):
-    """Steps to a center, from near by and from far away, and the costs of all parts."""
+    """Steps to a center from near and from far, and the costs of all parts."""
 
     steps: tuple[Statistic, ...]
     costs: dict[str, float]
@@ -312,9 +327,9 @@ class Search(NamedTuple):
 def plan_search(
     sample: Sample, quantiles: tuple[Quantile, Quantile], mu: float, forced: bool
 ) -> Search | None:
-    """Return the search for a center at a cost of mu, None where it is not worth it.
+    """Plan the search for a center at a cost of mu; None if it does not pay off.
 
-    A `forced` search is always made, for at most half of the budget.
+    A `forced` search is always planned, for at most half of the budget.
     """
     n_samples, n_features = sample.order.n_samples, sample.bounds.n_features
     distance, reach = quantiles
@@ -355,12 +370,12 @@ def plan_search(
 
 
 def _share_of_votes(votes: Quantile, mu: float) -> float:
-    """Share of mu**2 at which the votes are quiet enough."""
+    """Return the share of mu**2 at which votes are reliable."""
     return max(votes.n_steps * (votes.moved / _VOTE_NOISE / mu) ** 2, _LEAST_VOTES)
 
 
 def length_quantiles(sample: Sample) -> tuple[Quantile, Quantile]:
-    """Quantiles of the distances of rows, and of those from the origin."""
+    """Return the quantiles of distances of rows, and of distances from the origin."""
     of_pairs = sensitivity.pair_mean_sensitivity(1.0, sample.n_rows)
     of_rows = sensitivity.mean_sensitivity(0.5, sample.n_rows)
     n_steps = _DISTANCE_STEPS if sample.bounds.box is None else _BOXED_STEPS
@@ -371,7 +386,7 @@ def length_quantiles(sample: Sample) -> tuple[Quantile, Quantile]:
 
 
 def distance_range(bounds: RowBounds) -> tuple[float, float]:
-    """Range of the typical distance, as powers of two."""
+    """Return the range of the typical distance, as base-2 logarithms."""
     if bounds.box is None:
         return _SHORTEST, _LONGEST
     longest = math.log2(math.sqrt(2.0) * bounds.box_radius)
@@ -379,12 +394,12 @@ def distance_range(bounds: RowBounds) -> tuple[float, float]:
 
 
 def _noise_of(sample: Sample, mu: float) -> float:
-    """Length of the noise of one step, in units of its radius."""
+    """Return the length of the noise of one step, in units of its radius."""
     return 2.0 * math.sqrt(sample.bounds.n_features) / (sample.n_rows * mu)
 
 
 def _far_steps(sample: Sample, mu: float) -> tuple[float, ...]:
-    """Shares of the fewest steps that come from far away, or else from farthest."""
+    """Return shares of the fewest steps from far away, or else the farthest."""
     n_features, length = sample.bounds.n_features, _noise_of(sample, mu)
     best, shares = math.inf, ()
     for n_steps in range(_FEWEST_STEPS, _MOST_STEPS + 1):
@@ -409,6 +424,10 @@ _TOLERATED, _FORGIVEN = 2.0, 1.5
 # How far from the origin rows may lie, in octaves of a typical distance.
 _NEAREST, _FARTHEST = -1.0, 21.0
 
+# Largest eigenvalue of the noise, on the moment of unit rows, with which long rows may
+# be worth more than others.
+_LOW_NOISE = 0.012
+
 # Share of what the noise hides that a wider clip of the steps may add.
 _HARMLESS = 0.01
 
@@ -416,19 +435,21 @@ _HARMLESS = 0.01
 class SearchedComponents(Statistic):
     """Components of rows about a center that is searched for, or of pairs of rows.
 
-    Rows are compared in pairs if public numbers show that no center would be accurate
-    enough. Otherwise a typical distance and the rows' distance from the origin are
-    released. By these, the steps to a center begin near by or far away, or pairs get
-    the rest of the budget. A last release shows whether too many rows lie so near to
-    the center that its error would be taken for their direction. Rows below the typical
-    distance, or a multiple of it that noise allows, keep their lengths.
+    Pairs are used if public numbers show that no center would be accurate enough.
+    Otherwise the typical distance of rows and their distance from the origin are
+    released, which determine whether the steps start near or far, or pairs get the rest
+    of the budget. A last release shows whether too many rows are close to the center
+    relative to its error. Rows below the typical distance, or a multiple of it that
+    noise allows, are not scaled up. With little noise, by public numbers, `layered`
+    replaces `rest`.
 
-    The ``run`` of `rest` is given the center or the order of the pairs, a length below
-    which rows keep theirs, and what it has as ``early`` if that is to be released too.
+    The ``run`` of `rest` receives the center or the order of pairs, a length below
+    which rows are not scaled up, and its ``early`` release, if any.
     """
 
-    def __init__(self, moment: SecondMoment, rest: Any) -> None:
+    def __init__(self, moment: SecondMoment, rest: Any, layered: Any = None) -> None:
         self.moment, self.rest, self.bounds = moment, rest, moment.bounds
+        self.layered = layered
         self.forced = HALF not in moment.bounds.weights
         # Rows that a center is made from, and quantiles of their distances and lengths;
         # one row has no distance.
@@ -437,19 +458,19 @@ class SearchedComponents(Statistic):
         self.quantiles = None if alone else length_quantiles(self.sample)
 
     def _search(self, mu: float) -> Search | None:
-        """Plan the search at a total cost of mu; None where it is not worth it."""
+        """Plan the search at a total cost of mu; None if it does not pay off."""
         if self.quantiles is None:
             return None
         return plan_search(self.sample, self.quantiles, mu, self.forced)
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
-        """Plan all that is released, and say if rows are paired in any case."""
+        """Plan all releases, and state whether rows are paired in any case."""
         plan = super().plan(epsilon, delta, **named)
         if self.forced or _FIRST_STEP in {m.name for m in plan.releases()}:
             return plan
         remark = Remark(
-            "Rows are compared with each other in pairs: so few rows and so small a "
-            "budget find no center that is accurate enough.",
+            "Rows are compared with each other in pairs: with so few rows and so "
+            "small a budget, no private center is accurate enough.",
             Concern.CENTER,
         )
         return replace(plan, remarks=(*plan.remarks, remark))
@@ -465,24 +486,34 @@ class SearchedComponents(Statistic):
         if search is None:
             return self.rest.mechanisms(mu)
         (distance, reach), costs = self.quantiles, search.costs
-        branches = search.steps if self.forced else (*search.steps, self.rest.early)
+        rest = self._rest_at(mu)
+        branches = search.steps if self.forced else (*search.steps, rest.early)
         return (
             *distance.mechanisms(costs["distance"]),
             *reach.mechanisms(costs["reach"]),
             *Choice("center", *branches).mechanisms(costs["center"]),
-            *self.rest.mechanisms(costs["rest"]),
+            *rest.mechanisms(costs["rest"]),
         )
 
+    def _rest_at(self, mu: float) -> Any:
+        """Return the statistic after the search, at a total cost of mu."""
+        size = self.moment.n_samples, self.bounds.n_features
+        noise = 2.0 * math.sqrt(size[1]) / (size[0] * mu)
+        if self.layered is None or noise > _LOW_NOISE:
+            return self.rest
+        return self.layered
+
     def run(self, release: Any, rows: Any, *given: Any):
-        """Release the center, or pairs, and the rest; return what the rest returns."""
+        """Release the center, if any, and the rest; return the result of the rest."""
         planned = {mechanism.name: mechanism for mechanism in release.plan.releases()}
         order = pair_order(self.moment.n_samples, self.bounds.n_features)
         if _FIRST_STEP not in planned:
             return self.rest.run(release, rows, order)
+        rest = self._planned_rest(planned)
         typical, reach = self._lengths(release, rows)
         # Largest eigenvalue of the noise on the moment about a center.
         edge = 2.0 * math.sqrt(self.bounds.n_features)
-        edge *= self.rest.relative_noise(release.plan)
+        edge *= rest.relative_noise(release.plan)
         allowed = math.sqrt(_HARMLESS * edge) * typical
         courses = [
             (steps, steps.course(planned, typical, reach, allowed))
@@ -491,10 +522,10 @@ class SearchedComponents(Statistic):
         steps, (radii, weights, error) = min(courses, key=lambda course: course[1][2])
         if not self.forced and self._part(error, typical) > _TOLERATED * edge:
             floor = floor_of(typical, edge / HALF)
-            found = self.rest.run(release, rows, order, floor, (self.rest.early,))
+            found = rest.run(release, rows, order, floor, (rest.early,))
             remark = Remark(
-                "Rows were compared with each other in pairs: they lie too far from "
-                "the origin for their number and the budget.",
+                "Rows were compared with each other in pairs: they are too far from "
+                "the origin for this number of rows and this budget.",
                 Concern.CENTER,
             )
             return replace(found, remark=remark)
@@ -503,12 +534,12 @@ class SearchedComponents(Statistic):
             half = self.bounds.box.half_widths
             center = center.clip(-half, half)
         if self.forced:
-            return self.rest.run(release, rows, center, floor_of(typical, edge))
+            return rest.run(release, rows, center, floor_of(typical, edge))
         nearness = Nearness(self.sample, f"{steps.name}_nearness")
         near, beside = nearness.run(release, rows, center, error, typical)
         forgiven = _FORGIVEN * getattr(planned[nearness.name], "noise_std", 0.0)
         if near <= _TOLERATED * edge + forgiven and beside >= _LEAST_BESIDE:
-            found = self.rest.run(release, rows, center, floor_of(typical, edge))
+            found = rest.run(release, rows, center, floor_of(typical, edge))
             remark = (
                 "Rows were measured from a private center, which is accurate enough."
             )
@@ -523,36 +554,41 @@ class SearchedComponents(Statistic):
         # Where nearly no row is farther away, votes may have gone astray.
         sure = beside <= _DOUBTFUL + forgiven
         floor = floor_of(typical, edge / HALF) if sure else 0.0
-        found = self.rest.run(release, rows, order, floor)
+        found = rest.run(release, rows, order, floor)
         return replace(found, mean=center, remark=remark)
 
+    def _planned_rest(self, planned: Mapping) -> Any:
+        """Return the statistic after the search, according to a plan."""
+        plain = self.layered is None or planned[self.moment.name].symmetric
+        return self.rest if plain else self.layered
+
     def _lengths(self, release, rows) -> tuple[float, float]:
-        """Typical distance of rows, and their distance from the start."""
+        """Return the typical distance of rows, and their distance from the start."""
         distance, reach = self.quantiles
         told = distance_range(self.bounds)
         typical = distance.run(release, self.sample.distances(rows), *told)
         low = math.log2(typical) + _NEAREST
-        far = self.sample.about(rows, 0.0, row_lengths)
-        return typical, reach.run(release, far, low, low - _NEAREST + _FARTHEST)
+        lengths = self.sample.lengths(rows)
+        return typical, reach.run(release, lengths, low, low - _NEAREST + _FARTHEST)
 
     def _part(self, error: float, typical: float) -> float:
-        """Share of the moment that an error of the center adds, in one direction."""
+        """Return the share of the moment that an error of the center adds."""
         return min(error / max(self.bounds.clip or typical, 1e-150), 1.0) ** 2
 
     def squared_error(self, mu: float, signal: float, noise: float) -> float:
-        """As that of the rest: about a center or of pairs, by public numbers."""
+        """Return the error of the rest, with a center or pairs, from public numbers."""
         search = self._search(mu)
         if search is None:
             return self.rest.squared_error(mu, signal, noise, True)
         return self.rest.squared_error(search.costs["rest"], signal, noise)
 
     def expected_error(self, plan, signal: float, noise: float) -> float:
-        """Expected projection distance under a plan, to first order."""
+        """Return the expected projection distance of a plan, to first order."""
         return math.sqrt(self.squared_error(plan.mu, signal, noise))
 
 
 def _planned_steps(planned: Mapping, sample: Sample) -> list[CenterSteps]:
-    """Steps from near by and from far away, where a plan has them."""
+    """Return the planned steps from near and from far."""
     found = []
     for name in (NEAR, FAR):
         numbers = (each.removeprefix(f"{name}_") for each in planned)

@@ -1,6 +1,6 @@
-"""Private principal components of bounded rows: several statistics with one budget.
+"""Private principal components of bounded rows, within one budget.
 
-Components and their private variances, also of rows that are divided by private scales.
+They include components of rows that are divided by private scales, and ranks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from scipy.special import gammaincinv
 
 from .. import sensitivity
 from .._linalg import eigen
+from .._linalg.walks import Writing
 from .._statistics.feature_scales import FeatureLaw, FeatureScales
 from .._statistics.scale_windows import ScaleWindows
 from .._statistics.statistic import HALF, Combination, Statistic
@@ -25,7 +26,15 @@ from ..accounting import split_mu
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Concern, Neighbors, Remark
 from . import _kernels
-from ._bounded_moments import EARLY, ProjectedMoment, SecondMoment, floor_of, share_of
+from ._bounded_moments import (
+    EARLY,
+    LAYERS,
+    LayeredMoment,
+    ProjectedMoment,
+    SecondMoment,
+    floor_of,
+    share_of,
+)
 from ._kernels import correlations_of_signs
 
 # Steps of the bisections, on a logarithmic scale.
@@ -48,7 +57,7 @@ class Scales(NamedTuple):
     """Released or public variances, and a clip of projections.
 
     `signal` is the mean variance along the components beyond the noise, and `noise`
-    that across them, both positive. Few projections exceed `radius`; None without it.
+    that across them, both positive. Few projections exceed `radius`, which may be None.
     """
 
     signal: float
@@ -57,7 +66,7 @@ class Scales(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """Interval in which votes place a squared quantile, and its logarithmic middle.
+    """Interval of a squared quantile according to votes, and its logarithmic middle.
 
     An end that no vote has moved is zero or infinite.
     """
@@ -71,12 +80,12 @@ class Cell(NamedTuple):
 class PrivateScales(Statistic):
     """Two variances and a clip, from noisy quantiles of lengths.
 
-    Each step releases how many rows more than wanted lie below a tried length, for
-    projections on released directions and for residuals. Medians over those of
-    chi-square laws are the variances. Lengths lie in the public `norm_range`, in units
-    of the rows. `signal` and `noise` are public variances; None for private ones. With
-    `with_radius` a clip of projections is released too. Bisected quantiles are
-    `wanted`: 0 and 2 of projections, 1 of residuals.
+    Each step releases how many more rows than wanted are shorter than a tried length,
+    for projections on released directions and for residuals. Medians, divided by those
+    of chi-square distributions, are the variances. Lengths are in the public
+    `norm_range`, in units of the rows. `signal` and `noise` are public variances, or
+    None. With `with_radius` a clip of projections is released, too. `wanted` quantiles
+    are 0 and 2 of projections, 1 of residuals.
     """
 
     n_samples: int
@@ -94,7 +103,7 @@ class PrivateScales(Statistic):
         object.__setattr__(self, "wanted", wanted)
 
     def ranges(self, rank: int) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Public ranges of the released signal and noise, for `rank` directions."""
+        """Return public ranges of the released signal and noise."""
         low, high = (length**2 for length in self.norm_range)
         noise = (self.noise, self.noise)
         if self.noise is None:
@@ -108,7 +117,7 @@ class PrivateScales(Statistic):
         return (least, max(most, LEAST_SIGNAL * noise[1])), noise
 
     def noise_std(self, mu: float) -> float:
-        """Deviation of the noise of each vote, but for the grid's share."""
+        """Return the deviation of each vote's noise, without the grid's share."""
         moved = sensitivity.vote_sensitivity(len(self.wanted), Neighbors.REPLACE_ONE)
         return moved * math.sqrt(STEPS) / mu
 
@@ -121,7 +130,7 @@ class PrivateScales(Statistic):
         return calibrate_alike(names, moved, mu, shape, magnitude=self.n_samples)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Scales:
-        """Release the votes, of which differences have half, and return the scales.
+        """Release the votes, halved for pairs, and return the scales.
 
         Given are orthonormal rows of shape (r, p), public or released.
         """
@@ -137,7 +146,7 @@ class PrivateScales(Statistic):
         return scales._replace(radius=radius)
 
     def cells(self, release: Any, rows: Any, components: np.ndarray) -> dict[int, Cell]:
-        """Release the votes; return where they place the wanted squared quantiles."""
+        """Release the votes; return the cells of the wanted squared quantiles."""
         if not self.wanted:
             return {}
         low, high = (2.0 * math.log(length) for length in self.norm_range)
@@ -150,11 +159,11 @@ class PrivateScales(Statistic):
         return _bisect(release, self, votes, levels, low, high)
 
     def _voters(self, rows: Any) -> float:
-        """Votes of all rows together."""
+        """Return the number of votes of all rows."""
         return self.n_samples * rows.weight
 
     def of(self, cells: dict[int, Cell], rank: int) -> Scales:
-        """Return the variances that released cells make, for so many directions."""
+        """Return the variances for released cells and `rank` directions."""
         signal, noise = self.signal, self.noise
         if noise is None:
             degrees = max(self.n_features - rank, 1)
@@ -165,7 +174,7 @@ class PrivateScales(Statistic):
 
 
 def _counts(blocks, components, low: float, high: float) -> np.ndarray:
-    """Rows whose logarithmic squares lie just below the k-th of all dyadic points."""
+    """Count rows whose logarithmic squares are just below each dyadic point."""
     points = np.linspace(low, high, 2**STEPS + 1)
     counts = np.zeros((2, len(points) + 1), dtype=np.int64)
     for rows in blocks:
@@ -181,13 +190,13 @@ def _counts(blocks, components, low: float, high: float) -> np.ndarray:
 
 
 def _upper_level(mechanism, voters: float) -> float:
-    """Quantile with enough votes beyond it, by the public noise."""
+    """Return a quantile with enough votes beyond it, given the public noise."""
     noise_std = getattr(mechanism, "noise_std", 0.0)
     return min(max(0.5, 1.0 - _FEWEST_VOTES * noise_std / voters), _HIGHEST)
 
 
 def _bisect(release, scales: PrivateScales, counts, levels, low: float, high: float):
-    """Squared quantiles from noisy votes; of the noisy answers only signs are used."""
+    """Return cells of squared quantiles, using only the signs of noisy votes."""
     wanted = np.array(scales.wanted)
     parts = np.array([0, 1, 0])[wanted]
     levels = levels[wanted]
@@ -210,14 +219,13 @@ def _bisect(release, scales: PrivateScales, counts, levels, low: float, high: fl
 
 @dataclass(frozen=True)
 class Directions:
-    """Released components, and what else was released to find them.
+    """Released components, and other values released to find them.
 
     `mean` is None, or in units of the bounded rows. `vectors` are orthonormal rows,
-    leading first; `values` are those along them of `matrix`, the released second moment
-    or, with ranks, correlations that were made of it.
-    `scales` are variances that a mechanism needed, or None. `above_noise` counts
-    components that the second moment distinguishes from its noise. `deviations` are
-    those of the entries of `vectors` by the noise, None where that is not known.
+    leading first; `values` are those of `matrix` along them: the released second moment
+    or, with ranks, correlations. `scales` are variances that a mechanism needed, or
+    None. `above_noise` counts components that exceed the noise. `deviations` are
+    standard deviations of the entries of `vectors` due to noise, or None.
     """
 
     mean: np.ndarray | None
@@ -234,11 +242,10 @@ class Components:
     """Released components, in units of the bounded rows.
 
     `vectors` are orthonormal rows, leading first. `values` are released variances along
-    them, `total` is that in all directions, and `noise` that of a direction across
-    them, None where only unit rows are known; `unit` is the number of data units per
-    unit of their rows. `above_noise` and `deviations` are as in :class:`Directions`,
-    `remark` a sentence about the choice that releases made, and `covariance` that of
-    all features, if released.
+    them, `total` is that of all directions, and `noise` that of a direction across
+    them, None for unit rows; `unit` is the number of data units per unit of the rows.
+    `above_noise` and `deviations` are as in :class:`Directions`, `remark` is a sentence
+    about a choice by releases, and `covariance` that of all features, if released.
     """
 
     mean: np.ndarray | None
@@ -266,13 +273,13 @@ MOST_COMPONENTS = 50
 
 
 class PrincipalComponents(Combination):
-    """Components of rows about a given mean: of one release of their second moment.
+    """Components of rows about a given mean, from one release of their second moment.
 
-    `moment` is a SecondMoment, or has its methods. `rank` is None for as many
-    components as stand out of the noise. With `covariance` that within them is released
-    too, of projections clipped to the public length `radius`, the clip of the rows, or
-    a private length in `norm_range`. `noise` is a public variance across them, None for
-    a private one. All are in units of the bounded rows.
+    `moment` is a SecondMoment, or has its methods. `rank` is None for all components
+    above the noise. With `covariance`, the covariance within them is released, too,
+    from projections clipped to the public length `radius`, the clip of the rows, or a
+    private length in `norm_range`. `noise` is a public variance across them, or None.
+    All are in units of the bounded rows.
     """
 
     # What further releases need: variances, a clip, and what refines the components.
@@ -311,17 +318,17 @@ class PrincipalComponents(Combination):
         super().__init__(kept, shares)
 
     def _plan_more(self, norm_range: tuple[float, float]) -> None:
-        """Plan further releases: lengths within a public range of them."""
+        """Plan further releases, given a public range of lengths."""
         if self._is_unclipped():
             size = self.moment.n_samples, self.bounds.n_features
             self.scales = PrivateScales(*size, norm_range, 0.0, self.noise, True)
 
     def _is_unclipped(self) -> bool:
-        """Whether projections are clipped to a private length."""
+        """Return whether projections are clipped to a private length."""
         return self.within is not None and self.radius is None
 
     def _shared(self) -> dict[str, float]:
-        """Work out the shares of mu**2, by what they pay for."""
+        """Return the shares of mu**2."""
         shares = {} if self.within is None else {"covariance": COVARIANCE_SHARE}
         # All quantiles get the same noise.
         found = {"scales": self.scales, "reach": self.reach}
@@ -333,10 +340,9 @@ class PrincipalComponents(Combination):
         return shares
 
     def costs(self, mu: float) -> dict[str, float]:
-        """Return what each part costs at a total of mu.
+        """Return the cost of each part at a total cost of mu.
 
-        Votes get more than their share where rows are few: quantiles of noise alone may
-        lie anywhere in their range.
+        Votes get more than their share if rows are few, as they would be unreliable.
         """
         shares = dict(self._shares)
         votes = [name for name in ("scales", "reach") if name in shares]
@@ -354,7 +360,7 @@ class PrincipalComponents(Combination):
         return dict(zip(shares, split_mu(mu, list(shares.values())), strict=True))
 
     def caveats(self, plan) -> tuple[str, ...]:
-        """Warn of a budget at which private lengths are unreliable."""
+        """Warn if the budget makes private lengths unreliable."""
         if self.scales is None:
             return ()
         names = {m.name for m in plan.releases()} & {"quantile_1", "reach_1"}
@@ -363,18 +369,18 @@ class PrincipalComponents(Combination):
             return ()
         remark = (
             f"{self.moment.n_samples} rows are too few for private lengths at this "
-            "budget: they may come out at any scale, and variances with them; public "
-            "variances, a narrower norm_range or a clip_norm would help."
+            "budget: the lengths, and the variances with them, may have any scale; "
+            "public variances, a narrower norm_range or a clip_norm would help."
         )
         return (remark,)
 
     @property
     def _voters(self) -> float:
-        """Votes of all rows together, at least."""
+        """Least number of votes of all rows."""
         return self.moment.n_samples * min(self.bounds.weights)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Components:
-        """Release components of rows about a given mean, None for none."""
+        """Release components of rows about a given mean, or None."""
         origin, *more = given
         found = self.directions(release, rows, origin, *more)
         if self.within is not None:
@@ -405,17 +411,17 @@ class PrincipalComponents(Combination):
 
     @property
     def early(self) -> SecondMoment:
-        """Second release of the moment, for the cost of a center given up."""
+        """Second release of the moment, at the cost of a center that was given up."""
         return replace(self.moment, name=EARLY)
 
     def directions(
         self, release: Any, X: Any, origin: Any, floor: float = 0.0, more: Any = ()
     ) -> Directions:
-        """Release all but the covariance.
+        """Release everything except the covariance.
 
         `origin` is the released center of the rows X, or their order of pairs. Rows
-        shorter than a released length, `floor`, keep theirs. `more` are moments that
-        are released beside the first, of the same rows.
+        shorter than a released length, `floor`, are not scaled up. `more` are moments
+        of the same rows that are released, too.
         """
         exact = self.moment.kernel(X, origin, floor)
         found = self._first(release, exact, origin, more)
@@ -426,7 +432,7 @@ class PrincipalComponents(Combination):
         return replace(found, scales=scales)
 
     def _first(self, release, exact: np.ndarray, origin, more) -> Directions:
-        """Components of a first release of the moment, whose memory is used again."""
+        """Return components of a first release of the moment; overwrites `exact`."""
         others = [
             (other, other.release(release, exact.copy(order="F"), origin))
             for other in more
@@ -435,8 +441,12 @@ class PrincipalComponents(Combination):
         spread = self.moment.noise_std(release.plan, origin)
         for other, also in others:
             share = share_of(release.plan, other.name, self.moment.name)
-            matrix = share * also + (1.0 - share) * matrix
+            also *= share
+            matrix *= 1.0 - share
+            matrix += also
             spread *= math.sqrt(1.0 - share)
+        if isinstance(self.moment, LayeredMoment):
+            matrix, spread = self._of_layers(matrix, spread)
         rank = self.rank or self._released_rank(matrix, spread)
         values, vectors = eigen.top_eigh(matrix, rank, spread)
         above = eigen.count_above_noise(
@@ -449,17 +459,29 @@ class PrincipalComponents(Combination):
         mean = origin if isinstance(origin, np.ndarray) else None
         return Directions(mean, vectors, values, matrix, None, above, deviations)
 
+    def _of_layers(self, layers: np.ndarray, spread: float) -> tuple[np.ndarray, float]:
+        """Return the mean of packed layers for the components, and its noise."""
+        weights = eigen.weights_as_unit_rows(layers, spread)
+        rank = self.rank
+        if rank is None:
+            plain = eigen.mean_of_layers(layers, weights)
+            noise = spread * float(np.linalg.norm(weights))
+            rank = self._released_rank(plain, noise)
+        weights = eigen.weights_of_layers(layers, LAYERS, weights, rank, spread)
+        matrix = eigen.mean_of_layers(layers, weights)
+        return matrix, spread * float(np.linalg.norm(weights))
+
     def relative_noise(self, plan) -> float:
-        """Deviation of the noise off the diagonal, for rows of at most unit norm."""
+        """Return the off-diagonal deviation of noise for rows in the unit ball."""
         return self.moment.noise_std(plan, None) / self.bounds.second_radius**2
 
     def _released_rank(self, matrix, spread: float) -> int:
-        """Number of components that stand out of a released matrix."""
+        """Return the number of components above the noise of a released matrix."""
         rank = eigen.select_rank(matrix, spread, self.moment.n_samples)
         return min(rank, self.most)
 
     def _with_covariance(self, release, blocks, found: Directions) -> Components:
-        """Components with the released covariance within them."""
+        """Return components with the released covariance within them."""
         vectors, scales = found.vectors, found.scales
         degrees = self.bounds.n_features - len(vectors)
         if scales is not None:
@@ -486,10 +508,9 @@ class PrincipalComponents(Combination):
     def squared_error(
         self, mu: float, signal: float, noise: float, paired: bool = False
     ) -> float:
-        """As :meth:`SecondMoment.squared_error`, at a cost of all releases together.
+        """Return :meth:`SecondMoment.squared_error` at the cost of all releases.
 
-        It is for a known number of components, and at most the largest distance there
-        is.
+        The number of components is known; the error is at most the largest distance.
         """
         most = 2.0 * min(self.rank, self.bounds.n_features - self.rank)
         if most == 0.0:
@@ -497,7 +518,7 @@ class PrincipalComponents(Combination):
         return min(self._expected(self.costs(mu), signal, noise, paired), most)
 
     def _expected(self, costs: dict, signal: float, noise: float, paired) -> float:
-        """Expected squared distance, by what each part costs."""
+        """Return the expected squared distance, given the cost of each part."""
         law = self.rank, signal, noise
         return self.moment.squared_error(costs["first"], *law, paired)
 
@@ -508,7 +529,7 @@ _ROWS_FOR_SCALES, _LEAST_SHARE, _LARGEST_SHARE = 40.0, 0.05, 0.3
 
 
 def share_of_scales(size: float) -> float:
-    """Return the share of mu**2 of scales beside ranks; 0 where rows are too few.
+    """Return the share of mu**2 for scales of ranked features; 0 for few rows.
 
     `size` is the public number of rows in units of sqrt(n_features) / mu.
     """
@@ -522,17 +543,17 @@ _SHARES = {"feature_scales": 0.5, "components": 0.5}
 
 
 class ScaledComponents(NamedTuple):
-    """Released components in units of scaled rows, and what rows are scaled by."""
+    """Released components in units of scaled rows, and the scales."""
 
     components: Components
     law: FeatureLaw
 
 
 class Scaled(Combination):
-    """Private scales of all features, and components of rows in units of them.
+    """Private scales of all features, and components of the scaled rows.
 
-    Rows are clipped into a public `box` first, feature by feature. With `with_mean`
-    means are released too, and subtracted: not for sparse rows.
+    Rows are first clipped to a public `box`. With `with_mean`, means are released and
+    subtracted, which sparse rows do not support.
     """
 
     def __init__(
@@ -546,7 +567,7 @@ class Scaled(Combination):
         super().__init__(parts, _SHARES)
 
     def run(self, release: Any, rows: Any, *given: Any) -> ScaledComponents:
-        """Release scales, and components of what they make of the rows."""
+        """Release scales, and components of the scaled rows."""
         law = self.scales.run(release, rows)
         found = self.components.run(
             release, self._divided(rows, law), *self._floor(release.plan, law)
@@ -556,7 +577,7 @@ class Scaled(Combination):
         return ScaledComponents(_among_seen(found, law.seen), law)
 
     def _floor(self, plan: Any, law: FeatureLaw) -> tuple[float, ...]:
-        """Length below which unit rows of scaled features keep theirs."""
+        """Return the length below which unit rows are not scaled up."""
         if self.bounds.weights != (HALF,) or self.bounds.clip is not None:
             return ()
         rest = self.components.rest
@@ -565,7 +586,7 @@ class Scaled(Combination):
         return (floor_of(math.sqrt(max(int(law.seen.sum()), 1)), edge / HALF),)
 
     def _divided(self, rows: Any, law: FeatureLaw):
-        """Rows about means in units of scales; zeros for features that are not seen."""
+        """Return standardized rows; features that are not seen become zero."""
         box = self.scales.box
         weights = np.where(law.seen, 1.0 / law.scale, 0.0)
         if sparse.issparse(rows):
@@ -576,20 +597,22 @@ class Scaled(Combination):
         shift = 0.0 if law.mean is None else law.mean - law.center
         with np.errstate(over="ignore", invalid="ignore"):
             shift = shift * weights
-        return map_table(rows, partial(_divide, box=box, weights=weights, shift=shift))
+        divide = partial(_divide, box=box, weights=weights, shift=shift)
+        return map_table(rows, Writing(divide))
 
     def expected_error(self, plan, signal: float, noise: float) -> float:
-        """Refuse: nobody knows variances in units of private scales."""
+        """Raise: variances in units of private scales are unknown."""
         raise ValueError(
-            'expected_error knows variances in units of the data: scale="private" '
-            "leaves none; ask with scale=None"
+            "expected_error requires variances in the units of the data, which "
+            'scale="private" does not keep; fit simulated rows of the same shape '
+            "instead"
         )
 
 
 # What is said of components of ranks.
 _OF_RANKS = (
-    "Components are of correlations that are estimated from Kendall's rank "
-    "correlations: from the signs of differences of rows, feature by feature."
+    "Components are computed from correlations that are estimated with Kendall's rank "
+    "correlations, which use only the signs of differences of rows in each feature."
 )
 _NO_SCALES = " No scale of a feature was measured."
 
@@ -597,9 +620,9 @@ _NO_SCALES = " No scale of a feature was measured."
 class Ranked(Combination):
     """Components of correlations from signs of differences, which need no scales.
 
-    `scales` measure features for the scores of rows, for a `share` of mu**2 above 0.
-    `asked` is whether private scales were asked for: features without one are unseen
-    then, unless the bounds have a box.
+    `scales` standardize features for the scores of rows, for a `share` of mu**2; if it
+    is 0 and private scales were `asked` for, features are unseen unless the bounds have
+    a box.
     """
 
     def __init__(self, components: Any, asked: bool = False, share: float = 0.0):
@@ -626,52 +649,49 @@ class Ranked(Combination):
         return found if law is None else ScaledComponents(found, law)
 
     def remarks(self) -> tuple[str, ...]:
-        """Return what was measured."""
+        """Return a sentence about the scales."""
         said = _OF_RANKS + _NO_SCALES * (self.scales is None)
         return (Remark(said, Concern.MEASURED), *super().remarks())
 
     def caveats(self, plan) -> tuple[str, ...]:
-        """Say that private scales were asked for, and rows are too few for them."""
+        """Warn if private scales were requested for too few rows."""
         found = super().caveats(plan)
         if not self.asked or self.scales is not None:
             return found
         size = f"{self.components.n_samples} rows of {self.bounds.n_features} features"
         said = (
-            f"{size} are too few for private scales at this budget: "
-            "components_ are of rank correlations; "
+            f"{size} are too few for private scales at this budget: components_ "
+            "come from rank correlations; "
         )
         if self.bounds.box is None:
             said += (
-                "transform takes features as they are. Give bounds, or public units "
-                'with scale="ranks"'
+                "transform does not scale features. Give bounds, or public units with "
+                'scale="ranks"'
             )
         else:
             said += "transform divides features by the half-widths of the bounds"
         return (*found, said)
 
     def expected_error(self, plan, signal: float, noise: float) -> float:
-        """Refuse: ranks have no variances in units of the data."""
+        """Raise: ranks have no variances in units of the data."""
         raise ValueError(
-            "expected_error knows variances in units of the data, of which ranks have "
-            "none; ask with scale=None"
+            "expected_error requires variances in the units of the data, but ranks "
+            "have no units; fit simulated rows of the same shape instead"
         )
 
 
-def _divide(block, box: Box | None, weights: np.ndarray, shift) -> np.ndarray:
-    """Divide features, cut at the bounds, by scales, and shift them then."""
+def _divide(block, box: Box | None, weights: np.ndarray, shift, out=None) -> np.ndarray:
+    """Divide clipped features by scales, and shift them."""
     with np.errstate(over="ignore", invalid="ignore"):
         if box is not None:
-            block, weights = box.to_unit(block), weights * box.unit
-        block = block * weights
+            block = out = box.to_unit(block, out=out)
+            weights = weights * box.unit
+        block = np.multiply(block, weights, out=out, dtype=np.float64)
         return np.subtract(block, shift, out=block)
 
 
 def _among_seen(found: Components, seen: np.ndarray) -> Components:
-    """Remove from components what noise has made of features that are not seen.
-
-    If fewer features are seen than there are components, the last are directions of the
-    others, so that all rows are orthonormal.
-    """
+    """Zero the entries of components for features that are not seen."""
     vectors = np.zeros_like(found.vectors)
     count = min(len(vectors), int(seen.sum()))
     if count:

@@ -1,4 +1,4 @@
-"""A private covariance of all features, and its components, in one release of both."""
+"""A private covariance of all features, and its components, in one release."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ GRID_BITS, CELL_BITS = 12, 3
 
 
 def row_squares(rows: Any) -> np.ndarray:
-    """Squared lengths of rows, dense or sparse, without looking for overflow."""
+    """Return squared lengths of dense or sparse rows, which may overflow."""
     if sparse.issparse(rows):
         return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
     return np.vecdot(rows, rows)
@@ -79,7 +79,7 @@ def row_squares(rows: Any) -> np.ndarray:
 class LengthCounts:
     """Counts of rows longer than each point of a logarithmic grid, in `longer`.
 
-    Rows shorter than `low` count nowhere.
+    Rows shorter than `low` are not counted.
     """
 
     def __init__(self, low: float, high: float):
@@ -89,7 +89,7 @@ class LengthCounts:
     size = 2**GRID_BITS
 
     def update(self, rows: Any) -> None:
-        """Count rows, dense or sparse; what is not a number counts as very long."""
+        """Count dense or sparse rows; NaN counts as very long."""
         with np.errstate(all="ignore"):
             logs = np.nan_to_num(np.log(row_squares(rows)), nan=np.inf, posinf=np.inf)
         places = np.searchsorted(self._points, logs)
@@ -103,11 +103,11 @@ class LengthCounts:
 
 @dataclass(frozen=True)
 class LengthQuantile(Statistic):
-    """A length that a wanted share, or number, of rows exceeds: by noisy bisection.
+    """A length that a wanted share, or number, of rows exceeds, by noisy bisection.
 
-    Each step releases how many rows more than wanted are longer than a tried length;
-    only the sign of the answer is used. It searches ``2**n_steps`` cells of the grid of
-    :class:`LengthCounts`, each 8 points wide.
+    Each step releases how many more rows than wanted are longer than a tried length;
+    only the sign is used. It searches ``2**n_steps`` cells of 8 points of the grid of
+    :class:`LengthCounts`.
     """
 
     name: str
@@ -116,11 +116,11 @@ class LengthQuantile(Statistic):
 
     @property
     def moved(self) -> float:
-        """Sensitivity of a vote; in pairs, all of a row's votes add up to one."""
+        """Sensitivity of a vote; in pairs, all votes of a row add up to one."""
         return sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)
 
     def noise_std(self, mu: float) -> float:
-        """Standard deviation of the noise of each vote, but for the grid's share."""
+        """Return the deviation of each vote's noise, without the grid's share."""
         return self.moved * math.sqrt(self.n_steps) / mu
 
     def mechanisms(self, mu: float) -> tuple:
@@ -135,8 +135,8 @@ class LengthQuantile(Statistic):
     def run(self, release: Any, rows: LengthCounts, *given: Any) -> int:
         """Release the votes; return a point of the grid.
 
-        Given are the point that the search begins at, how many rows are wanted beyond
-        the quantile, which share of those that have a length, and the weight of a row.
+        Given are the starting point, the number of rows wanted beyond the quantile, the
+        share of these among rows of positive length, and the weight of a row.
         """
         start, number, share, weight = given
         wanted = number + share * weight * int(rows.longer[0])
@@ -157,9 +157,8 @@ class LengthQuantile(Statistic):
 class Covariance:
     """A released covariance, positive definite, in squared units of the rows.
 
-    `radii` are the released or public lengths that the layers are clipped to. `layer`
-    is the first layer as released, and `spread` the standard deviation of its noise off
-    the diagonal.
+    `radii` are the lengths that the layers are clipped to. `layer` is the first layer
+    as released, and `spread` its off-diagonal noise's standard deviation.
     """
 
     matrix: np.ndarray
@@ -171,12 +170,11 @@ class Covariance:
 class WholeCovariance(Statistic):
     """Covariance of rows about a given center, or of differences of rows.
 
-    Rows are clipped at a private quartile of their lengths, which takes little noise.
-    What a farther clip would add is a second layer, which counts as far as it stands
-    out of its own noise; it is left out where the budget would not show it.
-
-    Lengths of rows lie in the public `length_range`. With a public length `clip` there
-    is one layer; with None lengths are private.
+    Rows are clipped at a private quartile of their lengths, which needs little noise. A
+    second layer has what a larger clip would add, and counts as far as it exceeds its
+    own noise; it is left out if the budget is too small for it. Lengths are in the
+    public `length_range`. A public length `clip` gives one layer; None uses private
+    lengths.
     """
 
     def __init__(
@@ -199,7 +197,7 @@ class WholeCovariance(Statistic):
         self.n_voters = n_samples * min(weights)
 
     def combined(self, mu: float) -> Combination:
-        """Return what is released at a total cost of mu, with its shares."""
+        """Return the releases at a total cost of mu, with their shares."""
         if self.clip is not None:
             return Combination({"near": self.near}, {"near": 1.0})
         near = self._near_votes(mu)
@@ -218,17 +216,17 @@ class WholeCovariance(Statistic):
         return Combination({name: parts[name] for name in shares}, shares)
 
     def _near_votes(self, mu: float) -> float:
-        """Share of the votes for the near radius: enough to be sure of a quarter."""
+        """Return the share of the near radius' votes: enough for a quarter of rows."""
         low, high = _NEAR_VOTES
         noise = self.near_length.noise_std(mu)
         wanted = (_SURE * noise / (_CLIPPED * self.n_voters)) ** 2
         return min(max(wanted, low), high)
 
     def _far_number(self, mu: float) -> float:
-        """Rows beyond the far radius, where its votes cost mu.
+        """Return the number of rows beyond the far radius, if its votes cost mu.
 
-        For this number, what the clip loses is as large as the noise; fewer cannot be
-        distinguished from the noise of the votes.
+        For this number the loss by clipping equals the noise; fewer rows are hidden by
+        the noise of the votes.
         """
         # The noise of all of the budget, in directions of a few eigenvectors.
         balance = 2.0 * math.sqrt(self.n_features) * self.far_length.moved / mu
@@ -239,7 +237,7 @@ class WholeCovariance(Statistic):
         return self.combined(mu).mechanisms(mu)
 
     def votes_are_sure(self, plan: PrivacyPlan) -> bool:
-        """Return whether the search for lengths hardly ever fails."""
+        """Return whether the search for lengths almost never fails."""
         if self.clip is not None:
             return True
         noise = self._vote_noise(plan)
@@ -251,8 +249,7 @@ class WholeCovariance(Statistic):
     def run(self, release: Any, rows: Terms, *given: Any) -> Covariance:
         """Release the covariance of centered rows, or of scaled differences.
 
-        `given` are planned layers that are released beside the first one, of the same
-        rows.
+        `given` are planned layers of the same rows that are released, too.
         """
         clipped = 0.0
         radii: tuple[Any, ...] = (self.clip,)
@@ -277,7 +274,7 @@ class WholeCovariance(Statistic):
         return Covariance(matrix, spreads[0], radii, found[0])
 
     def _release_radii(self, release: Any, rows: Terms) -> tuple[tuple, float]:
-        """Release the lengths that the layers end at; which share the first clips."""
+        """Release the lengths of the layers, and the share clipped by the first."""
         counts = LengthCounts(*self.length_range)
         counts.longer = rows.reduce(partial(_count_lengths, span=self.length_range))
         plan, names = release.plan, {m.name for m in release.plan.mechanisms}
@@ -298,7 +295,7 @@ class WholeCovariance(Statistic):
         return (*radii, counts.length(far)), share
 
     def _joined(self, layers, spreads, clipped: float, rows: Terms) -> np.ndarray:
-        """Make a positive definite matrix of released layers."""
+        """Combine released layers to a positive definite matrix."""
         p, n = self.n_features, self.n_samples
         # Differences with few partners a row have more sampling error than rows.
         aspect = p / n * (1.0 + (HALF * n / rows.n_terms if rows.weight < 1.0 else 0.0))
@@ -311,7 +308,7 @@ class WholeCovariance(Statistic):
 
 
 def _kept_share(matrix: np.ndarray, clipped: float) -> float:
-    """Share of the trace of normal rows that is kept by a clip of a share of them."""
+    """Return the share of the trace that clipping keeps, for normal rows."""
     trace = float(np.trace(matrix))
     shape = 0.5 * trace**2 / float(np.sum(matrix**2))
     place = float(gammaincinv(shape, 1.0 - clipped))
@@ -319,7 +316,7 @@ def _kept_share(matrix: np.ndarray, clipped: float) -> float:
 
 
 def _count_lengths(blocks, span: tuple[float, float]) -> np.ndarray:
-    """Rows longer than each point of a grid."""
+    """Count rows longer than each point of a grid."""
     counts = LengthCounts(*span)
     for block in blocks:
         counts.update(block)
@@ -327,7 +324,7 @@ def _count_lengths(blocks, span: tuple[float, float]) -> np.ndarray:
 
 
 def _sums_of_layers(blocks, radii: tuple[float, ...], n_features: int):
-    """Sums of outer products of the parts of clipped rows."""
+    """Sum outer products of the parts of clipped rows."""
     # The blocks are of mapped rows, whose memory is taken again.
     parts = (clipped_parts(block, radii, out=block) for block in blocks)
     return _kernels.sums_of_layers(parts, n_features, len(radii))
@@ -336,11 +333,12 @@ def _sums_of_layers(blocks, radii: tuple[float, ...], n_features: int):
 def clipped_parts(rows: Any, radii: tuple[float, ...], out: Any = None) -> list:
     """Split rows so that the squares of the parts add up to those of clipped rows.
 
-    Returns for each of one or two increasing `radii` rows of norm at most 1 but for
-    rounding (:func:`clip_rows`). The first are clipped at it, over it. The second have
-    the same directions; their squared length is what clipping at the second radius
-    would add, over the most that this can be. Rows that are not finite become zero.
-    The first go to `out`, which may be `rows`; sparse ones have memory of their own.
+    Each of one or two increasing `radii` gives rows of norm at most 1 except for
+    rounding (:func:`clip_rows`). The first part is clipped at the first radius, divided
+    by it. The second has the same directions; its squared length is what clipping at
+    the second radius would add, over the largest such value. Non-finite rows become
+    zero. The first part is written to `out`, which may be `rows`; sparse parts are
+    allocated.
     """
     far = _far_part(rows, *radii) if len(radii) > 1 else None
     near = normalize_rows(rows, floor=radii[0], out=out)
@@ -350,7 +348,7 @@ def clipped_parts(rows: Any, radii: tuple[float, ...], out: Any = None) -> list:
 
 
 def _far_part(rows: Any, near: float, far: float) -> Any:
-    """Return the second part of the rows that have one; None if there are none."""
+    """Return the second part of the rows that have one, or None."""
     with np.errstate(all="ignore"):
         squares = row_squares(rows)
     # Rows within the first radius have no second part: most of all rows.
@@ -367,7 +365,7 @@ def _far_part(rows: Any, near: float, far: float) -> Any:
 
 
 def _scaled(rows: Any, factors: np.ndarray) -> Any:
-    """Multiply each row by a factor, dense ones in place; sparse rows stay sparse."""
+    """Multiply each row by a factor; dense rows in place, sparse rows stay sparse."""
     if sparse.issparse(rows):
         return sparse.csr_array(sparse.diags_array(factors) @ rows)
     return np.multiply(rows, factors[:, None], out=rows)
@@ -404,8 +402,7 @@ class CovarianceComponents(Statistic):
     def run(self, release: Any, rows: Any, *given: Any) -> Components:
         """Release the covariance of rows about a released center or None, or of pairs.
 
-        A released length that is given too has no use here; layers beside the first one
-        do.
+        A given length is ignored; given layers are released with the first one.
         """
         origin, *others = given
         more = others[1] if len(others) > 1 else ()
@@ -423,7 +420,7 @@ class CovarianceComponents(Statistic):
         )
 
     def _above_noise(self, found, vectors) -> int:
-        """Count components that the first layer tells from its noise."""
+        """Count components of the first layer above its noise."""
         along = np.sort(np.sum((vectors @ found.layer) * vectors, axis=1))[::-1]
         return eigen.count_above_noise(
             along,
@@ -434,12 +431,12 @@ class CovarianceComponents(Statistic):
         )
 
     def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Warn of a budget at which private lengths are unreliable."""
+        """Warn if the budget makes private lengths unreliable."""
         if self.whole.votes_are_sure(plan):
             return ()
         remark = (
             f"{self.n_samples} rows are too few for private lengths at this budget: "
-            "they may come out at any scale, and the covariance with them; a public "
+            "the lengths, and the covariance with them, may have any scale; a public "
             "clip_norm, or bounds and a narrower norm_range, would help."
         )
         return (remark,)
@@ -450,7 +447,7 @@ class CovarianceComponents(Statistic):
         return replace(self.whole.near, name=EARLY)
 
     def relative_noise(self, plan: PrivacyPlan) -> float:
-        """Deviation of the noise off the diagonal, for rows of at most unit norm."""
+        """Return the off-diagonal deviation of noise for rows in the unit ball."""
         noise_std = getattr(plan[self.whole.near.name], "noise_std", 0.0)
         return noise_std / math.sqrt(2.0)
 
@@ -461,7 +458,7 @@ class CovarianceComponents(Statistic):
     def squared_error(
         self, mu: float, signal: float, noise: float, paired: bool = False
     ) -> float:
-        """As :meth:`SecondMoment.squared_error`, at a cost of all releases together."""
+        """Return :meth:`SecondMoment.squared_error` at the cost of all releases."""
         rank, degrees = self.rank, self.bounds.n_features - self.rank
         if not degrees:
             return 0.0
@@ -478,7 +475,7 @@ class CovarianceComponents(Statistic):
 
 
 def _upper_quartile(degrees: np.ndarray, variances: np.ndarray) -> float:
-    """Upper quartile of the squared length of a Gaussian row, by a gamma law."""
+    """Return an upper quartile of squared lengths of normal rows (gamma law)."""
     mean = float(np.sum(degrees * variances))
     spread = 2.0 * float(np.sum(degrees * variances**2))
     return float(gammaincinv(mean**2 / spread, 0.75)) * spread / mean

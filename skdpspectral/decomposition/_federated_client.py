@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from .._release.noise import Release
 from .._tables.ids import in_declared_order
 from .._tables.rows import check_features
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accountant
-from . import _kernels
+from ._bounded_moments import weight_of
 from ._federated_task import Registration, SpectralTask, check_client_budget
 
 if TYPE_CHECKING:
@@ -37,7 +37,12 @@ class Releases:
     def __init__(self, task: SpectralTask, X, release):
         self._task, self._X, self._release = task, X, release
         self._statistic = task.statistic(len(X))
-        if task.second_moment:
+        # The last column about a shared center, and the mean released for it.
+        self._asked = np.zeros(0), np.zeros(0)
+        self._floor = 0.0
+        if task.shared:
+            self._mean = None
+        elif task.second_moment:
             self._mean = self._statistic.center(release, X)
         else:
             self._mean, self._found = self._run_mechanism()
@@ -46,13 +51,27 @@ class Releases:
         """Return numbers and values that answer a topic."""
         if topic is Topic.MEAN:
             return (), self._mean
+        if topic is Topic.LENGTHS:
+            return (), self._statistic.lengths.run(self._release, self._X)
+        if topic is Topic.CENTER:
+            return (), self._clipped_mean(step, basis)
         if topic is Topic.POWER:
             return self._product(step, basis)
         if topic is Topic.COVARIANCE:
             return self._covariance(basis)
         if self._task.second_moment:
+            if self._task.shared:
+                given = self._release.plan, *self._asked, basis
+                self._mean = self._statistic.origin(*given)
+                self._floor = self._statistic.floor(basis)
             return self._second_moment(topic)
         return self._found
+
+    def _clipped_mean(self, step: int, column: np.ndarray) -> np.ndarray:
+        """Release the mean of a step on the way to a shared center."""
+        mean = self._statistic.mean(self._release, self._X, step, column)
+        self._asked = column, mean
+        return mean
 
     def _run_mechanism(self):
         """Release the components at once; they do not depend on any request."""
@@ -68,7 +87,7 @@ class Releases:
         numbers = (float(np.mean(statistic.signal)), statistic.noise)
         if task.aggregation == "matrix":
             noisy = statistic.noisy_projector(self._release, X)
-            return None, (numbers, _kernels.pack_lower(noisy))
+            return None, (numbers, eigen.pack_lower(noisy))
         return None, (numbers, statistic.projector(self._release, X))
 
     def _run(self, name: str, rows, *given) -> np.ndarray:
@@ -77,7 +96,7 @@ class Releases:
 
     def _second_moment(self, topic: Topic):
         rank, rows = self._task.n_components, self._task.rows
-        moment = self._run("second_moment", self._X, self._mean)
+        moment = self._run("second_moment", self._X, self._mean, self._floor)
         spread = self._noise_std("second_moment") / math.sqrt(2.0)
         values, vectors = eigen.top_eigh(moment, rank, spread)
         others = max(rows.n_features - rank, 1)
@@ -85,7 +104,7 @@ class Releases:
         bulk = bulk if rank < rows.n_features else 0.0
         numbers = (self._noise_std("second_moment"), float(values[-1]), bulk)
         if topic is Topic.MATRIX:
-            return numbers, _kernels.pack_lower(moment)
+            return numbers, eigen.pack_lower(moment)
         return numbers, vectors
 
     def _product(self, step: int, basis):
@@ -106,67 +125,68 @@ class Releases:
     def _noise_std(self, name: str) -> float:
         """Deviation of the noise on what a client sends."""
         weight = 1.0 if name == "model_moment" else self._task.rows.weights[0]
+        if self._task.shared:
+            weight = weight_of(self._mean)
         return getattr(self._release.plan[name], "noise_std", 0.0) / weight
 
 
 class LocalClient(AnsweringClient):
-    """Private rows with a budget, and answers to a server that is not trusted.
+    """A client with private rows and a budget, which does not trust the server.
 
-    A client releases what its plan says, whatever the server sends. It refuses requests
-    of another task, takes clipping and noise from the plan, makes every basis
-    orthonormal, and answers each step of one session once. A repeated request gets the
-    same bytes, so that a lost message causes no second release.
+    The client's releases follow its plan, whatever the server sends. It refuses
+    requests of other tasks, uses clipping and noise of the plan, orthonormalizes every
+    basis, and answers each step of one session once. A repeated request gets the same
+    bytes, so a lost message does not cause a second release.
 
     Parameters
     ----------
     name : str
         Public name of the client, at most 64 bytes in UTF-8.
     X : array-like or dataframe of shape (n_samples, n_features)
-        Private rows of finite numbers. Where the task has `feature_names`, X must be a
-        dataframe with these columns; they are put into the order of the task. Where it
-        has none, X must be an array with its columns in the agreed order.
+        Finite private rows. If the task has `feature_names`, X must be a dataframe with
+        these columns, which are reordered to match the task. Otherwise X must be an
+        array with columns in the agreed order.
     task : SpectralTask
-        Task of the session, on which all parties agreed.
+        Task of the session that all parties agreed on.
     epsilon : float or None, default=1.0
-        Privacy budget of the whole session, positive; None (or infinity) switches
+        Privacy budget of the whole session, positive. None (or infinity) switches
         privacy off, with a warning.
     delta : float, default=1e-6
         Privacy budget in [1e-15, 1).
     accountant : PrivacyAccountant or None, default=None
-        The client's ledger; None takes that of an enclosing ``with`` block, if any.
+        Ledger of the client. None uses the one of an enclosing ``with`` block.
     noise_seed : int, RandomState instance or None, default=None
-        None draws noise from the operating system's entropy; anything else voids
+        None draws noise from the operating system's entropy. Anything else voids
         privacy.
     estimator : str, default="LocalClient"
-        Name in the ledger.
+        Name of the estimator in the ledger.
 
     Attributes
     ----------
     name : str
-        The client's name.
+        Name of the client.
     task : SpectralTask
-        Its task; requests of other tasks are refused.
+        Task of the client. Requests of other tasks are refused.
     plan : PrivacyPlan
-        Releases and costs of the session, from public numbers alone.
+        Releases and costs of the session, computed from public numbers only.
     registration : Registration
-        Number of rows and budget, for :class:`Server`; public.
+        Public number of rows and budget, for :class:`Server`.
 
     Raises
     ------
     ValueError
-        If an argument is invalid, or the columns of X are not those of the task;
-        nothing is charged.
+        If an argument is invalid or the columns of X are wrong; nothing is charged.
 
     Notes
     -----
-    **Formal guarantee.** All answers of a client together are
-    (`epsilon`, `delta`)-differentially private for one of its rows, under replacement
-    of that row within the client, whatever the server asks and whatever other clients
-    and the server do with the answers; with a task with a ``SpikedModel`` under its
-    model of the rows alone, as `plan` says. The number of rows and the name are public.
-    Rows are checked in the constructor, so that only their holder sees an error about a
-    value. The whole plan is charged at the first valid request, before any statistic of
-    the rows is computed.
+    **Formal guarantee.** All answers of a client together are (`epsilon`,
+    `delta`)-differentially private for one of its rows, under replacement of that row
+    within the client, whatever the server requests and whatever other clients and the
+    server do with the answers. If the task has a ``SpikedModel``, the guarantee only
+    holds under its model of the rows, as stated by `plan`. The number of rows and the
+    name are public. Rows are checked in the constructor, so that only their holder sees
+    an error about a value. The whole plan is charged at the first valid request, before
+    any statistic of the rows is computed.
     """
 
     def __init__(
@@ -205,7 +225,7 @@ class LocalClient(AnsweringClient):
         epsilon, delta = check_client_budget(epsilon, delta)
         if X.shape[1] != task.rows.n_features:
             raise ValueError(
-                f"client {name!r}: X has {X.shape[1]} features, the task has "
+                f"client {name!r}: X has {X.shape[1]} features, but the task has "
                 f"{task.rows.n_features}"
             )
         if task.n_components > min(X.shape):
@@ -229,15 +249,15 @@ class LocalClient(AnsweringClient):
             )
         if private and plan.epsilon > self._epsilon:
             said.append(
-                f"client {self.name!r} is private with epsilon={plan.epsilon:.4g}, not "
-                f"{self._epsilon:g}: that is what holds of the noise of "
-                'calibration="paper"'
+                f"client {self.name!r} is private with epsilon={plan.epsilon:.4g}, "
+                f"not {self._epsilon:g}: this is the guarantee of the noise that "
+                'calibration="paper" sets'
             )
         if private and plan.seeded:
             said.append(
-                f"noise_seed is given: the noise of client {self.name!r} can be made "
-                "again and subtracted, so that its answers are not private; leave "
-                "noise_seed=None but for tests"
+                f"noise_seed is given: the noise of client {self.name!r} can be "
+                "reproduced and subtracted, so its answers are not private; leave "
+                "noise_seed=None except in tests"
             )
         if private and plan.delta >= 1.0 / n_samples:
             said.append(
@@ -249,7 +269,7 @@ class LocalClient(AnsweringClient):
 
     @property
     def registration(self) -> Registration:
-        """Public numbers, for the server's checks."""
+        """Public numbers used for the server's checks."""
         # The requested epsilon: that of the plan may be larger.
         return Registration(len(self._X), self._epsilon, self.plan.delta)
 
@@ -282,14 +302,20 @@ class LocalClient(AnsweringClient):
 
 
 def run_in_process(
-    rounds: Rounds, clients: Mapping[str, LocalClient], n_jobs: int | None = None
+    rounds: Rounds,
+    clients: Mapping[str, LocalClient],
+    n_jobs: int | None = None,
+    step: Callable[[int], object] = bool,
 ) -> FederatedResult:
     """Return the result of a session within one process, whose clients share threads.
 
-    Messages are carried as bytes.
+    Messages are carried as bytes. ``step(k)`` is called after request number k.
     """
+    number = 0
     while not rounds.done:
         rounds.collect(answers_of(rounds, clients, n_jobs))
+        number += 1
+        step(number)
     return rounds.result()
 
 

@@ -17,7 +17,12 @@ from sklearn.utils import check_random_state
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
-from .._base.sklearn_compat import Interval, StrOptions
+from .._base.sklearn_compat import (
+    CallbackSupportMixin,
+    FitProgress,
+    Interval,
+    StrOptions,
+)
 from .._base.strategies import register
 from .._messages.messages import MessageError
 from .._tables.ids import encode_ids
@@ -26,7 +31,7 @@ from .._tables.users import CLIENTS, ClusterIds, deferred_users, read_users
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._gaussian import check_delta
 from ..mechanisms import Concern, ParallelPlan, Remark, check_count, check_real
-from ._bounded_moments import CENTER_CONSTRAINT, Pairs, PrivateMean, RowBounds
+from ._bounded_moments import CENTER_OF_CLIENTS, Pairs, PrivateMean, RowBounds, Shared
 from ._federated_client import LocalClient, run_in_process
 from ._federated_server import FederatedResult, Rounds, Server, start_basis
 from ._federated_task import Registration, SpectralTask, check_client_budget, make_task
@@ -46,20 +51,22 @@ ALL_ROWS = "all rows"
 @register
 @dataclass(eq=False, repr=False)
 class Aggregation(BaseEstimator):
-    """What clients send and how it is combined: ``aggregation=Aggregation(method)``.
+    """Content of the clients' messages, and how the server combines them.
 
-    For :class:`~skdpspectral.FederatedDPPCA` and :class:`~skdpspectral.SparseDPPCA`.
+    An `aggregation` of :class:`~skdpspectral.FederatedDPPCA` and
+    :class:`~skdpspectral.SparseDPPCA`.
 
     Parameters
     ----------
     method : {"projector", "matrix"}
-        What clients send, as the `aggregation` of an estimator.
+        Content of the clients' messages: components, or noisy second moments.
     eigengap : float or None, default=None
-        Public gap between the r-th and the next eigenvalue of the bounded rows' second
-        moment. It is used for ``weights="optimal"`` with ``mechanism="gaussian"``, and
-        refused otherwise. None takes it from the released eigenvalues.
+        Public gap between the r-th and the next eigenvalue of the second moment of
+        bounded rows. It is used for ``weights="optimal"`` with
+        ``mechanism="gaussian"``; otherwise it raises an error. None uses the released
+        eigenvalues.
     min_clients : int, default=1
-        Number of clients that must answer validly for a result.
+        Minimum number of clients with valid answers.
 
     Examples
     --------
@@ -85,21 +92,21 @@ class Aggregation(BaseEstimator):
 @register
 @dataclass(eq=False, repr=False)
 class ComponentCovariance(BaseEstimator):
-    """A release of the covariance within the components; ``release="covariance"``.
+    """Released covariance within the components; see ``release="covariance"``.
 
     A `release` of :class:`~skdpspectral.FederatedDPPCA`.
 
     Parameters
     ----------
     projection_norm : float or None, default=None
-        Public length, in units of the data, that projections on the components are
-        clipped to. It is required, except with
-        :class:`~skdpspectral.decomposition.SpikedModel`, which clips nothing and
-        refuses it. About 3.3 times the root of the sum of the variances along the
-        components is a good choice.
+        Public length, in units of the data, at which projections on the components are
+        clipped. It is required, except with
+        :class:`~skdpspectral.decomposition.SpikedModel`, which clips nothing and does
+        not accept it. A good choice is about 3.3 times the square root of the sum of
+        the variances along the components.
     components : array-like of shape (n_components, n_features) or None, default=None
         Public rows that span the components, for example from another table. Clients
-        then release only the covariance within them, with all of the budget. The rows
+        then release only the covariance within them, with the whole budget. The rows
         must be linearly independent. None releases components first.
 
     Examples
@@ -194,7 +201,7 @@ def weights_by_name(weights, groups: Sequence):
         values = np.asarray(weights)
         if values.shape != (len(groups),) or values.dtype.kind not in "iuf":
             raise ValueError(
-                "weights must have a number for each client, in their order in "
+                "weights must have one number for each client, in the order of "
                 f"clients_: shape ({len(groups)},), got {values.shape}"
             )
         weights = {g.client: w for g, w in zip(groups, values.tolist(), strict=True)}
@@ -261,6 +268,8 @@ def _center(rows: RowBounds):
     if isinstance(rows.origin, PrivateMean):
         radius = rows.origin.radius
         return "private" if radius is None else PrivateMean(radius)
+    if isinstance(rows.origin, Shared):
+        return "shared"
     return "pairs" if isinstance(rows.origin, Pairs) else "none"
 
 
@@ -272,10 +281,10 @@ _UNCHECKED = Remark(
 
 
 @documented
-class FederatedEstimator(ProjectionMixin, PrivateEstimator):
-    """Base class: each client releases from its own rows, and a server aggregates.
+class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator):
+    """Base class of estimators whose clients release and a server aggregates.
 
-    ``_task`` of a subclass returns what every client releases.
+    A subclass implements ``_task``, which describes the release of every client.
     """
 
     _levels_around_fit: ClassVar[int] = 1  # that of @unweighted
@@ -292,7 +301,7 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
         "bounds": [tuple, list, np.ndarray, None],
         "clip_norm": [CLIP_RANGE, None],
         "scale": [StrOptions({"bounds"}), None],
-        "center": CENTER_CONSTRAINT,
+        "center": CENTER_OF_CLIENTS,
         "whiten": ["boolean"],
         "n_jobs": [Integral, None],
     }
@@ -348,14 +357,14 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
         Parameters
         ----------
         n_samples : int or mapping of client to int
-            Number of rows of a single client, or of each.
+            Number of rows of a single client, or of each client.
         n_features : int
-            Number of features, the column of clients not among them.
+            Number of features, without the column of clients.
 
         Returns
         -------
         ParallelPlan
-            One plan a client; as a plan of its own, that of the dearest.
+            One plan per client. The overall cost is the highest cost of a client.
 
         Raises
         ------
@@ -380,14 +389,13 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
         Parameters
         ----------
         {X_of_clients}
-            Their number and that of columns is used, and the column of clients. Both
-            are public.
+            Only the public shape and the public column of clients are used.
         {clients}
 
         Returns
         -------
         ParallelPlan
-            What that fit is charged with, one plan a client.
+            The plans that this fit is charged for, one per client.
 
         Raises
         ------
@@ -430,7 +438,7 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
 
     @unweighted
     def fit(self, X, y=None, *, clients=None) -> Self:
-        """Release components for the rows of all clients.
+        """Release components of the rows of all clients.
 
         Parameters
         ----------
@@ -440,7 +448,7 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
 
         {outcome_of_fit}
         FederationError
-            If fewer than `min_clients` clients are left; budgets are spent.
+            If fewer than `min_clients` clients remain. Their budgets are spent.
         """
         with self._unchanged_on_error():
             self._run_session(X, clients)
@@ -480,58 +488,64 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
         for group, (epsilon, _) in zip(groups, budgets, strict=True):
             if self._warn_of_weaker(plans[group.name], epsilon):
                 break
-        self._charge(plans)
-        table = unread.read()
-        seeds = [None] * len(groups)
-        if self.noise_seed is not None:
-            source = check_random_state(self.noise_seed)
-            seeds = source.randint(2**62, size=len(groups), dtype=np.int64).tolist()
-        rows = table.features_of([group.rows for group in groups])
-        given = zip(groups, rows, budgets, seeds, strict=True)
-        members = {
-            group.name: LocalClient._charged(
-                group.name, _contiguous(own), task, plans[group.name], epsilon, seed
-            )
-            for group, own, (epsilon, _), seed in given
-        }
-        self.n_samples_ = len(table.X)
-        self.privacy_ = plan
-        self._set_result(run_in_process(rounds, members, self.n_jobs))
+        private, n_requests = self._is_private(), len(task.topics)
+        progress = FitProgress(self, n_requests, private=private, verbose=False)
+        with progress:
+            self._charge(plans)
+            table = unread.read()
+            progress.begin(X, None, plan)
+            seeds = [None] * len(groups)
+            if self.noise_seed is not None:
+                source = check_random_state(self.noise_seed)
+                seeds = source.randint(2**62, size=len(groups), dtype=np.int64).tolist()
+            rows = table.features_of([group.rows for group in groups])
+            given = zip(groups, rows, budgets, seeds, strict=True)
+            members = {
+                group.name: LocalClient._charged(
+                    group.name, _contiguous(own), task, plans[group.name], epsilon, seed
+                )
+                for group, own, (epsilon, _), seed in given
+            }
+            self.n_samples_ = len(table.X)
+            self.privacy_ = plan
+            result = run_in_process(rounds, members, self.n_jobs, progress.step)
+            self._set_result(result)
+            progress.end()
         if isinstance(task.rows.origin, Pairs) and hasattr(self, "noise_variance_"):
             warnings.warn(
-                "no mean was released, as rows of clients were compared in pairs: "
-                "mean_ is the origin, or the midpoint of bounds, and score_samples and "
-                "inverse_transform measure from there",
+                "no mean was released, because rows of clients were compared in "
+                "pairs: mean_ is the origin, or the midpoint of bounds, and "
+                "score_samples and inverse_transform measure from there",
                 NoisyFitWarning,
                 stacklevel=3 + self._levels_around_fit,
             )
 
     @classmethod
     def from_result(cls, result):
-        """Return a fitted estimator of what separate clients have released.
+        """Build a fitted estimator from the releases of separate clients.
 
         Parameters
         ----------
         result : FederatedResult
-            From :class:`~skdpspectral.federation.Rounds`. Its server must have the
-            clients' registrations, from which `privacy_` is computed.
+            Result of :class:`~skdpspectral.federation.Rounds`. Its server must have the
+            registrations of the clients, which determine `privacy_`.
 
         Returns
         -------
         estimator
-            As :meth:`fit` leaves it in one process. Its parameters are those of the
-            task, in units of the data, and those of the server.
+            The same estimator as after :meth:`fit` in one process. Its parameters are
+            the parameters of the task, in units of the data, and of the server.
 
         Raises
         ------
         TypeError
             If `result` is not a FederatedResult.
         ValueError
-            If its task is that of another estimator, or clients are not registered.
+            If its task belongs to another estimator, or clients are not registered.
 
         Notes
         -----
-        Nothing is released or charged: each client has charged its own ledger.
+        Nothing is released or charged, because each client has charged its own ledger.
         `privacy_` is the plan of clients with this task and these registrations. Its
         remarks list what a server cannot verify.
         """
@@ -662,12 +676,13 @@ def _contiguous(rows):
 
 @documented
 class FederatedDPPCA(FederatedEstimator):
-    r"""Differentially private principal components of rows of several clients.
+    r"""Differentially private PCA of rows that are held by several clients.
 
     Every client releases components of its own rows, as :class:`~skdpspectral.DPPCA`
-    does, under its own budget; a server that needs no trust makes one subspace of
-    them. The guarantee holds for any data, unless ``mechanism=SpikedModel(...)`` is
-    asked for. Read more in the :ref:`user guide <guide_federated>`.
+    does, with its own budget. A server, which need not be trusted, combines them into
+    one subspace. The guarantee holds for any data, except with
+    ``mechanism=SpikedModel(...)``. Read more in the
+    :ref:`user guide <guide_federated>`.
 
     Parameters
     ----------
@@ -676,116 +691,124 @@ class FederatedDPPCA(FederatedEstimator):
     {epsilon_of_clients}
     {delta_of_clients}
     mechanism : {"gaussian", "two-stage", "auto"} or object, default="gaussian"
-        How clients release components, each by itself, as in
-        :class:`~skdpspectral.DPPCA`: a name or an object such as
-        :class:`~skdpspectral.decomposition.TwoStage`. The `noise_variance` of a
-        :class:`~skdpspectral.decomposition.Gaussian` is for :meth:`get_covariance`.
+        How each client releases its components, as in :class:`~skdpspectral.DPPCA`: a
+        name or an object such as :class:`~skdpspectral.decomposition.TwoStage`. The
+        `noise_variance` of a :class:`~skdpspectral.decomposition.Gaussian` is used by
+        :meth:`get_covariance`.
     aggregation : {"projector", "matrix"} or Aggregation, default="projector"
-        What clients send. "projector": their components, p r numbers. "matrix": the
-        whole noisy second moment, or the noisy projector of a model, p (p + 1) / 2
-        numbers. "matrix" is better if there are many clients, each with too few rows
-        or too much noise to estimate the components; "two-stage" and "auto" refuse it.
-        :class:`~skdpspectral.decomposition.Aggregation` also sets `eigengap` and
-        `min_clients`.
+        Content of the clients' messages. "projector": their components, p r numbers.
+        "matrix": the full noisy second moment, or the noisy projector of a model, p (p
+        + 1) / 2 numbers. "matrix" is better if there are many clients, each with too
+        few rows or too much noise to estimate the components; "two-stage" and "auto" do
+        not support it. :class:`~skdpspectral.decomposition.Aggregation` also sets
+        `eigengap` and `min_clients`.
     {weights}
     release : {"components", "covariance"} or ComponentCovariance, default="components"
-        "covariance" also releases the covariance within the components: clients answer
-        once more, with 15 % of their :math:`\mu^2`, half of it with a model. It
-        requires :class:`~skdpspectral.decomposition.ComponentCovariance`, which sets
-        `projection_norm` and public `components`, except with a model.
+        "covariance" also releases the covariance within the components. Clients then
+        answer a second time, with 15 % of their :math:`\mu^2`, or half of it with a
+        model. Without a model, pass
+        :class:`~skdpspectral.decomposition.ComponentCovariance`, which sets
+        `projection_norm` and public `components`.
     {client_feature}
     {bounds}
     {clip_norm}
     {scale}
     {center}
         With "private", each client releases a mean of its own rows, which removes
-        offsets between clients.
+        offsets between clients. With "shared", clients answer three more requests, for
+        7 % of their :math:`\mu^2`: the server finds a common center, and centers of
+        sites that differ. A client whose center is not accurate enough compares its
+        rows in pairs. With little noise, rows below a released length are not scaled
+        up to unit norm. This needs no bounds. Where noise dominates, the error is about
+        two thirds of that of pairs (:ref:`lemma-shared-center`). It requires
+        ``mechanism="gaussian"``.
     {whiten}
-        by ``release="covariance"``, with "gaussian" and its `noise_variance` or another
-        mechanism, or by ``aggregation="matrix"`` with "gaussian" and a `clip_norm`.
+        with ``release="covariance"`` if the mechanism is not "gaussian" or has a
+        `noise_variance`, or with ``aggregation="matrix"``, "gaussian" and `clip_norm`.
     {n_jobs}
-        They share the clients: a gain for clients of many rows.
+        Threads share the clients, which helps if clients have many rows.
     {accountant}
-        A fit has one entry a client.
+        Each fit adds one entry per client.
     {noise_seed}
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Orthonormal rows, leading first; the largest entry of each is positive. A
-        column of clients is not among the features.
+        Orthonormal rows, leading first. The largest entry of each is positive. A column
+        of clients is not one of the features.
     explained_variance_ : ndarray of shape (n_components,)
-        Variances along the components, in squared units of the data (of the scaled
-        features with ``scale="bounds"``), with ``release="covariance"``; without it
-        those of the averaged second moment, with "gaussian" and
-        ``aggregation="matrix"``: in units of the data with a `clip_norm`, else of unit
-        rows.
+        With ``release="covariance"``, variances along the components in squared units
+        of the data (of the scaled features with ``scale="bounds"``). Otherwise, with
+        "gaussian" and ``aggregation="matrix"``, variances of the averaged second
+        moment: in units of the data with a `clip_norm`, else of unit rows.
     noise_variance_ : float
-        Variance across the components, in units of the data: the public one of the
-        mechanism, or the clients' private ones in the middle; with "gaussian" that of
-        the averaged second moment of clipped rows, if there is one.
+        Variance across the components, in units of the data: the public variance of the
+        mechanism, or the weighted median of the clients' private ones. With "gaussian",
+        the variance of the averaged second moment of clipped rows, if available.
     explained_variance_ratio_ : ndarray of shape (n_components,)
-        `explained_variance_` over the variance in all directions, where both of the
-        above are known, and for the averaged second moment of unit rows.
+        `explained_variance_` divided by the variance in all directions, set if both of
+        the above are known, and for the averaged second moment of unit rows.
     {singular_values_}
-        That is each client's own.
+        Each client's rows are centered at the client's own center.
     mean_ : ndarray of shape (n_features,)
-        Mean of the clients' centers by their numbers of rows, in the units of the
-        data. (Clients with offsets should subtract their own from rows to transform.)
+        Mean of the clients' centers, weighted by their rows, in the units of the data.
+        (Clients with offsets should subtract their own center from rows before
+        transforming them.)
     {scale_}
     {clients_}
     client_weights_ : ndarray of shape (n_clients,) or None
-        Their weights, with sum 1; None if components were given.
+        Weights of the clients, with sum 1; None if components were given.
     {rejected_}
     {n_components_}
     components_above_noise_ : int
-        How many of them are above noise and sampling error, as in
-        :class:`~skdpspectral.DPPCA`; fewer than `n_components_` raise a
-        :class:`~skdpspectral.NoisyFitWarning`. With ``aggregation="matrix"`` it is
-        counted in the average of all clients. With "projector" clients release the
-        last of their eigenvalues alone: it is `n_components_` if that is above the
-        noise at clients with half of the weights, and 0 otherwise. A model's components
-        all count. "two-stage" and "auto", of which clients send no eigenvalues, and
-        public components leave it out.
+        Number of components above noise and sampling error, as in
+        :class:`~skdpspectral.DPPCA`. If it is less than `n_components_`, the fit issues
+        a :class:`~skdpspectral.NoisyFitWarning`. With ``aggregation="matrix"`` it is
+        counted in the average of all clients. With "projector", clients release only
+        their last eigenvalue: the number is `n_components_` if that eigenvalue is above
+        the noise at clients with half of the weights, and 0 otherwise. All components
+        of a model count. It is not set with "two-stage" and "auto", whose clients send
+        no eigenvalues, or with public components.
     n_samples_ : int
-        Number of rows of all clients.
+        Total number of rows of all clients.
     {n_features_in_}
-        A column of clients is one of them.
+        This includes the column of clients, if any.
     {feature_names_in_}
     {privacy_of_clients}
 
     See Also
     --------
-    DPPCA : The same for rows in one place.
-    SparseDPPCA : Few features in all components, by rounds between clients and server.
-    skdpspectral.federation : The parts, for clients that are elsewhere. `from_result`
-        makes this estimator of what they release.
+    DPPCA : PCA of rows in one place.
+    SparseDPPCA : Components with few features, by rounds between clients and server.
+    skdpspectral.federation : Building blocks for remote clients. `from_result` builds
+        this estimator from their releases.
 
     Notes
     -----
-    **Formal guarantee.** All that leaves client j is (`epsilon_j`, `delta_j`)-
-    differentially private for one row of this client, under replacement of the row
-    within the client; which clients there are and how many rows each has is public. It
-    holds against the server and all other clients. Rows of different clients are
-    disjoint, which is checked, so that one fit costs what its dearest client costs. A
-    person with rows at two clients is protected by the root of the sum of both
-    squared :math:`\mu` alone. With :class:`~skdpspectral.decomposition.SpikedModel` the
-    guarantee is for rows of the stated law alone; clients with too few rows for it are
-    refused by name.
+    **Formal guarantee.** All messages of client j are (`epsilon_j`,
+    `delta_j`)-differentially private for one row of this client, under replacement of
+    the row within the client. The set of clients and their numbers of rows are public.
+    The guarantee holds against the server and all other clients. The rows of different
+    clients are disjoint, which is checked, so one fit costs as much as its most
+    expensive client. A person with rows at two clients is only protected at the square
+    root of the sum of both squared :math:`\mu`. With
+    :class:`~skdpspectral.decomposition.SpikedModel` the guarantee only holds for rows
+    of the stated model, and an error names clients with too few rows for it.
 
-    Client j of the default sends the top r eigenvectors :math:`U_j` of its noisy
-    second moment, by value; the server takes the top r of :math:`\sum w_j U_j U_j'`
-    with :math:`w_j` one over the expected squared error of the client, from public
-    numbers and released variances (:ref:`lemma-weights`). The error is then that of the
-    harmonic mean of the clients' over their number.
+    By default, client j sends the r eigenvectors :math:`U_j` of its noisy second moment
+    with the largest eigenvalues. The server computes the top r eigenvectors of
+    :math:`\sum w_j U_j U_j'`, where :math:`1 / w_j` is the expected squared error of
+    the client, from public numbers and released variances (:ref:`lemma-weights`). The
+    resulting error is the harmonic mean of the clients' errors divided by their number.
 
     References
     ----------
     Li, Cai, Xia and Zhang (2024), Federated PCA and estimation for spiked covariance
-    matrices: optimal rates and efficient algorithm, algorithm 1 with weights of
-    theorem 1; its noise is that of a ``SpikedModel`` with ``calibration="paper"`` and
-    a `sensitivity_constant` that is said there.
-    The default's noise is that of Dwork, Talwar, Thakurta and Zhang (2014).
+    matrices: optimal rates and efficient algorithm, algorithm 1 with weights of theorem
+    1. For its noise, use a ``SpikedModel`` with ``calibration="paper"`` and the
+    `sensitivity_constant` described there.
+
+    Dwork, Talwar, Thakurta and Zhang (2014), for the default noise.
 
     Examples
     --------
@@ -896,7 +919,7 @@ class FederatedDPPCA(FederatedEstimator):
             )
         if given is not None and self._aggregation().eigengap is not None:
             raise ValueError(
-                "eigengap has no use with public components; leave eigengap=None"
+                "eigengap is not used with public components; leave eigengap=None"
             )
         task = make_task(
             self.n_components,

@@ -17,6 +17,7 @@ from .._messages.messages import Conversation, MessageError, Reply, Request, Top
 from ..mechanisms import check_count, check_real, shown
 from . import _kernels
 from ._federated_task import Registration, SpectralTask, check_client_budget
+from ._shared_center import HALF, TOTALS, Typical
 
 # Smallest scale of eigenvalues, in units of the squared rows.
 _LEAST_SPIKE = 1e-12
@@ -71,7 +72,7 @@ class ReplyAverages:
         """Average noisy matrices, symmetric of shape (p, p)."""
         stacked = np.stack([reply.values for reply in replies])
         packed = self.subspace_weights(replies) @ stacked
-        return _kernels.unpack_lower(packed, self.task.rows.n_features)
+        return eigen.unpack_lower(packed, self.task.rows.n_features)
 
     def subspace_weights(self, replies: Sequence[Reply]) -> np.ndarray:
         """Weights of the clients' subspaces, from what they sent alone."""
@@ -104,7 +105,7 @@ class ReplyAverages:
         if isinstance(self.weights, Mapping):
             given = np.array([self.weights[reply.client] for reply in replies])
             if not given.sum() > 0.0:
-                raise ValueError("the clients that are left all have the weight 0")
+                raise ValueError("all remaining clients have weight 0")
             # Divided by the largest first: sums may be beyond float64.
             given = given / given.max()
             return given / given.sum()
@@ -208,6 +209,7 @@ _RELEASES = {
     Topic.COMPONENTS: "second_moment",
     Topic.MATRIX: "second_moment",
     Topic.PROJECTOR: "projector",
+    Topic.LENGTHS: "lengths",
 }
 
 
@@ -219,7 +221,9 @@ class ReplyLimits:
 
     def __init__(self, task: SpectralTask, n_samples: int, mu: float, mechanisms):
         self._task, self.n_samples, self.mu = task, n_samples, mu
-        self._planned = {mechanism.name: mechanism for mechanism in mechanisms}
+        self.planned = {mechanism.name: mechanism for mechanism in mechanisms}
+        # Whether the client compares rows in pairs, where releases decide.
+        self.paired = False
 
     @classmethod
     def of_claim(cls, task: SpectralTask, n_samples: int, mu: float) -> ReplyLimits:
@@ -227,8 +231,8 @@ class ReplyLimits:
         _check_rows(task, n_samples)
         if task.mechanism.spiked:
             raise MessageError(
-                "a SpikedModel needs clients that are registered: its noise "
-                "depends on their delta, which no message states"
+                "a SpikedModel requires registered clients: its noise depends on "
+                "their delta, which no message states"
             )
         try:
             mechanisms = task.mechanisms(n_samples, mu)
@@ -251,8 +255,8 @@ class ReplyLimits:
         """Refuse a reply of the right shape that no honest client could send."""
         if reply.n_samples != self.n_samples or not _close(reply.mu, self.mu):
             raise MessageError(
-                f"its number of rows or its budget is not that of the session: "
-                f"n_samples={reply.n_samples}, mu={reply.mu:g} and not "
+                "its number of rows or its budget does not match the session: "
+                f"n_samples={reply.n_samples}, mu={reply.mu:g} instead of "
                 f"n_samples={self.n_samples}, mu={self.mu:g}"
             )
         topic = reply.topic
@@ -262,15 +266,17 @@ class ReplyLimits:
             _check_orthonormal(reply.values)
         if topic in (Topic.SUBSPACE, Topic.PROJECTOR):
             self._check_variances(reply.numbers)
-        noise_std = self._noise_std(topic, reply.step)
-        if topic not in (Topic.SUBSPACE, Topic.PROJECTOR):
+        noise_std = self.noise_std(topic, reply.step)
+        if topic is Topic.LENGTHS:
+            self._check_totals(reply.values, noise_std)
+        if topic.n_numbers and topic not in (Topic.SUBSPACE, Topic.PROJECTOR):
             self._check_noise(reply.numbers[0], noise_std)
         if topic in (Topic.COMPONENTS, Topic.MATRIX):
             self._check_spectrum(reply.numbers, noise_std)
         if topic not in (Topic.COMPONENTS, Topic.SUBSPACE):
             self._check_values(reply, noise_std)
 
-    def _noise_std(self, topic: Topic, step: int) -> float:
+    def noise_std(self, topic: Topic, step: int) -> float:
         """Deviation of the noise on a release, in the units of its values."""
         task = self._task
         name, unit = _RELEASES.get(topic), 1.0
@@ -282,15 +288,19 @@ class ReplyLimits:
             name = "model_moment"
             if not task.model_covariance:
                 name, unit = "projected_moment", task.projection_norm**2
-        if name != "model_moment":
+        if topic is Topic.CENTER:
+            name = f"center_{step}"
+        if self.paired and topic not in (Topic.LENGTHS, Topic.CENTER):
+            unit /= HALF
+        elif name != "model_moment":
             unit /= task.rows.weights[0]
-        return unit * getattr(self._planned[name], "noise_std", 0.0)
+        return unit * getattr(self.planned[name], "noise_std", 0.0)
 
     def _check_noise(self, claimed: float, noise_std: float) -> None:
         if not _close(claimed, noise_std):
             raise MessageError(
-                f"its noise has a standard deviation of {claimed:g}, where its rows, "
-                f"its budget and the task make {noise_std:g}"
+                f"its noise has a standard deviation of {claimed:g}, but its rows, "
+                f"its budget and the task imply {noise_std:g}"
             )
 
     def _check_variances(self, numbers) -> None:
@@ -341,11 +351,20 @@ class ReplyLimits:
         if rows.box is not None:
             sides = rows.box.half_widths * loose
         if np.any(np.abs(mean) > sides) or np.linalg.norm(mean) > radius:
-            raise MessageError("its mean lies outside of the public bounds")
+            raise MessageError("its mean is outside the public bounds")
+
+    @staticmethod
+    def _check_totals(values, noise_std: float) -> None:
+        """Refuse histograms whose shares do not sum up to the whole."""
+        off = np.abs(values.sum(axis=1) - TOTALS)
+        most = _DEVIATIONS * noise_std * math.sqrt(values.shape[1]) + _ROUNDING
+        least = -_DEVIATIONS * noise_std - _ROUNDING
+        if not np.all(off <= most) or values.min() < least:
+            raise MessageError("its histograms are not those of shares")
 
     def _check_values(self, reply: Reply, noise_std: float) -> None:
         """Refuse entries, or a norm, beyond the public bound and the noise."""
-        values, symmetric = reply.values, reply.topic is not Topic.POWER
+        values, plain = reply.values, (Topic.POWER, Topic.LENGTHS, Topic.CENTER)
         entry, norm = self._bounds(reply.topic)
         most = (entry + _DEVIATIONS * noise_std) * (1.0 + _ROUNDING)
         # First of all: what follows is finite, squares included.
@@ -355,13 +374,13 @@ class ReplyLimits:
                 raise MessageError("its covariance is not symmetric")
             values = values[np.tril_indices(len(values))]
         if possible:
-            values = _isotropic(values) if symmetric else values.ravel()
+            values = values.ravel() if reply.topic in plain else _isotropic(values)
             longest = norm + noise_std * (math.sqrt(values.size) + _DEVIATIONS)
             possible = np.abs(values).max() <= most
             possible &= np.linalg.norm(values) <= longest * (1.0 + _ROUNDING)
         if not possible:
             raise MessageError(
-                "its values are beyond the public bound of the statistic and "
+                "its values are beyond the public bound of the statistic plus "
                 f"{_DEVIATIONS:g} standard deviations of its noise"
             )
 
@@ -375,6 +394,10 @@ class ReplyLimits:
         rank, p = task.n_components, task.rows.n_features
         if topic is Topic.PROJECTOR:
             return 1.0, math.sqrt(rank)
+        if topic is Topic.LENGTHS:
+            return 1.0, math.hypot(*TOTALS)
+        if topic is Topic.CENTER:
+            return 1.0, 1.0
         if topic is not Topic.COVARIANCE:
             return (task.rows.second_radius**2,) * 2
         if not task.model_covariance:
@@ -418,53 +441,51 @@ def _check_orthonormal(components) -> None:
 class Server(Conversation):
     """A server's session with named clients, some of which may fail.
 
-    The server sees releases and public numbers alone, and all of its results are
-    post-processing. It uses a reply that is complete, of the right shape, an answer to
-    the present request of the same task, and possible for the task and the client's
-    rows and budget. Otherwise it rejects the client by name, for the rest of the
-    session.
+    The server only sees releases and public numbers, and all of its results are
+    post-processing. It accepts a reply only if it is complete, has the right shape,
+    answers the current request of the same task, and is possible for the task and the
+    client's rows and budget. Otherwise it rejects the client by name for this session.
 
     Parameters
     ----------
     clients : sequence of str, or mapping of str to Registration
-        Names of the clients, all different. A mapping registers the public numbers of
-        each, (n_samples, epsilon, delta), which replies must match and which determine
-        weights. Without a mapping, the numbers in a client's first reply are used.
-        ``SpikedModel`` requires a mapping, as its noise depends on a delta that no
-        reply states.
+        Distinct names of the clients. A mapping registers the public numbers
+        (n_samples, epsilon, delta) of each client, which replies must match and which
+        determine weights. Without a mapping, the numbers in a client's first reply are
+        used. ``SpikedModel`` requires a mapping, because its noise depends on a delta
+        that replies do not state.
     task : SpectralTask
-        Task of the session, on which all parties agreed.
+        Task of the session that all parties agreed on.
     weights : {"optimal", "equal"} or mapping of str to float, default="optimal"
-        Weights of the clients in all averages; a mapping gives each, by name, a public
-        number of at least 0.
+        Weights of the clients in all averages. A mapping has public numbers of at least
+        0.
     eigengap : float or None, default=None
-        Public gap between the last eigenvalue that is kept and the others, in the
-        units of the second moment, for ``weights="optimal"``; None takes it from the
-        released eigenvalues.
+        Public gap between the last kept eigenvalue and the next one, in units of the
+        second moment, for ``weights="optimal"``. None uses the released eigenvalues.
     min_clients : int, default=1
-        Number of clients that must be left.
+        Minimum number of remaining clients.
     session : bytes or None, default=None
-        16 bytes that name the session and are used once; None makes new ones.
+        16 bytes that identify the session, used only once. None creates new ones.
 
     Attributes
     ----------
     clients : tuple of str
-        Clients that were not rejected, in their order.
+        Clients that were not rejected, in their original order.
     rejected : dict of str to str
-        Why each of the others was.
+        Reasons for the rejection of the other clients.
     registered : dict of str to Registration or None
-        Public numbers of all clients; None if `clients` are names alone.
+        Public numbers of all clients; None if `clients` only contains names.
 
     Raises
     ------
     ValueError
-        If an argument is invalid, or clients are not registered where they must be.
+        If an argument is invalid, or clients are not registered although required.
 
     Notes
     -----
-    A client that lies within these limits moves the average of values by at most twice
-    its weight times the public bound of a value and its noise; its weight follows from
-    rows and budgets (:ref:`lemma-reply`).
+    A client that sends false values within these limits changes the average of values
+    by at most twice its weight times the public bound of a value with its noise. Its
+    weight is determined by rows and budgets (:ref:`lemma-reply`).
     """
 
     def __init__(
@@ -481,12 +502,12 @@ class Server(Conversation):
             raise ValueError(f"eigengap must be positive, got {eigengap}")
         if eigengap is not None and not task.second_moment:
             raise ValueError(
-                'eigengap has no use without mechanism="gaussian": weights come from '
-                "variances, public or released; leave it None"
+                'eigengap is not used without mechanism="gaussian": weights come from '
+                "variances, public or released; leave it as None"
             )
         if eigengap is not None and weights != "optimal":
             raise ValueError(
-                'eigengap has no use without weights="optimal"; leave eigengap=None'
+                'eigengap is not used without weights="optimal"; leave eigengap=None'
             )
         self._begin(clients, task, min_clients, session)
         weights = check_client_weights(weights, self.clients)
@@ -502,8 +523,8 @@ class Server(Conversation):
         elif task.mechanism.spiked:
             raise ValueError(
                 "clients must be registered for a task with a SpikedModel, whose "
-                "noise depends on a delta that no message states: give a mapping of "
-                "each name to Registration(n_samples, epsilon, delta), which is "
+                "noise depends on a delta that no message states: pass a mapping from "
+                "each name to Registration(n_samples, epsilon, delta), as in "
                 "LocalClient.registration"
             )
 
@@ -513,22 +534,22 @@ class Server(Conversation):
             return ReplyLimits.of_registration(self.task, registration)
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"client {name!r} cannot be registered by (n_samples, epsilon, delta): "
-                f"{error}"
+                f"client {name!r} cannot be registered with (n_samples, epsilon, "
+                f"delta): {error}"
             ) from None
 
     def request(self, basis=None) -> Request:
-        """Return the next request, the same for all clients.
+        """Return the next request, identical for all clients.
 
         Parameters
         ----------
         basis : ndarray of shape (p, k) or None, default=None
-            For a step of a power iteration, or for a covariance within it.
+            Basis of a power iteration step, or of a covariance within its span.
 
         Returns
         -------
         Request
-            To be sent, as it is or by its byte form.
+            Request to send, as an object or in its byte form.
         """
         if self._step + 1 >= len(self.task.topics):
             raise MessageError("all requests of the task were sent")
@@ -538,6 +559,10 @@ class Server(Conversation):
         self._request = Request(self._session, task.digest, step, topic, basis)
         self._step = step
         return self._request
+
+    def limits_of(self, replies: Sequence[Reply]) -> list[ReplyLimits]:
+        """Limits of clients whose replies were accepted."""
+        return [self._limits[reply.client] for reply in replies]
 
     def _check(self, name: str, answer: Reply) -> None:
         limits = self._limits.get(name)
@@ -610,27 +635,27 @@ class FederatedResult:
 
 
 class Rounds:
-    """All requests of a task, one after another, and the result of their answers.
+    """All requests of a task in sequence, and the result of their answers.
 
     The transport runs the loop: until :attr:`done`, it sends :meth:`request` to
-    ``server.clients`` and passes the answers to :meth:`collect`. This costs no
-    privacy: a basis that is sent is post-processing of releases, or public.
+    ``server.clients`` and passes the answers to :meth:`collect`. This costs no privacy,
+    because a basis that is sent is public or post-processing of releases.
 
     Parameters
     ----------
     server : Server
-        Server of the session, without any request so far.
+        Server of the session, before its first request.
     n_nonzero_features : int or None, default=None
-        For a task with rounds: features that components may use, at least
+        Number of features that components may use in a task with rounds, at least
         ``n_components``. None keeps all.
     init : array-like of shape (n_components, n_features) or None, default=None
-        For a task without a start: public rows, linearly independent, to start rounds
-        from, or to have a covariance within.
+        For a task without a start, public linearly independent rows to start rounds
+        from, or as the basis of a covariance.
 
     Raises
     ------
     ValueError
-        If an argument is invalid, or of no use for the task.
+        If an argument is invalid, or has no effect for the task.
 
     Examples
     --------
@@ -653,11 +678,12 @@ class Rounds:
         if task.n_rounds == 0 and unused:
             raise ValueError(
                 "n_nonzero_features and init require a task with rounds; leave them "
-                "None"
+                "as None"
             )
         if task.start != (init is None):
             raise ValueError(
-                "init is required for a task without a start, and refused otherwise"
+                "init is required for a task without a start, and is not accepted "
+                "otherwise"
             )
         self.server = server
         self._n_kept = kept_features(task, n_nonzero_features)
@@ -675,6 +701,9 @@ class Rounds:
         self._first: list[object] = []
         self._mean = self._weights = self._values = self._support = None
         self._moment: np.ndarray | None = None
+        # What is known of a shared center, and columns that were sent about it.
+        self._typical: Typical | None = None
+        self._columns: list[np.ndarray] = []
         self._above_noise: int | None = None
 
     @property
@@ -688,27 +717,31 @@ class Rounds:
         return self.server.clients
 
     def request(self) -> Request:
-        """Return the request for ``server.clients``; the same until it is answered.
+        """Return the request for ``server.clients``.
+
+        Repeated calls return the same request until it is answered.
 
         Returns
         -------
         Request
-            To be sent, as it is or by its byte form.
+            Request to send, as an object or in its byte form.
 
         Raises
         ------
         MessageError
-            If the task is done.
+            If the task is finished.
         """
         if self._present is None:
             basis = None
             if not self.done and self._topic in (Topic.POWER, Topic.COVARIANCE):
                 basis = self._present_basis()
+            elif self._columns and not self.done:
+                basis = self._columns[-1][:, None]
             self._present = self.server.request(basis)
         return self._present
 
     def collect(self, answers: Mapping[str, object]) -> None:
-        """Use the answers to the present request.
+        """Process the answers to the current request.
 
         Parameters
         ----------
@@ -718,15 +751,17 @@ class Rounds:
         Raises
         ------
         FederationError
-            If fewer than ``server.min_clients`` are left.
+            If fewer than ``server.min_clients`` clients are left.
         MessageError
             If there is no request since the last answers.
         """
         if self._present is None:
-            raise MessageError("there is no request since the last answers")
+            raise MessageError("there has been no request since the last answers")
         replies = self.server.collect(answers)
         use = {
             Topic.MEAN: self._use_means,
+            Topic.LENGTHS: self._use_lengths,
+            Topic.CENTER: self._use_centers,
             Topic.POWER: self._use_products,
             Topic.COVARIANCE: self._use_covariances,
         }
@@ -740,7 +775,7 @@ class Rounds:
         Raises
         ------
         MessageError
-            If the task is not done.
+            If the task is not finished.
         """
         if not self.done:
             raise MessageError("the task is not done: there is no result yet")
@@ -810,6 +845,56 @@ class Rounds:
 
     def _use_start(self, replies: list[Reply]) -> None:
         self._first = replies
+
+    def _precisions(self, replies: list[Reply]) -> tuple[np.ndarray, np.ndarray]:
+        """Noise of values that clients sent about a center, and rows behind them."""
+        limits, task = self.server.limits_of(replies), self.server.task
+        noise = [own.noise_std(self._topic, self._n_done) for own in limits]
+        rows = [task.statistic(own.n_samples).sample.n_rows for own in limits]
+        return np.array(noise), np.array(rows, dtype=float)
+
+    def _weighing(self, replies: list[Reply]) -> list[Reply]:
+        """Replies of clients that were not given a weight of 0."""
+        given = self.server.averages.weights
+        if not isinstance(given, Mapping):
+            return replies
+        return [reply for reply in replies if given[reply.client] > 0.0] or replies
+
+    def _use_lengths(self, replies: list[Reply]) -> None:
+        replies = self._weighing(replies)
+        shares = np.stack([reply.values for reply in replies])
+        clip = self.server.task.rows.clip
+        self._typical = Typical.of(shares, *self._precisions(replies), clip)
+        self._columns = [self._typical.first()]
+
+    def _use_centers(self, replies: list[Reply]) -> None:
+        typical, task = self._typical, self.server.task
+        assert typical is not None
+        used = self._weighing(replies)
+        means = np.stack([reply.values for reply in used])
+        given = means, *self._precisions(used)
+        if len(self._columns) == 1:
+            self._columns.append(typical.second(*given))
+            return
+        second = self._columns[-1]
+        third = typical.third(*given, second)
+        n, centers, edges, heard = list[float](), [], [], []
+        every = self.server.limits_of(replies)
+        for reply, limits in zip(replies, every, strict=True):
+            statistic = task.statistic(reply.n_samples)
+            own = statistic.center(limits.planned, second, reply.values, third)
+            limits.paired = own is None
+            n.append(float(reply.n_samples))
+            common = statistic.within(third[: task.rows.n_features])
+            centers.append(common if own is None else own)
+            edges.append(statistic.edge(limits.planned))
+            heard.append(any(reply is one for one in used))
+        paired = np.array([limits.paired for limits in every])
+        # Who compares pairs does not depend on it.
+        third[-2] = typical.floor(np.array(edges)[heard], paired[heard])
+        self._columns.append(third)
+        if typical.known:
+            self._mean = np.array(n) / sum(n) @ np.stack(centers)
 
     def _use_means(self, replies: list[Reply]) -> None:
         self._mean = self.server.averages.aggregate_means(replies)

@@ -34,9 +34,11 @@ from ._bounded_moments import (
     PublicPoint,
     RowBounds,
     SecondMoment,
+    Shared,
 )
 from ._components import LEAST_SIGNAL
 from ._pca_mechanisms import PCA_MECHANISMS, ComponentMechanism, design_components
+from ._shared_center import N_LENGTHS, N_NUMBERS, TOTALS, SharedCenter, check_column
 from ._spiked import WHOLE_ORDER
 
 # Raised whenever the same bytes would mean other releases, other shares of a budget
@@ -52,10 +54,10 @@ _NAMES_LENGTH = struct.Struct("<I")
 _AGGREGATION_CODES = ("projector", "matrix")
 _MECHANISMS = tuple(PCA_MECHANISMS)
 _CALIBRATIONS = ("exact", "paper")
-# Order of the flags; then four that say which of the numbers are there, then one more.
+# Order of the flags; then four that say which of the numbers are there, then two more.
 _FLAGS = ("start", "model_covariance", "centered", "scaled", "paired")
 _OPTIONAL = ("clip_norm", "center_radius", "projection_norm", "noise")
-_LAST_FLAG = "own_mean"
+_LAST_FLAGS = ("own_mean", "shared")
 # Largest number of features of a task that is read: a limit on memory.
 _MOST_FEATURES = 2**24
 
@@ -73,7 +75,7 @@ def pack(task) -> bytes:
     flags = (task.start, task.model_covariance, isinstance(origin, PrivateMean))
     flags += (rows.scale is not None, isinstance(origin, Pairs))
     flags += tuple(value is not None for value in optional)
-    flags += (mechanism.centered,)
+    flags += (mechanism.centered, isinstance(origin, Shared))
     signal = np.array(mechanism.signal or (), dtype="<f8")
     named = _pack_names(task.feature_names)
     tail = np.concatenate([*sides, signal]).astype("<f8").tobytes() + named
@@ -115,7 +117,7 @@ def _unpack_names(data: bytes, n_features: int) -> tuple[str, ...] | None:
         place = start + _NAMES_LENGTH.unpack_from(data, start - _NAMES_LENGTH.size)[0]
         names.append(data[start:place])
     if place != len(data) or len(names) not in (0, n_features):
-        raise MessageError("the task has not one name for each feature")
+        raise MessageError("the task does not have one name for each feature")
     return tuple(name.decode() for name in names) or None
 
 
@@ -142,18 +144,19 @@ def unpack(data) -> dict:
     )
     *numbers, n_named = _HEADER.unpack_from(data)[12:]
     if magic != _MAGIC:
-        raise MessageError("these bytes are no task of a federation")
+        raise MessageError("these bytes are not a task of a federation")
     if version != TASK_VERSION:
         raise MessageError(
-            f"the task is of version {version}, this release reads {TASK_VERSION}"
+            f"the task has version {version}, but this release reads version "
+            f"{TASK_VERSION}"
         )
     tail = 8 * (2 * n_pairs + n_signal)
     if length != len(data) or length != _HEADER.size + tail + n_named + CHECKSUM_BYTES:
-        raise MessageError("the task has not the length that it says")
+        raise MessageError("the task does not have its stated length")
     if checksum(data[:-CHECKSUM_BYTES]) != data[-CHECKSUM_BYTES:]:
-        raise MessageError("the task was damaged: its checksum is another")
-    if n_pairs not in (0, 1, p) or p > _MOST_FEATURES or flags >= 2**10:
-        raise MessageError("the parts of the task have no valid size")
+        raise MessageError("the task was damaged: its checksum does not match")
+    if n_pairs not in (0, 1, p) or p > _MOST_FEATURES or flags >= 2**11:
+        raise MessageError("the parts of the task have an invalid size")
     values = np.frombuffer(data, "<f8", 2 * n_pairs + n_signal, _HEADER.size)
     if not all(map(math.isfinite, numbers)) or not np.isfinite(values).all():
         raise MessageError("the numbers of the task must be finite")
@@ -170,7 +173,7 @@ def _fields(choices, flags, counts, numbers, values, n_pairs) -> dict:
     """Return parameters of a task; objects among them check themselves."""
     aggregation, name, calibration = choices
     rank, n_features, n_rounds = counts
-    places = enumerate((*_FLAGS, *_OPTIONAL, _LAST_FLAG))
+    places = enumerate((*_FLAGS, *_OPTIONAL, *_LAST_FLAGS))
     flag = {key: bool(flags >> place & 1) for place, key in places}
     number = {
         key: value if flag[key] else None
@@ -180,9 +183,11 @@ def _fields(choices, flags, counts, numbers, values, n_pairs) -> dict:
     bounds = None
     if n_pairs:
         bounds = (low, high) if n_pairs > 1 else (float(low[0]), float(high[0]))
-    if flag["centered"] and flag["paired"]:
-        raise MessageError("rows are centered, or compared in pairs, and not both")
+    if flag["centered"] + flag["paired"] + flag["shared"] > 1:
+        raise MessageError("rows can be centered in one way only")
     center: str | PrivateMean = "pairs" if flag["paired"] else "none"
+    if flag["shared"]:
+        center = "shared"
     if flag["centered"]:
         center = PrivateMean(number["center_radius"])
     rows = RowBounds(
@@ -199,7 +204,7 @@ def _fields(choices, flags, counts, numbers, values, n_pairs) -> dict:
         tuple(numbers[-3:-1]),
         calibration,
         numbers[-1],
-        flag[_LAST_FLAG],
+        flag["own_mean"],
     )
     return {
         "n_components": rank,
@@ -215,6 +220,8 @@ def _fields(choices, flags, counts, numbers, values, n_pairs) -> dict:
 
 _LENGTH, _SHORTEST = "projection_norm", 1e-60
 _MOST_ROUNDS = 1000
+# Step that tells clients of a shared center, behind lengths and two means.
+_CENTERED = 3
 # Topics of the start: of a second moment, and of any other mechanism.
 _AGGREGATIONS = {
     "projector": (Topic.COMPONENTS, Topic.SUBSPACE),
@@ -228,52 +235,53 @@ _SECOND_MOMENT = ComponentMechanism()  # one frozen value for all
 
 @dataclass(frozen=True, eq=False)
 class SpectralTask:
-    """The releases of a client: a mean, a second moment, and rounds of products.
+    """Releases of a client: a mean, a second moment, and rounds of products.
 
-    Server and clients agree on it beforehand, and no request changes bounds or shares
-    of the budget. Every message carries the :attr:`digest` of its sender's task; a
-    message with another digest is refused. :func:`make_task` makes a task from
-    parameters in units of the data. Tasks of the same byte form are equal.
+    The server and all clients agree on it beforehand, and no request changes bounds or
+    shares of the budget. Every message carries the :attr:`digest` of its sender's task,
+    and messages with another digest are refused. :func:`make_task` creates a task from
+    parameters in units of the data. Tasks with the same byte form are equal.
 
     Parameters
     ----------
     n_components : int
-        Components, or columns of a power iteration.
+        Number of components, or of columns of a power iteration.
     rows : RowBounds
-        How rows are bounded, with a private mean or without.
+        How rows are bounded, with or without a private mean.
     aggregation : {"projector", "matrix"}, default="projector"
-        What of the second moment is sent: its leading eigenvectors or all of it.
+        Part of the second moment that is sent: its leading eigenvectors or all of it.
     start : bool, default=True
         Whether the second moment is released at all.
     n_rounds : int, default=0
-        Rounds of a power iteration.
+        Number of rounds of a power iteration.
     projection_norm : float or None, default=None
-        Public length, in units of the bounded rows (``rows.unit`` units of the data
-        each), that projections are clipped to for a covariance within a basis, which is
-        released last; None for no covariance.
+        Public length, in units of the bounded rows (one such unit is ``rows.unit``
+        units of the data), at which projections are clipped for a covariance within a
+        basis. That covariance is released last. None releases no covariance.
     mechanism : ComponentMechanism, optional
-        How the start is released; by default a noisy second moment.
+        How the start is released, by default as a noisy second moment.
     model_covariance : bool, default=False
-        Whether a covariance within a basis is released last by a model, which
-        takes no `projection_norm`.
+        Whether a model's covariance within a basis, without `projection_norm`, is
+        released last.
     feature_names : sequence of str or None, default=None
-        Names of the features, all different, in the order of the components. Each
-        client must then pass a dataframe with these columns, in any order. With None,
-        features are matched by position, and each client must pass an array.
+        Distinct names of the features, in the order of the components. Each client must
+        then pass a dataframe with these columns, in any order. With None, features are
+        matched by position, and each client must pass an array.
 
     Attributes
     ----------
     topics : tuple of Topic
-        Topics of all requests, in order: the start (``COMPONENTS``, ``MATRIX``,
+        Topics of all requests, in order: with a shared center ``LENGTHS`` and twice
+        ``CENTER``; the start (``COMPONENTS``, ``MATRIX``,
         ``SUBSPACE`` or ``PROJECTOR``) if there is one, ``MEAN`` if rows are centered,
-        ``POWER`` for each round, ``COVARIANCE`` last. Requests of the last two have a
-        basis.
+        ``POWER`` for each round, and finally ``COVARIANCE``. The last two have a basis,
+        and so do requests after lengths, up to the start: one column of numbers.
     second_moment : bool
-        Whether components come from one noisy second moment.
+        Whether components are computed from one noisy second moment.
     with_covariance : bool
         Whether a covariance within a basis is released last.
     digest : bytes
-        16 bytes that differ wherever what clients release differs.
+        16 bytes that identify everything that clients release.
 
     Raises
     ------
@@ -321,6 +329,16 @@ class SpectralTask:
                 )
         if not self.second_moment:
             self._check_mechanism()
+        if self.shared and not (self.second_moment and self.start):
+            raise ValueError(
+                'center="shared" requires mechanism="gaussian" and components that are '
+                'released; use center="pairs"'
+            )
+        if self.shared and self.n_rounds:
+            raise ValueError(
+                'center="shared" is not available for rounds of products; use '
+                'center="pairs"'
+            )
         if self.model_covariance and not self.mechanism.spiked:
             raise ValueError("model_covariance requires mechanism=SpikedModel(...)")
         # Made at once: the arrays that bounds were given by may change later.
@@ -364,18 +382,19 @@ class SpectralTask:
         """Refuse parameters that require a noisy second moment."""
         name, spiked = self.mechanism.name, self.mechanism.spiked
         if not getattr(PCA_MECHANISMS[name], "sends_variances", False):
-            raise ValueError(f"mechanism={name!r} is not for federations")
+            raise ValueError(f"mechanism={name!r} is not available in federations")
         if self.n_rounds or not self.start:
             raise ValueError(
-                f"mechanism={name!r} releases a start and no rounds; set n_rounds=0 or "
-                'mechanism="gaussian"'
+                f"mechanism={name!r} releases a start but no rounds; set n_rounds=0 "
+                'or mechanism="gaussian"'
             )
         rows = self.rows
         bounded = rows.box is not None or rows.clip is not None
         if spiked and (bounded or not isinstance(rows.origin, PublicPoint)):
             raise ValueError(
-                "bounds, clip_norm, a private mean and pairs have no use with "
-                "mechanism=SpikedModel(...), whose rows are not bounded; leave them out"
+                "bounds, clip_norm, a private mean and pairs are not used with "
+                "mechanism=SpikedModel(...), whose rows are not bounded; leave them "
+                "out"
             )
         if self.n_components == self.rows.n_features and name != "auto":
             raise ValueError(
@@ -391,13 +410,13 @@ class SpectralTask:
             )
         if spiked and self.projection_norm is not None:
             raise ValueError(
-                f"{_LENGTH} has no use with mechanism=SpikedModel(...), whose "
+                f"{_LENGTH} is not used with mechanism=SpikedModel(...), whose "
                 f"projections are not clipped; leave {_LENGTH}=None"
             )
         if self.aggregation == "matrix" and not spiked:
             raise ValueError(
-                'aggregation="matrix" goes with mechanism="gaussian" or a SpikedModel, '
-                f"not with {name!r}, which makes components of several releases; use "
+                'aggregation="matrix" requires mechanism="gaussian" or a SpikedModel, '
+                f"not {name!r}, which computes components from several releases; use "
                 'aggregation="projector"'
             )
         if self.aggregation == "matrix" and self.rows.n_features > WHOLE_ORDER:
@@ -425,26 +444,25 @@ class SpectralTask:
             )
 
     def to_bytes(self) -> bytes:
-        """Return the byte form, for other parties of the session.
+        """Return the byte form, to send to other parties of the session.
 
         Returns
         -------
         bytes
-            Versioned, with lengths and a checksum; the same for all tasks that mean
-            the same.
+            Versioned bytes with lengths and a checksum, equal for equivalent tasks.
         """
         return self._form
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SpectralTask:
-        """Read a task; nothing is unpickled, and every part is checked.
+        """Read a task without unpickling, and check every part.
 
-        Inspect it before use: a client releases what its task says.
+        Inspect the task before use, because it defines what a client releases.
 
         Parameters
         ----------
         data : bytes
-            What :meth:`to_bytes` gave.
+            Result of :meth:`to_bytes`.
 
         Returns
         -------
@@ -454,16 +472,16 @@ class SpectralTask:
         Raises
         ------
         MessageError
-            If the bytes are no task of this version, whole and unchanged.
+            If the bytes are not a complete, unchanged task of this version.
         """
         try:
             task = cls(**unpack(data))
         except MessageError:
             raise
         except (ValueError, OverflowError) as error:
-            raise MessageError(f"these bytes are no valid task: {error}") from None
+            raise MessageError(f"these bytes are not a valid task: {error}") from None
         if task.to_bytes() != bytes(data):
-            raise MessageError("these bytes are not the byte form of their task")
+            raise MessageError("these bytes are not the serialized form of their task")
         return task
 
     def __eq__(self, other):
@@ -479,8 +497,13 @@ class SpectralTask:
         return SpectralTask.from_bytes, (self._form,)
 
     @property
+    def shared(self) -> bool:
+        """Whether clients first find a center together."""
+        return isinstance(self.rows.origin, Shared)
+
+    @property
     def largest_variance(self) -> float:
-        """Public guess of the variances within a basis, from above."""
+        """Public upper guess of the variances within a basis."""
         if self.projection_norm is not None:
             return self.projection_norm**2
         return max(self.mechanism.signal) + self.mechanism.noise
@@ -491,6 +514,8 @@ class SpectralTask:
         first = (choice,) if self.start else ()
         mean = (Topic.MEAN,) if isinstance(self.rows.origin, PrivateMean) else ()
         last = (Topic.COVARIANCE,) if self.with_covariance else ()
+        if self.shared:
+            first = (Topic.LENGTHS, Topic.CENTER, Topic.CENTER, *first)
         return (*first, *mean, *[Topic.POWER] * self.n_rounds, *last)
 
     def shape(self, topic: Topic) -> tuple[int, ...]:
@@ -504,14 +529,19 @@ class SpectralTask:
             Topic.MEAN: (p,),
             Topic.POWER: (p, k),
             Topic.COVARIANCE: (k, k),
+            Topic.LENGTHS: (len(TOTALS), N_LENGTHS),
+            Topic.CENTER: (p,),
         }[topic]
 
     def longest(self, topic: Topic | None = None) -> int:
-        """Largest size in bytes of a reply to a topic; without one, of a request."""
-        return 8 * math.prod(self.shape(topic or Topic.POWER)) + OVERHEAD
+        """Largest size in bytes of a reply to a topic, or of a request."""
+        if topic is not None:
+            return 8 * math.prod(self.shape(topic)) + OVERHEAD
+        p = self.rows.n_features
+        return 8 * max(p * self.n_components, p + N_NUMBERS) + OVERHEAD
 
     def statistic(self, n_samples: int) -> Statistic:
-        """Return what a client of so many rows releases, from public numbers alone."""
+        """Return the release of a client with so many rows, from public numbers."""
         # As a Python int: equal numbers of other types would be found in its place.
         if type(n_samples) is not int or n_samples not in self._statistics:
             n_samples = check_count("n_samples", n_samples)
@@ -525,6 +555,8 @@ class SpectralTask:
         rows, rank = self.rows, self.n_components
         more = self.start, self.n_rounds, self.with_covariance
         steps = PowerIteration(SecondMoment(rows, n_samples), rank, *more)
+        if self.shared:
+            return SharedCenter(rows, n_samples, steps)
         return Centered(rows, n_samples, steps)
 
     def _components(self, n_samples: int) -> Statistic:
@@ -537,16 +569,16 @@ class SpectralTask:
         )
 
     def mechanisms(self, n_samples: int, mu: float) -> tuple:
-        """Plan all releases at a total cost of mu, from public numbers alone.
+        """Plan all releases at a total cost of mu, from public numbers only.
 
-        Not for a model, whose noise depends on delta too: use :meth:`plan`.
+        Use :meth:`plan` for a model, whose noise also depends on delta.
         """
         return self.statistic(n_samples).mechanisms(mu)
 
     def plan(
         self, n_samples: int, epsilon: float, delta: float, estimator: str, seeded: bool
     ) -> PrivacyPlan:
-        """Return the plan of a client of so many rows."""
+        """Return the plan of a client with so many rows."""
         budget, seeded = (float(epsilon), float(delta)), bool(seeded)
         statistic = self.statistic(n_samples)
         plans = self._plans.setdefault((n_samples, *budget), {})
@@ -570,9 +602,9 @@ class SpectralTask:
     ) -> float:
         """Expected squared distance of a client's subspace, for its weight.
 
-        `signal` is the variance along the components beyond the noise, `noise` that
-        across them. Arguments are stated by clients and may be any numbers: the result
-        is finite and not negative.
+        `signal` is the variance along the components beyond the noise, and `noise` is
+        the variance across them. Clients state these arguments, which may be any
+        numbers. The result is always finite and non-negative.
         """
         mu = min(max(mu, _COSTS[0]), _COSTS[1])
         noise = min(max(noise, _VARIANCES[0]), _VARIANCES[1])
@@ -585,12 +617,19 @@ class SpectralTask:
         return min(error, 2.0 * min(rank, p - rank))
 
     def check(self, request: Request) -> np.ndarray | None:
-        """Return the basis of a valid request, made orthonormal; None for none."""
+        """Return the orthonormalized basis of a valid request, or None if it has none.
+
+        Numbers about a shared center are returned as they were sent.
+        """
         if request.step >= len(self.topics):
-            raise MessageError("nothing more will be answered in this session")
+            raise MessageError("no further request is answered in this session")
         topic = self.topics[request.step]
         if request.topic is not topic:
             raise MessageError(f"step {request.step} asks for {topic.name}")
+        if self.shared and 0 < request.step <= _CENTERED:
+            p = self.rows.n_features if request.step > 1 else 0
+            numbers = N_NUMBERS if request.step == _CENTERED else 1
+            return check_column(request.basis, p, numbers)
         with_basis = topic in (Topic.POWER, Topic.COVARIANCE)
         expected = self.shape(Topic.POWER) if with_basis else (0, 0)
         if request.basis.shape != expected:
@@ -619,26 +658,26 @@ def make_task(
     model_covariance=False,
     feature_names=None,
 ) -> SpectralTask:
-    """Return a task from the parameters of an estimator.
+    """Create a task from the parameters of an estimator.
 
     Parameters
     ----------
     n_components, n_features : int
         Shape of the components.
     bounds, clip_norm, center, scale, mechanism
-        As in :class:`~skdpspectral.FederatedDPPCA`. `scale` is "bounds" or None:
-        private scales would differ from client to client.
+        As in :class:`~skdpspectral.FederatedDPPCA`. `scale` is "bounds" or None,
+        because private scales would differ between clients.
     aggregation, start, n_rounds, model_covariance, feature_names
         As in :class:`SpectralTask`.
     projection_norm : float or None, default=None
-        Public length, **in units of the data** as all lengths here (of the scaled
-        features with ``scale="bounds"``), that projections are clipped to for a
-        covariance within the components; None for none.
+        Public length, **in units of the data** like all lengths here (of the scaled
+        features with ``scale="bounds"``), at which projections are clipped for a
+        covariance within the components. None releases no covariance.
 
     Returns
     -------
     SpectralTask
-        For a server and all of its clients.
+        Task for a server and all of its clients.
 
     Raises
     ------
@@ -678,14 +717,14 @@ def make_task(
 
 
 class Registration(NamedTuple):
-    """Public numbers of a client, fixed before a session begins.
+    """Public numbers of a client, fixed before a session starts.
 
     Parameters
     ----------
     n_samples : int
         Number of the client's rows.
     epsilon, delta : float
-        Requested budget, which determines the client's plan; epsilon is infinite
+        Requested budget, which determines the client's plan. Epsilon is infinite
         without privacy.
     """
 

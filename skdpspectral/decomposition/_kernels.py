@@ -1,8 +1,7 @@
 """Kernels of principal components: moments, leading vectors, and power steps.
 
-Subspaces of several clients made into one, and steps of a sparse power iteration.
-Pearson correlations from a noisy second moment of signs of differences, and from the
-deviation of its noise.
+They also combine subspaces of clients, make steps of a sparse power iteration, and
+estimate Pearson correlations from noisy second moments of signs of differences.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from .._linalg.walks import RowWalk, blas_threads, reduce_rows
 
 
 def sum_of_products(blocks: Iterable, columns: np.ndarray) -> np.ndarray:
-    """Sum of x (x'Q) over rows that come in blocks; `columns` are Q."""
+    """Return the sum of x (x'Q) over blocks of rows x, with `columns` Q."""
     total = np.zeros(columns.shape)
     for rows in blocks:
         total += rows.T @ (rows @ columns)
@@ -31,9 +30,9 @@ def sum_of_products(blocks: Iterable, columns: np.ndarray) -> np.ndarray:
 def blocked_product(
     X, row_map: RowMap, columns: np.ndarray, block_rows: int | None = None
 ) -> np.ndarray:
-    """Mean of x (x'Q) over mapped rows, of shape (p, k); no second moment is formed.
+    """Return the mean of x (x'Q) over mapped rows, (p, k), without a second moment.
 
-    `row_map` takes a block of rows to a float64 block of the same shape.
+    `row_map` maps a block of rows to a float64 block of the same shape.
     """
     kernel = partial(sum_of_products, columns=columns)
     return reduce_rows(X, RowWalk(row_map, block_rows), kernel) / X.shape[0]
@@ -46,9 +45,12 @@ _DENSE_COLUMNS = 256
 # the lower triangle alone: it never leaves the cache, and there is no second matrix.
 _PANELED_FEATURES, _PANEL = 2048, 256
 
+# Rows of a layer from which their product costs more than to add it to a sum.
+_TOGETHER = 512
+
 
 class OuterProductSum:
-    """Sum of outer products of rows, Fortran-ordered; its lower triangle counts.
+    """Sum of outer products of rows, in Fortran order; only its lower triangle counts.
 
     Each block is summed on its own and then added to `total`, so that the rounding
     error grows with rows per block plus number of blocks.
@@ -76,7 +78,7 @@ class OuterProductSum:
         return self
 
     def _add_panels(self, rows: np.ndarray) -> None:
-        """Add rows to the lower triangle by panels; each entry is summed first."""
+        """Add rows to the lower triangle, panel by panel."""
         columns, width = self.total.T, rows.shape[1]
         room = np.empty(_PANEL * width)
         for start in range(0, width, _PANEL):
@@ -87,7 +89,7 @@ class OuterProductSum:
             columns[start:stop, start:] += panel
 
     def _update_sparse(self, rows) -> OuterProductSum:
-        """Add sparse rows; of their product, few columns are dense at a time."""
+        """Add sparse rows, with few columns of their product dense at a time."""
         product = (rows.T @ rows).tocsc()
         for start in range(0, product.shape[1], _DENSE_COLUMNS):
             columns = slice(start, start + _DENSE_COLUMNS)
@@ -100,7 +102,7 @@ RowMap = Callable[[np.ndarray], np.ndarray]
 
 
 def sum_of_rows(blocks: Iterable, n_features: int) -> np.ndarray:
-    """Sum of rows that come in blocks of shape (b, n_features)."""
+    """Return the sum of rows over blocks of shape (b, n_features)."""
     total = np.zeros(n_features)
     for block in blocks:
         total += block.sum(axis=0)
@@ -108,7 +110,7 @@ def sum_of_rows(blocks: Iterable, n_features: int) -> np.ndarray:
 
 
 def sum_of_outer_products(blocks: Iterable, n_features: int) -> np.ndarray:
-    """Sum of outer products of blocks of rows, dense or sparse; lower triangle."""
+    """Return the sum of outer products of dense or sparse rows; lower triangle."""
     moment = OuterProductSum(n_features)
     with blas_threads(n_features):
         for block in blocks:
@@ -119,17 +121,31 @@ def sum_of_outer_products(blocks: Iterable, n_features: int) -> np.ndarray:
 def sums_of_layers(
     blocks: Iterable, n_features: int, n_layers: int
 ) -> tuple[np.ndarray, ...]:
-    """Sums of outer products of `n_layers` parts of the same rows; lower triangles."""
+    """Return sums of outer products of `n_layers` parts of rows; lower triangles.
+
+    Short parts of several blocks are summed as one, of no more rows than a block has.
+    """
     layers = [OuterProductSum(n_features) for _ in range(n_layers)]
+    waiting: list[list[np.ndarray]] = [[] for _ in layers]
     with blas_threads(n_features):
         for parts in blocks:
-            for layer, part in zip(layers, parts, strict=True):
-                layer.update(part)
+            most = min(parts[0].shape[0], _TOGETHER)
+            for layer, part, others in zip(layers, parts, waiting, strict=True):
+                if others and sum(map(len, others)) + part.shape[0] > most:
+                    layer.update(np.concatenate(others))
+                    others.clear()
+                if sparse.issparse(part) or 0 < most <= len(part):
+                    layer.update(part)
+                elif len(part):
+                    others.append(part.copy())  # the next block takes its memory
+        for layer, others in zip(layers, waiting, strict=True):
+            if others:
+                layer.update(np.concatenate(others))
     return tuple(layer.total for layer in layers)
 
 
 def blocked_mean(X, row_map: RowMap, block_rows: int | None = None) -> np.ndarray:
-    """Mean of mapped rows, of shape (p,); parameters as of :func:`blocked_product`."""
+    """Return the mean of mapped rows, (p,); see :func:`blocked_product`."""
     kernel = partial(sum_of_rows, n_features=X.shape[1])
     return reduce_rows(X, RowWalk(row_map, block_rows), kernel) / X.shape[0]
 
@@ -137,7 +153,7 @@ def blocked_mean(X, row_map: RowMap, block_rows: int | None = None) -> np.ndarra
 def blocked_second_moment(
     X, row_map: RowMap, block_rows: int | None = None
 ) -> np.ndarray:
-    """Mean outer product of mapped rows, Fortran-ordered; its lower triangle counts."""
+    """Return the mean outer product of mapped rows; lower triangle, Fortran order."""
     kernel = partial(sum_of_outer_products, n_features=X.shape[1])
     total = reduce_rows(X, RowWalk(row_map, block_rows), kernel)
     total /= X.shape[0]
@@ -145,9 +161,9 @@ def blocked_second_moment(
 
 
 def squared_parts(rows, components: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Squared lengths of rows along a subspace and across it, both of shape (b,).
+    """Return squared lengths of rows along orthonormal `components` and across them.
 
-    `components` are orthonormal rows. Lengths are at least 0 where they are finite.
+    Both have shape (b,); finite lengths are at least 0.
     """
     scores = np.asarray(rows @ components.T)
     along = np.vecdot(scores, scores)
@@ -159,7 +175,7 @@ def squared_parts(rows, components: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def residual(rows, scores: np.ndarray, components: np.ndarray) -> np.ndarray:
-    """Dense rows less their part in a subspace of orthonormal rows, float64.
+    """Return dense rows minus their projection on orthonormal rows, in float64.
 
     `scores` are rows times components; sparse rows must have no duplicate entries.
     """
@@ -179,7 +195,7 @@ def floor_eigenvalues(matrix: np.ndarray, floor: float) -> np.ndarray:
 
 
 def leading_first(within: np.ndarray, vectors: np.ndarray):
-    """Rotate orthonormal rows to the principal axes of a symmetric matrix within them.
+    """Rotate orthonormal rows to the principal axes of a matrix within them.
 
     Returns its eigenvalues, largest first, and the rotated rows with fixed signs.
     """
@@ -188,16 +204,16 @@ def leading_first(within: np.ndarray, vectors: np.ndarray):
 
 
 def orthonormal_rows(matrix: np.ndarray) -> np.ndarray:
-    """Orthonormal basis of the space of rows, signs fixed."""
+    """Return an orthonormal basis of the row space, with fixed signs."""
     return flip_signs(np.linalg.qr(matrix.T)[0].T)
 
 
 def shifted_power_step(components, cross, weighted, wide, shift: float) -> np.ndarray:
     r"""Improve a subspace by moments of rows along and across it.
 
-    The rows span :math:`U + (I - UU') B D^{-1} V (V - s I)^{-1}`. If B, D and V are
-    the moments of :math:`N(0, \Sigma)` with a spiked covariance of noise variance s,
-    this is the signal space whatever U was: the moments of clipped projections cancel.
+    The rows span :math:`U + (I - UU') B D^{-1} V (V - s I)^{-1}`. If B, D and V are the
+    moments of :math:`N(0, \Sigma)` with a spiked covariance of noise variance s, this
+    is the signal space for any U: the moments of clipped projections cancel.
 
     `components` are U', orthonormal rows of shape (r, p), and `shift` is s. `cross` is
     B, the mean product of residuals and clipped projections, of shape (p, r).
@@ -217,12 +233,12 @@ _NODES, _REACH = 400, 25.0
 
 
 def unit_row_moments(along: float, across: float, rank: int, degrees: int):
-    r"""Moments of :math:`z = x / \|x\|` for x with two different variances.
+    r"""Return moments of :math:`z = x / \|x\|` for x with two different variances.
 
     The first `rank` directions have variance `along`, and `degrees` others `across`.
-    Returns :math:`E z_1^2 - E z_2^2` and :math:`E z_1^2 z_2^2`, of one direction of
-    either kind, from :math:`q^{-k} = \int t^{k-1} e^{-tq} dt / (k-1)!` for
-    :math:`q = \|x\|^2`, whose Laplace transform is a product.
+    Returns :math:`E z_1^2 - E z_2^2` and :math:`E z_1^2 z_2^2`, for one direction of
+    each kind, from :math:`q^{-k} = \int t^{k-1} e^{-tq} dt / (k-1)!` for :math:`q =
+    \|x\|^2`, whose Laplace transform is a product.
     """
     total = rank * along + degrees * across
     t = np.exp(np.linspace(-_REACH, _REACH, _NODES)) / total
@@ -243,10 +259,10 @@ _TOLERANCE = 1e-9
 
 
 def top_right_vectors(X, rank: int, row_map: RowMap = lambda rows: rows):
-    """Leading eigenvectors of X'X, without forming it where X is wide.
+    """Return leading eigenvectors of X'X as rows (rank, p), with fixed signs.
 
-    Rows that are neither sparse nor few are read block by block. Returns orthonormal
-    rows of shape (rank, p), leading first, signs fixed.
+    X'X is not formed if X is wide. Dense rows are read block by block unless they are
+    few.
     """
     n_rows, n_features = X.shape
     small = min(n_rows, n_features)
@@ -268,7 +284,7 @@ def top_right_vectors(X, rank: int, row_map: RowMap = lambda rows: rows):
 
 
 def _product(X, row_map: RowMap):
-    """Return a function that multiplies a vector with X'X, up to a factor."""
+    """Return a function that multiplies a vector by X'X, up to a factor."""
     if sparse.issparse(X):
         return lambda v: X.T @ (X @ v)
     return lambda v: blocked_product(X, row_map, v)
@@ -281,7 +297,7 @@ def _haar_like(rows: np.ndarray) -> np.ndarray:
 
 
 def band_shapes(n_features: int, rank: int):
-    """Shapes of normals and degrees of chis for :func:`noisy_projector_vectors`."""
+    """Return shapes and chi degrees for :func:`noisy_projector_vectors`."""
     blocks = n_features // rank
     rest = n_features - blocks * rank
     normals = [
@@ -300,13 +316,13 @@ def noisy_projector_vectors(
 ) -> np.ndarray:
     """Sample the top eigenvectors of :math:`UU' + W`, W symmetric Gaussian noise.
 
-    The noise is that of diagonal standard deviation s and s / sqrt(2) off the
-    diagonal. Its law does not change under rotations. In a basis that begins with U,
+    The noise has standard deviation s on the diagonal and s / sqrt(2) off it; its
+    distribution is invariant under rotations. In a basis that begins with U,
     reflections of the complement reduce the matrix to a band of r by r blocks:
     symmetric noise on the diagonal, plus the identity in the first block, and
     triangular blocks of normals and chi variables beside it, all independent of the
-    basis, which is uniform. Eigenvectors of the band, turned by a uniform basis of
-    the complement, have the law of those of the whole matrix.
+    basis, which is uniform. Eigenvectors of the band, rotated by a uniform basis of the
+    complement, are distributed as those of the whole matrix.
 
     `components` are U', `spread` is s, and draws are those of :func:`band_shapes`.
     """
@@ -333,7 +349,7 @@ def noisy_projector_vectors(
 
 
 def _noise_band(n_features: int, rank: int, normals, chis):
-    """Block tridiagonal form of symmetric noise of unit diagonal deviation."""
+    """Return symmetric noise of unit diagonal deviation in block tridiagonal form."""
     squares, beside, _, last, edge = normals
     blocks, rest = len(squares), n_features - len(squares) * rank
     # Off-diagonal normals of deviation 1 / sqrt 2, diagonal ones of deviation 1.
@@ -360,7 +376,7 @@ def _noise_band(n_features: int, rank: int, normals, chis):
 
 
 def _block_entries(blocks: np.ndarray, rank: int, shift: int):
-    """Entries of blocks along the diagonal, moved down by a number of rows."""
+    """Return entries of blocks along the diagonal, shifted down by some rows."""
     first = np.arange(len(blocks))[:, None, None] * rank
     row, column = np.indices((rank, rank))
     rows, columns = first + shift + row, first + column
@@ -368,7 +384,7 @@ def _block_entries(blocks: np.ndarray, rank: int, shift: int):
 
 
 def _top_of_band(band, rank: int) -> np.ndarray:
-    """Top eigenvectors, as rows, leading first."""
+    """Return the top eigenvectors as rows, leading first."""
     order = band.shape[0]
     if order > _DENSE_ORDER and rank * 20 <= order:
         try:
@@ -390,9 +406,9 @@ _INDEPENDENT = 1e-10
 
 
 def inverse_variance_weights(variances) -> np.ndarray:
-    """Weights proportional to one over each variance, with sum 1.
+    """Return weights proportional to one over each variance, with sum 1.
 
-    Variances are positive or infinite; zeros share all of the weight.
+    Variances are positive or infinite; if some are zero, these share all the weight.
     """
     # Variances beyond float64 are alike: their ratios would be no numbers.
     variances = np.minimum(np.asarray(variances, dtype=np.float64), _HUGE)
@@ -405,13 +421,13 @@ def inverse_variance_weights(variances) -> np.ndarray:
 
 
 def spike_strength(values, noise_level) -> np.ndarray:
-    r"""Signal behind the largest eigenvalue of a noisy matrix.
+    r"""Return the signal behind the largest eigenvalue of a noisy matrix.
 
-    Symmetric noise of off-diagonal variance v pushes an eigenvalue t of a p x p
-    matrix up to :math:`t + \tau^2 / t`, with :math:`\tau = \sqrt{p v}`, and hides it
-    at :math:`2 \tau` if t is at most :math:`\tau` (Benaych-Georges and Nadakuditi 2011,
-    section 3.1). Returns t, or :math:`\tau` where nothing is seen above the noise, for
-    eigenvalues `values` and noise levels :math:`\tau` of shape (m,).
+    Symmetric noise of off-diagonal variance v moves an eigenvalue t of a p x p matrix
+    to :math:`t + \tau^2 / t`, with :math:`\tau = \sqrt{p v}`, and hides it at :math:`2
+    \tau` if t is at most :math:`\tau` (Benaych-Georges and Nadakuditi 2011, section
+    3.1). Returns t, or :math:`\tau` if it is hidden, for `values` and noise levels
+    :math:`\tau` of shape (m,).
     """
     values = np.asarray(values, dtype=np.float64)
     noise_level = np.asarray(noise_level, dtype=np.float64)
@@ -430,15 +446,14 @@ def subspace_variances(
     *,
     capped: bool = True,
 ) -> np.ndarray:
-    r"""Expected squared distance of each client's subspace to the common one.
+    r"""Return expected squared distances of clients' subspaces to the common one.
 
-    To first order :math:`2 r (p - r) \lambda \beta / (n g^2)` from sampling, for
+    To first order it is :math:`2 r (p - r) \lambda \beta / (n g^2)` from sampling, for
     normal rows with variance :math:`\lambda` along (`signal`) and :math:`\beta` across
-    the subspace (`bulk`) and :math:`g = \lambda - \beta`, and
-    :math:`r (p - r) s^2 / g^2` from symmetric noise of diagonal standard deviation s
-    (`noise_scale`, one per client). With `capped` it is at most the largest squared
-    distance, 2 min(r, p - r); the variance of a matrix has no such limit. With r = p,
-    where nothing is to be estimated, it is 1.
+    the subspace (`bulk`) and :math:`g = \lambda - \beta`, and :math:`r (p - r) s^2 /
+    g^2` from symmetric noise of diagonal standard deviation s (`noise_scale`, one per
+    client). With `capped` it is at most the largest squared distance, 2 min(r, p - r).
+    It is 1 if r = p.
     """
     n_samples = np.asarray(n_samples, dtype=np.float64)
     noise_scale = np.asarray(noise_scale, dtype=np.float64)
@@ -455,7 +470,7 @@ def subspace_variances(
 
 
 def top_of_projectors(bases, weights, rank: int) -> np.ndarray:
-    """Leading eigenvectors of a weighted sum of projectors, as orthonormal rows.
+    """Return leading eigenvectors, as rows, of a weighted sum of projectors.
 
     `bases` are orthonormal rows of shape (m, r, p); signs are fixed.
     """
@@ -468,9 +483,9 @@ def top_of_projectors(bases, weights, rank: int) -> np.ndarray:
 
 
 def moment_variances(moment: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, float]:
-    """Variances of a noisy second moment along orthonormal rows, and across them.
+    """Return variances of a noisy second moment along orthonormal rows, and across.
 
-    None is negative; that across is a mean, 0 where there is no other direction.
+    None is negative; the one across is a mean, 0 if there is no other direction.
     """
     along = np.maximum(np.vecdot(axes @ moment, axes), 0.0)
     kept = float(along.sum())
@@ -478,25 +493,11 @@ def moment_variances(moment: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, 
     return along, (max(float(np.trace(moment)), kept) - kept) / others
 
 
-def pack_lower(matrix: np.ndarray) -> np.ndarray:
-    """Lower triangle of a symmetric matrix as a vector, row by row."""
-    return matrix[np.tril_indices(len(matrix))]
-
-
-def unpack_lower(packed: np.ndarray, order: int) -> np.ndarray:
-    """Symmetric matrix whose lower triangle is given by :func:`pack_lower`."""
-    matrix = np.zeros((order, order))
-    rows, columns = np.tril_indices(order)
-    matrix[rows, columns] = packed
-    matrix[columns, rows] = packed
-    return matrix
-
-
 def orthonormal_columns(basis) -> tuple[np.ndarray, float]:
-    """Orthonormal columns that span the same space, and their computed defect.
+    """Return orthonormal columns of the same span, and the norm of Q'Q - I.
 
-    The columns of a QR decomposition with a positive diagonal of R: orthonormal
-    whatever the finite input is, zero included. The defect is the norm of Q'Q - I.
+    They are the Q of a QR decomposition whose R has a positive diagonal, orthonormal
+    for any finite input.
     """
     largest = np.max(np.abs(basis), axis=0, initial=0.0)
     exponents = np.frexp(np.where(largest > 0.0, largest, 1.0))[1]
@@ -508,7 +509,7 @@ def orthonormal_columns(basis) -> tuple[np.ndarray, float]:
 
 
 def independent_columns(basis) -> bool:
-    """Whether finite columns are linearly independent, whatever their units."""
+    """Return whether finite columns are linearly independent, in any units."""
     largest = np.max(np.abs(basis), axis=0, initial=0.0)
     if basis.shape[1] > basis.shape[0] or not np.all(largest > 0.0):
         return False
@@ -519,7 +520,7 @@ def independent_columns(basis) -> bool:
 
 
 def largest_rows(columns: np.ndarray, n_kept: int) -> np.ndarray:
-    """Mark the rows of largest norm; of equal ones those that come first."""
+    """Return a mask of the rows of largest norm; ties keep the first ones."""
     norms = np.linalg.norm(columns, axis=1)
     kept = np.zeros(len(columns), dtype=bool)
     kept[np.argsort(-norms, kind="stable")[:n_kept]] = True
@@ -527,11 +528,11 @@ def largest_rows(columns: np.ndarray, n_kept: int) -> np.ndarray:
 
 
 def truncated_basis(product: np.ndarray, n_kept: int):
-    """One step of a truncated power iteration after the product, of shape (p, k).
+    """Truncate the product (p, k) of a power iteration to `n_kept` features.
 
-    `n_kept` features are kept by the norms of the rows of an orthonormal basis of the
-    product. Returns orthonormal columns, the first of the largest singular value; the
-    singular values of the kept rows, largest first; and which features are kept.
+    Features are kept by the norms of the rows of an orthonormal basis of the product.
+    Returns orthonormal columns, sorted by singular value, the singular values of the
+    kept rows, and the mask of kept features.
     """
     kept = largest_rows(np.linalg.svd(product, full_matrices=False)[0], n_kept)
     left, values, _ = np.linalg.svd(product[kept], full_matrices=False)
@@ -545,9 +546,9 @@ _ITERATIONS = 50
 
 
 def sparse_subspace(matrix: np.ndarray, rank: int, n_kept: int) -> np.ndarray:
-    """Leading subspace of a symmetric matrix with few features, by truncated powers.
+    """Return the leading subspace with few features, by truncated power iterations.
 
-    Returns orthonormal columns of shape (p, rank), zero but for `n_kept` rows.
+    The orthonormal columns, (p, rank), have `n_kept` nonzero rows.
     """
     columns = truncated_basis(top_eigh(matrix, rank)[1].T, n_kept)[0]
     if n_kept == len(matrix):
@@ -582,15 +583,14 @@ _SLOPE = 0.5 * math.pi
 def correlations_of_signs(matrix: np.ndarray, spread: float) -> np.ndarray:
     r"""Return estimated correlations of features from a released moment of signs.
 
-    `matrix`, of which only the lower triangle is read, is the mean of z z', z the signs
-    of a pair over the root of the number that are not 0, plus symmetric noise of
-    standard deviation `spread` off the diagonal and :math:`\sqrt2` times that on it.
-
-    The diagonal, of shares of pairs without a tie, is replaced by its posterior mean
-    (:func:`shrink_diagonal`), and the matrix by the nearest one that is positive
-    semidefinite with that diagonal. Each feature is divided by the root of its
-    share, or of a larger number where noise would hide the others: such features have
-    a variance below 1. :func:`bridge` turns the result into Pearson's correlations.
+    `matrix`, of which only the lower triangle is read, is the mean of z z', where z are
+    the signs of a pair over the root of the number of nonzero ones, plus symmetric
+    noise of standard deviation `spread` off the diagonal and :math:`\sqrt2` times that
+    on it. The diagonal, of shares of untied pairs, is replaced by its posterior mean
+    (:func:`shrink_diagonal`), and the matrix by the nearest positive semidefinite one
+    with that diagonal. Each feature is divided by the root of its share, or by a larger
+    number if noise would hide the others: such features have a variance below 1.
+    :func:`bridge` converts the result to Pearson's correlations.
     """
     matrix = np.tril(matrix) + np.tril(matrix, -1).T
     order = len(matrix)
@@ -613,11 +613,11 @@ def correlations_of_signs(matrix: np.ndarray, spread: float) -> np.ndarray:
 
 
 def shrink_diagonal(released: np.ndarray, spread: float) -> np.ndarray:
-    """Return posterior means of a diagonal of numbers that are not negative.
+    """Return posterior means of a nonnegative diagonal.
 
-    The prior is the distribution on a grid under which the released numbers are most
-    likely, found by expectation maximization. Features without ties share one number,
-    which is then found; and rare features come near 0.
+    The prior is the maximum-likelihood distribution on a grid, found by expectation
+    maximization. It finds the common share of features without ties, and shrinks rare
+    features to about 0.
     """
     order, deviation = len(released), math.sqrt(2.0) * spread
     trace = float(np.sum(released))
@@ -645,16 +645,14 @@ def _normalized(rows: np.ndarray) -> np.ndarray:
 
 
 def nearest_semidefinite(matrix: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
-    r"""Return about the nearest positive semidefinite matrix with a given diagonal.
+    """Return about the nearest positive semidefinite matrix with a given diagonal.
 
-    Nearest in Frobenius norm [1]_. It is the positive part of the matrix with another
-    diagonal, which is found by accelerated gradient steps on the dual problem [2]_; the
-    diagonal of the result is near the given one, and not equal to it.
+    Nearest in Frobenius norm [1]_: the positive part of the matrix with another
+    diagonal, found by accelerated gradient steps on the dual problem [2]_. The diagonal
+    of the result is close to the given one.
 
-    .. [1] Higham (2002), Computing the nearest correlation matrix, IMA Journal of
-       Numerical Analysis 22.
-    .. [2] Malick (2004), A dual approach to semidefinite least-squares problems, SIAM
-       Journal on Matrix Analysis and Applications 26.
+    .. [1] Higham (2002), IMA Journal of Numerical Analysis 22.
+    .. [2] Malick (2004), SIAM Journal on Matrix Analysis and Applications 26.
     """
     at = np.diag_indices(len(matrix))
     found, shifted = matrix, matrix.copy()
@@ -673,10 +671,10 @@ def nearest_semidefinite(matrix: np.ndarray, diagonal: np.ndarray) -> np.ndarray
 
 
 def _weights(shares: np.ndarray, spread: float) -> tuple[np.ndarray, bool]:
-    """Return what features are multiplied by, and whether their noise is small then.
+    """Return factors of features, and whether their noise is small after scaling.
 
-    The least divisor is the smallest one for which it is, at most the mean share. A
-    feature of no share has no weight.
+    The least divisor is the smallest one with small noise, at most the mean share. A
+    feature of no share has weight zero.
     """
     # Without noise too, the square of its inverse is a number.
     least = np.finfo(float).tiny ** 0.25
@@ -694,12 +692,11 @@ def _weights(shares: np.ndarray, spread: float) -> tuple[np.ndarray, bool]:
 def bridge(kendall: np.ndarray, shares: np.ndarray) -> np.ndarray:
     r"""Return Pearson's correlations for Kendall's (tau-b), off the diagonal.
 
-    For two normal features it is :math:`\sin(\pi \tau / 2)`, and for two features of
-    two values each it is :math:`\tau` itself. `shares` are those of pairs without
-    a tie, 1 for continuous features and at most 1/2 for two values. In between, the
-    slope at 0 is a product of one number per feature: for a normal and a two-valued
-    one it is the root of :math:`\pi / 2`, which is exact for small correlations and a
-    split at the median.
+    For two normal features it is :math:`\sin(\pi \tau / 2)`, and for two binary ones
+    :math:`\tau`. `shares` are those of untied pairs, 1 for continuous features and at
+    most 1/2 for binary ones. In between, the slope at 0 is a product of one factor per
+    feature: for a normal and a binary feature it is the root of :math:`\pi / 2`, exact
+    for small correlations and a split at the median.
     """
     kendall = np.clip(kendall, -1.0, 1.0)
     slopes = 1.0 + (math.sqrt(_SLOPE) - 1.0) * np.clip(2.0 * shares - 1.0, 0.0, 1.0)

@@ -42,144 +42,152 @@ _FEW_ROWS = 400.0
 
 @documented
 class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
-    r"""Release private components of a table: ``DPPCA(2, epsilon=1.0).fit(X)``.
+    r"""Principal component analysis (PCA) with differential privacy.
 
-    :meth:`transform` then projects rows on `components_`, and ``print(pca.privacy_)``
-    states the guarantee. By default the second moment of bounded rows is released with
-    symmetric Gaussian noise; its leading eigenvectors, by value, are the components.
-    The guarantee holds for any data, unless ``mechanism=SpikedModel(...)`` is asked
-    for. Read more in the :ref:`user guide <pca>`.
+    By default, :class:`DPPCA` releases the second moment of bounded rows with symmetric
+    Gaussian noise. The components are its eigenvectors with the largest (not the
+    largest absolute) eigenvalues. The guarantee holds for any data, except with
+    ``mechanism=SpikedModel(...)``. :meth:`transform` projects rows on `components_`,
+    and ``print(pca.privacy_)`` states the guarantee. Read more in the
+    :ref:`user guide <pca>`.
 
     Parameters
     ----------
     n_components : int or "auto", default=2
-        Number of components r, at most ``min(n_samples, n_features)``. "auto": as
-        many eigenvalues as stand out of noise and sampling error in the released
-        second moment, at least 1 and at most 50, at no cost.
+        Number of components r, at most ``min(n_samples, n_features)``. "auto" counts
+        the eigenvalues of the released second moment that exceed noise and sampling
+        error, with a minimum of 1 and a maximum of 50, at no additional cost.
     {epsilon}
     {delta}
-        Well below ``1 / n_samples``.
     mechanism : {"gaussian", "two-stage", "auto"} or object, default="gaussian"
-        How the components are released (:ref:`mechanisms`). "gaussian": noise on the
-        second moment. "two-stage": that, and then a power step with rows clipped by
-        private sizes. "auto": either, by what the first release promises. An object
-        holds public numbers: :class:`~skdpspectral.decomposition.Gaussian`,
+        How the components are released (:ref:`mechanisms`). "gaussian" adds noise to
+        the second moment. "two-stage" then adds a power step, in which rows are clipped
+        by private sizes. "auto" chooses between both after the first release. To set
+        public numbers, pass an object: :class:`~skdpspectral.decomposition.Gaussian`,
         :class:`~skdpspectral.decomposition.TwoStage`,
         :class:`~skdpspectral.decomposition.Auto`, or
         :class:`~skdpspectral.decomposition.SpikedModel`, whose guarantee is **for a
         model of the data**.
     {bounds}
     {clip_norm}
-        The square root of the covariance's trace is a good choice where noise is
-        negligible.
+        If noise is negligible, choose the square root of the covariance's trace.
     scale : {"bounds", "private", "ranks"} or None, default=None
-        "bounds" divides each feature by its own half-width, instead of all by the
-        largest. "private" divides each by a private standard deviation, as
-        :class:`~skdpspectral.DPStandardScaler` does, for half of the budget: bounds
-        and magnitudes need not be known (:ref:`scales`). Rows are then compared in
-        pairs with ``center="auto"``, unless variances of the data are released, whose
-        densities need a mean. Features that are not seen are in no component, as long
-        as others suffice, have no variance, and count for nothing in scores, densities
-        and distances. **On few rows**, below ``400 * sqrt(n_features) / mu``,
-        components are those of ranks, and scales are released for :meth:`transform`
-        alone, from ``74 * sqrt(n_features) / mu`` rows on. This is decided by
-        public numbers and stated in ``privacy_``, whose ``mu`` is meant here. It does
-        not apply with another `mechanism`, `center`, `release` or `clip_norm`.
-        "ranks": components are those of standardized features. Their correlations are
+        "bounds" divides each feature by its own half-width, rather than all features by
+        the largest one.
+
+        "private" divides each feature by a private standard deviation, as
+        :class:`~skdpspectral.DPStandardScaler` does, for half of the budget. Bounds and
+        magnitudes need not be known (:ref:`scales`). With ``center="auto"``, rows are
+        then compared in pairs, unless variances of the data are released, because
+        densities need a mean. Features that are not seen are left out of the components
+        as long as the other features suffice. They have no variance and do not affect
+        scores, densities and distances.
+
+        **On few rows**, fewer than ``400 * sqrt(n_features) / mu``, "private" computes
+        the components from ranks. Scales are then released only for :meth:`transform`,
+        and only from ``74 * sqrt(n_features) / mu`` rows on. The number ``mu`` is part
+        of ``privacy_``, which also states this choice; the choice depends on public
+        numbers only. It does not apply if you set another `mechanism`, `center`,
+        `release` or `clip_norm`.
+
+        "ranks" computes the components of standardized features. Their correlations are
         estimated from Kendall's rank correlations, that is, from the signs of
         differences of rows, feature by feature (:ref:`pca_ranks`). This needs neither
-        scales nor bounds, no feature is lost, and increasing transformations of
-        features change nothing. The whole budget is spent on it, and no scale is
-        measured: :meth:`transform` divides features by the half-widths of public
-        `bounds`, and without bounds takes them as they are. Rows in other units are
-        divided by public scales first, or by :class:`~skdpspectral.DPStandardScaler`.
+        scales nor bounds, loses no feature, and is invariant under increasing
+        transformations of the features. The correlations use the whole budget, and no
+        scale is measured: :meth:`transform` divides features by the half-widths of
+        public `bounds`, and without `bounds` leaves them unscaled. If features have
+        different units, first divide them by public scales or use
+        :class:`~skdpspectral.DPStandardScaler`.
     center : {"auto", "none", "pairs", "private"} or PrivateMean, default="auto"
-        What rows are measured from; nothing is taken for granted about their mean.
-        "pairs": other rows, from far away in the table (:ref:`lemma-pair-moment`),
-        which needs neither center nor `bounds`, at twice the noise. "private": a center
-        that is found in steps, paid from the budget. "auto": that, or pairs, by public
-        numbers and by what is released on the way; ``privacy_`` says which. "none":
-        the midpoint of `bounds`, or the origin.
-        :class:`~skdpspectral.decomposition.PrivateMean`: the private mean of rows in a
-        public ball.
+        Reference point that is subtracted from the rows. No assumption is made about
+        their mean. "pairs": rows are compared with other rows from far away in the
+        table (:ref:`lemma-pair-moment`), which needs neither a center nor `bounds`, but
+        doubles the noise. "private": a center that is found in several steps, using
+        part of the budget. "auto": "private" or "pairs", depending on public numbers
+        and intermediate releases; ``privacy_`` states the choice. "none": the midpoint
+        of `bounds`, or the origin. :class:`~skdpspectral.decomposition.PrivateMean`:
+        the private mean of rows in a public ball.
     release : {"components", "covariance"}, default="components"
-        "covariance": components are those of a released covariance of all features, in
-        units of the data, from rows clipped at private lengths or at `clip_norm`
-        (:ref:`lemma-whole-covariance`). With a power step, or a noise variance that
-        is given, it is the second moment within the components alone, from rows whose
-        projections are clipped, for 15 % of the budget.
+        "covariance" computes the components from a released covariance of all features,
+        in units of the data. Rows are clipped at private lengths or at `clip_norm`
+        (:ref:`lemma-whole-covariance`). With a power step or a given noise variance,
+        only the second moment within the components is released instead of the full
+        covariance. It uses clipped projections, and takes 15 % of the budget.
     {whiten}
-        by ``release="covariance"``, or by a `clip_norm`.
+        with ``release="covariance"`` or a `clip_norm`.
     {accountant}
     {noise_seed}
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Orthonormal rows, leading first; the largest entry of each is positive.
+        Orthonormal rows, leading first. The largest entry of each is positive.
     components_std_ : ndarray of shape (n_components, n_features)
-        Standard deviations of the entries of `components_` around those of the same
-        bounded rows without noise, to first order in the noise. They follow from the
-        plan and from released eigenvalues, at no cost, and hold no sampling error. Not
-        set with ``release="covariance"``, ranks, a model, a power step or unseen
-        features.
+        Standard deviations of the entries of `components_`, to first order in the
+        noise, around the components of the same bounded rows without noise. They are
+        computed from the plan and the released eigenvalues, at no cost, and do not
+        include sampling error. Not set with ``release="covariance"``, ranks, a model, a
+        power step or unseen features.
     explained_variance_ : ndarray of shape (n_components,)
-        Released variances along the components, floored at 0. With
+        Released variances along the components, at least 0. With
         ``release="covariance"`` they are in squared units of the data (of the scaled
-        features with ``scale="bounds"``), and so they are of clipped rows with
-        a `clip_norm`. Otherwise they describe rows of at most unit norm (values in
-        [0, 1] but for noise); with a model they are what it states. With ranks they are
-        eigenvalues of the estimated correlations: variances of standardized features.
+        features with ``scale="bounds"``). With a `clip_norm` they have the same units
+        and describe the clipped rows. Otherwise they describe rows of about unit norm
+        at most. Their unit is a released length that differs from fit to fit, so that
+        only `explained_variance_ratio_` can be compared between fits. With a model they
+        are the model's variances. With ranks they are eigenvalues of the estimated
+        correlations, that is, variances of standardized features.
     explained_variance_ratio_ : ndarray of shape (n_components,)
-        `explained_variance_` over the released total variance; over the number of
-        features with ranks.
+        `explained_variance_` divided by the released total variance; with ranks,
+        divided by the number of features.
     noise_variance_ : float
-        Variance across the components, where variances are those of the data.
+        Variance across the components, set if released variances describe the data.
     covariance_ : ndarray of shape (n_features, n_features)
-        Released covariance in units of the data, positive definite: without the bias
-        that noise and sampling have on its eigenvalues. With ``release="covariance"``
-        and ``mechanism="gaussian"`` alone; :meth:`get_covariance` has a model's too.
+        Released positive definite covariance in units of the data, corrected for the
+        bias that noise and sampling cause in its eigenvalues. Only set with
+        ``release="covariance"`` and ``mechanism="gaussian"``; :meth:`get_covariance`
+        also works with a model.
     mean_ : ndarray of shape (n_features,)
-        What rows are measured from, in the units of the data.
+        Point that is subtracted from rows, in the units of the data.
     scale_ : ndarray of shape (n_features,) or None
-        What features are divided by; None with ``scale=None``, and with
-        ``scale="ranks"`` if `bounds` are None. 1 for features of no known scale.
+        Divisors of the features, 1 for features without a known scale. None with
+        ``scale=None``, and with ``scale="ranks"`` if `bounds` are None.
     unseen_features_ : ndarray of bool of shape (n_features,)
-        With ``scale="private"``, whether no scale of a feature was found. Then
-        :meth:`transform` ignores the feature, and :meth:`inverse_transform` returns its
-        `mean_`. Where it is true for all features, as on few rows, they are taken as
-        they are. On few rows with `bounds` it is not set: their half-widths are the
-        scales.
+        With ``scale="private"``, mask of the features for which no scale was found.
+        :meth:`transform` ignores these features, and :meth:`inverse_transform` returns
+        their `mean_`. If the mask is True for all features, as on few rows, all
+        features are used unscaled. On few rows with `bounds` the mask is not set,
+        because the half-widths of `bounds` are the scales.
     {singular_values_}
     {n_components_}
     components_above_noise_ : int
-        How many of them have a released eigenvalue above what noise and sampling make
-        of rows without any structure. Fewer than `n_components_` raise a
-        :class:`~skdpspectral.NoisyFitWarning`.
-    n_samples_ : int
-        Number of rows of the fit, public under replace-one.
+        Number of components whose released eigenvalue exceeds what noise and sampling
+        produce for rows without any structure. If it is less than `n_components_`, the
+        fit issues a :class:`~skdpspectral.NoisyFitWarning`.
+    {n_samples_}
     {n_features_in_}
     {feature_names_in_}
     {privacy_}
 
     See Also
     --------
-    PrivacyAccountant : The ledger of several fits.
-    skdpspectral.metrics.captured_variance : A score for cross-validation and searches.
-    sklearn.decomposition.PCA : The same without privacy.
+    PrivacyAccountant : Ledger for the budget of several fits.
+    skdpspectral.metrics.captured_variance : Score for cross-validation and searches.
+    sklearn.decomposition.PCA : PCA without privacy.
 
     Notes
     -----
-    **Formal guarantee.** Each fit with ``noise_seed=None`` is
-    (`epsilon`, `delta`)-differentially private for one row, under replacement of
-    that row (`n_samples` is public), for any data. All fitted attributes are
-    covered. What :meth:`transform` returns of a row is as private as that row.
+    **Formal guarantee.** Each fit with ``noise_seed=None`` is (`epsilon`,
+    `delta`)-differentially private for one row, under replacement of that row
+    (`n_samples` is public), for any data. All fitted attributes are covered. The result
+    of :meth:`transform` for a row is as private as that row.
 
     The second moment has Frobenius-sensitivity :math:`\sqrt2 c^2 / n` for rows of norm
     at most c (1 for unit rows; :ref:`lemma-second-moment`), and the noise is calibrated
     by the exact privacy curve of the Gaussian mechanism. A private mean takes 15 % of
-    the budget's :math:`\mu^2`. Other mechanisms, and all proofs, are in :ref:`theory`.
-    :meth:`expected_error` tells beforehand what a budget is worth.
+    the budget's :math:`\mu^2`. Other mechanisms and all proofs are described in
+    :ref:`theory`. :meth:`expected_error` predicts the error without data.
 
     References
     ----------
@@ -243,30 +251,30 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
     def expected_error(
         self, n_samples, n_features, *, signal_variance, noise_variance=1.0
     ):
-        """Predict the distance of the components to the true ones; no data are needed.
+        """Predict the distance between private and true components, without data.
 
         Parameters
         ----------
         n_samples, n_features : int
             Shape of the rows.
         signal_variance : float
-            Variance along each component beyond that of the noise: a guess, or that
-            of public rows of the same kind. Never of the private rows.
+            Variance along each component beyond `noise_variance`. Use a guess, or an
+            estimate from similar public rows; never estimate it from the private rows.
         noise_variance : float, default=1.0
             Variance across the components.
 
         Returns
         -------
         float
-            Expected :func:`~skdpspectral.metrics.subspace_distance`, to first order,
-            of statistical and private error together, for Gaussian rows about a
-            known center. At most its largest value; above about 0.5 it says little
-            but that there are too few rows.
+            Expected :func:`~skdpspectral.metrics.subspace_distance` to first order,
+            including statistical and privacy error, for Gaussian rows with a known
+            center. It is capped at the largest possible distance. Values above about
+            0.5 only indicate that there are too few rows.
 
         Raises
         ------
         ValueError
-            If a parameter is invalid, or the number of components is "auto".
+            If a parameter is invalid, or `n_components` is "auto".
 
         Examples
         --------
@@ -281,7 +289,7 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
         plan = self._planned(statistic)
         if self.n_components == "auto" or self.n_components >= n_features:
             raise ValueError(
-                "expected_error needs n_components to be a number below n_features"
+                "expected_error requires n_components to be a number below n_features"
             )
         unit = statistic.bounds.unit
         guesses = public_guesses(signal_variance, noise_variance, unit)
@@ -329,7 +337,7 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
         return Scaled(statistic, n_samples, box, with_mean=not sparse)
 
     def _is_ranked(self, n_samples: int, n_features: int) -> bool:
-        """Whether components are of ranks, by parameters and public numbers."""
+        """Return whether components are of ranks, by parameters and public numbers."""
         if self.scale == "ranks":
             self._check_ranks()
             return True
@@ -358,8 +366,9 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
         if name is not None:
             default = type(self)().get_params(deep=False)[name]
             raise ValueError(
-                f'{name} has no use with scale="ranks", whose components are of the '
-                f"signs of differences of rows: leave {name}={default!r}"
+                f'{name} is not used with scale="ranks", whose components are '
+                "computed from the signs of differences of rows: leave "
+                f"{name}={default!r}"
             )
 
     def _ranked(self, n_samples: int, n_features: int) -> Ranked:
@@ -375,11 +384,11 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
         return Ranked(statistic, asked, share if asked else 0.0)
 
     def _is_scaled(self) -> bool:
-        """Whether features are divided by private scales."""
+        """Return whether features are divided by private scales."""
         scaled = isinstance(self.scale, str) and self.scale == "private"
         if scaled and isinstance(self.mechanism, SpikedModel):
             raise ValueError(
-                "mechanism=SpikedModel(...) is for rows in the units of the model: "
+                "mechanism=SpikedModel(...) requires rows in the units of the model: "
                 'leave out scale="private"'
             )
         return scaled
@@ -399,19 +408,17 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
     def _why_no_variances(self) -> str | None:
         """Return why a fit has no variances of the data; None if it has them."""
         if isinstance(self.scale, str) and self.scale == "ranks":
-            return (
-                'scale="ranks" is of signs, which have no units; choose another scale'
-            )
+            return 'scale="ranks" uses signs, which have no units; choose another scale'
         model = isinstance(self.mechanism, SpikedModel)
         if self.release == "covariance" or self.clip_norm is not None or model:
             return None
         return (
-            "with clip_norm=None they are those of unit rows; set "
+            "with clip_norm=None they are variances of unit rows; set "
             'release="covariance" or a clip_norm'
         )
 
     def _takes_sparse_rows(self) -> bool:
-        """Whether bounding rows leaves zeros where they are."""
+        """Return whether bounding rows leaves zeros where they are."""
         center = self.center
         is_private = isinstance(center, PrivateMean) or center == "private"
         own_mean = getattr(self.mechanism, "mean", "zero") == "unknown"
@@ -430,14 +437,11 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows, all finite; never modified. Memory maps are read block by block,
-            in constant memory, and so are arrays of other libraries with ``shape``,
-            a numeric ``dtype`` and slices of rows, as those of h5py and zarr, and open
-            parquet files of pyarrow. Dask collections are reduced on their cluster
-            (:ref:`clusters`).
-            Sparse rows stay sparse, and are compared in pairs by default, for the same
-            total as what :meth:`privacy_plan` describes; they must do without `bounds`
-            and a private center, which would fill them.
+            {X_by_block}
+            Reading blocks takes constant memory. Sparse rows stay sparse. By default
+            they are compared in pairs, for the same total cost as in
+            :meth:`privacy_plan`. They do not support `bounds` or a private center,
+            which would make them dense.
         {y_ignored}
 
         {outcome_of_fit}
@@ -530,9 +534,10 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
         """Warn where a covariance, but no mean, was released."""
         if found.mean is None and found.noise is not None:
             warnings.warn(
-                "no mean was released, as rows were compared in pairs: mean_ is the "
-                "origin, or the midpoint of bounds, and mahalanobis, score_samples and "
-                'inverse_transform measure from there; center="private" releases one',
+                "no mean was released, because rows were compared in pairs: mean_ is "
+                "the origin, or the midpoint of bounds, and mahalanobis, "
+                "score_samples and inverse_transform measure from there; "
+                'center="private" releases one',
                 NoisyFitWarning,
                 stacklevel=3 + self._levels_around_fit,
             )

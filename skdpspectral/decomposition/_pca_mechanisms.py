@@ -18,7 +18,14 @@ from .._base.strategies import register
 from .._statistics.statistic import Statistic
 from .._tables.readers import refuse_masked
 from ..mechanisms import Assumption, check_real, check_reals, shown
-from ._bounded_moments import Centered, RowBounds, Searched, SecondMoment, is_private
+from ._bounded_moments import (
+    Centered,
+    LayeredMoment,
+    RowBounds,
+    Searched,
+    SecondMoment,
+    is_private,
+)
 from ._center import SearchedComponents
 from ._components import PrincipalComponents
 from ._covariance import CovarianceComponents
@@ -45,24 +52,24 @@ _ARRAYS = ("signal_variance", "norm_range")
 @register
 @dataclass(eq=False, repr=False)
 class Gaussian(BaseEstimator):
-    """Noise on the second moment of bounded rows; ``"gaussian"`` by its defaults.
+    """Noise on the second moment of bounded rows; same as ``"gaussian"`` by default.
 
     Parameters
     ----------
     noise_variance : float or None, default=None
-        Public variance across the components, for ``release="covariance"`` alone; in
-        squared units of the data (of the scaled features with ``scale="bounds"``). The
-        covariance is then that of the components and this noise; with None, a whole
-        one is released.
+        Public variance across the components, only used with ``release="covariance"``,
+        in squared units of the data (of the scaled features with ``scale="bounds"``).
+        The covariance is then composed of the components and this variance. None
+        releases the full covariance.
     norm_range : tuple (low, high), default=(1e-6, 1e6)
-        Public range, in units of the data, in which private lengths of rows, or of
-        projections, are searched for: with ``release="covariance"`` and no
-        ``clip_norm``.
+        Public range, in units of the data, that is searched for the private lengths of
+        rows or of projections. It is only used with ``release="covariance"`` and
+        without a ``clip_norm``.
 
     See Also
     --------
-    TwoStage, Auto : The same, and a power step.
-    SpikedModel : Less noise, for rows of a stated model alone.
+    TwoStage, Auto : The same mechanism with an additional power step.
+    SpikedModel : Less noise, only for rows that follow a stated model.
 
     Examples
     --------
@@ -87,8 +94,8 @@ class Gaussian(BaseEstimator):
         numbers = _read_numbers(self, n_components, unit)
         if self.noise_variance is not None and not covariance:
             raise ValueError(
-                "noise_variance has no use with mechanism=Gaussian(...) and "
-                'release="components"; leave it None'
+                "noise_variance is not used with mechanism=Gaussian(...) and "
+                'release="components"; leave it as None'
             )
         _check_range_is_used(self, covariance and not clipped)
         return numbers
@@ -96,9 +103,14 @@ class Gaussian(BaseEstimator):
     @staticmethod
     def _statistic(numbers, moment, rank, covariance, radius, sparing):
         more = numbers.noise, numbers.norm_range, radius
-        return _about_center(
-            moment, PrincipalComponents(moment, rank, covariance, *more)
-        )
+        rest = PrincipalComponents(moment, rank, covariance, *more)
+        bounds = moment.bounds
+        searched = isinstance(bounds.origin, Searched)
+        if covariance or bounds.clip is not None or not searched:
+            return _about_center(moment, rest)
+        layers = LayeredMoment(bounds, moment.n_samples, moment.name)
+        layered = PrincipalComponents(layers, rank, covariance, *more)
+        return SearchedComponents(moment, rest, layered)
 
 
 @dataclass(eq=False, repr=False)
@@ -138,28 +150,29 @@ class _Stages(BaseEstimator):
 
 @register
 class TwoStage(_Stages):
-    """A noisy second moment, and a power step from there; ``"two-stage"``.
+    """A noisy second moment, refined by a power step; ``"two-stage"`` by default.
 
-    The second moment takes 40 % of the budget. In the step rows are clipped along and
-    across the first components by private sizes, unless these are given. It is better
-    where noise matters and the variance across the components is above 14 times that
-    along them in sum, or below a 14th (:ref:`theory`).
+    The second moment takes 40 % of the budget. In the power step, rows are clipped
+    along and across the first components by private sizes, unless you give these sizes.
+    The step improves the components where noise matters and the total variance across
+    the components is more than 14 times the total variance along them, or less than a
+    14th of it (:ref:`theory`).
 
     Parameters
     ----------
     signal_variance : float, array-like of shape (n_components,) or None, default=None
         Public variance along the components beyond `noise_variance`, in squared units
-        of the data (of the scaled features with ``scale="bounds"``). None takes private
+        of the data (of the scaled features with ``scale="bounds"``). None uses private
         medians.
     noise_variance : float or None, default=None
-        Public variance across the components; None as for `signal_variance`.
+        Public variance across the components. None uses private medians.
     norm_range : tuple (low, high), default=(1e-6, 1e6)
-        Public range in which lengths of rows, along and across the components, are
-        searched for the private medians; in units of the data.
+        Public range, in units of the data, that is searched for the private medians of
+        the lengths of rows along and across the components.
 
     See Also
     --------
-    Auto : A choice between this and the second moment once more.
+    Auto : Chooses between the power step and a second release of the second moment.
 
     Examples
     --------
@@ -174,7 +187,7 @@ class TwoStage(_Stages):
 
 @register
 class Auto(_Stages):
-    """Two stages, or the second moment twice, by what was released; ``"auto"``.
+    """Power step or second release, chosen after the first; ``"auto"`` by default.
 
     Parameters
     ----------
@@ -188,42 +201,45 @@ class Auto(_Stages):
 @register
 @dataclass(eq=False, repr=False)
 class SpikedModel(BaseEstimator):
-    """Noise on PCA's projector, private **under a model of the data** alone.
+    """Noise on PCA's projector, private only **under a model of the data**.
 
-    Rows are not bounded: the guarantee is for independent Gaussian rows of one mean
-    whose covariance is the spiked one that is stated here, one of them replaced by
-    another such row (:ref:`theorem-spiked-projector`). Where the theorem knows no
-    bound, as with few rows or a weak signal, a fit is refused. For other data it is
-    not private at all.
+    Rows are not bounded. The guarantee only holds for independent Gaussian rows with a
+    common mean and the spiked covariance stated here, when one row is replaced by
+    another row of this model (:ref:`theorem-spiked-projector`). For other data the fit
+    is not private at all. If the theorem gives no bound, for example for few rows or a
+    weak signal, the fit raises an error.
 
     Parameters
     ----------
     signal_variance : float, array-like of shape (n_components,) or "private"
         Public variance along the components beyond `noise_variance`, in squared units
-        of the data. "private" takes one that is alike for all components, and that
-        nobody knows: half of the rows vote on a lower bound on it, by which the noise
-        is made, for a fifth of the budget and a larger sensitivity
+        of the data. "private" assumes one unknown variance that is equal for all
+        components. Half of the rows then vote on a lower bound on it, which sets the
+        noise, for a fifth of the budget and a larger sensitivity
         (:ref:`theorem-private-variances`).
     noise_variance : float or "private"
-        Public variance across the components; "private" for both or for neither.
+        Public variance across the components. Both variances must be "private" if one
+        is.
     mean : {"zero", "unknown"}, default="zero"
-        "zero": rows are measured from the origin, and what is not centered there is
-        not of the model. "unknown": from their own mean, whatever it is, at the price
-        of a row (:ref:`lemma-own-mean`). The mean is not released, and rows must be
-        dense.
+        "zero": rows are measured from the origin; rows centered elsewhere do not follow
+        the model. "unknown": rows are measured from their own mean, which can be any
+        point, at the cost of one row (:ref:`lemma-own-mean`). The mean is not released,
+        and rows must be dense.
     calibration : {"exact", "paper"}, default="exact"
-        "paper" is for figures: the classical bound, with epsilon and delta halved, and
-        sensitivities to first order, as the papers print them. ``privacy_`` and the
-        ledger say what a theorem shows of that noise, which is often a larger epsilon:
-        then a :class:`~skdpspectral.PrivacyLeakWarning` says so.
+        "paper" is meant for figures: it uses the classical bound with epsilon and delta
+        halved, and first-order sensitivities as printed in the papers. ``privacy_`` and
+        the ledger state the epsilon that a theorem proves for this noise. If it is
+        larger than `epsilon`, as it often is, a
+        :class:`~skdpspectral.PrivacyLeakWarning` is issued.
     sensitivity_constant : float or None, default=None
-        Constant of the papers' sensitivities, which they leave open, for
-        ``calibration="paper"`` alone; None takes 1. For q = `noise_variance` /
-        `signal_variance` the projector's noise is then that of Cai et al., with q +
-        sqrt(q); sqrt(q (q + 1)) / (q + sqrt(q)) gives that of Li et al. (2024).
+        Constant of the papers' sensitivities, which the papers do not specify. It is
+        only used with ``calibration="paper"``, and None means 1. With q =
+        `noise_variance` / `signal_variance`, the default gives the projector's noise of
+        Cai et al., with q + sqrt(q); a constant of sqrt(q (q + 1)) / (q + sqrt(q))
+        gives the noise of Li et al. (2024).
     norm_range : tuple (low, high), default=(1e-6, 1e6)
-        Public range, in units of the data, in which lengths of rows along and across
-        directions are searched for, with private variances alone.
+        Public range, in units of the data, that is searched for the lengths of rows
+        along and across the directions. It is only used with private variances.
 
     References
     ----------
@@ -260,15 +276,17 @@ class SpikedModel(BaseEstimator):
     def _check(self, n_components, n_features: int) -> None:
         if n_components == "auto":
             raise ValueError(
-                'n_components="auto" is not known to mechanism=SpikedModel(...), whose '
-                "noise depends on the number of components; give a number"
+                'n_components="auto" is not available with '
+                "mechanism=SpikedModel(...), whose noise depends on the number of "
+                "components; give a number"
             )
         for name in ("signal_variance", "noise_variance"):
             if getattr(self, name) is None:
                 raise ValueError(
                     f"SpikedModel needs a public {name}: its noise is computed from "
                     "the model, which must be known without looking at the data; or "
-                    'let the data vote, with "private" for both variances'
+                    'set both variances to "private", which chooses them with private '
+                    "votes"
                 )
         self._check_private()
         if self.mean not in ("zero", "unknown"):
@@ -278,8 +296,8 @@ class SpikedModel(BaseEstimator):
         paper = isinstance(self.calibration, str) and self.calibration == "paper"
         if self.sensitivity_constant is not None and not paper:
             raise ValueError(
-                'sensitivity_constant is for calibration="paper" alone: other noise '
-                "needs no constant; leave it None"
+                'sensitivity_constant is only used with calibration="paper": other '
+                "noise needs no constant; leave it as None"
             )
         _check_rank(self, n_components, n_features)
 
@@ -294,13 +312,13 @@ class SpikedModel(BaseEstimator):
                 )
             if self.mean != "zero" or self.calibration != "exact":
                 raise ValueError(
-                    'private variances of a SpikedModel go with mean="zero" and '
-                    'calibration="exact" alone: state signal_variance and '
+                    'private variances of a SpikedModel require mean="zero" and '
+                    'calibration="exact": set both, or state signal_variance and '
                     "noise_variance"
                 )
         elif tuple(map(float, self.norm_range)) != DEFAULT_RANGE:
             raise ValueError(
-                "norm_range has no use with a SpikedModel of public variances; leave "
+                "norm_range is not used with a SpikedModel of public variances; leave "
                 "it out"
             )
 
@@ -398,11 +416,11 @@ class ComponentMechanism:
             )
         # What changes no release makes no other mechanism, nor another task.
         if self.calibration == "paper" and not self.spiked:
-            raise ValueError('calibration="paper" is for a spiked model alone')
+            raise ValueError('calibration="paper" requires a spiked model')
         if self.calibration != "paper" and self.constant != 1.0:
-            raise ValueError(f'{_CONSTANT} is for calibration="paper" alone')
+            raise ValueError(f'{_CONSTANT} is only used with calibration="paper"')
         if self.centered and not self.spiked:
-            raise ValueError('mean="unknown" is for a spiked model alone')
+            raise ValueError('mean="unknown" requires a spiked model')
         _check_scaled(self.signal, self.noise, self.norm_range)
 
     def _own_numbers(self) -> None:
@@ -558,7 +576,7 @@ def _check_unbounded(*, bounds, clip_norm, center, scale, search=False) -> None:
     for name, value in bounded.items():
         if value is not None:
             raise ValueError(
-                f"{name} has no use with mechanism=SpikedModel(...), whose rows are "
+                f"{name} is not used with mechanism=SpikedModel(...), whose rows are "
                 f"not bounded; leave {name}=None, or use another mechanism"
             )
     if is_private(center) or (isinstance(center, str) and center == "pairs"):
@@ -589,8 +607,8 @@ def _check_range_is_used(choice, searched: bool) -> None:
     """Refuse a range of lengths where no private length is searched for."""
     if not searched and tuple(map(float, choice.norm_range)) != DEFAULT_RANGE:
         raise ValueError(
-            f"norm_range has no use with mechanism={type(choice).__name__}(...) here, "
-            "where no private length is searched for; leave it out"
+            f"norm_range is not used with mechanism={type(choice).__name__}(...) "
+            "here, where no private length is searched for; leave it out"
         )
 
 
@@ -603,7 +621,9 @@ def _numbers(name: str, value, size: int | None) -> np.ndarray:
             raise TypeError
         array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name} must hold real numbers within float64") from None
+        raise ValueError(
+            f"{name} must hold real numbers in the range of float64"
+        ) from None
     if array.ndim > 1 or (array.ndim == 1 and array.size != size):
         wanted = "a number" if size is None else f"a number or {size} numbers"
         raise ValueError(f"{name} must be {wanted}, got shape {array.shape}")

@@ -22,7 +22,7 @@ _VARIANCES = {"explained_variance_", "noise_variance_"}
 def why_without_variances(estimator) -> str | None:
     """Return why an estimator has no variances of the data; None if it has them.
 
-    A fitted one is judged by its attributes, whatever its parameters have become.
+    Fitted estimators are judged by their attributes, not by their parameters.
     """
     reason = estimator._why_no_variances()
     if not hasattr(estimator, "components_"):
@@ -33,7 +33,7 @@ def why_without_variances(estimator) -> str | None:
 
 
 def _has_variances(estimator) -> bool:
-    """Whether a fit releases variances of the data, and not of unit rows."""
+    """Return whether a fit releases variances of the data, not of unit rows."""
     reason = why_without_variances(estimator)
     if reason is None:
         return True
@@ -49,29 +49,29 @@ def _refuse_to_whiten(reason: str | None) -> None:
 
 @documented
 class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """Methods of estimators with components, a center and units of features.
+    """Methods of estimators with components, a center and scales of features.
 
-    ``_why_no_variances`` returns why parameters leave variances out, or None.
+    ``_why_no_variances`` returns why parameters prevent variances, or None.
     """
 
     def _read_rows(self, X, accept_sparse=False):
-        """Return the features of rows that are no fit's."""
+        """Return the features of rows after a fit."""
         return check_rows(
             self, X, reset=False, accept_sparse=accept_sparse, in_blocks=True
         )
 
     def _warned_of_noise(self, said: str, level: int) -> Remark:
-        """Warn of components that may be noise; return the remark that says so."""
+        """Warn that components may be noise; return the remark about it."""
         warnings.warn(said, NoisyFitWarning, stacklevel=level)
         return Remark(f"{said}.", Concern.NOISE)
 
     def _check_whitening(self) -> None:
-        """Refuse to whiten by variances that a fit with these parameters lacks."""
+        """Refuse to whiten without variances of the data."""
         if self.whiten:
             _refuse_to_whiten(self._why_no_variances())
 
     def _score_units(self) -> np.ndarray:
-        """Divisors of the scores, one for each component."""
+        """Return the divisors of the scores."""
         if not self.whiten:
             return np.ones(self.n_components_)
         # The parameter may have been set after the fit.
@@ -88,13 +88,13 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Rows with the same columns as in :meth:`fit`. They are neither clipped nor
-            scaled to unit norm. What :meth:`fit` reads block by block is read so here
-            too.
+            scaled to unit norm. Arrays that :meth:`fit` reads block by block are also
+            read block by block here.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            Scores, of the precision of X; finite, also where they overflow.
+            Scores in the precision of X. They stay finite even on overflow.
         """
         check_is_fitted(self)
         X = self._read_rows(X, accept_sparse=True)
@@ -119,12 +119,12 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_components)
-            Scores, as :meth:`transform` gives them.
+            Scores as returned by :meth:`transform`.
 
         Returns
         -------
         ndarray of shape (n_samples, n_features)
-            The nearest points on the affine space of the components.
+            The nearest points in the affine space spanned by the components.
         """
         check_is_fitted(self)
         X = check_scores(X, self.n_components_)
@@ -142,10 +142,10 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     @property
     def singular_values_(self) -> np.ndarray:
-        """Singular values of the rows about their center, of shape (n_components,).
+        """Singular values of the centered rows, of shape (n_components,).
 
-        ``sqrt(n_samples_ * explained_variance_)``, where variances are those of the
-        data: these are means over n_samples, and not over n_samples - 1.
+        ``sqrt(n_samples_ * explained_variance_)``, available if the variances describe
+        the data. Variances are divided by n_samples, not by ``n_samples - 1``.
         """
         check_is_fitted(self)
         _has_variances(self)
@@ -164,18 +164,18 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return ones if self.scale_ is None else self.scale_
 
     def _unseen(self) -> np.ndarray:
-        """Features of no known scale: they have no variance, and count for nothing."""
+        """Features without a known scale, which are ignored."""
         none = np.zeros(self.components_.shape[1], dtype=np.bool_)
         return getattr(self, "unseen_features_", none)
 
     def _known_components(self) -> np.ndarray:
-        """Components with zeros for features of no known scale."""
+        """Components with zeros for features without a known scale."""
         return np.where(self._unseen(), 0.0, self.components_)
 
     def _axes_of_scores(self) -> np.ndarray:
         """Components that rows are projected on.
 
-        If no feature has a known scale, all are taken as they are: scores would be 0.
+        If no feature has a known scale, all are kept: scores would be 0.
         """
         unseen = self._unseen().all()
         return self.components_ if unseen else self._known_components()
@@ -191,7 +191,7 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Returns
         -------
         ndarray of shape (n_features, n_features)
-            `covariance_`, where it was released; otherwise
+            `covariance_` if it was released; otherwise
             :math:`U \Lambda U' + \sigma^2 I` with the released variances, in units of
             the data.
         """
@@ -211,8 +211,8 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Returns
         -------
         ndarray of shape (n_features, n_features)
-            :meth:`get_covariance` over the standard deviations of both features; its
-            diagonal is 1.
+            :meth:`get_covariance` divided by the standard deviations of both features,
+            with 1 on the diagonal.
         """
         covariance = self.get_covariance()
         deviations = np.sqrt(np.diag(covariance))
@@ -241,7 +241,7 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return out
 
     def _root_of_precision(self) -> np.ndarray:
-        """Return a matrix R with R R' the precision, of a whole covariance."""
+        """Return a matrix R with R R' the precision of a full covariance."""
         # Features may have units of very different size.
         units = np.sqrt(np.diag(self.covariance_))
         values, vectors = np.linalg.eigh(self.covariance_ / np.outer(units, units))
@@ -292,12 +292,12 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows. **What is returned is as private as they are**.
+            Rows. **The returned distances are as private as the rows**.
 
         Returns
         -------
         ndarray of shape (n_samples,)
-            Squared, as in :class:`sklearn.covariance.EmpiricalCovariance`.
+            Squared distances, as in :class:`sklearn.covariance.EmpiricalCovariance`.
         """
         squares = self._squares()
         X = self._read_rows(X)
@@ -310,7 +310,7 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows. **What is returned is as private as they are**.
+            Rows. **The returned densities are as private as the rows**.
 
         Returns
         -------
@@ -326,7 +326,7 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows; a score of private rows is a release that nothing accounts for.
+            Rows. A score of private rows is a release that no accountant records.
         {y_ignored}
 
         Returns

@@ -18,80 +18,80 @@ from ._federated_task import SpectralTask, make_task
 
 @documented
 class SparseDPPCA(FederatedEstimator):
-    r"""Differentially private principal components that share few features.
+    r"""Differentially private PCA with components that share a few features.
 
-    A truncated power iteration: in every round each client releases its second moment
-    times the present components, with noise on p r numbers and not on a p x p matrix;
-    the server averages, keeps the features that count most, and sends the result back.
-    The guarantee holds for any data. Read more in the
-    :ref:`user guide <guide_federated>`.
+    This is a truncated power iteration. In every round each client releases the product
+    of its second moment and the current components, so noise is added to p r numbers
+    rather than a p x p matrix. The server averages these products, keeps the most
+    important features, and sends the result back. The guarantee holds for any data.
+    Read more in the :ref:`user guide <guide_federated>`.
 
     Parameters
     ----------
     n_components : int, default=1
         Number of components r, at most ``n_features`` and the rows of any client.
     {epsilon_of_clients}
-        It is for all rounds together.
+        This covers all rounds together.
     {delta_of_clients}
     n_nonzero_features : int or None, default=None
-        Features that components may use, the same for all of them; at least
-        `n_components`. None keeps all features.
+        Number of features that the components use jointly, at least `n_components`.
+        None keeps all features.
     n_rounds : int, default=1
-        Rounds T after the start. More rounds share the budget: one is best after a
-        private start, a few after a public one.
+        Number T of rounds after the start, which share the budget. One round is best
+        after a private start, and a few rounds after a public start.
     init : "private" or array-like of shape (n_components, n_features)
-        Where to start, by default "private": from components of a noisy second moment,
-        which take the share of one round; or public rows, linearly independent, which
-        are made orthonormal.
+        Initial components. "private" computes them from a noisy second moment, which
+        takes the share of one round. An array contains public, linearly independent
+        rows, which are orthonormalized.
     aggregation : {"matrix", "projector"} or Aggregation, default="matrix"
-        What clients send for the private start. "matrix": the noisy second moment,
-        p (p + 1) / 2 numbers, whose noise averages out over clients. "projector": its
-        components, p r numbers, which are noise if a client has too few rows.
-        :class:`~skdpspectral.decomposition.Aggregation` also sets `eigengap` and
-        `min_clients`.
+        Content of the clients' messages for the private start. "matrix": the noisy
+        second moment, p (p + 1) / 2 numbers, whose noise averages out over clients.
+        "projector": its components, p r numbers, which are only noise if a client has
+        too few rows. :class:`~skdpspectral.decomposition.Aggregation` also sets
+        `eigengap` and `min_clients`.
     {weights}
     {client_feature}
     {bounds}
     {clip_norm}
     {scale}
     {center}
+        "shared" is not available here.
     {whiten}
-        by a `clip_norm` and a private start from "matrix".
+        with a `clip_norm` and a private start from "matrix".
     {n_jobs}
-        They share the clients: a gain for clients of many rows.
+        Threads share the clients, which helps if clients have many rows.
     {accountant}
-        A fit has one entry a client.
+        Each fit adds one entry per client.
     {noise_seed}
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Orthonormal rows, zero but for the features of `support_`; leading first.
+        Orthonormal rows, leading first, zero outside the features of `support_`.
     support_ : ndarray of bool of shape (n_features,)
-        Features that the components use; released as they are.
+        Mask of the features that the components use, released directly.
     explained_variance_ : ndarray of shape (n_components,)
-        Singular values of the last round's average, which estimate the variances along
-        the components, with a bias upwards from noise. With ``clip_norm=None`` of unit
-        rows, otherwise in squared units of the data.
+        Singular values of the average of the last round. They estimate the variances
+        along the components, with an upward bias due to noise. With ``clip_norm=None``
+        they describe unit rows, and otherwise they are in squared units of the data.
     explained_variance_ratio_ : ndarray of shape (n_components,)
-        `explained_variance_` over the variance in all directions; with a private start
-        from "matrix" alone, whose noisy second moment tells of the others.
+        `explained_variance_` divided by the variance in all directions, which is only
+        known with a private start from "matrix".
     noise_variance_ : float
-        Variance across the components by that start, in squared units of the data; with
-        a `clip_norm`.
+        Variance across the components from that start, in squared units of the data.
+        Only set with a `clip_norm`.
     {singular_values_}
-        That is each client's own.
+        Each client's rows are centered at the client's own center.
     mean_ : ndarray of shape (n_features,)
-        Mean of the clients' centers by their numbers of rows, in the units of the
-        data.
+        Mean of the clients' centers, weighted by their rows, in the units of the data.
     {scale_}
     {clients_}
     {rejected_}
     {n_components_}
     n_rounds_, n_samples_ : int
-        Numbers of rounds, and of rows of all clients.
+        Number of rounds, and total number of rows of all clients.
     {n_features_in_}
-        A column of clients is one of them.
+        This includes the column of clients, if any.
     {feature_names_in_}
     {privacy_of_clients}
 
@@ -101,21 +101,21 @@ class SparseDPPCA(FederatedEstimator):
 
     Notes
     -----
-    **Formal guarantee.** All that leaves client j in all rounds together is
+    **Formal guarantee.** All messages of client j in all rounds together are
     (`epsilon_j`, `delta_j`)-differentially private for one row of this client, under
-    replacement of the row within the client, whatever basis the server sends; which
-    clients there are and how many rows each has is public. One fit costs what its
-    dearest client costs, as rows of different clients are disjoint, which is checked.
+    replacement of the row within the client, whatever basis the server sends. The set
+    of clients and their numbers of rows are public. One fit costs as much as its most
+    expensive client, because clients' rows are disjoint, which is checked.
 
     Rows have norm at most c (1 for unit rows). For Q with orthonormal columns the
-    product :math:`S Q` has sensitivity :math:`\sqrt2 c^2 / n`, and :math:`c^2 / n` for
-    one column (:ref:`lemma-power-product`); a client makes every basis that it is sent
-    orthonormal itself. The rounds, and the private start, share :math:`\mu^2` equally.
+    product :math:`S Q` has sensitivity :math:`\sqrt2 c^2 / n`, or :math:`c^2 / n` for
+    one column (:ref:`lemma-power-product`). A client orthonormalizes every basis that
+    it receives. The rounds and the private start share :math:`\mu^2` equally.
 
     References
     ----------
     Ge, Wang, Wang and Liu (2018), Minimax-optimal privacy-preserving sparse PCA in
-    distributed systems, algorithm 1; sensitivities and noise are worked out anew.
+    distributed systems, algorithm 1; our sensitivities and noise are derived anew.
 
     Examples
     --------
@@ -179,15 +179,17 @@ class SparseDPPCA(FederatedEstimator):
         self.noise_seed = noise_seed
 
     def _why_no_variances(self) -> str | None:
-        """Return why not all variances of the data are released, or None."""
+        """Return why variances of the data are not all released, or None."""
         private = isinstance(self.init, str) and self.init == "private"
         if self.clip_norm is None:
-            return "with clip_norm=None they are those of unit rows; set a clip_norm"
+            return (
+                "with clip_norm=None they are variances of unit rows; set a clip_norm"
+            )
         if private and self._aggregation().method == "matrix":
             return None
         return (
-            "that across the components comes from the private start alone; leave "
-            'init="private" and aggregation="matrix"'
+            "the variance across the components comes only from the private start; "
+            'leave init="private" and aggregation="matrix"'
         )
 
     def _task(self, n_features: int) -> SpectralTask:
@@ -207,15 +209,17 @@ class SparseDPPCA(FederatedEstimator):
             start_basis(task, self.init)
             if self._aggregation().eigengap is not None:
                 raise ValueError(
-                    'eigengap has no use without init="private"; leave eigengap=None'
+                    'eigengap is not used without init="private"; leave eigengap=None'
                 )
         return task
 
     def _given_start(self):
-        """Return the public rows that `init` holds, or None."""
+        """Return the public rows in `init`, or None."""
         if isinstance(self.init, str):
             if self.init != "private":
-                raise ValueError(f'init must be "private" or rows, got {self.init!r}')
+                raise ValueError(
+                    f'init must be "private" or an array of rows, got {self.init!r}'
+                )
             return None
         refuse_masked(self.init, "init")
         return self.init

@@ -1,10 +1,10 @@
-"""Releases whose guarantee rests on a spiked Gaussian model of the rows.
+"""Releases whose guarantee relies on a spiked Gaussian model of the rows.
 
-Noise on the projector, and on the covariance, after Cai, Xia and Zha (2024), algorithm
-1: a theorem bounds what one row of such a law moves, outside an event of small
-probability. For other rows it is no bound. With private variances, half of the rows
-release directions, and the other half quantiles of their lengths, which bound the
-signal from below (:ref:`theorem-private-variances`).
+Noise on the projector and on the covariance follows Cai, Xia and Zha (2024), algorithm
+1: a theorem bounds the effect of one row under this model, except with small
+probability. It is no bound for other rows. With private variances, half of the rows
+release directions, and the other half quantiles of lengths, which give a lower bound on
+the signal (:ref:`theorem-private-variances`).
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _FOR_OTHER_DATA = Remark(
 
 
 def centered_rows(rows, row_map: Callable):
-    """Return rows about their own mean, made block by block; **exact**, as rows are.
+    """Return rows minus their own **exact** mean, block by block.
 
-    The mean of the rows that `row_map` gives is subtracted twice: what rounding leaves
-    of it is then as small as roundoffs of the rows' spread.
+    The mean of the mapped rows is subtracted twice, so that the remaining rounding
+    error is relative to the rows' spread.
     """
     centering = Centering(row_map, ())
     for _ in range(2):
@@ -60,7 +60,7 @@ def centered_rows(rows, row_map: Callable):
 
 @dataclass(frozen=True)
 class Centering:
-    """A map of rows, less several means of shape (p,), one after another."""
+    """A map of rows that subtracts several means of shape (p,), one after another."""
 
     row_map: Callable
     means: tuple[np.ndarray, ...]
@@ -106,7 +106,7 @@ _LARGEST_MU = 1e3
 
 
 class ModelStatistic(Statistic):
-    """A statistic whose noise rests on a spiked model of the rows."""
+    """A statistic whose noise relies on a spiked model of the rows."""
 
     bounds: RowBounds
     n_samples: int
@@ -117,11 +117,11 @@ class ModelStatistic(Statistic):
         return self.bounds.n_features
 
     def mechanisms(self, mu: float) -> tuple:
-        """Refuse: bounds of the model depend on delta too, so that it has a `plan`."""
-        raise ValueError("a SpikedModel is planned with its delta, by plan")
+        """Raise: bounds of the model depend on delta, so that there is only `plan`."""
+        raise ValueError("the noise of a SpikedModel also depends on delta: use plan")
 
     def check_delta(self, delta: float, failure: float) -> None:
-        """Refuse a delta that failures leave too little of."""
+        """Raise if failures leave too little of delta."""
         if delta - failure < MIN_DELTA:
             raise ValueError(
                 f"delta={delta:g} is too small for a SpikedModel, which keeps a tenth "
@@ -129,16 +129,16 @@ class ModelStatistic(Statistic):
             )
 
     def _largest_distance(self, rank: int) -> float:
-        """Largest distance of any two projectors, whatever the rows are."""
+        """Return the largest distance between any two projectors."""
         return math.sqrt(2.0 * min(rank, self.n_features - rank))
 
 
 @dataclass(frozen=True)
 class SpikedProjector(ModelStatistic):
-    """Components from a noisy projector, whose noise rests on a spiked model.
+    """Components from a noisy projector, whose noise relies on a spiked model.
 
-    Rows are not bounded. With `covariance` that within the components is released too.
-    Other numbers are those of :class:`ComponentMechanism`.
+    Rows are not bounded. With `covariance` the covariance within the components is
+    released, too. Other parameters are those of :class:`ComponentMechanism`.
     """
 
     bounds: RowBounds
@@ -159,7 +159,7 @@ class SpikedProjector(ModelStatistic):
         return ("projector", "model_moment") if self.covariance else ("projector",)
 
     def _sensitivities(self, failure: float) -> tuple[float, ...]:
-        """Sensitivity of each release by the theorem; `failure` is that of all."""
+        """Return the sensitivities by the theorem, given the total `failure`."""
         each = failure / len(self._names)
         model, mean = (*self._model, each), {"centered": self.centered}
         changes = (sensitivity.spiked_projector_sensitivity(*model, **mean),)
@@ -168,12 +168,12 @@ class SpikedProjector(ModelStatistic):
         return changes
 
     def _charged(self, failure: float) -> tuple[float, ...]:
-        """As `_sensitivities`, with the largest distance where there is no bound."""
+        """Return `_sensitivities`, or the largest distance if there is no bound."""
         projector, *moment = self._sensitivities(failure)
         return (min(projector, self._largest_distance(len(self.signal))), *moment)
 
     def _printed(self) -> tuple[float, ...]:
-        """Sensitivity of each release as the papers print it."""
+        """Return the sensitivity of each release as printed in the papers."""
         model = *self._model, self.constant
         changes = (sensitivity.paper_projector_sensitivity(*model),)
         if self.covariance:
@@ -181,7 +181,7 @@ class SpikedProjector(ModelStatistic):
         return changes
 
     def _entries(self, name: str) -> tuple[tuple[int, int], dict]:
-        """Shape of a release, and what float64 arithmetic needs to know of it."""
+        """Return the shape of a release, and its float64 summation bounds."""
         if name == "projector":
             condition = (max(self.signal) + self.noise) / min(self.signal)
             error = ROUNDING * self.n_features * condition
@@ -193,11 +193,11 @@ class SpikedProjector(ModelStatistic):
         return (len(self.signal),) * 2, {"summation_error": error, "magnitude": size}
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
-        """Plan the releases within a budget, for rows of the model alone.
+        """Plan the releases within a budget, for rows of the model only.
 
-        Its epsilon is larger than that of the budget where the papers' noise is less
-        than the theorem requires. Raises ValueError if the model has no bound for so
-        few rows or so little signal, or the papers' noise hides nothing.
+        Epsilon exceeds the budget if the papers' noise is smaller than the theorem
+        requires. Raises ValueError if the model has no bound for so few rows or so
+        small a signal, or if the papers' noise has no guarantee.
         """
         mechanisms, holds = self._priced(epsilon, delta)
         failure = self.failure(epsilon, delta)
@@ -212,7 +212,7 @@ class SpikedProjector(ModelStatistic):
         )
 
     def _priced(self, epsilon: float, delta: float) -> tuple[tuple, float]:
-        """Return what is released, and the epsilon that holds of it."""
+        """Return the releases, and their actual epsilon."""
         if not math.isfinite(epsilon):
             if self.calibration == "paper":
                 raise ValueError('calibration="paper" needs a finite epsilon')
@@ -237,11 +237,11 @@ class SpikedProjector(ModelStatistic):
         return tuple(mechanisms), epsilon
 
     def failure(self, epsilon: float, delta: float) -> float:
-        """Probability of rows and replacements beyond the bounds of a plan."""
+        """Return the probability that the bounds of a plan fail."""
         return FAILURE_SHARE * delta if math.isfinite(epsilon) else 0.0
 
     def _check_bound(self, failure: float) -> None:
-        """Refuse what the theorem says nothing of."""
+        """Raise if the theorem does not apply."""
         if self._sensitivities(failure)[0] < math.inf:
             return
         raise ValueError(
@@ -256,9 +256,8 @@ class SpikedProjector(ModelStatistic):
     def _plan_paper(self, epsilon: float, delta: float, failure: float):
         """Plan the noise of the papers, at the cost that the theorem shows.
 
-        Each release, the projector alone too, gets half of epsilon and of delta by the
-        classical bound: variances of 8 D^2 log(2.5 / delta) / epsilon^2 off the
-        diagonal, with D as printed.
+        Each release gets half of epsilon and delta by the classical bound: off-diagonal
+        variances of 8 D^2 log(2.5 / delta) / epsilon^2, with D as printed.
         """
         factor = math.sqrt(2.0 * 8.0 * math.log(2.5 / delta)) / epsilon
         changes = self._charged(failure)
@@ -274,8 +273,8 @@ class SpikedProjector(ModelStatistic):
         if not mu <= _LARGEST_MU:
             raise ValueError(
                 f'calibration="paper" hides nothing at epsilon={epsilon:g} and '
-                f"sensitivity_constant={self.constant:g}: its noise is below a "
-                f"{_LARGEST_MU:g}-th of what one row may change; raise "
+                f"sensitivity_constant={self.constant:g}: its noise is less than 1 / "
+                f"{_LARGEST_MU:g} of the change that one row can make; raise "
                 "sensitivity_constant or lower epsilon"
             )
         shown = gaussian_epsilon(mu, delta - failure) * (1.0 + _ROUNDED_UP)
@@ -290,10 +289,9 @@ class SpikedProjector(ModelStatistic):
         return math.sqrt(min(squared, 2.0 * min(rank, self.n_features - rank)))
 
     def squared_error(self, mu: float, *given: float) -> float:
-        """Expected squared distance from the model's subspace, to first order.
+        """Return the expected squared subspace distance of the model, to first order.
 
-        `mu` is the cost of all releases together. A subspace has at most the largest
-        squared distance; this is that of the leading part of a matrix.
+        `mu` is the cost of all releases; the error is at most the largest distance.
         """
         signal, noise = np.array(self.signal), self.noise
         sampling = float(np.sum(noise / signal * ((signal + noise) / signal)))
@@ -308,25 +306,25 @@ class SpikedProjector(ModelStatistic):
         )
 
     def _remarks(self, epsilon: float, failure: float, holds: float):
-        """Sentences about what the guarantee rests on."""
+        """Return sentences about the assumptions of the guarantee."""
         mean = "one unknown mean" if self.centered else "mean zero"
         sentences: tuple[str, ...] = (
             _FOR_OTHER_DATA,
             f"The noise suffices for independent Gaussian rows of {mean} with the "
-            "stated spiked covariance, of which one is replaced by another such row.",
+            "stated spiked covariance, when one row is replaced by another such row.",
         )
         if self.centered:
             sentences += ("Rows were measured about their mean, which stays unknown.",)
         if math.isfinite(epsilon):
             sentences += (
-                "The sensitivities are those of a theorem, for rows and replacements "
-                f"outside an event of probability {failure:g}, "
-                "which delta includes and ledgers add up.",
+                "The sensitivities come from a theorem, which holds for rows and "
+                f"replacements outside an event of probability {failure:g}, which "
+                "delta includes and ledgers add up.",
             )
         if holds > epsilon:
             said = (
                 f"The papers' formulas claim epsilon = {epsilon:g} for this noise; "
-                "what the theorem shows of it is the weaker guarantee above."
+                "the theorem only proves the weaker guarantee above."
             )
             sentences += (Remark(said, Concern.WEAKER),)
         if self.n_features > WHOLE_ORDER:
@@ -369,11 +367,11 @@ class SpikedProjector(ModelStatistic):
         return release("projector", exact.T @ exact, overwrite=True)
 
     def _measured(self, X: Any) -> Any:
-        """Rows from where the model has their mean."""
+        """Return rows minus the model's mean."""
         return centered_rows(X, _finite) if self.centered else X
 
     def moment_within(self, release: Any, X: Any, components: np.ndarray) -> np.ndarray:
-        """Release the second moment of projections, whose rows are not clipped."""
+        """Release the second moment of unclipped projections."""
         X = self._measured(X)
         kernel = partial(_sum_of_projections, components=components)
         total = walks.reduce_rows(X, walks.RowWalk(_finite), kernel)
@@ -383,7 +381,7 @@ class SpikedProjector(ModelStatistic):
 
 
 def _sum_of_projections(blocks, components: np.ndarray) -> np.ndarray:
-    """Sum of outer products of projections, which are not clipped."""
+    """Sum outer products of unclipped projections."""
     total = np.zeros((len(components),) * 2, order="F")
     for block in blocks:
         scores = np.asarray(block @ components.T)
@@ -404,7 +402,7 @@ def exact_directions(X, rank: int) -> np.ndarray:
 
 
 def _finite(block):
-    """Float64 rows whose squares are finite; no sensitivity rests on this cut."""
+    """Return float64 rows with finite squares; no sensitivity relies on this."""
     return clip_rows(block, _LONGEST)
 
 
@@ -427,11 +425,10 @@ _ROUNDED = 2.0**-20
 class SignalBound:
     """Lower bound on the signal from noisy quantiles, by public numbers.
 
-    `noise_std` is that of each vote, and `degrees` are the dimensions of the parts of a
-    row, along and across. The bound is above the signal with a probability of at most
-    `failure`: half of it for counts, and half for noise. Squared quantiles are divided
-    by `along` and `across`, chi-square quantiles of medians that are as far off as they
-    may be; infinite, or zero, where nothing is known.
+    `noise_std` is that of each vote, and `degrees` are the dimensions of a row's parts,
+    along and across. The bound is wrong with a probability of at most `failure`, half
+    of it for counts and half for noise. `along` and `across` are the chi-square
+    quantiles for extreme medians, infinite or zero if nothing is known.
     """
 
     n_voters: int
@@ -455,10 +452,10 @@ class SignalBound:
         object.__setattr__(self, "across", 2.0 * float(gammaincinv(halves[1], below)))
 
     def signal(self, along: float, across: float) -> float:
-        """Bound the signal over the noise variance from below; 0 if nothing is known.
+        """Return a lower bound on the signal over the noise variance; 0 if unknown.
 
-        Given are the lower end of the released cell of squared lengths along the
-        directions, and the upper end of that across them.
+        Given are the lower end of the cell of squared lengths along the directions, and
+        the upper end of that across them.
         """
         if not (along > 0.0 and self.across > 0.0 and across < math.inf):
             return 0.0
@@ -466,14 +463,14 @@ class SignalBound:
         return min(max(ratio - 1.0, 0.0), _LARGEST_SIGNAL)
 
     def expected(self, signal: float) -> float:
-        """Return the bound where the medians are those of the law."""
+        """Return the bound for medians equal to those of the distribution."""
         medians = [chi_square_median(k) for k in self.degrees]
         return self.signal((signal + 1.0) * medians[0], medians[1])
 
 
 @dataclass(frozen=True)
 class UnknownSpikes(ModelStatistic):
-    """Components from a noisy projector, under a model of private variances.
+    """Components from a noisy projector, under a model with private variances.
 
     All components have the same signal variance. `bounds` are those of unit rows, for
     the directions, and `norm_range` is the public range of lengths.
@@ -486,23 +483,23 @@ class UnknownSpikes(ModelStatistic):
 
     @property
     def _half(self) -> int:
-        """Number of rows, the first ones, that make directions."""
+        """Number of leading rows that are used for directions."""
         return self.n_samples // 2
 
     @property
     def directions(self) -> SecondMoment:
-        """Second moment of the first half of the rows, for directions."""
+        """Second moment of the first half of the rows."""
         return SecondMoment(self.bounds, max(self._half, 1), "direction_moment")
 
     @property
     def scales(self) -> PrivateScales:
-        """Votes of the other half."""
+        """Votes of the second half of the rows."""
         voters = self.n_samples - self._half
         size = voters, self.n_features, self.norm_range
         return PrivateScales(*size, None, None, False)
 
     def distance(self, signal: float, failure: float) -> float:
-        """Bound what one row moves the projector; `signal` is over the noise."""
+        """Bound the effect of one row on the projector; `signal` is over the noise."""
         most = self._largest_distance(self.rank)
         if signal < LEAST_SIGNAL:
             return most
@@ -511,7 +508,7 @@ class UnknownSpikes(ModelStatistic):
         return min(sensitivity.spiked_projector_sensitivity(*model, part), most)
 
     def bound(self, noise_std: float, failure: float) -> SignalBound:
-        """Return how the signal is bounded, by the noise of votes and the failure."""
+        """Return the bound on the signal, given the noise of votes and the failure."""
         degrees = self.rank, self.n_features - self.rank
         part = 4.0 * _EACH_PART * failure
         return SignalBound(self.n_samples - self._half, noise_std, degrees, part)
@@ -520,14 +517,13 @@ class UnknownSpikes(ModelStatistic):
         return self.bound(plan["quantile_1"].noise_std, plan.failure)
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
-        """Plan the releases within a budget, for rows of the model alone.
+        """Plan the releases within a budget, for rows of the model only.
 
-        Raises ValueError if there are too few rows for any signal, or too many
-        features.
+        Raises ValueError for too few rows or too many features.
         """
         if self.n_features > WHOLE_ORDER:
             raise ValueError(
-                f"a SpikedModel with private variances takes at most {WHOLE_ORDER} "
+                f"a SpikedModel with private variances supports at most {WHOLE_ORDER} "
                 f"features, got n_features={self.n_features}; state the variances"
             )
         failure, mu = 0.0, math.inf
@@ -546,7 +542,7 @@ class UnknownSpikes(ModelStatistic):
         )
 
     def _check(self, delta: float, failure: float) -> None:
-        """Refuse a delta that is too small, and what no signal has a bound for."""
+        """Raise if delta is too small, or no signal has a bound."""
         self.check_delta(delta, failure)
         least = self.distance(_LARGEST_SIGNAL, failure)
         if self.n_samples < 4 or least >= self._largest_distance(self.rank):
@@ -557,7 +553,7 @@ class UnknownSpikes(ModelStatistic):
             )
 
     def _parts(self, mu: float, failure: float) -> tuple:
-        """Plan directions, votes and the projector, over its bound."""
+        """Return directions, votes, and the projector divided by its bound."""
         shape = (self.n_features,) * 2
         if not math.isfinite(mu):
             last = Exact("projector", shape, symmetric=True)
@@ -575,19 +571,19 @@ class UnknownSpikes(ModelStatistic):
         return (*first, *self.scales.mechanisms(costs[1]), last)
 
     def _remarks(self, failure: float) -> tuple[str, ...]:
-        """Sentences about what the guarantee rests on."""
+        """Return sentences about the assumptions of the guarantee."""
         sentences: tuple[str, ...] = (
             _FOR_OTHER_DATA,
-            "Directions and votes are private for any data. The noise on the projector "
-            "suffices for independent Gaussian rows of mean zero with a spiked "
-            "covariance, whatever its variances, all signals alike, of which one is "
-            "replaced by another such row.",
+            "Directions and votes are private for any data. The noise on the "
+            "projector suffices for independent Gaussian rows of mean zero with a "
+            "spiked covariance, whatever its variances, as long as all signals are "
+            "equal, when one row is replaced by another such row.",
         )
         if failure:
             sentences += (
-                "The sensitivity is that of a theorem, from a released bound on the "
-                f"signal, outside an event of probability {failure:g}, which delta "
-                "includes and ledgers add up.",
+                "The sensitivity comes from a theorem, with a released bound on the "
+                f"signal, and holds outside an event of probability {failure:g}, "
+                "which delta includes and ledgers add up.",
             )
         return sentences
 
@@ -622,7 +618,7 @@ class UnknownSpikes(ModelStatistic):
         return eigen.top_eigh(noisy, self.rank)[1]
 
     def expected_error(self, plan, signal: float, noise: float) -> float:
-        """Expected projection distance under the model, to first order."""
+        """Return the expected projection distance of the model, to first order."""
         private = 0.0
         if plan.failure:
             known = self._bound_of(plan).expected(signal / noise)
@@ -631,7 +627,7 @@ class UnknownSpikes(ModelStatistic):
         return min(math.sqrt(squared), self._largest_distance(self.rank))
 
     def squared_error(self, mu: float, signal: float, noise: float) -> float:
-        """Expected squared distance under the model at a cost of mu, to first order."""
+        """Return the expected squared distance at a cost of mu, to first order."""
         _, votes, cost = split_mu(mu, _UNKNOWN_SHARES)
         known = self.bound(self.scales.noise_std(votes), USUAL_FAILURE)
         ratio = signal / noise
@@ -639,7 +635,7 @@ class UnknownSpikes(ModelStatistic):
         return self._squared(ratio, private)
 
     def _squared(self, ratio: float, private: float) -> float:
-        """Squared distance by signal over noise, and the deviation on the projector."""
+        """Return the squared distance by signal over noise, and projector noise."""
         statistical = (ratio + 1.0) / ratio**2 / self.n_samples
         squared = statistical + 0.5 * private**2
         return squared * 2.0 * self.rank * (self.n_features - self.rank)

@@ -33,12 +33,12 @@ _LOWEST_FLOOR, _HIGHEST_FLOOR = 0.05, 0.5
 
 @dataclass(frozen=True)
 class PowerStep(Statistic):
-    """The releases of one shifted power step, and the better components of them.
+    """The releases of one shifted power step, and the improved components.
 
-    With projections a, narrow clip alpha, wide clip abar, and clipped residuals beta of
-    a row, all over their clip radii, the means of beta alpha', abar alpha' and abar
-    abar' are released. Their sensitivities are public whatever the radii are. `width`
-    columns are planned; fewer are padded with zeros.
+    For projections a, narrow clip alpha, wide clip abar and clipped residuals beta, all
+    divided by their radii, the means of beta alpha', abar alpha' and abar abar' are
+    released. Their sensitivities do not depend on the radii. `width` columns are
+    planned; fewer are padded with zeros.
     """
 
     n_samples: int
@@ -77,7 +77,7 @@ class PowerStep(Statistic):
         return tuple(planned)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release the moments of unbounded rows; return better components.
+        """Release the moments of unbounded rows; return improved components.
 
         Given are released orthonormal rows of shape (r, p) to start from, and released
         or public variances: along them beyond the noise, and across them.
@@ -117,7 +117,7 @@ class PowerStep(Statistic):
         return inner, outer
 
     def squared_error(self, mu, rank, signal, noise, start) -> float:
-        """As :meth:`SecondMoment.squared_error`, from a `start` of that error."""
+        """Return :meth:`SecondMoment.squared_error` from a `start` of that error."""
         variance, n = signal + noise, self.n_samples
         inner, outer = self.radii(rank, signal, noise)
         narrow, weighted = _clipped_moments(rank)
@@ -136,7 +136,7 @@ class PowerStep(Statistic):
 
 @functools.cache
 def _clipped_moments(rank: int) -> tuple[float, float]:
-    """E|alpha|^2 and E[abar'alpha] per direction for normal projections of variance 1.
+    """Return E|alpha|^2 and E[abar'alpha] per direction for unit normal projections.
 
     Clip radii are the root of the rank, and three times that.
     """
@@ -148,7 +148,7 @@ def _clipped_moments(rank: int) -> tuple[float, float]:
 
 
 def _floor(mechanism, size: float, rank: int, inner: float) -> float:
-    """Floor of eigenvalues that are of a given size, by the public noise on them."""
+    """Return a floor for eigenvalues of a given size, from their public noise."""
     noisy = getattr(mechanism, "noise_std", 0.0) * math.sqrt(2.0 * rank) * inner**2
     return min(max(noisy, _LOWEST_FLOOR * size), _HIGHEST_FLOOR * size)
 
@@ -161,7 +161,7 @@ def _padded(release, name: str, value: np.ndarray) -> np.ndarray:
 
 
 def _sums_of_moments(blocks, components, inner: float, outer: float):
-    """Sums of beta alpha', abar alpha' and abar abar', of norms at most 1, 3, 9."""
+    """Sum beta alpha', abar alpha' and abar abar', of norms at most 1, 3, 9."""
     rank, n_features = components.shape
     cross = np.zeros((n_features, rank))
     weighted, wide = np.zeros((rank, rank)), np.zeros((rank, rank))
@@ -174,7 +174,7 @@ def _sums_of_moments(blocks, components, inner: float, outer: float):
 
 
 def _clipped_parts(rows, components, inner: float, outer: float):
-    """Parts of rows over their clip radii; what is not finite becomes zero.
+    """Return parts of rows over their clip radii; non-finite rows become zero.
 
     The second part has the outer product abar alpha', and a norm of at most sqrt(3).
     """
@@ -200,17 +200,16 @@ AGAIN = "second_moment_again"
 
 
 class TwoStageComponents(PrincipalComponents):
-    """Components of a noisy second moment, and of a power step that refines them.
+    """Components of a noisy second moment, refined by a power step.
 
-    Of mu**2, once a private mean and a covariance are paid (15 % each), the second
-    moment gets 40 %; private lengths, by which the step clips, get 4 %, and more where
-    rows are few; the step gets the rest. With `choose`, the first stage decides between
-    the step and a second release of the moment.
+    A private mean and a covariance get 15 % of mu**2 each. Of the rest, the second
+    moment gets 40 %, private lengths, which the step clips by, get 4 % or more if rows
+    are few, and the step gets the remainder. With `choose`, the first stage decides
+    between the step and a second release of the moment.
 
     Parameters are those of :class:`PrincipalComponents`; `signal` is a public variance
-    along the components beyond the noise, None for a private one. With `sparing` the
-    moment is all that is released where noise hides the votes on private lengths, so
-    that no choice could rest on them.
+    along the components beyond the noise, or None. With `sparing`, only the moment is
+    released if noise hides the votes on private lengths.
     """
 
     def __init__(
@@ -230,7 +229,7 @@ class TwoStageComponents(PrincipalComponents):
         super().__init__(moment, rank, covariance, noise, norm_range, radius)
 
     def _plan_more(self, norm_range: tuple[float, float]) -> None:
-        """Plan further releases: lengths that the step clips by, and the step."""
+        """Plan further releases: lengths for the clips of the step, and the step."""
         moment, p = self.moment, self.bounds.n_features
         size = moment.n_samples, p
         self.scales = PrivateScales(*size, norm_range, self._signal, self.noise, False)
@@ -246,7 +245,7 @@ class TwoStageComponents(PrincipalComponents):
             self.most = max(1, min(self.width, p - 1))
 
     def _shared(self) -> dict[str, float]:
-        """Shares of mu**2, with what the first stage leaves to the second."""
+        """Return the shares of mu**2, including those of the second stage."""
         shares = super()._shared()
         left = shares["first"]
         shares["first"] = _FIRST_SHARE * (1.0 - shares.get("covariance", 0.0))
@@ -259,7 +258,7 @@ class TwoStageComponents(PrincipalComponents):
         return super().mechanisms(mu)
 
     def _is_drowned(self, mu: float) -> bool:
-        """Return whether noise hides the votes that a choice would rest on."""
+        """Return whether noise hides the votes that a choice would depend on."""
         if not (self._sparing and self.scales.wanted and math.isfinite(mu)):
             return False
         noise = self.scales.noise_std(self.costs(mu)["scales"])
@@ -268,7 +267,7 @@ class TwoStageComponents(PrincipalComponents):
     def directions(
         self, release: Any, X: Any, origin: Any, floor: float = 0.0, more: Any = ()
     ) -> Directions:
-        """Release both stages; as :meth:`PrincipalComponents.directions`."""
+        """Release both stages; see :meth:`PrincipalComponents.directions`."""
         exact = self.moment.kernel(X, origin, floor)
         planned = {mechanism.name for mechanism in release.plan.releases()}
         if self._sparing and AGAIN not in planned:
@@ -285,7 +284,7 @@ class TwoStageComponents(PrincipalComponents):
         return self._again(release, found, kept, origin)
 
     def _stepped(self, release, blocks, found: Directions) -> Directions:
-        """Components of a power step from the first ones."""
+        """Return components after a power step."""
         signal, noise, _ = found.scales
         vectors = self.step.run(release, blocks, found.vectors, signal, noise)
         along = vectors @ found.matrix @ vectors.T
@@ -293,7 +292,7 @@ class TwoStageComponents(PrincipalComponents):
         return replace(found, vectors=vectors, values=values, deviations=None)
 
     def _again(self, release, found: Directions, kept, origin) -> Directions:
-        """Components of two releases of the moment, averaged by their costs."""
+        """Return components of two releases of the moment, averaged by costs."""
         plan = release.plan
         again = self.second.branches[1].release(release, kept, origin)
         share = share_of(plan, self.moment.name, AGAIN)
@@ -305,7 +304,7 @@ class TwoStageComponents(PrincipalComponents):
         return replace(found, vectors=vectors, values=values, **more)
 
     def _step_is_better(self, plan, found: Directions, paired: bool) -> bool:
-        """Whether a power step promises less error than a second release."""
+        """Return whether a power step promises less error than a second release."""
         rank, (signal, noise, _) = len(found.vectors), found.scales
         if self.bounds.n_features <= rank or signal <= 2.0 * LEAST_SIGNAL * noise:
             return False
@@ -331,7 +330,7 @@ class TwoStageComponents(PrincipalComponents):
         return min(moment, staged) if self._choose else staged
 
     def _squared_errors(self, first, second, law, paired) -> tuple[float, float]:
-        """Squared distances of two releases of the moment, and of a power step."""
+        """Return squared errors of two releases of the moment, and of a power step."""
         both = self.moment.squared_error(math.hypot(first, second), *law, paired)
         start = min(self.moment.squared_error(first, *law, paired), 2.0 * law[0])
         step = self.step

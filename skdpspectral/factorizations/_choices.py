@@ -48,12 +48,12 @@ class HorizonError(ValueError, AttributeError):
 @register
 @dataclass(eq=False, repr=False)
 class BISR(BaseEstimator):
-    """The banded inverse of the square root: ``factorization=BISR(bandwidth)``.
+    """Banded inverse of the square root; use ``factorization=BISR(bandwidth)``.
 
     Parameters
     ----------
     bandwidth : int, default=64
-        Width of the band, at least 1: the number of rows of noise that are kept.
+        Width of the band, at least 1. Twice as many rows of noise are kept in memory.
     """
 
     _parameter_constraints: ClassVar[dict] = {
@@ -64,7 +64,7 @@ class BISR(BaseEstimator):
 
 
 def is_given(factorization) -> bool:
-    """Whether a factorization is given as an array."""
+    """Return whether a factorization is given as an array."""
     return not isinstance(factorization, (str, BISR))
 
 
@@ -85,19 +85,20 @@ def needs_steps(workload: Workload, factorization) -> bool:
 def factorize(
     workload: Workload, factorization="blt", n_steps: int | None = None
 ) -> Factorization:
-    """Make the factorization of a workload's core.
+    """Compute the factorization of the core of a workload.
 
     Parameters
     ----------
     workload : Workload
-        What is asked for.
+        Workload to factorize.
     factorization : {"trivial", "sqrt", "bisr", "blt", "optimal"}, BISR or array of \
             shape (n, n)
-        "trivial": C = I. "sqrt": the square root of the core, Toeplitz. "bisr", or
-        :class:`BISR`: its inverse cut to a band. "blt": buffered linear Toeplitz, in
-        constant memory. "optimal": the least error, dense. An array is taken for C.
+        "trivial": C = I. "sqrt": the Toeplitz square root of the core. "bisr", or
+        :class:`BISR`: its inverse truncated to a band. "blt": buffered linear Toeplitz,
+        in constant memory. "optimal": the dense matrix with the smallest error. Arrays
+        are used as C.
     n_steps : int or None, default=None
-        Number of steps. None suffices for arrays, for "trivial", and for "blt" with
+        Number of steps. None is enough for arrays, for "trivial", and for "blt" with
         windows and exponential weights.
 
     Returns
@@ -135,8 +136,8 @@ def factorize(
     if name in ("bisr", "sqrt") and n_steps > LARGEST_BANDED:
         raise ValueError(
             f'factorization="{name}" holds a number for each step: at most '
-            f"{LARGEST_BANDED} steps; choose a smaller horizon, or take "
-            '"blt", which needs constant memory'
+            f'{LARGEST_BANDED} steps; choose a smaller horizon, or use "blt", which '
+            "needs constant memory"
         )
     if name == "bisr":
         width = min(int(banded.bandwidth), n_steps)
@@ -149,7 +150,7 @@ def factorize(
         if n_steps > LARGEST_DENSE:
             raise ValueError(
                 f'factorization="optimal" is dense: at most {LARGEST_DENSE} steps; '
-                'choose a smaller horizon, or take "blt" or "sqrt"'
+                'choose a smaller horizon, or use "blt" or "sqrt"'
             )
         return Dense(name, optimal_matrix(workload.core_matrix(n_steps)))
     known = ", ".join(map(repr, NAMES))
@@ -159,13 +160,13 @@ def factorize(
 def _square_root(workload: Workload, n: int) -> Factorization:
     if not workload.toeplitz:
         raise ValueError(
-            'factorization="sqrt" needs a workload whose weights depend on the age of '
-            'row alone; take "optimal" for other arrays'
+            'factorization="sqrt" requires a workload whose weights depend only on '
+            'the age of a row; use "optimal" for other arrays'
         )
     if not workload.column(1)[0] > 0.0:
         raise ValueError(
-            'factorization="sqrt" needs a workload that counts the newest row: its '
-            'diagonal must not be 0; take "trivial"'
+            'factorization="sqrt" requires a workload that counts the newest row: its '
+            'diagonal must not be 0; use "trivial"'
         )
     return Banded("sqrt", workload.root(n, -0.5), workload.root(n))
 
@@ -260,12 +261,13 @@ def _check_restart(asked, horizon) -> None:
     for prefix, workload, _ in asked:
         if workload.name in ("custom", "window"):
             raise ValueError(
-                f'on_horizon="restart" is not for {prefix}workload={workload}: an '
-                'array ends with its rows, and a window needs no horizon with "blt"'
+                'on_horizon="restart" is not available with '
+                f"{prefix}workload={workload}: an array ends with its rows, and a "
+                'window needs no horizon with "blt"'
             )
     if horizon is None:
         raise ValueError(
-            'on_horizon="restart" needs horizon: the number of steps after which '
+            'on_horizon="restart" requires horizon, the number of steps after which '
             "fresh noise begins"
         )
 
@@ -290,8 +292,8 @@ def _count_steps(asked, horizon, n_samples) -> int | None:
         if n_samples is None and needs_steps(workload, factorization):
             raise HorizonError(
                 f"{prefix}factorization={factorization!r} of {workload} needs a "
-                "horizon: set horizon to a number of steps that is large enough, or "
-                'take "trivial"'
+                "horizon: set horizon to a sufficient number of steps, or use "
+                '"trivial"'
             )
     return n_samples
 

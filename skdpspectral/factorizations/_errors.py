@@ -18,16 +18,16 @@ _CHUNK = 4096
 
 
 class NoiseGain:
-    """Variances of correlated noise, step by step, for independent unit noise Z.
+    """Variances of correlated noise at each step, for independent unit noise Z.
 
     Parameters
     ----------
     workload : Workload
-        What is asked for.
+        Workload that is released.
     factorization : Factorization
         The matrix C.
     block_steps : int or None, default=None
-        Steps after which fresh noise begins; None for never.
+        Number of steps after which new noise starts. None never restarts.
     """
 
     def __init__(
@@ -66,27 +66,27 @@ class NoiseGain:
         Parameters
         ----------
         n_steps : int
-            How many steps.
+            Number of steps.
 
         Returns
         -------
         core : ndarray of shape (n_steps,)
-            Variance of a sum of the workload's core.
+            Variance of the noise in a sum of the workload's core.
         squares : ndarray of shape (n_steps,)
-            The core's sum of the variances of single rows.
+            Sum over the core of the variances of single rows.
         """
         both = self._advance(n_steps)
         return both[:, 0], self._squares.push(both[:, 1:].copy())[:, 0]
 
     def skip(self, n_steps: int) -> None:
-        """Skip steps whose rows are in no sum of `squares`.
+        """Skip steps whose rows are not part of any sum of `squares`.
 
-        The variances of the core remain those of sums over all steps.
+        The variances of the core still refer to sums over all steps.
 
         Parameters
         ----------
         n_steps : int
-            How many steps.
+            Number of steps.
         """
         for start in range(0, n_steps, _CHUNK):
             self._advance(min(_CHUNK, n_steps - start))
@@ -151,7 +151,7 @@ def workload_error(workload: Workload, factorization: Factorization, n: int) -> 
     Parameters
     ----------
     workload : Workload
-        What is asked for.
+        Workload that is released.
     factorization : Factorization
         The matrix C.
     n : int
@@ -160,7 +160,7 @@ def workload_error(workload: Workload, factorization: Factorization, n: int) -> 
     Returns
     -------
     float
-        The error per unit of the noise that a single row would need.
+        Error, in units of the noise that a single row would need.
     """
     core, _ = NoiseGain(workload, factorization).push(n)
     divisors = workload.divisors(np.arange(1, n + 1))
@@ -257,7 +257,7 @@ class _Recursion:
 
     def _move(self, n_steps: int, counted: float) -> None:
         if n_steps < 0:
-            raise ValueError("steps are asked for in order")
+            raise ValueError("steps must be requested in order")
         self._step += n_steps
         while n_steps:
             if self._place == self._block_steps:

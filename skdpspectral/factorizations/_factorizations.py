@@ -216,7 +216,7 @@ def optimal_matrix(workload: np.ndarray) -> np.ndarray:
     except (np.linalg.LinAlgError, ValueError):  # not finite, or not positive definite
         raise ValueError(
             'workload is too close to a singular matrix for factorization="optimal"; '
-            "take another factorization"
+            "use another factorization"
         ) from None
 
 
@@ -302,26 +302,6 @@ class Buffers:
         r, roots = self.inverse_parts()
         total = 1.0 + np.real(r @ (1.0 / (1.0 - np.outer(roots, roots))) @ r)
         return math.sqrt(max(float(total), 1.0))
-
-    def prefix_error(self, n: int) -> float:
-        r"""Return :math:`|C| \, \|E_1 C^{-1}\|_F / \sqrt n` in closed form."""
-        r, roots = self.inverse_parts()
-        weights = np.concatenate([[1.0 - np.sum(r / (1.0 - roots))], r / (1.0 - roots)])
-        bases = np.concatenate([[1.0], roots])
-        sums = _falling_sums(np.outer(bases, bases), n)
-        total = float(np.real(weights @ sums @ weights))
-        return self.column_norm(n) * math.sqrt(max(total, 0.0) / n)
-
-
-def _falling_sums(ratio: np.ndarray, n: int) -> np.ndarray:
-    r"""Sums :math:`\sum_{j<n} (n - j) r^j`."""
-    gap = 1.0 - ratio
-    near = np.abs(gap) * n < 1e-3
-    gap = np.where(near, 1.0, gap)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        far = (n + ratio * np.expm1(n * np.log(ratio + 0j)) / gap) / gap
-    close = 0.5 * n * (n + 1.0) - (1.0 - ratio) * n * (n + 1.0) * (n - 1.0) / 6.0
-    return np.where(near, close, far)
 
 
 def prefix_buffers(n: int) -> Buffers:
@@ -409,15 +389,16 @@ class Factorization:
         if not self.amplification * steps <= _MOST_AMPLIFIED_STEPS:
             raise ValueError(
                 f'factorization="{self.name}" of this workload amplifies rounding '
-                "errors until the noise is coarser than its grid, which would show the "
-                'rows: take "trivial" or "blt", or a matrix whose inverse does not grow'
+                "errors until the noise is coarser than its grid, which would reveal "
+                'the rows: use "trivial" or "blt", or a matrix whose inverse does not '
+                "grow"
             )
         if not self.noise_gain * steps <= _MOST_NOISE_STEPS:
             raise ValueError(
                 f'factorization="{self.name}" makes the noise of some steps '
-                f"{self.noise_gain:.1e} times larger than float64 can hold beside that "
-                'of others: take "trivial" or "blt", or a matrix whose diagonal is '
-                "closer to the norms of its columns"
+                f"{self.noise_gain:.1e} times larger than float64 can represent "
+                'together with the noise of other steps: use "trivial" or "blt", or a '
+                "matrix whose diagonal is closer to the norms of its columns"
             )
 
     def filter(self, width: int) -> NoiseFilter:

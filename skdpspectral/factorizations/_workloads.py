@@ -188,7 +188,8 @@ def check_triangular(name: str, matrix, *, singular: bool = False) -> np.ndarray
         raise ValueError(f"{name} must be an array of numbers") from None
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
         raise ValueError(
-            f"{name} must be a square array, one row a step, got shape {matrix.shape}"
+            f"{name} must be a square array with one row per step, got shape "
+            f"{matrix.shape}"
         )
     if not np.isfinite(matrix).all():
         raise ValueError(f"{name} must hold finite numbers")
@@ -217,18 +218,19 @@ def check_workload_weights(
     largest = sizes.max(axis=1)
     if not largest.min() > 0.0:
         raise ValueError(
-            f"{name} must hold weights that are not all of a row 0: a mean and a "
+            f"{name} must have at least one nonzero weight in each row: a mean and a "
             "covariance are computed with them"
         )
     if largest.min() < _LEAST_SHARE * largest.max():
         raise ValueError(
             f"{name} must have rows of similar scale: the largest weight of a row is "
-            f"below {_LEAST_SHARE:g} times that of another; scale its rows"
+            f"below {_LEAST_SHARE:g} times the largest weight of another row; rescale "
+            "its rows"
         )
     if not contrast and contrasts(weights).any():
         raise ValueError(
-            f"the weights of each row of {name} must add up to more than 0, for a mean "
-            "and a covariance are made with them; for differences, also set "
+            f"the weights of each row of {name} must have a positive sum, because a "
+            "mean and a covariance are computed with them; for differences, also set "
             "second_workload of JointMoments, whose mean and covariance are released"
         )
     return weights
@@ -247,16 +249,16 @@ MOST_STEPS = 2**53
 class Workload:
     """Weights A[t, i] of rows i in the sum of step t.
 
-    Every workload is a *core* of sums, divided by public numbers: an average is a
-    prefix sum over t. Factorizations are of the core. Workloads of few numbers are
-    strategies: scikit-learn clones them, and sets their parameters.
+    Every workload is a *core* of sums, divided by public numbers. For example, an
+    average is a prefix sum divided by t. Factorizations apply to the core. Workloads
+    with few parameters are strategies, which scikit-learn can clone and configure.
 
-    A workload ends after `max_steps`, if that is not None. If it is `toeplitz`, the
-    core's weights depend on t - i alone. If it is `growing`, weights of old rows do not
-    fade, so that only the trivial factorization has bounded column norms for all
-    lengths. If it is `normalized`, the core is divided by the sum of its weights. If it
-    is `signed`, some weight is below 0; if it is a `contrast`, the weights of some step
-    add up to nothing, so that there is no mean.
+    A workload ends after `max_steps`, unless this is None. In a `toeplitz` workload,
+    the core's weights only depend on t - i. In a `growing` workload, the weights of old
+    rows do not decay, so only the trivial factorization has bounded column norms for
+    all lengths. In a `normalized` workload, the core is divided by the sum of its
+    weights. A `signed` workload has a negative weight. In a `contrast`, the weights of
+    some step sum to zero, so there is no mean.
     """
 
     name = "prefix"
@@ -268,7 +270,7 @@ class Workload:
     contrast = False
 
     def column(self, n: int) -> np.ndarray:
-        """Return the first n weights of the core, of the newest row first."""
+        """Return the first n weights of the core, starting with the newest row."""
         return np.ones(n)
 
     def root(self, n: int, power: float = 0.5) -> np.ndarray:
@@ -280,15 +282,15 @@ class Workload:
         return np.asarray(steps, dtype=np.float64)
 
     def divisors(self, steps) -> np.ndarray:
-        """Return what the core is divided by at steps 1, 2, ..."""
+        """Return the divisors of the core at steps 1, 2, ..."""
         return self.totals(steps) if self.normalized else np.ones(len(steps))
 
     def positive_totals(self, steps) -> np.ndarray:
-        """Return the sum of the core's weights above 0 at steps 1, 2, ..."""
+        """Return the sum of the core's positive weights at steps 1, 2, ..."""
         return self.totals(steps)
 
     def fade(self, steps) -> np.ndarray:
-        """Return what is left of a sum after so many steps without new rows."""
+        """Return the remaining share of a sum after so many steps without new rows."""
         return np.ones(len(steps))
 
     def core_matrix(self, n: int) -> np.ndarray:
@@ -304,7 +306,7 @@ class Workload:
         return self.column(step)[::-1]
 
     def sums(self, width: int):
-        """Return an accumulator that weighs rows of a width, step by step."""
+        """Return an accumulator of weighted rows of a given width, step by step."""
         return RunningSums(width)
 
 
@@ -327,12 +329,12 @@ class Average(BaseEstimator, Workload):
 @register
 @dataclass(eq=False, repr=False)
 class Exponential(BaseEstimator, Workload):
-    r"""Sums with weights :math:`\beta^{t - i}`: old rows fade.
+    r"""Sums with weights :math:`\beta^{t - i}`, which decay with age.
 
     Parameters
     ----------
     decay : float
-        Factor a step, :math:`\beta` in (0, 1).
+        Factor per step, :math:`\beta` in (0, 1).
 
     Examples
     --------
@@ -376,7 +378,7 @@ class Exponential(BaseEstimator, Workload):
 class Window(BaseEstimator, Workload):
     """Means of the last k rows, or of all rows while there are fewer.
 
-    :class:`~skdpspectral.JMECovariance` takes it as ``workload=Window(k)``.
+    Pass it to :class:`~skdpspectral.JMECovariance` as ``workload=Window(k)``.
 
     Parameters
     ----------

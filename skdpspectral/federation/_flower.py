@@ -69,22 +69,22 @@ def connect_to_site(context) -> SiteConnection:
 
 
 def client_app(open_site: Callable[[Any], Any] = connect_to_site):
-    """Return the app of a node: it hands requests to its site, and answers back.
+    """Return the Flower app of a node, which relays messages to and from its site.
 
-    Flower starts the app in a new process for each message, by code that the server
-    sends. So the app holds no rows, no ledger and no noise, and it tells a server
-    nothing of an error but its kind.
+    Flower starts the app in a new process for each message, with code that the server
+    sends. Therefore the app holds no rows, ledger or noise, and only reports the type
+    of an error to the server.
 
     Parameters
     ----------
     open_site : callable, default=connect_to_site
-        ``open_site(context)`` returns what has a `name` and ``respond(bytes)``. Hand
-        clients of this very process out for simulations alone.
+        ``open_site(context)`` returns an object with a `name` and ``respond(bytes)``.
+        Return clients of the same process only in simulations.
 
     Returns
     -------
     flwr.clientapp.ClientApp
-        For ``[tool.flwr.app.components]``.
+        App for ``[tool.flwr.app.components]``.
     """
     app = _flower("clientapp").ClientApp()
 
@@ -128,8 +128,8 @@ def _flower(module: str) -> Any:
         return importlib.import_module(f"flwr.{module}")
     except ImportError as error:
         raise ImportError(
-            "federations on Flower need it, and Python 3.11 or later: "
-            "pip install '.[federated]' in a checkout"
+            "federations on Flower require Flower, and Python 3.11 or later: pip "
+            "install '.[federated]' in a checkout"
         ) from error
 
 
@@ -141,26 +141,27 @@ def hold_session(
     kept: KeptSession | None = None,
     on_answer: Callable[[Progress], None] | None = None,
 ):
-    """Hold a whole session with the nodes of a grid.
+    """Run a whole session with the nodes of a grid.
 
     Parameters
     ----------
     grid : flwr.serverapp.Grid
-        Of a ``ServerApp``.
+        Grid of a ``ServerApp``.
     rounds : Rounds
-        All steps. Anything serves that has `done`, ``clients`` (names of those that
-        are left), ``request()`` (bytes, or what has ``to_bytes()``; the same until it
-        is answered), ``collect(answers)`` and ``result()``; and, if it draws noise of
-        its own, ``restore(requests)``, which goes on behind requests that were sent.
+        All steps of the session. Any object works that has `done`, ``clients`` (names
+        of the remaining clients), ``request()`` (bytes or an object with
+        ``to_bytes()``, the same until it is answered), ``collect(answers)`` and
+        ``result()``. If it draws noise itself, it also needs ``restore(requests)``,
+        which continues after the requests that were sent.
     timeout : float, default=600.0
-        Seconds for the answers to one request. Nodes that come, or come back, in that
-        time are asked.
+        Number of seconds to wait for the answers to one request. Nodes that connect or
+        reconnect in that time are also asked.
     kept : KeptSession or None, default=None
-        File of what was heard, for a server that can be killed and go on.
+        File of received answers, for a server that can be killed and restarted.
     on_answer : callable or None, default=None
         Called for each answer with a named tuple ``(step, client, answer, n_sent,
-        n_received, n_answers, n_clients)``: `answer` is the bytes, or the error in
-        their place, and `n_sent` and `n_received` count bytes.
+        n_received, n_answers, n_clients)``. `answer` contains the bytes or an error,
+        and `n_sent` and `n_received` count bytes.
 
     Returns
     -------
@@ -174,9 +175,10 @@ def hold_session(
 
     Notes
     -----
-    A node that was registered under a name (``flwr supernode register --name``) speaks
-    for the client of that name and for no other; its key proves who it is. A node
-    without one is believed: register nodes wherever others can reach the server.
+    A node that was registered under a name (``flwr supernode register --name``) can
+    only answer for the client of that name, and proves its identity with its key. The
+    names of unregistered nodes are not verified, so register nodes if others can reach
+    the server.
     """
     nodes, step = _Nodes(grid), 0
     sent = [] if kept is None else kept.requests

@@ -36,7 +36,7 @@ from ..mechanisms import (
 )
 from ..mechanisms._planned_releases import MOST_SHARES
 
-_ONCE = "A user with rows at k nodes is protected by k times the cost mu alone."
+_ONCE = "A user with rows at k nodes is only protected at k times the cost mu."
 
 
 def _on_trust(text: str) -> Remark:
@@ -53,10 +53,10 @@ def check_trust(
     needed = noise == "distributed" and masked is None and n_shares != 1
     if needed and not trusted_sum:
         raise ValueError(
-            f'noise="distributed" with n_shares={n_shares} is private only if sums '
-            "over clients are seen. Name all in masked, or use secure aggregation "
-            "or a trusted server and set trusted_sum=True, which ledgers record, or "
-            'use noise="node"'
+            f'noise="distributed" with n_shares={n_shares} is private only if nothing '
+            "but sums over clients is seen. Name all clients in masked, or use secure "
+            "aggregation or a trusted server and set trusted_sum=True, which ledgers "
+            'record, or use noise="node"'
         )
     if trusted_sum and not needed:
         raise ValueError(
@@ -86,26 +86,28 @@ def trust_remarks(
     if masked is not None:
         seen = (
             "What a node sends is masked by keys that it shares with each of the "
-            f"{len(masked)} nodes: to a server, and nodes that collude with "
-            "it, it tells the sum over all other nodes and nothing else, as long as "
-            "the stream cipher ChaCha20 is not broken."
+            f"{len(masked)} nodes: to a server, and nodes that collude with it, it "
+            "reveals the sum over all other nodes and nothing else, as long as the "
+            "stream cipher ChaCha20 is not broken."
         )
     elif n_shares == 1:
-        seen = "One share is all of the noise: what a node sends may be seen by itself."
+        seen = (
+            "One share is all of the noise: what a node sends may be seen on its own."
+        )
     else:
         seen = (
             "Answers are not masked: whoever receives them one by one is trusted to "
-            "look at nothing but their sum. Against one who is not, no more holds than "
-            f"mu {single:.6g}, epsilon {epsilon:.4g}."
+            "look only at their sum. Against a receiver who is not trusted, the "
+            f"guarantee is only mu {single:.6g}, epsilon {epsilon:.4g}."
         )
     return (
         _on_trust(
             f"Every node adds one of {n_shares} shares of the noise. The guarantee is "
-            "against those who see sums over nodes alone and know fewer than "
-            f"{n_shares} of the shares in them."
+            f"against parties that see only sums over nodes, each with {n_shares} or "
+            "more shares that are unknown to them."
         ),
-        f"Where h shares are unknown, mu is sqrt({n_shares} / h) times as large; for "
-        f"those who see what a node sends by itself it is {single:.6g}, epsilon "
+        f"If only h shares are unknown, mu is sqrt({n_shares} / h) times as large; for "
+        f"parties that see the messages of single nodes it is {single:.6g}, epsilon "
         f"{epsilon:.4g}.",
         seen,
         _ONCE,
@@ -127,50 +129,48 @@ _OWN = frozenset({"n_jobs"})
 
 
 class GroupTask:
-    r"""The sums over users that one fit releases, and the party that adds the noise.
+    r"""Sums over users that a fit releases, and the party that adds the noise.
 
-    Server and clients make it from the same parameters, and every message carries its
-    :attr:`digest`. A client holds a group of users. For each release it sends the sum
-    of their contributions, each clipped as in a fit in one place, and the server sends
-    back the release of the sum over all groups. Users' own parameters are computed at
-    the client, and stay there.
+    The server and all clients create it from the same parameters, and every message
+    carries its :attr:`digest`. A client holds a group of users. For each release it
+    sends the sum of their contributions, clipped as in a fit on one machine, and the
+    server returns the release of the sum over all groups. Each user's own parameters
+    are computed at the client and stay there.
 
     Parameters
     ----------
     model : LRSRegressor or DPMatrixFactorization
-        Unfitted, with all parameters, a budget among them; it is not changed. Its
-        `accountant` and `noise_seed` are not used: ledgers are those of the clients.
+        Unfitted model with all parameters, including a budget; it is not changed. Its
+        `accountant` and `noise_seed` are ignored: clients have their own ledgers.
     n_features : int or None, default=None
-        Number of features of an ``LRSRegressor``, columns of users and offsets not
-        counted; None for a recommender, whose catalog `items` tells.
+        Number of features of an ``LRSRegressor``, without columns of users and offsets.
+        Pass None for a recommender, which has the catalog `items`.
     noise : {"server", "distributed", "node"}, default="server"
-        Party that adds the noise, which sets the trust model (see Notes).
+        Party that adds the noise, which determines the trust model (see Notes).
     n_shares : int or None, default=None
-        With ``noise="distributed"``, and for nothing else: number of shares, at most
-        1024, that are the whole noise together. More clients may answer, never fewer.
+        Number of shares that make up the whole noise, at most 1024, only with
+        ``noise="distributed"``. More clients may answer, but never fewer.
     masked : sequence of str or None, default=None
-        With ``noise="distributed"``: names of all clients, at least two. They
-        mask their parts with keys that any two of them share, so that the server sees
-        only the sum. All of them must answer until the end.
+        Names of all clients, at least two, only with ``noise="distributed"``. They mask
+        their parts with pairwise shared keys, so that the server only learns the sum.
+        All clients must answer until the end.
     trusted_sum : bool, default=False
-        Required with ``noise="distributed"`` if nothing is masked. True states that
-        secure aggregation adds up the answers, or that their receiver is trusted to
-        use only their sum. The plan and the ledgers then record the assumption
-        "summed-parts".
+        Must be True with ``noise="distributed"`` and no masks. It states that secure
+        aggregation adds up the answers, or that their receiver is trusted to use only
+        their sum. The plan and the ledgers then record the assumption "summed-parts".
     feature_names : sequence of str or None, default=None
-        For an ``LRSRegressor``: names of the features, all different, columns of users
-        and offsets not counted. Each client must then pass a dataframe with these
-        columns, in any order. With None, features are matched by position, and each
-        client must pass an array.
+        For an ``LRSRegressor``: distinct names of features, without users and offsets.
+        Each client must then pass a dataframe with these columns, in any order. With
+        None, features are matched by position, and each client must pass an array.
 
     Attributes
     ----------
     plan : PrivacyPlan
-        What every client enters in its ledger; its text states the trust model.
+        Plan that every client charges to its ledger, and that states the trust model.
     noise : str
-        Who adds the noise.
+        Party that adds the noise.
     n_shares : int or None
-        Shares that are the noise together.
+        Number of shares that make up the whole noise.
     masked : tuple of str or None
         Clients that mask their parts.
     trusted_sum : bool
@@ -178,14 +178,14 @@ class GroupTask:
     feature_names : tuple of str or None
         Names of the features.
     digest : bytes
-        16 bytes that differ wherever what is released, or sent, differs.
+        16 bytes that identify everything that is released or sent.
 
     Raises
     ------
     TypeError
-        If the model has no sums over users.
+        If the model does not use sums over users.
     ValueError
-        If a parameter is invalid, or of no use here.
+        If a parameter is invalid, or has no effect here.
 
     See Also
     --------
@@ -194,24 +194,25 @@ class GroupTask:
 
     Notes
     -----
-    **Formal guarantee.** Per user under the model's `neighbors`, for any data, of a
-    user whose rows are at one client; a user at k of them has k times the cost ``mu``.
+    **Formal guarantee.** The guarantee is per user under the model's `neighbors`, for
+    any data, if a user's rows are at one client. A user with rows at k clients has k
+    times the cost ``mu``.
 
     ``noise="server"``
-        (`epsilon`, `delta`) for all that the server sends, against everybody but the
-        server, which sees the exact sum of each group.
+        (`epsilon`, `delta`) for everything that the server sends, against everybody but
+        the server, which sees the exact sum of each group.
     ``noise="distributed"``
-        Each client adds noise of the variance :math:`s^2 / n`, for the `n` =
-        `n_shares` and the `s` of a server. (`epsilon`, `delta`) against whoever sees
-        nothing but one sum over clients a request, as secure aggregation grants, if at
-        least `n` of the shares in it are unknown to them. With `h` unknown shares the
-        cost is :math:`\mu \sqrt{n / h}`: so much do clients that collude take off, and
-        a server that sees a single client's message has :math:`h = 1`
-        (:meth:`cost`, :ref:`lemma-noise-shares`).
+        Each client adds noise of variance :math:`s^2 / n`, with `n` = `n_shares` and
+        the noise variance :math:`s^2` of a server. The guarantee (`epsilon`, `delta`)
+        holds against a party that only sees one sum over clients per request, as with
+        secure aggregation, if at least `n` of the shares in it are unknown to that
+        party. With `h` unknown shares, the cost is :math:`\mu \sqrt{n / h}`. Colluding
+        clients reduce `h`, and a server that sees the message of a single client has
+        :math:`h = 1` (:meth:`cost`, :ref:`lemma-noise-shares`).
     ``noise="node"``
-        (`epsilon`, `delta`) for all that a client sends, against the server and all
-        other clients; with m clients the noise in a sum is :math:`\sqrt m` times as
-        large. Clients may have budgets of their own.
+        (`epsilon`, `delta`) for everything that a client sends, against the server and
+        all other clients. With m clients, the noise of a sum is :math:`\sqrt m` times
+        as large. Clients may have their own budgets.
 
     Examples
     --------
@@ -244,7 +245,8 @@ class GroupTask:
             raise ValueError(f"noise must be one of {NOISE}, got {noise!r}")
         if (noise == "distributed") != (n_shares is not None):
             raise ValueError(
-                'n_shares is needed for noise="distributed", and for nothing else'
+                'n_shares is required with noise="distributed", and is not used '
+                "otherwise"
             )
         self.noise = noise
         self.n_shares = None if n_shares is None else check_count("n_shares", n_shares)
@@ -268,12 +270,12 @@ class GroupTask:
         if masked is None:
             return None
         if self.n_shares is None:
-            raise ValueError('masked has no use without noise="distributed"')
+            raise ValueError('masked is not used without noise="distributed"')
         if isinstance(masked, str):
             raise ValueError("masked must be a sequence of names, got one string")
         names = tuple(sorted(check_name(name) for name in masked))
         if len(set(names)) < max(len(names), 2):
-            raise ValueError("masked must hold two names or more, all different")
+            raise ValueError("masked must hold at least two names, all different")
         if not self.n_shares <= len(names) <= MOST_GROUPS:
             raise ValueError(
                 f"masked must hold n_shares={self.n_shares} to {MOST_GROUPS} names"
@@ -281,29 +283,29 @@ class GroupTask:
         return names
 
     def plan_of(self, epsilon=None, delta=None) -> PrivacyPlan:
-        """Return the plan of a client with a budget of its own, with ``noise="node"``.
+        """Return the plan of a client with its own budget, for ``noise="node"``.
 
         Parameters
         ----------
         epsilon, delta : float or None, default=None
-            The client's budget; None takes that of the task.
+            Budget of the client. None uses the budget of the task.
 
         Returns
         -------
         PrivacyPlan
-            Of public numbers alone.
+            Plan that depends only on public numbers.
 
         Raises
         ------
         ValueError
-            If a budget is invalid, or given where all clients make one noise together.
+            If a budget is invalid, or is given although all clients share one noise.
         """
         if epsilon is None and delta is None:
             return self.plan
         if self.noise != "node":
             raise ValueError(
-                'a budget of its own is for a client with noise="node": otherwise all '
-                "nodes have one noise, and the budget of the task"
+                'a client can have its own budget only with noise="node": otherwise '
+                "all nodes share one noise and the budget of the task"
             )
         own = {"epsilon": epsilon, "delta": delta}
         own = {name: value for name, value in own.items() if value is not None}
@@ -326,22 +328,22 @@ class GroupTask:
         return SharedGaussian(**given, n_shares=self.n_shares)
 
     def cost(self, n_unknown: int) -> tuple[float, float]:
-        """Return what holds against who does not know so many of the shares in sums.
+        """Return the guarantee against a party that does not know some noise shares.
 
         Parameters
         ----------
         n_unknown : int
-            Number, at least 1, of clients that answered and do not collude, the user's
-            own among them. 1 is for a party that sees messages of single clients.
+            Number of answering clients that do not collude, at least 1, including the
+            user's own client. Use 1 for a party that sees messages of single clients.
 
         Returns
         -------
         epsilon, delta : float
-            The guarantee of one user; the plan's own from `n_shares` on, where more
-            shares than are needed make it better.
+            The guarantee for one user. From `n_shares` on it is the plan's own
+            guarantee, although additional shares would improve it.
         """
         if self.n_shares is None:
-            raise ValueError('cost is of noise="distributed" alone')
+            raise ValueError('cost requires noise="distributed"')
         unknown = check_count("n_unknown", n_unknown)
         mu = self.plan.mu * math.sqrt(self.n_shares / unknown)
         return gaussian_epsilon(mu, self.plan.delta), self.plan.delta
@@ -368,11 +370,11 @@ class GroupTask:
 
     @property
     def n_sums(self) -> int:
-        """Number of sums that are released; one request more ends a session."""
+        """Number of released sums; one more request ends a session."""
         return len(self._sums)
 
     def topic(self, step: int) -> Topic:
-        """Topic of a request; each sum, and then the model."""
+        """Topic of a request: a sum, or finally the model."""
         return Topic.SUM if step < self.n_sums else Topic.MODEL
 
     def shape(self, topic: Topic, step: int) -> tuple[int, ...]:
@@ -387,14 +389,14 @@ class GroupTask:
         return 1 if self.masked is None else 2
 
     def longest(self, topic: Topic | None = None) -> int:
-        """Largest size in bytes of a reply to a topic; without one, of a request."""
+        """Largest size in bytes of a reply to a topic, or of a request."""
         if topic is Topic.MODEL:
             return OVERHEAD
         most = max(math.prod(mechanism.shape) for mechanism in self._sums)
         return 8 * (most * self._per_number + 1) + OVERHEAD
 
     def unit(self, step: int, plan: PrivacyPlan | None = None) -> float:
-        """Unit 2**k of a sum, which is sent as whole multiples of it."""
+        """Unit 2**k of a sum, which is sent as an integer multiple of this unit."""
         planned: Any = (self.plan if plan is None else plan).mechanisms[step]
         grid = planned.grid
         return min(grid, _FINEST) if self.noise == "server" else grid
@@ -403,7 +405,7 @@ class GroupTask:
         """Return the last release, from a valid request; None for the first step."""
         step = request.step
         if step > self.n_sums:
-            raise MessageError("nothing more will be answered in this session")
+            raise MessageError("no further request is answered in this session")
         topic = self.topic(step)
         if request.topic is not topic:
             raise MessageError(f"step {step} asks for {topic.name}")
@@ -427,15 +429,15 @@ class GroupTask:
     def next_sum(self, rows, released, plan: PrivacyPlan) -> Sum:
         """Return the next sum of these rows, on the grids of a client's plan.
 
-        A coarser grid, of another budget, would raise the sensitivity above the plan's.
+        A coarser grid, of another budget, would exceed the plan's sensitivity.
         """
         asked = self._board.follow(plan, rows, released)
         if asked.name != self._sums[len(released)].name:
-            raise RuntimeError("the releases are in another order than was planned")
+            raise RuntimeError("the releases are in a different order from the plan")
         return asked
 
     def public_model(self, plan: PrivacyPlan, released):
-        """Return a model from the releases, without any user's own parameters."""
+        """Return a model from the releases, without the users' own parameters."""
         found = self._board.follow(self.plan, NO_USERS, released)
         model = clone(self._model)
         model._finish(self._board, found, plan)

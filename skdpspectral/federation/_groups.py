@@ -38,36 +38,35 @@ LARGEST_PART = 2.0**52
 
 
 class GroupRounds(Conversation):
-    """All requests of a task of groups, one after another, and the public model.
+    """All requests of a group task in sequence, and the resulting public model.
 
     The transport runs the loop, as with :class:`Rounds`: until :attr:`done`, it sends
     :meth:`request` to :attr:`clients` and passes the answers to :meth:`collect`. A
-    client that fails, or sends an impossible answer, is rejected by name for the rest
-    of the session; its earlier contributions remain.
+    client that fails or sends an impossible answer is rejected by name for the rest of
+    the session. Its earlier contributions remain.
 
     Parameters
     ----------
     clients : sequence of str, or mapping of str to tuple
-        Names of the clients, all different, at most 1024. With ``noise="node"`` a
-        mapping gives the public budget (epsilon, delta) of each.
+        Distinct names of the clients, at most 1024. With ``noise="node"``, a mapping
+        from names to public budgets (epsilon, delta).
     task : GroupTask
-        Task of the session, on which all parties agreed.
+        Task of the session that all parties agreed on.
     min_clients : int or None, default=None
-        Clients that must be left; None takes the task's `n_shares`, or 1. With
-        ``noise="distributed"`` never less: the noise would be too small. With masks it
-        is the number of all clients.
+        Minimum number of remaining clients. None uses the task's `n_shares`, or 1. With
+        ``noise="distributed"`` it cannot be less, because the noise would be too small.
+        With masks it is the number of all clients.
     session : bytes or None, default=None
-        16 bytes that name the session and are used once; None makes new ones.
+        16 bytes that identify the session, used only once. None creates new ones.
     noise_seed : int, RandomState instance or None, default=None
-        Of the noise that a server adds, with ``noise="server"``, for tests; anything
-        but None voids privacy.
+        Seed of the noise of ``noise="server"``, for tests; only None preserves privacy.
 
     Attributes
     ----------
     clients : tuple of str
-        Clients that were not rejected, in their order.
+        Clients that were not rejected, in their original order.
     rejected : dict of str to str
-        Why each of the others was.
+        Reasons for the rejection of the other clients.
 
     Raises
     ------
@@ -76,9 +75,9 @@ class GroupRounds(Conversation):
 
     Notes
     -----
-    Sums of whole numbers are exact, in any order of the clients. With
-    ``noise="server"`` the server is trusted with the exact sum of each group, and
-    releases it by the task's plan. Otherwise the trust model is that of the task.
+    Sums of integers are exact, for any order of the clients. With ``noise="server"``
+    the server is trusted with the exact sum of each group, and releases it according to
+    the task's plan. Otherwise the task determines the trust model.
 
     Examples
     --------
@@ -123,18 +122,19 @@ class GroupRounds(Conversation):
             fewest = len(task.masked)
             if sorted(clients) != list(task.masked):
                 raise ValueError(
-                    "clients must be those of the task, all of which mask their "
+                    "clients must be the clients of the task, all of which mask their "
                     f"parts: {task.masked}"
                 )
         min_clients = fewest if min_clients is None else min_clients
         if check_count("min_clients", min_clients) < fewest:
             raise ValueError(
-                f"min_clients={min_clients} must be at least {fewest}: the shares of "
-                "fewer clients are not the whole noise, or masks do not cancel"
+                f"min_clients={min_clients} must be at least {fewest}: with fewer "
+                "clients, the shares do not add up to the whole noise, or the masks "
+                "do not cancel"
             )
         if noise_seed is not None and task.noise != "server":
             raise ValueError(
-                f"noise_seed has no use with noise={task.noise!r}, where the server "
+                f"noise_seed is not used with noise={task.noise!r}, where the server "
                 "adds no noise: give it to the clients"
             )
         self._begin(clients, task, min_clients, session)
@@ -162,25 +162,26 @@ class GroupRounds(Conversation):
         return first if alike else ParallelPlan.of(plans)
 
     def restore(self, requests: Iterable[Request | bytes]) -> None:
-        """Go on with a session that another process has held.
+        """Continue a session that another process started.
 
-        What was released is in the requests that were sent, so that none of it is
-        released again: a transport that writes every request down *before* it is sent
-        needs nothing else. The session must be the same: `session`, or that of the
-        first request.
+        The sent requests contain all releases, so that nothing is released twice. A
+        transport that stores every request *before* sending it needs nothing else. The
+        session must be the same: `session`, or the session of the first request.
 
         Parameters
         ----------
         requests : iterable of Request or bytes
-            All that were sent, in their order; the last one is to be sent again.
+            All sent requests, in their order. The last one has to be sent again.
 
         Raises
         ------
         MessageError
-            If they are not the requests of such a session from its start.
+            If they are not the first requests of such a session, in order.
         """
         if self._step >= 0:
-            raise MessageError("the session was begun here: restore new rounds alone")
+            raise MessageError(
+                "the session has already begun here: restore only into new rounds"
+            )
         for request in requests:
             if not isinstance(request, Request):
                 request = Request.from_bytes(request, max_bytes=self.task.longest())
@@ -190,7 +191,9 @@ class GroupRounds(Conversation):
                 self.task.digest,
                 self._step + 1,
             ):
-                raise MessageError("these are not the requests of one such session")
+                raise MessageError(
+                    "these are not consecutive requests of one session of this task"
+                )
             said = self.task.check(request)
             if said is not None:
                 mechanism = self.task.plan.mechanisms[self._step]
@@ -203,26 +206,28 @@ class GroupRounds(Conversation):
 
     @property
     def server(self) -> GroupRounds:
-        """The rounds themselves: they have the `clients`, as of :class:`Rounds`."""
+        """The rounds themselves, which have `clients` as in :class:`Rounds`."""
         return self
 
     @property
     def done(self) -> bool:
-        """Whether all sums were released, and the last of them was sent."""
+        """Whether all sums were released and the last of them was sent."""
         return self._done
 
     def request(self) -> Request:
-        """Return what to send to `clients`; the same until it is answered.
+        """Return the request for `clients`.
+
+        Repeated calls return the same request until it is answered.
 
         Returns
         -------
         Request
-            To be sent, as it is or by its byte form.
+            Request to send, as an object or in its byte form.
 
         Raises
         ------
         MessageError
-            If nothing is left to ask for.
+            If there are no further requests.
         """
         if self._done:
             raise MessageError("all requests of the task were sent")
@@ -238,29 +243,29 @@ class GroupRounds(Conversation):
         return self._present
 
     def collect(self, answers: Mapping[str, object]) -> None:  # type: ignore[override]
-        """Use the answers to the present request.
+        """Process the answers to the current request.
 
         Parameters
         ----------
         answers : mapping of str to bytes, Reply, exception or None
-            What came from each client; None, or no entry, where nothing came in time.
+            Answers by client. None or a missing entry means no answer in time.
 
         Raises
         ------
         FederationError
-            If fewer than `min_clients` are left; nothing is released.
+            If fewer than `min_clients` clients are left; nothing is released.
         MessageError
-            If nothing was asked for since the last answers.
+            If there was no request since the last answers.
 
         Warns
         -----
         UserWarning
-            Of each client that is rejected, by name.
+            For each rejected client, with its name.
         PrivacyLeakWarning
-            Once, with ``noise="distributed"``: the answers were seen one by one.
+            Once, with ``noise="distributed"``, as the answers were seen one by one.
         """
         if self._present is None:
-            raise MessageError("there is no request since the last answers")
+            raise MessageError("there has been no request since the last answers")
         if self._present.topic is Topic.MODEL:
             # All sums are released, whether or not clients received the last of them.
             self._present, self._done = None, True
@@ -288,39 +293,39 @@ class GroupRounds(Conversation):
         epsilon, delta = self.task.cost(1)
         warnings.warn(
             "answers of clients were collected one by one. The guarantee against a "
-            f"party that sees them is only epsilon={epsilon:.4g}, delta={delta:g}. For "
-            "that of the task, use secure aggregation and collect_sum.",
+            f"party that sees them is only epsilon={epsilon:.4g}, delta={delta:g}. "
+            "For the guarantee of the task, use secure aggregation and collect_sum.",
             PrivacyLeakWarning,
             stacklevel=3,
         )
 
     def collect_sum(self, total, clients: Sequence[str]) -> None:
-        """Use a sum that a transport has made of the answers, by secure aggregation.
+        """Process a sum of the answers that the transport computed securely.
 
-        The transport must let nobody see two sums of one request: their difference
-        would be the part of who is in one of them alone.
+        The transport must not reveal two sums for one request to anybody. Their
+        difference would reveal the parts of clients that are in only one of the sums.
 
         Parameters
         ----------
         total : array-like of whole numbers
-            Sum of the values of the replies of these clients, none of which was seen.
+            Sum of the values in the replies of these clients, none of which was seen.
         clients : sequence of str
-            Clients whose values are in it: all others are rejected.
+            Clients whose values are in the sum. All others are rejected.
 
         Raises
         ------
         FederationError
-            If they are fewer than `min_clients`; nothing is released.
+            If there are fewer than `min_clients` clients; nothing is released.
         MessageError
-            If no sum was requested, it has another shape, or with ``noise="node"``,
-            where each client's noise is on a grid of its own.
+            If no sum was requested, if it has another shape, or with ``noise="node"``,
+            where each client's noise has its own grid.
         """
         if self.task.masked is not None:
-            raise MessageError("the answers have masks of their own: use collect")
+            raise MessageError("the answers are already masked: use collect")
         if self.task.noise == "node":
             raise MessageError('with noise="node" every answer is public: use collect')
         if self._present is None or self._present.topic is not Topic.SUM:
-            raise MessageError("no sum was asked for since the last answers")
+            raise MessageError("no sum was requested since the last answers")
         total = np.asarray(total)
         shape = self.task.shape(Topic.SUM, self._step)
         if total.shape != shape or total.dtype.kind not in "iu":
@@ -366,28 +371,32 @@ class GroupRounds(Conversation):
         values = answer.values
         if self.task.masked is not None and self._request.topic is Topic.SUM:
             if not are_halves(values):
-                raise MessageError("its part of a sum is not of halves of words")
+                raise MessageError(
+                    "its part of a sum does not consist of halves of words"
+                )
         elif np.any(values != np.rint(values)) or np.any(np.abs(values) > LARGEST_PART):
-            raise MessageError("its part of a sum is not of whole numbers up to 2**52")
+            raise MessageError(
+                "its part of a sum does not consist of whole numbers up to 2**52"
+            )
         mu = self._plans[name].mu
         if not math.isclose(answer.mu, mu, rel_tol=1e-9):
             raise MessageError(
-                f"its budget is not what was agreed on: mu={answer.mu:g} and not {mu:g}"
+                f"its budget is not the agreed one: mu={answer.mu:g} instead of {mu:g}"
             )
 
     def result(self):
-        """Return the fitted public model, with no user's own.
+        """Return the fitted public model, without the users' own parameters.
 
         Returns
         -------
         LRSRegressor or DPMatrixFactorization
-            All of it was released. Users fit their own parameters by ``personalize``,
-            or find them in the ``model`` of their client.
+            Model that consists of releases only. Users fit their own parameters with
+            ``personalize``, or find them in the ``model`` of their client.
 
         Raises
         ------
         MessageError
-            If there is a sum left to ask for.
+            If a sum still has to be requested.
         """
         if len(self._released) < self.task.n_sums:
             raise MessageError("the task is not done: there is no result yet")
@@ -395,45 +404,45 @@ class GroupRounds(Conversation):
 
 
 class GroupClient(AnsweringClient):
-    """A client with a group of users: its ledger, and answers with sums over the group.
+    """A client with a group of users, which answers with sums over the group.
 
-    Each user's contribution to a sum is clipped by itself, as in a fit in one place,
-    whatever the server sends. After the last message :attr:`model` has the public model
-    and the parameters of the group's users, which stay here.
+    Each user's contribution to a sum is clipped separately, as in a fit on one machine,
+    whatever the server sends. After the last message, :attr:`model` contains the public
+    model and the parameters of the group's users, which never leave the client.
 
     Parameters
     ----------
     name : str
-        What the server knows the client by, at most 64 bytes in UTF-8; public.
+        Public name of the client, at most 64 bytes in UTF-8.
     task : GroupTask
-        What will be released, agreed on beforehand.
+        Task that all parties agreed on, which defines the releases.
     X, y, **how
         Rows of the group's users, as for the ``fit`` of the task's model. They are read
-        when the first request comes, once the ledger is charged. Columns of a dataframe
-        are matched by name: by the task's `feature_names`, or by the `user_feature` and
+        after the first request, when the ledger has been charged. Dataframe columns are
+        matched by name, using the task's `feature_names` or the `user_feature` and
         `item_feature` of a recommender.
     epsilon, delta : float or None, default=None
-        The client's own budget, with ``noise="node"`` alone; None takes the task's.
+        The client's budget, only with ``noise="node"``. None uses the task's.
     pair_keys : mapping of str to bytes or None, default=None
-        For a task with masks, and for no other: by the name of each other client, 32
-        random bytes that both have, and nobody else. In one session they serve one
-        object of each client: a second one, made after a crash, would use masks twice,
-        and the difference of both parts is not masked. A :class:`Site` makes no
-        second one, and its keys serve all sessions; elsewhere take new keys for each.
+        Keys for a task with masks: for each other client by name, 32 random bytes that
+        only both clients know. In one session they may be used by one object per client
+        only. A second object, created after a crash, would use masks twice, and the
+        difference of both parts is not masked. A :class:`Site` never creates a second
+        object and can reuse keys; otherwise use new keys for each session.
     accountant : PrivacyAccountant or None, default=None
-        The client's ledger; None takes that of an enclosing ``with`` block, if any.
+        Ledger of the client. None uses the one of an enclosing ``with`` block.
     noise_seed : int, RandomState instance or None, default=None
-        Of the noise that the client adds, for tests: anything but None voids privacy.
-        Refused with ``noise="server"``, where it adds none.
+        Seed of the client's noise, for tests. Anything but None voids privacy. It
+        raises an error with ``noise="server"``, where clients add no noise.
 
     Attributes
     ----------
     name : str
-        The client's name.
+        Name of the client.
     task : GroupTask
-        What it answers requests of, and of no other.
+        The only task whose requests the client answers.
     plan : PrivacyPlan
-        What the ledger is charged with at the first valid request.
+        The plan that the ledger is charged for at the first valid request.
 
     Raises
     ------
@@ -442,9 +451,9 @@ class GroupClient(AnsweringClient):
 
     Notes
     -----
-    **Formal guarantee.** That of the task's `plan`, for each user of the group. The
-    numbers of users and rows are not sent. Of an error the server learns the type
-    alone.
+    **Formal guarantee.** The guarantee of the task's `plan`, for each user of the
+    group. Numbers of users and rows are not sent. If an error occurs, the server only
+    learns its type.
     """
 
     def __init__(
@@ -468,7 +477,7 @@ class GroupClient(AnsweringClient):
             raise ValueError("accountant must be a PrivacyAccountant or None")
         if noise_seed is not None and task.noise == "server":
             raise ValueError(
-                'noise_seed has no use with noise="server", where clients add no '
+                'noise_seed is not used with noise="server", where clients add no '
                 "noise; give it to the server"
             )
         self._keys = _checked_keys(name, task, pair_keys)
@@ -481,9 +490,9 @@ class GroupClient(AnsweringClient):
         self.plan = replace(plan, seeded=noise_seed is not None)
         if self.plan.seeded:
             warnings.warn(
-                f"noise_seed is given: the noise of client {name!r} can be made again "
-                "and subtracted, so that its answers are not private; leave "
-                "noise_seed=None but for tests",
+                f"noise_seed is given: the noise of client {name!r} can be reproduced "
+                "and subtracted, so its answers are not private; leave "
+                "noise_seed=None except in tests",
                 PrivacyLeakWarning,
                 stacklevel=2,
             )
@@ -496,12 +505,12 @@ class GroupClient(AnsweringClient):
 
     @property
     def model(self):
-        """The fitted model, with those of the group's users, after the last message.
+        """Fitted model with the parameters of the group, after the last message.
 
         Raises
         ------
         MessageError
-            If the session is not over.
+            If the session is not finished.
         """
         if not self._done:
             raise MessageError("there is no model yet: the session is not over")
@@ -573,7 +582,7 @@ def _checked_keys(name: str, task: GroupTask, pair_keys) -> dict[str, bytes]:
     """Return the keys of a client, or an error that quotes none."""
     others = set(task.masked or ()) - {name}
     if task.masked is not None and name not in task.masked:
-        raise ValueError(f"node {name!r} is none of those that mask their parts")
+        raise ValueError(f"node {name!r} is not one of the nodes that mask their parts")
     given = dict(pair_keys or {})
     if set(given) != others:
         raise ValueError(
@@ -584,5 +593,7 @@ def _checked_keys(name: str, task: GroupTask, pair_keys) -> dict[str, bytes]:
         if not isinstance(key, bytes) or len(key) != KEY_BYTES:
             raise ValueError(f"the key with {other!r} must be {KEY_BYTES} bytes")
     if len(set(given.values())) < len(given):
-        raise ValueError("pair_keys must all be different: two clients share each")
+        raise ValueError(
+            "pair_keys must all be different: each is shared by two clients only"
+        )
     return given

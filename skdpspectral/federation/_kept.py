@@ -31,10 +31,11 @@ class KeptFile:
             self._open(kind, tables)
         except (OSError, sqlite3.OperationalError) as error:
             raise ValueError(
-                f"{path} cannot be opened ({error}); one process at a time holds it"
+                f"{path} cannot be opened ({error}); only one process can use it at a "
+                "time"
             ) from None
         except sqlite3.DatabaseError:
-            raise ValueError(f"{path} is another kind of file") from None
+            raise ValueError(f"{path} is a different kind of file") from None
 
     def _open(self, kind: int, tables: Sequence[str]) -> None:
         run = self._file.execute
@@ -86,26 +87,26 @@ _TABLES = [
 
 
 class KeptSession:
-    """A session's name, and the answers to each of its requests, in a file.
+    """File with the name of a session and the answers to each of its requests.
 
-    A server that is started again holds the same session: requests that were answered
-    have the answers in the file, so that those after them are the same, and clients
-    that are asked again answer with what they answered before. Nobody is charged twice.
+    A restarted server continues the same session. Answered requests use the answers in
+    the file, so later requests are identical, and clients that are asked again repeat
+    their earlier answers. Nobody is charged twice.
 
     Parameters
     ----------
     path : str or path-like
-        SQLite file; made where there is none, and then of a new session.
+        SQLite file. If it does not exist, it is created for a new session.
 
     Attributes
     ----------
     session : bytes
-        For ``Server(..., session=kept.session)``.
+        Session to pass as ``Server(..., session=kept.session)``.
 
     Raises
     ------
     ValueError
-        If the file is of another kind, or another process holds it.
+        If the file is of another kind, or is locked by another process.
     """
 
     def __init__(self, path):
@@ -117,23 +118,23 @@ class KeptSession:
 
     @property
     def requests(self) -> list[bytes]:
-        """All requests that were begun, in their order."""
+        """All started requests, in order."""
         rows = self._file.read("SELECT request FROM requests ORDER BY step")
         return [request for (request,) in rows]
 
     def begin(self, step: int, request: bytes) -> dict[str, object] | None:
-        """Write a request down before it is sent; return answers that there are.
+        """Store a request before it is sent, and return existing answers.
 
         Returns
         -------
         dict of str to (bytes or exception), or None
-            By client; None if nobody has answered it yet.
+            Answers by client. None if nobody has answered yet.
 
         Raises
         ------
         MessageError
-            If another request was begun at this step: of other parameters, or made by
-            noise of a server, which is not drawn again.
+            If another request was started at this step: one with other parameters, or
+            one with server noise, which is not drawn again.
         """
         query = "SELECT request, answered FROM requests WHERE step = ?"
         begun = self._file.read(query, (step,))
@@ -143,10 +144,10 @@ class KeptSession:
             return None
         if begun[0][0] != request:
             raise MessageError(
-                f"{self._path} keeps a session with another request at step {step}: "
-                "use the parameters of that session, or a new file. A session in which "
-                "the server draws noise cannot continue: a new draw would be a second "
-                "release"
+                f"{self._path} holds a session with a different request at step "
+                f"{step}: use the parameters of that session, or a new file. A "
+                "session in which the server draws noise cannot continue: a new draw "
+                "would be a second release"
             )
         if not begun[0][1]:
             return None
@@ -157,7 +158,7 @@ class KeptSession:
         }
 
     def end(self, step: int, answers: Mapping[str, object]) -> None:
-        """Write the answers to a request down, before the next one is begun."""
+        """Store the answers to a request before the next one is started."""
         rows = [
             (step, name, *encode_outcome(answer)) for name, answer in answers.items()
         ]
@@ -167,5 +168,5 @@ class KeptSession:
         )
 
     def close(self) -> None:
-        """Let another process go on with the session."""
+        """Close the file, so that another process can continue the session."""
         self._file.close()

@@ -30,46 +30,43 @@ _SPENT = (
 class Site:
     """Answers requests of servers within the budget of a ledger.
 
-    A client serves one session. A site makes one client per session, charges it under
-    that session's name, and writes every answer to a file before it is sent. So the
-    process can be killed at any moment. After a restart the site repeats earlier
-    answers byte by byte. It refuses requests that were charged and not answered, as a
-    new draw would be a second release, and all new steps of earlier sessions, as the
-    file of answers may be incomplete or an older copy.
+    A client serves one session. A site creates one client per session, charges it under
+    the name of that session, and writes every answer to a file before sending it. The
+    process can therefore be killed at any time. After a restart the site repeats
+    earlier answers byte by byte. It refuses requests that were charged but not
+    answered, because a new draw would be a second release. It also refuses new steps of
+    earlier sessions, because the file of answers may be incomplete or an older copy.
 
     Parameters
     ----------
     open_client : callable
         ``open_client(accountant)`` returns a new client of this site, which charges
-        that accountant: a :class:`LocalClient` or a :class:`GroupClient`, or anything
-        with the same `name`, `task`, `plan` and ``respond(request: bytes)``. Its rows
-        are read at each call, so that it is called only for sessions that the ledger
-        can pay for.
+        that accountant: a :class:`LocalClient`, a :class:`GroupClient`, or any object
+        with the same `name`, `task`, `plan` and ``respond(request: bytes)``. Each call
+        reads the rows, so it is only called for sessions that the ledger can afford.
     accountant : PrivacyAccountant
-        The site's ledger, in a file of its own; its budget is the limit of all
-        sessions together.
+        Ledger of the site, in its own file. Its budget limits all sessions together.
     answers : str or path-like
-        File of answers, beside the ledger; made where there is none.
+        File of answers next to the ledger, created if missing.
     max_sessions : int, default=4
-        Sessions that are held at a time; of an older one only what was answered is
-        answered again.
+        Maximum number of sessions in memory. Older ones only repeat earlier answers.
 
     Attributes
     ----------
     name : str
-        The client's name.
+        Name of the client.
     latest : object or None
-        The client that has answered last, as ``open_client`` made it; of a
-        :class:`GroupClient` it has the models of the site's users in the end.
+        The last client that answered, as returned by ``open_client``. At the end, a
+        :class:`GroupClient` has the models of the site's users.
 
     Raises
     ------
     ValueError
-        If the file of answers cannot be opened, or from `open_client`.
+        If the file of answers cannot be opened, or if `open_client` raises this error.
 
     See Also
     --------
-    serve_site : Answer other processes of this machine.
+    serve_site : Answers other processes on this machine.
     """
 
     def __init__(
@@ -81,7 +78,9 @@ class Site:
         max_sessions: int = 4,
     ):
         if not isinstance(accountant, PrivacyAccountant):
-            raise ValueError("accountant must be a PrivacyAccountant: a site has one")
+            raise ValueError(
+                "accountant must be a PrivacyAccountant: a site requires one"
+            )
         self._open_client, self._accountant = open_client, accountant
         # Rows are checked here, so that their holder sees the error.
         client = open_client(accountant)
@@ -93,23 +92,22 @@ class Site:
         self._lock, self._process = threading.Lock(), os.getpid()
 
     def respond(self, request: bytes) -> bytes:
-        """Answer a request, once; the same request again gets the same answer.
+        """Answer a request once; a repeated request gets the same answer.
 
         Parameters
         ----------
         request : bytes
-            Of any session.
+            Request of any session.
 
         Returns
         -------
         bytes
-            The client's answer.
+            Answer of the client.
 
         Raises
         ------
         MessageError
-            If the request is malformed, or not one that may be answered; nothing is
-            released.
+            If the request is malformed or must not be answered; nothing is released.
         PrivacyBudgetError
             If the ledger refuses the session; nothing is charged or released.
         """
@@ -117,7 +115,7 @@ class Site:
         if self._process != os.getpid():
             raise MessageError(
                 "this site is a forked copy: two copies would answer one session "
-                "twice, and write over each other's answers; make the site in the "
+                "twice, and write over each other's answers; create the site in the "
                 "process that answers"
             )
         request = bytes(request)
@@ -139,7 +137,7 @@ class Site:
                     self._hold(session, client)
             if not charged:
                 raise RuntimeError(
-                    "open_client must give its client the accountant that it is handed"
+                    "open_client must give its client the accountant that it receives"
                 )
             # Written before it is sent.
             self._answers.write((_KEEP, [(*key, answer)]))
@@ -150,7 +148,7 @@ class Site:
         return self._task.longest()
 
     def close(self) -> None:
-        """Let another process serve this site."""
+        """Close the site, so that another process can serve it."""
         with self._lock:
             self._answers.close()
 
@@ -167,7 +165,7 @@ class Site:
 
     @property
     def latest(self):
-        """The client that has answered last, or None."""
+        """The last client that answered, or None."""
         return next(reversed(self._clients.values()), None)
 
     def _hold(self, session: bytes, client) -> None:

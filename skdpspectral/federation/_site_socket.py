@@ -101,31 +101,29 @@ _LONGEST_PATH = 100
 
 
 def serve_site(site: Site, path, *, mode=0o600, on_ready=None) -> None:
-    """Answer requests that come by a socket, until interrupted.
+    """Answer requests from a socket until interrupted.
 
-    Sixteen peers are served at a time. A peer that does not send its request, or does
-    not take its answer, within 10 seconds loses its place; within one second where all
-    places are taken. How long an answer is computed does not count. A request that is
-    longer than ``site.longest()`` is refused unread.
+    Up to sixteen peers are served at a time. A peer that does not send its request or
+    receive its answer within 10 seconds is disconnected, or within one second if there
+    are sixteen peers. The time to compute an answer does not count. A request longer
+    than ``site.longest()`` is refused unread.
 
     Parameters
     ----------
     site : Site
-        Who answers: anything with its `name`, ``longest()`` and ``respond(request)``.
+        The site, or any object with `name`, ``longest()`` and ``respond(request)``.
     path : str or path-like
-        Where to make the socket; at most 100 bytes. A socket that a dead process has
-        left there is replaced.
+        Path of the socket, at most 100 bytes. A stale socket there is replaced.
     mode : int, default=0o600
-        Who may connect: by default the processes of this user alone. With ``0o660``
-        and a folder of that group, a carrier runs as another user than the site.
+        Permissions of the socket. By default, only processes of this user can connect.
+        With ``0o660`` and a folder of that group, another user's process can relay.
     on_ready : callable or None, default=None
-        Called once requests can come.
+        Called when the socket accepts requests.
 
     Raises
     ------
     ValueError
-        If there is another file at `path`, another process serves there, or the path
-        is too long.
+        If `path` is another file, is served by another process, or is too long.
     """
     longest, path = site.longest(), _free(Path(path))
     with socket.socket(socket.AF_UNIX) as listener:
@@ -202,9 +200,9 @@ def _free(path: Path) -> Path:
         )
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise ValueError(f"there is a file at {path}, which is no socket")
+            raise ValueError(f"there is a file at {path} that is not a socket")
         if _is_served(path):
-            raise ValueError(f"another process serves at {path}")
+            raise ValueError(f"another process is already serving at {path}")
         path.unlink()
     return path
 
@@ -267,12 +265,12 @@ def _send(peer: socket.socket, content: bytes) -> None:
 
 
 class SiteConnection:
-    """A site that another process of this machine serves.
+    """Connection to a site that another process on this machine serves.
 
     Parameters
     ----------
     path : str or path-like
-        The socket of :func:`serve_site`.
+        Socket of :func:`serve_site`.
     """
 
     def __init__(self, path):
@@ -280,23 +278,23 @@ class SiteConnection:
 
     @property
     def name(self) -> str:
-        """The client's name, as the site says it."""
+        """Name of the client, as reported by the site."""
         return self._ask(_NAME).decode()
 
     def respond(self, request: bytes) -> bytes:
-        """Return the site's answer.
+        """Return the answer of the site.
 
         Parameters
         ----------
         request : bytes
-            Whatever a server has sent.
+            Request of a server.
 
         Raises
         ------
         MessageError
-            If the site refuses; the text is the site's.
+            If the site refuses the request. The message comes from the site.
         SiteError
-            If nobody serves the site, or it failed.
+            If nobody serves the site, or the site failed.
         """
         return self._ask(_REQUEST + bytes(request))
 

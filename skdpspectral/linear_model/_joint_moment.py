@@ -1,7 +1,7 @@
 """The private joint second moment of features and targets.
 
-One release of it serves every penalty of a linear model, and its intervals. Models that
-are constants have private means and medians of targets alone.
+One release of it serves all penalties of a linear model, and its intervals. Constant
+models use private means and medians of targets.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from ._kernels_ridge import sum_of_row_products
 
 
 def one_release(name, moved: float, mu: float, shape, *, symmetric=False, **how):
-    """Plan one release at a cost of mu; infinite for no noise."""
+    """Plan one release at a cost of mu; infinite mu means no noise."""
     if not math.isfinite(mu):
         return (Exact(name, shape, symmetric=symmetric),)
     return (calibrate_gaussian(name, moved, mu, shape, symmetric=symmetric, **how),)
@@ -69,12 +69,12 @@ _SUREST = 30.0
 
 
 def _key_of_float(values: np.ndarray) -> np.ndarray:
-    """Return integers of floats in the same order, octaves evenly spaced; 0 of 0."""
+    """Map floats to integers in the same order, with evenly spaced octaves."""
     return np.copysign(np.abs(values).view(np.int64), values).astype(np.int64)
 
 
 def _float_of_key(keys: np.ndarray) -> np.ndarray:
-    """Return floats of integers in the same order; 0 of 0."""
+    """Invert :func:`_key_of_float`."""
     return np.copysign(np.abs(keys).view(np.float64), keys)
 
 
@@ -87,9 +87,9 @@ _LIKELY = np.array([0.1, 0.8, 0.1])
 class Medians(Statistic):
     """Medians of targets of any magnitude, by votes above limits.
 
-    Each limit halves the probability of where a median is, by all votes before: a wrong
-    vote is outvoted by later ones. They need far fewer rows than scales do. With
-    `of_lengths` they are those of the distances from given centers.
+    Each limit halves the posterior probability of the median's location, so that later
+    votes correct wrong ones. This needs far fewer rows than scales. With `of_lengths`
+    they are medians of distances from given centers.
     """
 
     n_samples: int
@@ -110,13 +110,13 @@ class Medians(Statistic):
         return calibrate_gaussian(name, moved, mu, shape, magnitude=most)
 
     def each(self, mu: float) -> tuple:
-        """Plan all votes at a cost of mu each; infinite for no noise."""
+        """Plan all votes at a cost of mu each; infinite mu means no noise."""
         if math.isfinite(mu):
             return super().each(mu)
         return tuple(Exact(name, (self.n_targets,)) for name in self.names)
 
     def are_sure(self, mu: float, rows_per_noise: float = _ROWS_PER_NOISE) -> bool:
-        """Whether all rows together outvote the noise, at a cost of mu."""
+        """Return whether all rows together outvote the noise at a cost of mu."""
         noise = math.sqrt(self.n_targets * len(self.names)) / mu
         return rows_per_noise * noise < self.n_samples
 
@@ -147,9 +147,9 @@ class Medians(Statistic):
 
 
 def _halved(edges: np.ndarray, logs: np.ndarray) -> tuple:
-    """Return the limits that halve the probabilities, and the intervals cut there.
+    """Return the limits that halve the probabilities, and the split intervals.
 
-    Keys are even within an interval; `edges` has shape (k, m + 1) and `logs` (k, m).
+    Keys are uniform within an interval; `edges` has shape (k, m + 1), `logs` (k, m).
     """
     shares = softmax(logs, axis=1)
     below = np.cumsum(shares, axis=1)
@@ -169,9 +169,9 @@ def _halved(edges: np.ndarray, logs: np.ndarray) -> tuple:
 
 
 def _nearest_to_half(edges: np.ndarray, logs: np.ndarray) -> np.ndarray:
-    """Return the limits, of those voted on, that come nearest to half the probability.
+    """Return the limits used in votes that are closest to half the probability.
 
-    Between them, an interval may reach over many magnitudes.
+    Between them, an interval may span many magnitudes.
     """
     below = np.cumsum(softmax(logs, axis=1), axis=1)[:, :-1]
     edges = edges[:, 1:-1]
@@ -181,7 +181,7 @@ def _nearest_to_half(edges: np.ndarray, logs: np.ndarray) -> np.ndarray:
 
 
 def _votes_above(blocks, limits: np.ndarray, center: np.ndarray | None) -> np.ndarray:
-    """Votes of one half: for each value above a limit, and against it below."""
+    """Return sums of votes: plus or minus one half for each value and limit."""
     votes = np.zeros(len(limits))
     for block in blocks:
         if center is not None:
@@ -200,7 +200,7 @@ _LIKELY_MEAN = 0.5
 class TargetMeans(Statistic):
     """Means of columns in a public or released box, shrunk to its middle.
 
-    `likely` is their deviation from it, in half of its extent; None to estimate it.
+    `likely` is their prior deviation in half-widths; None to estimate it.
     """
 
     n_samples: int
@@ -236,7 +236,7 @@ class TargetMeans(Statistic):
 
 
 def _in_unit_box(block, box: Box, radius: float) -> np.ndarray:
-    """Return rows in the unit box; those with values that are no numbers become 0."""
+    """Return rows in the unit box; rows with NaN become 0."""
     rows = box.to_unit(np.asarray(block, dtype=np.float64))
     return clip_rows(rows, radius, out=rows)
 
@@ -256,10 +256,10 @@ _FARTHEST_TARGET = 1e300
 
 
 class TargetLocations(Combination):
-    """What a model without coefficients predicts: means in a box, or medians.
+    """The predictions of a model without coefficients: means in a box, or medians.
 
-    The box is public, or is made of medians where rows suffice for all three releases.
-    `are_sure` is whether these can be relied on, at a cost of mu.
+    The box is public, or derived from medians if there are enough rows for all three
+    releases. `are_sure` is whether these are reliable at a cost of mu.
     """
 
     def __init__(self, n_samples: int, n_targets: int, box: Box | None, mu: float):
@@ -298,7 +298,7 @@ class TargetLocations(Combination):
 
 
 class _Beside(SlicedRows):
-    """Columns of features and of targets side by side, every `step`-th row of them."""
+    """Every `step`-th row of features and targets, side by side."""
 
     def __init__(self, tables: tuple, step: int = 1) -> None:
         n_rows = -(-tables[0].shape[0] // step)
@@ -328,15 +328,15 @@ class _Beside(SlicedRows):
 class JointRows:
     """Features and targets of the same rows, in memory or in a file.
 
-    ``of("X", "y")`` gives both side by side, and ``of("X")`` or ``of("y")`` one of
-    them; `step` takes every so many rows.
+    ``of("X", "y")`` returns both side by side, ``of("X")`` or ``of("y")`` one of them;
+    `step` selects every `step`-th row.
     """
 
     def __init__(self, features: Any, targets: Any) -> None:
         self._tables = {"X": features, "y": targets}
 
     def of(self, *names: str, step: int = 1) -> Any:
-        """Return some of the columns as one table of numbers."""
+        """Return some of the tables side by side."""
         return _Beside(tuple(self._tables[name] for name in names), step)
 
 
@@ -353,7 +353,7 @@ class ClusterJointRows:
         self._sizes = table.sizes
 
     def of(self, *names: str, step: int = 1) -> ClusterRows:
-        """Return some of the columns as one table of numbers."""
+        """Return some of the tables side by side."""
         from dask import delayed
 
         beside = delayed(_parts_beside, pure=True)
@@ -371,16 +371,16 @@ class ClusterJointRows:
 
 
 def _parts_beside(parts: tuple, first: int, step: int) -> np.ndarray:
-    """Return parts side by side, every so many rows of them."""
+    """Return every `step`-th row of parts side by side."""
     columns = [np.asarray(part, dtype=np.float64) for part in parts]
     return np.column_stack(columns)[first::step]
 
 
 def deferred_joint_rows(estimator, X, y, targets_of=None) -> DeferredRead:
-    """Check the form of rows and of one or several targets each; read no value.
+    """Check the form of rows and their targets, without reading values.
 
     `shape` is that of the targets, and ``read()`` returns :class:`JointRows`.
-    ``targets_of(y, n_rows)`` reads targets that are no numbers, in memory.
+    ``targets_of(y, n_rows)`` reads labels in memory.
     """
     unread = deferred_rows(estimator, X, in_blocks=True)
     table, n_rows = cluster_table(X), unread.shape[0]
@@ -412,7 +412,7 @@ def _cut(values: np.ndarray, sizes: list[int]) -> list:
 
 
 def _on_cluster(unread: DeferredRead, table: ClusterTable, column: list):
-    """Check rows and a column of a cluster, and return them side by side."""
+    """Check rows and a column on a cluster, and return them side by side."""
     from dask import delayed
 
     unread.read()
@@ -430,7 +430,7 @@ def _targets_of_part(part) -> np.ndarray:
 
 
 class Units(NamedTuple):
-    """Public or released places and scales of columns, and whether they are seen."""
+    """Public or released locations and scales of columns, and whether they are seen."""
 
     center: np.ndarray
     scale: np.ndarray
@@ -439,7 +439,7 @@ class Units(NamedTuple):
 
 @dataclass(frozen=True)
 class MeanSquare(Statistic):
-    """Mean squared length of rows in a box, over that of the longest."""
+    """Mean squared length of rows in a box, relative to the longest row."""
 
     n_samples: int
     n_columns: int
@@ -453,7 +453,7 @@ class MeanSquare(Statistic):
         return one_release(self.name, moved, mu, (1,), summation_error=error)
 
     def run(self, release: Any, rows: Any, *given: Any) -> float:
-        """Release it for rows about given centers, over given scales and length."""
+        """Release it for rows about given centers, given scales and length."""
         center, scale, longest = given
         row_map = partial(_standardize, center=center, weights=1.0 / (scale * longest))
         total = reduce_rows(rows, RowWalk(row_map), _sum_of_squares)
@@ -466,7 +466,7 @@ def _standardize(block, center, weights) -> np.ndarray:
 
 
 def _sum_of_squares(blocks) -> np.ndarray:
-    """Sum of squared lengths of rows, each at most 1."""
+    """Return the sum of squared lengths of rows, each at most 1."""
     total = np.zeros(1)
     for rows in blocks:
         with np.errstate(all="ignore"):
@@ -477,10 +477,10 @@ def _sum_of_squares(blocks) -> np.ndarray:
 
 @dataclass(frozen=True)
 class JointMoment(Statistic):
-    """The second moment of features, targets and a constant, of rows in the unit ball.
+    """The second moment of features, targets and a constant, for rows in the unit ball.
 
-    Columns that are not seen have zeros in it, and noise. `n_columns` are those of the
-    table, to which the constant comes.
+    Columns that are not seen are zero apart from noise. `n_columns` excludes the
+    constant.
     """
 
     n_samples: int
@@ -503,7 +503,7 @@ class JointMoment(Statistic):
         )
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release the moment of the columns that are kept, under a given map."""
+        """Release the moment of the given columns, under a given map."""
         row_map, kept = given
         kernel = partial(sum_of_row_products, n_columns=len(kept))
         exact = np.zeros((self.n_columns + self.intercept,) * 2)
@@ -517,10 +517,9 @@ def bounded_joint_rows(
 ) -> np.ndarray:
     """Return some columns standardized, with a constant, in the unit ball.
 
-    Values are cut at `limits`, two arrays of the columns.
-
-    Rows that are longer than `radius`, constant included, are scaled down to it as a
-    whole: a linear relation of features, targets and the constant stays one.
+    Values are clipped at `limits`, two arrays of the columns. Rows longer than
+    `radius`, including the constant, are scaled down as a whole, which preserves linear
+    relations.
     """
     block = np.asarray(block, dtype=np.float64)
     out = np.empty((len(block), len(columns) + intercept))
@@ -567,11 +566,11 @@ _USUAL_NOISE, _GROWTH, _LONGEST, _ENDLESS = 0.05, 0.25, 2.0, 1024.0
 
 @dataclass(frozen=True)
 class Fitted:
-    """What is released: the moment of the columns that are seen, and units of all.
+    """The releases: the moment of the seen columns, and units of all columns.
 
     Columns are features, targets and, with an intercept, a constant. `spread` is the
-    deviation of the noise off the diagonal, and `cross_spread` that of products with
-    targets. `limits` are the lowest and highest values of all columns that count.
+    deviation of the off-diagonal noise, and `cross_spread` that of products with
+    targets. `limits` are the clipping limits of all columns.
     """
 
     matrix: np.ndarray
@@ -588,7 +587,7 @@ _SURER = {"X": 1.12, "y": 1.25}
 
 @dataclass(frozen=True)
 class SurerHistograms(DifferenceHistograms):
-    """Histograms of differences whose counts stand out of the noise by more."""
+    """Histograms of differences with a stricter threshold for the noise."""
 
     factor: float = 1.0
 
@@ -598,7 +597,7 @@ class SurerHistograms(DifferenceHistograms):
 
 @dataclass(frozen=True)
 class SurerScales(FeatureScales):
-    """Location and scale of columns, by releases whose names have a prefix."""
+    """Location and scale of columns, with prefixed names of releases."""
 
     prefix: str = ""
     factor: float = 1.0
@@ -612,7 +611,7 @@ class SurerScales(FeatureScales):
 
 
 class RegressionMoments(Combination):
-    """Scales of columns where there are no public ones, and then the joint moment.
+    """Private scales of columns, unless public, followed by the joint moment.
 
     `boxes` are public boxes of features and of targets, or None. `target_units` are
     public centers and scales of targets, which replace private ones.
@@ -668,13 +667,13 @@ class RegressionMoments(Combination):
     # -- what is public ------------------------------------------------------------
 
     def _step(self) -> int:
-        """Return k where scales are those of every k-th row of a long table."""
+        """Return k if scales are computed from every k-th row of a long table."""
         reach = _RARELY * self._mu * math.sqrt(_LEAST_SCALES)
         enough = _PER_NOISE * math.sqrt(self.widths["X"]) / reach
         return max(1, int(self.n_samples / max(enough, _SCALED_ROWS)))
 
     def _is_scaled(self, name: str) -> bool:
-        """Whether features, or targets, get private scales."""
+        """Return whether features, or targets, get private scales."""
         if name == "y" and self.target_units is not None:
             return False
         return self.boxes[name] is None or self._visible(name) < _BLIND[name]
@@ -697,13 +696,13 @@ class RegressionMoments(Combination):
         return float(np.clip(needed**2, _LEAST_SCALES, _MOST_SCALES))
 
     def _visible(self, name: str, share: float | None = None) -> float:
-        """Share of pairs, about, that must differ in a column for it to be seen."""
+        """Return about the share of pairs that must differ for a column to be seen."""
         share = self._scale_share(name) if share is None else share
         reach = self.n_samples / self.step * self._mu * math.sqrt(share)
         return _PER_NOISE * math.sqrt(self.widths[name]) / reach
 
     def _is_hopeless(self, parts: Mapping[str, Any], shares: Mapping) -> bool:
-        """Whether coefficients cannot be found, by public numbers."""
+        """Return whether public numbers rule out useful coefficients."""
         if not math.isfinite(self._mu):
             return False
         for name in ("X", "y"):
@@ -722,12 +721,12 @@ class RegressionMoments(Combination):
         return tuple(dict.fromkeys(super().remarks()))
 
     def caveats(self, plan) -> tuple[str, ...]:
-        """Say, from public numbers, if noise hides every column."""
+        """Warn, from public numbers, if noise hides every column."""
         if self.location is not None:
             return (
                 f"no feature can be seen: {self.n_samples} rows are too few at this "
-                "budget, so that targets are predicted by a constant alone; take more "
-                "rows, fewer features, a larger epsilon, or give public bounds",
+                "budget, so targets are predicted by a constant alone; use more rows, "
+                "fewer features, a larger epsilon, or give public bounds",
             )
         said = []
         for name, of in (("X", "feature"), ("y", "target")):
@@ -736,8 +735,9 @@ class RegressionMoments(Combination):
             if share > 1.0:
                 said.append(
                     f"no {of} can be seen: of {scales.n_samples} pairs of rows, "
-                    f"{share * scales.n_samples:.0f} would have to differ in it; take "
-                    "more rows, fewer features, a larger epsilon, or give public bounds"
+                    f"{share * scales.n_samples:.0f} would have to differ in it; use "
+                    "more rows, fewer features, a larger epsilon, or give public "
+                    "bounds"
                 )
         return tuple(said)
 
@@ -782,7 +782,7 @@ class RegressionMoments(Combination):
         return Fitted(matrix, spread, spread / weight, units, limits)
 
     def _location_alone(self, location, release, rows, units: Units) -> Fitted:
-        """Release locations of targets, in place of all that is not released yet."""
+        """Release locations of targets in place of the remaining releases."""
         center = units.center.copy()
         center[self.widths["X"] :] = location.run(release, rows.of("y"))
         size = int(units.seen.sum()) + 1
@@ -808,7 +808,7 @@ class RegressionMoments(Combination):
         return Units(center, np.where(half > 0.0, 0.5 * half, 1.0), half > 0.0)
 
     def _limits(self, units: Units, noise: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return what values are cut at: bounds, and many deviations from a mean."""
+        """Return clipping limits: bounds, and many deviations from the mean."""
         reach = _FARTHEST if noise and self.intercept else math.inf
         with np.errstate(all="ignore"):
             spread = np.where(units.seen, reach * units.scale, math.inf)
@@ -817,7 +817,7 @@ class RegressionMoments(Combination):
         return np.maximum(low, edges[0]), np.minimum(high, edges[1])
 
     def _edges(self) -> list[np.ndarray]:
-        """Return public bounds of all columns; infinite where there are none."""
+        """Return public bounds of all columns, infinite if there are none."""
         sides = []
         for side, none in (("low", -math.inf), ("high", math.inf)):
             edges = [
@@ -830,7 +830,7 @@ class RegressionMoments(Combination):
     def _mean_squares(self, release, rows, units: Units, squares) -> tuple:
         """Return mean squared lengths of features and targets, from one release.
 
-        Columns of private scales count as usual.
+        Columns with private scales count as usual.
         """
         low, high = self._edges()
         edges = np.maximum(abs(low - units.center), abs(high - units.center))
@@ -844,7 +844,7 @@ class RegressionMoments(Combination):
         return tuple(found * square for square in squares)
 
     def _radius(self, noise: float, squares: tuple) -> tuple[float, float]:
-        """Return the length that rows are clipped to, and the weight of targets."""
+        """Return the clipping radius of rows, and the weight of targets."""
         width = sum(self.widths.values())
         usual, weight = sum(squares) + self.intercept, 1.0
         if noise * usual * math.sqrt(width) >= _USUAL_NOISE and squares[1]:

@@ -14,7 +14,7 @@ from .._linalg.walks import blas_threads
 
 
 def sum_of_row_products(blocks: Iterable, n_columns: int) -> np.ndarray:
-    """Sum of outer products of float64 rows that come in blocks; it is symmetric."""
+    """Return the symmetric sum of outer products of blocks of float64 rows."""
     total = np.zeros((n_columns, n_columns))
     with blas_threads(n_columns):
         for rows in blocks:
@@ -25,10 +25,9 @@ def sum_of_row_products(blocks: Iterable, n_columns: int) -> np.ndarray:
 class Moment(NamedTuple):
     """Released second moments of P regressors and k targets.
 
-    `regressors` has shape (P, P), with a constant as the last of them if there is an
-    intercept; `cross` has shape (P, k) and `squares`, those of the targets, (k,).
-    `spread` and `cross_spread` are deviations of the noise, of the first off the
-    diagonal, where it is largest. They are of `n_samples` rows.
+    `regressors`, (P, P), ends with the constant if there is an intercept; `cross` has
+    shape (P, k), and `squares`, of the targets, (k,). `spread` and `cross_spread` are
+    standard deviations of the off-diagonal noise, from `n_samples` rows.
     """
 
     regressors: np.ndarray
@@ -42,7 +41,7 @@ class Moment(NamedTuple):
 def moment_of(
     matrix, n_features: int, intercept: bool, spread, cross_spread, n_samples
 ) -> Moment:
-    """Return the parts of the moment of features, targets and maybe a constant."""
+    """Split the moment of features, targets and possibly a constant."""
     stop = len(matrix) - intercept
     inputs = np.r_[:n_features, stop : len(matrix)]
     targets = np.arange(n_features, stop)
@@ -91,9 +90,8 @@ def _least_floor(moment: Moment, values: np.ndarray) -> float:
 def penalized(moment: Moment, alphas: np.ndarray, intercept: bool) -> np.ndarray:
     """Return coefficients of shape (P, k) for one penalty per target.
 
-    A penalty is on the squared coefficients of all rows together, the constant left
-    out. Eigenvalues are those that noise leaves of the released ones, and are at least
-    half of the deviation of the noise times the root of the order.
+    A penalty is on the squared coefficients, without the constant. Eigenvalues are
+    corrected for noise, and at least half of its deviation times the root of the order.
     """
     free = np.ones(len(moment.regressors))
     if intercept:
@@ -128,16 +126,15 @@ def chosen(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return coefficients (P, k), and the best floors of eigenvalues (k,).
 
-    Coefficients are means of two estimates. The first one inverts the released moment
-    with eigenvalues raised to a floor: Stein's unbiased estimate of the error, for the
-    noise, moved to the worse side, chooses the floor and a factor of at most 1. The
-    second is a posterior mean. Where no floor promises to be better than a constant,
-    coefficients of features are 0 and the floor is infinite.
+    Coefficients average two estimates. The first inverts the released moment with
+    eigenvalues raised to a floor; the floor and a factor of at most 1 minimize a
+    pessimistic version of Stein's unbiased risk estimate. The second is a posterior
+    mean. If no floor is better than a constant, coefficients are 0 and the floor is
+    infinite.
 
-    With `alike`, targets are scores of classes: all have one floor, factor and prior.
-    The highest score has no need of a size, so that the best floor is taken alone where
-    none promises to be better: a posterior mean is nearly 0 then, in a direction that
-    only the largest eigenvalue decides.
+    With `alike`, targets are scores of classes with a common floor, factor and prior.
+    As only their order matters, the best floor is used alone if none is better than
+    zeros.
     """
     found, constant = _constants(moment, intercept)
     pooled = _summed if alike else np.asarray
@@ -174,17 +171,17 @@ def chosen(
 
 
 def _summed(values: np.ndarray) -> np.ndarray:
-    """Return the sum over targets, for each of them."""
+    """Return the sum over targets, repeated for each of them."""
     return np.broadcast_to(values.sum(), values.shape)
 
 
 def _posterior_means(moment: Moment, values, kept, turned, pooled) -> np.ndarray:
     """Return posterior means of coefficients (P, k), averaged over normal priors.
 
-    All in the basis of the eigenvectors. Given beta and the corrected moment A, with
-    eigenvalues `kept`, released products with targets are A beta, with their noise,
-    that which is left in A times beta, and sampling. The weights of the priors are
-    their likelihoods; coefficients of 0 weigh as much beforehand as all others.
+    All are in the basis of the eigenvectors. Given beta and the corrected moment A with
+    eigenvalues `kept`, released products with targets are A beta plus their noise, the
+    remaining noise of A times beta, and sampling errors. Priors are weighted by
+    likelihood; zero coefficients have half of the prior weight.
     """
     kept = np.maximum(kept, 0.0)[:, None]
     left = moment.spread**2 * _noise_left(values, kept[:, 0], moment.spread)
@@ -205,7 +202,7 @@ def _posterior_means(moment: Moment, values, kept, turned, pooled) -> np.ndarray
 
 
 def _noise_left(values, kept, spread: float) -> float:
-    """Return about the share of the noise's squared norm that corrections leave.
+    """Return about the share of the noise's squared norm left after corrections.
 
     It is Stein's unbiased estimate of their error, with a margin.
     """
@@ -222,9 +219,9 @@ def _noise_left(values, kept, spread: float) -> float:
 
 
 def _is_filled(moment: Moment) -> bool:
-    """Whether rows were clipped to nearly nothing, as by a scale that is far too small.
+    """Return whether rows were clipped to almost nothing, by scales far too small.
 
-    The square of the constant, which is 1 in rows that are not clipped, tells it.
+    The second moment of the constant, 1 for unclipped rows, shows it.
     """
     surely = float(moment.regressors[-1, -1]) + 2.0 * math.sqrt(2.0) * moment.spread
     return surely < _LEAST_CONSTANT
@@ -233,8 +230,7 @@ def _is_filled(moment: Moment) -> bool:
 def _constants(moment: Moment, intercept: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return the constants of models without features, and their risks.
 
-    They are shrunk as all coefficients are; the square of the constant is 1, but for
-    rows that are clipped.
+    They are shrunk like coefficients; the square of the constant is 1 unless clipped.
     """
     found, risk = np.zeros(moment.cross.shape), np.zeros(moment.cross.shape[1])
     if intercept:
@@ -248,11 +244,11 @@ def _constants(moment: Moment, intercept: bool) -> tuple[np.ndarray, np.ndarray]
 
 
 def _risk(moment, values, inverse, solution, terms, pooled):
-    """Return what each target's error is above that of zeros, and the best factor.
+    """Return each target's error above that of zeros, and the best factor.
 
-    All in the basis of the eigenvectors; both have shape (k,). Where zeros promise to
-    be better, the factor is 1, and the risk puts those last whose products with targets
-    are furthest below 0, for their size.
+    All are in the basis of the eigenvectors; both have shape (k,). Where zeros are
+    better, the factor is 1, and the risk ranks the relatively most negative products
+    last.
     """
     explained, fitted = terms
     # Noise of several targets is independent: squares of its deviations add up.
@@ -283,7 +279,7 @@ def _terms(moment, values, inverse, differences, turned, solution):
 def leading(moment: Moment, n_components: int, intercept: bool):
     """Return the moment along leading eigenvectors of the features, and these.
 
-    The eigenvectors are columns, and the constant, if there is one, is kept.
+    The eigenvectors are columns; a constant is kept.
     """
     order = len(moment.regressors) - intercept
     _, vectors = np.linalg.eigh(moment.regressors[:order, :order])
@@ -298,10 +294,10 @@ def leading(moment: Moment, n_components: int, intercept: bool):
 
 
 def moment_least_squares(moment: Moment) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return unpenalized coefficients and their covariances (k, P, P).
+    """Return unpenalized coefficients and their covariances (k, P, P), or None.
 
-    The covariances count noise and sampling, to first order, for errors that have one
-    variance. None where noise may have made the least eigenvalue.
+    Covariances include noise and sampling, to first order, for homoscedastic errors.
+    None means that the least eigenvalue may be noise.
     """
     if not len(moment.regressors):
         return None

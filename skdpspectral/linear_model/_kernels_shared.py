@@ -40,20 +40,8 @@ _CACHED_NUMBERS = 1 << 16
 _GRAM_FEATURES = 24
 
 
-def pack_symmetric(matrices: np.ndarray) -> np.ndarray:
-    """Upper triangles with off-diagonals times sqrt(2): an isometry.
-
-    `matrices` (n, q, q): symmetric matrices. Returns (n, q (q + 1) / 2): vectors whose
-    inner products are the Frobenius ones of the matrices.
-    """
-    rows, columns = np.triu_indices(matrices.shape[1])
-    factors = np.where(rows == columns, 1.0, np.sqrt(2.0))
-    # C order: norms of rows must not depend on how many rows there are.
-    return np.multiply(matrices[:, rows, columns], factors, order="C")
-
-
 def unpack_symmetric(packed: np.ndarray, size: int) -> np.ndarray:
-    """Invert :func:`pack_symmetric`: (n, q (q + 1) / 2) to (n, q, q)."""
+    """Unpack upper triangles with off-diagonals times sqrt(2) to (n, size, size)."""
     rows, columns = np.triu_indices(size)
     factors = np.where(rows == columns, 1.0, np.sqrt(0.5))
     matrices = np.empty((len(packed), size, size))
@@ -77,7 +65,7 @@ def packed_outer(weights: np.ndarray) -> np.ndarray:
 
 
 def _row_starts(size: int) -> np.ndarray:
-    """Where rows of an upper triangle begin, packed; last, where they end."""
+    """Return the start of each row of a packed upper triangle, and its end."""
     return np.cumsum([0, *range(size, 0, -1)])
 
 
@@ -108,11 +96,10 @@ def write_packed_grams(block: Block, factors: np.ndarray, out: np.ndarray) -> No
 
 
 def curvature_matrix(packed: np.ndarray, rank: int, n_features: int) -> np.ndarray:
-    """The dr x dr curvature that a packed element of Sym(r) (x) Sym(d) stands for.
+    """Return the (r d, r d) curvature of a packed element of Sym(r) (x) Sym(d).
 
-    `packed` (r (r + 1) / 2, d (d + 1) / 2): as :func:`packed_outer` times
-    :func:`packed_grams` gives it. `rank`, `n_features`: r and d. Returns (r d, r d): it
-    acts on the columns of U stacked one below another.
+    `packed`, (r (r + 1) / 2, d (d + 1) / 2), is a product of :func:`packed_outer` and
+    :func:`packed_grams`. The result acts on the stacked columns of U.
     """
     inner = unpack_symmetric(packed, n_features)
     inner = inner.transpose(1, 2, 0).reshape(n_features**2, -1)
@@ -139,20 +126,20 @@ def solve_curvature(curvature: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _require_finite(*arrays: np.ndarray) -> None:
-    """Raise what LAPACK raises where it fails, whatever scipy would raise."""
+    """Raise LinAlgError for arrays that are not finite."""
     if not all(np.isfinite(array).all() for array in arrays):
-        raise np.linalg.LinAlgError("numbers are beyond float64")
+        raise np.linalg.LinAlgError("numbers are out of the range of float64")
 
 
 def positive_qr(U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """QR decomposition whose R has a diagonal that is not negative."""
+    """Return the QR decomposition with a nonnegative diagonal of R."""
     Q, R = np.linalg.qr(U)
     signs = np.where(np.diagonal(R) < 0.0, -1.0, 1.0)
     return Q * signs, R * signs[:, None]
 
 
 def _few_users(block: Block):
-    """Slices of users whose rows fit into a cache of one core."""
+    """Yield slices of users whose rows fit into the cache."""
     size = max(1, _CACHED_NUMBERS // max(1, block.X[0].size))
     return (slice(i, i + size) for i in range(0, len(block), size))
 
@@ -160,11 +147,10 @@ def _few_users(block: Block):
 class SharedStep:
     """Least-squares improvement of U, given the users' parameters.
 
-    `solver`: "direct" forms the curvature from the rows at each step, "cached" from the
-    users' Grams, kept in memory; both solve a dr x dr system. "cg" takes one or two
-    conjugate-gradient steps, each a product with X and one with X', at a cost that does
-    not depend on the rank; its preconditioner is exact where users' weights tell
-    nothing of their features.
+    `solver`: "direct" forms the curvature from the rows at each step, "cached" from
+    users' Grams in memory; both solve a dr x dr system. "cg" takes one or two
+    conjugate-gradient steps, whose cost does not depend on the rank; its preconditioner
+    is exact if users' weights are independent of their features.
     """
 
     def __init__(self, rows: UserRows, solver: str, n_jobs=None):
@@ -179,10 +165,9 @@ class SharedStep:
         self._factor = None
 
     def __call__(self, weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """Return the change of U.
+        """Return the change of U, (n_features, rank).
 
-        `weights` (n_users, rank): w. `gradient` (n_features, rank): sum_i X_i' e_i w_i'
-        at the present U. Returns (n_features, rank): what to add to U.
+        `weights`, (n_users, rank), are w, and `gradient` is sum_i X_i' e_i w_i' at U.
         """
         if self.solver == "cg":
             return self._conjugate_gradient(weights, gradient)
@@ -211,7 +196,7 @@ class SharedStep:
         return self._grams
 
     def _curvature_times(self, weights: np.ndarray, direction: np.ndarray):
-        """sum_i G_i D w_i w_i' for a direction D of the shape of U."""
+        """Return sum_i G_i D w_i w_i' for a direction D of the shape of U."""
 
         def part(block):
             own = weights[block.own]
@@ -226,7 +211,7 @@ class SharedStep:
         return sum(self._rows.map(part, self._n_jobs))
 
     def _conjugate_gradient(self, weights: np.ndarray, gradient: np.ndarray):
-        """Steps from zero, preconditioned by sum w w' (x) the mean of the Grams."""
+        """Iterate from zero, preconditioned by sum w w' (x) the mean Gram."""
         outer = weights.T @ weights
         ridge = _JITTER * max(float(np.trace(outer)), np.finfo(float).tiny)
         inverse = np.linalg.inv(outer + ridge * np.eye(len(outer)))
@@ -255,7 +240,7 @@ class SharedStep:
         return linalg.cho_solve(self._factor, right)
 
     def _some_gram(self) -> np.ndarray:
-        """Gram matrix of some rows, kept off singularity."""
+        """Return the regularized Gram matrix of some rows."""
         d, n_rows = self._rows.n_features, 0
         total = np.zeros((d, d))
         for block in self._rows.blocks():
@@ -273,17 +258,17 @@ _PART_NUMBERS = 1 << 18
 
 
 def n_packed(size: int) -> int:
-    """Numbers in a packed symmetric matrix."""
+    """Return the length of a packed symmetric matrix."""
     return size * (size + 1) // 2
 
 
 def n_curvature(rank: int, n_features: int) -> int:
-    """Numbers in a packed element of Sym(r) (x) Sym(d)."""
+    """Return the length of a packed element of Sym(r) (x) Sym(d)."""
     return n_packed(rank) * n_packed(n_features)
 
 
 def slices_of(block: Block, width: int) -> Iterator[slice]:
-    """Users of a block whose vectors of some width are in memory together."""
+    """Yield slices of a block's users whose vectors fit into memory."""
     size = max(1, _PART_NUMBERS // max(1, width))
     return (slice(start, start + size) for start in range(0, len(block), size))
 
@@ -301,7 +286,7 @@ def start_moments(block: Block) -> np.ndarray:
 
 
 def leading_directions(total: np.ndarray, rank: int, n_features: int) -> np.ndarray:
-    """Leading eigenvectors, by value, of a packed symmetric d x d matrix: (d, r)."""
+    """Return leading eigenvectors, (d, r), by value, of a packed matrix."""
     matrix = unpack_symmetric(total[None], n_features)[0]
     return np.linalg.eigh(matrix)[1][:, ::-1][:, :rank]
 
@@ -309,12 +294,11 @@ def leading_directions(total: np.ndarray, rank: int, n_features: int) -> np.ndar
 def user_moments(
     block: Block, scores: np.ndarray, fit: _kernels_users.LocalFit, units=(1.0, 1.0)
 ) -> Iterator[np.ndarray]:
-    r"""Packed (w w') (x) G/m and X'(y - X b) w'/m, a few users at a time.
+    """Yield packed (w w') (x) G/m and X'(y - X b) w'/m, a few users at a time.
 
-    `scores` (n_users, rank, height): (XU)'. `fit`: parameters of the users at U.
-    `units`: what the two parts are divided by. Yields (n_some, n_curvature + rank *
-    n_features): elements of Sym(r) (x) Sym(d), flattened, and behind them r stacked
-    vectors of d numbers. It is laid out as ``per_user.empty_stack`` does.
+    `scores` is (XU)', (n_users, rank, height), `fit` has the users' parameters at U,
+    and `units` are divisors of the two parts. Vectors have the length n_curvature +
+    rank * n_features, and the memory layout of ``per_user.empty_stack``.
     """
     rank, d = scores.shape[1], block.X.shape[2]
     # y - X b = residual + X U w
@@ -344,18 +328,16 @@ def _moments(block: Block, weights: np.ndarray, target: np.ndarray, units):
 
 
 def row_norms(vectors: np.ndarray) -> np.ndarray:
-    """Norm of each row; infinite where it is beyond float64."""
+    """Return the norm of each row; infinity on overflow."""
     norms = per_user.norms(vectors)
     return np.where(np.isnan(norms), np.inf, norms)
 
 
 def solve_moments(total: np.ndarray, rank: int, n_features: int, floor: float):
-    """Least-squares U from summed contributions.
+    """Return least-squares U, (n_features, rank), from summed contributions.
 
-    `total` (n_curvature + rank * n_features,): sum of contributions, both parts in
-    units of their own. `rank`, `n_features`: r and d. `floor`: least eigenvalue that
-    the curvature is taken to have. Returns (n_features, rank): the least-squares U, not
-    orthonormal.
+    `total` has the sums of :func:`user_moments`; `floor` is the least eigenvalue of the
+    curvature. U is not orthonormal.
     """
     size = n_curvature(rank, n_features)
     packed = total[:size].reshape(n_packed(rank), -1)
@@ -393,7 +375,7 @@ class UserParameters:
 
     @classmethod
     def zeros(cls, n_users: int, rank: int, sparsity: int) -> UserParameters:
-        """Return parameters of users that were not fitted yet."""
+        """Return parameters of users before any fit."""
         return cls(
             weights=np.zeros((n_users, rank)),
             support=np.tile(np.arange(sparsity), (n_users, 1)),
@@ -408,7 +390,7 @@ class UserParameters:
         self.sparse[users], self.loss[users] = fit.sparse, fit.loss
 
     def coefficients(self, U: np.ndarray, users=slice(None)) -> np.ndarray:
-        """U w + b of some users, of shape (n_users, n_features)."""
+        """Return U w + b of some users, (n_users, n_features)."""
         weights, support = self.weights[users], self.support[users]
         out = weights @ U.T
         out[np.arange(len(out))[:, None], support] += self.sparse[users]
@@ -416,12 +398,10 @@ class UserParameters:
 
 
 class AlternatingSolver:
-    """State of the alternation: U, the users' parameters, and how to improve them.
+    """State of the alternation: U, the users' parameters, and their solvers.
 
-    `rules`: penalties and sparsity; its prior is replaced where weights are shrunk to
-    their mean.
-    `shrink`: whether `ridge_shared` shrinks to the mean of the weights, made anew each
-    iteration.
+    `rules`: penalties and sparsity, whose prior is replaced with `shrink`. `shrink`:
+    whether `ridge_shared` shrinks to the mean weights, updated in each iteration.
     """
 
     def __init__(self, rows: UserRows, rules, *, shrink, solver="auto", n_jobs=None):
@@ -433,7 +413,7 @@ class AlternatingSolver:
         self.users = UserParameters.zeros(rows.n_users, rank, rules.sparsity)
 
     def start(self, init) -> np.ndarray:
-        """Return the start that is named, or the array that is given."""
+        """Return the start of a name, or the given array."""
         if self.rules.fixed:
             return self.pooled_start()
         if not isinstance(init, str):
@@ -441,7 +421,7 @@ class AlternatingSolver:
         return self.moment_start() if init == "moments" else self.spectral_start()
 
     def spectral_start(self) -> np.ndarray:
-        """Leading directions of the users' correlations beside their sparse parts."""
+        """Return leading directions of users' correlations minus their sparse parts."""
         d, rank = self.rows.n_features, len(self.rules.prior)
         none = {"prior": np.zeros(0), "fixed": False}
         alone = replace(self.rules, ridge_shared=0.0, **none)
@@ -460,7 +440,7 @@ class AlternatingSolver:
         return np.linalg.eigh(total)[1][:, ::-1][:, :rank]
 
     def pooled_start(self) -> np.ndarray:
-        """Least squares over all users at once, for weights that are fixed at one."""
+        """Return pooled least squares, for weights fixed at one."""
         d = self.rows.n_features
 
         def part(block):
@@ -470,7 +450,7 @@ class AlternatingSolver:
         return self._shared_step(np.ones((self.rows.n_users, 1)), right[:, None])
 
     def moment_start(self) -> np.ndarray:
-        """Leading directions of sum y^2 x x' (method of moments)."""
+        """Return leading directions of sum y^2 x x' (method of moments)."""
         d, rank = self.rows.n_features, len(self.rules.prior)
 
         def part(block):
@@ -483,13 +463,10 @@ class AlternatingSolver:
     def fit(
         self, U: np.ndarray, max_iter: int, tol: float, progress: Callable
     ) -> tuple[np.ndarray, int, bool]:
-        """Alternate until U is at rest.
+        """Alternate until U converges; return U, n_iter and whether it converged.
 
-        `U` (n_features, rank): start. `max_iter`: largest number of iterations. `tol`:
-        stop when U has moved by at most this distance. `progress`:
-        ``progress(iteration, move)``; a true value stops the alternation. Returns `U`
-        (n_features, rank): shared directions; `n_iter`: iterations made; `converged`:
-        whether the last move was within `tol`.
+        It stops if U moves by at most `tol`, after `max_iter` iterations, or if
+        ``progress(iteration, move)`` is true.
         """
         move, iteration = np.inf, 0
         for iteration in range(1, max_iter + 1):
@@ -544,7 +521,7 @@ class AlternatingSolver:
         return new, float(np.linalg.norm(new - U @ (U.T @ new)))
 
     def _repair(self, U: np.ndarray) -> None:
-        """Fit the worst users anew, and keep what is better."""
+        """Refit the users with the largest errors, and keep improvements."""
         worst = np.argsort(-self._relative_losses(), kind="stable")
         chosen = np.zeros(self.rows.n_users, dtype=bool)
         chosen[worst[: int(np.ceil(_REPAIR_SHARE * len(worst)))]] = True
@@ -560,7 +537,7 @@ class AlternatingSolver:
         return self.users.loss / np.maximum(totals, np.finfo(float).tiny)
 
     def refit(self, U: np.ndarray) -> None:
-        """Fit all users from nothing at the final U, and keep what is better."""
+        """Refit all users from scratch at the final U, and keep improvements."""
         self._fit_anew(U, np.ones(self.rows.n_users, dtype=bool), greedy=False)
 
     def _fit_anew(self, U: np.ndarray, chosen: np.ndarray, *, greedy: bool) -> None:
@@ -597,11 +574,7 @@ class AlternatingSolver:
 
 
 def solve_users(rows: UserRows, U: np.ndarray, rules, n_jobs=None) -> UserParameters:
-    """Fit every user beside given directions, from that user's rows alone.
-
-    `U` (n_features, rank): shared directions. `rules`: penalties and sparsity. Returns
-    parameters of all users.
-    """
+    """Fit every user beside given directions U, from that user's rows alone."""
     users = UserParameters.zeros(rows.n_users, U.shape[1], rules.sparsity)
 
     def part(block: Block):

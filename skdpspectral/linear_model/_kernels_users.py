@@ -25,13 +25,12 @@ _GRAM_NUMBERS = 1 << 21
 
 @dataclass(frozen=True)
 class LocalRules:
-    """What a user's fit is allowed and charged for, the same for all users.
+    """Limits and penalties of a user's fit, the same for all users.
 
-    `sparsity`: largest number k of nonzeros of b, at most d.
-    `ridge_shared`, `ridge_sparse`: penalties of |w - prior|^2 and |b|^2.
-    `prior` (rank,): what w is shrunk to; with `fixed`, what it is.
-    `free`: whether every user has all features, `sparsity` of them, whatever their
-    rows.
+    `sparsity`: largest number k of nonzeros of b, at most d. `ridge_shared`,
+    `ridge_sparse`: penalties of |w - prior|^2 and |b|^2. `prior` (rank,): target of
+    shrinking w or, with `fixed`, its value. `free`: whether every user has `sparsity`
+    features, whatever the number of rows.
     """
 
     sparsity: int
@@ -42,7 +41,7 @@ class LocalRules:
     free: bool = False
 
     def allowed(self, counts: np.ndarray) -> np.ndarray:
-        """Nonzeros that each user's count of rows supports: (m - r) / 2 at most."""
+        """Return the nonzeros supported by counts of rows: at most (m - r) / 2."""
         if self.free:
             return np.full(len(counts), self.sparsity)
         rank = 0 if self.fixed else len(self.prior)
@@ -71,12 +70,12 @@ class LocalFit:
 
     @property
     def features(self) -> np.ndarray:
-        """Features in use, in ascending order; -1 in the place of others."""
+        """Features in use, ascending; -1 for unused places."""
         return used_features(self.support, self.n_used)
 
     @classmethod
     def appended(cls, fits: list[LocalFit]) -> LocalFit:
-        """Return the parameters of several fits' users, one after another."""
+        """Concatenate the users of several fits."""
         names = vars(fits[0])
         return cls(
             **{name: np.concatenate([vars(f)[name] for f in fits]) for name in names}
@@ -87,7 +86,7 @@ class LocalFit:
         return LocalFit(**{name: value[chosen] for name, value in vars(self).items()})
 
     def where(self, chosen: np.ndarray, other: LocalFit) -> LocalFit:
-        """Take this fit for the chosen users, and another for the rest."""
+        """Return this fit for the chosen users, and `other` for the rest."""
         pick = {
             name: np.where(
                 chosen.reshape(-1, *(1,) * (value.ndim - 1)),
@@ -100,13 +99,13 @@ class LocalFit:
 
 
 def used_features(support: np.ndarray, n_used: np.ndarray) -> np.ndarray:
-    """Leading features of supports, in ascending order; -1 in the place of others."""
+    """Return the leading features of supports, ascending; -1 for unused places."""
     used = np.arange(support.shape[1]) < n_used[:, None]
     return np.sort(np.where(used, support, -1), axis=1)
 
 
 def shared_scores(block: Block, U: np.ndarray) -> np.ndarray:
-    """(X U)' of shape (n_users, rank, height)."""
+    """Return (X U)' of shape (n_users, rank, height)."""
     return per_user.products(U.T, block.X, transpose_right=True)
 
 
@@ -115,8 +114,8 @@ def least_squares(
 ) -> LocalFit:
     """Fit w and b on given supports.
 
-    `support` (n_users, sparsity): features of b, the leading ``allowed`` of which are
-    used. `allowed` (n_users,): nonzeros of each user. Returns the minimizers.
+    `support` (n_users, sparsity): features of b, of which the leading `allowed` are
+    used.
     """
     # Gram matrices of many columns are larger than the rows: of a few users at a time.
     size = max(1, _GRAM_NUMBERS // (scores.shape[1] + support.shape[1] + 1) ** 2)
@@ -151,7 +150,7 @@ def _least_squares(block, scores, support, allowed, rules: LocalRules) -> LocalF
 
 
 def chosen_columns(block, scores, support, used, *beside) -> np.ndarray:
-    """Scores, the used features, and rows of a user: (n_users, q, height)."""
+    """Return scores, used features, and further rows: (n_users, q, height)."""
     rank, n_columns = scores.shape[1], scores.shape[1] + support.shape[1]
     height = n_columns + len(beside)
     out = per_user.empty_stack(len(scores), height, block.X.shape[1])
@@ -165,11 +164,11 @@ def chosen_columns(block, scores, support, used, *beside) -> np.ndarray:
 
 
 def _ridge_coefficients(gram: np.ndarray, free: int, rules: LocalRules) -> np.ndarray:
-    """What columns, and a target behind them, are added with to leave the residual.
+    """Return coefficients of columns and target that give the residual.
 
-    `gram` (n_users, q + 1, q + 1): products of columns and target. `free`: how many of
-    the columns, the leading ones, have weights of `rules.prior`. Returns (n_users, 1, q
-    + 1): the coefficients that minimize the penalized squares, negative, and 1.
+    `gram` (n_users, q + 1, q + 1): products of columns and target. The leading `free`
+    columns have weights with `rules.prior`. Returns (n_users, 1, q + 1): the negative
+    ridge coefficients, and 1.
     """
     size = gram.shape[1] - 1
     A = per_user.users_last(gram[:, :size])
@@ -186,19 +185,19 @@ def _ridge_coefficients(gram: np.ndarray, free: int, rules: LocalRules) -> np.nd
 
 
 def _penalized(residual, weights, sparse, rules: LocalRules) -> np.ndarray:
-    """Penalized squared error."""
+    """Return the penalized squared error."""
     error, shared, own = per_user.squares(residual, weights - rules.prior, sparse)
     return error + (rules.ridge_shared * shared + rules.ridge_sparse * own)
 
 
 def _combine(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """X U w, of shape (n_users, height)."""
+    """Return X U w, of shape (n_users, height)."""
     weights = np.broadcast_to(weights, (len(scores), scores.shape[1]))
     return per_user.products(weights[:, None, :], scores)[:, 0]
 
 
 def carried_fit(block, scores, weights, support, sparse, rules) -> LocalFit:
-    """Evaluate parameters of an earlier U, as they are, at the current one."""
+    """Evaluate parameters from an earlier U at the current one."""
     users = np.arange(len(scores))[:, None]
     columns = block.X[users, :, support]
     residual = block.y - _combine(scores, weights)
@@ -209,7 +208,7 @@ def carried_fit(block, scores, weights, support, sparse, rules) -> LocalFit:
 
 
 def first_fit(block, scores, rules, n_used: int = 0) -> LocalFit:
-    """Fit w, and b on so many leading features."""
+    """Fit w, and b on the first `n_used` features."""
     support = np.tile(np.arange(rules.sparsity), (len(scores), 1))
     used = np.full(len(scores), n_used)
     return least_squares(block, scores, support, used, rules)
@@ -220,18 +219,16 @@ _COLLINEAR = 1e-9
 
 
 def residual_gradients(block: Block, residual: np.ndarray) -> np.ndarray:
-    """X'e at residuals e of shape (n_users, height): (n_users, n_features)."""
+    """Return X'e, (n_users, n_features), for residuals (n_users, height)."""
     return per_user.products(residual[:, None], block.X)[:, 0]
 
 
 def gradient_and_squares(block, columns, residual, squares):
-    """X'e, and the square of each feature beside some columns.
+    """Return X'e, and the square of each feature beside some columns.
 
-    `columns` (n_users, q, height): what is projected out, transposed. `residual`
-    (n_users, height): e. `squares` (n_users, n_features): see above. Returns `gradient`
-    (n_users, n_features): X'e; `rest` (n_users, n_features): diag(G) - diag(X'H
-    (H'H)^-1 H'X) for the columns H; infinite for features that they explain, so that
-    those are never worth it.
+    `columns` (n_users, q, height) are projected out. Returns `gradient` and `rest`,
+    both (n_users, n_features): diag(G) - diag(X'H (H'H)^-1 H'X) for the columns H,
+    infinite for features in their span.
     """
     given = [residual[:, None], per_user.orthonormal(columns)]
     both = per_user.products(per_user.joined(given), block.X)
@@ -244,22 +241,17 @@ def gradient_and_squares(block, columns, residual, squares):
 
 
 def _beside(scores: np.ndarray, rules: LocalRules) -> np.ndarray:
-    """Columns that every support stands beside."""
+    """Return the columns that every support is combined with."""
     return scores[:, :0] if rules.fixed else scores
 
 
 def local_step(block, scores, squares, fit, step, rules):
     """Take one step of hard-thresholding pursuit from a least-squares fit.
 
-    The support moves to the largest of sqrt(D) |b + step * X'e / D|, with D the
-    square of each feature beside XU; the step is taken where it lowers the loss.
-    Elsewhere the support stays and the step is halved.
-
-    `fit`: what :func:`least_squares` gives on its support. `step` (n_users,): length of
-    each user's step. Returns `fit`: no user's loss is larger than before; `step`
-    (n_users,): steps for the next time; `tried`: users whose support was to move; the
-    others are at rest; `gradient` (n_users, n_features): X'e at the residuals e of that
-    fit.
+    The support moves to the largest of sqrt(D) |b + step * X'e / D|, with D the square
+    of each feature beside XU, if that lowers the loss; otherwise the step is halved.
+    Returns the fit, the next steps (n_users,), the users whose support was to move, and
+    the gradient X'e, (n_users, n_features).
     """
     gradient, rest = gradient_and_squares(
         block, _beside(scores, rules), fit.residual, squares
@@ -277,14 +269,14 @@ def local_step(block, scores, squares, fit, step, rules):
 
 
 def _moves(block, gradient, rest, fit, step, rules):
-    """Supports that a step leads to, and the users for whom they are other ones."""
+    """Return the supports after a step, and the users for whom they change."""
     support = _next_support(gradient, rest, fit, step, rules)
     features = used_features(support, rules.allowed(block.counts))
     return support, np.flatnonzero((features != fit.features).any(axis=1))
 
 
 def _stepped(block, scores, fit, support, step, rules):
-    """Take steps to supports where they lower the loss; halve them elsewhere."""
+    """Take steps to supports that lower the loss; halve the others."""
     allowed = rules.allowed(block.counts)
     new = least_squares(block, scores, support, allowed, rules)
     better = new.loss < fit.loss
@@ -313,10 +305,10 @@ def _put(fit: LocalFit, chosen: np.ndarray, part: LocalFit) -> LocalFit:
 def thresholding_pursuit(
     block, scores, squares, rules, n_steps, start=None, rest=None
 ) -> LocalFit:
-    """Hard-thresholding pursuit (Foucart 2011) beside XU, from w alone or a fit.
+    """Run hard-thresholding pursuit (Foucart 2011) beside XU, from w or a fit.
 
-    Users whose support is at rest are left alone: further steps would not move them.
-    `rest` is what :func:`gradient_and_squares` gives beside XU, where it is known.
+    Users whose support has converged are skipped. `rest` is the result of
+    :func:`gradient_and_squares` beside XU, if known.
     """
     if rules.free:  # there is nothing to pursue
         return first_fit(block, scores, rules, rules.sparsity)
@@ -343,7 +335,7 @@ def thresholding_pursuit(
 
 
 def _put_feature(support: np.ndarray, position, feature) -> np.ndarray:
-    """Write each user's feature at a position; what it takes the place of moves."""
+    """Write each user's feature at a position; the replaced one moves."""
     users = np.arange(len(support))
     old = support[users, position]
     support = np.where(support == feature[:, None], old[:, None], support)
@@ -352,7 +344,7 @@ def _put_feature(support: np.ndarray, position, feature) -> np.ndarray:
 
 
 def _best_features(gradient, rest, fit, used, n_best) -> np.ndarray:
-    """Features that lower the loss most beside those used, the best one first."""
+    """Return features that lower the loss most beside those used, best first."""
     gain = np.square(gradient)
     gain /= rest
     np.copyto(gain, -1.0, where=~np.isfinite(gain))
@@ -362,10 +354,10 @@ def _best_features(gradient, rest, fit, used, n_best) -> np.ndarray:
 
 
 def _with_best(block, scores, squares, fit, position, rules, n_before) -> np.ndarray:
-    """Supports with the feature that lowers the loss most at a position.
+    """Return supports with the best feature at a position.
 
-    What stands before the position, at most `n_before` features, is kept; `fit` is the
-    fit on that.
+    The first `n_before` features before the position, on which `fit` is based, are
+    kept.
     """
     used = np.arange(n_before) < position[:, None]
     support = fit.support[:, :n_before]
@@ -377,11 +369,10 @@ def _with_best(block, scores, squares, fit, position, rules, n_before) -> np.nda
 
 @dataclass(frozen=True)
 class _Start:
-    """What pursuits of a block begin with: the fit of w alone, and what that leaves.
+    """The common start of a block's pursuits: the fit of w alone.
 
-    `rest` (n_users, n_features): squares of the features beside XU.
-    `features` (n_users, n_starts): the most promising first features, the best one
-    first.
+    `rest` (n_users, n_features): squares of the features beside XU. `features`
+    (n_users, n_starts): the most promising first features, best first.
     """
 
     fit: LocalFit
@@ -401,10 +392,10 @@ def _start(block, scores, squares, rules, n_starts: int) -> _Start:
 def matching_pursuit(
     block, scores, squares, rules, first: int = 0, start=None
 ) -> LocalFit:
-    """Orthogonal least squares beside XU: the best feature, then the next best.
+    """Run orthogonal least squares beside XU, adding the best feature each time.
 
-    With `first`, it starts from the feature that is so many places behind the best.
-    `start` is what all pursuits of the block begin with, where it is known.
+    It starts with the feature ranked `first`. `start` is the block's common start, if
+    known.
     """
     if start is None:
         start = _start(block, scores, squares, rules, first + 1)
@@ -421,9 +412,9 @@ def matching_pursuit(
 
 
 def exchange(block, scores, squares, fit, rules) -> LocalFit:
-    """Take each feature of the support out in turn, and put the best one in.
+    """Replace each feature of the support in turn by the best one.
 
-    Finds its way out of supports that no step of the pursuits improves.
+    It leaves local optima of the pursuits.
     """
     allowed = rules.allowed(block.counts)
     last, n_before = np.maximum(allowed - 1, 0), max(rules.sparsity - 1, 0)
@@ -438,11 +429,10 @@ def exchange(block, scores, squares, fit, rules) -> LocalFit:
 
 
 def cold_fit(block, scores, squares, rules, n_steps, n_starts=1) -> LocalFit:
-    """Fit users from nothing: the best of several pursuits, with exchanges.
+    """Fit users from scratch: the best of several pursuits, with exchanges.
 
-    `n_steps`: steps of hard-thresholding pursuit, from w alone and again from each
-    start. `n_starts`: runs of orthogonal least squares, from the most promising first
-    features. Returns what has the smallest loss for each user.
+    `n_steps`: steps of hard-thresholding pursuit, from w alone and from each start.
+    `n_starts`: runs of orthogonal least squares.
     """
     if rules.free or not rules.sparsity:
         return thresholding_pursuit(block, scores, squares, rules, n_steps)

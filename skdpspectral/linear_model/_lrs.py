@@ -1,7 +1,7 @@
-"""LRSRegressor: one low rank plus sparse regression per user, and users' own models.
+"""LRSRegressor: one low rank plus sparse regression per user.
 
-Nothing is released here but by the statistic of the shared directions, and no noise is
-drawn: what is made of users' rows stays with them.
+Only the statistic of the shared directions releases anything; users' models stay with
+them.
 """
 
 from __future__ import annotations
@@ -83,12 +83,11 @@ class PersonalModels(UserModels):
 
     @classmethod
     def fitted(cls, rows, users, index, scale, components) -> PersonalModels:
-        """Make models of what users fitted, and their intercepts, in data units.
+        """Return models of fitted users, and their intercepts, in data units.
 
-        `users`: weights, supports and sparse parts that they fitted, of scaled
-        features. `index`: ids; None for a single user without one. `scale`
-        (n_features,): what features were divided by. `components` (rank, n_features):
-        U'.
+        `users` has weights, supports and sparse parts for scaled features; `index` is
+        None for a single user without an id; `scale`, (n_features,), divides features;
+        `components` is U', (rank, n_features).
         """
         with np.errstate(all="ignore"):
             sparse = users.sparse / scale[users.support]
@@ -103,7 +102,7 @@ class PersonalModels(UserModels):
         return models
 
     def coef(self, code: int, components: np.ndarray) -> np.ndarray:
-        """U w + b of one user."""
+        """Return U w + b of one user."""
         coef = np.zeros(components.shape[1])
         for weight, component in zip(self.weights[code], components, strict=True):
             coef += weight * component
@@ -111,7 +110,7 @@ class PersonalModels(UserModels):
         return coef
 
     def with_shared(self, weights: np.ndarray, intercept: float) -> PersonalModels:
-        """Append the shared model, so that code -1 stands for it."""
+        """Append the shared model, for code -1."""
         k = self.support.shape[1]
         return replace(
             self,
@@ -122,11 +121,10 @@ class PersonalModels(UserModels):
         )
 
     def predict(self, features, codes: np.ndarray, components: np.ndarray):
-        """Predict rows of several users, each with the bits that it has alone.
+        """Predict rows of several users, with bits independent of other rows.
 
-        `features`: ``features(rows)``: features of a slice of rows. `codes` (n_rows,):
-        users of the rows. `components` (rank, n_features): U'. Returns (n_rows,):
-        predictions.
+        ``features(rows)`` returns the features of a slice of rows; `codes`, (n_rows,),
+        are their users; `components` is U'.
         """
         # A warning would tell of the values of some user.
         with np.errstate(all="ignore"):
@@ -157,15 +155,14 @@ class PersonalModels(UserModels):
 class LRSRegressor(
     PersonalEstimator, CallbackSupportMixin, RegressorMixin, PrivateEstimator
 ):
-    r"""One linear model per user: low rank plus sparse, private at user level.
+    r"""Low-rank plus sparse linear models, one per user, with user-level privacy.
 
     The targets of user i are modeled by
-    :math:`y = \langle x, U w_i + b_i\rangle + c_i`: directions U that all users
-    share, weights :math:`w_i` of the user on them, a sparse vector :math:`b_i` and an
-    intercept of the user's own.
+    :math:`y = \langle x, U w_i + b_i\rangle + c_i`, with shared directions U, weights
+    :math:`w_i`, a sparse vector :math:`b_i` and an intercept :math:`c_i` of the user.
 
-    Only U is released, under user-level differential privacy. What belongs to a user
-    (w, b, c) is computed from U and that user's rows, and stays with that user: the
+    Only U is released, under user-level differential privacy. The user's own parameters
+    (w, b, c) are computed from U and the user's rows, and never leave that user: the
     :ref:`billboard model <billboard>`. Read more in the
     :ref:`user guide <personal_models>`.
 
@@ -173,106 +170,106 @@ class LRSRegressor(
     ----------
     n_components : int, default=1
         Number r of shared directions, at least 0; capped at the number of features.
-        With 0, every user has a sparse model alone and nothing is released.
+        With 0, every user only has a sparse model and nothing is released.
     sparsity : int or None, default=3
-        Maximum number k of nonzeros of a user's sparse part, at least 0; it costs no
-        budget. It is capped at half of the rows that the weights of a user leave over.
-        None, or the number of features, uses all features of every user, and needs
-        ``ridge_sparse > 0``. With ``n_components=0`` that is a ridge regression per
+        Maximum number k of nonzeros in a user's sparse part, at least 0. It uses no
+        budget. It is capped at (m - r) / 2 for a user with m rows and r weights. None,
+        or the number of features, uses all features for every user, and requires
+        ``ridge_sparse > 0``. With ``n_components=0``, this is a ridge regression per
         user.
     {epsilon}
-        Then it fits with everything that the data offer.
+        With None, all data are used without noise.
     {delta}
-        Well below one over the number of users.
     user_feature : int, str or None, default=None
-        Position or name of the column of X with the user of each row. That column is
-        no feature. With it, scorers, searches and pipelines predict each user with
-        their own model; ``users=`` needs metadata routing for that. Prefer the name,
-        which is followed through ``set_output`` and a
+        Position or name of the column of X with user ids, which is not used as a
+        feature. With this column, scorers, searches and pipelines predict each user
+        with their own model; ``users=`` requires metadata routing for that. Prefer the
+        name, which is tracked through ``set_output`` and a
         :class:`~sklearn.compose.ColumnTransformer` (``remainder__user_id``). A position
-        is another column behind a step that moves columns.
+        refers to a different column after a step that moves columns.
     unknown_user : {"shared", "raise"}, default="shared"
-        Prediction for users that were not in the fit. "shared" uses the shared model
-        (`coef_`, `intercept_`), with a warning that counts their rows
-        (:ref:`folds_of_users`). "raise" is for ``epsilon=None`` only.
+        How predictions treat users that were not in the fit. "shared" uses the shared
+        model (`coef_`, `intercept_`), with a warning that counts their rows
+        (:ref:`folds_of_users`). "raise" requires ``epsilon=None``.
     fit_intercept : {"user", False} or UserIntercept, default="user"
-        "user": an intercept for each user; rows and targets are centered on the means
-        of the user. :class:`~skdpspectral.linear_model.UserIntercept` also has a
-        penalty, a public prior and a column of offsets. False: no intercept.
+        "user" fits an intercept per user, by centering rows and targets on the means of
+        the user. :class:`~skdpspectral.linear_model.UserIntercept` adds a penalty, a
+        public prior and a column of offsets. False fits no intercept.
     shared_weights : {"user", "fixed"} or UserWeights, default="user"
-        "user": weights for each user, with the penalty of
-        :class:`~skdpspectral.linear_model.UserWeights`. "fixed": all weights are one,
-        and U, which is not orthonormal then, is a central model that users tune
-        sparsely. It needs ``n_components=1``.
+        "user" fits weights per user, with the penalty of
+        :class:`~skdpspectral.linear_model.UserWeights`. "fixed" sets all weights to
+        one; U is then a central model, not orthonormal, that users tune sparsely. It
+        requires ``n_components=1``.
     ridge_sparse : float, default=100.0
-        Penalty of :math:`|b_i|^2`, in rows of unit length; 0 if targets have no noise.
+        Penalty on :math:`|b_i|^2`, in rows of unit length; 0 for noiseless targets.
     neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
-        "add-remove-one" hides whether a user took part. "replace-one" hides what a user
-        contributed, for a public number of users; it needs twice the noise.
+        "add-remove-one" hides whether a user took part. "replace-one" hides the data of
+        a user while the number of users is public, and needs twice the noise.
     solver : "auto", PrivateRounds, Alternation or GivenDirections, default="auto"
-        How U is found. "auto" is :class:`~skdpspectral.linear_model.PrivateRounds`
-        with a budget, and :class:`~skdpspectral.linear_model.Alternation` with
-        ``epsilon=None``. With :class:`~skdpspectral.linear_model.GivenDirections`, U
-        is public, and nothing is released.
+        Method that estimates U. "auto" uses
+        :class:`~skdpspectral.linear_model.PrivateRounds` with a budget, and
+        :class:`~skdpspectral.linear_model.Alternation` with ``epsilon=None``. With
+        :class:`~skdpspectral.linear_model.GivenDirections`, U is public and not
+        released.
     scale : bool or array-like of shape (n_features,), default=True
-        Scales that features are divided by. An array holds public scales. True uses
-        root mean squares of the data with ``epsilon=None``, and ones with a budget.
+        Divisors of the features. An array contains public scales. True uses root mean
+        squares of the data with ``epsilon=None``, and ones with a budget.
     {accountant}
     {noise_seed}
     {n_jobs}
-        They share the users.
+        Threads share the users.
     verbose : bool or int, default=0
-        Whether to print a line per step.
+        Whether to print one line per step.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        U': orthonormal rows in the scaled features, a central model with
+        U': orthonormal rows in the scaled features, or the central model with
         ``shared_weights="fixed"``.
     weights_ : ndarray of shape (n_components,)
-        Weights of the shared model: their mean over users with ``epsilon=None``,
-        public with a budget (0, or 1 where they are fixed).
+        Weights of the shared model. With ``epsilon=None``, their mean over users. With
+        a budget they are public: 0, or 1 with ``shared_weights="fixed"``.
     coef_ : ndarray of shape (n_features,)
         Coefficients of the shared model, ``weights_ @ components_``.
     intercept_ : float
-        Intercept of the shared model: the `prior` of its users' intercepts.
+        Intercept of the shared model, the `prior` of the users' intercepts.
     scale_ : ndarray of shape (n_features,)
-        What features were divided by.
+        Divisors of the features.
     n_iter_ : int
-        Iterations made, or releases of U; 1 where there is nothing to release.
+        Number of iterations, or of releases of U; 1 if nothing is released.
     {n_features_in_}
-        Columns of users and offsets are among them.
+        This includes the columns of users and offsets.
     {feature_names_in_}
     {privacy_}
 
     Warns
     -----
     PrivacyLeakWarning
-        If privacy is switched off, if a private fit is given no users, if users'
-        scores are pooled, or if the estimator is pickled with its users' parameters.
+        If privacy is switched off, if a private fit receives no users, if scores are
+        pooled over users, or if the estimator is pickled with the users' parameters.
 
     See Also
     --------
-    skdpspectral.datasets.make_low_rank_sparse_tasks : Data of this model.
+    skdpspectral.datasets.make_low_rank_sparse_tasks : Generates data from this model.
     sklearn.linear_model.Ridge : One model for all rows.
 
     Notes
     -----
-    **Formal guarantee.** Each fit with ``noise_seed=None`` is
-    (`epsilon`, `delta`)-differentially private for one user with all of their rows,
-    under addition or removal of that user (or replacement, see `neighbors`), for
-    any data. It covers the public attributes and what :meth:`publish` gives, and
-    neither predictions for users of the fit, which are for their eyes alone, nor
-    scores pooled over users (:ref:`billboard`).
+    **Formal guarantee.** Each fit with ``noise_seed=None`` is (`epsilon`,
+    `delta`)-differentially private for one user with all of their rows, under addition
+    or removal of that user (or replacement, see `neighbors`), for any data. It covers
+    the public attributes and the result of :meth:`publish`. It covers neither
+    predictions for users of the fit, which only that user may see, nor scores pooled
+    over users (:ref:`billboard`).
 
-    In every release each user contributes one vector of norm at most one, scaled down
-    as a whole, which causes no bias (:ref:`lemma-common-factor`); rows count by their
-    mean, and the number of users is never used. As a rule, private directions need
-    many more than :math:`d r^{1.5} \sqrt{2 L} / \mu` users for L releases
-    (:ref:`how_many_users`).
+    In every release each user contributes one vector of norm at most one. It is scaled
+    down as a whole, which causes no bias (:ref:`lemma-common-factor`). A user's rows
+    enter through their mean, and the number of users is never used. As a rule, private
+    directions need many more than :math:`d r^{1.5} \sqrt{2 L} / \mu` users for L
+    releases (:ref:`how_many_users`).
 
-    **What a fit does not use** is refused: a solver for the other kind of fit, and
-    an `init` of the solver with fixed weights (:ref:`lrs_modes`).
+    Parameters that a fit does not use **raise an error**: a solver for the other kind
+    of fit, and an `init` of the solver with fixed weights (:ref:`lrs_modes`).
 
     References
     ----------
@@ -358,15 +355,15 @@ class LRSRegressor(
     @with_callbacks
     @unweighted
     def fit(self, X, y, *, users=None) -> Self:
-        """Release shared directions, and fit every user beside them.
+        """Release the shared directions, and fit a model for every user.
 
         Parameters
         ----------
         X : array-like or dataframe of shape (n_rows, n_columns)
-            Features of all rows in any order, and the columns of users
-            and offsets; never modified. A memory-mapped array is read block by
-            block. Users of a dask collection are summed on its cluster, and have no
-            models here (:ref:`clusters`).
+            Features of all rows in any order, with the columns of users and offsets;
+            never modified. Memory maps are read block by block. Dask collections are
+            summed on their cluster, and their users get no models here
+            (:ref:`clusters`).
         y : array-like of shape (n_rows,)
             Targets.
         {users_of_fit}
@@ -395,7 +392,7 @@ class LRSRegressor(
         return self
 
     def _keep(self, found: SharedModel) -> None:
-        """Make public attributes of what was found."""
+        """Set the public attributes of a fit."""
         if not found.converged:
             warnings.warn(
                 f"LRSRegressor did not converge in {found.n_iter} iterations; increase "
@@ -431,7 +428,7 @@ class LRSRegressor(
         return np.full(rank, 1.0 if _parameters.is_fixed(self) else 0.0)
 
     def _centered(self) -> dict:
-        """How users' rows are centered."""
+        """Return how users' rows are centered."""
         own = _parameters.intercept_of(self)
         chosen = own or _parameters.UserIntercept()
         level = per_user.Level(chosen.prior or 0.0, float(chosen.ridge))
@@ -464,7 +461,7 @@ class LRSRegressor(
         return self._models_beside(rows, index, U, rules)
 
     def _models_beside(self, rows, index, U, rules, fit=None) -> PersonalModels:
-        """Fit users, unless that was done: each by their own rows and U alone."""
+        """Fit users, unless already fitted, from their own rows and U alone."""
         if fit is None:
             fit = _kernels_shared.solve_users(rows, U, rules, self.n_jobs)
         return PersonalModels.fitted(rows, fit, index, self.scale_, self.components_)
@@ -479,25 +476,24 @@ class LRSRegressor(
         Parameters
         ----------
         user : hashable or None, default=None
-            Id; None for the only user of a fit without users.
+            User id. None selects the only user of a fit without users.
 
         Returns
         -------
         ndarray of shape (n_features,)
-            :math:`U w + b`, in units of the data; those of the shared model if the
-            user is unknown.
+            :math:`U w + b` in units of the data. For unknown users, the shared `coef_`.
 
         Raises
         ------
         ValueError
-            If the user is unknown and ``unknown_user="raise"``, or the id is missing
-            or of another type.
+            If the id is missing or of another type, or the user is unknown with
+            ``unknown_user="raise"``.
         """
         code, models = self._model_of(user)
         return models.coef(code, self.components_)
 
     def get_intercept(self, user=None):
-        """Return the intercept of one user, as :meth:`get_coef` does coefficients."""
+        """Return the intercept of one user, for that user alone."""
         code, models = self._model_of(user)
         return float(models.intercepts[code])
 
@@ -506,7 +502,7 @@ class LRSRegressor(
         return code, self._models().with_shared(self.weights_, self.intercept_)
 
     def _prior_of_users(self, rank: int):
-        """Return what weights of a new user are shrunk to."""
+        """Return the prior of a new user's weights."""
         shrinks = getattr(self.solver, "shrink_to_mean", True)
         shrunk = shrinks and not (self._was_private() or _parameters.is_fixed(self))
         return self.weights_ if shrunk else self._public_prior(rank)
@@ -527,8 +523,8 @@ class LRSRegressor(
             raise ValueError(f"solver={solver!r}: nothing would be released")
         if solver.fresh_rows:
             raise ValueError(
-                "fresh_rows=True is not for groups of users, which use all rows in "
-                "every round: leave fresh_rows=False"
+                "fresh_rows=True is not available for groups of users, which use all "
+                "rows in every round: leave fresh_rows=False"
             )
         if isinstance(solver.init, str) and solver.init == "random":
             raise ValueError(
@@ -546,17 +542,17 @@ class LRSRegressor(
         return Billboard(_parameters.shared_statistic(self, solver, d), given, rows)
 
     def _unread_group(self, board: Billboard, names, X, y, *, users=None) -> Callable:
-        """Check the form of a group's rows, and read no value; return what reads them.
+        """Check the form of a group's rows; return the function that reads them.
 
-        `names` are those of the features, or None. ``read()`` returns the users' rows
-        and their ids.
+        `names` are those of the features, or None. ``read()`` returns users' rows and
+        ids.
         """
         X = in_declared_order(X, names, list(_parameters.columns_beside(self).items()))
         table, targets, offset, d = self._unread(X, y, users)
         scale = board.given[1]
         if len(scale) != d:
             raise ValueError(
-                f"X has {d} features beside users and offsets, the task has "
+                f"X has {d} features besides users and offsets, but the task has "
                 f"n_features={len(scale)}"
             )
         return lambda: self._grouped(table.read(), targets.read(), offset, scale)
@@ -564,7 +560,7 @@ class LRSRegressor(
     def _unread(
         self, X, y, users
     ) -> tuple[DeferredTable, DeferredRead, int | None, int]:
-        """Check the form of rows and targets; return the place of offsets, and d."""
+        """Check the form of rows and targets; return the position of offsets, and d."""
         table = deferred_users(self, X, users, self.user_feature, reset=True)
         targets = deferred_targets_of(self, y, table)
         check_cluster(self, table)
@@ -582,7 +578,7 @@ class LRSRegressor(
         return rows, index
 
     def _finish(self, board: Billboard, found, plan, rows=None, index=None) -> None:
-        """Make public attributes of what was released, and models of users at hand."""
+        """Set public attributes from releases, and models of local users."""
         self._keep(found)
         if rows is None:
             self.n_features_in_ = len(self.scale_) + self._n_beside()
@@ -591,7 +587,7 @@ class LRSRegressor(
         self.privacy_ = plan
 
     def _keep_users(self, found, rows, index, rules) -> None:
-        """Fit users beside what was found, apart from all that is public."""
+        """Fit users with the shared model, and store their models separately."""
         elsewhere = isinstance(rows, ClusterUserRows)
         self._users_given = elsewhere or index is not None
         self._personal = (
@@ -602,29 +598,29 @@ class LRSRegressor(
 
 
 def personalize(model, X, y, **users):
-    """Fit some users through a pipeline: transform their rows, then fit their models.
+    """Fit user models through a pipeline, with its steps unchanged.
 
     Parameters
     ----------
     model : estimator or Pipeline
-        Fitted; its last step, or itself, has a method ``personalize``. Steps before
-        transform rows as they are, and stay as they are.
+        Fitted model that has a ``personalize`` method, or a pipeline whose last step
+        has one. The other steps only transform rows and are not changed.
     X : array-like or dataframe of shape (n_rows, n_columns)
-        Rows of one or more users, with the columns of the pipeline's fit.
+        Rows of one or more users, with the same columns as in the pipeline's fit.
     y : array-like of shape (n_rows,)
-        Their targets.
+        Targets of these rows.
     **users : object
-        What else the method takes: `user` or `users`.
+        Other arguments of the method: `user` or `users`.
 
     Returns
     -------
     model : estimator or Pipeline
-        The same, which predicts for these users from now on. No budget is spent.
+        The same model, which can now predict for these users. No budget is spent.
 
     Raises
     ------
     TypeError
-        If the model, or its last step, cannot be personalized.
+        If the model or its last step cannot be personalized.
 
     Examples
     --------
@@ -658,9 +654,8 @@ def personalize(model, X, y, **users):
 class ClusterUserRows:
     """Rows and targets of users, grouped on a cluster.
 
-    `offset`: place of the offsets among the features.
-    `name`: what errors call the users.
-    `**how`: how users' rows are centered and scaled: as for ``UserRows``.
+    `offset`: position of the offsets among the features. `name`: name of the ids in
+    errors. `**how`: centering and scaling, as in ``UserRows``.
     """
 
     def __init__(
@@ -677,19 +672,15 @@ class ClusterUserRows:
         self._part: tuple[int, int] | None = None
 
     def dealt(self, part: int, n_parts: int) -> ClusterUserRows:
-        """Rows of one of several parts, which each user's rows are dealt to in turn.
-
-        `part`, `n_parts`: number of the part, from 0, and how many there are.
-        """
+        """Return part `part` of `n_parts`, to which users' rows are dealt in turn."""
         other = copy.copy(self)
         other._part = part, n_parts
         return other
 
     def sums(self, function: Callable, n_jobs=None) -> Iterator:
-        """Yield the sum of what a function makes of all blocks of users.
+        """Yield the sum of ``function(block, rows)`` over all blocks of users.
 
-        `function`: block, and the rows that it is one of -> sums over its users, exact
-        in any order; public and picklable.
+        The function must be public and picklable, and its sums exact in any order.
         """
         kernel = partial(_sum_of_blocks, function=function, dealt=self._part)
         total = self._users.reduce(kernel)
@@ -697,7 +688,7 @@ class ClusterUserRows:
 
 
 def check_cluster(model, table) -> None:
-    """Refuse what needs all users in one place."""
+    """Refuse options that need all users in one place."""
     if table.distant is None:
         return
     if not model._is_private():

@@ -28,37 +28,36 @@ _MEDIAN_SHARE = 0.1
 @register
 @dataclass(eq=False, repr=False)
 class PrivateRounds(BaseEstimator):
-    r"""Shared directions from a fixed number of releases, with a budget.
+    r"""Estimate shared directions privately in a fixed number of releases.
 
     A `solver` of :class:`~skdpspectral.LRSRegressor`. Each user contributes one vector
-    to a release. Contributions above the clip norms
-    are scaled down.
+    to each release. Contributions above the clip norms are scaled down.
 
     Parameters
     ----------
     n_rounds : int, default=6
-        Number of releases of U, at least 1. It is fixed before the fit, since private
-        data must not decide when to stop.
+        Number of releases of U, at least 1. It is fixed before the fit, because private
+        data must not determine when to stop.
     init : {"spectral", "random"} or array-like, default="spectral"
         Initial U. "spectral": the leading directions of the users' correlations
-        :math:`X_i'y_i`, the first of the releases. "random": random orthonormal
+        :math:`X_i'y_i`, which are the first release. "random": random orthonormal
         directions. An array of shape (n_components, n_features) must not depend on
         private data.
     fresh_rows : bool, default=False
-        Whether each release uses rows of its own, as theory requires: each user's rows
+        Whether each release uses separate rows, as theory requires: each user's rows
         are dealt to the releases in turn. In our experiments, using all rows in each
-        release gave lower errors.
-        Rows are dealt in the order of X. **The order of a user's rows must not depend
-        on other users**: a shuffle of the whole table moves rows of everybody when one
-        user joins, and voids the guarantee. Shuffle each user's rows by themselves.
+        release gave lower errors. Rows are dealt in the order of X. **The order of a
+        user's rows must not depend on other users.** Shuffling the whole table moves
+        everybody's rows when one user joins, and voids the guarantee. Shuffle each
+        user's rows separately.
     curvature_clip_norm, gradient_clip_norm : float or None, default=None
         Public clip norms, in [1e-60, 1e60], of the curvature
         :math:`w_iw_i' \otimes X_i'X_i/m_i` and of the gradient
         :math:`X_i'(y_i - X_ib_i)w_i'/m_i` of a user. None uses a private median over
         the users.
     median_share : float, default=0.1
-        Share of the budget's :math:`\mu^2` for the private medians, in (0, 1). It is
-        refused if both clip norms are given.
+        Share of the budget's :math:`\mu^2` for the private medians, in (0, 1). Setting
+        it raises an error if both clip norms are given.
 
     Examples
     --------
@@ -114,19 +113,20 @@ class Alternation(BaseEstimator):
     max_iter : int, default=50
         Maximum number of iterations, at least 1.
     tol : float, default=1e-6
-        Iterations stop when U moves by at most this distance, at least 0.
+        Iterations stop when U moves by at most this distance, which is at least 0.
     init : {"spectral", "random", "moments"} or array-like, default="spectral"
         Initial U. "spectral": the leading directions of the users' correlations
         :math:`X_i'y_i`. "random": random orthonormal directions. "moments": the leading
         directions of :math:`\sum y^2 xx'`. An array has shape
-        (n_components, n_features).
+        ``(n_components, n_features)``.
     shrink_to_mean : bool, default=True
-        Whether weights are shrunk to their mean over users, instead of zero.
+        Whether weights are shrunk towards their mean over users instead of zero.
     update : {"auto", "direct", "cached", "cg"}, default="auto"
-        How U is improved: from the curvature, computed in each iteration or from Gram
-        matrices kept in memory, or by conjugate gradients, whose cost does not depend
-        on `n_components`. Without a penalty of the weights all reach the same U. The
-        penalty is on w and not on U, and with it they may stop at slightly different U.
+        How U is updated. "direct" computes the curvature in each iteration, and
+        "cached" computes it from Gram matrices kept in memory. "cg" uses conjugate
+        gradients, whose cost does not depend on `n_components`. Without a penalty on
+        the weights, all updates converge to the same U. The penalty applies to w and
+        not to U; with a penalty they may stop at slightly different U.
     """
 
     _array_parameters: ClassVar[tuple[str, ...]] = ("init",)
@@ -149,15 +149,15 @@ class Alternation(BaseEstimator):
 @register
 @dataclass(eq=False, repr=False)
 class GivenDirections(BaseEstimator):
-    """Public shared directions, which the fit keeps: nothing is released.
+    """Public shared directions that the fit keeps; nothing is released.
 
-    A `solver` of :class:`~skdpspectral.LRSRegressor`, with and without a budget.
+    A `solver` of :class:`~skdpspectral.LRSRegressor`, with or without a budget.
 
     Parameters
     ----------
     components : array-like of shape (n_components, n_features)
         U', which must not depend on private data. The fit orthonormalizes the rows,
-        unless ``shared_weights="fixed"``: then it is the central model itself.
+        except with ``shared_weights="fixed"``, where U' is the central model itself.
 
     Examples
     --------
@@ -177,7 +177,7 @@ class GivenDirections(BaseEstimator):
 @register
 @dataclass(eq=False, repr=False)
 class UserIntercept(BaseEstimator):
-    """An intercept for each user, and a public offset for each row.
+    """An intercept for each user, and an optional public offset for each row.
 
     A `fit_intercept` of :class:`~skdpspectral.LRSRegressor`, as in
     ``LRSRegressor(fit_intercept=UserIntercept(prior=3.0, ridge=5.0))``.
@@ -186,15 +186,15 @@ class UserIntercept(BaseEstimator):
     ----------
     prior : float or None, default=None
         Public intercept of the shared model, such as the middle of the range of the
-        targets. Users without a model are predicted with it. None uses 0 with a
+        targets. It is used in predictions for users without a model. None uses 0 with a
         budget, and the mean over users with ``epsilon=None``.
     ridge : float, default=0.0
-        Penalty of the squared difference of a user's intercept and `prior` (0 for
-        None), as a number of rows: for a user with as many rows, the intercept is
-        shrunk by one half.
+        Penalty on the squared difference between a user's intercept and `prior` (0 for
+        None), expressed as a number of rows: the intercept of a user with this many
+        rows is shrunk by one half.
     offset_feature : int, str or None, default=None
-        Position or name of a column of X that is added to every prediction, such as
-        the mean rating of an item. It is no feature: the models of users are fitted to
+        Position or name of a column of X that is added to every prediction, such as the
+        mean rating of an item. It is not used as a feature. User models are fitted to
         the targets minus the offsets.
     """
 
@@ -215,12 +215,13 @@ class UserIntercept(BaseEstimator):
 class UserWeights(BaseEstimator):
     """Weights of each user on the shared directions.
 
-    ``LRSRegressor(shared_weights=UserWeights(ridge=0.1))`` uses it.
+    A `shared_weights` of :class:`~skdpspectral.LRSRegressor`, as in
+    ``LRSRegressor(shared_weights=UserWeights(ridge=0.1))``.
 
     Parameters
     ----------
     ridge : float, default=10.0
-        Penalty of :math:`|w_i|^2`, in rows of unit length; 0 if targets have no noise.
+        Penalty on :math:`|w_i|^2`, in rows of unit length; 0 for noiseless targets.
     """
 
     _parameter_constraints: ClassVar[dict] = {"ridge": [_PENALTIES]}
@@ -246,7 +247,7 @@ CONSTRAINTS = {
 
 
 def check_lrs_parameters(model) -> None:
-    """Refuse parameters, each valid on its own, that do not go together."""
+    """Refuse combinations of individually valid parameters."""
     if isinstance(model.fit_intercept, (bool, np.bool_)) and model.fit_intercept:
         raise ValueError(
             'fit_intercept must be "user", UserIntercept(...) or False, got True: a '
@@ -254,24 +255,24 @@ def check_lrs_parameters(model) -> None:
         )
     if model.sparsity is None and not model.ridge_sparse:
         raise ValueError(
-            "sparsity=None needs ridge_sparse > 0: without a penalty a user with few "
-            "rows has no unique model of all features"
+            "sparsity=None requires ridge_sparse > 0: without a penalty a user with "
+            "few rows has no unique model of all features"
         )
     if model._is_private() and model.unknown_user == "raise":
         raise ValueError(
-            'unknown_user="raise" needs epsilon=None: an error would tell who was '
-            'in the training set; use unknown_user="shared"'
+            'unknown_user="raise" requires epsilon=None: an error would reveal who '
+            'was in the training set; use unknown_user="shared"'
         )
     solver = solver_of(model)
     if is_fixed(model):
         _check_fixed_weights(model, solver)
 
 
-_IN_A_GRID = " (in a search, give epsilon=None a grid of its own)"
+_IN_A_GRID = " (in a search, give epsilon=None a separate grid)"
 
 
 def is_fixed(model) -> bool:
-    """Whether all weights are one, and users have none of their own."""
+    """Return whether all weights are one, and users have none of their own."""
     return isinstance(model.shared_weights, str) and model.shared_weights == "fixed"
 
 
@@ -285,8 +286,8 @@ def _check_fixed_weights(model, solver) -> None:
     if not (isinstance(start, str) and start == "spectral"):
         raise ValueError(
             'init of solver is not used with shared_weights="fixed", which starts '
-            'from zero: leave init="spectral", or give a central model by '
-            "solver=GivenDirections(...), which stays as it is"
+            'from zero: leave init="spectral", or give a central model with '
+            "solver=GivenDirections(...), which is not changed"
         )
 
 
@@ -294,7 +295,7 @@ def _check_fixed_weights(model, solver) -> None:
 
 
 def solver_of(model) -> PrivateRounds | Alternation | GivenDirections:
-    """Return how U is found, as it is now."""
+    """Return a copy of the solver of U."""
     private = model._is_private()
     if isinstance(model.solver, str):
         return PrivateRounds() if private else Alternation()
@@ -315,7 +316,7 @@ def solver_of(model) -> PrivateRounds | Alternation | GivenDirections:
 
 
 def intercept_of(model) -> UserIntercept | None:
-    """Return how users' intercepts are made, as it is now; None without any."""
+    """Return a copy of the intercept strategy; None without intercepts."""
     given = model.fit_intercept
     if isinstance(given, UserIntercept):
         return snapshot(given)
@@ -329,7 +330,7 @@ def ridge_of_weights(model) -> float:
 
 
 def progress_of(model) -> FitProgress:
-    """Return what is told of the steps of a fit, as many as there may be."""
+    """Return the progress of a fit, with the largest number of its steps."""
     solver = solver_of(model)
     steps = {PrivateRounds: "n_rounds", Alternation: "max_iter"}.get(type(solver))
     most = int(getattr(solver, steps)) if steps else 1
@@ -338,7 +339,7 @@ def progress_of(model) -> FitProgress:
 
 
 def shared_statistic(model, solver, n_features: int):
-    """Return the statistic that the shared directions come from."""
+    """Return the statistic of the shared directions."""
     rank, fixed = min(int(model.n_components), n_features), is_fixed(model)
     rules = model._rules(n_features, model._public_prior(rank))
     users = Users(rules, n_features, Neighbors(model.neighbors), model.n_jobs)
@@ -366,7 +367,7 @@ def _as_float(value) -> float | None:
 
 
 def public_scale(model, n_features: int) -> np.ndarray | None:
-    """Return public scales, or None where they would come from the data."""
+    """Return public scales; None if they come from the data."""
     if isinstance(model.scale, (bool, np.bool_)):
         public = model._is_private() or isinstance(model.solver, GivenDirections)
         return np.ones(n_features) if public or not model.scale else None
@@ -380,7 +381,7 @@ def public_scale(model, n_features: int) -> np.ndarray | None:
 
 
 def given_start(model, solver, n_features: int) -> np.ndarray | None:
-    """Return the array of shape (d, r) that U starts from or is, or None."""
+    """Return the array of shape (d, r) that U starts from or equals, or None."""
     frozen = isinstance(solver, GivenDirections)
     given = solver.components if frozen else solver.init
     if isinstance(given, str):
@@ -400,9 +401,9 @@ def given_start(model, solver, n_features: int) -> np.ndarray | None:
 
 
 def start_of(model, solver, release, given, n_features: int):
-    """Return where U starts: (d, r), the name of what a kernel makes, or None.
+    """Return the start of U: (d, r), the name of a kernel's start, or None.
 
-    None stands for a start that is released. Arrays do not depend on the data.
+    None means that the start is released. Arrays do not depend on the data.
     """
     if given is not None:
         return given
@@ -428,7 +429,7 @@ def _numbers(values, name: str) -> np.ndarray | None:
 
 
 def columns_beside(model) -> dict[str, int | str]:
-    """Return the columns of X that are no features, by what names them."""
+    """Return the columns of X that are no features, by parameter."""
     intercept = intercept_of(model)
     offset = None if intercept is None else intercept.offset_feature
     columns = {"user_feature": model.user_feature, "offset_feature": offset}
@@ -436,10 +437,9 @@ def columns_beside(model) -> dict[str, int | str]:
 
 
 def find_offset(model, X, n_features: int) -> int | None:
-    """Return the place of the offsets among columns that hold no users, or None.
+    """Return the position of the offsets among the columns without users, or None.
 
-    `model`: with parameters `user_feature` and `offset_feature`. `X`
-    (n_rows, n_columns): of which the names of columns are read, and their number.
+    Only the names and the number of the columns of X are read.
     """
     columns = columns_beside(model)
     feature = columns.get("offset_feature")
@@ -450,16 +450,16 @@ def find_offset(model, X, n_features: int) -> int | None:
     if names is None:
         if isinstance(feature, str):
             raise ValueError(
-                f"offset_feature={feature!r}, but X has no column names: name the "
-                "position, or pass a dataframe, in a pipeline by "
-                'set_output(transform="pandas")'
+                f"offset_feature={feature!r}, but X has no column names: give its "
+                "position, or pass a dataframe (in a pipeline, use "
+                'set_output(transform="pandas"))'
             )
         names = range(table_shape(X)[1])
     n_columns = len(names)
     place = position_of(feature, list(names), "offset_feature") % n_columns
     if n_features < 2:
         raise ValueError(
-            "X must have features beside offset_feature, but has n_features = "
+            "X must have features besides offset_feature, but has n_features = "
             f"{n_columns}: Found array with 0 feature(s) apart from offsets and ids, "
             "while a minimum of 1 is required"
         )
@@ -472,10 +472,9 @@ def find_offset(model, X, n_features: int) -> int | None:
 
 
 def split_offsets(table: UserTable, place: int | None) -> tuple[UserTable, np.ndarray]:
-    """Take the offsets out of a table.
+    """Return a table without its column of offsets, and the offsets (n_rows,).
 
-    `place`: of the offsets among the features; None for no offsets. Returns `table`:
-    without the offsets; `offsets` (n_rows,): the offsets; zeros where there are none.
+    `place` is None for no offsets, which gives zeros.
     """
     if place is None:
         return table, np.zeros(len(table.X))
@@ -485,16 +484,14 @@ def split_offsets(table: UserTable, place: int | None) -> tuple[UserTable, np.nd
 
 
 def read_like_fit(model, X, users) -> tuple[UserTable, np.ndarray]:
-    """Read rows for a fitted model.
-
-    Returns `table`: with the features of fit; `offsets` (n_rows,): the offsets.
-    """
+    """Return the features of fit, and the offsets, for a fitted model."""
     table = read_users(model, X, users, model.user_feature, reset=False)
     place = find_offset(model, X, table.n_features)
     table, offsets = split_offsets(table, place)
     if table.n_features != len(model.scale_):
         raise ValueError(
-            f"X has {table.n_features} features beside users and offsets, and fit had "
-            f"{len(model.scale_)}: user_feature or offset_feature were changed since"
+            f"X has {table.n_features} features besides users and offsets, but fit "
+            f"had {len(model.scale_)}: user_feature or offset_feature was changed "
+            "since fit"
         )
     return table, offsets

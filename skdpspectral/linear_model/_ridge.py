@@ -33,8 +33,8 @@ _FEWEST_ROWS = 2
 class MomentModel(TableEstimator):
     """Base of linear models of one released moment of features and targets.
 
-    A subclass has the parameters `alpha`, `n_components`, `fit_intercept` and `bounds`,
-    and says by ``_given_of_targets`` what of the targets is public.
+    A subclass has the parameters `alpha`, `n_components`, `fit_intercept` and `bounds`;
+    ``_given_of_targets`` returns public facts about the targets.
     """
 
     _levels_around_fit: ClassVar[int] = 2  # those of @unweighted and `_fit`
@@ -59,11 +59,11 @@ class MomentModel(TableEstimator):
         return self._planned(self._statistic(n_samples, n_features, n_targets))
 
     def _statistic(self, n_samples: int, n_features: int, n_targets: int = 1):
-        """Return what a fit of that shape releases, from public numbers alone."""
+        """Return the statistic of a fit of that shape, from public numbers."""
         if n_samples < _FEWEST_ROWS:
             raise ValueError(
                 f"n_samples={n_samples} must be at least {_FEWEST_ROWS}: scales are "
-                "made of differences of rows"
+                "computed from differences of rows"
             )
         if self.n_components is not None and self.n_components > n_features:
             raise ValueError(
@@ -118,7 +118,7 @@ class MomentModel(TableEstimator):
         return self
 
     def _complete(self, several: bool) -> None:
-        """Set what else a subclass has; `several` is whether y has two dimensions."""
+        """Set further attributes; `several` is whether y has two dimensions."""
         raise NotImplementedError
 
     def _set_released(self, found) -> None:
@@ -151,13 +151,13 @@ class MomentModel(TableEstimator):
         return _kernels.leading(moment, self.n_components_, self._has_constant())
 
     def _has_constant(self) -> bool:
-        """Whether the fit had an intercept, whatever the parameter has become."""
+        """Whether the fit had an intercept, whatever the parameter is now."""
         return len(self.moment_) > np.sum(~self.unseen_features_) + np.sum(
             ~self.unseen_targets_
         )
 
     def _set_coefficients(self) -> None:
-        """Solve for the coefficients; each attribute has a row or entry per target."""
+        """Compute the coefficients, with one row or entry per target."""
         moment, basis = self._moment()
         alphas = self._alphas(self.alpha, len(self.target_mean_))
         seen = ~self.unseen_targets_
@@ -190,7 +190,7 @@ class MomentModel(TableEstimator):
         return coef, intercept
 
     def _linear(self, X) -> np.ndarray:
-        """Return rows times coefficients plus intercepts; values are cut at limits."""
+        """Return rows times coefficients plus intercepts, after clipping at limits."""
         check_is_fitted(self)
         X = check_rows(self, X, reset=False, in_blocks=True)
         coef, intercept = np.transpose(self.coef_), self.intercept_
@@ -204,33 +204,33 @@ class MomentModel(TableEstimator):
 
 @documented
 class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
-    r"""Linear least squares with l2 regularization, from one private release.
+    r"""Ridge regression with differential privacy, from a single release.
 
-    The joint second moment of standardized features, targets and a constant is
-    released once. Coefficients for every penalty, the choice of a penalty and
-    confidence intervals are computed from it, at no further cost. Bounds and magnitudes
-    of the data need not be known. Read more in the :ref:`user guide <ridge>`.
+    The joint second moment of standardized features, targets and a constant is released
+    once. Coefficients for every penalty, the choice of a penalty and confidence
+    intervals are computed from this release at no further cost. You need to know
+    neither bounds nor magnitudes of the data. Read more in the
+    :ref:`user guide <ridge>`.
 
     Parameters
     ----------
     alpha : "auto", float or array-like of shape (n_targets,), default="auto"
-        Penalty on the squared coefficients of the standardized features, as in
-        :class:`~sklearn.linear_model.Ridge` behind a
-        :class:`~sklearn.preprocessing.StandardScaler`; non-negative. "auto": the mean
-        of two estimates. One raises small eigenvalues of the released moment to a
-        floor, which is chosen by an estimate of the error from the release, and
-        shrinks the coefficients by a factor. The other is a posterior mean, for normal
-        priors. Coefficients are 0 where nothing promises to be better.
+        Penalty on the squared coefficients of the standardized features, non-negative,
+        as in :class:`~sklearn.linear_model.Ridge` after a
+        :class:`~sklearn.preprocessing.StandardScaler`. "auto" uses the mean of two
+        estimates. The first raises small eigenvalues of the released moment to a floor
+        and shrinks the coefficients by a factor; the floor is chosen by an error
+        estimate that is computed from the release. The second is a posterior mean under
+        normal priors. Coefficients are 0 if no other choice promises to be better.
     n_components : int or None, default=None
-        Number of leading principal components of the standardized features that the
-        regression uses, at most ``n_features``; None for no reduction.
+        Number of leading principal components of the standardized features used by the
+        regression, at most ``n_features``. None uses all features.
     fit_intercept : bool, default=True
-        Whether there is an intercept. False neither centers features nor targets.
+        Whether to fit an intercept. If False, features and targets are not centered.
     {epsilon}
     {delta}
-        Well below ``1 / n_samples``.
     {bounds}
-        They help where rows are too few for private scales (:ref:`ridge`).
+        Bounds help if there are too few rows for private scales (:ref:`ridge`).
     target_bounds : tuple (low, high) or None, default=None
         Public bounds of the targets, numbers or arrays of shape (n_targets,).
     {accountant}
@@ -239,18 +239,18 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
-        Coefficients in the units of the data; 0 for unseen features.
+        Coefficients in the units of the data, 0 for unseen features.
     intercept_ : float or ndarray of shape (n_targets,)
-        Intercepts; 0 with ``fit_intercept=False``.
+        Intercepts, 0 with ``fit_intercept=False``.
     coef_std_ : ndarray of the shape of `coef_`
-        Standard errors of the unpenalized coefficients, of noise and sampling
-        together; NaN where :meth:`conf_int` gives no interval.
+        Standard errors of the unpenalized coefficients, including noise and sampling
+        error. NaN where :meth:`conf_int` gives no interval.
     alpha_ : float or ndarray of shape (n_targets,)
-        Penalty. With ``alpha="auto"``, the floor of the eigenvalues of the sum of
-        products of the standardized features; infinite where coefficients are 0.
+        Penalty. With ``alpha="auto"``, the floor of the eigenvalues of the summed
+        products of the standardized features; infinite if the coefficients are 0.
     {moment_attributes}
     unseen_targets_ : ndarray of bool of shape (n_targets,)
-        Whether a target is; its coefficients are 0.
+        Mask of the targets that are lost in the noise. Their coefficients are 0.
     {n_features_in_}
     {feature_names_in_}
     {privacy_}
@@ -258,41 +258,42 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     Warns
     -----
     NoisyFitWarning
-        If no feature can be seen at that budget, by public numbers, or if a target is
-        not, by what is released.
+        If public numbers show that no feature can be seen at this budget, or if the
+        release shows that a target is not seen.
 
     See Also
     --------
-    DPAdamRegressor : Networks and linear models by private gradients.
-    sklearn.linear_model.Ridge : The same without privacy.
+    DPAdamRegressor : Networks and linear models trained with private gradients.
+    sklearn.linear_model.Ridge : Ridge regression without privacy.
 
     Notes
     -----
-    **Formal guarantee.** Each fit with ``noise_seed=None`` is
-    (`epsilon`, `delta`)-differentially private for one row with its targets, under
-    replacement of that row (`n_samples` is public), for any data. All fitted
-    attributes, :meth:`path` and :meth:`conf_int` are covered.
+    **Formal guarantee.** Each fit with ``noise_seed=None`` is (`epsilon`,
+    `delta`)-differentially private for one row with its targets, under replacement of
+    that row (`n_samples` is public), for any data. All fitted attributes, :meth:`path`
+    and :meth:`conf_int` are covered.
 
-    Means and scales, as those of :class:`~skdpspectral.DPStandardScaler`, take 25 to
-    50 % of the budget's :math:`\mu^2` for the features, and 6 % for the targets. The
-    joint row of standardized features, targets and a constant is clipped to a length
-    c, and the second moment of such rows has Frobenius sensitivity
-    :math:`\sqrt2 c^2 / n` (:ref:`lemma-joint-rows`). If no target stands out of the
-    noise, locations of the targets are released in place of that moment: means in
-    `target_bounds` or, without these, medians and means of what is near them.
+    Means and scales, computed as in :class:`~skdpspectral.DPStandardScaler`, take 25 to
+    50 % of the budget's :math:`\mu^2` for the features, and 6 % for the targets. Each
+    joint row of standardized features, targets and a constant is clipped to norm c. The
+    second moment of these rows has Frobenius sensitivity :math:`\sqrt2 c^2 / n`
+    (:ref:`lemma-joint-rows`). If no target exceeds the noise, the locations of the
+    targets are released instead of that moment: means within `target_bounds` or,
+    without these, medians and means of nearby values.
 
-    **Few rows.** Where `n_samples`, the number of features and the budget say that
-    coefficients cannot be found, all of the budget goes to those locations: the model
-    is a constant, and a warning says so. Its error is about the extent of
-    `target_bounds` over :math:`\mu n`. Without `target_bounds` a single target needs
-    some :math:`17 / \mu` rows (75 at epsilon 1, 140 at 0.5, 270 at 0.25); of fewer
-    rows nothing is learned, and 0 is predicted. With less than some three times as many
-    rows the constant is a median with noise, which explains less than a mean would.
+    **Few rows.** If `n_samples`, the number of features and the budget show that
+    coefficients cannot be estimated, the whole budget is spent on these locations. The
+    model is then a constant, and a warning is issued. The error of the constant is
+    about the extent of `target_bounds` divided by :math:`\mu n`. Without
+    `target_bounds`, a single target needs about :math:`17 / \mu` rows (75 at epsilon 1,
+    140 at 0.5, 270 at 0.25). With fewer rows nothing is learned, and the prediction is
+    0. With less than about three times as many rows, the constant is a noisy median,
+    which explains less than a mean.
 
     References
     ----------
     Wang (2018), Revisiting differentially private linear regression, for regularization
-    by the noise of released sufficient statistics.
+    based on the noise of the released sufficient statistics.
     Stein (1981), Estimation of the mean of a multivariate normal distribution.
 
     Examples
@@ -345,20 +346,11 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
 
         Parameters
         ----------
-        n_samples : int
-            Number of rows, public.
-        n_features : int
-            Number of features.
+        {shape_of_rows}
         n_targets : int, default=1
             Number of targets.
 
-        Returns
-        -------
-        {plan_of_shape}
-
-        Raises
-        ------
-        {invalid_shape}
+        {returns_plan}
         """
         n_targets = check_count("n_targets", n_targets)
         return self._plan_of_shape(n_samples, n_features, n_targets)
@@ -383,17 +375,14 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
 
     @unweighted
     def fit(self, X, y) -> Self:
-        """Release the moments of rows and their targets, and solve for coefficients.
+        """Release the moments of rows and targets, and compute the coefficients.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows, all finite; never modified. Memory maps are read block by block, and
-            so are arrays of other libraries with ``shape``, a numeric ``dtype`` and
-            slices of rows, and open parquet files of pyarrow. Dask collections are
-            reduced on their cluster (:ref:`clusters`).
+            {X_by_block}
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Targets, in memory or, of a dask collection, one column beside it.
+            Targets in memory, or one column of a dask collection if X is one.
 
         {outcome_of_fit}
         """
@@ -403,13 +392,15 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         self.coef_std_ = self._unpenalized()[1]
         if not several:
             for name in ("coef_", "intercept_", "alpha_", "coef_std_"):
-                setattr(self, name, _of_one(getattr(self, name)))
+                (value,) = getattr(self, name)
+                setattr(self, name, value if np.ndim(value) else float(value))
         count = int(self.unseen_targets_.sum())
         if count:
             warnings.warn(
-                f"{count} of {len(self.unseen_targets_)} targets cannot be told from a "
-                "constant at this budget, and their coefficients are 0: take more "
-                "rows, a larger epsilon, or give bounds and target_bounds",
+                f"{count} of {len(self.unseen_targets_)} targets cannot be "
+                "distinguished from a constant at this budget, and their coefficients "
+                "are 0: use more rows or a larger epsilon, or give bounds and "
+                "target_bounds",
                 NoisyFitWarning,
                 stacklevel=3 + self._levels_around_fit,
             )
@@ -433,30 +424,30 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     # -- what the release tells besides ----------------------------------------------
 
     def path(self, alphas):
-        """Return coefficients for several penalties, from the same release.
+        """Return the coefficients for several penalties, from the same release.
 
         Parameters
         ----------
         alphas : array-like of shape (n_alphas,)
-            Penalties, as `alpha`; non-negative.
+            Non-negative penalties, as `alpha`.
 
         Returns
         -------
         coefs : ndarray of shape (n_alphas, n_features)
-            Coefficients in the units of the data; of several targets,
-            (n_alphas, n_targets, n_features).
+            Coefficients in the units of the data. The shape is (n_alphas, n_targets,
+            n_features) for several targets.
         intercepts : ndarray of shape (n_alphas,) or (n_alphas, n_targets)
             Intercepts.
 
         Raises
         ------
         ValueError
-            If a penalty is no finite number of at least 0.
+            If a penalty is negative or not finite.
         """
         check_is_fitted(self)
         checked = _numbers("alphas", alphas)
         if checked.ndim != 1:
-            raise ValueError("alphas must be a list of penalties, in one dimension")
+            raise ValueError("alphas must be a one-dimensional list of penalties")
         moment, basis = self._moment()
         coefs, intercepts = [], []
         for alpha in checked:
@@ -470,24 +461,24 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     def conf_int(self, level=0.95):
         """Return confidence intervals of the coefficients, from the same release.
 
-        They are about the unpenalized coefficients, and count the noise of the release
-        and the sampling of rows, for errors of one variance.
+        The intervals are for the unpenalized coefficients. They account for the noise
+        of the release and the sampling of rows, and assume errors of equal variance.
 
         Parameters
         ----------
         level : float, default=0.95
-            Probability that an interval holds its coefficient, in (0, 1).
+            Probability that an interval contains its coefficient, in (0, 1).
 
         Returns
         -------
         ndarray of shape (n_features, 2) or (n_targets, n_features, 2)
-            Lower and upper ends; NaN for unseen features.
+            Lower and upper ends, NaN for unseen features.
 
         Raises
         ------
         ValueError
-            If `level` is invalid, or noise may have made the least eigenvalue of the
-            released moment, so that no interval is reliable.
+            If `level` is invalid, or if the smallest eigenvalue of the released moment
+            may be due to noise, so that no interval is reliable.
         """
         check_is_fitted(self)
         if not (isinstance(level, Real) and 0.0 < level < 1.0):
@@ -495,8 +486,8 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         if np.isnan(self.coef_std_).all():
             raise ValueError(
                 "conf_int: the least eigenvalue of the released moment does not stand "
-                "out of its noise, so that intervals would be unreliable; fit with "
-                "more rows, a larger epsilon, fewer features or a smaller n_components"
+                "out from its noise, so intervals would be unreliable; fit with more "
+                "rows, a larger epsilon, fewer features or a smaller n_components"
             )
         center = self._unpenalized()[0].reshape(self.coef_.shape)
         reach = float(ndtri(0.5 + 0.5 * level)) * self.coef_std_
@@ -505,7 +496,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     # -- what is made of rows ----------------------------------------------------------
 
     def predict(self, X):
-        """Return the predicted targets: those of features that are cut at `limits_`.
+        """Predict targets, with features clipped at `limits_`.
 
         Parameters
         ----------
@@ -515,7 +506,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_targets)
-            In the units of the targets.
+            Predictions in the units of the targets.
         """
         return self._linear(X)
 
@@ -523,11 +514,6 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
 def _turned(basis, found: np.ndarray) -> np.ndarray:
     """Return coefficients of features from those of the directions in use."""
     return found if basis is None else basis @ found
-
-
-def _of_one(values: np.ndarray):
-    """Return the values of the only target."""
-    return float(values[0]) if values.ndim == 1 else values[0]
 
 
 def _numbers(name: str, values) -> np.ndarray:
@@ -544,44 +530,43 @@ def _numbers(name: str, values) -> np.ndarray:
 
 @documented
 class DPRidgeClassifier(PrivateClassifier, MomentModel):
-    r"""Linear least squares on indicators of classes, from one private release.
+    r"""Ridge classification with differential privacy, from a single release.
 
-    As :class:`~sklearn.linear_model.RidgeClassifier`: a row is of the class whose
-    regression predicts the largest value. All regressions come from one release, as
-    those of :class:`DPRidge`. There are no probabilities: what least squares predicts
-    is shrunk, and may be negative. Read more in the
+    As in :class:`~sklearn.linear_model.RidgeClassifier`, least squares is fitted to an
+    indicator of each class, and the class with the largest prediction wins. All
+    regressions use one release, as in :class:`DPRidge`. There are no probabilities,
+    because least-squares predictions are shrunk and may be negative. Read more in the
     :ref:`user guide <ridge_classifier>`.
 
     Parameters
     ----------
     alpha : "auto" or float, default="auto"
-        Penalty on the squared coefficients of the standardized features, non-negative;
-        "auto" chooses as :class:`DPRidge` does, once for all classes.
+        Penalty on the squared coefficients of the standardized features, non-negative.
+        "auto" chooses one penalty for all classes, as :class:`DPRidge` does.
     {epsilon}
     {delta}
-        Well below ``1 / n_samples``.
     {classes}
     n_components : int or None, default=None
-        Number of leading principal components of the standardized features that the
-        regressions use, at most ``n_features``; None for no reduction.
+        Number of leading principal components of the standardized features used by the
+        regressions, at most ``n_features``. None uses all features.
     fit_intercept : bool, default=True
-        Whether there are intercepts. False does not center features.
+        Whether to fit intercepts. If False, features are not centered.
     {bounds}
-        They help where rows are too few for private scales (:ref:`ridge`).
+        Bounds help if there are too few rows for private scales (:ref:`ridge`).
     {accountant}
     {noise_seed}
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Labels, sorted.
+        Sorted labels.
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Coefficients in the units of the data; one row for two classes.
+        Coefficients in the units of the data. There is a single row for two classes.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         Intercepts.
     alpha_ : float
-        Penalty, or with ``alpha="auto"`` the floor of eigenvalues, as of
-        :class:`DPRidge`; infinite where coefficients are 0.
+        Penalty. With ``alpha="auto"``, the floor of the eigenvalues, as in
+        :class:`DPRidge`; infinite if the coefficients are 0.
     {moment_attributes}
     {n_features_in_}
     {feature_names_in_}
@@ -590,19 +575,19 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
     See Also
     --------
     DPAdamClassifier : Logistic regression and networks, with probabilities.
-    DPRidge : The same for numbers, with confidence intervals.
+    DPRidge : Regression of numeric targets, with confidence intervals.
 
     Notes
     -----
-    **Formal guarantee.** Each fit with ``noise_seed=None`` is
-    (`epsilon`, `delta`)-differentially private for one row with its label, under
-    replacement of that row (`n_samples` is public), for any data; `classes` must be
-    public. Indicators are -1 and 1 for two classes, or else 0 and 1, so that they need
-    no private scale. What is released is that of :class:`DPRidge` for one target per
-    class (:ref:`lemma-joint-rows`). Where `bounds` replace private scales, a mean of
-    the features comes first, for 8 % of the budget's :math:`\mu^2`. Where public
-    numbers say that coefficients cannot be found, the shares of the classes are
-    released, and all rows get the most frequent class.
+    **Formal guarantee.** Each fit with ``noise_seed=None`` is (`epsilon`,
+    `delta`)-differentially private for one row with its label, under replacement of
+    that row (`n_samples` is public), for any data; `classes` must be public. Indicators
+    are -1 and 1 for two classes, and 0 and 1 otherwise, so they need no private scale.
+    The releases are the same as in :class:`DPRidge` with one target per class
+    (:ref:`lemma-joint-rows`). If `bounds` replace private scales, a mean of the
+    features is released first, for 8 % of the budget's :math:`\mu^2`. If public numbers
+    show that coefficients cannot be estimated, the shares of the classes are released,
+    and every row is assigned the most frequent class.
 
     Examples
     --------
@@ -658,20 +643,11 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
 
         Parameters
         ----------
-        n_samples : int
-            Number of rows, public.
-        n_features : int
-            Number of features.
+        {shape_of_rows}
         n_classes : int or None, default=None
-            Number of classes; None takes that of `classes`, or 2.
+            Number of classes. None uses the number of `classes`, or 2.
 
-        Returns
-        -------
-        {plan_of_shape}
-
-        Raises
-        ------
-        {invalid_shape}
+        {returns_plan}
         """
         return self._plan_of_shape(n_samples, n_features, self._n_outputs(n_classes))
 
@@ -684,15 +660,15 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
 
     @unweighted
     def fit(self, X, y) -> Self:
-        """Release the moments of rows and indicators of labels, and solve.
+        """Release the moments of rows and label indicators, and compute coefficients.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows, all finite; never modified. Files and collections of dask are read as
-            by :class:`DPRidge`.
+            Finite rows, which are never modified. Files and dask collections are read
+            as in :class:`DPRidge`.
         y : array-like of shape (n_samples,)
-            Labels in memory, all of them among `classes`.
+            Labels in memory, all of which must be in `classes`.
 
         {outcome_of_fit}
         """

@@ -25,9 +25,8 @@ from . import _kernels_shared, _kernels_users
 
 # What a reader of the guarantee must know of models that rest on these directions.
 BILLBOARD = Remark(
-    "Weights, sparse parts and intercepts stay with their users: what is "
-    "predicted for a user of the fit is for that user alone (billboard "
-    "model).",
+    "Weights, sparse parts and intercepts stay with their users: predictions for a "
+    "user in the training data are for that user only (billboard model).",
     Concern.TRUST,
 )
 
@@ -221,8 +220,8 @@ class ExactDirections(Statistic):
         except np.linalg.LinAlgError:
             pass
         raise ValueError(
-            "X or y holds numbers, in units of scale, with squares beyond float64: "
-            "choose other units"
+            "X or y holds numbers, in units of scale, whose squares are out of the "
+            "range of float64: choose other units"
         )
 
     def _alternate(self, rows, start, scale, progress) -> SharedModel:

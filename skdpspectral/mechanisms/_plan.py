@@ -191,7 +191,7 @@ def _numbers(mechanism: Any) -> tuple[str, ...]:
 
 def cost_line(mu: float, failure: float) -> str:
     """Return the cost of a plan in a sentence; empty if it is that of a curve alone."""
-    but = f", but for a probability of {failure:g}, which delta includes"
+    but = f", except with probability {failure:g}, which delta includes"
     but = but if failure else ""
     if not math.isfinite(mu):
         return f"The cost holds{but[1:]}." if but else ""
@@ -199,7 +199,7 @@ def cost_line(mu: float, failure: float) -> str:
 
 
 def has_budget(plan: PrivacyPlan) -> bool:
-    """Whether a plan has a budget, and noise wherever it releases something."""
+    """Return whether a plan has a budget, and noise wherever it releases something."""
     return plan.noisy and plan.epsilon < math.inf
 
 
@@ -267,33 +267,32 @@ _NOTHING = "It releases nothing."
 
 @dataclass(frozen=True)
 class PrivacyPlan:
-    """An immutable, data-free description of everything that a fit releases.
+    """An immutable, data-free description of all releases of a fit.
 
     Parameters
     ----------
     epsilon, delta : float
-        The budget that was asked for; ``epsilon=inf`` where privacy is opted out.
+        The requested budget. ``epsilon=inf`` means that privacy is switched off.
     mechanisms : tuple of Mechanism
         The releases, composed adaptively in this order.
     estimator : str
         Name of the estimator.
     unit : Unit, default=Unit.ROW
-        Whose contribution is protected.
+        Privacy unit: whose contribution is protected.
     neighbors : Neighbors, default=Neighbors.REPLACE_ONE
-        The change that is hidden.
+        Neighbor relation: which change is hidden.
     assumption : Assumption, default=Assumption.NONE
-        What the guarantee rests on beyond its noise.
+        Assumption of the guarantee beyond its noise.
     seeded : bool, default=False
-        Whether the noise comes from a seed; such a release protects nothing
-        against whoever knows or repeats the seed.
+        Whether the noise comes from a seed. Such a release protects nothing from anyone
+        who knows or repeats the seed.
     remarks : tuple of str, default=()
-        Further sentences that a reader of the guarantee needs. The one that matters
-        most is the second line of ``str(plan)`` (:ref:`remarks`); :meth:`details` has
-        all of them.
+        Additional sentences about the guarantee. The most important one is the second
+        line of ``str(plan)`` (:ref:`remarks`), and :meth:`details` has all of them.
     failure : float, default=0.0
-        Probability, part of `delta`, of data that satisfy the assumption and are
-        further apart than the mechanisms' sensitivities, or of a value of a single row
-        being named (:class:`ThresholdedGaussian`). The costs hold outside it, and
+        Part of `delta`: the probability that data satisfying the assumption differ by
+        more than the mechanisms' sensitivities, or that a value of a single row is
+        named (:class:`ThresholdedGaussian`). The costs hold outside this event, and
         ledgers add it up.
     """
 
@@ -340,15 +339,15 @@ class PrivacyPlan:
 
     @property
     def mu(self) -> float:
-        """Total cost in Gaussian differential privacy, noise taken as secret.
+        """Total cost in Gaussian differential privacy, assuming secret noise.
 
-        Infinite beside :attr:`curves`, whose cost no ``mu`` states.
+        Infinite if there are :attr:`curves`, whose cost has no finite ``mu``.
         """
         return math.sqrt(sum(mechanism.mu**2 for mechanism in self.mechanisms))
 
     @property
     def curves(self) -> tuple[Curve, ...]:
-        """The releases that are no Gaussians: each has a privacy curve of its own."""
+        """Releases that are not Gaussian, each with its own privacy curve."""
         found = (self._curve(mechanism) for mechanism in self.mechanisms)
         return tuple(curve for curve in found if curve is not None)
 
@@ -366,7 +365,7 @@ class PrivacyPlan:
 
     @property
     def noisy(self) -> bool:
-        """Whether every release is noisy, be the noise secret or not."""
+        """Whether every release is noisy, whether or not the noise is secret."""
         return math.isfinite(self.mu_beside_curves)
 
     @property
@@ -375,7 +374,7 @@ class PrivacyPlan:
         return self.noisy and not self.seeded
 
     def releases(self) -> tuple[Mechanism, ...]:
-        """Return everything that may be released, with all branches of a choice."""
+        """Return all possible releases, including all branches of a choice."""
         return self._releases
 
     def __getitem__(self, name: str) -> Mechanism:
@@ -420,12 +419,12 @@ class PrivacyPlan:
         return cast(tuple[Remark, ...], self.remarks)
 
     def sentences(self) -> list[str]:
-        """Return all sentences: the guarantee, its cost, and remarks by their weight.
+        """Return all sentences: guarantee, cost, and remarks by importance.
 
         Returns
         -------
         list of str
-            What :meth:`details` has beside the table of releases.
+            Sentences of :meth:`details`, without the table of releases.
         """
         sentences = [self.guarantee()]
         if self.noisy:
@@ -441,11 +440,11 @@ class PrivacyPlan:
         Returns
         -------
         str
-            Several lines. The table has a row per release, and one for releases that
-            are alike: how many, the shape, the standard deviation of the noise (of a
-            symmetric matrix, that of its diagonal), the sensitivity that is charged and
-            the cost mu. Where a note says "choice", a fit makes the releases of one
-            choice, by earlier releases, and is charged for the dearest.
+            Several lines of text. The table has one row per release, or per group of
+            identical releases: their number, shape, noise standard deviation (on the
+            diagonal for symmetric matrices), charged sensitivity and cost mu. If a note
+            says "choice", a fit makes the releases of one choice, depending on earlier
+            releases, and is charged for the most expensive choice.
         """
         table = aligned(self.table()) if self.mechanisms else [_NOTHING]
         return Details("\n".join((*self.sentences(), "", *table)))
@@ -453,17 +452,17 @@ class PrivacyPlan:
     def table(
         self, more: Mapping[str, Callable[[Mechanism, str], str]] | None = None
     ) -> list[tuple[str, ...]]:
-        """Return the table of the releases, its heads first.
+        """Return the table of the releases, starting with its header.
 
         Parameters
         ----------
         more : mapping of str to callable or None, default=None
-            Further columns, by head: what each says of a release and its condition.
+            Additional columns by header, which describe a release and its condition.
 
         Returns
         -------
         list of tuple of str
-            One row per release, or per releases that are alike.
+            One row per release, or per group of identical releases.
         """
         return release_rows(_with_conditions(self.mechanisms), more)
 
@@ -489,7 +488,7 @@ class PrivacyPlan:
         return out
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """Return the plan as JSON; :meth:`from_json` reads it back."""
+        """Return the plan as JSON, which :meth:`from_json` reads."""
         return json.dumps({**self.to_dict(), "statement": str(self)}, indent=indent)
 
     @classmethod
@@ -570,9 +569,11 @@ class ParallelPlan(PrivacyPlan):
         if not names or len(set(names)) != len(names):
             raise ValueError("blocks must have distinct names")
         if any(plan.curves for _, plan in self.blocks):
-            raise ValueError("blocks must release by Gaussian mechanisms alone")
+            raise ValueError("blocks must have only Gaussian mechanisms")
         if max(plan.mu for _, plan in self.blocks) > self.mu:
-            raise ValueError("the plan of all blocks must be that of the dearest")
+            raise ValueError(
+                "the plan of all blocks must be the plan of the most expensive one"
+            )
 
     @classmethod
     def of(cls, plans: dict[str, PrivacyPlan]) -> ParallelPlan:
@@ -590,8 +591,8 @@ class ParallelPlan(PrivacyPlan):
             return
         yield Remark(
             f"This is the guarantee of the least protected of {len(self.blocks)} "
-            "clients; each row has that of its own client, and a person with rows at "
-            "several clients has less.",
+            "clients; each row has the guarantee of its own client, and a person with "
+            "rows at several clients has a weaker one.",
             Concern.TRUST,
         )
 

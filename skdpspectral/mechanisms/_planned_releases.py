@@ -43,23 +43,25 @@ class Neighbors(Word):
     def hides(self, unit: Unit) -> str:
         """Return a sentence on the change, and whether the number is public."""
         change, number = {
-            Neighbors.REPLACE_ONE: ("is exchanged for another", "public"),
+            Neighbors.REPLACE_ONE: ("is replaced by another", "public"),
             Neighbors.ADD_REMOVE_ONE: ("joins or leaves", "private"),
             Neighbors.ZERO_OUT_ONE: ("contributes nothing", "public"),
         }[self]
-        return f"It hides that one {unit} {change}; the number of {unit}s is {number}."
+        return (
+            f"It hides whether one {unit} {change}; the number of {unit}s is {number}."
+        )
 
 
 class Assumption(Word):
-    """What a guarantee rests on beyond its noise; ``none`` means the worst case.
+    """Assumption of a guarantee beyond its noise; ``none`` means the worst case.
 
     ``spiked-gaussian``, ``clipped-gradients``
-        It holds for data that satisfy it alone.
+        The guarantee only holds for data that satisfy the assumption.
     ``summed-parts``
-        Several parties add a share of the noise each: it holds against those who see
-        sums over all of them, and no part, which nothing but trust ensures.
+        Several parties each add a share of the noise. The guarantee holds against those
+        who only see sums over all parties, which has to be trusted.
     ``no-leaks``
-        A pipeline was fitted with steps that leak: it is void unless these reveal
+        A pipeline has steps that leak, and its guarantee is void unless they reveal
         nothing.
     """
 
@@ -73,7 +75,9 @@ class Assumption(Word):
     def condition(self) -> str:
         """When a guarantee holds, to follow on "only"."""
         if self is Assumption.SUMMED_PARTS:
-            return f"against those who see sums and none of their parts ({self})"
+            return (
+                f"against parties that see only sums and none of their parts ({self})"
+            )
         if self is Assumption.NO_LEAKS:
             return f"if the steps that leak reveal nothing ({self})"
         return f"for data that satisfy the {self} assumption"
@@ -96,7 +100,7 @@ def check_real(name: str, value: object) -> float:
     try:
         return float(value)
     except OverflowError:  # of an integer
-        raise ValueError(f"{name} must be within float64") from None
+        raise ValueError(f"{name} must be a number in the range of float64") from None
 
 
 def check_reals(name: str, values: Iterable[object]) -> tuple[float, ...]:
@@ -130,7 +134,7 @@ _LARGEST_RANGE = 1400.0
 
 @dataclass(frozen=True)
 class _Curve:
-    """What is released at a cost that no ``mu`` states."""
+    """A release whose cost has no finite ``mu``."""
 
     kind: ClassVar[str] = ""
 
@@ -138,44 +142,44 @@ class _Curve:
 
     @property
     def neighbors(self) -> frozenset[Neighbors] | None:
-        """Relations that its guarantee can be about; None for any."""
+        """Neighbor relations supported by the guarantee; None for any."""
         return None
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """No array leaves under this name: whoever made the release has it."""
+        """Shape None: no array is released under this name."""
         return ()
 
     @property
     def mu(self) -> float:
-        """Infinite: its cost is a curve, which no finite ``mu`` states."""
+        """Infinite, because the cost is a curve that no finite ``mu`` describes."""
         return math.inf
 
 
 @dataclass(frozen=True)
 class SubsampledGaussian(_Curve):
-    r"""Gaussian mechanisms in turn, each on a Poisson sample of the units.
+    r"""Sequence of Gaussian mechanisms, each on a Poisson sample of the units.
 
     Parameters
     ----------
     name : str
-        Name of what is released, unique within a plan.
+        Name of the release, unique within a plan.
     sampling_probability : float
-        Probability q in (0, 1] with which each unit is in a step's sample, by itself.
+        Probability q in (0, 1] that a unit joins the sample of a step, independently.
     noise_multiplier : float
-        Standard deviation of a step's noise over its l2-sensitivity to one unit's
-        joining the sample or leaving it.
+        Standard deviation of the noise of a step, divided by its l2-sensitivity to one
+        unit that joins or leaves the sample.
     steps : int, default=1
-        Number of steps, each with a sample and noise of its own.
+        Number of steps, each with its own sample and noise.
     replaced : bool, default=False
-        Whether the guarantee is for a unit that is replaced by another one.
+        Whether the guarantee is for replacing a unit by another one.
 
     Notes
     -----
     **Formal guarantee.** For units that join or leave (``"add-remove-one"``) or whose
-    contribution becomes zero (``"zero-out-one"``), a step's pair is dominated by
-    :math:`(1 - q) N(0, \sigma^2) + q N(1, \sigma^2)` against :math:`N(0, \sigma^2)`
-    [1]_; for units that are replaced, by the same against
+    contribution becomes zero (``"zero-out-one"``), each step is dominated by the pair
+    :math:`(1 - q) N(0, \sigma^2) + q N(1, \sigma^2)` and :math:`N(0, \sigma^2)` [1]_.
+    For replaced units, the second distribution is
     :math:`(1 - q) N(0, \sigma^2) + q N(-1, \sigma^2)`
     (:ref:`lemma-sampled-replacement`). Batches that are shuffled, or drawn without
     replacement, have no such guarantee.
@@ -202,13 +206,13 @@ class SubsampledGaussian(_Curve):
 
     @property
     def neighbors(self) -> frozenset[Neighbors]:
-        """Relations that its guarantee is about."""
+        """Neighbor relations that the guarantee supports."""
         if self.replaced:
             return frozenset({Neighbors.REPLACE_ONE})
         return frozenset({Neighbors.ADD_REMOVE_ONE, Neighbors.ZERO_OUT_ONE})
 
     def notes(self) -> str:
-        """Return what a report says beside its numbers."""
+        """Return notes for reports, in addition to the numbers."""
         return (
             f"{self.steps} steps on Poisson samples of rate "
             f"{self.sampling_probability:g}, noise of {self.noise_multiplier:g} times "
@@ -218,31 +222,31 @@ class SubsampledGaussian(_Curve):
 
 @dataclass(frozen=True)
 class PrivateSelection(_Curve):
-    r"""The best of a secret, random number of runs of Gaussian mechanisms.
+    r"""Best of a secret, random number of runs of Gaussian mechanisms.
 
     Parameters
     ----------
     name : str
-        Name of what is released, unique within a plan.
+        Name of the release, unique within a plan.
     run_mu : float
-        Cost of one run, with the score that it is compared by, in Gaussian
-        differential privacy.
+        Cost of one run, including its score, in Gaussian differential privacy.
     law : {"truncated-negative-binomial", "poisson"}
-        Law of the number K of runs.
+        Distribution of the number K of runs.
     eta : float, default=0.0
-        Shape of the truncated negative binomial law, above -1; 0 is the logarithmic
-        law, 1 the geometric one. Left at 0 for a Poisson law.
+        Shape of the truncated negative binomial distribution, above -1. Use 0 for the
+        logarithmic and 1 for the geometric distribution, and 0 for a Poisson
+        distribution.
     gamma : float or None, default=None
-        Parameter of the truncated negative binomial law, in (0, 1); K is the larger the
-        smaller it is. None for a Poisson law.
+        Parameter of the truncated negative binomial distribution, in (0, 1). Smaller
+        values give larger K. None for a Poisson distribution.
     mean : float or None, default=None
-        Mean of a Poisson law, positive; None for the other one.
+        Mean of a Poisson distribution, positive; None for the other distribution.
 
     Notes
     -----
-    **Formal guarantee.** The run with the best score is released, and nothing else: not
-    K, and of no other run anything. Its Renyi divergences are bounded as by Papernot
-    and Steinke [1]_, theorems 2 and 6.
+    **Formal guarantee.** Only the run with the best score is released. Neither K nor
+    anything about other runs is released. The Renyi divergences are bounded by theorems
+    2 and 6 of Papernot and Steinke [1]_.
 
     References
     ----------
@@ -272,8 +276,8 @@ class PrivateSelection(_Curve):
             raise ValueError(f"law must be one of {known}, got {self.law!r}")
         if unused:
             raise ValueError(
-                "eta and gamma are of a truncated negative binomial law, mean is of a "
-                f"Poisson law: leave out what is not of {self.law!r}"
+                "eta and gamma belong to a truncated negative binomial law, mean to a "
+                f"Poisson law: leave out what does not belong to {self.law!r}"
             )
 
     @property
@@ -289,29 +293,29 @@ class PrivateSelection(_Curve):
         return self.eta * (1.0 - self.gamma) / (self.gamma * grown)
 
     def notes(self) -> str:
-        """Return what a report says beside its numbers."""
+        """Return notes for reports, in addition to the numbers."""
         law = f"Poisson law of mean {self.mean}"
         if self.mean is None:
             law = f"truncated negative binomial law of eta {self.eta:g}"
             law += f", gamma {self.gamma:g}"
         return (
-            f"the best of K runs of mu = {self.run_mu:.6g} each; K is secret, by a "
-            f"{law}, and {self.expected_runs:.4g} on average"
+            f"the best of K runs of mu = {self.run_mu:.6g} each; K is secret, drawn "
+            f"from a {law}, and {self.expected_runs:.4g} on average"
         )
 
 
 @dataclass(frozen=True)
 class ApproximateDP(_Curve):
-    """Any mechanism of which no more is known than an (epsilon, delta) pair.
+    """Any mechanism for which only an (epsilon, delta) pair is known.
 
     Parameters
     ----------
     name : str
-        Name of what is released, unique within a plan.
+        Name of the release, unique within a plan.
     epsilon : float
-        At least 0, and finite.
+        Privacy parameter, finite and at least 0.
     delta : float
-        In [0, 1).
+        Privacy parameter in [0, 1).
     """
 
     kind: ClassVar[str] = "approximate-dp"
@@ -325,7 +329,7 @@ class ApproximateDP(_Curve):
         _set_real(self, "delta", below_zero, 1.0)
 
     def notes(self) -> str:
-        """Return what a report says beside its numbers."""
+        """Return notes for reports, in addition to the numbers."""
         return f"({self.epsilon:g}, {self.delta:g})-differentially private"
 
 
@@ -379,36 +383,37 @@ def _floor_power_of_two(x: float) -> float:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """A Gaussian mechanism whose output lies on a grid of a power of two.
+    """A Gaussian mechanism whose output is on a grid with power-of-two spacing.
 
     Parameters
     ----------
     name : str
         Name of the released statistic, unique within a plan.
     sensitivity : float
-        l2-sensitivity of the exact statistic, as a lemma gives it (for
-        ``symmetric=True``: its Frobenius-sensitivity).
+        l2-sensitivity of the exact statistic, as stated by a lemma (its Frobenius
+        sensitivity if ``symmetric=True``).
     noise_std : float
         Standard deviation of the noise, in the statistic's units. With
-        ``symmetric=True`` it is that of the diagonal; off-diagonal entries get
+        ``symmetric=True`` it applies to the diagonal, and off-diagonal entries get
         ``noise_std / sqrt(2)``.
     shape : tuple of int
         Shape of the released array.
     symmetric : bool, default=False
-        Whether the statistic is a symmetric matrix, released as its lower
-        triangle with off-diagonals scaled by ``sqrt(2)``, which is an isometry.
+        Whether the statistic is a symmetric matrix. It is released as its lower
+        triangle with off-diagonal entries scaled by ``sqrt(2)``, which is an isometry.
     summation_error : float, default=0.0
         Public bound on the norm of (computed - exact) statistic.
     magnitude : float, default=1.0
-        Public bound on the modulus of any entry of the computed statistic.
+        Public bound on the absolute value of any entry of the computed statistic.
 
     Notes
     -----
-    **Formal guarantee.** For any two data sets whose exact statistics differ by at
-    most `sensitivity`, and whose computed statistics are within `summation_error`
-    of the exact ones, the release is `mu`-Gaussian differentially private (Dong, Roth
-    and Su 2022, theorem 2.7). Rounding to the `grid` is part of the statistic: `mu` is
-    that of the `charged_sensitivity`, of lemma, summation errors and grid.
+    **Formal guarantee.** For any two data sets whose exact statistics differ by at most
+    `sensitivity`, and whose computed statistics are within `summation_error` of the
+    exact ones, the release is `mu`-Gaussian differentially private (Dong, Roth and Su
+    2022, theorem 2.7). Rounding to the `grid` is part of the statistic. `mu` is
+    computed from the `charged_sensitivity`, which includes the lemma's sensitivity,
+    summation errors and the grid.
     """
 
     kind: ClassVar[str] = "gaussian"
@@ -454,7 +459,7 @@ class Gaussian:
 
     @property
     def drawn_std(self) -> float:
-        """Deviation of the noise that one party draws: all of it."""
+        """Standard deviation of the noise that one party draws, here all of it."""
         return self.noise_std
 
     @property
@@ -473,9 +478,9 @@ class Gaussian:
 
     @property
     def grid_term(self) -> float:
-        """What rounding to the grid adds to the sensitivity.
+        """Increase of the sensitivity due to rounding to the grid.
 
-        Two roundings differ by at most one spacing an entry: ``grid * sqrt(k)``
+        Two roundings differ by at most one grid spacing per entry: ``grid * sqrt(k)``
         for k numbers, and ``grid * p`` in Frobenius norm for a p x p matrix.
         """
         return self.grid * math.sqrt(math.prod(self.shape))
@@ -484,7 +489,7 @@ class Gaussian:
         return self.sensitivity + 2.0 * self.summation_error + self.grid_term
 
     def repeated(self, names: Iterable[str]) -> tuple[Gaussian, ...]:
-        """Return this mechanism under other names, for releases that are all alike."""
+        """Return this mechanism under other names, for identical releases."""
         repeats = []
         for name in names:
             # All else is checked and worked out.
@@ -494,7 +499,7 @@ class Gaussian:
         return tuple(repeats)
 
     def notes(self) -> str:
-        """Return what a report says beside its numbers."""
+        """Return notes for reports, in addition to the numbers."""
         return "symmetric" if self.symmetric else ""
 
 
@@ -738,8 +743,8 @@ class ExponentialMechanism:
     def notes(self) -> str:
         """Return what a report says beside its numbers."""
         return (
-            f"one of {self.n_options} options, by an exponential mechanism of epsilon "
-            f"{self.epsilon:.6g}"
+            f"one of {self.n_options} options, chosen by an exponential mechanism "
+            f"with epsilon {self.epsilon:.6g}"
         )
 
 
@@ -822,6 +827,6 @@ class SharedGaussian(Gaussian):
     def notes(self) -> str:
         """Return what a report says beside its numbers."""
         return (
-            f"a sum over {self.n_shares} parties or more, of whom each adds noise of "
+            f"a sum over {self.n_shares} parties or more, each of which adds noise of "
             f"standard deviation {self.drawn_std:.6g}"
         )

@@ -190,79 +190,79 @@ def make_private_scorer(
     noise_seed: Any = None,
     **parameters: Any,
 ) -> PrivateScorer:
-    r"""Make a scorer whose scores on private rows are private releases.
+    r"""Make a scorer whose scores on private rows are differentially private.
 
-    It is what ``scoring=`` takes. A score is a mean of what each held-out row, or each
-    user, contributes, in a public range: the mean leaves with Gaussian noise, and each
-    call is charged to the ledger before a row is read, as a fit is. Read more in the
+    Pass it as ``scoring=``. Each score is a mean of bounded contributions of held-out
+    rows or users, and is released with Gaussian noise. As in a fit, each call charges
+    the ledger before any row is read. Read more in the
     :ref:`user guide <choosing_parameters>`.
 
     Parameters
     ----------
     score : str
-        What is measured; larger is better. The parameters of each are public numbers.
+        Name of the score. Larger scores are better. Its parameters are public numbers.
 
         =====================  ============================================  ==========
-        Score                  Parameters                                    Of
+        Score                  Parameters                                    Mean over
         =====================  ============================================  ==========
         "accuracy"                                                           rows, users
         "balanced_accuracy"    `classes`: all classes                        rows
         "squared_error"        `limit`: the largest error that counts; the   rows, users
                                score is the negative of the mean
-        "absolute_error"       `limit`, likewise                             rows, users
-        "log_loss"             `limit`, likewise                             rows, users
+        "absolute_error"       `limit`, as above                             rows, users
+        "log_loss"             `limit`, as above                             rows, users
         "r2"                   `limit` of squared errors, `bounds` of        rows
                                targets
-        "captured_variance"    `clip_norm` of differences of two rows over   rows
-                               the root of 2, in the components' space
+        "captured_variance"    `clip_norm` of pair differences divided by    rows
+                               sqrt(2), in the components' space
         "ndcg"                 `k=10`                                        users
         "recall"               `k=10`, `relevant=4`                          users
         =====================  ============================================  ==========
     epsilon : float, "search" or None, default="search"
-        Privacy budget of one score, positive. "search" leaves it to a
-        :class:`~skdpspectral.model_selection.PrivateSearchCV`, the only one that then
-        can use the scorer. None (or infinity) gives exact scores, with a
+        Privacy budget of one score, positive. With "search", the budget is set by
+        :class:`~skdpspectral.model_selection.PrivateSearchCV`, and only that class can
+        use the scorer. None (or infinity) gives exact scores, with a
         :class:`~skdpspectral.PrivacyLeakWarning`.
     delta : float, default=1e-6
         Privacy budget of one score, in [1e-15, 1).
     accountant : PrivacyAccountant or None, default=None
-        Ledger that every score is charged to. None takes that of the enclosing
-        ``with`` block, or else that of the estimator that is scored, if any.
+        Ledger that every score is charged to. None uses the accountant of the enclosing
+        ``with`` block or, failing that, of the scored estimator.
     user_feature : int or str or None, default=None
-        Column of X that holds users, by position or name: the score is a mean over
-        **users** of what the rows of each contribute on average, private for a user
-        with all rows who joins or leaves. None: a mean over rows, private for a row
-        that is replaced.
+        Position or name of the column of X with user ids. The score is then a mean over
+        **users** of the average contribution of their rows, private under addition or
+        removal of a user with all their rows. None gives a mean over rows, private
+        under replacement of a row.
     noise_seed : int, RandomState instance or None, default=None
         None draws noise from the operating system's entropy. **Anything else voids the
-        privacy of the scores**, and is for tests and figures alone.
+        privacy of the scores**; use it only for tests and figures.
     **parameters : object
-        Of the score.
+        Parameters of the score.
 
     Returns
     -------
     PrivateScorer
-        ``scorer(estimator, X, y)`` gives a score, and ``scorer.std_`` is then its
-        standard error by the noise, which is public.
+        ``scorer(estimator, X, y)`` returns a score. Afterwards, ``scorer.std_`` is the
+        public standard error due to the noise.
 
     Raises
     ------
     ValueError, TypeError
-        If there is no such score, or a parameter is out of range.
+        If the score is unknown, or a parameter is out of range.
 
     Notes
     -----
-    **Formal guarantee.** Of fitted models that are themselves private, or made without
-    the held-out rows: a score is (`epsilon`, `delta`)-differentially private for one
-    held-out row under replacement, or for one user who joins or leaves
-    (:ref:`lemma-score-sums`). Predictions for a row must be made of the model and that
-    row (for users: that user's rows) alone, and **the rows of a fold must be chosen
-    without looking at values**: stratified folds are not
+    **Formal guarantee.** If the scored models are themselves private or were fitted
+    without the held-out rows, a score is (`epsilon`, `delta`)-differentially private
+    for one held-out row under replacement, or for one user who joins or leaves
+    (:ref:`lemma-score-sums`). The prediction for a row must depend only on the model
+    and that row (for users: that user's rows). **The rows of a fold must be chosen
+    without looking at values**, so stratified folds are not allowed
     (:class:`~skdpspectral.model_selection.PrivateSplit`).
 
-    With n held-out rows and a range of length L the noise of a mean has the standard
+    For n held-out rows and a range of length L, the noise of a mean has standard
     deviation :math:`L / (n \mu)`. Under add-remove-one the number of users is private
-    and is released along with the sum.
+    and is released with the sum.
 
     Examples
     --------
@@ -306,11 +306,11 @@ class PrivateScorer:
             check_feature(user_feature, "user_feature")
             if kind.width > 1:
                 raise ValueError(
-                    f"score={kind.name!r} is one of rows: leave user_feature=None"
+                    f"score={kind.name!r} is a score of rows: leave user_feature=None"
                 )
         elif kind.of_users:
             raise ValueError(
-                f"score={kind.name!r} is one of users: name their column as "
+                f"score={kind.name!r} is a score of users: name their column with "
                 "user_feature"
             )
         self._accountant, self._user_feature = accountant, user_feature
@@ -376,7 +376,7 @@ class PrivateScorer:
         """Describe what a score of so many held-out rows releases and costs."""
         if self._budget is None:
             raise ValueError(
-                f"{self!r} has no budget of its own, and is for PrivateSearchCV alone; "
+                f"{self!r} has no budget, and can only be used in PrivateSearchCV; "
                 "give make_private_scorer an epsilon"
             )
         epsilon, delta = self._budget
@@ -411,8 +411,8 @@ class PrivateScorer:
         # It is charged here, and values are read from here on.
         said = (
             f"the score {self._kind.name!r} could not be computed: y and predictions "
-            "must be as many as held-out rows, of the kind that the score needs; it "
-            "stays charged"
+            "must have one entry per held-out row, of the kind that the score needs; "
+            "it stays charged"
         )
         with np.errstate(all="ignore"), uncounted_users():
             measured = read_quietly(lambda: self.measure(estimator, X, y), said)
@@ -454,7 +454,7 @@ class PrivateScorer:
         if self._user_feature is None:
             values = self._kind.contributions(estimator, X, y)
             if len(values) != self.n_terms(shape_of(X)[0]):
-                raise ValueError("predictions must be as many as held-out rows")
+                raise ValueError("predictions must have one entry per held-out row")
             return Contributions(values)
         users = id_array(
             read_column(X, self._user_feature, "user_feature"), "user_feature"
@@ -473,8 +473,8 @@ class PrivateScorer:
             said = f"epsilon={self.epsilon}: the score is exact, and reveals the rows"
         elif plan.seeded:
             said = (
-                "noise_seed is given: the noise of the score can be made again, so "
-                "that it is not private; leave noise_seed=None but for tests"
+                "noise_seed is given: the noise of the score can be reproduced, so it "
+                "is not private; leave noise_seed=None except in tests"
             )
         elif self._user_feature is None and plan.delta >= 1.0 / n_samples:
             said = (

@@ -20,58 +20,55 @@ from .._tables.ids import IdIndex, check_feature, encode_ids, id_array, read_col
 def user_ndcg_score(y_true, y_score, users, *, k=10):
     r"""Mean over users of the normalized discounted cumulative gain at k.
 
-    Each user's rows are ranked by `y_score`. With :math:`g_{(j)}` the value of
-    `y_true` at rank j, from 1, a user's gain is
+    Each user's rows are ranked by `y_score`. Let :math:`g_{(j)}` be the value of
+    `y_true` at rank j, starting from 1. The gain of a user is
 
     .. math:: \mathrm{DCG@}k = \sum_{j \le k} g_{(j)} / \log_2(1 + j),
 
-    and the score is its quotient by the largest that any order of the user's rows
-    has. Rows of equal score share the mean of their gains. This is
-    `sklearn.metrics.ndcg_score` of each user, for users of unequal numbers of rows.
-
-    Gains are linear, as in Järvelin and Kekäläinen (2002) and in scikit-learn. For
-    exponential gains, pass ``2.0**y_true - 1``.
+    and the score is this gain divided by the largest gain over all orders of the user's
+    rows. Tied rows share the mean of their gains. This is `sklearn.metrics.ndcg_score`
+    per user, for any numbers of rows. Gains are linear, as in Järvelin and Kekäläinen
+    (2002) and in scikit-learn. For exponential gains, pass ``2.0**y_true - 1``.
 
     Parameters
     ----------
     y_true : array-like of shape (n_rows,)
         Gains, such as ratings: finite and at least 0.
     y_score : array-like of shape (n_rows,)
-        Predicted ratings, or any finite scores that rank higher as they grow.
+        Predicted ratings, or any finite scores that rank better rows higher.
     users : array-like of shape (n_rows,)
-        The user of each row: any hashable ids.
+        Hashable user id of each row.
     k : int or None, default=10
-        Number of ranks that count, at least 1. None counts all.
+        Number of top ranks to use, at least 1. None uses all.
 
     Returns
     -------
     float
-        Between 0 and 1. Users all of whose gains are 0 are left out; NaN, with an
-        `UndefinedMetricWarning`, if none is left.
+        Score between 0 and 1. Users whose gains are all 0 are ignored. If no user
+        remains, NaN is returned with an `UndefinedMetricWarning`.
 
     Raises
     ------
     ValueError, TypeError
-        If an argument is out of its range, lengths differ, or an id is not hashable.
+        If an argument is out of range, lengths differ, or an id is not hashable.
 
     See Also
     --------
-    make_user_scorer : Use it in cross-validation and searches.
-    sklearn.metrics.ndcg_score : The same for a matrix with one row a user.
+    make_user_scorer : Wraps this score for cross-validation and searches.
+    sklearn.metrics.ndcg_score : NDCG of a matrix with one row per user.
 
     Warnings
     --------
-    The score is not private: on private users it is itself a release, which no
-    ledger lists, and so is the choice of a parameter by it. `make_private_scorer`
-    makes one that is.
+    The score is not private. For private users it is a release that no ledger records,
+    and so is a parameter chosen by it. Use `make_private_scorer` for private scores.
 
     Notes
     -----
-    Only the user's rows at hand are ranked, usually those held out: not the whole
-    catalog. A user of one row, or of equal gains, scores 1 under every order, and
-    linear gains of ratings from 1 to 5 reward any order: in five folds of MovieLens
-    1M, a constant prediction scores 0.83, and items' means 0.91. Compare models on
-    the same rows.
+    Only the given rows of a user are ranked, usually the held-out rows, rather than the
+    whole catalog. A user with one row, or with equal gains, scores 1 under every order.
+    Linear gains of ratings from 1 to 5 give high scores to any order: in five folds of
+    MovieLens 1M, a constant prediction scores 0.83, and item means score 0.91. Compare
+    models on the same rows.
 
     References
     ----------
@@ -100,54 +97,52 @@ def user_ndcg_score(y_true, y_score, users, *, k=10):
 def user_recall_score(y_true, y_score, users, *, k=10, relevant=4):
     r"""Mean over users of the share of relevant rows among the top k.
 
-    A row is relevant where `y_true` is at least `relevant`. Each user's rows are
-    ranked by `y_score`, and the user's score is
+    A row is relevant if `y_true` is at least `relevant`. Each user's rows are ranked by
+    `y_score`, and the score of a user is
 
     .. math:: \mathrm{recall@}k =
         \#\{\text{relevant rows of rank} \le k\} / \#\{\text{relevant rows}\}.
 
-    Where rows of equal score straddle rank k, the score is the mean over their
-    orders.
+    If tied rows straddle rank k, the score is the mean over their orders.
 
     Parameters
     ----------
     y_true : array-like of shape (n_rows,)
-        Ratings, finite.
+        Finite ratings.
     y_score : array-like of shape (n_rows,)
-        Predicted ratings, or any finite scores that rank higher as they grow.
+        Predicted ratings, or any finite scores that rank better rows higher.
     users : array-like of shape (n_rows,)
-        The user of each row: any hashable ids.
+        Hashable user id of each row.
     k : int or None, default=10
-        Number of ranks that count, at least 1. A user with more than k relevant rows
-        stays below 1. None counts all ranks.
+        Number of top ranks to use, at least 1. A user with more than k relevant rows
+        cannot reach a score of 1. None uses all ranks.
     relevant : float, default=4
-        Least rating that is relevant, finite. The default suits a scale from 1 to 5.
+        Smallest relevant rating, finite. The default suits a scale from 1 to 5.
 
     Returns
     -------
     float
-        Between 0 and 1. Users without a relevant row are left out; NaN, with an
-        `UndefinedMetricWarning`, if none is left.
+        Score between 0 and 1. Users without relevant rows are ignored. If no user
+        remains, NaN is returned with an `UndefinedMetricWarning`.
 
     Raises
     ------
     ValueError, TypeError
-        If an argument is out of its range, lengths differ, or an id is not hashable.
+        If an argument is out of range, lengths differ, or an id is not hashable.
 
     See Also
     --------
-    make_user_scorer : Use it in cross-validation and searches.
+    make_user_scorer : Wraps this score for cross-validation and searches.
 
     Warnings
     --------
-    The score is not private: on private users it is itself a release, which no
-    ledger lists, and so is the choice of a parameter by it. `make_private_scorer`
-    makes one that is.
+    The score is not private. For private users it is a release that no ledger records,
+    and so is a parameter chosen by it. Use `make_private_scorer` for private scores.
 
     Notes
     -----
-    Only the user's rows at hand are ranked, usually those held out: not the whole
-    catalog. A user of at most k rows scores 1 under every order.
+    Only the given rows of a user are ranked, usually the held-out rows, rather than the
+    whole catalog. A user with at most k rows scores 1 under every order.
 
     References
     ----------
@@ -171,11 +166,11 @@ def user_recall_score(y_true, y_score, users, *, k=10, relevant=4):
 
 
 def make_user_scorer(score_func, user_feature, *, greater_is_better=True, **kwargs):
-    """Make a scorer that reads each row's user from a column of X.
+    """Make a scorer that reads user ids from a column of X.
 
-    Scorers of scikit-learn hand no users to a metric. This one predicts with
-    ``estimator.predict(X)`` and takes the users from X, which estimators with a
-    `user_feature` need there anyway.
+    Scikit-learn scorers do not pass users to a metric. This scorer predicts with
+    ``estimator.predict(X)`` and reads the users from X, where estimators with a
+    `user_feature` need them anyway.
 
     Parameters
     ----------
@@ -183,22 +178,22 @@ def make_user_scorer(score_func, user_feature, *, greater_is_better=True, **kwar
         ``score_func(y_true, y_pred, users, **kwargs) -> float``, such as
         `user_ndcg_score` and `user_recall_score`.
     user_feature : int or str
-        The column of X that holds users, by position or name.
+        Position or name of the column of X with user ids.
     greater_is_better : bool, default=True
-        False for an error: the scorer then returns its negative.
+        Pass False for an error. The scorer then returns its negative.
     **kwargs : object
-        Further arguments of `score_func`, such as ``k=5``.
+        Other arguments of `score_func`, such as ``k=5``.
 
     Returns
     -------
     callable
-        ``scorer(estimator, X, y) -> float``, for `cross_val_score`, `GridSearchCV`
-        and the like. It can be pickled if `score_func` can.
+        ``scorer(estimator, X, y) -> float``, for `cross_val_score`, `GridSearchCV` and
+        similar tools. It can be pickled if `score_func` can.
 
     Raises
     ------
     TypeError
-        If `score_func` is not callable, or `user_feature` neither int nor str.
+        If `score_func` is not callable, or `user_feature` is neither int nor str.
 
     See Also
     --------
@@ -206,8 +201,8 @@ def make_user_scorer(score_func, user_feature, *, greater_is_better=True, **kwar
 
     Warnings
     --------
-    Scores are not private: on private users they are a release, which no estimator
-    and no accountant accounts for, and so is the choice of a parameter by them.
+    Scores are not private. For private users they are a release that no accountant
+    records, and so is a parameter chosen by them.
 
     Examples
     --------
@@ -271,7 +266,7 @@ def _ranked_sums(gains, scores, codes, n_users, weights):
 def _mean_over_users(found, best, undefined):
     defined = best > 0
     if not defined.any():
-        message = f"{undefined}, so that no user has a score; set to NaN"
+        message = f"{undefined}, so no user has a score; it is set to NaN"
         warnings.warn(message, UndefinedMetricWarning, stacklevel=3)
         return float("nan")
     # A perfect ranking may pass 1 by rounding.
@@ -286,7 +281,7 @@ def _check_rows(y_true, y_score, users):
     lengths = [len(y_true), len(y_score), len(codes)]
     if len(set(lengths)) > 1 or lengths[0] == 0:
         raise ValueError(
-            "y_true, y_score and users must have one entry a row, and at least one, "
+            "y_true, y_score and users must have one entry per row, and at least one, "
             f"got lengths {lengths}"
         )
     return y_true, y_score, codes, n_users
@@ -305,11 +300,11 @@ def _numbers(values, name):
     except (TypeError, ValueError) as error:
         if str(error).startswith(f"Input {name} contains"):
             raise
-        raise ValueError(f"{name} must hold one number a row") from None
+        raise ValueError(f"{name} must hold one number per row") from None
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:
-        raise ValueError(f"{name} must hold one number a row, got {values.shape}")
+        raise ValueError(f"{name} must hold one number per row, got {values.shape}")
     return values
 
 
@@ -329,46 +324,44 @@ def _check_relevant(relevant):
     return relevant
 
 
-_NOT_HELD_OUT = "no user of a list has an item that was held out"
+_NOT_HELD_OUT = "no user with a list has a held-out item"
 
 
 def list_recall_score(true_users, true_items, users, items, *, k=None):
-    """Mean over users of the share of their items that are in their lists.
+    """Mean over users of the share of their held-out items that are in their lists.
 
     Parameters
     ----------
     true_users, true_items : array-like of shape (n_rows,)
-        Pairs of a user and an item that was held out: any hashable ids. A pair that
-        stands there twice counts once.
+        Pairs of a user and a held-out item: hashable ids. Duplicates count once.
     users : array-like of shape (n_users,)
-        Users that lists were made for, none of them twice.
+        Users with lists, without duplicates.
     items : array-like of shape (n_users, n)
-        Their lists, best first, as of
+        Lists of these users, best items first, as returned by
         :meth:`skdpspectral.DPMatrixFactorization.recommend`.
     k : int or None, default=None
-        Number of places that count, at least 1. None counts all.
+        Number of top places to use, at least 1. None uses all.
 
     Returns
     -------
     float
-        Between 0 and 1; a user with more held-out items than places stays below 1.
-        Users without held-out items are left out; NaN, with an
-        `UndefinedMetricWarning`, if none is left.
+        Score between 0 and 1. A user with more held-out items than places cannot reach
+        1. Users without held-out items are ignored. If no user remains, NaN is returned
+        with an `UndefinedMetricWarning`.
 
     Raises
     ------
     ValueError, TypeError
-        If an argument is out of its range, lengths differ, or an id is not hashable.
+        If an argument is out of range, lengths differ, or an id is not hashable.
 
     See Also
     --------
-    user_recall_score : The same for scores of rows.
-    list_ndcg_score : Early places count more.
+    user_recall_score : Recall based on scores of rows.
+    list_ndcg_score : Gives more weight to the first places.
 
     Warnings
     --------
-    The score is not private: on private users it is itself a release, which no
-    estimator and no accountant accounts for.
+    The score is not private. For private users, it is an unaccounted release.
 
     Examples
     --------
@@ -383,42 +376,40 @@ def list_recall_score(true_users, true_items, users, items, *, k=None):
 def list_ndcg_score(true_users, true_items, users, items, *, k=None):
     r"""Mean over users of the normalized discounted cumulative gain of their lists.
 
-    An item that was held out for the user is a gain of 1, at place j of the list
-    divided by :math:`\log_2(1 + j)`; their sum is divided by that of a list that begins
-    with all of the user's held-out items.
+    An item that was held out for the user has gain 1, divided by :math:`\log_2(1 + j)`
+    at place j of the list. The sum of the gains is divided by the sum for a list that
+    starts with all held-out items of the user.
 
     Parameters
     ----------
     true_users, true_items : array-like of shape (n_rows,)
-        Pairs of a user and an item that was held out: any hashable ids. A pair that
-        stands there twice counts once.
+        Pairs of a user and a held-out item: hashable ids. Duplicates count once.
     users : array-like of shape (n_users,)
-        Users that lists were made for, none of them twice.
+        Users with lists, without duplicates.
     items : array-like of shape (n_users, n)
-        Their lists, best first.
+        Lists of these users, best items first.
     k : int or None, default=None
-        Number of places that count, at least 1. None counts all.
+        Number of top places to use, at least 1. None uses all.
 
     Returns
     -------
     float
-        Between 0 and 1. Users without held-out items are left out; NaN, with an
-        `UndefinedMetricWarning`, if none is left.
+        Score between 0 and 1. Users without held-out items are ignored. If no user
+        remains, NaN is returned with an `UndefinedMetricWarning`.
 
     Raises
     ------
     ValueError, TypeError
-        If an argument is out of its range, lengths differ, or an id is not hashable.
+        If an argument is out of range, lengths differ, or an id is not hashable.
 
     See Also
     --------
-    user_ndcg_score : The same for scores of rows, with gains.
-    list_recall_score : All places count alike.
+    user_ndcg_score : NDCG based on scores of rows, with arbitrary gains.
+    list_recall_score : Gives the same weight to all places.
 
     Warnings
     --------
-    The score is not private: on private users it is itself a release, which no
-    estimator and no accountant accounts for.
+    The score is not private. For private users, it is an unaccounted release.
 
     Examples
     --------
@@ -434,31 +425,30 @@ def list_ndcg_score(true_users, true_items, users, items, *, k=None):
 
 
 def catalog_coverage_score(items, catalog):
-    """Share of the items of a catalog that are in any list.
+    """Share of the items of a catalog that appear in at least one list.
 
     Parameters
     ----------
     items : array-like of shape (n_users, n)
-        Lists, as of :meth:`skdpspectral.DPMatrixFactorization.recommend`.
+        Lists, as returned by :meth:`skdpspectral.DPMatrixFactorization.recommend`.
     catalog : array-like of shape (n_items,)
-        Ids of all items; those of lists must be among them.
+        Ids of all items, including all items of the lists.
 
     Returns
     -------
     float
-        Between 0 and 1: one list of popular items for everybody covers next to nothing.
+        Share between 0 and 1. One list of popular items for all covers almost nothing.
 
     Raises
     ------
     ValueError
-        If an argument has the wrong shape, or lists hold items outside the catalog.
+        If an argument has the wrong shape, or lists contain items outside the catalog.
     TypeError
         If an id is not hashable.
 
     Warnings
     --------
-    The score is not private: which items are in the lists of private users is a
-    release, which no estimator and no accountant accounts for.
+    The score is not private. The lists of private users are an unaccounted release.
 
     Examples
     --------
@@ -484,9 +474,9 @@ def _hits(true_users, true_items, users, items, k) -> tuple[np.ndarray, np.ndarr
     if len(index) != len(index.codes):
         raise ValueError("users must not hold an id twice")
     if shape[0] != len(index):
-        raise ValueError("users and items must have one entry a list")
+        raise ValueError("users and items must have one entry per list")
     if len(pairs[0]) != len(pairs[1]):
-        raise ValueError("true_users and true_items must be of one length")
+        raise ValueError("true_users and true_items must have the same length")
     n = _check_k(k, shape[1])
     if not len(pairs[0]):
         return np.zeros((shape[0], n), dtype=bool), np.zeros(shape[0], dtype=np.intp)
@@ -510,7 +500,7 @@ def _lists(items) -> tuple[np.ndarray, tuple[int, int]]:
         shape = _shape_of(rows)
         flat = None if shape is None else [item for row in rows for item in row]
     if shape is None or 0 in shape:
-        raise ValueError("items must have shape (n_users, n): one list of ids a user")
+        raise ValueError("items must have shape (n_users, n): one list of ids per user")
     return id_array(flat, "items"), shape
 
 

@@ -273,51 +273,51 @@ BLOCK_SIZE = 2**20  # numbers held at a time: 8 MB
 
 
 def captured_variance(estimator, X, y=None):
-    r"""Share of the variance of X that an estimator's components keep.
+    r"""Share of the variance of X that an estimator's components explain.
 
-    With :math:`\bar x` the mean of the rows of X itself and P the orthogonal
-    projector on the span of `components_`,
+    Let :math:`\bar x` be the mean of the rows of X itself, and P the orthogonal
+    projector on the span of `components_`. The score is
 
     .. math:: \sum_i \|P (x_i - \bar x)\|^2 \big/ \sum_i \|x_i - \bar x\|^2 .
 
-    It has the signature of a scorer: `GridSearchCV(..., scoring=captured_variance)`.
+    Pass it to a search as a scorer: `GridSearchCV(..., scoring=captured_variance)`.
 
     Parameters
     ----------
     estimator : fitted estimator, Pipeline, or array of shape (n_components, n_features)
-        Something with `components_`, of orthonormal rows. With a `scale_` that is
-        not None, each feature is divided by it before anything else (the components
-        then live in the scaled space; a feature of scale 0 does not count). Of a
-        Pipeline, the earlier steps transform X and the last one has `components_`.
-        An array is taken as the components.
+        Estimator with `components_`, whose rows are orthonormal. If its `scale_` is not
+        None, each feature is first divided by it. The components then refer to the
+        scaled space, and features of scale 0 are ignored. In a Pipeline, the earlier
+        steps transform X and the last step has `components_`. An array is used
+        directly.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        The rows to score, usually held out from the fit. They are walked in blocks
-        of rows, and sparse rows are made dense a block at a time.
+        Rows to score, usually held out from the fit. They are processed in blocks, and
+        sparse rows are converted to dense arrays block by block.
     y : None
-        Ignored, present for the signature.
+        Ignored, present for API consistency.
 
     Returns
     -------
     float
-        Between 0 and 1. NaN, with an `UndefinedMetricWarning`, where all rows are
-        equal and there is no variance to keep (a single row, for one): neither 0 nor
-        1 would be fair, and a search then says that a score is not finite.
+        Share between 0 and 1. If all rows are equal, for example with a single row,
+        there is no variance to explain. Then NaN is returned with an
+        `UndefinedMetricWarning`, and a search reports that a score is not finite.
 
     Raises
     ------
     ValueError
-        If the components are not orthonormal or do not match the features of X, or if
-        X is not finite, or its rows differ by more than float64 can hold.
+        If the components are not orthonormal or do not match the features of X, X is
+        not finite, or its rows differ by more than float64 can represent.
     TypeError
         If the estimator has no `components_`.
     sklearn.exceptions.NotFittedError
-        If it is not fitted.
+        If the estimator is not fitted.
 
     Warnings
     --------
-    The score is not private. On private held-out rows it is itself a release, and so
-    is the choice of a parameter by it; no estimator and no accountant accounts for
-    either. Score on public rows, or treat the score as the private rows themselves.
+    The score is not private. For private held-out rows it is a release that no
+    accountant records, and so is a parameter chosen by it. Score public rows, or keep
+    the score as private as the rows.
 
     References
     ----------

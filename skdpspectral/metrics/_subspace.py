@@ -17,35 +17,34 @@ SYMMETRY_TOLERANCE = 1e-8
 def subspace_distance(components_a, components_b, *, ord=2):
     r"""Schatten norm of the difference of two orthogonal projectors.
 
-    For U and V with orthonormal columns that span the two subspaces, it is
-    :math:`\|UU' - VV'\|_{S_q}`, the l_q-norm of the singular values. These are the
-    sines of the principal angles, each twice, and 1 for every dimension that one
-    subspace has more than the other. The sines come from the residual
-    :math:`(I - UU')V`, so that an angle of 1e-9 keeps its leading digits, which
-    :math:`\sqrt{1 - \cos^2}` would lose. No p x p matrix is formed.
+    Let U and V have orthonormal columns that span the two subspaces. The distance is
+    :math:`\|UU' - VV'\|_{S_q}`, the l_q-norm of the singular values. The singular
+    values are the sines of the principal angles, each twice, and 1 for every dimension
+    by which one subspace exceeds the other. The sines are computed from the residual
+    :math:`(I - UU')V`, which preserves the leading digits of an angle of 1e-9, unlike
+    :math:`\sqrt{1 - \cos^2}`. No p x p matrix is formed.
 
     Parameters
     ----------
     components_a : array-like of shape (n_components_a, n_features)
-        Orthonormal rows, as in `components_`: the deviation of their Gram matrix
-        from the identity is at most 1e-6 in every entry.
+        Orthonormal rows, as in `components_`. The entries of their Gram matrix may
+        differ from the identity by at most 1e-6.
     components_b : array-like of shape (n_components_b, n_features)
-        Likewise. The number of rows may differ.
+        Orthonormal rows as above. The number of rows may differ.
     ord : float, default=2
-        Order q of the norm, at least 1: 1 is the nuclear, 2 the Frobenius and
-        `numpy.inf` the spectral norm.
+        Order q of the norm, at least 1. Use 1 for the nuclear, 2 for the Frobenius and
+        `numpy.inf` for the spectral norm.
 
     Returns
     -------
     float
-        The distance, between 0 and
-        :math:`(2 \min(r_a, r_b) + |r_a - r_b|)^{1/q}`.
+        The distance, between 0 and :math:`(2 \min(r_a, r_b) + |r_a - r_b|)^{1/q}`.
 
     Raises
     ------
     ValueError
-        If rows are not orthonormal, the numbers of features differ, or `ord` is not
-        a number of at least 1.
+        If rows are not orthonormal, the numbers of features differ, or `ord` is not at
+        least 1.
 
     References
     ----------
@@ -81,20 +80,20 @@ def gaussian_kl(mean_a, cov_a, mean_b, cov_b):
         + (\mu_b - \mu_a)' \Sigma_b^{-1} (\mu_b - \mu_a)
         + \ln\det\Sigma_b - \ln\det\Sigma_a\bigr],
 
-    by Cholesky factors, without an inverse, in terms that are never negative.
+    It is computed from Cholesky factors, not an inverse, as a sum of non-negative
+    terms.
 
     Parameters
     ----------
     mean_a, mean_b : array-like of shape (n_features,)
-        The means; a is where the expectation is taken (the truth, say).
+        The means. The expectation is taken under a, for example the true distribution.
     cov_a, cov_b : array-like of shape (n_features, n_features)
-        The covariances: symmetric (to 1e-8 of the largest entry) and positive
-        definite.
+        The covariances, symmetric (to 1e-8 of the largest entry) and positive definite.
 
     Returns
     -------
     float
-        The divergence in nats, at least 0.
+        Divergence in nats, at least 0.
 
     Raises
     ------

@@ -31,9 +31,11 @@ from sklearn.pipeline import Pipeline
 from .._base.sklearn_compat import take_rows
 from .._release.noise import without_recording
 from .._release.selection import isolated_process_state
-from .._tables.rows import shape_of
+from .._tables.readers import column_names
+from .._tables.rows import dtypes_of, shape_of
 from ..accounting import PrivacyAccountant, gaussian_epsilon, gaussian_mu
 from ..accounting._ledger.context import without_accountant
+from ..accounting._ledger.planned_fits import estimators_within
 from ..metrics._private_scorer import PrivateScorer, make_private_scorer
 from ._candidates import candidate_model, private_parts, quiet, set_sources
 from ._splits import PrivateSplit
@@ -84,7 +86,7 @@ def packed(
         except Exception as error:
             raise ValueError(
                 "estimator, param_distributions and scoring must be picklable: every "
-                f"block has a copy of its own ({type(error).__name__})"
+                f"block uses its own copy ({type(error).__name__})"
             ) from error
 
 
@@ -164,7 +166,8 @@ class Ballot:
     incumbent; `smooth` is the smoother of their scores, if any. The last fit may cost
     `mu_fit`, to which budgets of steps are `scaled`; it has `n_rows` rows, None where
     users of the column `user_feature` are protected and dealt to `n_blocks`. `n_folds`
-    are those inside of a block.
+    are those inside of a block. Columns `declared` have public categories in their
+    dtypes.
     """
 
     pack: bytes
@@ -175,6 +178,7 @@ class Ballot:
     n_blocks: int
     n_rows: int | None
     user_feature: Any = None
+    declared: frozenset[str] = frozenset()
 
     def __call__(self, number: int, X: Any, y: Any) -> tuple[Array, Array]:
         """Return the votes of a block on challengers, and which beat the incumbent."""
@@ -270,6 +274,99 @@ class Ballot:
             mu = factor * gaussian_mu(float(part.epsilon), float(part.delta))
             part.set_params(epsilon=gaussian_epsilon(mu, float(part.delta)))
         return model, train
+
+
+def declared_columns(
+    estimator: Any, candidates: Sequence[Mapping[str, Any]], X: Any
+) -> frozenset[str]:
+    """Return columns of which a candidate takes the dtype's categories for public."""
+    models = [clone(estimator).set_params(**candidate) for candidate in candidates]
+    inside = [part for model in models for part in estimators_within(model).values()]
+    takes = [
+        part._takes_declared for part in inside if hasattr(part, "_takes_declared")
+    ]
+    names = map(str, column_names(X) or ())
+    return frozenset(name for name in names if any(take(name) for take in takes))
+
+
+def rows_apart(
+    table: Any, rows: np.ndarray, declared: frozenset[str] = frozenset()
+) -> Any:
+    """Return some rows of a table, and nothing that was made of the others.
+
+    Frames keep names and dtypes. But for the columns `declared`, categories become
+    those of these rows. Rows are numbered anew, and notes on a frame and what its
+    subclass adds are left out. Objects that could be changed are copied.
+    """
+    polars = type(table).__module__.startswith("polars")
+    if not hasattr(table, "iloc") and not polars:
+        return _values_apart(table, rows)
+    part = take_rows(table if polars else _plain(table), rows)
+    if not polars:
+        part = part.reset_index(drop=True)
+        part.attrs = {}
+    if len(part.shape) == 1:
+        return _recoded(part)
+    for place, (name, dtype) in enumerate(
+        zip(column_names(part), dtypes_of(part), strict=True)
+    ):
+        coded = _is_coded(dtype) and str(name) not in declared
+        if not coded and str(dtype) != "object":
+            continue
+        if polars:
+            part = part.with_columns(_recoded(part[name]))
+        else:
+            part.isetitem(place, _recoded(part.iloc[:, place]))
+    return part
+
+
+def _plain(table: Any) -> Any:
+    """Return a frame or series of a subclass as one of pandas itself."""
+    kinds = {"DataFrame", "Series"}
+    plain = next((k for k in type(table).__mro__ if k.__name__ in kinds), type(table))
+    return table if plain is type(table) else plain(table)
+
+
+def _values_apart(values: Any, rows: np.ndarray) -> Any:
+    """Return some rows of an array, or entries of an index or array of pandas."""
+    if isinstance(values, np.ndarray):
+        return _unshared(values.view(np.ndarray)[rows])
+    if not type(values).__module__.startswith("pandas"):
+        return take_rows(values, rows)
+    import pandas as pd
+
+    if isinstance(values, pd.MultiIndex):
+        values = values.to_flat_index()
+    column = _recoded(pd.Series(values).iloc[rows].reset_index(drop=True))
+    return pd.Index(column) if isinstance(values, pd.Index) else column.array
+
+
+# Of these types, no value can be changed.
+_FIXED = {str, bytes, bool, int, float, complex, type(None)}
+
+
+def _unshared(values: Any) -> Any:
+    """Return values of which other rows have no object that could be changed."""
+    if values.dtype != object or _FIXED.issuperset(map(type, values.ravel())):
+        return values
+    return cloudpickle.loads(cloudpickle.dumps(values))
+
+
+def _is_coded(dtype: Any) -> bool:
+    """Whether a dtype or its column holds the values of other rows."""
+    return str(dtype).startswith(("category", "dictionary", "Categorical"))
+
+
+def _recoded(column: Any) -> Any:
+    """Return a column that knows of no values but its own."""
+    if not hasattr(column, "iloc"):
+        return column.cast(str) if _is_coded(column.dtype) else column
+    if _is_coded(column.dtype):
+        return column.astype(object).astype("category")
+    if column.dtype != object:
+        return column
+    values = _unshared(column.to_numpy())
+    return type(column)(values, dtype=object, name=column.name)
 
 
 class _FittedSteps:

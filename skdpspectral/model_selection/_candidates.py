@@ -22,7 +22,12 @@ from .._base.estimator import PrivateEstimator
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, take_rows
-from .._tables.readers import read_entries
+from .._tables.readers import (
+    column_names,
+    frame_of_arrow,
+    is_arrow,
+    read_entries,
+)
 from .._tables.rows import DeferredRead, deferred_rows, shape_of, table_shape
 from ..accounting import (
     NoisyFitWarning,
@@ -31,14 +36,17 @@ from ..accounting import (
     gaussian_epsilon,
     gaussian_mu,
 )
+from ..accounting._gaussian import MIN_DELTA
 from ..accounting._ledger.context import without_accountant
 from ..accounting._ledger.entry_chain import forget
 from ..accounting._ledger.planned_fits import (
     Composition,
+    PlannedFit,
     composition_of,
     estimators_within,
     fitted_within,
     is_estimator,
+    parts_of,
     planned_fits,
     reads_clients,
 )
@@ -135,11 +143,11 @@ def check_estimator(estimator: Any) -> None:
 def _check_private(name: str, part: PrivateEstimator) -> None:
     if part.accountant is not None:
         raise ValueError(
-            f"{name} has an accountant of its own: give it to the search, which is "
+            f"{name} has its own accountant: give it to the search instead, which is "
             "charged once for all of its fits"
         )
     if part.noise_seed is not None:
-        raise ValueError(f"{name} has a noise_seed: leave it None")
+        raise ValueError(f"{name} has a noise_seed: set it to None")
 
 
 def candidate_model(
@@ -196,11 +204,17 @@ def with_budgets(model: Any, mu_fit: float) -> Any:
 
 
 def check_candidate(
-    model: Any, X: Any, relation: tuple, mu_fit: float, hint: str, users: Any = None
+    model: Any,
+    X: Any,
+    relation: tuple,
+    mu_fit: float,
+    hint: str,
+    users: Any = None,
+    failure: float = 0.0,
 ) -> None:
-    """Refuse a model that leaks, or whose fit costs more than `mu_fit`.
+    """Refuse a model that leaks, or whose fit costs more than `mu_fit` and `failure`.
 
-    Of training rows X the shape is used, and who the clients are. `relation` is what
+    Of training rows X the form is used, and who the clients are. `relation` is what
     the search's guarantee is about; `hint` says what may be asked for, and `users` is
     the column of users that are scored.
     """
@@ -209,38 +223,93 @@ def check_candidate(
     if leaks:
         raise CandidateError(
             f"{leaks[0].name} ({leaks[0].estimator}) leaks: {leaks[0].reason}; a "
-            "search is private where every step is"
+            "search is private only if every step is"
         )
     for name, part in private_parts(model).items():
         if isinstance(part, PersonalEstimator) and part.user_feature is None:
             raise CandidateError(
-                f"{name}user_feature=None takes all rows for those of one user: a "
-                "search passes no users; name their column by user_feature"
+                f"{name}user_feature=None treats all rows as the rows of one user: a "
+                "search passes no users; name their column with user_feature"
             )
-    rows = X if reads_clients(model) else np.broadcast_to(0.0, np.shape(X)[:2])
-    fits = planned_fits(model, rows)
+    fits = planned_fits(model, X)
     for fit in fits:
         plan = fit.plan
-        if plan.curves or plan.failure or plan.assumption is not Assumption.NONE:
+        if plan.curves or plan.assumption is not Assumption.NONE:
             raise CandidateError(
-                f"{plan.estimator} is private under a model of the data, or by other "
-                "than Gaussian noise: a search takes neither"
+                f"{plan.estimator} is private under a model of the data, or uses "
+                "noise that is not Gaussian: a search supports neither. Where Poisson "
+                'samples are drawn, give optimizer=Adam(sampling="in-turn")'
             )
         if (plan.unit, plan.neighbors) != relation:
             unit, neighbors = relation
             raise CandidateError(
                 f"{plan.estimator} protects one {plan.unit} under {plan.neighbors}, "
-                f"and scoring one {unit} under {neighbors}: both must be the same (a "
-                "score of users has a user_feature)"
+                f"but the scorer protects one {unit} under {neighbors}: both must be "
+                "the same (a score of users has a user_feature)"
             )
         if plan.seeded:
-            raise CandidateError(f"{plan.estimator} has a noise_seed: leave it None")
+            raise CandidateError(f"{plan.estimator} has a noise_seed: set it to None")
     mu = math.sqrt(sum(fit.times * fit.plan.mu**2 for fit in fits))
     if not mu <= mu_fit * (1.0 + _ROUNDING):
         raise CandidateError(
             f"a fit of {type(model).__name__} costs mu={mu:.6g}, but one fit of a run "
             f"may cost mu={mu_fit:.6g}: {hint}"
         )
+    if _failure_of(fits) > failure:
+        raise CandidateError(
+            f"a fit of {type(model).__name__} fails with probability "
+            f"{_failure_of(fits):.3g}, but one fit of a run may with {failure:.3g}: "
+            "list its parameters, or lower delta of its steps"
+        )
+
+
+def _failure_of(fits: Iterable[PlannedFit]) -> float:
+    """Return the probability that the guarantee of one of several fits fails."""
+    exactly = math.fsum(fit.times * fit.plan.failure for fit in fits)
+    return min(exactly * (1.0 + _ROUNDING), 1.0)
+
+
+def failure_of_fits(
+    search: Any, candidates: Iterable[Mapping[str, Any]], X: Any
+) -> float:
+    """Return the largest probability of failure of a fit, by the form of rows."""
+    if takes_numbers(search.estimator):
+        return 0.0
+    mu = gaussian_mu(float(search.epsilon), float(search.delta))
+    scaled, rows, most = search.step_budgets == "scaled", stand_in(X), 0.0
+    for candidate in candidates:
+        with _named(candidate):
+            model = candidate_model(search.estimator, candidate, mu, scaled)
+            most = max(most, _failure_of(planned_fits(model, rows)))
+    return most
+
+
+def delta_beside(delta: float, failure: float) -> float:
+    """Return the delta of a search minus the failures of fits."""
+    if delta - failure < max(MIN_DELTA, 0.5 * delta):
+        raise ValueError(
+            f"delta={delta:g} is too small: values of single rows would be found as "
+            f"categories with probability {failure:.3g}, which is part of it. Lower "
+            "delta of the steps that find categories, or give public categories"
+        )
+    return delta - failure
+
+
+def stand_in(X: Any, n_rows: int | None = None) -> Any:
+    """Return rows with the names and dtypes of a table, for plans.
+
+    Zeros replace numeric arrays, and tables that are not frames in memory.
+    """
+    shape = table_shape(X)
+    n_rows = shape[0] if n_rows is None else n_rows
+    if isinstance(X, (list, tuple)):
+        return np.broadcast_to(np.array(None), (n_rows, shape[1]))
+    frame = column_names(X) is not None and getattr(X, "shape", None) == shape
+    if type(X).__module__.startswith("pyarrow"):
+        return X.slice(0, n_rows)  # older releases of scikit-learn can't take its rows
+    if frame or (isinstance(X, np.ndarray) and X.dtype.kind in "OSTU"):
+        return take_rows(X, slice(0, n_rows))
+    return np.broadcast_to(0.0, (n_rows, shape[1]))
 
 
 def checked_form(estimator: Any, X: Any, y: Any) -> tuple[list[DeferredRead], int]:
@@ -248,7 +317,7 @@ def checked_form(estimator: Any, X: Any, y: Any) -> tuple[list[DeferredRead], in
     unread = deferred_numbers(estimator, X)
     n_rows = unread.shape[0] if unread is not None else table_shape(X)[0]
     if y is not None and shape_of(y, "y")[:1] != (n_rows,):
-        raise ValueError(f"y must have one entry a row, {n_rows} of them")
+        raise ValueError(f"y must have one entry per row, {n_rows} in total")
     return [] if unread is None else [unread], n_rows
 
 
@@ -262,32 +331,40 @@ def check_candidates(
     scaled: bool,
     delta: float,
     users: Any = None,
+    failure: float = 0.0,
 ) -> None:
-    """Refuse candidates before anything runs, by public shapes alone."""
+    """Refuse candidates before anything runs, by the form of rows alone."""
     most = f"at most epsilon={gaussian_epsilon(mu_fit, delta):.6g} at this delta"
-    stand_in = np.broadcast_to(0.0, (n_train, table_shape(X)[1]))
+    some = stand_in(X, n_train)
     for candidate in candidates:
-        try:
+        with _named(candidate):
             model = candidate_model(estimator, candidate, mu_fit, scaled)
             if sparse.issparse(X) and not get_tags(model).input_tags.sparse:
                 raise TypeError(
                     "Sparse data was passed for X, but it requires dense data"
                 )
-            rows = stand_in
+            rows = some
             if reads_clients(model):
                 rows = take_rows(X, np.arange(n_train))
-            check_candidate(model, rows, relation, mu_fit, most, users)
-        except (TypeError, ValueError) as error:
-            if not candidate:
-                raise CandidateError(f"estimator: {error}") from error
-            said = ", ".join(f"{name}={v!r}" for name, v in candidate.items())
-            raise CandidateError(
-                f"param_distributions: the candidate ({said}) of estimator: {error}"
-            ) from error
+            check_candidate(model, rows, relation, mu_fit, most, users, failure)
+
+
+@contextlib.contextmanager
+def _named(candidate: Mapping[str, Any]) -> Iterator[None]:
+    """Prefix errors with the candidate that caused them."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if not candidate:
+            raise CandidateError(f"estimator: {error}") from error
+        said = ", ".join(f"{name}={v!r}" for name, v in candidate.items())
+        raise CandidateError(
+            f"param_distributions: the candidate ({said}) of estimator: {error}"
+        ) from error
 
 
 def warn_beforehand(caveats: Iterable[str], level: int) -> None:
-    """Warn of doubts about candidates, which go by public numbers alone."""
+    """Warn of caveats about candidates, from public numbers."""
     for caveat in dict.fromkeys(caveats):
         said = f"of a candidate in param_distributions: {caveat}"
         warnings.warn(said, NoisyFitWarning, stacklevel=level + 1)
@@ -308,13 +385,13 @@ def fitted_within_budget(
     delta: float,
     plan: PrivacyPlan,
     seed: int | None,
+    failure: float = 0.0,
 ) -> Any:
-    """Fit a model whose private steps may cost so much together.
+    """Fit a model whose private steps together cost at most mu.
 
-    The steps keep neither the ledger nor the seeds that they have here. `plan` is that
-    of the search.
+    The steps keep neither their ledger nor their seeds. `plan` is that of the search.
     """
-    with _run_accountant(mu, delta, plan, seed) as accountant:
+    with _run_accountant(mu, delta, plan, seed, failure) as accountant:
         set_sources(model, accountant, seed)
         model.fit(X) if y is None else model.fit(X, y)
     # Column transformers, and pipelines with a memory, have fitted copies of steps.
@@ -332,7 +409,7 @@ def set_sources(model: Any, accountant: Any, seed: int | None) -> None:
 
 
 def private_fitted(model: Any) -> Iterator[PrivateEstimator]:
-    """Yield the private estimators in a model that was fitted."""
+    """Yield the private estimators in a fitted model."""
     for part in fitted_within(model):
         if isinstance(part, PrivateEstimator):
             yield part
@@ -340,10 +417,10 @@ def private_fitted(model: Any) -> Iterator[PrivateEstimator]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Let nothing out: how often would tell how many runs there are.
+    """Suppress all output, which would reveal the number of runs.
 
-    Jobs of a fit are threads: worker processes have warnings, lines and global
-    generators of their own.
+    Jobs of a fit become threads, as worker processes have their own warnings, output
+    and global generators.
     """
     with (
         np.errstate(all="ignore"),
@@ -362,7 +439,7 @@ def without_seed_warning() -> Iterator[None]:
 
 
 class _RunAccountant(PrivacyAccountant):
-    """A ledger of one fit; errors name no entry of it, as it ends with the fit."""
+    """A ledger of one fit, whose errors name no entry."""
 
     def _enter(self, *entries: Any) -> list[int]:
         super()._enter(*entries)
@@ -371,18 +448,18 @@ class _RunAccountant(PrivacyAccountant):
 
 @contextlib.contextmanager
 def _run_accountant(
-    mu: float, delta: float, plan: PrivacyPlan, seed: int | None
+    mu: float, delta: float, plan: PrivacyPlan, seed: int | None, failure: float = 0.0
 ) -> Iterator[PrivacyAccountant]:
     """Give a ledger for one fit, which refuses what is beyond its budget."""
     place = _MEMORY if os.access(_MEMORY, os.W_OK | os.X_OK) else None
     with tempfile.TemporaryDirectory(prefix="skdpspectral-", dir=place) as folder:
         accountant = _RunAccountant(
-            gaussian_epsilon(mu, delta),
+            gaussian_epsilon(mu, (delta - failure) / (1.0 - failure)),
             delta,
             path=os.path.join(folder, "run.db"),
             unit=str(plan.unit),
             neighbors=str(plan.neighbors),
-            failures=0.0,  # the limit of a run's mu is exact
+            failures=failure,  # beside which the limit of a run's mu is exact
             allow_seeded=seed is not None,
         )
         try:
@@ -396,14 +473,29 @@ def sliceable(table: Any, name: str, read: Any = None) -> Any:
     """Return a table whose rows can be taken, with its names if it has any."""
     if sparse.issparse(table):
         return table.tocsr()
+    if column_names(table) is not None and is_arrow(table):
+        return frame_of_arrow(table)
     if table is None or hasattr(table, "shape"):
         return table
     return read_entries(table, name) if read is None else read
 
 
 def deferred_numbers(estimator: Any, X: Any) -> DeferredRead | None:
-    """Check the form of rows of numbers; None of tables that have ids in them."""
-    tags = get_tags(estimator).input_tags
-    if tags.allow_nan or tags.categorical or tags.string or not tags.two_d_array:
+    """Check the form of rows of numbers; None of tables with other values."""
+    if not takes_numbers(estimator):
         return None
+    tags = get_tags(estimator).input_tags
     return deferred_rows(None, X, accept_sparse=tags.sparse, in_blocks=True)
+
+
+def takes_numbers(estimator: Any) -> bool:
+    """Return whether rows must be finite numbers for whatever reads them first."""
+    kind = composition_of(estimator)
+    parts = [part for _, part in parts_of(estimator) if is_estimator(part)]
+    if kind is Composition.PIPELINE:
+        return not parts or takes_numbers(parts[0])
+    if kind in (Composition.UNION, Composition.COLUMNS):
+        return all(map(takes_numbers, parts))
+    tags = get_tags(estimator).input_tags
+    other = tags.allow_nan or tags.categorical or tags.string
+    return tags.two_d_array and not other

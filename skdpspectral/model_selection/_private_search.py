@@ -14,7 +14,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
+from .._base.estimator import (
+    PrivateEstimator,
+    Seed,
+    Self,
+    noted_caveats,
+    unweighted,
+)
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
     CallbackSupportMixin,
@@ -66,109 +72,110 @@ def _of_best(name: str, summary: str):
         Returns
         -------
         ndarray
-            What its ``{name}`` gives.
+            Result of the model's ``{name}``.
         """
     return _has(name)(method)
 
 
 @documented
 class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator):
-    r"""Search over parameters under one budget, charged once.
+    r"""Private parameter search with a single budget.
 
     With the default strategy, disjoint blocks of the rows vote on the candidates. The
-    estimator as given, the *incumbent*, is kept unless the votes are clearly for
-    another candidate. The chosen one is fitted on all rows, with nine tenths of the
-    budget. Read more in the :ref:`user guide <choosing_parameters>`.
+    given estimator is the *incumbent*, which is kept unless the votes clearly favor
+    another candidate. The chosen candidate is fitted on all rows with nine tenths of
+    the budget. Read more in the :ref:`user guide <choosing_parameters>`.
 
     Parameters
     ----------
     estimator : estimator
-        A private estimator of this package, or a pipeline in which every step that is
-        fitted on rows is private or harmless, as
-        :func:`~skdpspectral.audit.privacy_report` says. Its `accountant` and
-        `noise_seed` are left at None: the search has both. It is the incumbent of
-        :class:`Vote`.
+        A private estimator of this package, or a pipeline whose fitted steps are all
+        private or harmless according to :func:`~skdpspectral.audit.privacy_report`.
+        Leave its `accountant` and `noise_seed` at None and pass them to the search
+        instead. This estimator is the incumbent of :class:`Vote`.
     param_distributions : dict or list of dicts
-        Lists or distributions (with a method ``rvs``) a parameter, as of
+        Lists or distributions (with an ``rvs`` method) by parameter name, as in
         :class:`~sklearn.model_selection.RandomizedSearchCV`. They are public.
     epsilon : float, default=1.0
         Privacy budget of the whole search, positive and finite.
     {delta}
     strategy : "vote", Vote or RandomRuns, default="vote"
-        How the search chooses; "vote" means ``Vote()``.
+        How the search chooses a candidate. "vote" means ``Vote()``.
     scoring : str, callable or PrivateScorer, default=None
-        What is measured. With :class:`Vote`: any scorer of scikit-learn, by its name or
-        as a callable ``scorer(estimator, X, y)``; None uses the estimator's ``score``.
-        Its values are never released. It must be a function of its arguments, and
-        picklable; a ledger that it holds is None in blocks. With :class:`RandomRuns`:
-        what :func:`~skdpspectral.metrics.make_private_scorer` returns, without an
-        epsilon of its own, or the name of such a score that needs no parameters.
+        How candidates are scored. With :class:`Vote`, any scikit-learn scorer, as a
+        name or a callable ``scorer(estimator, X, y)``; None uses the estimator's
+        ``score`` method. Scores are never released. The scorer must be picklable and
+        depend only on its arguments. If it holds a ledger, that ledger is None within
+        blocks. With :class:`RandomRuns`, the result of
+        :func:`~skdpspectral.metrics.make_private_scorer` without an epsilon of its own,
+        or the name of a private score that needs no parameters.
     step_budgets : {"scaled", "given"}, default="scaled"
-        What the epsilons of private steps mean. "scaled": together a fit costs what it
-        may, and they only say how steps share it. "given": what they are; a candidate
-        that asks for more is refused (see :meth:`privacy_plan`).
+        Meaning of the epsilons of private steps. With "scaled", a fit always uses its
+        whole budget, and the epsilons only determine how steps share it. With "given",
+        the epsilons are used unchanged, and a candidate that exceeds the budget raises
+        an error (see :meth:`privacy_plan`).
     n_jobs : int or None, default=None
-        Number of processes for the blocks of :class:`Vote`; None is 1, unless in a
-        ``joblib.parallel_config`` context, and -1 all cores.
+        Number of processes for the blocks of :class:`Vote`. None means 1, unless in a
+        ``joblib.parallel_config`` context, and -1 means all cores.
     {accountant}
     {noise_seed}
     verbose : bool or int, default=0
-        Whether to print a line for each block of :class:`Vote`, and for the last fit;
-        none shows a vote. Callbacks of scikit-learn are told of the same steps.
+        Whether to print one line for each block of :class:`Vote` and for the last fit.
+        The lines contain no votes. Callbacks are notified of the same steps.
 
     Attributes
     ----------
     best_params_ : dict
-        Parameters of the candidate that was chosen. If the incumbent was kept: its
-        values of the parameters that were searched.
+        Parameters of the chosen candidate, or the incumbent's values of the searched
+        ones.
     best_estimator_ : estimator
-        The chosen candidate, fitted on all rows. With :class:`RandomRuns` see its
+        The chosen candidate, fitted on all rows. For :class:`RandomRuns`, see its
         `refit`.
     kept_ : bool
         Whether the incumbent was kept (:class:`Vote`).
     n_blocks_ : int
-        Number of blocks that voted; 0 if the search did not ask (:class:`Vote`).
+        Number of blocks that voted, 0 if there was no vote (:class:`Vote`).
     support_ : float
-        Noisy share of blocks in which the proposed challenger beats the incumbent; NaN
-        if the search did not ask (:class:`Vote`).
+        Noisy share of blocks in which the proposed challenger beats the incumbent, NaN
+        if there was no vote (:class:`Vote`).
     support_std_ : float
-        Standard error of `support_` by its noise (:class:`Vote`).
+        Standard error of `support_` due to its noise (:class:`Vote`).
     best_score_ : float
-        Score of the best run, with noise. The highest of several noisy scores is a
-        little too good (:class:`RandomRuns`).
+        Noisy score of the best run. The maximum of several noisy scores is slightly
+        optimistic (:class:`RandomRuns`).
     best_score_std_ : float
-        Standard error of `best_score_`, by the noise of one score
+        Standard error of `best_score_` due to the noise of one score
         (:class:`RandomRuns`).
     cv_results_ : dict of ndarray
-        As of other searches, but for scores: with :class:`Vote` all candidates, the
-        incumbent first, and `support` of the one that was proposed; with
-        :class:`RandomRuns` the best candidate alone.
+        As in other searches, but without scores. With :class:`Vote`, all candidates,
+        the incumbent first, and the `support` of the proposed candidate. With
+        :class:`RandomRuns`, only the best candidate.
     best_index_ : int
-        Place of the chosen candidate in `cv_results_`.
+        Index of the chosen candidate in `cv_results_`.
     n_splits_, multimetric_ : int, bool
-        As of other searches.
+        As in other searches.
     scorer_ : callable
-        What was measured.
+        The scorer in use.
     {privacy_}
 
     See Also
     --------
-    sklearn.model_selection.GridSearchCV : With a private scorer it shows the scores of
-        all candidates, and each is paid for.
-    PrivateSplit : Folds under which guarantees hold.
+    sklearn.model_selection.GridSearchCV : Pays for and shows the scores of all
+        candidates, if used with a private scorer.
+    PrivateSplit : Folds that preserve guarantees.
 
     Notes
     -----
-    **Formal guarantee.** With ``noise_seed=None`` the search is
-    (`epsilon`, `delta`)-differentially private for what its estimators protect, one row
-    that is replaced or one user who joins or leaves: all fitted attributes together,
-    but what belongs to users as in the estimators themselves. Proofs:
+    **Formal guarantee.** With ``noise_seed=None`` the search is (`epsilon`,
+    `delta`)-differentially private for the privacy unit of its estimators: one row that
+    is replaced, or one user who joins or leaves. All fitted attributes are covered
+    jointly, except user models, as in the estimators themselves. Proofs are given in
     :ref:`lemma-blocks-vote` and :ref:`lemma-selection-profile`.
 
-    The whole search is one entry of the ledger, charged before a value is read.
-    Warnings of fits that only vote or compete are not shown. Doubts about listed
-    candidates that follow from shapes and parameters alone are warned of before the
-    charge. How long a search takes is not covered by the guarantee.
+    The ledger is charged once for the whole search, before any value is read. Warnings
+    of fits that only vote or compete are suppressed. Warnings about listed candidates
+    that follow from shapes and parameters are issued before the charge. The guarantee
+    does not cover the duration of a search.
 
     Examples
     --------
@@ -240,26 +247,51 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         Parameters
         ----------
         n_samples : int
-            Number of rows; of no matter where users are protected.
+            Number of rows. It is not used if users are protected.
         n_features : int or None, default=None
-            Number of columns; of no matter but for candidates that need more than 64.
+            Number of columns. It is only used for candidates that need more than 64.
 
         Returns
         -------
         PrivacyPlan
-            What a search is charged with. Its remarks, and :meth:`fit_epsilon`, say
-            what one fit may ask for, and whether blocks will be asked.
+            The plan that a search is charged for. Its remarks and :meth:`fit_epsilon`
+            state the maximum epsilon of one fit, and whether there will be a vote.
 
         Raises
         ------
         ValueError
-            If a parameter is invalid, or the budget too small.
+            If a parameter is invalid, or the budget is too small.
         """
         self._check_parameters()
         return self._strategy()._plan(self, _stand_in(n_samples, n_features))
 
+    def plan_for(self, X):
+        """Describe what a search on X will release and cost; nothing is fitted.
+
+        Tables with text need this: what their steps release depends on dtypes.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_samples, n_features)
+            Rows, of which the shape, names and dtypes are used.
+
+        Returns
+        -------
+        PrivacyPlan
+            What that search is charged with.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, the budget too small, or a candidate would be
+            refused by :meth:`fit`.
+        """
+        self._check_parameters()
+        with noted_caveats():
+            return self._strategy()._plan_for(self, X)
+
     def fit_epsilon(self, n_samples, n_features=None):
-        """Return what one fit may ask for at the delta of the search.
+        """Return the maximum epsilon of one fit at the delta of the search.
 
         Parameters
         ----------
@@ -269,7 +301,7 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         Returns
         -------
         float
-            Epsilon of a fit, to be given to steps with ``step_budgets="given"``.
+            Epsilon of a fit. Set it in the steps with ``step_budgets="given"``.
         """
         self._check_parameters()
         mu = self._strategy()._fit_mu(self, _stand_in(n_samples, n_features))
@@ -282,7 +314,7 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     def _check_parameters(self) -> None:
         if self.epsilon is None or self.epsilon == math.inf:
             raise ValueError(
-                "epsilon of a private search must be a number: without privacy, take "
+                "epsilon of a private search must be a number: without privacy, use "
                 "RandomizedSearchCV"
             )
         for name in ("epsilon", "delta"):
@@ -316,19 +348,20 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     @with_callbacks
     @unweighted
     def fit(self, X, y=None) -> Self:
-        """Search, and fit the chosen candidate.
+        """Run the search and fit the chosen candidate.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, as the estimator takes them.
+        X : array-like or dataframe of shape (n_samples, n_features)
+            Rows in a form that the estimator accepts. A table with text, dates or
+            missing values needs a pipeline that begins with
+            :class:`~skdpspectral.DPTableVectorizer`. Blocks and scorers get dataframes.
         y : array-like of shape (n_samples,), default=None
-            Targets, if the estimator or the score needs them.
+            Targets, if the estimator or the scorer needs them.
 
         {outcome_of_fit}
         RuntimeError
-            If no run of :class:`RandomRuns` was drawn, or none came to a score; the
-            search is charged.
+            If :class:`RandomRuns` drew no run or got no score. The search is charged.
         """
         with self._unchanged_on_error(own_arithmetic=False):
             self._check_parameters()
@@ -374,16 +407,16 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     )
     score_samples = _of_best(
         "score_samples",
-        "Return scores of rows by the best model; each is as private as its row.",
+        "Return scores of rows by the best model, each as private as its row.",
     )
-    transform = _of_best("transform", "Transform rows by the best model.")
+    transform = _of_best("transform", "Transform rows with the best model.")
     inverse_transform = _of_best(
-        "inverse_transform", "Map transformed rows back by the best model."
+        "inverse_transform", "Map transformed rows back with the best model."
     )
 
     @_has("transform")
     def fit_transform(self, X, y=None):
-        """Search, and transform the same rows by the best model.
+        """Run the search and transform the same rows with the best model.
 
         Parameters
         ----------
@@ -395,13 +428,13 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         Returns
         -------
         ndarray
-            What :meth:`transform` gives: as private as the rows.
+            Transformed rows, which are as private as the rows.
         """
         return self.fit(X, y).transform(X)
 
     @_has("score")
     def score(self, X, y=None):
-        """Return the best model's own score, which is exact, and no release.
+        """Return the exact score of the best model, which is not a private release.
 
         Parameters
         ----------
@@ -413,14 +446,14 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         Returns
         -------
         float
-            What its ``score`` gives: on private rows it is as private as they are.
+            Result of the model's ``score``, which is as private as the rows.
         """
         best = self._best()
         return best.score(X) if y is None else best.score(X, y)
 
     @_has("get_feature_names_out")
     def get_feature_names_out(self, input_features=None):
-        """Return names of what the best model's ``transform`` makes.
+        """Return the names of the columns of the best model's ``transform``.
 
         Parameters
         ----------
@@ -430,22 +463,22 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         Returns
         -------
         ndarray of str
-            The names.
+            Names of the transformed columns.
         """
         return self._best().get_feature_names_out(input_features)
 
     def save(self, path) -> None:
-        """Refuse: what was found is saved by itself.
+        """Raise an error: save `best_estimator_` instead.
 
         Parameters
         ----------
         path : str or path-like
-            Of no matter.
+            Ignored.
         """
         check_is_fitted(self)
         raise TypeError(
-            "a search is no file of arrays: save best_estimator_, if it is a private "
-            "estimator, and keep privacy_.to_json() beside it"
+            "a search cannot be saved as a file of arrays: save best_estimator_, if "
+            "it is a private estimator, and keep privacy_.to_json() with it"
         )
 
     @property
@@ -464,12 +497,12 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
 
     @property
     def n_features_in_(self):
-        """Number of columns seen during fit, by the best model."""
+        """Number of columns that the best model has seen during fit."""
         return self._seen_by_best("n_features_in_")
 
     @property
     def feature_names_in_(self):
-        """Names of columns seen during fit, by the best model."""
+        """Names of columns that the best model has seen during fit."""
         return self._seen_by_best("feature_names_in_")
 
 

@@ -25,6 +25,7 @@ from ._candidates import (
     MOST_CHECKED,
     check_candidates,
     checked_form,
+    failure_of_fits,
     listed,
     quiet,
     sliceable,
@@ -49,52 +50,56 @@ from ._runs import (
 @register
 @dataclass(eq=False, repr=False)
 class RandomRuns(BaseEstimator):
-    r"""The best of a secret, random number of runs, by a private score.
+    r"""Best of a secret, random number of runs, chosen by a private score.
 
-    A run draws a candidate, fits it on each split and releases one score of what was
-    held out. Of all runs only the one of the best score is released, with its noisy
-    score; their number stays secret. At epsilon = 1 and delta = 1e-6 that costs the
-    :math:`\mu^2` of 2.96, 3.74 and 4.80 runs, for 20, 100 and 1,000 on average under
-    the logarithmic law.
+    Each run draws a candidate, fits it on each split and releases one score on the
+    held-out rows. Only the run with the best score is released, with its noisy score;
+    the number of runs stays secret. At epsilon = 1 and delta = 1e-6, under the
+    logarithmic distribution, this costs the :math:`\mu^2` of 2.96, 3.74 and 4.80 runs
+    for an expected 20, 100 and 1,000 runs.
 
     Parameters
     ----------
     expected_n_iter : float, default=20
-        Number of runs on average.
+        Expected number of runs.
     n_iter_law : {"auto", "logarithmic", "geometric", "poisson"}, default="auto"
-        Law of the number of runs, from the cheapest, under which few runs are likely,
-        to the one that is nearest to its mean. "auto" takes of the logarithmic and,
-        from 14 runs on, the Poisson law the one that leaves more for a run. A Poisson
-        law may draw no run at all, which is an error.
+        Distribution of the number of runs, listed from the cheapest, for which few runs
+        are likely, to the most concentrated around its mean. "auto" uses the
+        logarithmic distribution or, from 14 runs on, the Poisson distribution if it
+        leaves more budget per run. A Poisson distribution may draw no run, which is an
+        error.
     cv : int, splitter or None, default=None
-        How rows are held out, without looking at values: None holds out a quarter, by
-        :class:`PrivateSplit` with ``n_splits=1``; a number means so many of its folds.
-        Of k folds a row pays for k - 1 fits, and of one split for a fit or a score.
+        How rows are held out, independently of values. None holds out a quarter of the
+        rows, using :class:`PrivateSplit` with ``n_splits=1``. An integer is its number
+        of folds. With k folds, each row pays for k - 1 fits; with a single split, each
+        row pays for either a fit or a score.
     refit : {"winner"} or bool, default="winner"
-        What becomes `best_estimator_`: "winner" is the best run's own fit on the first
-        split, which is free; True pays for one more fit, on all rows; False is none.
+        How `best_estimator_` is fitted. "winner" keeps the best run's fit on the first
+        split, at no cost. True pays for one more fit on all rows. False does not set
+        it.
     score_share : float, default=0.2
-        Share of a run's :math:`\mu^2` that its score has, where the same rows pay for
-        both fits and scores.
+        Share of a run's :math:`\mu^2` for its score, if rows pay for both fits and
+        scores.
 
     See Also
     --------
-    Vote : Keeps the estimator as given unless blocks of the rows prefer another.
+    Vote : Keeps the given estimator unless blocks of the rows prefer another.
 
     Notes
     -----
-    **Formal guarantee.** With E[K] runs on average and runs that are
-    :math:`\mu`-Gaussian differentially private, delta is that of one run times E[K],
-    and epsilon that of one run plus
-    :math:`(1 + \eta) \ln (\Phi(\Phi^{-1}(\gamma) + \mu) / \gamma)`, for parameters
-    of the law (:ref:`lemma-selection-profile`).
+    **Formal guarantee.** Let the expected number of runs be E[K], and let each run be
+    :math:`\mu`-Gaussian differentially private. Then delta is E[K] times the delta of
+    one run, and epsilon is the epsilon of one run plus
+    :math:`(1 + \eta) \ln (\Phi(\Phi^{-1}(\gamma) + \mu) / \gamma)`, with parameters of
+    the distribution (:ref:`lemma-selection-profile`).
 
-    Each fit has a ledger of its own that refuses more than its part. What fails, for
-    whatever reason, has the worst score. If no run succeeds, an error says so and no
-    more. Nothing tells the number of runs but time: no attribute, warning, line or file
-    that stays. So there is no limit of time or of runs, and no number of jobs: runs
-    follow each other, and their jobs are threads. Meanwhile the global generators of
-    numpy and Python have secret seeds; afterwards they are as they were.
+    Each fit has its own ledger, which refuses to spend more than the fit's share. A run
+    that fails for any reason gets the worst score. If no run succeeds, the search
+    raises an error without details. Only the elapsed time depends on the number of
+    runs; attributes, warnings, output and permanent files do not. Therefore the search
+    has no limit of time or runs and no parallel runs: runs are sequential, and their
+    jobs are threads. During the search, the global generators of numpy and Python have
+    secret seeds; their states are restored afterwards.
 
     References
     ----------
@@ -121,23 +126,23 @@ class RandomRuns(BaseEstimator):
         """Refuse parameters of a search that do not fit together."""
         if self.expected_n_iter <= 1 and self.n_iter_law != "poisson":
             raise ValueError(
-                f"expected_n_iter must be above 1, got {self.expected_n_iter}: what is "
-                "tried once needs no search"
+                f"expected_n_iter must be above 1, got {self.expected_n_iter}: a "
+                "single run needs no search"
             )
         if search.verbose:
             raise ValueError(
-                "verbose must be 0 with RandomRuns: lines would tell how many runs "
-                "there are, which is secret"
+                "verbose must be 0 with RandomRuns: printed lines would reveal the "
+                "number of runs, which is secret"
             )
         if search.n_jobs is not None:
             raise ValueError(
-                "n_jobs must be None with RandomRuns: the number of runs is secret, so "
-                "that they cannot run in parallel"
+                "n_jobs must be None with RandomRuns: the number of runs is secret, "
+                "so they cannot run in parallel"
             )
         if not isinstance(search.scoring, (str, PrivateScorer)):
             raise ValueError(
-                "scoring must be given with RandomRuns: make_private_scorer(...), or a "
-                "name of a score that needs no parameters, as 'accuracy'"
+                "scoring must be given with RandomRuns: make_private_scorer(...), or "
+                "the name of a score that needs no parameters, such as 'accuracy'"
             )
         scorer = scorer_of(search.scoring)
         reason = reason_of_splits(
@@ -170,19 +175,47 @@ class RandomRuns(BaseEstimator):
 
     def _fit_mu(self, search: Any, X: Any) -> float:
         """Return what one fit may cost, by the shape of rows."""
-        return self._budgets(search, self._exposure(search, table_shape(X)[0])).mu_fit
+        exposure = self._exposure(search, table_shape(X)[0])
+        return self._budgets(search, exposure, X).mu_fit
 
     def _plan(self, search: Any, X: Any) -> PrivacyPlan:
         """Return the plan of a search, by the shape of rows."""
-        budgets = self._budgets(search, self._exposure(search, table_shape(X)[0]))
+        budgets = self._budgets(search, self._exposure(search, table_shape(X)[0]), X)
         return self._plan_of(search, budgets)
+
+    def _plan_for(self, search: Any, X: Any) -> PrivacyPlan:
+        """Return the plan of a search on X, whose candidates are checked as by fits."""
+        n_rows, scorer = table_shape(X)[0], scorer_of(search.scoring)
+        splits = splits_by_position(splitter_of(self.cv, scorer), scorer, n_rows)
+        budgets = self._budgets(search, self._exposure(search, n_rows), X)
+        self._check_fits(search, X, n_rows, splits, budgets)
+        return self._plan_of(search, budgets)
+
+    def _check_fits(
+        self, search: Any, X: Any, n_rows: int, splits: Any, budgets: RunBudgets
+    ) -> None:
+        """Refuse candidates of which a fit can't be paid for, by the form of rows."""
+        scorer = scorer_of(search.scoring)
+        check_candidates(
+            search.estimator,
+            listed(search.param_distributions),
+            X,
+            n_rows if splits is None else len(splits[0][0]),
+            scorer.relation,
+            budgets.mu_fit,
+            search.step_budgets == "scaled",
+            float(search.delta),
+            scorer.user_feature,
+            budgets.fit_failure,
+        )
 
     def _exposure(self, search: Any, n_samples: int) -> Exposure:
         scorer = scorer_of(search.scoring)
         cv = splitter_of(self.cv, scorer)
         return exposure_of(cv, splits_by_position(cv, scorer, n_samples), n_samples)
 
-    def _budgets(self, search: Any, exposure: Exposure) -> RunBudgets:
+    def _budgets(self, search: Any, exposure: Exposure, X: Any) -> RunBudgets:
+        space = listed(search.param_distributions)
         budgets = RunBudgets.within(
             float(search.epsilon),
             float(search.delta),
@@ -191,6 +224,7 @@ class RandomRuns(BaseEstimator):
             law=self.n_iter_law,
             score_share=float(self.score_share),
             refit=self.refit is True,
+            fit_failure=failure_of_fits(search, space, X),
         )
         if not budgets.fit_epsilon(search.delta) > 0.0:
             raise ValueError(
@@ -214,21 +248,11 @@ class RandomRuns(BaseEstimator):
         cv = splitter_of(self.cv, scorer)
         unread, n_rows = checked_form(search.estimator, X, y)
         splits = splits_by_position(cv, scorer, n_rows)
-        budgets = self._budgets(search, exposure_of(cv, splits, n_rows))
+        budgets = self._budgets(search, exposure_of(cv, splits, n_rows), X)
         plan = self._plan_of(search, budgets)
         scaled, space = search.step_budgets == "scaled", search.param_distributions
         with noted_caveats() as caveats:
-            check_candidates(
-                search.estimator,
-                listed(space),
-                X,
-                n_rows if splits is None else len(splits[0][0]),
-                scorer.relation,
-                budgets.mu_fit,
-                scaled,
-                float(search.delta),
-                scorer.user_feature,
-            )
+            self._check_fits(search, X, n_rows, splits, budgets)
         # Warnings of runs stay in them: these go by public numbers alone.
         warn_beforehand(caveats, level=3 + search._levels_around_fit)
         by_rows = scorer.relation[0] is Unit.ROW
@@ -255,6 +279,7 @@ class RandomRuns(BaseEstimator):
             delta=float(search.delta),
             scaled=scaled,
             checked=number_of_candidates(space) <= MOST_CHECKED,
+            failure=budgets.fit_failure,
         )
         with quiet():
             best = succeeded(release.best(space, runs, attrgetter("score")))

@@ -17,6 +17,7 @@ from ..accounting import (
     calibrate_selection,
     gaussian_epsilon,
 )
+from ..accounting._ledger.planned_fits import reads_clients
 from ..mechanisms import (
     Concern,
     Gaussian,
@@ -31,24 +32,26 @@ from ..metrics._private_scorer import SEARCH, PrivateScorer, make_private_scorer
 from ._candidates import (
     candidate_model,
     check_candidate,
+    delta_beside,
     fitted_within_budget,
     private_fitted,
+    stand_in,
 )
 from ._splits import PrivateSplit
 
 _SECRET = Remark(
-    "How many runs there were, and all of them but the best, stay secret; how long the "
-    "search takes tells of their number, and is for its owner alone.",
+    "The number of runs, and all runs except the best, stay secret; the time that the "
+    "search takes depends on this number and must not be published.",
     Concern.TRUST,
 )
 
 
 @dataclass(frozen=True)
 class Exposure:
-    """How often what is protected is fitted on and held out in one run.
+    """How often a protected unit is fitted on and held out in one run.
 
     `n_times` is the largest number of folds that hold out one row; `pairs` are the
-    pairs (fits on it, folds that hold it out) that there are.
+    occurring pairs (fits on it, folds that hold it out).
     """
 
     n_times: int
@@ -58,7 +61,7 @@ class Exposure:
     def of_rows(
         cls, splits: Sequence[tuple[np.ndarray, np.ndarray]], n_rows: int
     ) -> Exposure:
-        """Return that of rows, which splits deal by position."""
+        """Return the exposure of rows, given splits by position."""
         trained, tested = np.zeros((2, n_rows), dtype=np.intp)
         for train, test in splits:
             trained[train] += 1
@@ -70,7 +73,7 @@ class Exposure:
 
     @classmethod
     def of_users(cls, n_splits: int) -> Exposure:
-        """Return that of a user who may be in every part of every split.
+        """Return the exposure of users, who may be in every part of every split.
 
         A user's contributions to a score are averaged over all folds first.
         """
@@ -99,17 +102,20 @@ class Exposure:
 
 @dataclass(frozen=True)
 class RunBudgets:
-    """Costs of a run, of a budget for all.
+    """Costs of a run within the total budget.
 
-    `selection` is what is released, with the cost of one run. `mu_fit` is the cost of
-    each fit of a run, and `mu_score` of its score. `refit` stands for a last fit on all
-    rows.
+    `selection` is the release, with the cost of one run. `mu_fit` is the cost of each
+    fit, and `mu_score` that of the score. `refit` is whether a last fit uses all rows.
+    A fit's guarantee fails with the probability `fit_failure`, the search's with
+    `failure`.
     """
 
     selection: PrivateSelection
     mu_fit: float
     mu_score: float
     refit: Gaussian | None
+    fit_failure: float = 0.0
+    failure: float = 0.0
 
     @classmethod
     def within(
@@ -122,25 +128,28 @@ class RunBudgets:
         law: str,
         score_share: float,
         refit: bool,
+        fit_failure: float = 0.0,
     ) -> RunBudgets:
         """Return the largest costs within a budget.
 
         A last fit on all rows costs what a fit of a run does.
         """
+        fits = expected_n_iter * max(fits for fits, _ in exposure.pairs) + refit
+        failure = fit_failure * fits
         selection = calibrate_selection(
             "best",
             epsilon,
-            delta,
+            delta_beside(delta, failure),
             expected_n_iter,
             law=law,
             beside=(lambda mu: exposure.costs(mu, score_share)[0]) if refit else None,
         )
         mu_fit, mu_score = exposure.costs(selection.run_mu, score_share)
         last = calibrate_gaussian("refit", 1.0, mu_fit, (1,)) if refit else None
-        return cls(selection, mu_fit, mu_score, last)
+        return cls(selection, mu_fit, mu_score, last, fit_failure, failure)
 
     def fit_epsilon(self, delta: float) -> float:
-        """Return what one fit may ask for."""
+        """Return the epsilon of one fit."""
         return gaussian_epsilon(self.mu_fit, delta)
 
     def mechanisms(self) -> tuple[Any, ...]:
@@ -174,13 +183,14 @@ class RunBudgets:
             neighbors=neighbors,
             seeded=seeded,
             remarks=(*said, _SECRET),
+            failure=self.failure,
         )
 
 
 class Outcome(NamedTuple):
-    """What came of a run: its released score, minus infinity if it failed.
+    """The outcome of a run: its released score, minus infinity if it failed.
 
-    `std` is the standard error of the score by its noise; `model` that of the first
+    `std` is the score's standard error due to noise; `model` is that of the first
     split.
     """
 
@@ -190,7 +200,7 @@ class Outcome(NamedTuple):
     model: Any
 
     def results(self) -> dict[str, Any]:
-        """Return it as the results of a search that has tried nothing else."""
+        """Return the results of a search with this candidate only."""
         results: dict[str, Any] = {"params": [self.candidate]}
         for name, value in self.candidate.items():
             column = np.ma.masked_all(1, dtype=object)
@@ -203,24 +213,21 @@ class Outcome(NamedTuple):
 
 
 def succeeded(best: Outcome | None) -> Outcome:
-    """Return the outcome of the best run, or an error that says no more than that."""
+    """Return the best outcome, or raise an error without further details."""
     if best is None or best.model is None:
         raise RuntimeError(
-            "no run of the search gave a score: none was drawn, or all of them failed. "
-            "Fit the estimator alone to see whether such rows can be fitted; that fit "
-            "is charged on its own."
+            "no run of the search gave a score: none was drawn, or all of them "
+            "failed. Fit the estimator alone to see whether such rows can be fitted; "
+            "that fit is charged separately."
         )
     return best
 
 
 def winner(model: Any, plan: PrivacyPlan) -> Any:
-    """Return the model of the best run, whose steps claim what its search does.
-
-    A fit that was chosen by its score has the guarantee of the choice.
-    """
+    """Return the model of the best run, whose steps claim the search's guarantee."""
     said = Remark(
-        f"It is that of the {plan.estimator} which chose this fit among others; mu is "
-        "that of its own noise, and no guarantee.",
+        f"This is the guarantee of the {plan.estimator} that chose this fit among "
+        "others; mu describes only the noise of this fit and is not a guarantee.",
         Concern.WEAKER,
     )
     for part in private_fitted(model):
@@ -235,11 +242,11 @@ def winner(model: Any, plan: PrivacyPlan) -> Any:
 
 @dataclass(frozen=True)
 class Runs:
-    """All that the runs of a search have in common.
+    """Everything that the runs of a search share.
 
     They have the same splits, and the same release of a score. A fit may cost `mu_fit`,
-    to which budgets of steps are `scaled`. `checked` says whether all candidates were
-    before.
+    to which budgets of steps are `scaled`, and fail with the probability `failure`.
+    `checked` is whether all candidates were checked before.
     """
 
     estimator: Any
@@ -252,6 +259,7 @@ class Runs:
     delta: float
     scaled: bool
     checked: bool
+    failure: float = 0.0
 
     def __call__(
         self, candidates: Iterable[tuple[dict[str, Any], int | None]]
@@ -298,18 +306,22 @@ class Runs:
         if not self.checked:
             relation = (plan.unit, plan.neighbors)
             users = self.scorer.user_feature
-            check_candidate(model, X, relation, self.mu_fit, "it was drawn", users)
-        return fitted_within_budget(model, X, y, self.mu_fit, self.delta, plan, seed)
+            form = X if reads_clients(model) else stand_in(X)
+            asked = (self.mu_fit, "it was drawn", users, self.failure)
+            check_candidate(model, form, relation, *asked)
+        return fitted_within_budget(
+            model, X, y, self.mu_fit, self.delta, plan, seed, self.failure
+        )
 
 
 def scorer_of(scoring: PrivateScorer | str) -> PrivateScorer:
-    """Return what is measured, and refuse a score that has a budget of its own."""
+    """Return the scorer; refuse one with its own budget."""
     if isinstance(scoring, str):
         return make_private_scorer(scoring)
     if scoring.epsilon != SEARCH:
         raise ValueError(
-            f"scoring has epsilon={scoring.epsilon} of its own: leave it to the "
-            "search, which pays for the best score alone"
+            f"scoring has its own epsilon={scoring.epsilon}: leave it to the search, "
+            "which only pays for the best score"
         )
     if scoring.accountant is not None or scoring.seeded:
         raise ValueError(
@@ -319,7 +331,7 @@ def scorer_of(scoring: PrivateScorer | str) -> PrivateScorer:
 
 
 def splitter_of(cv: Any, scorer: PrivateScorer) -> Any:
-    """Return a splitter; of a number of folds, a private one."""
+    """Return a splitter; a number of folds gives a private one."""
     dealt: dict[str, Any] = {"user_feature": scorer.user_feature, "random_state": 0}
     if cv is None:
         return PrivateSplit(1, **dealt)
@@ -329,14 +341,14 @@ def splitter_of(cv: Any, scorer: PrivateScorer) -> Any:
         return PrivateSplit(int(cv), **dealt)
     if not hasattr(cv, "split"):
         raise ValueError(
-            "cv must be a number, a splitter or None; positions that are given say "
-            f"nothing of how they were found, got {shown(cv)}"
+            "cv must be a number, a splitter or None: a list of positions does not "
+            f"show how they were chosen, got {shown(cv)}"
         )
     return cv
 
 
 def splits_by_position(cv: Any, scorer: PrivateScorer, n_rows: int) -> list | None:
-    """Return splits of rows; None where users are dealt, whose ids are private."""
+    """Return splits of rows; None for splits of users, whose ids are private."""
     if scorer.relation[0] is Unit.USER:
         return None
     try:

@@ -32,47 +32,47 @@ _DIGEST_BYTES = 8
 
 
 class PrivateSplit(BaseCrossValidator):
-    r"""Folds under which guarantees of fits and scores hold as they are stated.
+    r"""Cross-validation folds that preserve the privacy guarantees of fits and scores.
 
-    A guarantee is about two tables that differ in one row, or one user. It holds of a
-    fit on a fold where the folds of both tables differ in that row, or user, alone. So
-    each row is dealt by its position, and with `user_feature` each user's rows by that
-    user alone. Labels, and who else is there, play no part.
+    A guarantee compares two tables that differ in one row or one user. It holds for a
+    fit on a fold if the folds of both tables also differ only in that row or user.
+    Therefore each row is assigned by its position or, with `user_feature`, each user's
+    rows are assigned independently of other users. Labels have no effect.
 
     Parameters
     ----------
     n_splits : int, default=5
-        Number of folds; with 1, one part is held out, of the share `test_size`.
+        Number of folds. With 1, a single part with share `test_size` is held out.
     test_size : float or None, default=None
-        Share that is held out with ``n_splits=1``, in (0, 1); None means 0.25.
+        Share of rows held out with ``n_splits=1``, in (0, 1). None means 0.25.
     user_feature : int or str or None, default=None
-        The column of X that holds users, by position or name. Rows of each are then
-        spread over the folds, as by :class:`PerUserKFold`: at most one more in a fold
-        than in another. None deals rows, whoever they are of.
+        Position or name of the column of X with user ids. The rows of each user are
+        then spread over the folds, as in :class:`PerUserKFold`: their numbers in two
+        folds differ by at most one. None assigns rows regardless of users.
     random_state : int, RandomState instance or None, default=None
-        Source of the order, which is public; an int gives the same folds at each call.
+        Source of the order, which is public. An int gives the same folds at each call.
 
     See Also
     --------
-    PerUserKFold : Folds of equal sizes, for scores that need no guarantee.
-    PrivateSearchCV : A search over parameters under one guarantee.
+    PerUserKFold : Folds of equal sizes, for scores without a guarantee.
+    PrivateSearchCV : Parameter search under a single guarantee.
 
     Notes
     -----
-    It stands where a stratified split is wished for. Stratified folds break the
-    accounting: a label that changes takes its row to another place in the deal, and all
-    later rows of the two classes move on, so that whole folds differ. Here a class of
-    share p has about the share :math:`p \pm \sqrt{p (1 - p) k / n}` in each of k folds
-    of n rows: near enough, but for classes of a few rows.
+    Use this class instead of a stratified split. Stratified folds break the accounting:
+    if one label changes, its row and all later rows of both classes are assigned to
+    other folds, so that whole folds differ. Here a class of share p has a share of
+    about :math:`p \pm \sqrt{p (1 - p) k / n}` in each of k folds of n rows. This is
+    close enough except for classes with few rows.
 
-    Where users are dealt, sizes of folds depend on who is there, and are as private as
-    the rows. Users are told apart by their ids; one id's rows are dealt in the order of
-    the table.
+    With `user_feature`, the sizes of folds depend on which users are present, and are
+    as private as the rows. Rows with the same id belong to the same user, and are
+    assigned in the order of the table.
 
-    Ids of several kinds may stand in one column: a user's rows go where they would go
-    without the others. Times without a zone are compared in nanoseconds, and a date is
-    midnight of that day. The dtype of a column is public. A column of floats holds
-    whole numbers below :math:`2^{53}` alone: give larger ids as integers or strings.
+    A column may contain ids of several types; the assignment of a user's rows does not
+    depend on the other ids. Times without a time zone are compared in nanoseconds, and
+    a date is midnight of that day. The dtype of a column is public. A column of floats
+    may only contain integers below :math:`2^{53}`: pass others as integers or strings.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class PrivateSplit(BaseCrossValidator):
         if test_size is not None:
             if n_splits > 1:
                 raise ValueError(
-                    "test_size is for n_splits=1: folds hold out equal parts"
+                    "test_size is only used with n_splits=1: folds hold out equal parts"
                 )
             if not 0.0 < check_real("test_size", test_size) < 1.0:
                 raise ValueError(f"test_size must be in (0, 1), got {test_size!r}")
@@ -123,27 +123,26 @@ class PrivateSplit(BaseCrossValidator):
     def split(
         self, X: Any, y: Any = None, groups: Any = None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield the rows of each training and test set.
+        """Generate the row indices of each training and test set.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows; only their number counts, and the column `user_feature` if one is
-            named.
+            Rows. Only their number is used, and the column `user_feature` if it is set.
         y, groups : object
-            Ignored, present for the signature.
+            Ignored, present for API consistency.
 
         Yields
         ------
         train : ndarray of int
-            Rows of the training set, ascending.
+            Indices of the training set, in ascending order.
         test : ndarray of int
-            Rows of the test fold, ascending.
+            Indices of the test fold, in ascending order.
 
         Raises
         ------
         ValueError
-            If there are fewer rows than parts, or ids are missing, not whole, or not
+            If there are fewer rows than parts, or ids are missing, not integers, or not
             exact.
         """
         n_rows = shape_of(X)[0]
@@ -166,7 +165,7 @@ class PrivateSplit(BaseCrossValidator):
         Parameters
         ----------
         X, y, groups : object
-            Ignored, present for the signature.
+            Ignored, present for API consistency.
 
         Returns
         -------
@@ -180,7 +179,7 @@ class PrivateSplit(BaseCrossValidator):
         return 0.25 if self.test_size is None else float(self.test_size)
 
     def _folds_of_rows(self, n_rows: int) -> np.ndarray:
-        """Return the test fold of each row, by positions alone."""
+        """Return the test fold of each row, by position."""
         order = check_random_state(self.random_state).permutation(n_rows)
         folds = np.empty(n_rows, dtype=np.intp)
         if self.n_splits > 1:
@@ -212,9 +211,9 @@ class PrivateSplit(BaseCrossValidator):
 def user_places(
     X: Any, user_feature: int | str, key: bytes
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the user of each row as a number, and a place in [0, 1) of each user.
+    """Return each row's user as a number, and each user's place in [0, 1).
 
-    A place is made of the user's id and the key alone, whoever else is there.
+    A place depends only on the user's id and the key.
     """
     column = read_column(X, user_feature, "user_feature")
     check_exact(column, "user_feature")
@@ -225,17 +224,17 @@ def user_places(
 
 
 def _place(user: Any, key: bytes) -> float:
-    """Return where in [0, 1) the deal of a user's rows begins, by id and key alone."""
+    """Return a user's starting point in [0, 1), from id and key."""
     text = _words_of(user).encode()
     digest = hashlib.blake2b(text, digest_size=_DIGEST_BYTES, key=key).digest()
     return math.ldexp(int.from_bytes(digest, "big") >> 11, -53)
 
 
 def _words_of(user: Any) -> str:
-    """Return one text an id, whatever type it has beside the ids of others.
+    """Return a text of an id, independent of its type.
 
-    A column of dates, or of integers, is of another type as soon as one user's id is a
-    text or a fraction: ids that are equal have the same words in both.
+    The dtype of a column depends on other users' ids: equal ids get the same text in
+    any dtype.
     """
     if isinstance(user, datetime.datetime) and user.tzinfo is not None:
         return words_of_instant(user)
@@ -256,42 +255,41 @@ def _words_of(user: Any) -> str:
 class PerUserKFold(BaseCrossValidator):
     """K-fold cross-validation that spreads each user's rows over all folds.
 
-    The rows, sorted by user, are dealt to the folds in turn. So a user's rows differ
-    by at most one between two folds, and so do the sizes of the folds; and **a user
-    of two or more rows is in every training set**: a model of that user is scored on
-    rows that it has not seen, never on a user that it has not seen.
+    The rows are sorted by user and assigned to the folds in turn. Therefore the numbers
+    of a user's rows in two folds differ by at most one, and so do the sizes of the
+    folds. **A user with two or more rows is in every training set**, so a user's model
+    is scored on unseen rows, but never on an unseen user.
 
-    A user of a single row is in the training sets but one, and is new to the model
-    in that one's test fold. Drop such users beforehand to keep new users out.
+    A user with a single row is missing from one training set, and is unknown to the
+    model in that test fold. Drop such users beforehand to exclude unknown users.
 
     Parameters
     ----------
     n_splits : int, default=5
         Number of folds, at least 2.
     shuffle : bool, default=False
-        Whether to deal each user's rows, and the users, in random order. Without it
-        a user's rows are dealt in the order of the table.
+        Whether to assign users and their rows in random order. If False, a user's rows
+        are assigned in the order of the table.
     random_state : int, RandomState instance or None, default=None
-        Source of the order with `shuffle`; an int gives the same folds at each call.
+        Source of the order with `shuffle`. An int gives the same folds at each call.
     user_feature : int or str, default=None
-        The column of X that holds users, by position or name, where `split` gets no
+        Position or name of the column of X with user ids, used if `split` receives no
         `groups`.
 
     See Also
     --------
-    sklearn.model_selection.GroupKFold : Whole users in the test fold: the score of
-        a model on users that it has not seen (cold start).
+    sklearn.model_selection.GroupKFold : Puts whole users in the test fold, to score
+        predictions for unseen users (cold start).
     skdpspectral.metrics.make_user_scorer : A scorer that ranks within users.
 
     Notes
     -----
-    With metadata routing, `groups` are requested as by `GroupKFold`:
+    With metadata routing, request `groups` as for `GroupKFold`:
     ``cross_val_score(model, X, y, cv=PerUserKFold(), params={"groups": users})``.
 
-    The scores of a cross-validation on private rows are a release that no estimator
-    and no accountant accounts for, and so is the choice of a parameter by them. And
-    every fit of a private estimator spends its budget anew, on rows that the folds
-    share.
+    Cross-validation scores of private rows are a release that no estimator or
+    accountant records, and so is a parameter chosen by these scores. In addition, every
+    fit of a private estimator spends its budget again, on rows shared by several folds.
 
     References
     ----------
@@ -326,7 +324,7 @@ class PerUserKFold(BaseCrossValidator):
             raise TypeError(f"shuffle must be True or False, got {shuffle!r}")
         if random_state is not None and not shuffle:
             raise ValueError(
-                "random_state has no effect without shuffle: leave it None, or set "
+                "random_state has no effect without shuffle: leave it as None, or set "
                 "shuffle=True"
             )
         self.n_splits = int(n_splits)
@@ -335,30 +333,30 @@ class PerUserKFold(BaseCrossValidator):
         self.user_feature = user_feature
 
     def split(self, X, y=None, groups=None):
-        """Yield the rows of each training and test set.
+        """Generate the row indices of each training and test set.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows; only their number counts, and the column `user_feature` where
-            no `groups` are given.
+            Rows. Only their number is used, and `user_feature` if there are no
+            `groups`.
         y : array-like of shape (n_samples,), default=None
-            Ignored, present for the signature.
+            Ignored, present for API consistency.
         groups : array-like of shape (n_samples,), default=None
-            The user of each row: any hashable ids. They go before `user_feature`.
+            Hashable user id of each row. It takes precedence over `user_feature`.
 
         Yields
         ------
         train : ndarray of int
-            Rows of the training set, ascending.
+            Indices of the training set, in ascending order.
         test : ndarray of int
-            Rows of the test fold, ascending.
+            Indices of the test fold, in ascending order.
 
         Raises
         ------
         ValueError
-            If there are neither `groups` nor a `user_feature`, no such column, a
-            missing id, lengths that differ, or less rows than folds.
+            If there are neither `groups` nor a `user_feature`, the column does not
+            exist, an id is missing, lengths differ, or there are fewer rows than folds.
         TypeError
             If an id is not hashable.
         """
@@ -376,8 +374,8 @@ class PerUserKFold(BaseCrossValidator):
         n_rows = len(users)
         if n_rows < self.n_splits:
             raise ValueError(
-                f"n_splits={self.n_splits} needs as many rows, but there are {n_rows}: "
-                "lower n_splits"
+                f"n_splits={self.n_splits} requires at least as many rows, but there "
+                f"are {n_rows}: lower n_splits"
             )
         rows, turns = np.arange(n_rows), np.arange(self.n_splits)
         if self.shuffle:

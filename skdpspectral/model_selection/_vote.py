@@ -16,7 +16,7 @@ from sklearn.model_selection import ParameterSampler
 
 from .. import sensitivity
 from .._base.estimator import noted_caveats
-from .._base.sklearn_compat import FitProgress, Interval, StrOptions, take_rows
+from .._base.sklearn_compat import FitProgress, Interval, StrOptions
 from .._base.strategies import register
 from .._release.noise import public_order
 from .._release.selection import VoteRelease, number_of_candidates
@@ -40,18 +40,27 @@ from ..mechanisms import (
     Unit,
 )
 from . import _vote_kernels as kernels
-from ._blocks import Ballot, packed, scorer_of_blocks
+from ._blocks import (
+    Ballot,
+    declared_columns,
+    packed,
+    rows_apart,
+    scorer_of_blocks,
+)
 from ._candidates import (
     MOST_CHECKED,
     CandidateError,
     candidate_model,
     check_candidates,
     checked_form,
+    delta_beside,
+    failure_of_fits,
     fitted_within_budget,
     listed,
     private_parts,
     quiet,
     sliceable,
+    stand_in,
     warn_beforehand,
     without_seed_warning,
 )
@@ -64,17 +73,21 @@ _ENOUGH, _TOO_LITTLE = 14.0, 4.0
 _CHALLENGER, _SUPPORT, _FIT = "challenger", "support", "fit"
 
 _SIDE_CHANNEL = Remark(
-    "How long the search takes depends on the rows, and is for its owner alone.",
+    "The time that the search takes depends on the rows and must not be published.",
     Concern.TRUST,
 )
 
 
 class Relation(NamedTuple):
-    """What a search protects; `users` is their column, None for rows."""
+    """What a search protects; `users` is their column, None for rows.
+
+    Its guarantee may fail with the probability `failure`, as that of the last fit.
+    """
 
     unit: Unit
     neighbors: Neighbors
     users: Any = None
+    failure: float = 0.0
 
     @property
     def sensitivity(self) -> float:
@@ -173,37 +186,36 @@ _NOT_ASKED = Choice(0, True, math.nan, math.nan)
 @register
 @dataclass(eq=False, repr=False)
 class Vote(BaseEstimator):
-    r"""Keep the estimator as given unless disjoint blocks of rows prefer another.
+    r"""Keep the given estimator unless disjoint blocks of rows prefer another.
 
-    In each block all candidates are compared by cross-validation, with the noise that
-    the last fit will have. A private choice over the blocks' votes proposes one
-    challenger, and a private count tests it against the estimator as given, the
-    *incumbent*. The winner is fitted on all rows.
+    Each block compares all candidates by cross-validation, at the noise level of the
+    last fit. A private selection over the blocks' votes proposes one challenger. A
+    private count then tests it against the given estimator, the *incumbent*. The winner
+    is fitted on all rows.
 
     Parameters
     ----------
     share : float, default=0.1
-        Share of the budget's :math:`\mu^2` that the votes cost, in (0, 1). The last fit
-        has the others.
+        Share of the budget's :math:`\mu^2` for the votes, in (0, 1); the last fit uses
+        the rest.
     n_blocks : int or "auto", default="auto"
-        Number of blocks m, at least 2. "auto": :math:`\lceil 14 / \mu_v \rceil`, where
-        :math:`\mu_v` is the cost of the votes, and no more than leaves
-        `min_block_size` rows for each. Where users are protected their number is
-        private: give a number of blocks, so that each has some twenty users or more.
+        Number of blocks m, at least 2. "auto" uses :math:`\lceil 14 / \mu_v \rceil`,
+        where :math:`\mu_v` is the cost of the votes, but no more than leave
+        `min_block_size` rows per block. If users are protected, their number is
+        private: set a number that gives each block about twenty users or more.
     min_block_size : int, default=20
-        Smallest number of rows of a block, at least `cv`.
+        Smallest number of rows per block, at least `cv`.
     cv : int, default=3
-        Number of folds inside of a block, at least 2.
+        Number of folds within a block, at least 2.
     margin : float, default=0.5
-        The challenger must beat the incumbent in more than half of the blocks, by so
-        many standard deviations of the noise.
+        Number of standard deviations of the noise by which the challenger's count must
+        exceed half of the blocks.
     smooth : bool, default=False
-        Whether a block smooths scores over candidates that differ in few parameters.
-        That hides the best candidate where the effects of parameters do not add up.
+        Whether a block smooths scores over candidates that differ in few parameters. It
+        hides the best candidate if the effects of parameters are not additive.
     n_iter : int or None, default=None
-        Number of candidates that are drawn from the given lists and distributions, by a
-        fixed public seed. None takes all that are listed, which there must be at most
-        512 of.
+        Number of candidates drawn from the given lists and distributions, with a fixed
+        public seed. None uses all listed candidates, at most 512.
 
     See Also
     --------
@@ -211,23 +223,28 @@ class Vote(BaseEstimator):
 
     Notes
     -----
-    **Formal guarantee.** A row, or a user, is in one block, and moves the votes of no
-    other. The proposal is an exponential mechanism at
-    :math:`\mu_1 = \mu_v / \sqrt 2`, the test a Gaussian one at :math:`\mu_2 = \mu_1`,
-    and the fit costs :math:`\mu_f`: together :math:`\mu^2 = \mu_1^2 + \mu_2^2 +
-    \mu_f^2`, as of one Gaussian mechanism (:ref:`lemma-blocks-vote`). With a single
-    challenger there is no proposal, and the test has :math:`\mu_2 = \mu_v`.
+    **Formal guarantee.** Each row or user is in one block and affects only the votes of
+    that block. The proposal is an exponential mechanism with
+    :math:`\mu_1 = \mu_v / \sqrt 2`, the test is a Gaussian mechanism with
+    :math:`\mu_2 = \mu_1`, and the fit costs :math:`\mu_f`. Together they cost
+    :math:`\mu^2 = \mu_1^2 + \mu_2^2 + \mu_f^2`, like one Gaussian mechanism
+    (:ref:`lemma-blocks-vote`). With a single challenger there is no proposal, and the
+    test has :math:`\mu_2 = \mu_v`.
 
-    **When it does not ask.** If :math:`m \mu_v < 4`, votes could not tell candidates
-    apart. The incumbent is then fitted for the whole budget. This follows from public
-    numbers, and ``privacy_plan`` says it.
+    **When there is no vote.** If :math:`m \mu_v < 4`, votes could not distinguish
+    candidates, and the incumbent is fitted with the whole budget. This depends only on
+    public numbers and is stated by ``privacy_plan``.
 
-    **In a block** training rows are repeated until there are 160 or more, and fits have
-    the :math:`\mu` at which their noise, relative to the data, is that of the last fit.
-    A parameter that counts rows, as `batch_size` of
-    :class:`~skdpspectral.DPAdamClassifier`, is scaled with them, so that epochs have as
-    many steps; rows are then repeated until batches have 16 or more. Blocks have copies
-    of estimator and scorer, and fixed seeds. What fails in a block has its worst score.
+    **Within a block**, training rows are repeated until there are at least 160. Fits
+    use the :math:`\mu` at which their noise relative to the data matches the last fit.
+    A parameter that counts rows, such as `batch_size` of
+    :class:`~skdpspectral.DPAdamClassifier`, is scaled accordingly, so that epochs have
+    as many steps; rows are then repeated until batches have at least 16 rows. Blocks
+    use copies of the estimator and the scorer, and fixed seeds. A candidate that fails
+    in a block gets the worst score of that block. A block of a dataframe keeps column
+    names and dtypes, but the categories of a dtype become those of the block's own
+    values, unless :class:`~skdpspectral.DPTableVectorizer` takes them as public by
+    "dtype".
 
     Examples
     --------
@@ -291,20 +308,57 @@ class Vote(BaseEstimator):
 
     def _fit_mu(self, search: Any, X: Any) -> float:
         """Return what the last fit may cost, by the shape of rows."""
-        n_rows, relation = table_shape(X)[0], _relation(search, X)
+        n_rows, relation = table_shape(X)[0], self._relation(search, X)
         return self._budgets(search, n_rows, relation).mu_fit
 
     def _plan(self, search: Any, X: Any) -> PrivacyPlan:
         """Return the plan of a search, by the shape of rows."""
-        n_rows, relation = table_shape(X)[0], _relation(search, X)
+        n_rows, relation = table_shape(X)[0], self._relation(search, X)
         return _plan(search, self._budgets(search, n_rows, relation), relation)
+
+    def _plan_for(self, search: Any, X: Any) -> PrivacyPlan:
+        """Return the plan of a search on X, whose candidates are checked as by fits."""
+        n_rows, relation = table_shape(X)[0], self._relation(search, X)
+        candidates, _ = self._candidates(search)
+        budgets = self._budgets(search, n_rows, relation, len(candidates) - 1)
+        self._check_fits(search, X, n_rows, candidates, budgets, relation)
+        return _plan(search, budgets, relation)
+
+    def _check_fits(
+        self,
+        search: Any,
+        X: Any,
+        n_rows: int,
+        candidates: list[dict[str, Any]],
+        budgets: VoteBudgets,
+        relation: Relation,
+    ) -> None:
+        """Refuse candidates of which a fit can't be paid for, by the form of rows."""
+        check_candidates(
+            search.estimator,
+            candidates if budgets.n_blocks else candidates[:1],
+            X,
+            n_rows,
+            (relation.unit, relation.neighbors),
+            budgets.mu_fit,
+            search.step_budgets == "scaled",
+            float(search.delta),
+            relation.users,
+            relation.failure,
+        )
+
+    def _relation(self, search: Any, X: Any) -> Relation:
+        """Return what is protected, by the form of rows, and how surely."""
+        failure = failure_of_fits(search, self._candidates(search)[0], X)
+        return _relation(search, X)._replace(failure=failure)
 
     def _budgets(
         self, search: Any, n_rows: int, relation: Relation, n_challengers: int = -1
     ) -> VoteBudgets:
         if n_challengers < 0:
             n_challengers = len(self._candidates(search)[0]) - 1
-        mu = gaussian_mu(float(search.epsilon), float(search.delta))
+        delta = delta_beside(float(search.delta), relation.failure)
+        mu = gaussian_mu(float(search.epsilon), delta)
         by_user = relation.unit is Unit.USER
 
         def n_blocks(asked: float) -> int:
@@ -314,9 +368,10 @@ class Vote(BaseEstimator):
 
         if by_user and isinstance(self.n_blocks, str):
             raise ValueError(
-                'n_blocks="auto" goes by the number of rows, but users are protected, '
-                "whose number is private: give strategy=Vote(n_blocks=...), so that "
-                "each block has some twenty users or more"
+                'n_blocks="auto" depends on the number of rows, but the protected '
+                "units are users, whose number is private: give "
+                "strategy=Vote(n_blocks=...), so that each block has about twenty "
+                "users or more"
             )
         budgets = VoteBudgets.within(
             mu, float(self.share), n_blocks, n_challengers, relation.sensitivity
@@ -327,7 +382,7 @@ class Vote(BaseEstimator):
                 f"{self.min_block_size} rows for a block of n_samples={n_rows}: lower "
                 "one of them"
             )
-        if not gaussian_epsilon(budgets.mu_fit, float(search.delta)) > 0.0:
+        if not gaussian_epsilon(budgets.mu_fit, delta) > 0.0:
             raise ValueError(
                 f"epsilon={search.epsilon:g} leaves no budget for the fits; increase it"
             )
@@ -353,7 +408,7 @@ class Vote(BaseEstimator):
         unread, n_rows = checked_form(search.estimator, X, y)
         scorer = scorer_of_blocks(search.scoring, search.estimator)
         candidates, codes = self._candidates(search)
-        relation = _relation(search, X)
+        relation = self._relation(search, X)
         budgets = self._budgets(search, n_rows, relation, len(candidates) - 1)
         plan = _plan(search, budgets, relation)
         scaled = search.step_budgets == "scaled"
@@ -366,19 +421,10 @@ class Vote(BaseEstimator):
             n_blocks=budgets.n_blocks,
             n_rows=n_rows if relation.unit is Unit.ROW else None,
             user_feature=relation.users,
+            declared=declared_columns(search.estimator, candidates, X),
         )
         with noted_caveats() as caveats:
-            check_candidates(
-                search.estimator,
-                candidates if budgets.n_blocks else candidates[:1],
-                X,
-                n_rows,
-                (relation.unit, relation.neighbors),
-                budgets.mu_fit,
-                scaled,
-                float(search.delta),
-                relation.users,
-            )
+            self._check_fits(search, X, n_rows, candidates, budgets, relation)
         # Warnings of blocks stay in them: these go by public numbers alone.
         warn_beforehand(caveats, level=3 + search._levels_around_fit)
         # Of the blocks, and of the last fit.
@@ -413,6 +459,7 @@ class Vote(BaseEstimator):
                     float(search.delta),
                     plan,
                     release.draw_seed(),
+                    relation.failure,
                 )
             progress.step(budgets.n_blocks + 1)
             progress.end()
@@ -443,7 +490,7 @@ def _plan(search: Any, budgets: VoteBudgets, relation: Relation) -> PrivacyPlan:
         if budgets.power < _TOO_LITTLE:
             asked += (
                 "the number of blocks times the cost of asking them would be "
-                f"{budgets.power:.3g}, and below {_TOO_LITTLE:g} votes have no power."
+                f"{budgets.power:.3g}, and votes have no power below {_TOO_LITTLE:g}."
             )
         else:
             asked += "there is no other candidate."
@@ -461,6 +508,7 @@ def _plan(search: Any, budgets: VoteBudgets, relation: Relation) -> PrivacyPlan:
             f"epsilon = {fit:.6g} at delta = {delta:g} (mu = {budgets.mu_fit:.6g}).",
             *([_SIDE_CHANNEL] if budgets.n_blocks else []),
         ),
+        failure=relation.failure,
     )
 
 
@@ -479,7 +527,7 @@ def _relation(search: Any, X: Any) -> Relation:
     scaled = search.step_budgets == "scaled"
     try:
         model = candidate_model(search.estimator, {}, mu, scaled)
-        fits = planned_fits(model, np.broadcast_to(0.0, table_shape(X)))
+        fits = planned_fits(model, stand_in(X))
     except (TypeError, ValueError) as error:
         raise CandidateError(f"estimator: {error}") from error
     if not fits:
@@ -563,7 +611,10 @@ def _totals(
     """Return sums over blocks of votes, and of whether challengers win."""
 
     def block(rows: np.ndarray) -> tuple[Any, Any]:
-        return take_rows(X, rows), None if y is None else take_rows(y, rows)
+        with quiet(), contextlib.suppress(Exception):
+            targets = None if y is None else rows_apart(y, rows)
+            return rows_apart(X, rows, ballot.declared), targets
+        return None, None  # no more than the worst scores of this block
 
     asked = ((number, *block(rows)) for number, rows in enumerate(dealt))
     found = []

@@ -50,7 +50,7 @@ from ._gradient_moments import (
 
 
 class RunningMean:
-    """An exponentially decayed mean, corrected for its start.
+    """An exponentially decayed mean with bias correction.
 
     `decay` is a factor in [0, 1); `factorization` shapes the noise of the rows.
     """
@@ -65,7 +65,7 @@ class RunningMean:
         self._variance, self._of_rows, self.row_variance = 0.0, 0.0, 1.0
 
     def advance(self) -> None:
-        """Go one step further, without a row."""
+        """Advance by one step without a row."""
         self._total = self._decay * self._total
         self._weight *= self._decay
         if self._gain is None:
@@ -76,7 +76,7 @@ class RunningMean:
         self.row_variance = self._of_rows - self._decay * before
 
     def push(self, row: np.ndarray) -> np.ndarray:
-        """Add the row of the step, and return the mean."""
+        """Add the row of a step, and return the mean."""
         if self._gain is None:
             self._variance += 1.0
         self._weight += 1.0
@@ -92,8 +92,8 @@ class RunningMean:
 class AdamState:
     """Moments of gradients, and the next step.
 
-    `stds` are the public deviations of a step's noise in gradients and in squares, and
-    `factorizations` shape that noise.
+    `stds` are the public standard deviations of a step's noise in gradients and
+    squares, and `factorizations` shape that noise.
     """
 
     def __init__(
@@ -111,13 +111,13 @@ class AdamState:
         self._second = RunningMean(adam.beta_2, factorizations[1])
 
     def advance(self, n_steps: int = 1) -> None:
-        """Skip steps without releases: those that were lost."""
+        """Skip steps whose releases were lost."""
         for _ in range(n_steps):
             self._first.advance()
             self._second.advance()
 
     def push(self, gradient: np.ndarray, squares: np.ndarray | None) -> np.ndarray:
-        """Add the releases of a step, and return the increment."""
+        """Add the releases of a step, and return the update."""
         self.advance()
         mean = self._first.push(gradient)
         if squares is None:
@@ -133,7 +133,7 @@ class AdamState:
 
     @property
     def floor(self) -> float:
-        """Lower bound of the second moment, public: by default its noise's scale."""
+        """Public lower bound on the second moment, by default its noise's scale."""
         if self._stability.floor != "noise":
             return float(self._stability.floor)
         if self._moments == "pp":
@@ -170,9 +170,9 @@ _FREE_WEIGHT = 0.5
 _PAID_WEIGHT = 0.1
 
 _OF_SUMS = Remark(
-    "It is handed sums over examples, which it cannot clip: whoever hands them over "
-    "has to clip each example's gradient, to leave out one that is no number, and to "
-    "divide by a batch's expected size.",
+    "It receives sums over examples, which it cannot clip: the caller must clip each "
+    "example's gradient, leave out gradients that are not numbers, and divide by the "
+    "expected size of a batch.",
     Concern.MODEL,
 )
 
@@ -182,28 +182,29 @@ _OF_SUMS = Remark(
 class AdamStability(BaseEstimator):
     """Bounds on the steps of private Adam.
 
-    The parameter `stability` of :class:`~skdpspectral.neural_network.Adam` and
-    :class:`~skdpspectral.neural_network.JMEAdam`. A released second moment can be
-    negative, and a step divides by its root. All bounds are public, and are applied to
-    what was released: they cost no privacy.
+    A `stability` of :class:`~skdpspectral.neural_network.Adam` and
+    :class:`~skdpspectral.neural_network.JMEAdam`. Adam divides each step by the square
+    root of the second moment, but a released second moment can be negative. All bounds
+    are public and applied to released values, so they cost no privacy.
 
     Parameters
     ----------
     constant : float, default=1e-8
-        Added to the root of the second moment, at least 0.
+        Number of at least 0 that is added to the square root of the second moment.
     floor : "noise" or float, default="noise"
-        Least value of the second moment under the root. "noise": the deviation of its
-        noise, and 0 with ``moments="pp"``, which cannot be negative. 0.0: a negative
-        second moment counts as zero, and the step is divided by `constant` alone. A
-        positive value with ``constant=0.0`` is the rule of DP-AdamBC.
+        Lower bound on the second moment under the square root. "noise" uses the
+        standard deviation of its noise, and 0 with ``moments="pp"``, which cannot be
+        negative. With 0.0, a negative second moment counts as zero, so the step is
+        divided by `constant` only. A positive value and ``constant=0.0`` give
+        DP-AdamBC.
     max_step_norm : float or None, default=None
-        Norm to which each increment of the parameters, the learning rate included, is
-        clipped. None does not clip.
+        Norm at which each increment, including the learning rate, is clipped. None does
+        not clip.
 
     References
     ----------
     Kalinin, Upadhyay and Lampert (2025), Algorithm 2 and Table 3, which clip updates
-    and do not say how a negative second moment is read.
+    but do not specify how to treat a negative second moment.
 
     Tang, Shpilevskiy and Lecuyer (2024), DP-AdamBC: Your DP-Adam is actually DP-SGD.
 
@@ -233,9 +234,9 @@ class AdamStability(BaseEstimator):
 @documented
 @dataclass(eq=False, repr=False)
 class Adam(BaseEstimator):
-    r"""Private Adam: the steps of an optimizer, and the noise that they get.
+    r"""Private Adam: steps, sampling and noise of the optimizer.
 
-    The parameter `optimizer` of :class:`~skdpspectral.DPAdamClassifier` and
+    An `optimizer` of :class:`~skdpspectral.DPAdamClassifier` and
     :class:`~skdpspectral.DPAdamRegressor`. All of it is public.
 
     Parameters
@@ -244,8 +245,8 @@ class Adam(BaseEstimator):
         Length of a step, positive.
     {adam_decays}
     init_seed : int, default=0
-        Public seed of the first weights of hidden layers. All other weights and all
-        intercepts begin at 0.
+        Public seed of the initial weights of hidden layers. All other parameters start
+        at 0.
     {adam_noise}
     moments : {"jme", "jme-batch", "pp", "pp-debiased", "clip"}, default="pp"
         {adam_second_moment}
@@ -253,7 +254,8 @@ class Adam(BaseEstimator):
 
     See Also
     --------
-    skdpspectral.neural_network.JMEAdam : The same steps for models of any framework.
+    skdpspectral.neural_network.JMEAdam : The same optimizer for models of any
+        framework.
 
     Examples
     --------
@@ -292,7 +294,7 @@ class Adam(BaseEstimator):
     moment_weight: float | str = "auto"
 
     def _check(self, n_epochs: int) -> None:
-        """Refuse parameters that the others leave without effect, or rule out."""
+        """Refuse parameters without effect, and invalid combinations."""
         if self.factorization != "trivial":
             if self.sampling != "in-turn":
                 raise ValueError(
@@ -319,9 +321,9 @@ class Adam(BaseEstimator):
 
 
 class Optimization:
-    """All steps of Adam for some parameters on some examples, and what they release.
+    """All steps of Adam for some parameters and examples, and their releases.
 
-    Gradients are clipped elsewhere, and sums of them handed over, if `of_sums`.
+    With `of_sums`, gradients are clipped and summed by the caller.
     """
 
     def __init__(
@@ -362,9 +364,8 @@ class Optimization:
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan all steps within a budget, or at a given noise multiplier.
 
-        An infinite epsilon stands for no noise. With a noise multiplier the plan's
-        epsilon is its cost at `delta`. `named` has `estimator` and `seeded` of the
-        plan.
+        Infinite epsilon means no noise. With a noise multiplier, the plan's epsilon is
+        its cost at `delta`. `named` has the fields `estimator` and `seeded`.
         """
         mechanisms, epsilon = self._within(epsilon, delta)
         named["neighbors"] = self.schedule.neighbors
@@ -410,7 +411,7 @@ class Optimization:
         return functools.partial(StreamRelease, rate=self.schedule.rate, **given)
 
     def begin(self, release: Any) -> AdamRun:
-        """Return the run of a release that was charged with the plan."""
+        """Return the run of a charged release."""
         (mechanism,) = release.plan.mechanisms
         stds = self.moments.noise_stds(mechanism)
         state = AdamState(self.adam, stds, self._parts)
@@ -428,15 +429,15 @@ class AdamRun:
     position: int = 0
 
     def batch(self) -> np.ndarray:
-        """Return the examples of the next batch, the same until its step."""
+        """Return the examples of the next batch, unchanged until its step."""
         return self.schedule.batch(self.release, self.position)
 
     def claim(self, position: int, steps: int = 1) -> None:
-        """Claim steps after `position`, so that no copy can make them."""
+        """Claim steps after `position`, so that no copy can perform them."""
         self.release.claim(position, steps)
 
     def step(self, row: Callable[[], np.ndarray]) -> np.ndarray:
-        """Release a batch of a step that was claimed, and return the increment.
+        """Release the batch of a claimed step, and return the update.
 
         `row` returns the exact row of the batch.
         """
@@ -447,7 +448,7 @@ class AdamRun:
         return self.state.push(released[:p], squares)
 
     def resume(self) -> None:
-        """Skip to the position in the ledger; the steps between are lost."""
+        """Skip to the position in the ledger; steps in between are lost."""
         position = self.release.resume()
         self.state.advance(position - self.position)
         self.position = position
@@ -476,16 +477,16 @@ _OLD_ITERATOR = (
 
 @documented
 class JMEAdam:
-    r"""Adam whose two moments of the gradients are released together.
+    r"""Adam with jointly released first and second moments of the gradients.
 
-    Each step takes the gradients of one batch, example by example, clips them, and
-    releases their sum and the sum of their squares. It returns an increment of the
-    parameters, which may be those of any model.
+    Each step clips the per-example gradients of one batch, and releases their sum and
+    the sum of their squares. It returns an increment of the parameters of your model,
+    which can use any framework.
 
     Parameters
     ----------
     n_parameters : int
-        Entries of a gradient.
+        Number of entries of a gradient.
     n_samples : int
         Number of examples, public.
     epsilon : float or None, default=1.0
@@ -497,45 +498,46 @@ class JMEAdam:
         {adam_second_moment}
     {adam_moment_weight}
     clipping : {"optimizer", "caller"}, default="optimizer"
-        Who clips gradients. "optimizer": :meth:`step` clips the gradient of each
-        example. "caller": :meth:`step` receives sums of clipped gradients. The
-        guarantee then assumes that the caller clips, as `privacy_` and the ledger say.
+        Where gradients are clipped. "optimizer": :meth:`step` clips the gradient of
+        each example. "caller": :meth:`step` receives sums of clipped gradients. The
+        guarantee then assumes correct clipping, as `privacy_` and the ledger state.
     learning_rate : float, default=0.001
         Length of a step.
     {adam_decays}
     accountant : PrivacyAccountant or None, default=None
-        Ledger that the whole plan is charged to, by the constructor. None takes that of
-        the enclosing ``with`` block, if any. It records every step, so that a copy or a
-        pickle can continue after the last step: see :meth:`resume`.
+        Ledger that the constructor charges for the whole plan. None uses the accountant
+        of the enclosing ``with`` block, if any. The ledger records every step, so that
+        a copy or a pickle can continue after the last step: see :meth:`resume`.
     {noise_seed}
 
     Attributes
     ----------
     privacy_ : PrivacyPlan
-        What all steps release and cost.
+        Releases and cost of all steps.
     n_steps : int
         Number of steps.
     position : int
-        Number of steps so far.
+        Number of completed steps.
 
     Notes
     -----
-    **Formal guarantee.** With batches as :meth:`batches` draws them, each with the
-    gradients of its examples alone at the parameters as they are then, all increments
-    together are (`epsilon`, `delta`)-differentially private for one example, under
-    `neighbors` (:ref:`lemma-gradient-moments`). A gradient must not depend on other
-    examples of its batch, as it does with batch normalization; that a framework may
-    round it differently in another batch is outside the guarantee. `stability` bounds
-    steps by public numbers. With
-    ``clipping="caller"`` all of it holds only if sums are as :meth:`step` requires.
+    **Formal guarantee.** All increments together are (`epsilon`,
+    `delta`)-differentially private for one example, under `neighbors`
+    (:ref:`lemma-gradient-moments`). Each batch must come from :meth:`batches`, and each
+    step must receive the gradients of only these examples at the current parameters. A
+    gradient must not depend on other examples of its batch, as it does with batch
+    normalization. The guarantee does not cover rounding that depends on the batch
+    within a framework. `stability` bounds steps by public numbers. With
+    ``clipping="caller"``, the guarantee also requires that sums are formed as
+    :meth:`step` describes.
 
-    Pickles and copies hold noise and the key of the samples: they are as secret as the
-    data. Without an accountant they cannot be made before the last step.
+    Pickles and copies contain noise and the key of the samples, and are as secret as
+    the data. Without an accountant, they cannot be made before the last step.
 
     References
     ----------
     Kalinin, Upadhyay and Lampert (2025), Algorithm 2, which squares sums of gradients
-    and has no guarantee as it is printed.
+    and has no guarantee as printed.
 
     Examples
     --------
@@ -621,7 +623,7 @@ class JMEAdam:
             )
         elif epsilon > budget:
             why = (
-                f"is private with epsilon={epsilon:.4g}, not {budget:g}: that is what "
+                f"is private with epsilon={epsilon:.4g}, not {budget:g}: this is what "
                 "its noise_multiplier costs"
             )
         if why:
@@ -634,27 +636,27 @@ class JMEAdam:
 
     @property
     def position(self) -> int:
-        """Number of steps so far."""
+        """Number of completed steps."""
         return self._run.position
 
     def batches(self) -> Iterator[np.ndarray]:
-        """Draw the batch of each step that is left.
+        """Draw the batch of each remaining step.
 
         Returns
         -------
         iterator of ndarray of int
-            Positions of the batch's examples, in increasing order; there may be none.
-            Samples are secret: use a batch for its step only. A new call before
-            :meth:`step` returns the same batch. Use one iterator at a time:
-            :meth:`step` recognizes a batch by its positions. Where all batches have the
-            same ones, as with ``batch_size=n_samples``, it also takes gradients of an
-            older iterator: this is one step of the same cost.
+            Positions of the examples of each batch, in increasing order; a batch may be
+            empty. Samples are secret: use a batch only for its own step. A new call
+            before :meth:`step` returns the same batch. Use one iterator at a time,
+            because :meth:`step` recognizes a batch by its positions. If all batches
+            have the same positions, as with ``batch_size=n_samples``, it also accepts
+            gradients of an older iterator, as one step of the same cost.
 
         Raises
         ------
         ValueError
-            By the iterator, if :meth:`step` was not called for a batch, or if there is
-            a newer iterator.
+            Raised by the iterator if :meth:`step` was not called for a batch, or if
+            there is a newer iterator.
         """
         self._newest = iteration = object()
         return self._batches(iteration)
@@ -674,42 +676,42 @@ class JMEAdam:
                 )
 
     def step(self, gradients, batch) -> np.ndarray:
-        """Release the moments of a batch's gradients, and make the next step.
+        """Release the moments of the gradients of a batch, and compute the next step.
 
         Parameters
         ----------
         gradients : array-like of shape (n_batch, n_parameters), or sums
-            One gradient for each example of the batch, in order. One with an entry that
-            is no number, or beyond 2**100, counts as zero.
+            One gradient per example of the batch, in order. A gradient with an entry
+            that is NaN or exceeds 2**100 counts as zero.
 
-            With ``clipping="caller"``: an array of shape (n_parameters,), the sum of
-            the batch's clipped gradients over `batch_size`, the expected and not the
-            actual number; with ``moments="jme"`` or ``"clip"`` a pair of arrays, that
-            one and the same of the squares. Each example's gradient must have been
-            multiplied by ``min(1, clip_norm / length)``, where `length` is its norm,
-            and its squares by the square of that; with ``"clip"`` both by the same
-            factor, where `length` is the norm of the gradient beside the squares times
-            ``sqrt(moment_weight) / clip_norm``. A gradient with an entry that is no
-            number must be left out: it would take all others with it, as a sum that is
-            no number counts as a batch without examples. Lengths and sums are float64,
-            and made in it, in any order.
+            With ``clipping="caller"``, pass an array of shape (n_parameters,): the sum
+            of the clipped gradients of the batch, divided by `batch_size`, the expected
+            number of examples rather than the actual one. With ``moments="jme"`` or
+            ``"clip"``, pass a pair of arrays, where the second is the same sum for the
+            squares. Multiply each gradient by ``min(1, clip_norm / length)``, where
+            `length` is its norm, and its squares by the square of this factor. With
+            ``"clip"``, multiply both by the same factor, where `length` is the norm of
+            the gradient concatenated with its squares times
+            ``sqrt(moment_weight) / clip_norm``. Leave out gradients with NaN: a sum
+            with NaN counts as a batch without examples, which would discard all other
+            gradients. Compute lengths and sums in float64, in any order.
         batch : ndarray of int
-            The batch of the gradients, as :meth:`batches` returned it last.
+            Batch of the gradients, as last returned by :meth:`batches`.
 
         Returns
         -------
         ndarray of shape (n_parameters,)
-            Increment of the parameters.
+            Increment to add to the parameters.
 
         Raises
         ------
         ValueError
-            If a shape or type is wrong, or this is not the batch that this thread drew
-            for this step; nothing is released.
+            If a shape or type is wrong, or if `batch` is not the batch that this thread
+            drew for this step. Nothing is released.
         LedgerError
-            If a copy of this optimizer has made further steps.
+            If a copy of this optimizer has already made further steps.
         RuntimeError
-            If another thread has, or if an earlier step was interrupted.
+            If another thread made further steps, or a step was interrupted.
         """
         drawn = self._drawn
         if drawn is None or not drawn.is_of(batch):
@@ -731,7 +733,7 @@ class JMEAdam:
         self._run.release.close()
 
     def resume(self) -> None:
-        """Skip to the position in the ledger; the steps between are lost.
+        """Continue at the position recorded in the ledger; steps in between are lost.
 
         Raises
         ------
@@ -745,14 +747,14 @@ class JMEAdam:
 
 
 class _DrawnBatch(NamedTuple):
-    """A batch that waits for its gradients."""
+    """A batch that is waiting for its gradients."""
 
     position: int
     batch: np.ndarray
     thread: int
 
     def is_of(self, batch) -> bool:
-        """Whether this thread drew this batch."""
+        """Return whether this thread drew this batch."""
         mine = self.thread == threading.get_ident()
         return (
             mine and isinstance(batch, np.ndarray) and np.array_equal(batch, self.batch)
@@ -788,7 +790,7 @@ def _as_numbers(gradients, wanted: tuple[int, int]) -> np.ndarray:
 
 
 def _as_sums(given, wanted: tuple[int, int]) -> np.ndarray:
-    """Return sums that a caller has clipped as an array, one in each row."""
+    """Return sums clipped by the caller as an array, one per row."""
     alone = wanted[0] == 1
     parts = (given,) if alone else given
     if not (isinstance(parts, (tuple, list)) and len(parts) == wanted[0]):
@@ -801,8 +803,9 @@ def _as_sums(given, wanted: tuple[int, int]) -> np.ndarray:
     ]
     if not (fitting and all(fitting)):
         raise ValueError(
-            f'with clipping="caller" gradients must be {"" if alone else "a pair of "}'
-            f"arrays of shape ({wanted[1]},) and type float64: sums of less precision "
-            "have larger errors of rounding than are paid for"
+            'with clipping="caller" gradients must be '
+            f"{'' if alone else 'a pair of '}arrays of shape ({wanted[1]},) and type "
+            "float64: sums of lower precision have larger rounding errors than the "
+            "noise accounts for"
         )
     return np.array(parts)

@@ -50,9 +50,9 @@ def hidden_widths(sizes) -> tuple[int, ...]:
 
 
 def target_box(bounds, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the middles and half-widths of the targets' bounds; errors name them.
+    """Return midpoints and half-widths of target bounds, (n_outputs,) each.
 
-    Without bounds they are 0 and 1. Both have shape (n_outputs,).
+    Without bounds they are 0 and 1; errors name the parameter.
     """
     if bounds is None:
         return np.zeros(n_outputs), np.ones(n_outputs)
@@ -80,7 +80,7 @@ def scaled_targets(targets: np.ndarray, box) -> np.ndarray:
 
 
 def scale_first_weights(layers: list[np.ndarray]) -> None:
-    """Scale numbers in [-1, 1] to first weights of layers, in place; no intercepts."""
+    """Scale numbers in [-1, 1] to initial weights, in place, without intercepts."""
     for layer in layers:
         inputs, outputs = layer.shape[0] - 1, layer.shape[1]
         layer[:-1] *= np.sqrt(6.0 / (inputs + outputs))
@@ -88,7 +88,7 @@ def scale_first_weights(layers: list[np.ndarray]) -> None:
 
 
 def first_parameters(seed: int, layout: _kernels.Layout) -> np.ndarray:
-    """Return where training starts: public numbers, and zeros at the outputs."""
+    """Return public initial parameters, with zeros in the output layer."""
     parameters = public_start(seed, (layout.n_parameters,))
     layers = layout.layers(parameters)
     scale_first_weights(layers)
@@ -98,9 +98,9 @@ def first_parameters(seed: int, layout: _kernels.Layout) -> np.ndarray:
 
 @documented
 class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
-    """Base of estimators that train a network of dense layers by private Adam.
+    """Base class of estimators that train dense networks with private Adam.
 
-    A subclass has ``_loss``, reads targets, and knows the number of outputs.
+    A subclass implements ``_loss``, reads the targets and sets the number of outputs.
     """
 
     _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
@@ -126,7 +126,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         self._adam()._check(self.n_epochs)
 
     def _adam(self) -> Adam:
-        """Return a copy of the optimizer: another thread may change it during a fit."""
+        """Return a copy of the optimizer, safe from changes during a fit."""
         adam = Adam() if isinstance(self.optimizer, str) else snapshot(self.optimizer)
         share = self._own_share()
         if share is not None and share.noise_multiplier is not None:
@@ -198,7 +198,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         self.n_iter_ = run.position
 
     def _row(self, optimization, layers, X, targets, batch) -> np.ndarray:
-        """Return the exact row of a batch, made block by block."""
+        """Return the exact row of a batch, computed block by block."""
         blocks = (
             _kernels.gradient_factors(
                 layers,
@@ -241,24 +241,23 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
 
 @documented
 class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
-    """Linear regression or a network of one or two layers, by private Adam.
+    """Linear regression, or a network with up to two hidden layers, by private Adam.
 
-    The loss is half of the squared error. Norms of gradients are found without forming
-    them.
+    The loss is half of the squared error. Gradient norms are computed without
+    gradients.
 
     Parameters
     ----------
     hidden_layer_sizes : int or array-like of int, default=()
-        Widths of up to two hidden layers; none for linear regression.
+        Widths of up to two hidden layers. An empty tuple gives linear regression.
     {epsilon}
     {delta}
-        Well below ``1 / n_samples``.
     target_bounds : tuple (low, high) or None, default=None
-        Public bounds of the targets, numbers or one number a target. Targets are
-        clipped to them and brought to [-1, 1]. Without them targets are used as they
-        are, and should be of the order of one.
+        Public bounds of the targets: numbers, or one number per target. Targets are
+        clipped to these bounds and scaled to [-1, 1]. Without bounds, targets are used
+        unscaled and should be of the order of one.
     activation : {"tanh", "relu"}, default="tanh"
-        Of hidden layers.
+        Activation function of the hidden layers.
     {adam_batches}
     {adam_network}
 
@@ -266,9 +265,10 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
     ----------
     {adam_attributes}
     target_center_, target_scale_ : ndarray of shape (n_outputs,)
-        Targets are outputs times `target_scale_` plus `target_center_`.
+        Center and scale of the targets: a prediction is the network's output times
+        `target_scale_` plus `target_center_`.
     multi_output_ : bool
-        Whether y had columns.
+        Whether y was two-dimensional.
 
     Notes
     -----
@@ -331,20 +331,11 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
 
         Parameters
         ----------
-        n_samples : int
-            Number of rows, public.
-        n_features : int
-            Number of features.
+        {shape_of_rows}
         n_outputs : int, default=1
             Number of targets.
 
-        Returns
-        -------
-        {plan_of_shape}
-
-        Raises
-        ------
-        {invalid_shape}
+        {returns_plan}
         """
         outputs = check_count("n_outputs", n_outputs)
         return self._plan_of_shape(n_samples, n_features, outputs)
@@ -359,14 +350,14 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
     @with_callbacks
     @unweighted
     def fit(self, X, y) -> Self:
-        """Train the network on rows and their targets.
+        """Train the network on rows and targets.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows, all finite; never modified.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets; clipped to `target_bounds`, if they are given.
+            Targets, which are clipped to `target_bounds` if these are given.
 
         {outcome_of_fit}
         """
@@ -387,7 +378,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         return targets if self.target_bounds is None else scaled_targets(targets, box)
 
     def predict(self, X):
-        """Return the predicted targets.
+        """Predict targets.
 
         Parameters
         ----------
@@ -397,7 +388,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            In the units of the targets.
+            Predictions in the units of the targets.
         """
         found = self._outputs(X)
         found = found * self.target_scale_ + self.target_center_
@@ -406,27 +397,26 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
 
 @documented
 class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
-    """Logistic regression or a network of one or two layers, by private Adam.
+    """Logistic regression, or a network with up to two hidden layers, by private Adam.
 
-    The loss is logarithmic. Norms of gradients are found without forming them.
+    The loss is the log loss. Gradient norms are computed without forming the gradients.
 
     Parameters
     ----------
     hidden_layer_sizes : int or array-like of int, default=()
-        Widths of up to two hidden layers; none for logistic regression.
+        Widths of up to two hidden layers. An empty tuple gives logistic regression.
     {epsilon}
     {delta}
-        Well below ``1 / n_samples``.
     {classes}
     activation : {"tanh", "relu"}, default="tanh"
-        Of hidden layers.
+        Activation function of the hidden layers.
     {adam_batches}
     {adam_network}
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Labels, sorted.
+        Sorted labels.
     {adam_attributes}
 
     Notes
@@ -496,20 +486,11 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
 
         Parameters
         ----------
-        n_samples : int
-            Number of rows, public.
-        n_features : int
-            Number of features.
+        {shape_of_rows}
         n_classes : int or None, default=None
-            Number of classes; None takes that of `classes`, or 2.
+            Number of classes. None uses the number of `classes`, or 2.
 
-        Returns
-        -------
-        {plan_of_shape}
-
-        Raises
-        ------
-        {invalid_shape}
+        {returns_plan}
         """
         self._check_parameters()
         return self._plan_of_shape(n_samples, n_features, self._n_outputs(n_classes))
@@ -517,14 +498,14 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
     @with_callbacks
     @unweighted
     def fit(self, X, y) -> Self:
-        """Train the network on rows and their labels.
+        """Train the network on rows and labels.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows, all finite; never modified.
         y : array-like of shape (n_samples,)
-            Labels, all of them among `classes`.
+            Labels, which must be in `classes`.
 
         {outcome_of_fit}
         """
@@ -537,7 +518,7 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
         return self
 
     def predict_proba(self, X):
-        """Return probabilities of the classes.
+        """Return the probabilities of the classes.
 
         Parameters
         ----------
@@ -547,7 +528,7 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
+            Probabilities in the order of `classes_`.
         """
         found = _kernels.probabilities(self._outputs(X), self._loss)
         return np.hstack([1.0 - found, found]) if found.shape[1] == 1 else found

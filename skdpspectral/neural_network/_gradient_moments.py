@@ -23,15 +23,13 @@ SAMPLINGS = ("poisson", "in-turn")
 
 
 class Schedule:
-    """Batches of a fit, from public numbers alone.
+    """Batches of a fit, determined by public numbers.
 
-    All examples are in each batch if `batch_size` is at least `n_samples`. `sampling`
-    is "poisson" or "in-turn"; `shaping` shapes the noise of batches in turn, and None
-    stands for independent noise.
-
-    There are `n_steps` batches, of at most `largest_batch` examples; sums over a batch
-    are divided by the attribute `batch_size`. An example joins a batch with probability
-    `rate` (1 for batches in turn, of which it is in `n_participations`).
+    Each batch has all examples if `batch_size` is at least `n_samples`. `sampling` is
+    "poisson" or "in-turn"; `shaping` shapes the noise of batches in turn, None for
+    independent noise. There are `n_steps` batches of at most `largest_batch` examples;
+    sums are divided by the attribute `batch_size`. An example is in a batch with
+    probability `rate`, or in turn in `n_participations` batches.
     """
 
     def __init__(
@@ -64,8 +62,8 @@ class Schedule:
     def correlation(self) -> dict[str, Any]:
         """Fields of the mechanism of batches in turn.
 
-        An example moves as many rows as it has batches, and their sum of squares: more
-        than one only where the noise of different rows is independent.
+        An example affects one row per batch; the root of their number counts only if
+        the noise of rows is independent.
         """
         often = math.sqrt(self.n_participations)
         return {
@@ -90,10 +88,10 @@ class Schedule:
 
 
 class FactorizationPair:
-    """Two factorizations, for the left and for the right half of each row.
+    """Two factorizations, for the left and the right half of each row.
 
-    Each is scaled so that its columns have norms of at most 1. So an example moves both
-    halves no further than its one row moves.
+    Columns are scaled to norms of at most 1, so that an example moves both halves no
+    more than its row.
     """
 
     toeplitz = False
@@ -107,7 +105,7 @@ class FactorizationPair:
         self.amplification = max(f.amplification for f in self.parts)
 
     def check_precision(self, steps: float) -> None:
-        """Raise an error for matrices whose noise float64 cannot hold on its grid."""
+        """Refuse matrices whose noise float64 cannot hold on its grid."""
         for part in self.parts:
             part.check_precision(steps)
 
@@ -117,7 +115,7 @@ class FactorizationPair:
 
 
 def decayed_factorization(decay: float, name: str, n_steps: int) -> Factorization:
-    """Return the factorization of running means that forget by a factor a step."""
+    """Return the factorization of exponentially decayed running means."""
     if name == "trivial" or decay == 0.0:
         return Factorization()
     return factorize(Exponential(decay), name, n_steps)
@@ -130,11 +128,10 @@ MOMENTS = ("jme", "jme-batch", "pp", "pp-debiased", "clip")
 class GradientMoments(Statistic):
     r"""The release of one step: sums of clipped gradients, and of their squares.
 
-    Both sums are divided by the expected size of a batch. Squares are weighted so that
-    the noise of both has one scale. `moment_weight` is the weight :math:`\nu` of the
-    squares, for gradients in the unit ball. With `of_sums`, sums over examples are made
-    elsewhere, in any order. A row has `width` entries and `n_sums` sums over examples;
-    `weight` is the factor of the squares, 0 where none are released.
+    Both are divided by the expected size of a batch. Squares are weighted so that both
+    have the same noise; `moment_weight` is the weight :math:`\nu` for gradients in the
+    unit ball. With `of_sums`, the caller sums over examples. A row has `width` entries
+    and `n_sums` sums; `weight` is the factor of the squares, or 0.
     """
 
     def __init__(
@@ -161,7 +158,7 @@ class GradientMoments(Statistic):
 
     @property
     def _largest(self) -> float:
-        """Largest norm of a row of one example, times the expected size."""
+        """Largest norm of an example's row, times the expected batch size."""
         if self.moments == "clip":
             return self.clip_norm
         return sensitivity.gradient_norm(self.clip_norm, self.nu)
@@ -178,11 +175,11 @@ class GradientMoments(Statistic):
 
     @property
     def added(self) -> float:
-        """How far one example moves the row of a step by joining it."""
+        """Change of a step's row when an example joins it."""
         return self._moved(Neighbors.ZERO_OUT_ONE)
 
     def _fields(self) -> dict[str, Any]:
-        """Return the error of rounding, and a bound on the norm of a row."""
+        """Return the rounding error, and a bound on the norm of a row."""
         n, size = self.schedule.largest_batch, self.schedule.batch_size
         # Every entry is a sum over the examples of a batch, however many they are.
         bound = self._largest * n / size
@@ -225,7 +222,7 @@ class GradientMoments(Statistic):
     def mu_of(self, noise_multiplier: float) -> float:
         """Return the cost mu of batches in turn at a noise multiplier.
 
-        Its unit is the distance by which one example moves a step when it joins.
+        The multiplier is relative to the change of a step when an example joins it.
         """
         schedule = self.schedule
         moved = self._moved(schedule.neighbors) * schedule.correlation["column_norm"]
@@ -254,7 +251,7 @@ class GradientMoments(Statistic):
             factors.weighted_sum(factor**power, sums[1], 2)
 
     def row_of_gradients(self, gradients: np.ndarray) -> np.ndarray:
-        """Return the exact row of a batch from its gradients in full."""
+        """Return the exact row of a batch from its full gradients."""
         sums = np.zeros((2 if self.weight else 1, self.n_parameters))
         for start in range(0, len(gradients), SUMMED):
             self._add_gradients(gradients[start : start + SUMMED], sums)
@@ -279,11 +276,11 @@ class GradientMoments(Statistic):
             sums[1] += np.sum(clipped * gradients, axis=0)
 
     def row_of_sums(self, sums: np.ndarray) -> np.ndarray:
-        """Return the exact row of a batch from sums that were clipped elsewhere.
+        """Return the exact row of a batch from sums clipped by the caller.
 
-        `sums` has shape (n_sums, n_parameters), over the expected size of a batch. Sums
-        that are longer than those of all examples could be are scaled down: no number
-        is too large for the grid of the noise.
+        `sums`, (n_sums, n_parameters), are over the expected batch size. Sums longer
+        than possible for all examples are scaled down, to bound numbers on the noise's
+        grid.
         """
         row = np.zeros((2 if self.weight else 1, self.n_parameters))
         row[: self.n_sums] = sums
@@ -296,7 +293,7 @@ class GradientMoments(Statistic):
         return row * (bound / max(float(np.linalg.norm(row)), bound))
 
     def _weighted(self, sums: np.ndarray) -> np.ndarray:
-        """Return the sums over the expected size, side by side on one scale."""
+        """Return the sums over the expected batch size, side by side on one scale."""
         sums /= self.schedule.batch_size
         if self.moments == "jme-batch":
             sums[0] *= self._factors(np.vecdot(sums[:1], sums[:1]))
@@ -313,8 +310,7 @@ class GradientMoments(Statistic):
     def run(self, release, rows, *given) -> np.ndarray:
         """Release the row of the next step, which was claimed.
 
-        `rows` returns the exact row of a batch. In the result squares are divided by
-        their weight.
+        `rows` returns the exact row of a batch. Squares are divided by their weight.
         """
         released = release(rows())[0].copy()
         if self.weight:

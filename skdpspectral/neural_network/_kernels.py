@@ -81,9 +81,9 @@ def slope(values: np.ndarray, activation: str) -> np.ndarray:
 
 
 def _through(rows: np.ndarray, matrix: np.ndarray, width: int) -> np.ndarray:
-    """Return each row times a public matrix, followed by ones up to a width.
+    """Return rows times a public matrix, followed by ones up to a width.
 
-    Rows and results have the memory layout of :func:`~.per_user.empty_stack`.
+    Rows and results have the layout of :func:`~.per_user.empty_stack`.
     """
     out, results = empty_stack(len(rows), width), matrix.shape[1]
     multiply_rows(rows, matrix, out[:, :results])
@@ -94,9 +94,9 @@ def _through(rows: np.ndarray, matrix: np.ndarray, width: int) -> np.ndarray:
 def activations(
     layers: Sequence[np.ndarray], X: np.ndarray, activation: str
 ) -> list[np.ndarray]:
-    """Return the inputs of every layer, followed by a 1, and the outputs of the last.
+    """Return each layer's input with a trailing 1, and the output of the last layer.
 
-    All have shape (n, width), and the memory layout of :func:`~.per_user.empty_stack`.
+    All have shape (n, width), in the layout of :func:`~.per_user.empty_stack`.
     """
     inputs = empty_stack(len(X), X.shape[1] + 1)
     inputs[:, :-1], inputs[:, -1] = X, 1.0
@@ -124,8 +124,8 @@ def probabilities(outputs: np.ndarray, loss: str) -> np.ndarray:
 def output_errors(outputs: np.ndarray, targets: np.ndarray, loss: str) -> np.ndarray:
     """Return the derivative of each example's loss by its outputs: (n, width).
 
-    `targets` are values for "squared", which is half of the squared error, and 0 and 1
-    for "logistic" and "softmax".
+    Targets are values for "squared" (half of the squared error), and 0 and 1 for
+    "logistic" and "softmax".
     """
     if loss != "squared":
         outputs = probabilities(outputs, loss)
@@ -151,9 +151,9 @@ class Factors(NamedTuple):
         return Factors(*([np.where(bad, 0.0, p) for p in parts] for parts in self))
 
     def squared_norms(self, power: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Return each gradient's sum of squares, or that of a power of its entries.
+        """Return each gradient's sum of squares, or that of its entrywise power.
 
-        The second result is False where a factor is too large, or not a number.
+        The second result is False where a factor is too large, or NaN.
         """
         squares: np.ndarray = np.zeros(len(self.inputs[0]))
         fit = np.ones(len(squares), dtype=bool)
@@ -234,7 +234,7 @@ class NetworkRows(NamedTuple):
     counts: np.ndarray
 
     def some(self, chosen: np.ndarray) -> NetworkRows:
-        """Return rows at some places, weighted for the mean over all."""
+        """Return rows at given places, weighted for the mean over all rows."""
         whole = self.X.shape[1]
         shares = self.shares[:, chosen] * (whole / len(chosen))
         return NetworkRows(self.X[:, chosen], self.y[:, chosen], shares, self.counts)
@@ -258,7 +258,7 @@ class NetworkWeights(NamedTuple):
 
 
 def in_parts(block, layout: Layout) -> list[slice]:
-    """Return slices of a block's users that are computed together."""
+    """Return slices of a block's users that fit into memory together."""
     numbers = max(layout.n_parameters, block.X.shape[1] * max(layout.sizes))
     size = max(1, _PART_NUMBERS // numbers)
     return [slice(start, start + size) for start in range(0, len(block), size)]
@@ -269,8 +269,8 @@ def rows_of(
 ) -> tuple[NetworkRows, np.ndarray]:
     """Return the rows of some users of a block, and the users' levels.
 
-    Targets are returned less the level. `ridge_level` is the penalty of levels, in
-    rows; None stands for no levels.
+    Levels are subtracted from targets. `ridge_level` is their penalty, in rows; None
+    means no levels.
     """
     counts = np.maximum(block.counts[part], 1)
     y = block.y[part]
@@ -351,9 +351,9 @@ def user_gradients(
 
 
 def _layers_backwards(layout, whole, found, back, out) -> Iterator:
-    """Yield inputs, places in `out`, and what comes back, of each layer from the last.
+    """Yield inputs, places in `out`, and backpropagated errors, from the last layer.
 
-    `back`, of shape (n_users, height, 1), is what begins at the outputs.
+    `back`, of shape (n_users, height, 1), has the errors of the outputs.
     """
     layers, views = layout.layers(whole), layout.layers(out)
     for position in reversed(range(len(layers))):
@@ -392,10 +392,9 @@ def chosen_support(
 ) -> NetworkWeights:
     r"""Move each user's support to the k weights of largest gain in a Newton step.
 
-    A step of hard-thresholding pursuit: with the curvature D of a weight and its
-    gradient g, those of largest :math:`\sqrt D |b - g / D|`. Weights that stay keep
-    their values, and new ones start at zero. `ridge` is the penalty of b, in rows.
-    Supports are in increasing order.
+    This is a step of hard-thresholding pursuit: with the curvature D of a weight and
+    its gradient g, it takes the largest :math:`\sqrt D |b - g / D|`. Kept weights keep
+    their values, new ones start at zero. `ridge` is the penalty of b, in rows.
     """
     each = np.arange(len(whole))[:, None]
     own = np.zeros(whole.shape)

@@ -31,39 +31,40 @@ _LOCAL_STEPS = {True: 5, False: 1}
 @register
 @dataclass(eq=False, repr=False)
 class AlternatingAdam(BaseEstimator):
-    r"""Steps of Adam on users' networks and on what they share, in turn.
+    r"""Alternating Adam steps on the users' networks and the shared weights.
 
-    A `solver` of :class:`~skdpspectral.LRSMLPRegressor`. All of it is public, and fixed
-    before the data are seen.
+    A `solver` of :class:`~skdpspectral.LRSMLPRegressor`. All parameters are public and
+    fixed before the data are seen.
 
     Parameters
     ----------
     n_rounds : int or "auto", default="auto"
-        Steps of the shared weights, each of which is a release with a budget. "auto"
-        is 30 with a budget, and 300 without one.
+        Number of steps of the shared weights. With a budget, each step is a release.
+        "auto" uses 30 with a budget and 300 without.
     n_local_steps : int or "auto", default="auto"
-        Steps of the users in each round, at least 1. "auto" is 5 with a budget, and 1
-        without one.
+        Number of steps of the users per round, at least 1. "auto": 5 with a budget, 1
+        without.
     n_own_steps : int, default=100
-        Steps of a user's network, from its start, with the final shared weights. They
-        are made in fits with a budget and in ``personalize``.
+        Number of steps that train a user's network from its start, with the final
+        shared weights. They are made in fits with a budget and in ``personalize``.
     learning_rate : float, default=0.03
         Length of the steps of the shared weights.
     user_learning_rate : float, default=0.1
         Length of the users' steps.
     weight_decay : float, default=0.0
-        Share of the shared weights that a step removes, divided by its length.
+        Share of the shared weights removed by each step, divided by the step length.
     schedule : {"cosine", "constant"}, default="cosine"
-        Schedule of the lengths of steps. No schedule uses the loss, which is a
+        Schedule of the step lengths. No schedule uses the loss, because it is a
         statistic of the data.
     batch_size : int or None, default=None
-        Rows of each user in a step of a round, in turn and in a public order. None
-        uses all rows.
+        Number of rows that each user uses in one step of a round. Batches take rows in
+        turn, in a public order. None uses all rows.
     neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
-        What is hidden: that a user took part, or all that a user contributed, where
-        the number of users is public. "replace-one" needs twice the noise.
+        What the guarantee hides: whether a user took part, or everything that a user
+        contributed while the number of users is public. "replace-one" needs twice the
+        noise.
     init_seed : int, default=0
-        Public seed of the first shared weights.
+        Public seed of the initial shared weights.
 
     Examples
     --------
@@ -115,7 +116,7 @@ RIDGE_SHARED = 1.0
 @register
 @dataclass(eq=False, repr=False)
 class UserNetwork(BaseEstimator):
-    r"""What the network of one user has of its own, beside the shared weights.
+    r"""Personal parts of each user's network, in addition to the shared weights.
 
     A `user_network` of :class:`~skdpspectral.LRSMLPRegressor`, as in
     ``LRSMLPRegressor(user_network=UserNetwork(prompt_size=2))``. All of it is public.
@@ -123,28 +124,29 @@ class UserNetwork(BaseEstimator):
     Parameters
     ----------
     shared_weights : {"user", "fixed"}, default="user"
-        "user": each user has weights w on the shared directions. "fixed": all w are
-        one, and U is a central network that users tune sparsely, or, with
-        ``sparsity=0``, one network for all. It needs ``n_components=1``.
+        "user": each user has weights w on the shared directions. "fixed": all w are 1,
+        and U is a central network that users tune sparsely, or one network for all
+        users with ``sparsity=0``. "fixed" requires ``n_components=1``.
     prompt_size : int, default=0
-        Number of trained features of a user's own, which stand beside the features of
-        each of the user's rows.
+        Number of trained features per user, which are appended to each of the user's
+        rows.
     fit_intercept : bool, default=True
-        Whether each user has a level, the mean of their targets, which the network
-        adds to.
+        Whether each user has an intercept, the mean of their targets, that is added to
+        the output of the network.
     ridge_intercept : float, default=0.0
-        Penalty of the square of that level, in rows: a user with as many rows has half
-        a level of their own. It is measured from the middle of `target_bounds`, and
-        refused with ``fit_intercept=False``.
+        Penalty on the squared intercept, as a number of rows: the intercept of a user
+        with this many rows is shrunk by one half. It is measured from the middle of
+        `target_bounds`. Setting it raises an error with ``fit_intercept=False``.
     ridge_shared : float, default=1.0
-        Penalty, in rows, of the squares of the differences between w and its start, the
-        first direction alone, and of the features of the user's own. Refused where
-        neither is trained.
+        Penalty, as a number of rows, on the squares of the user's trained features and
+        of the differences between w and its start, the first direction alone. Setting
+        it raises an error if neither is trained.
     ridge_sparse : float, default=1.0
-        Penalty of :math:`|b_i|^2`, in rows.
+        Penalty on :math:`|b_i|^2`, as a number of rows.
     unknown_user : {"shared", "raise"}, default="shared"
-        What predictions do with users that were not in the fit. "shared": the network
-        of all, with a warning that counts their rows. "raise" needs ``epsilon=None``.
+        How predictions treat users that were not in the fit. "shared" uses the shared
+        network, with a warning that counts their rows. "raise" requires
+        ``epsilon=None``.
     """
 
     _parameter_constraints: ClassVar[dict] = {
@@ -181,10 +183,10 @@ def count_parameters(
     prompt_size=0,
     rounding="user",
 ):
-    r"""Count the trained numbers of the networks of all users together.
+    r"""Count the trained parameters of the networks of all users together.
 
-    These are U, the weights w, the sparse parts b (without their positions), and the
-    users' own features. Levels of users are not counted.
+    The count includes U, the weights w, the sparse parts b (without their positions)
+    and the users' trained features. It excludes the users' intercepts.
 
     Parameters
     ----------
@@ -197,13 +199,12 @@ def count_parameters(
     shared_weights, prompt_size
         As in :class:`~skdpspectral.neural_network.UserNetwork`.
     rounding : {"user", "all"}, default="user"
-        Whether a share of weights is rounded up for each user, as the estimator does,
-        or once for all of them.
+        Whether a share of weights is rounded up per user, as in the estimator, or once.
 
     Returns
     -------
     int
-        Their number.
+        Number of parameters.
 
     Raises
     ------
@@ -241,9 +242,9 @@ def _n_sparse(sparsity: Any, p: int, n_users: int, rounding: str) -> int:
 
 
 def n_sparse(sparsity: Any, n_parameters: int) -> int:
-    """Return how many weights of a network are the user's own; shares are rounded up.
+    """Return how many weights of a network are the user's own.
 
-    `sparsity` is a number, a share, or None for all; errors name it.
+    `sparsity` is a number, a share to be rounded up, or None for all.
     """
     if sparsity is None:
         return n_parameters
@@ -282,7 +283,7 @@ NETWORK_CONSTRAINTS = {
 
 
 def check_network_parameters(model) -> None:
-    """Refuse parameters, each valid on its own, that do not go together."""
+    """Refuse combinations of individually valid parameters."""
     hidden_widths(model.hidden_layer_sizes)
     target_box(model.target_bounds, 1)
     own = user_network_of(model)
@@ -322,7 +323,7 @@ def check_network_parameters(model) -> None:
 
 
 def network_solver(model) -> AlternatingAdam:
-    """Return a copy of the solver, which another thread may change during a fit."""
+    """Return a copy of the solver, safe from changes during a fit."""
     given = model.solver
     return AlternatingAdam() if isinstance(given, str) else snapshot(given)
 
@@ -334,10 +335,10 @@ def user_network_of(model) -> UserNetwork:
 
 
 class NetworkShape(NamedTuple):
-    """Shapes of networks and of the weights that they share.
+    """Shapes of networks and of their shared weights.
 
-    `layout` has the users' own features among its inputs; `rank` is the number of
-    shared directions.
+    `layout` includes the users' own features; `rank` is the number of shared
+    directions.
     """
 
     layout: Layout
@@ -346,7 +347,7 @@ class NetworkShape(NamedTuple):
 
 
 def network_shape(model, own: UserNetwork, n_features: int) -> NetworkShape:
-    """Return the shapes that a fit of so many features has."""
+    """Return the shapes for a number of features."""
     inputs = n_features + int(own.prompt_size)
     layout = Layout((inputs, *hidden_widths(model.hidden_layer_sizes), 1))
     rank = min(int(model.n_components), layout.n_parameters)
@@ -356,7 +357,7 @@ def network_shape(model, own: UserNetwork, n_features: int) -> NetworkShape:
 def rules_of(
     sparsity, shape: NetworkShape, own: UserNetwork, solver: AlternatingAdam
 ) -> UserRules:
-    """Return what is public of the users' training, for networks of a shape."""
+    """Return the public rules of users' training, for networks of a shape."""
     layout = shape.layout
     prior = np.zeros(shape.rank)
     prior[:1] = 1.0  # all begin with the first network
@@ -378,7 +379,7 @@ def rules_of(
 
 
 def _start(seed: int, rank: int, layout: Layout) -> np.ndarray:
-    """Return public weights that training starts from: (n_parameters, 1 + rank)."""
+    """Return public initial weights: (n_parameters, 1 + rank)."""
     columns = public_start(seed, (rank + 1, layout.n_parameters))
     for column in columns:
         scale_first_weights(layout.layers(column))
@@ -386,7 +387,7 @@ def _start(seed: int, rank: int, layout: Layout) -> np.ndarray:
 
 
 def statistic_of(model, n_features: int) -> GradientRounds | ExactWeights:
-    """Return the statistic of the shared weights: with a budget, or without one."""
+    """Return the statistic of the shared weights, private or exact."""
     solver, own, private = (
         network_solver(model),
         user_network_of(model),

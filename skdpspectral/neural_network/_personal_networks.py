@@ -56,9 +56,9 @@ class NetworkModels(UserModels):
         return NetworkWeights(*of_users).take(chosen)
 
     def predict(self, table, codes: np.ndarray, U: np.ndarray, layout) -> np.ndarray:
-        """Return outputs and levels for rows, each from the rows of its user alone.
+        """Return outputs and levels for rows, each from its user's rows alone.
 
-        Rows with a negative code, of unknown users, are left at zero.
+        Rows of unknown users, with negative codes, are zero.
         """
         out, known = np.zeros(len(codes)), np.flatnonzero(codes >= 0)
         if not len(known):
@@ -87,7 +87,7 @@ class NetworkModels(UserModels):
 
 
 def shared_predictions(X, whole: np.ndarray, prompt: np.ndarray, layout) -> np.ndarray:
-    """Predict rows by one public network, each with the same bits in any batch."""
+    """Predict rows by one public network, with bits independent of the batch."""
     layers, out = layout.layers(whole), np.empty(len(X))
     with blas_threads(0):
         for rows in _kernels.in_blocks(len(X)):
@@ -102,105 +102,106 @@ def shared_predictions(X, whole: np.ndarray, prompt: np.ndarray, layout) -> np.n
 class LRSMLPRegressor(
     PersonalEstimator, CallbackSupportMixin, RegressorMixin, PrivateEstimator
 ):
-    r"""One network for each user: low rank plus sparse weights, private for users.
+    r"""One network per user, with low-rank plus sparse weights and user-level privacy.
 
-    The targets of user i are modeled by a tanh network. All of its weights and
-    intercepts are one vector :math:`\theta_i = U w_i + b_i`: directions U that all
-    users share, weights :math:`w_i` of the user, and a sparse vector :math:`b_i`. A
-    user may also have a level, and features of their own.
+    The targets of user i are modeled by a tanh network. The vector of all its weights
+    and intercepts is :math:`\theta_i = U w_i + b_i`, with shared directions U, weights
+    :math:`w_i` of the user and a sparse vector :math:`b_i`. A user can also have an
+    intercept and trained features.
 
-    Only U is released, under user-level differential privacy. A user's own part is
-    trained from U and that user's rows, and stays with that user: the
-    :ref:`billboard model <billboard>`. Try :class:`~skdpspectral.LRSRegressor` first:
-    it needs far fewer users. Read more in the :ref:`user guide <personal_networks>`.
+    Only U is released, under user-level differential privacy. The personal part of a
+    user is trained from U and the user's own rows, and never leaves that user: the
+    :ref:`billboard model <billboard>`. Try :class:`~skdpspectral.LRSRegressor` first,
+    because it needs far fewer users. Read more in the
+    :ref:`user guide <personal_networks>`.
 
     Parameters
     ----------
     n_components : int, default=1
-        Number r of shared directions, at least 0. With 0, every network has all of its
-        weights of its own (``sparsity=None``), and nothing is released.
+        Number r of shared directions, at least 0. With 0, no weights are shared
+        (``sparsity=None``), and nothing is released.
     sparsity : int, float or None, default=0.01
-        How many weights of a network are the user's own: a number, a share in [0, 1] of
-        all, rounded up, or None for all.
+        Number of weights of a network that are personal: an integer, a share in [0, 1]
+        of all weights, rounded up, or None for all weights.
     hidden_layer_sizes : int or array-like of int, default=50
-        Widths of up to two hidden layers; an empty list for a linear model.
+        Widths of up to two hidden layers. An empty list gives a linear model.
     {epsilon}
     {delta}
-        Well below one over the number of users.
     user_feature : int, str or None, default=None
-        Position or name of the column of X with the users' ids, as in
-        :class:`~skdpspectral.LRSRegressor`. That column is no feature.
+        Position or name of the column of X with user ids, as in
+        :class:`~skdpspectral.LRSRegressor`. This column is not used as a feature.
     target_bounds : tuple (low, high) or None, default=None
-        Public bounds of the targets, which are clipped to them and brought to [-1, 1].
-        Without them targets are standardized with ``epsilon=None``, and with a budget
-        used as they are: they should be of the order of one.
+        Public bounds of the targets, which are clipped to these bounds and scaled to
+        [-1, 1]. Without bounds, targets are standardized with ``epsilon=None``. With a
+        budget they are used unscaled, and should be of the order of one.
     clip_norm : float, default=1.0
-        Norm above which a user's gradient by U is scaled down, in [1e-60, 1e60], with a
-        budget. Steps of U do not depend on the unit: below the norms that gradients
-        have, every user counts the same.
+        Maximum norm of a user's gradient with respect to U, in [1e-60, 1e60]; longer
+        gradients are scaled down. Only used with a budget. Steps of U do not depend on
+        the unit: if `clip_norm` is below the norms of the gradients, all users have the
+        same weight.
     user_network : "auto" or UserNetwork, default="auto"
-        What a user's network has of its own: a level, features, penalties. "auto" is
-        :class:`~skdpspectral.neural_network.UserNetwork` with its defaults.
+        Personal parts of a user's network: intercept, features, penalties. "auto" is
+        :class:`~skdpspectral.neural_network.UserNetwork` with its default parameters.
     solver : "auto" or AlternatingAdam, default="auto"
-        How networks and U are trained, and which users are neighbors; "auto" is
-        :class:`~skdpspectral.neural_network.AlternatingAdam` with its defaults.
+        Training of the networks and U, and the neighbor relation of users. "auto" is
+        :class:`~skdpspectral.neural_network.AlternatingAdam` with defaults.
     {accountant}
     {noise_seed}
     {n_jobs}
-        Users are divided among them.
+        Threads share the users.
     verbose : bool or int, default=0
-        Whether to print a line for each round.
+        Whether to print one line per round.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_parameters)
-        Shared directions U, one in each row.
+        Shared directions U, one per row.
     weights_ : ndarray of shape (n_components,)
-        Weights of the shared network: their mean over users with ``epsilon=None``, and
-        the first direction alone with a budget.
+        Weights of the shared network. With ``epsilon=None``, their mean over users;
+        with a budget, the first direction alone.
     prompt_ : ndarray of shape (prompt_size,)
-        Own features of unknown users: their mean over users with ``epsilon=None``, and
-        0 with a budget.
+        Trained features assigned to unknown users. With ``epsilon=None``, their mean
+        over users; with a budget, 0.
     layer_sizes_ : ndarray of int
-        Widths of the layers. The first is the number of features, with those of
-        `prompt_size`; the last is 1.
+        Widths of the layers. The first is the number of features including
+        `prompt_size`, and the last is 1.
     target_center_, target_scale_ : float
-        Targets are outputs times `target_scale_` plus `target_center_`.
+        A prediction is an output times `target_scale_` plus `target_center_`.
     n_iter_ : int
         Number of rounds; 1 if nothing is released.
     {n_features_in_}
-        A column of users is among them.
+        This includes the column of user ids, if any.
     {feature_names_in_}
     {privacy_}
 
     Warns
     -----
     PrivacyLeakWarning
-        If privacy is switched off, if a private fit is given no users, if users'
-        scores are pooled, or if the estimator is pickled with its users' networks.
+        If privacy is switched off, if a private fit receives no users, if scores are
+        pooled over users, or if the estimator is pickled with the users' networks.
 
     See Also
     --------
-    skdpspectral.LRSRegressor : One linear model for each user; it needs fewer users.
-    skdpspectral.neural_network.count_parameters : Count the numbers of such models.
+    skdpspectral.LRSRegressor : One linear model per user, which needs fewer users.
+    skdpspectral.neural_network.count_parameters : Counts the parameters of such models.
     skdpspectral.DPAdamRegressor : One network for all rows.
 
     Notes
     -----
-    **Formal guarantee.** Each fit with ``noise_seed=None`` is
-    (`epsilon`, `delta`)-differentially private for one user with all of their rows,
-    under addition or removal of that user (or replacement, see `neighbors` of
-    `solver`), for any data. It covers the public attributes and published copies. It
-    covers neither predictions for users of the fit, which only that user may see, nor
-    scores pooled over users (:ref:`billboard`).
+    **Formal guarantee.** Each fit with ``noise_seed=None`` is (`epsilon`,
+    `delta`)-differentially private for one user with all of their rows, under addition
+    or removal of that user (or replacement, see `neighbors` of `solver`), for any data.
+    It covers the public attributes and published copies. It covers neither predictions
+    for users of the fit, which only that user may see, nor scores pooled over users
+    (:ref:`billboard`).
 
     In every round each user trains w and b for some steps, and contributes the gradient
-    of their mean loss by U, scaled down to a norm of at most `clip_norm`
-    (:ref:`lemma-user-gradients`); the number of users is never used. All weights of a
-    network get noise, so that private networks should be small: users should be many
-    more than :math:`\sqrt{2 p r L} / \mu` for p weights, rank r and L rounds.
+    of their mean loss with respect to U, scaled down to a norm of at most `clip_norm`
+    (:ref:`lemma-user-gradients`). The number of users is never used. All weights of a
+    network get noise, so private networks should be small: you need many more users
+    than :math:`\sqrt{2 p r L} / \mu` for p weights, rank r and L rounds.
 
-    Features are used as they are: divide them by public constants to be of the order of
+    Features are used unscaled. Divide them by public constants to be of the order of
     one.
 
     References
@@ -277,7 +278,7 @@ class LRSMLPRegressor(
 
     @property
     def unknown_user(self) -> str:
-        """What predictions do with unknown users, as `user_network` says."""
+        """How predictions treat unknown users, from `user_network`."""
         return getattr(self.user_network, "unknown_user", "shared")
 
     def _check_parameters(self) -> None:
@@ -287,7 +288,7 @@ class LRSMLPRegressor(
     @with_callbacks
     @unweighted
     def fit(self, X, y, *, users=None) -> Self:
-        """Train what users share, and every user's network beside it.
+        """Train the shared weights and the network of every user.
 
         Parameters
         ----------
@@ -338,10 +339,9 @@ class LRSMLPRegressor(
         return FitProgress(self, n_rounds, private=private, verbose=self.verbose)
 
     def _units(self, targets: np.ndarray, private: bool) -> tuple[float, float]:
-        """Return the center and the scale of targets: of the data without privacy.
+        """Return center and scale of targets; without privacy, those of the data.
 
-        The charged plan decides whether there is privacy, and not the parameters, which
-        another thread may have changed since.
+        The charged plan decides, as parameters may have changed since.
         """
         if self.target_bounds is None and not private:
             center, scale = float(targets.mean()), float(targets.std())
@@ -402,9 +402,9 @@ class LRSMLPRegressor(
             middles, halves = target_box(self.target_bounds, 1)
             if (middles[0], halves[0]) != units:
                 raise ValueError(
-                    f"target_bounds={self.target_bounds!r} differ from those of fit, "
-                    "which set the units of the shared weights: restore them, or fit "
-                    "again"
+                    f"target_bounds={self.target_bounds!r} differ from the bounds in "
+                    "fit, which set the units of the shared weights: restore them, or "
+                    "fit again"
                 )
         return units
 
@@ -420,21 +420,21 @@ class LRSMLPRegressor(
         Parameters
         ----------
         user : hashable or None, default=None
-            Id; None for the only user of a fit without users.
+            User id. None selects the only user of a fit without users.
 
         Returns
         -------
         coefs, intercepts : list of ndarray
-            Of each layer, of shapes (n_inputs, n_outputs) and (n_outputs,). The user's
-            own features come after those of rows. Predictions are outputs times
-            `target_scale_` plus :meth:`get_intercept`. An unknown user has the layers
-            of the shared network.
+            Parameters of each layer, of shapes (n_inputs, n_outputs) and (n_outputs,).
+            The user's trained features come after the features of rows. A prediction is
+            the output times `target_scale_` plus :meth:`get_intercept`. Unknown users
+            get the layers of the shared network.
 
         Raises
         ------
         ValueError
-            If the user is unknown and ``unknown_user="raise"``, or the id is missing
-            or of another type.
+            If the id is missing or of another type, or the user is unknown with
+            ``unknown_user="raise"``.
         """
         code, whole = self._code_of(user), self._shared_network()
         if code >= 0:
@@ -445,12 +445,12 @@ class LRSMLPRegressor(
         return coefs, [layer[-1].copy() for layer in layers]
 
     def get_prompt(self, user=None):
-        """Return one user's own features, for that user alone."""
+        """Return one user's trained features, for that user alone."""
         code = self._code_of(user)
         return (self.prompt_ if code < 0 else self._models().prompts[code]).copy()
 
     def get_intercept(self, user=None):
-        """Return one user's level, in the units of the targets."""
+        """Return one user's intercept in the units of the targets."""
         code = self._code_of(user)
         level = 0.0 if code < 0 else float(self._models().levels[code])
         return self.target_center_ + self.target_scale_ * level

@@ -73,7 +73,7 @@ class UserRules:
 
     @property
     def free(self) -> bool:
-        """Whether all weights are the user's own too."""
+        """Whether all weights belong to the user."""
         return self.sparsity == self.layout.n_parameters
 
     @property
@@ -92,7 +92,7 @@ class UserRules:
         )
 
     def batch(self, height: int, position: int) -> np.ndarray | None:
-        """Return places of the rows of a step, by public numbers; None for all."""
+        """Return the rows of a step, by public numbers; None for all."""
         size = self.batch_size
         if size is None or size >= height:
             return None
@@ -100,7 +100,7 @@ class UserRules:
         return public_order(height)[start : start + size]
 
     def chooses(self, position: int, n_steps: int) -> bool:
-        """Whether users choose the places of their own weights before a step."""
+        """Return whether users update their supports before a step."""
         if self.free or not self.sparsity:
             return False
         return position in {int(share * n_steps) for share in _CHOICES}
@@ -133,11 +133,10 @@ class UserFits:
         return found
 
     def steps(self, block, U: np.ndarray, position: int, n_steps: int):
-        """Train the users of a block for some steps after `position`.
+        """Train the users of a block for `n_steps` steps after `position`.
 
-        Yields, for each part of the users, gradients of their mean losses by all
-        weights, (n_some, n_parameters), and w, both before the last of these steps, and
-        counts of rows.
+        Yields, per part of the users, gradients of mean losses by all weights, (n_some,
+        n_parameters), and w, both before the last step, and counts of rows.
         """
         for part, place in self.parts(block):
             rows, _ = _kernels.rows_of(block, place, self.rules.ridge_level)
@@ -209,9 +208,9 @@ class UserFits:
 
 
 def train_users(rows, U: np.ndarray, rules: UserRules, n_jobs=None) -> tuple:
-    """Train every user beside given shared weights, from that user's rows alone.
+    """Train every user with fixed shared weights, from that user's rows alone.
 
-    Returns the parameters of all users, and their levels of shape (n_users,).
+    Returns the parameters of all users, and their levels, (n_users,).
     """
     fits = UserFits(rules, rules.n_own_steps)
 
@@ -225,12 +224,16 @@ def train_users(rows, U: np.ndarray, rules: UserRules, n_jobs=None) -> tuple:
 
 # What a reader of the guarantee must know of networks that rest on these weights.
 NETWORK_BILLBOARD = Remark(
-    "Weights, own features, sparse parts and levels stay with their users: what is "
-    "predicted for a user of the fit is for that user alone (billboard model).",
+    "Weights, own features, sparse parts and intercepts stay with their users: "
+    "predictions for a user in the training data are for that user only (billboard "
+    "model).",
     Concern.TRUST,
 )
 
-TOO_LARGE = "X or y holds numbers with squares beyond float64: choose other units"
+TOO_LARGE = (
+    "X or y holds numbers whose squares are out of the range of float64: choose other "
+    "units"
+)
 
 
 @dataclass(frozen=True)
@@ -253,8 +256,7 @@ class SharedWeights:
 class SharedSteps:
     """Public numbers of the steps of shared weights.
 
-    `weight_decay` is the share of the weights that a step of full length takes off,
-    divided by its length.
+    `weight_decay` is the relative decay in a step, divided by its length.
     """
 
     n_rounds: int
@@ -268,7 +270,7 @@ class SharedSteps:
         return self.n_rounds * self.n_local_steps
 
     def moved(self, U: np.ndarray, adam, gradient: np.ndarray, number: int):
-        """Return shared weights after the round of a number, from 0 on."""
+        """Return shared weights after round `number`, counted from 0."""
         rate = rate_of(self.schedule, number, self.n_rounds)
         decay = rate * self.learning_rate * self.weight_decay
         return (1.0 - decay) * U + rate * adam.push(gradient, None)
@@ -301,9 +303,9 @@ class GradientRounds(Statistic):
     def run(self, release, rows, progress: Any) -> SharedWeights:
         """Release all rounds, starting from public weights.
 
-        Between releases every user answers from their own rows and earlier releases
-        alone. Nothing else that is computed here depends on more than one user, and the
-        result is made of releases and public numbers alone.
+        Users answer from their own rows and earlier releases alone. Nothing else
+        depends on more than one user, and the result consists of releases and public
+        numbers.
         """
         fits, U = UserFits(self.rules, self.steps.n_user_steps), self.rules.first_U
         adam = None
@@ -350,9 +352,9 @@ class ExactWeights(Statistic):
         return (NETWORK_BILLBOARD,)
 
     def run(self, release, rows, progress: Any) -> SharedWeights:
-        """Train U and all users, each row counting once, and release U.
+        """Train U and all users, weighting rows equally, and release U.
 
-        `progress` may stop the training. Raises ValueError if numbers are too large.
+        `progress` may stop the training. Raises ValueError on overflow.
         """
         fits, U = UserFits(self.rules, self.steps.n_user_steps), self.rules.first_U
         adam = new_adam(self.steps.learning_rate)

@@ -59,7 +59,7 @@ def _has(name: str) -> Callable[[Any], bool]:
 
 
 def _of_fitted(name: str, summary: str, result: str) -> Any:
-    """Return a method that the fitted steps answer, if they have one."""
+    """Return a method that is delegated to the fitted steps, if available."""
 
     def method(self, X, **params):
         return getattr(self._fitted(), name)(X, **params)
@@ -70,9 +70,9 @@ def _of_fitted(name: str, summary: str, result: str) -> Any:
         Parameters
         ----------
         X : array-like
-            Rows, as the first step takes them.
+            Rows in a form that the first step accepts.
         **params : dict
-            Metadata of the steps, where metadata routing is enabled.
+            Metadata for the steps, if metadata routing is enabled.
 
         Returns
         -------
@@ -84,68 +84,68 @@ def _of_fitted(name: str, summary: str, result: str) -> Any:
 
 @documented
 class PrivatePipeline(Pipeline, PrivateEstimator):
-    r"""A pipeline of private steps under one budget and one guarantee.
+    r"""Pipeline of private steps with a single budget and a single guarantee.
 
-    `epsilon` and `delta` hold for all that a fit releases. The steps share the budget,
-    and the whole is one entry of the ledger, charged before a value is read. Read more
-    in the :ref:`user guide <private_pipelines>`.
+    All releases of a fit together are within `epsilon` and `delta`. The steps share
+    this budget, and the ledger is charged once, before any value is read. Read more in
+    the :ref:`user guide <private_pipelines>`.
 
     Parameters
     ----------
     steps : list of tuples (name, estimator)
-        As of :class:`~sklearn.pipeline.Pipeline`. Private steps, also those within
-        ``ColumnTransformer``, ``FeatureUnion`` and nested pipelines, leave `epsilon`,
-        `delta` and `accountant` at their defaults. All of them protect the same: one
-        row, or one user.
+        As in :class:`~sklearn.pipeline.Pipeline`. Private steps must keep the default
+        values of `epsilon`, `delta` and `accountant`, including steps within
+        ``ColumnTransformer``, ``FeatureUnion`` and nested pipelines. All steps must
+        have the same privacy unit: one row or one user.
     epsilon : float or None, default=1.0
         Privacy budget of all steps together, positive. None switches privacy off.
     {delta}
     shares : "auto" or dict of str to float, default="auto"
-        Shares of :math:`\mu^2` by the names of steps, which sum to 1. Steps inside of
-        others have paths, as ``"columns__num"``; the name of what holds several steps
-        gives them one share together. "auto": a scaler has weight 1, other
-        transformers 2, a classifier or regressor 4.
+        Shares of :math:`\mu^2` by step name, which sum to 1. Nested steps are named by
+        paths, such as ``"columns__num"``; the name of a composite step assigns one
+        share to all steps in it. With "auto", scalers have weight 1, other transformers
+        2, and classifiers and regressors 4.
     on_leak : {"raise", "warn"}, default="raise"
-        What is done about a step that leaks, by
-        :func:`~skdpspectral.audit.privacy_report`. "raise": it is refused before the
-        charge. "warn": a warning says that there is no guarantee.
+        What happens if :func:`~skdpspectral.audit.privacy_report` finds a step that
+        leaks. "raise" raises an error before the charge. "warn" warns that there is no
+        guarantee.
     {accountant}
     memory : None
-        Must be None: a cached step would be used again with the noise, and the cost, of
+        Must be None, because a cached step would be reused with the noise and cost of
         another budget.
     transform_input : list of str or None, default=None
-        As of :class:`~sklearn.pipeline.Pipeline`.
+        As in :class:`~sklearn.pipeline.Pipeline`.
     verbose : bool, default=False
-        Whether to print the time of each step.
+        Whether to print the elapsed time of each step.
 
     Attributes
     ----------
     pipeline_ : Pipeline
-        The fitted steps. ``model["name"]``, ``model[:-1]`` and ``model.named_steps``
-        are of it; `steps` stay as they are.
+        The fitted steps, which are also accessible as ``model["name"]``, ``model[:-1]``
+        and ``model.named_steps``. The estimators in `steps` are not modified.
     {privacy_}
 
     See Also
     --------
-    sklearn.pipeline.Pipeline : Steps that have a budget, and an entry, each.
-    skdpspectral.PrivacyAccountant.allocate : Budgets for the steps of such a pipeline.
+    sklearn.pipeline.Pipeline : Each step has its own budget and ledger entry.
+    skdpspectral.PrivacyAccountant.allocate : Splits a budget over such pipeline steps.
 
     Notes
     -----
-    **Formal guarantee.** With ``on_leak="raise"`` a fit is (`epsilon`, `delta`)-
-    differentially private for what its steps protect, one row that is replaced or one
-    user who joins or leaves. Gaussian steps have
+    **Formal guarantee.** With ``on_leak="raise"`` a fit is (`epsilon`,
+    `delta`)-differentially private for the privacy unit of its steps: one row that is
+    replaced, or one user who joins or leaves. Gaussian steps get
     :math:`\mu_i = \mu \sqrt{w_i}`, where :math:`w_i` is the share of the step and
-    :math:`\mu` is that of a Gaussian mechanism within the budget: their composition is
-    exact (:ref:`composition`). A step that draws Poisson samples, as
-    :class:`~skdpspectral.DPAdamClassifier`, has the least noise for which it composes
-    to the budget with all others. A step that would release something else than it was
-    charged for raises an error before its release.
+    :math:`\mu` is the value of one Gaussian mechanism with the whole budget. Their
+    composition is exact (:ref:`composition`). A step with Poisson sampling, such as
+    :class:`~skdpspectral.DPAdamClassifier`, uses the smallest noise with which its
+    composition with all other steps stays within the budget. A step whose release would
+    differ from its charged plan raises an error before the release.
 
-    What the steps have released is in `privacy_` after the fit; each step is one
-    fit. Column transformers and unions fit their parts one after another. Callbacks
-    see that a fit begins and ends, and no rows. A fitted step that is fitted again, as
-    one of ``model[:-1]``, has its own budget and is charged to `accountant` by itself.
+    After the fit, `privacy_` lists the releases of the steps. Each step is fitted once.
+    Column transformers and unions fit their parts sequentially. Callbacks are notified
+    of the start and end of a fit, but receive no rows. If you refit a fitted step, such
+    as one of ``model[:-1]``, it is charged separately, with its own budget.
 
     Examples
     --------
@@ -216,14 +216,14 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         Parameters
         ----------
         n_samples : int
-            Number of rows, public where rows are protected.
+            Number of rows, public if rows are protected.
         n_features : int
             Number of columns.
 
         Returns
         -------
         {plan_of_shape}
-            Each step stands in it with what it may cost.
+            The plan contains the maximum cost of each step.
 
         Raises
         ------
@@ -239,17 +239,17 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows, of which the shape, names and dtypes are used.
+            Rows. Only their shape, column names and dtypes are used.
 
         Returns
         -------
         PrivacyPlan
-            What that fit is charged with.
+            The plan that this fit is charged for.
 
         Raises
         ------
         ValueError, TypeError
-            If a parameter or a step is invalid, or X has another form.
+            If a parameter or a step is invalid, or X has an invalid form.
         """
         self._check_parameters()
         return self._budgets(_private_steps(self._unfitted(), X)).plan
@@ -279,10 +279,10 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         _check_steps(self.steps)
 
     def _unfitted(self) -> Pipeline:
-        """Return a pipeline of clones of the steps, which no other thread has.
+        """Return a pipeline of clones of the steps, private to this fit.
 
-        Branches are fitted one after another: beside one that fails others would go
-        on, and threads do not keep numpy from warning of values.
+        Branches are fitted one after another: others would continue beside one that
+        fails, and threads do not inherit numpy's error state.
         """
         pipeline = Pipeline(
             [(name, clone(step, safe=False)) for name, step in self.steps],
@@ -309,16 +309,16 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
 
     @with_callbacks
     def fit(self, X, y=None, **params) -> Self:
-        """Fit all steps, each within its share of the budget.
+        """Fit all steps, each with its share of the budget.
 
         Parameters
         ----------
         X : array-like or dataframe
-            Rows, as the first step takes them.
+            Rows in a form that the first step accepts.
         y : array-like or None, default=None
             Targets.
         **params : dict
-            Metadata of the steps, as of :class:`~sklearn.pipeline.Pipeline`.
+            Metadata for the steps, as in :class:`~sklearn.pipeline.Pipeline`.
 
         {outcome_of_fit}
         """
@@ -328,42 +328,42 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
     @available_if(_has("fit_transform"))
     @with_callbacks
     def fit_transform(self, X, y=None, **params):
-        """Fit all steps, and transform the same rows.
+        """Fit all steps and transform the same rows.
 
         Parameters
         ----------
         X : array-like or dataframe
-            Rows, as the first step takes them.
+            Rows in a form that the first step accepts.
         y : array-like or None, default=None
             Targets.
         **params : dict
-            Metadata of the steps.
+            Metadata for the steps.
 
         Returns
         -------
         ndarray
-            Transformed rows: each is as private as its row.
+            Transformed rows. Each is as private as its original row.
         """
         return self._fit_steps("fit_transform", X, y, params)
 
     @available_if(_has("fit_predict"))
     @with_callbacks
     def fit_predict(self, X, y=None, **params):
-        """Fit all steps, and predict for the same rows.
+        """Fit all steps and predict for the same rows.
 
         Parameters
         ----------
         X : array-like or dataframe
-            Rows, as the first step takes them.
+            Rows in a form that the first step accepts.
         y : array-like or None, default=None
             Targets.
         **params : dict
-            Metadata of the steps.
+            Metadata for the steps.
 
         Returns
         -------
         ndarray
-            Predictions: each is as private as its row.
+            Predictions. Each is as private as its row.
         """
         return self._fit_steps("fit_predict", X, y, params)
 
@@ -408,7 +408,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         self._run_seed = seed
 
     def _set_run_seeds(self, steps: list[PrivateStep]) -> None:
-        """Give the steps of a run of a seeded search a seed each."""
+        """Seed each step of a run of a seeded search."""
         if self._run_seed is None:
             return
         for number, step in enumerate(steps, start=1):
@@ -416,7 +416,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             step.estimator.set_params(noise_seed=seed)
 
     def _refused_leak(self, pipeline: Pipeline) -> str:
-        """Refuse a step that leaks, or warn of it and return the words of it."""
+        """Refuse a step that leaks, or warn of it and return the reason."""
         leaks = [s for s in report_after_charge(pipeline) if s.verdict == "LEAKS"]
         if not leaks:
             return ""
@@ -469,7 +469,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
 
     @property
     def named_steps(self):
-        """Steps by name; fitted ones after a fit."""
+        """Steps by name, fitted ones after a fit."""
         if hasattr(self, "pipeline_"):
             return self.pipeline_.named_steps
         return super().named_steps
@@ -496,16 +496,16 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             )
         return getattr(self.pipeline_, name)
 
-    predict = _of_fitted("predict", "Predict by the last step.", "Predictions")
+    predict = _of_fitted("predict", "Predict with the last step.", "Predictions")
     predict_proba = _of_fitted(
         "predict_proba",
-        "Return probabilities of the classes by the last step.",
-        "Of shape (n_samples, n_classes), in the order of `classes_`",
+        "Return class probabilities from the last step.",
+        "Array of shape (n_samples, n_classes), in the order of `classes_`",
     )
     predict_log_proba = _of_fitted(
         "predict_log_proba",
-        "Return logarithms of probabilities by the last step.",
-        "Of shape (n_samples, n_classes), in the order of `classes_`",
+        "Return log-probabilities of the classes from the last step.",
+        "Array of shape (n_samples, n_classes), in the order of `classes_`",
     )
     decision_function = _of_fitted(
         "decision_function",
@@ -514,44 +514,44 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
     )
     score_samples = _of_fitted(
         "score_samples",
-        "Return scores of rows by the last step.",
-        "Scores: each is as private as its row",
+        "Return scores of rows from the last step.",
+        "Scores, each as private as its row",
     )
     transform = _of_fitted(
         "transform",
-        "Transform rows by all steps.",
-        "Transformed rows: each is as private as its row",
+        "Transform rows with all steps.",
+        "Transformed rows, each as private as its row",
     )
     inverse_transform = _of_fitted(
         "inverse_transform",
-        "Map transformed rows back by all steps, the last one first.",
+        "Map transformed rows back with all steps, in reverse order.",
         "Rows",
     )
 
     @available_if(_has("score"))
     def score(self, X, y=None, sample_weight=None, **params):
-        """Return the score of the last step, which is exact, and no release.
+        """Return the exact score of the last step, which is not a private release.
 
         Parameters
         ----------
         X : array-like
-            Rows, as the first step takes them.
+            Rows in a form that the first step accepts.
         y : array-like or None, default=None
             Targets.
         sample_weight : array-like or None, default=None
-            Weights of rows, if the last step takes them.
+            Weights of rows, if the last step supports them.
         **params : dict
-            Metadata of the steps, where metadata routing is enabled.
+            Metadata for the steps, if metadata routing is enabled.
 
         Returns
         -------
         float
-            On private rows it is as private as they are.
+            Score. A score of private rows is as private as these rows.
         """
         return self._fitted().score(X, y, sample_weight=sample_weight, **params)
 
     def get_feature_names_out(self, input_features=None):
-        """Return names of what ``transform`` makes.
+        """Return the names of the columns of ``transform``.
 
         Parameters
         ----------
@@ -561,17 +561,17 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         Returns
         -------
         ndarray of str
-            The names.
+            Names of the transformed columns.
         """
         return self._fitted().get_feature_names_out(input_features)
 
     def set_output(self, *, transform=None):
-        """Set what ``transform`` returns, of all steps.
+        """Set the output format of ``transform`` in all steps.
 
         Parameters
         ----------
         transform : {"default", "pandas", "polars"} or None, default=None
-            Kind of table; None leaves it as it is.
+            Kind of output. None keeps the current setting.
 
         Returns
         -------
@@ -586,10 +586,9 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
     # -- what is handed on -----------------------------------------------------------
 
     def publish(self):
-        """Return a copy whose steps hold releases and plans alone, safe to hand on.
+        """Return a copy whose steps hold only releases and plans, safe to share.
 
-        The copy transforms and predicts like the original, but that models of users
-        are left out.
+        The copy transforms and predicts like the original, except for user models.
 
         Returns
         -------
@@ -631,12 +630,12 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         return published
 
     def save(self, path) -> None:
-        """Refuse: the steps are saved by themselves.
+        """Raise an error: save the steps separately instead.
 
         Parameters
         ----------
         path : str or path-like
-            Of no matter.
+            Ignored.
 
         Raises
         ------
@@ -645,13 +644,13 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         """
         check_is_fitted(self)
         raise TypeError(
-            "a pipeline is no file of arrays: save its steps, if they are private "
-            "estimators, or write publish() with joblib.dump"
+            "a pipeline cannot be saved as a file of arrays: save its steps, if they "
+            "are private estimators, or write publish() with joblib.dump"
         )
 
 
 def _fitted_by(fit: Callable[[], Any], private: bool) -> Any:
-    """Fit all steps; of scikit-learn's, errors are reworded that may quote values."""
+    """Fit all steps; errors of scikit-learn that may quote values are reworded."""
     try:
         # Worker processes would have copies of the shares.
         with parallel_config(backend="threading"):
@@ -663,13 +662,13 @@ def _fitted_by(fit: Callable[[], Any], private: bool) -> Any:
         failed = f"{owner} raised {type(error).__name__}"
     # Outside of the handler, where the error would be the context of another.
     raise ValueError(
-        f"{failed}, whose words are left out, as they may quote values; fit it alone "
-        "on rows of this form that are public to see them"
+        f"{failed}; its message is not shown, because it may quote values; to see it, "
+        "fit this estimator alone on public rows of the same form"
     )
 
 
 def _owner_of(error: Exception) -> str | None:
-    """Return the class of the estimator that an error is of; None for private ones."""
+    """Return the class of the estimator that raised; None for private ones."""
     found = "a step"
     for frame, _ in list(traceback.walk_tb(error.__traceback__))[1:]:
         if frame.f_globals.get("__name__", "").startswith("skdpspectral."):
@@ -680,7 +679,7 @@ def _owner_of(error: Exception) -> str | None:
 
 
 def _private_steps(pipeline: Pipeline, X: Any) -> list[PrivateStep]:
-    """Return the private steps of a pipeline of a table."""
+    """Return the private steps of a pipeline for a table."""
     shape = table_shape(X)
     # Of a table on a cluster that is the only one that is known.
     known = cluster_table(X) is None and getattr(X, "shape", None) == shape
@@ -694,7 +693,7 @@ def _routes_metadata() -> bool:
 
 
 def _check_steps(steps: Any) -> None:
-    """Refuse what is no list of names and steps, before anything is charged."""
+    """Refuse anything but lists of names and steps, before the charge."""
     pairs = isinstance(steps, (list, tuple)) and all(
         isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in steps
     )
@@ -716,7 +715,7 @@ def _check_steps(steps: Any) -> None:
             continue
         if isinstance(step, type):
             raise TypeError(
-                f"step {name!r} is a class: give an object, {step.__name__}(...)"
+                f"step {name!r} is a class: pass an instance, {step.__name__}(...)"
             )
         transforms = hasattr(step, "transform") or number == len(steps)
         if not (hasattr(step, "fit") and hasattr(step, "get_params") and transforms):
@@ -727,7 +726,7 @@ def _check_steps(steps: Any) -> None:
 
 
 def _check_metadata(pipeline: Pipeline, method: str, params: dict[str, Any]) -> None:
-    """Refuse metadata that no step takes, before anything is charged."""
+    """Refuse metadata that no step accepts, before the charge."""
     if _routes_metadata():
         process_routing(pipeline, method, **params)
         return
@@ -737,22 +736,25 @@ def _check_metadata(pipeline: Pipeline, method: str, params: dict[str, Any]) -> 
         if not found or step not in names:
             raise ValueError(
                 f"{method} got {name!r}: without metadata routing the names of "
-                f"parameters begin with a step's, as {names[-1]}__{name}"
+                "parameters must begin with the name of a step, such as "
+                f"{names[-1]}__{name}"
             )
         _, parameter = name.split("__", 1)
         taken = inspect.signature(dict(pipeline.steps)[step].fit).parameters.values()
         if not any(p.kind is p.VAR_KEYWORD or p.name == parameter for p in taken):
-            raise TypeError(f"step {step!r} takes no {parameter!r}: leave {name} out")
+            raise TypeError(
+                f"step {step!r} does not accept {parameter!r}: leave {name} out"
+            )
 
 
 def _check_targets(steps: list[PrivateStep], y: Any) -> None:
-    """Refuse targets of a form that no step takes, before anything is charged."""
+    """Refuse targets of a form that no step accepts, before the charge."""
     for step in steps:
         tags, n_rows = get_tags(step.estimator), step.rows.n_rows
         if tags.estimator_type not in ("classifier", "regressor"):
             continue
         if y is None and tags.target_tags.required:
-            raise ValueError(f"step {step.path!r} requires y, one target a row")
+            raise ValueError(f"step {step.path!r} requires y, with one target per row")
         if y is None or hasattr(y, "to_delayed"):
             continue
         shape = shape_of(y, "y")
@@ -764,8 +766,8 @@ def _check_targets(steps: list[PrivateStep], y: Any) -> None:
         columns = shape[1] if len(shape) == 2 else 1
         if len(shape) > 2 or (columns > 1 and not tags.target_tags.multi_output):
             raise ValueError(
-                f"step {step.path!r} takes one target a row, got y of shape {shape}: "
-                "take a pipeline for each target"
+                f"step {step.path!r} accepts one target per row, got y of shape "
+                f"{shape}: use a separate pipeline for each target"
             )
 
 
@@ -780,20 +782,20 @@ def make_private_pipeline(
     transform_input=None,
     verbose=False,
 ):
-    """Return a pipeline of private steps under one budget, which names the steps.
+    """Build a :class:`PrivatePipeline` with automatically named steps.
 
     Parameters
     ----------
     *steps : estimators
-        Steps, named after their classes in lower case, as by
+        Steps, named after their lowercased classes as in
         :func:`~sklearn.pipeline.make_pipeline`.
     epsilon, delta, shares, on_leak, accountant, memory, transform_input, verbose
-        As of :class:`PrivatePipeline`.
+        As in :class:`PrivatePipeline`.
 
     Returns
     -------
     PrivatePipeline
-        The pipeline, unfitted.
+        The unfitted pipeline.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The private steps of a pipeline, and what each may cost of one budget."""
+"""The private steps of a pipeline, and their shares of one budget."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ _TRIAL_NOISE = 10.0
 
 @dataclass(frozen=True)
 class PrivateStep:
-    """A private estimator in a pipeline, with rows of the shape that it gets.
+    """A private estimator in a pipeline, with the shape of its input rows.
 
-    `width_known` says whether the number of columns is public before the fit.
+    `width_known` is whether the number of columns is public before the fit.
     """
 
     path: str
@@ -91,11 +91,11 @@ class PrivateStep:
 
 
 def private_steps(pipeline: Any, rows: PlannedRows) -> list[PrivateStep]:
-    """Return the private steps of a pipeline, and of what it holds, in order."""
+    """Return the private steps of a pipeline, including nested ones, in order."""
     steps = list(_walk("", pipeline, rows, True))
     if not steps:
         raise ValueError(
-            "steps must hold a private estimator of this package: without one, take "
+            "steps must hold a private estimator of this package: without one, use "
             "sklearn.pipeline.Pipeline"
         )
     for step in steps:
@@ -150,7 +150,7 @@ def _branches(
 def _behind(
     path: str, step: Any, rows: PlannedRows, known: bool
 ) -> tuple[PlannedRows, bool]:
-    """Return rows behind a step, and whether their number of columns is known."""
+    """Return rows after a step, and whether their number of columns is known."""
     try:
         return rows_after(path, step, rows), known
     except ValueError:
@@ -166,16 +166,16 @@ def _defaults(cls: Any) -> dict[str, Any]:
 
 
 def _check_step(path: str, step: Any) -> None:
-    """Refuse a step that has a budget, a ledger or noise of its own."""
+    """Refuse a step with its own budget, ledger or noise."""
     kind, whole = type(step).__name__, composition_of(step)
     if whole is Composition.SEARCH:
         raise ValueError(
-            f"step {path!r} is a search with a budget of its own: search over the "
-            "parameters of the whole pipeline, by PrivateSearchCV"
+            f"step {path!r} is a search with its own budget: search over the "
+            "parameters of the whole pipeline with PrivateSearchCV"
         )
     if whole is Composition.PIPELINE:
         raise ValueError(
-            f"step {path!r} is a {kind} with a budget of its own: use "
+            f"step {path!r} is a {kind} with its own budget: use "
             "sklearn.pipeline.make_pipeline inside a private pipeline"
         )
     if hasattr(step, "client_feature"):  # of whose rows the ids would be read
@@ -200,13 +200,13 @@ def _check_step(path: str, step: Any) -> None:
     given = step._given_noise()
     if given is not None:
         raise ValueError(
-            f"step {path!r} has {given}, but the pipeline sets the noise of its steps: "
-            "leave it None"
+            f"step {path!r} has {given}, but the pipeline sets the noise of its "
+            "steps: set it to None"
         )
 
 
 def _check_plan(path: str, step: Any, plan: PrivacyPlan) -> None:
-    """Refuse a plan whose cost is no part of one composition."""
+    """Refuse a plan whose cost cannot be composed."""
     kind = type(step).__name__
     if plan.assumption is not Assumption.NONE:
         raise ValueError(
@@ -216,13 +216,13 @@ def _check_plan(path: str, step: Any, plan: PrivacyPlan) -> None:
     sampled = [m for m in plan.mechanisms if isinstance(m, SampledGaussian)]
     if plan.curves and not (len(plan.mechanisms) == len(sampled) == 1):
         raise ValueError(
-            f"step {path!r}: the noise of {kind} has no part in one composition; fit "
-            "it outside of a private pipeline"
+            f"step {path!r}: the noise of {kind} cannot be part of one composition; "
+            "fit it outside of a private pipeline"
         )
     if sampled and not step._takes_noise_multiplier:
         raise ValueError(
-            f"step {path!r}: {kind} draws samples and takes no noise from a pipeline; "
-            "fit it outside of a private pipeline"
+            f"step {path!r}: {kind} draws samples and cannot take its noise from a "
+            "pipeline; fit it outside of a private pipeline"
         )
 
 
@@ -234,9 +234,9 @@ def _common_relation(plans: dict[str, PrivacyPlan]) -> tuple[Any, Any]:
         if two != one:
             raise ValueError(
                 f"step {first!r} protects one {one[0]} under {one[1]}, and step "
-                f"{other!r} one {two[0]} under {two[1]}: one guarantee needs steps of "
-                "one unit and relation; choose such steps, or fit them with budgets of "
-                "their own in sklearn.pipeline.Pipeline"
+                f"{other!r} one {two[0]} under {two[1]}: one guarantee requires the "
+                "same unit and relation in all steps; choose such steps, or fit them "
+                "with separate budgets in sklearn.pipeline.Pipeline"
             )
     return one
 
@@ -309,7 +309,7 @@ class StepBudgets:
             share.check(self._steps[path].plan(share), None)
 
     def _trial(self, step: PrivateStep) -> PrivacyPlan:
-        """Plan a step with any noise, to learn of what kind its releases are."""
+        """Plan a step with arbitrary noise, to determine the kind of its releases."""
         noise = None
         if step.estimator._takes_noise_multiplier and math.isfinite(self._epsilon):
             noise = _TRIAL_NOISE
@@ -318,9 +318,6 @@ class StepBudgets:
         plan = step.plan(trial)
         _check_plan(step.path, step.estimator, plan)
         return plan
-
-    def _is_sampled(self, path: str) -> bool:
-        return isinstance(next(iter(self._plans[path].mechanisms)), SampledGaussian)
 
     def _shares(self, split: dict[str, float]) -> Iterator[tuple[str, StepShare]]:
         """Yield the shares of all steps, by their paths, in order."""
@@ -352,7 +349,7 @@ class StepBudgets:
             )
 
     def _planned(self, split: dict[str, float]) -> dict[str, Any]:
-        """Return a mechanism that costs what a step may, for each step."""
+        """Return a mechanism for each step that costs its share."""
         if not math.isfinite(self._epsilon):
             return {path: Exact(path, (1,)) for path in split}
         mu = gaussian_mu(self._epsilon, self._delta - self._failure)
@@ -360,7 +357,7 @@ class StepBudgets:
         planned: dict[str, Any] = {
             path: calibrate_gaussian(path, 1.0, cost, (1,))
             for path, cost in mus.items()
-            if not self._is_sampled(path)
+            if not isinstance(self._plans[path].mechanisms[0], SampledGaussian)
         }
         sampled = [path for path in split if path not in planned]
         if len(sampled) > 1:
@@ -374,7 +371,7 @@ class StepBudgets:
         return {path: planned[path] for path in split}
 
     def _sampled(self, path: str, beside: float) -> SampledGaussian:
-        """Return samples with the least noise that the Gaussians beside them allow."""
+        """Return samples with the least noise that the other steps allow."""
         (drawn,) = self._plans[path].mechanisms
         assert isinstance(drawn, SampledGaussian)
         assert drawn.max_steps is not None
@@ -393,7 +390,7 @@ class StepBudgets:
         )
 
     def _epsilon_within(self, mu: float, delta: float) -> float:
-        """Return an epsilon that costs at most `mu` once it is calibrated for."""
+        """Return an epsilon whose calibration costs at most `mu`."""
         epsilon, lower = gaussian_epsilon(mu, delta), 2.0**-50
         while epsilon > 0.0 and gaussian_mu(epsilon, delta) > mu:
             epsilon, lower = epsilon * (1.0 - lower), 2.0 * lower
@@ -412,22 +409,23 @@ class StepBudgets:
             yield f"Its steps have these shares of the cost (mu**2): {said}."
 
     def close(self) -> None:
-        """End all shares: from here on steps have budgets of their own."""
+        """End all shares: from now on steps have their own budgets."""
         for share in self.step_shares.values():
             share.close()
 
     def plan_of_fit(self, fitted: Any) -> PrivacyPlan:
-        """Return the plan with what the steps of a pipeline have released in its fit.
+        """Return the plan with the actual releases of a fit.
 
-        A step that no columns were left for has released nothing.
+        A step without remaining columns has released nothing.
         """
         for step in fitted_within(fitted):
             share = getattr(step, "_step_share", None)
             own = isinstance(step, PrivateEstimator) and hasattr(step, "privacy_")
             if own and (share is None or share.plan is None):
                 raise RuntimeError(
-                    f"{type(step).__name__} was charged and was not fitted by its "
-                    "pipeline, or in another process: nothing is known of its noise"
+                    f"{type(step).__name__} was charged, but was not fitted by its "
+                    "pipeline or was fitted in another process: nothing is known "
+                    "about its noise"
                 )
         mechanisms: list[Mechanism] = []
         remarks = list(self.plan.remarks)
@@ -442,7 +440,7 @@ class StepBudgets:
 
 
 def _renamed(mechanism: Any, path: str) -> Any:
-    """Return a mechanism under a name that no other step has."""
+    """Return a mechanism under a unique name."""
     name = f"{path}: {mechanism.name}"
     if isinstance(mechanism, Alternatives):
         branches_ = tuple(

@@ -57,30 +57,30 @@ def _of_shape(name: str, values, shape: tuple) -> np.ndarray:
 
 
 class LedgerDisplay(Display):
-    """What a ledger has spent and has left, entry by entry.
+    """Visualization of the spent and remaining budget of a ledger, entry by entry.
 
     Parameters
     ----------
     entries : array-like of shape (n_points,)
-        Numbers of entries, increasing.
+        Numbers of entries, in increasing order.
     spent : array-like of shape (n_points,)
-        Epsilon of all entries so far, infinite for releases without privacy.
+        Epsilon of all entries so far, infinite after releases without privacy.
     left : array-like of shape (n_points,) or None, default=None
-        Epsilon that one more fit may ask for. Costs do not add up linearly, so that it
-        is more than the budget less `spent`.
+        Epsilon available to one more fit. It is more than the budget minus `spent`,
+        because costs do not add up linearly.
     budget : float or None, default=None
-        Epsilon of the budget, drawn as a level line.
+        Epsilon of the budget, drawn as a horizontal line.
     delta : float or None, default=None
-        Where epsilons are stated, for the label of the axis.
+        Delta at which epsilons are stated, for the axis label.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        What was drawn on.
+        Axes and figure of the plot.
     spent_ : matplotlib Line2D
-        Steps of `spent`.
+        Step curve of `spent`.
     left_, budget_ : matplotlib Line2D or None
-        Steps of `left`, and the budget.
+        Step curve of `left`, and line of the budget.
 
     Examples
     --------
@@ -99,14 +99,14 @@ class LedgerDisplay(Display):
         self.budget, self.delta = budget, delta
 
     def plot(self, ax=None, **line_kw):
-        """Draw the steps.
+        """Draw the step curves.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a new figure.
+            Axes to draw on. None creates a new figure.
         **line_kw : object
-            Further arguments of ``ax.plot``, for both curves.
+            Arguments of ``ax.plot``, for both curves.
 
         Returns
         -------
@@ -149,19 +149,20 @@ class LedgerDisplay(Display):
 
     @classmethod
     def from_accountant(cls, accountant, *, ax=None, **line_kw):
-        """Draw the ledger of an accountant; nothing is charged.
+        """Plot the ledger of an accountant, without charging it.
 
         Parameters
         ----------
         accountant : PrivacyAccountant
-            With or without a budget. Of more than 200 entries some are drawn.
+            Accountant with or without a budget. Only some entries are drawn if there
+            are more than 200.
         ax, **line_kw
             As in :meth:`plot`.
 
         Returns
         -------
         LedgerDisplay
-            The display, drawn.
+            The drawn display.
 
         Raises
         ------
@@ -183,23 +184,23 @@ class LedgerDisplay(Display):
 
 
 class ComponentsDisplay(Display):
-    """Entries of private components, with intervals of the noise.
+    """Visualization of private components with noise intervals.
 
     Parameters
     ----------
     components : array-like of shape (n_components, n_features)
-        One row per component.
+        Components, one per row.
     std : array-like of shape (n_components, n_features)
-        Standard deviations of the entries by the noise.
+        Standard deviations of the entries due to noise.
     feature_names : sequence of str or None, default=None
-        Labels of the horizontal axis; None numbers the features.
+        Labels of the horizontal axis. None numbers the features.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        What was drawn on.
+        Axes and figure of the plot.
     errorbars_ : list of matplotlib ErrorbarContainer
-        One for each component.
+        One container per component.
 
     Examples
     --------
@@ -217,16 +218,16 @@ class ComponentsDisplay(Display):
         self.feature_names = feature_names
 
     def plot(self, ax=None, *, confidence=0.95, **errorbar_kw):
-        """Draw the entries, with intervals.
+        """Draw the entries with their intervals.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a new figure.
+            Axes to draw on. None creates a new figure.
         confidence : float, default=0.95
-            Coverage of each interval on its own, in (0, 1), by the normal law.
+            Coverage of each single interval, in (0, 1), under normal noise.
         **errorbar_kw : object
-            Further arguments of ``ax.errorbar``.
+            Arguments of ``ax.errorbar``.
 
         Returns
         -------
@@ -262,35 +263,35 @@ class ComponentsDisplay(Display):
 
     @classmethod
     def from_estimator(cls, estimator, *, ax=None, confidence=0.95, **errorbar_kw):
-        """Draw the components of a fitted estimator; nothing is charged.
+        """Plot the components of a fitted estimator, without charging it.
 
         Parameters
         ----------
         estimator : fitted DPPCA
-            With `components_std_`: see there when a fit has it.
+            Estimator with `components_std_`, which not every fit sets.
         ax, confidence, **errorbar_kw
             As in :meth:`plot`.
 
         Returns
         -------
         ComponentsDisplay
-            The display, drawn.
+            The drawn display.
 
         Raises
         ------
         sklearn.exceptions.NotFittedError
             If the estimator is not fitted.
         ValueError
-            If the deviations are not known.
+            If the standard deviations are not available.
         ImportError
             If matplotlib is not installed.
 
         Notes
         -----
-        Intervals are for the components of the same bounded rows **without noise**, to
-        first order: the sampling error of the rows comes on top. They follow from the
-        plan and what was released. Of eigenvalues that the noise does not separate they
-        are rough, and the covered share is lower.
+        Intervals contain the components of the same bounded rows **without noise**, to
+        first order. They do not include the sampling error of the rows. They are
+        computed from the plan and the releases. If the noise does not separate some
+        eigenvalues, their intervals are inaccurate, and the coverage is lower.
         """
         check_is_fitted(estimator)
         std = getattr(estimator, "components_std_", None)
@@ -305,7 +306,7 @@ class ComponentsDisplay(Display):
 
 
 class StreamDisplay(Display):
-    """Released means of a stream, with bands of the noise.
+    """Visualization of the released means of a stream with noise bands.
 
     Parameters
     ----------
@@ -316,16 +317,16 @@ class StreamDisplay(Display):
     std : array-like of shape (n_points,)
         Standard deviations of the noise in each entry of a mean.
     feature_names : sequence of str or None, default=None
-        Labels of the curves; None numbers the features.
+        Labels of the curves. None numbers the features.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        What was drawn on.
+        Axes and figure of the plot.
     lines_ : list of matplotlib Line2D
-        Means, one curve for each feature.
+        Means, one curve per feature.
     bands_ : list of matplotlib PolyCollection
-        Their bands.
+        Noise bands of the means.
 
     Examples
     --------
@@ -343,16 +344,16 @@ class StreamDisplay(Display):
         self.feature_names = feature_names
 
     def plot(self, ax=None, *, confidence=0.95, **line_kw):
-        """Draw the means and their bands.
+        """Draw the means and their noise bands.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a new figure.
+            Axes to draw on. None creates a new figure.
         confidence : float, default=0.95
-            Coverage of a band at each step and feature on its own, in (0, 1).
+            Coverage of a band for each single step and feature, in (0, 1).
         **line_kw : object
-            Further arguments of ``ax.plot``, for the means.
+            Arguments of ``ax.plot``, for the means.
 
         Returns
         -------
@@ -392,32 +393,32 @@ class StreamDisplay(Display):
     def from_estimator(
         cls, estimator, X, *, every=None, ax=None, confidence=0.95, **line_kw
     ):
-        """Fit a stream as ``release_path`` does, and draw its means.
+        """Fit a stream with ``release_path`` and plot its means.
 
-        The budget of one stream is charged, and the estimator takes over the last
+        This charges the budget of one stream, and the estimator takes over the last
         moments.
 
         Parameters
         ----------
         estimator : JMECovariance
-            Its parameters make the stream.
+            Estimator whose parameters define the stream.
         X : array-like of shape (n_samples, n_features)
             Rows in order.
         every : int or None, default=None
-            Steps between two that are drawn; None draws some hundred.
+            Number of steps between drawn steps. None draws about a hundred steps.
         ax, confidence, **line_kw
             As in :meth:`plot`.
 
         Returns
         -------
         StreamDisplay
-            The display, drawn.
+            The drawn display.
 
         Raises
         ------
         ValueError
-            If a parameter or X is invalid, or the deviations of means are not known:
-            those of ``moments="assume-centered"``, and with a `second_workload`.
+            If a parameter or X is invalid, or the standard deviations of means are not
+            available, as with ``moments="assume-centered"`` or a `second_workload`.
         PrivacyBudgetError
             If the accountant refuses the stream.
         ImportError
@@ -425,9 +426,8 @@ class StreamDisplay(Display):
 
         Notes
         -----
-        Bands are for the means of the same clipped rows **without noise**, whose
-        noise is normal of a known deviation; the sampling error of the rows is not in
-        them.
+        Bands contain the means of the same clipped rows **without noise**. The noise is
+        normal with a known standard deviation. Bands exclude the rows' sampling error.
         """
         pyplot_or_error()
         from matplotlib.lines import Line2D
@@ -454,21 +454,21 @@ class StreamDisplay(Display):
 
 
 class ClientWeightsDisplay(Display):
-    """Clients of a federation by their weights.
+    """Visualization of the weights of the clients of a federation.
 
     Parameters
     ----------
     weights : array-like of shape (n_clients,)
         Public or released weights.
     clients : sequence
-        Their ids.
+        Client ids.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        What was drawn on.
+        Axes and figure of the plot.
     bars_ : matplotlib BarContainer
-        One bar for each client, the largest weight at the top.
+        One bar per client, with the largest weight at the top.
 
     Examples
     --------
@@ -488,14 +488,14 @@ class ClientWeightsDisplay(Display):
         self.weights, self.clients = weights, clients
 
     def plot(self, ax=None, **bar_kw):
-        """Draw a bar for each client.
+        """Draw one bar per client.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a new figure.
+            Axes to draw on. None creates a new figure.
         **bar_kw : object
-            Further arguments of ``ax.barh``.
+            Arguments of ``ax.barh``.
 
         Returns
         -------
@@ -519,26 +519,26 @@ class ClientWeightsDisplay(Display):
 
     @classmethod
     def from_estimator(cls, estimator, *, ax=None, **bar_kw):
-        """Draw the weights of the last fit, which are public; nothing is charged.
+        """Plot the public weights of the last fit, without charging it.
 
         Parameters
         ----------
         estimator : fitted FederatedDPPCA
-            With `client_weights_`.
+            Estimator with `client_weights_`.
         ax, **bar_kw
             As in :meth:`plot`.
 
         Returns
         -------
         ClientWeightsDisplay
-            The display, drawn.
+            The drawn display.
 
         Raises
         ------
         sklearn.exceptions.NotFittedError
             If the estimator is not fitted.
         ValueError
-            If it has no weights.
+            If the estimator has no weights.
         ImportError
             If matplotlib is not installed.
         """
@@ -553,30 +553,31 @@ class ClientWeightsDisplay(Display):
 
 
 class AuditDisplay(Display):
-    r"""Error rates of an attack that tells two neighbors apart, against the claim.
+    r"""Visualization of an attack's error rates and the claimed guarantee.
 
-    A guarantee of mu means that no test has rates below the curve
-    :math:`\beta = \Phi(\Phi^{-1}(1 - \alpha) - \mu)`. Rates are those of the trials; a
-    few of them lie below the curve by chance. The audit's own bound allows for that.
+    A guarantee of mu means that no test has error rates below the curve
+    :math:`\beta = \Phi(\Phi^{-1}(1 - \alpha) - \mu)`. The plotted rates are observed in
+    trials, so a few can fall below the curve by chance. The audit's bound allows for
+    that.
 
     Parameters
     ----------
     false_positives, false_negatives : array-like of shape (n_thresholds,)
-        Shares of the trials that the test takes for the neighbor by mistake, and of
-        those of the neighbor that it misses, one threshold after another.
+        Shares of trials that the test mistakes for the neighbor, and of trials of the
+        neighbor that it misses, for each threshold.
     claimed_mu : float
-        What the plan claims.
+        The mu that the plan claims.
     mu : float or None, default=None
-        Lower bound that the audit found, drawn as a second curve.
+        Lower bound found by the audit, drawn as a second curve.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        What was drawn on.
+        Axes and figure of the plot.
     rates_, claim_ : matplotlib Line2D
-        Rates of the attack, and the least that the claim allows.
+        Error rates of the attack, and the smallest rates that the claim allows.
     bound_ : matplotlib Line2D or None
-        Rates of a mechanism of exactly `mu`.
+        Error rates of a mechanism with exactly `mu`.
 
     Examples
     --------
@@ -597,14 +598,14 @@ class AuditDisplay(Display):
         self.claimed_mu, self.mu = claimed_mu, mu
 
     def plot(self, ax=None, **line_kw):
-        """Draw rates and curves.
+        """Draw the rates and the curves.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a new figure.
+            Axes to draw on. None creates a new figure.
         **line_kw : object
-            Further arguments of ``ax.plot``, for the rates.
+            Arguments of ``ax.plot``, for the rates.
 
         Returns
         -------
@@ -643,20 +644,20 @@ class AuditDisplay(Display):
     def from_predictions(
         cls, scores, neighbor_scores, *, claimed_mu, mu=None, ax=None, **line_kw
     ):
-        """Draw the rates of all thresholds of a statistic.
+        """Plot the error rates for all thresholds of a statistic.
 
         Parameters
         ----------
         scores, neighbor_scores : array-like of shape (n_trials,)
-            Values of the statistic on two neighboring data sets, made up; larger ones
-            are taken for the neighbor.
+            Values of the statistic on two neighboring synthetic data sets. Larger
+            values indicate the neighbor.
         claimed_mu, mu, ax, **line_kw
             As in :meth:`plot` and the class.
 
         Returns
         -------
         AuditDisplay
-            The display, drawn.
+            The drawn display.
 
         Raises
         ------
@@ -678,19 +679,19 @@ class AuditDisplay(Display):
 
     @classmethod
     def from_result(cls, result, *, ax=None, **line_kw):
-        """Draw what :func:`~skdpspectral.audit.audit_epsilon` found.
+        """Plot the result of :func:`~skdpspectral.audit.audit_epsilon`.
 
         Parameters
         ----------
         result : AuditResult
-            With its `scores`.
+            Result with `scores`.
         ax, **line_kw
             As in :meth:`plot`.
 
         Returns
         -------
         AuditDisplay
-            The display, drawn.
+            The drawn display.
 
         Raises
         ------

@@ -29,7 +29,7 @@ def label_epsilons(ax, epsilons) -> None:
 
 
 def check_style(style) -> None:
-    """Refuse a way of showing deviations that is unknown."""
+    """Refuse unknown styles of deviations."""
     if style not in _STYLES:
         raise ValueError(f"std_display_style must be one of {_STYLES}, got {style!r}")
 
@@ -61,7 +61,7 @@ def check_curve(epsilons, scores, noise_std=None) -> tuple[np.ndarray, ...]:
     if noise_std is not None:
         noise = np.asarray(noise_std, dtype=np.float64)
     if noise.shape != epsilons.shape or not np.all(noise >= 0.0):
-        raise ValueError("noise_std must have a number of at least 0 an epsilon")
+        raise ValueError("noise_std must have one number, at least 0, per epsilon")
     order = np.argsort(epsilons)
     return epsilons[order], scores[order], noise[order]
 
@@ -82,10 +82,9 @@ def name_of_score(scoring) -> str | None:
 
 
 def epsilon_parameters(estimator) -> list[str]:
-    """Names of the parameters that are the epsilon of a private estimator.
+    """Return the names of the epsilon parameters of private estimators.
 
-    An estimator is taken as private if it has ``privacy_plan``: other estimators use
-    the name epsilon for other things.
+    An estimator with ``privacy_plan`` is private: others may use the name differently.
     """
     params = estimator.get_params(deep=True)
     if isinstance(estimator, PrivatePipeline):
@@ -250,36 +249,35 @@ class CrossValidation:
 
 
 class PrivacyUtilityDisplay(Display):
-    """Held-out score of a private estimator against its epsilon.
+    """Visualization of the held-out score of a private estimator against epsilon.
 
-    Create it with :meth:`from_estimator` or :meth:`from_search`, or from scores at
-    hand; the attributes of what is drawn can then be changed.
+    Create it with :meth:`from_estimator` or :meth:`from_search`, or directly from
+    scores. Its attributes can be modified after drawing.
 
     .. warning::
-        An exact score on held-out private rows is itself a release that no ledger
-        lists. So is the curve, and so is the choice of an epsilon by it. Draw it from
-        public rows of the same kind, or from private scores
-        (:func:`~skdpspectral.metrics.make_private_scorer`), or keep it as private as
-        the rows.
+        An exact score on held-out private rows is a release that no ledger records. So
+        are the curve and a choice of epsilon based on it. Use similar public rows or
+        private scores (:func:`~skdpspectral.metrics.make_private_scorer`), or keep the
+        curve as private as the rows.
 
     Parameters
     ----------
     epsilons : array-like of shape (n_epsilons,)
         Privacy budgets of one fit, positive and finite.
     scores : array-like of shape (n_epsilons, n_folds)
-        Held-out scores at each of them.
+        Held-out scores for each epsilon.
     baseline_score : float or None, default=None
-        Mean held-out score without privacy, drawn as a level line.
+        Mean held-out score without privacy, drawn as a horizontal line.
     score_name : str or None, default=None
-        Label of the vertical axis; None gives "Score".
+        Label of the vertical axis. None uses "Score".
     noise_std : array-like of shape (n_epsilons,) or None, default=None
-        Standard errors of private scores by their noise, which deviations over folds do
-        not show. Both are drawn together, as the root of the sum of squares.
+        Standard errors of private scores due to their noise, which the deviations over
+        folds do not include. Both are combined as the root of the sum of squares.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Axes with the curve.
+        Axes of the curve.
     figure_ : matplotlib Figure
         Figure of the axes.
     line_ : matplotlib Line2D or None
@@ -289,12 +287,12 @@ class PrivacyUtilityDisplay(Display):
     errorbar_ : matplotlib ErrorbarContainer or None
         Mean scores with bars of one standard deviation over folds, if drawn.
     baseline_ : matplotlib Line2D or None
-        The score without privacy, if known.
+        Score without privacy, if known.
 
     See Also
     --------
-    skdpspectral.metrics.captured_variance : A score for principal components.
-    sklearn.model_selection.ValidationCurveDisplay : The curve of any parameter.
+    skdpspectral.metrics.captured_variance : Score for principal components.
+    sklearn.model_selection.ValidationCurveDisplay : Curve for any parameter.
 
     Examples
     --------
@@ -325,23 +323,23 @@ class PrivacyUtilityDisplay(Display):
         errorbar_kw=None,
         baseline_kw=None,
     ):
-        """Draw the curve, over a logarithmic axis of epsilon.
+        """Draw the curve with a logarithmic epsilon axis.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Where to draw; None makes a new figure.
+            Axes to draw on. None creates a new figure.
         std_display_style : {"fill_between", "errorbar"} or None, \
                 default="fill_between"
             How to show one standard deviation of the scores over folds.
         line_kw : dict or None, default=None
-            Further arguments of ``ax.plot``, for the mean.
+            Arguments of ``ax.plot``, for the mean.
         fill_between_kw : dict or None, default=None
-            Further arguments of ``ax.fill_between``.
+            Arguments of ``ax.fill_between``.
         errorbar_kw : dict or None, default=None
-            Further arguments of ``ax.errorbar``.
+            Arguments of ``ax.errorbar``.
         baseline_kw : dict or None, default=None
-            Further arguments of ``ax.axhline``, for the score without privacy.
+            Arguments of ``ax.axhline``, for the score without privacy.
 
         Returns
         -------
@@ -412,61 +410,60 @@ class PrivacyUtilityDisplay(Display):
         score_name=None,
         **drawing,
     ):
-        """Cross-validate at each epsilon, and draw the curve.
+        """Cross-validate at each epsilon and plot the curve.
 
-        Every one of the n_epsilons x n_folds fits is charged to the accountant of
-        the estimator or of the enclosing ``with`` block, one after another. Ask
-        :meth:`~skdpspectral.PrivacyAccountant.check` beforehand whether a budget
-        suffices: where it runs out half-way, the fits so far stay charged.
+        All n_epsilons x n_folds fits are charged one after another to the accountant of
+        the estimator or of the enclosing ``with`` block. To find out beforehand whether
+        the budget suffices, use :meth:`~skdpspectral.PrivacyAccountant.check`. If the
+        budget runs out in between, completed fits stay charged.
 
         Parameters
         ----------
         estimator : estimator
-            A private estimator, or a pipeline or other meta-estimator with one; it
-            is cloned for every fit.
+            A private estimator, or a pipeline or other meta-estimator that contains
+            one. It is cloned for every fit.
         X : array-like of shape (n_samples, n_features)
-            Rows, split into folds.
+            Rows, which are split into folds.
         y : array-like of shape (n_samples,) or None, default=None
-            Target, if the estimator or the score needs one.
+            Targets, if the estimator or the score needs them.
         epsilons : array-like of shape (n_epsilons,)
-            Budgets of one fit: distinct, positive, finite.
+            Distinct, positive and finite budgets of one fit.
         param_name : str or None, default=None
-            Parameter to vary; None finds the one epsilon of a private estimator.
+            Parameter to vary. None uses the only epsilon of a private estimator.
         groups, cv, n_jobs
-            As in :func:`~sklearn.model_selection.cross_val_score`. The rows are
-            divided once: every epsilon sees the same folds.
+            As in :func:`~sklearn.model_selection.cross_val_score`. The rows are split
+            once, and every epsilon uses the same folds.
         scoring : str, callable or None, default=None
-            One score; for components, :func:`~skdpspectral.metrics.captured_variance`.
-            None takes the estimator's ``score``.
+            A single score, such as :func:`~skdpspectral.metrics.captured_variance` for
+            components. None uses the estimator's ``score``.
         baseline : bool, default=False
-            Whether to fit **without privacy** too, n_folds times, with
-            ``epsilon=None`` and without the
-            :class:`~skdpspectral.PrivacyLeakWarning` of such a fit. A ledger lists
-            these fits as an infinite spend; one with a budget refuses them, before
+            Whether to add n_folds fits **without privacy**, with ``epsilon=None`` but
+            without its :class:`~skdpspectral.PrivacyLeakWarning`. A ledger records
+            these fits with infinite cost. A ledger with a budget refuses them before
             any other fit.
         params : dict or None, default=None
-            Passed to ``fit``.
+            Parameters passed to ``fit``.
         score_name : str or None, default=None
-            Label of the vertical axis; None derives it from `scoring`.
+            Label of the vertical axis. None derives it from `scoring`.
         **drawing : object
-            Arguments of :meth:`plot`, `ax` among them.
+            Arguments of :meth:`plot`, including `ax`.
 
         Returns
         -------
         PrivacyUtilityDisplay
-            The display, drawn.
+            The drawn display.
 
         Raises
         ------
         ValueError, TypeError, ImportError
             If an argument is invalid, `plot` has no such argument, or matplotlib is not
-            installed; no fit has run.
+            installed; no fit is run.
         PrivacyBudgetError
             If the accountant refuses a fit.
 
         Warnings
         --------
-        The scores are not private; see the warning of the class.
+        The scores are not private; see the warning in the class documentation.
 
         Examples
         --------
@@ -511,42 +508,40 @@ class PrivacyUtilityDisplay(Display):
     def from_search(
         cls, search, *, param_name=None, metric=None, score_name=None, **drawing
     ):
-        """Draw the curve from a fitted search; nothing is fitted again.
+        """Plot the curve from a fitted search, without fitting again.
 
-        Where the search varied other parameters too, each epsilon is shown with
-        the candidate of the highest mean score among those of that epsilon. The
-        highest of several noisy means is a little too good, the more so the more
-        candidates there are.
+        If the search also varied other parameters, each epsilon is shown with its
+        candidate of the highest mean score. The maximum of several noisy means is
+        slightly optimistic, and more so with more candidates.
 
         Parameters
         ----------
         search : fitted GridSearchCV or RandomizedSearchCV
-            With epsilon among its parameters. Candidates with ``epsilon=None`` or
-            infinity, if any, give the score without privacy.
+            Search with epsilon among its parameters. Candidates with ``epsilon=None``
+            or infinity provide the score without privacy.
         param_name : str or None, default=None
-            The parameter that is epsilon; None finds the one that was varied.
+            Name of the epsilon parameter. None uses the one that was varied.
         metric : str or None, default=None
-            Which of several metrics; None takes the one that the search refits by.
+            Metric to plot. None uses the metric of the search's refit.
         score_name, **drawing
             As in :meth:`from_estimator`.
 
         Returns
         -------
         PrivacyUtilityDisplay
-            The display, drawn.
+            The drawn display.
 
         Raises
         ------
         ValueError
-            If epsilon was not varied, if several parameters may be meant, or if
-            candidates were scored on different numbers of rows (successive
-            halving).
+            If epsilon was not varied, several parameters could be epsilon, or
+            candidates were scored on different numbers of rows (successive halving).
         sklearn.exceptions.NotFittedError
             If the search is not fitted.
 
         Warnings
         --------
-        The scores are not private; see the warning of the class.
+        The scores are not private; see the warning in the class documentation.
         """
         cls._check_drawing(drawing)
         check_is_fitted(search, "cv_results_")
@@ -554,7 +549,7 @@ class PrivacyUtilityDisplay(Display):
         if "n_resources" in results:
             raise ValueError(
                 f"{type(search).__name__} compares candidates on different numbers of "
-                "rows: their scores make no curve; use GridSearchCV"
+                "rows: their scores do not form a curve; use GridSearchCV"
             )
         varied = {
             key.removeprefix("param_") for key in results if key.startswith("param_")
@@ -578,34 +573,34 @@ class PrivacyUtilityDisplay(Display):
 
     @classmethod
     def from_private_search(cls, searches, *, score_name=None, **drawing):
-        """Draw the best scores of private searches against their budgets.
+        """Plot the best scores of private searches against their budgets.
 
         Parameters
         ----------
         searches : fitted PrivateSearchCV, or sequence of them
-            With the same score, and distinct epsilons, of whole searches.
+            Searches with the same score and distinct epsilons of the whole search.
         score_name : str or None, default=None
-            Label of the vertical axis; None derives it from the score.
+            Label of the vertical axis. None derives it from the score.
         **drawing : object
-            Arguments of :meth:`plot`. Bars of the standard errors by the noise are
-            drawn by default.
+            Arguments of :meth:`plot`. By default, bars show the noise's standard
+            errors.
 
         Returns
         -------
         PrivacyUtilityDisplay
-            The display, drawn.
+            The drawn display.
 
         Raises
         ------
         ValueError, TypeError
-            If they are no such searches.
+            If the arguments are not such searches.
         sklearn.exceptions.NotFittedError
-            If one is not fitted.
+            If a search is not fitted.
 
         Notes
         -----
-        Each search is a release of its own: together they cost what the ledger says. A
-        best score is the highest of several noisy ones, and a little too good.
+        Each search is a separate release, and the ledger states their total cost. A
+        best score is the maximum of several noisy scores, and slightly optimistic.
         """
         cls._check_drawing(drawing)
         epsilons, best, stds, score = best_of_private_searches(searches)

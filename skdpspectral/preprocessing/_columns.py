@@ -1,8 +1,8 @@
-"""Columns of a table, read block by block; what is made of one value by itself.
+"""Columns of a table, read by blocks, and conversions of single values.
 
-What a column is treated as depends on public things alone: its name, its dtype and the
-parameters. What a value becomes depends on that value alone. The statistics are
-counts of found categories, beside scales of numbers.
+The kind of a column depends only on its name, dtype and the parameters. The conversion
+of a value depends on that value alone. Statistics are counts of found categories, and
+scales of numbers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LIKELY = 0.9
 class CategoryCounts(Statistic):
     """Counts of the values of several columns, of which frequent ones are released.
 
-    `failure` is the probability that a value which one row alone has is released.
+    `failure` is the probability that a value of a single row is released.
     """
 
     n_samples: int
@@ -70,7 +70,7 @@ class CategoryCounts(Statistic):
         )
 
     def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Say, from public numbers, if no category can be found."""
+        """Warn, from public numbers, if no category can be found."""
         counts = plan[self.name]
         if isinstance(counts, Exact):
             return ()
@@ -79,7 +79,7 @@ class CategoryCounts(Statistic):
             return ()
         said = (
             f"no category can be found: of {self.n_samples} rows, {likely:.0f} would "
-            "have to share a value; take more rows, fewer columns or a larger epsilon, "
+            "have to share a value; use more rows, fewer columns or a larger epsilon, "
             "or give public categories"
         )
         return (said,)
@@ -110,7 +110,7 @@ def calibrate_thresholded(
 
 
 class TableLaw(NamedTuple):
-    """What is released of a table: laws of numbers, counts of categories by column."""
+    """Releases of a table: laws of numbers, and counts of categories by column."""
 
     numbers: FeatureLaw | None
     categories: list[dict[str, float]]
@@ -163,8 +163,8 @@ class TableStatistics(Combination):
         """Plan all that is released; a part of delta covers values of single rows."""
         if delta - self.failure < MIN_DELTA or 0.0 < self.failure < MIN_DELTA:
             raise ValueError(
-                f"delta={delta:g} is too small for categories to be found: take at "
-                f"least {MIN_DELTA / CATEGORY_FAILURES:g}, or give public categories"
+                f"delta={delta:g} is too small for finding categories: use at least "
+                f"{MIN_DELTA / CATEGORY_FAILURES:g}, or give public categories"
             )
         mechanisms = self.mechanisms(gaussian_mu(epsilon, delta - self.failure))
         return PrivacyPlan(
@@ -183,7 +183,7 @@ class TableStatistics(Combination):
             return (*super().remarks(), public)
         return (
             *super().remarks(),
-            "Which values are categories is part of what is released.",
+            "Which values are categories is part of the release.",
             public,
         )
 
@@ -246,11 +246,11 @@ _TOGETHER = 1 << 16
 
 
 class _NoText:
-    """Stands for values that have no text, as lists: they are rare ones."""
+    """Sentinel for values without a text, such as lists; they count as rare."""
 
 
 def kind_of(dtype) -> str | None:
-    """Return what a column of a dtype is treated as; None if it is refused."""
+    """Return the kind of a column by its dtype; None if it is refused."""
     if isinstance(dtype, np.dtype):
         kinds = {"M": DATE, "m": DURATION, "c": None, "V": None}
         if dtype.kind in kinds:
@@ -273,10 +273,10 @@ def declared_values(dtype) -> list | None:
 
 
 def text_of(value) -> str | type[_NoText] | None:
-    """Return the text that a value is compared by, None for a missing one.
+    """Return the text that represents a value, None for a missing one.
 
-    Whole numbers are written alike whatever their type, so that values that Python
-    takes for equal have one text, but for booleans. No code of a value is run.
+    Equal values of different numeric types have the same text, except for booleans. No
+    code of a value is run.
     """
     kind = type(value)
     if kind is str:
@@ -325,7 +325,7 @@ def _text_of_float(value: float) -> str | None:
 
 
 def _text_of_decimal(value: Decimal) -> str | None:
-    """Return the text of the float or whole number of that value, if there is one."""
+    """Return the text of an equal float or integer, or None."""
     if value.is_nan():
         return None
     if value == float(value):
@@ -342,7 +342,7 @@ def _digits(value: int) -> str:
 
 
 def _normal(text: str) -> str:
-    """Return a text in normal form C, without surrogates, and short."""
+    """Return a truncated text in normal form C, without surrogates."""
     if not text.isascii():
         if len(text) <= _VERY_LONG:
             text = unicodedata.normalize("NFC", text)
@@ -353,7 +353,7 @@ def _normal(text: str) -> str:
 
 
 def whole_text_of(value) -> str:
-    """Return a text of any length for words to be taken of it; "" for others."""
+    """Return a text of any length for splitting into words; "" for others."""
     if issubclass(type(value), str):
         return str.__str__(value).encode("utf-8", "backslashreplace").decode()
     text = text_of(value)
@@ -361,7 +361,7 @@ def whole_text_of(value) -> str:
 
 
 def id_of(value) -> float:
-    """Return a whole number for an id that is no number; -1 for a missing one."""
+    """Return an integer for an id that is not a number; -1 for a missing one."""
     text = text_of(value)
     if not isinstance(text, str):
         return -1.0
@@ -374,7 +374,7 @@ _HASHED = {str, float, int, type(None)}
 
 
 def _of_each(values: list, convert: Callable) -> list:
-    """Return what is made of each value, once for values that are equal."""
+    """Convert each value, once per distinct value."""
     if set(map(type, values)) <= _HASHED:
         made = {value: convert(value) for value in set(values)}
         return [made[value] for value in values]
@@ -382,7 +382,7 @@ def _of_each(values: list, convert: Callable) -> list:
 
 
 def count_texts(values: list, counts: Counter) -> None:
-    """Add the numbers of values by their texts; missing ones are not counted."""
+    """Count values by their texts, without missing ones."""
     if set(map(type, values)) <= _HASHED:
         found = Counter(values)
         texts = zip(map(text_of, found), found.values(), strict=True)
@@ -426,10 +426,10 @@ def _durations(block) -> np.ndarray:
 
 
 def _times(block) -> np.ndarray:
-    """Return times in seconds, those with a zone as its clocks show them.
+    """Return times in seconds; those with a zone in local time.
 
-    What is beyond `_FIRST` and `_LAST` becomes one of them, before libraries could
-    refuse to move it to another zone: their errors would tell of a value.
+    Times beyond `_FIRST` and `_LAST` are clipped first, since errors of conversions
+    between zones would reveal values.
     """
     if _is_pandas(block):
         dtype = getattr(block.dtype, "pyarrow_dtype", block.dtype)
@@ -456,9 +456,9 @@ def _times(block) -> np.ndarray:
 
 
 def _has_clocks(series: type, zone) -> bool:
-    """Whether pandas knows the clocks of a zone; older ones fail for some of dateutil.
+    """Return whether pandas supports a zone; older ones fail for some of dateutil.
 
-    Their times are then those of UTC, whatever the values are.
+    Their times are then in UTC, whatever the values are.
     """
     one = series(np.zeros(1, "datetime64[s]")).dt.tz_localize("UTC")
     try:
@@ -500,7 +500,7 @@ def _date_parts(block) -> list[np.ndarray]:
 
 
 def _entries(block) -> list:
-    """Return values as objects, each as it is whatever the others are."""
+    """Return values as objects, independently of each other."""
     if _is_pandas(block):
         return block.to_numpy(dtype=object).tolist()
     if _is_polars(block):
@@ -510,7 +510,7 @@ def _entries(block) -> list:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its name, its position, and what it is treated as."""
+    """A column of a table: its name, position and kind."""
 
     name: str
     position: int
@@ -519,14 +519,14 @@ class Column:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Names of the numbers that are made of it."""
+        """Names of the numbers derived from it."""
         return tuple(self.name + end for end in PARTS.get(self.kind, ()))
 
 
 class Table:
-    """Columns of a frame, an array or lists, whose values are read in slices of rows.
+    """Columns of a frame, an array or lists, read in slices of rows.
 
-    Lists are turned into columns of objects by :meth:`read`.
+    :meth:`read` turns lists into columns of objects.
     """
 
     def __init__(self, X, columns: Sequence[Column], n_rows: int):
@@ -542,14 +542,14 @@ class Table:
             )
 
     def read(self) -> Table:
-        """Return the table, of which any value may be read then."""
+        """Return the table, whose values may then be read."""
         if self._lists is not None:
             positions = [column.position for column in self.columns]
             self._source = [column_of_lists(self._lists, j) for j in positions]
         return self
 
     def block(self, place: int, rows: slice):
-        """Return some rows of a column, in the kind of its table."""
+        """Return some rows of a column, in the table's own type."""
         column = self._source[place]
         return column.iloc[rows] if _is_pandas(column) else column[rows]
 
@@ -560,7 +560,7 @@ class Table:
         return SlicedRows(_Numbers(self), shape, np.dtype(np.float64))
 
     def number_block(self, rows: slice) -> np.ndarray:
-        """Return some rows of :meth:`numbers`; what is not finite is missing."""
+        """Return some rows of :meth:`numbers`; non-finite values are missing."""
         made: list[np.ndarray] = []
         for place, column in enumerate(self.columns):
             if column.kind in (NUMBER, DURATION):
@@ -629,5 +629,5 @@ def _column(X, position: int):
 
 
 def slices(n_rows: int, width: int) -> list[slice]:
-    """Return slices of rows that are worth a block of so many columns in memory."""
+    """Return slices of rows, each one block of so many columns."""
     return row_blocks(n_rows, rows_per_block(max(width, 1)))

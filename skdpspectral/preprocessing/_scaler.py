@@ -28,56 +28,54 @@ _FEWEST_ROWS = 2
 class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     r"""Standardize features by private means and standard deviations.
 
-    Neither bounds nor magnitudes of the features need to be known: histograms of the
-    differences of rows show how far apart the values of a feature lie, phases on
-    circles of growing lengths where they lie, and a mean and a mean square about that
-    place give the rest. The guarantee holds for any data.
-    Read more in the :ref:`user guide <scales>`.
+    You need to know neither bounds nor magnitudes of the features. Histograms of
+    differences between rows estimate how far apart the values of a feature are. Phases
+    on circles of increasing lengths locate the values. A mean and a mean square around
+    that location are then released. The guarantee holds for any data. Read more in the
+    :ref:`user guide <scales>`.
 
     Parameters
     ----------
     {epsilon}
     {delta}
-        Well below ``1 / n_samples``.
     with_mean : bool, default=True
-        Whether means are subtracted. False leaves zeros where they are, takes sparse
-        rows, and spends the whole budget on the differences.
+        Whether to subtract means. False preserves zeros, accepts sparse rows, and
+        spends the whole budget on the differences.
     with_std : bool, default=True
-        Whether features are divided by their standard deviations.
+        Whether to divide features by their standard deviations.
     unseen : {"zero", "keep"}, default="zero"
-        How :meth:`transform` treats features whose variance does not stand out of the
-        noise, so that their scale is unknown. "zero" returns zeros, as
+        How :meth:`transform` treats unseen features, whose variance does not exceed the
+        noise so that their scale is unknown. "zero" returns zeros, as
         :class:`~sklearn.preprocessing.StandardScaler` does for constant features.
-        "keep" returns the values (with `bounds`: mapped to [-1, 1]), at any magnitude.
+        "keep" returns the values at any magnitude (with `bounds`, mapped to [-1, 1]).
     missing : {"raise", "mean"}, default="raise"
-        How missing values (NaN) are treated. "raise" refuses them. "mean" leaves them
-        out of all releases, and :meth:`transform` fills them with `mean_`, which is 0
-        after scaling; it needs ``with_mean=True``. The shares of present values are
-        released at no further cost.
+        How missing values (NaN) are treated. "raise" raises an error. "mean" ignores
+        them in all releases, and :meth:`transform` replaces them with `mean_`, which is
+        0 after scaling. "mean" requires ``with_mean=True``, and also releases the
+        shares of present values at no further cost.
     {bounds}
-        They are taken feature by feature, and need not be tight.
+        These bounds apply to each feature separately and need not be tight.
     {accountant}
     {noise_seed}
 
     Attributes
     ----------
     mean_ : ndarray of shape (n_features,) or None
-        Private means; 0 (with `bounds`: the middle) for unseen features. None with
-        ``with_mean=False``.
+        Private means. They are 0 for unseen features, or the midpoint with `bounds`.
+        None with ``with_mean=False``.
     scale_ : ndarray of shape (n_features,) or None
-        Private standard deviations; 1 (with `bounds`: half of the extent) for unseen
-        features. None with ``with_std=False``.
+        Private standard deviations. They are 1 for unseen features, or half of the
+        extent with `bounds`. None with ``with_std=False``.
     var_ : ndarray of shape (n_features,) or None
-        Squares of the standard deviations, 0 for unseen features; infinite where they
+        Squared standard deviations. They are 0 for unseen features and infinite if they
         exceed the largest float. None with ``with_std=False``.
     unseen_features_ : ndarray of bool of shape (n_features,)
-        Whether a feature is lost in the noise: it is constant, or differs between too
-        few rows. This mask is private too.
+        Mask of the features that are indistinguishable from noise: they are constant,
+        or differ between too few rows. This mask is private too.
     present_shares_ : ndarray of shape (n_features,) or None
         Private shares of values that are not missing, in [0, 1]. None with
         ``missing="raise"``.
-    n_samples_ : int
-        Number of rows of the fit, public under replace-one.
+    {n_samples_}
     {n_features_in_}
     {feature_names_in_}
     {privacy_}
@@ -85,50 +83,52 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     Warns
     -----
     NoisyFitWarning
-        If rows are too few for most features to be seen at that budget, by public
-        numbers alone.
+        If public numbers show that there are too few rows to see most features.
 
     See Also
     --------
-    DPPCA : Its ``scale="private"`` uses these scales in one fit.
-    DPTableVectorizer : Numbers, categories and dates of a table with holes.
+    DPPCA : Uses these scales in one fit with ``scale="private"``.
+    DPTableVectorizer : Encodes tables with numbers, categories, dates and missing
+        values.
     JMECovariance : Running means and variances of a stream.
-    sklearn.preprocessing.StandardScaler : The same without privacy.
+    sklearn.preprocessing.StandardScaler : Standardization without privacy.
 
     Notes
     -----
-    **Formal guarantee.** Each fit with ``noise_seed=None`` is
-    (`epsilon`, `delta`)-differentially private for one row, under replacement of that
-    row (`n_samples` is public), for any data. All fitted attributes are covered. What
-    :meth:`transform` returns of a row is as private as that row.
+    **Formal guarantee.** Each fit with ``noise_seed=None`` is (`epsilon`,
+    `delta`)-differentially private for one row, under replacement of that row
+    (`n_samples` is public), for any data. All fitted attributes are covered. The result
+    of :meth:`transform` for a row is as private as that row.
 
-    On many rows, with p features and L circles, 50 % of the budget's :math:`\mu^2` go
-    to histograms of sensitivity :math:`2 \sqrt{2 p}` (each row is in two pairs, and a
-    pair has a weight of 1 in each histogram), 10 % to sums of phases, of sensitivity
-    :math:`2 \sqrt{p L}`, and 40 % to means and mean squares of features in [-1, 1], of
-    sensitivity :math:`2 \sqrt p / n`: squares are free beside means, and so are numbers
-    of present values (:ref:`theory_feature_scales`).
+    On many rows, with p features and L circles, the budget's :math:`\mu^2` is split
+    into three parts. Histograms take 50 %, with sensitivity :math:`2 \sqrt{2 p}`: each
+    row is in two pairs, and a pair has a weight of 1 in each histogram. Sums of phases
+    take 10 %, with sensitivity :math:`2 \sqrt{p L}`. Means and mean squares of features
+    in [-1, 1] take 40 %, with sensitivity :math:`2 \sqrt p / n`. Squares, and counts of
+    present values, are free when released jointly with means
+    (:ref:`theory_feature_scales`).
 
-    A feature is seen if it differs between a share of about
-    :math:`20 \sqrt p / (n \mu)` of all pairs of rows. Its standard deviation is that of
-    values that are cut at some multiple of it, which depends on releases: what lies far
-    outside, in fewer rows than that, counts less than in a plain standard deviation.
+    A feature is seen if its values differ in at least a share of about
+    :math:`20 \sqrt p / (n \mu)` of all pairs of rows. Its standard deviation is
+    computed from values clipped at a multiple of it, which depends on releases.
+    Outliers that occur in fewer rows than this share therefore count less than in a
+    plain standard deviation.
 
-    On few rows, below :math:`200 \sqrt p / \mu`, 40 % of the budget's :math:`\mu^2` go
-    to counts of differences in overlapping windows of octaves
-    (:ref:`lemma-difference-windows`), of sensitivity :math:`2 \sqrt{2 p}` too, 20 % to
-    counts of values in overlapping windows of cells (:ref:`lemma-value-windows`), of
-    sensitivity :math:`\sqrt{2 p}`, and 40 % to means and mean squares. Scales are read
-    by the shapes of usual laws. Most features are seen from about
-    :math:`40 \sqrt p / \mu` rows on. With ``with_mean=False``, the windows of octaves
-    use the whole budget, and :math:`25 \sqrt p / \mu` rows do.
+    On few rows, fewer than :math:`200 \sqrt p / \mu`, the split is different. Counts of
+    differences in overlapping windows of octaves (:ref:`lemma-difference-windows`) take
+    40 %, also with sensitivity :math:`2 \sqrt{2 p}`. Counts of values in overlapping
+    windows of cells (:ref:`lemma-value-windows`) take 20 %, with sensitivity
+    :math:`\sqrt{2 p}`. Means and mean squares take 40 %. Scales are estimated by
+    comparison with the shapes of common distributions. Most features are seen from
+    about :math:`40 \sqrt p / \mu` rows on. With ``with_mean=False``, the windows of
+    octaves use the whole budget, and :math:`25 \sqrt p / \mu` rows suffice.
 
-    Rows may be in any order, sorted ones too: pairs are made of rows from all over the
-    table, in an order that depends on its shape alone.
+    Rows may be in any order, including sorted order. Each pair combines rows from
+    distant parts of the table, in an order that depends only on its shape.
 
     References
     ----------
-    Kalinin, Upadhyay and Lampert (2025), Lemma 3.5, for the free squares.
+    Kalinin, Upadhyay and Lampert (2025), Lemma 3.5, for the free release of squares.
 
     Examples
     --------
@@ -184,12 +184,12 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             )
         if self._allows_nan() and not self.with_mean:
             raise ValueError(
-                'missing="mean" fills in means, of which with_mean=False has none; set '
-                'with_mean=True or missing="raise"'
+                'missing="mean" fills in means, which with_mean=False does not '
+                'estimate; set with_mean=True or missing="raise"'
             )
 
     def _allows_nan(self) -> bool:
-        """Whether missing values are left out and filled."""
+        """Return whether missing values are left out and filled."""
         return self.missing == "mean"
 
     def _statistic(
@@ -199,7 +199,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         if n_samples < _FEWEST_ROWS:
             raise ValueError(
                 f"n_samples={n_samples} must be at least {_FEWEST_ROWS}: scales are "
-                "made of differences of rows"
+                "computed from differences of rows"
             )
         box = None
         if self.bounds is not None:
@@ -217,7 +217,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         return scales.unseen_features(plan)
 
     def _takes_sparse_rows(self) -> bool:
-        """Whether zeros stay zeros."""
+        """Return whether zeros stay zeros."""
         return not self.with_mean and self.bounds is None
 
     def __sklearn_tags__(self):
@@ -231,18 +231,13 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     @unweighted
     def fit(self, X, y=None) -> Self:
-        """Release the location and the scale of each feature of X.
+        """Release the location and scale of each feature of X.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows, all finite but for NaN with ``missing="mean"``; never modified.
-            Memory maps are read block by block,
-            in constant memory, and so are arrays of other libraries with ``shape``,
-            a numeric ``dtype`` and slices of rows, as those of h5py and zarr, and open
-            parquet files of pyarrow. Dask collections are reduced on their cluster
-            (:ref:`clusters`).
-            Sparse rows need ``with_mean=False``, and must do without `bounds`.
+            {X_by_block} Reading blocks takes constant memory. ``missing="mean"`` allows
+            NaN. Sparse rows require ``with_mean=False`` and no `bounds`.
         {y_ignored}
 
         {outcome_of_fit}
@@ -301,13 +296,13 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows; they are not clipped. Sparse ones stay sparse, and need a fit with
-            ``with_mean=False``.
+            Rows, which are not clipped. Sparse rows stay sparse and require a scaler
+            fitted with ``with_mean=False``.
 
         Returns
         -------
         ndarray or sparse CSR matrix of shape (n_samples, n_features)
-            Standardized rows, of the precision of X; finite, also where they overflow.
+            Standardized rows in the precision of X. They stay finite even on overflow.
         """
         check_is_fitted(self)
         self._refuse_filling(X)
@@ -336,13 +331,12 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows, as :meth:`transform` gives them.
+            Rows as returned by :meth:`transform`.
 
         Returns
         -------
         ndarray or sparse CSR matrix of shape (n_samples, n_features)
-            Rows in the units of the data; of a feature that was made zero, its
-            `mean_`.
+            Rows in the units of the data. Features set to zero become their `mean_`.
         """
         check_is_fitted(self)
         self._refuse_filling(X)
@@ -350,7 +344,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         if X.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X must have shape (n_samples, {self.n_features_in_}), as transform "
-                f"gives it, got {X.shape}"
+                f"returns it, got {X.shape}"
             )
         weights = self._weights()
         units = np.divide(1.0, weights, out=np.zeros_like(weights), where=weights > 0)

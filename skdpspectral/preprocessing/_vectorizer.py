@@ -23,7 +23,12 @@ from .._base.sklearn_compat import (
 )
 from .._linalg.walks import quietly
 from .._tables.ids import check_feature, position_of
-from .._tables.readers import column_names, refuse_same_names
+from .._tables.readers import (
+    column_names,
+    frame_of_arrow,
+    is_arrow,
+    refuse_same_names,
+)
 from .._tables.rows import compare_features, dtypes_of, is_sparse, table_shape
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..mechanisms import PrivacyPlan, check_count, shown
@@ -66,44 +71,44 @@ _NAMED = 5
 
 @documented
 class DPTableVectorizer(TransformerMixin, TableEstimator):
-    r"""Turn a table with numbers, text, dates and holes into numbers, privately.
+    r"""Encode a table of numbers, text, dates and missing values privately.
 
-    Numbers are standardized by private means and standard deviations, and holes filled
-    with these means. Text columns become 0/1 columns, one for each category. Categories
-    are public where they are given; others are found, by private counts. One budget
-    covers everything. Read more in the :ref:`user guide <tables>`.
+    Numbers are standardized with private means and standard deviations, and missing
+    numbers are replaced with these means. Each category of a text column becomes a 0/1
+    column. Categories that you pass are public; all others are found with private
+    counts. One budget covers everything. Read more in the :ref:`user guide <tables>`.
 
     Parameters
     ----------
     {epsilon}
     {delta}
-        Well below ``1 / n_samples``. A hundredth of it covers values of a single row,
-        if categories have to be found.
+        If categories must be found, 1 % of `delta` covers values of a single row.
     categories : "dtype", dict or None, default=None
-        Public categories. A dictionary has, by the name or position of a column, its
-        values, "dtype", or "find". "dtype" takes the categories that the column's dtype
-        declares, as those of pandas and polars ``Enum`` do. **They must be public:**
-        ``astype("category")`` reads them off the data. "find" treats a column of
-        numbers as one of categories. ``categories="dtype"`` stands for "dtype" in all
-        columns whose dtype declares categories. Columns of text, objects and categories
-        that are not named are searched for categories.
+        Public categories. A dictionary maps the name or position of a column to its
+        list of values, "dtype" or "find". "dtype" uses the categories declared by the
+        dtype of the column, such as a pandas categorical or a polars ``Enum``. **They
+        must be public:** ``astype("category")`` reads them from the data. "find" treats
+        a column of numbers as categories, which are found privately.
+        ``categories="dtype"`` applies "dtype" to all columns whose dtype declares
+        categories. Categories are also found privately for all columns of text, objects
+        and categories that are not listed.
     max_categories : int, default=30
-        Most categories that are kept of a column in which they are found: those with
-        the largest private counts.
+        Maximum number of categories to keep of a column whose categories are found. The
+        categories with the largest private counts are kept.
     text : list of int or str, or None, default=None
-        Columns of long text, of which words are hashed; nothing is released of them.
+        Columns of long text. Their words are hashed, and nothing is released.
     n_text_features : int, default=64
-        Number of columns that each long text becomes.
+        Number of output columns per column of long text.
     user_feature : int, str or None, default=None
-        Column of ids of users. It is passed on: numbers as they are, other ids as whole
-        numbers that depend on the id alone, missing ones as -1.
+        Column of user ids, which are passed through. Numbers are unchanged, other ids
+        are mapped to integers that only depend on the id, and missing ids become -1.
     add_indicator : bool, default=False
-        Whether each column of numbers or dates has a further column that is 1 where it
-        is missing.
+        Whether to add an indicator column of missing values per column of numbers or
+        dates.
     sparse_output : bool or "auto", default=False
-        Whether :meth:`transform` returns a sparse matrix. "auto" returns one if at most
-        3 of 10 of the columns can be nonzero in a row, and `set_output` asks for no
-        frame.
+        Whether :meth:`transform` returns a sparse matrix. "auto" returns a sparse
+        matrix if at most 30 % of the columns can be nonzero in a row and `set_output`
+        does not ask for a dataframe.
     {accountant}
     {noise_seed}
 
@@ -111,20 +116,19 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     ----------
     kinds_ : dict of str to str
         How each column is treated: "number", "duration", "date", "day", "categories",
-        "text" or "user". It depends on dtypes and parameters alone.
+        "text" or "user". This depends only on dtypes and parameters.
     categories_ : dict of str to list of str
-        Categories of each column: those that were given, in this order, or private
-        ones, in alphabetical order.
+        Categories of each column: the given categories in the given order, or the
+        private categories in alphabetical order.
     scaled_features_ : ndarray of str of shape (n_numbers,)
-        Names of the numbers that are standardized, parts of dates among them.
+        Names of the standardized numbers, including parts of dates.
     mean_, scale_ : ndarray of shape (n_numbers,)
-        Private means and standard deviations, as those of :class:`DPStandardScaler`.
+        Private means and standard deviations, as in :class:`DPStandardScaler`.
     unseen_features_ : ndarray of bool of shape (n_numbers,)
-        Whether a number is lost in the noise; it is transformed to 0.
+        Mask of the numbers that are lost in the noise. They are transformed to 0.
     present_shares_ : ndarray of shape (n_numbers,)
         Private shares of values that are not missing.
-    n_samples_ : int
-        Number of rows of the fit, public under replace-one.
+    {n_samples_}
     {n_features_in_}
     {feature_names_in_}
     {privacy_}
@@ -132,36 +136,36 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     Warns
     -----
     NoisyFitWarning
-        If rows are too few for any number or category to be seen, by public numbers
-        alone; or if no category was released of a column, as for ids.
+        If there are too few rows to see any number or category, which depends only on
+        public numbers; or if no category of a column was released, for example for ids.
 
     See Also
     --------
-    DPStandardScaler : Scales of numbers alone.
-    sklearn.preprocessing.OneHotEncoder : Categories without privacy.
+    DPStandardScaler : Standardizes numbers only.
+    sklearn.preprocessing.OneHotEncoder : Encodes categories without privacy.
 
     Notes
     -----
-    **Formal guarantee.** Each fit with ``noise_seed=None`` is
-    (`epsilon`, `delta`)-differentially private for one row, under replacement of that
-    row (`n_samples` is public), for any data. All fitted attributes are covered, and
-    warnings. **Column names and dtypes are public**, and decide how a column is
-    treated: readers of files infer dtypes from values, so declare them. What
-    :meth:`transform` returns of a row depends on that row and the releases, and is as
-    private as that row.
+    **Formal guarantee.** Each fit with ``noise_seed=None`` is (`epsilon`,
+    `delta`)-differentially private for one row, under replacement of that row
+    (`n_samples` is public), for any data. All fitted attributes and warnings are
+    covered. **Column names and dtypes are public** and determine how a column is
+    treated. Declare dtypes yourself, because file readers infer them from values. The
+    result of :meth:`transform` for a row depends only on that row and the releases, and
+    is as private as that row.
 
-    Budgets are shared by columns: with p numbers and c columns in which categories are
-    looked for, numbers have :math:`p / (p + c)` of :math:`\mu^2`. Counts of c columns
-    have the sensitivity :math:`\sqrt{2 c}`, jointly. Those above a threshold are
-    released, which a value of a single row exceeds with a probability that is part of
-    `delta` (:ref:`lemma-thresholding`).
+    The columns share the budget. With p numbers and c columns whose categories are
+    found, the numbers get :math:`p / (p + c)` of :math:`\mu^2`. The counts of the c
+    columns have joint sensitivity :math:`\sqrt{2 c}`. Counts above a threshold are
+    released. A value that occurs in a single row exceeds the threshold with a
+    probability that is part of `delta` (:ref:`lemma-thresholding`).
 
-    Text is compared by its normal form C. Texts of more than 100 characters are shown
-    by their beginning and a digest. Numbers among objects are compared by their digits,
-    other objects but dates are rare values. Infinite numbers are missing ones. Memory
-    grows with the number of distinct values of a column, by about 100 bytes for each
-    short text: with a million distinct values of 12 letters, a fit takes 104 MB. How
-    long a fit takes may depend on values.
+    Texts are compared in Unicode normal form C. Texts of more than 100 characters are
+    represented by their beginning and a digest. Numbers in object columns are compared
+    by their digits; other objects, except dates, count as rare values. Infinite numbers
+    count as missing. Memory grows with the number of distinct values of a column, by
+    about 100 bytes per short text: with a million distinct values of 12 letters, a fit
+    takes 104 MB. The duration of a fit may depend on values.
 
     References
     ----------
@@ -234,18 +238,12 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         n_samples : int
             Number of rows, public.
         n_features : int
-            Number of numbers that are standardized: one a column, four of a day and
-            five of a date.
+            Number of numeric features that are standardized: one per column of numbers,
+            four per day and five per date.
         n_categories : int, default=0
-            Number of columns in which categories are looked for.
+            Number of columns whose categories are found.
 
-        Returns
-        -------
-        {plan_of_shape}
-
-        Raises
-        ------
-        {invalid_shape}
+        {returns_plan}
         """
         self._check_parameters()
         counts = [("n_features", n_features), ("n_categories", n_categories)]
@@ -259,15 +257,9 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         Parameters
         ----------
         X : dataframe or array-like of shape (n_samples, n_features)
-            Rows, of which nothing but the shape, names and dtypes is used.
+            Rows. Only their shape, column names and dtypes are used.
 
-        Returns
-        -------
-        {plan_of_shape}
-
-        Raises
-        ------
-        {invalid_shape}
+        {returns_plan}
         """
         self._check_parameters()
         table = self._table(X)
@@ -277,7 +269,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         if n_samples < _FEWEST_ROWS:
             raise ValueError(
                 f"n_samples={n_samples} must be at least {_FEWEST_ROWS}: scales are "
-                "made of differences of rows"
+                "computed from differences of rows"
             )
         budget = self._budget_of_fit()
         return TableStatistics(n_samples, n_numbers, n_columns, *budget)
@@ -315,14 +307,14 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         ]
 
     def _fitted_columns(self, X) -> list[Column]:
-        """Return columns with their kinds of fit; refuse dtypes that have no such."""
+        """Return columns with their kinds of fit; refuse other dtypes."""
         columns = []
         for j, (name, dtype) in enumerate(_names_and_dtypes(X)):
             kind, own = self.kinds_[name], _kind(name, dtype)
             if kind in PARTS and own != kind and {own, kind} != {DATE, DAY}:
                 raise ValueError(
-                    f"X: column {name!r} has dtype {dtype}, and was treated as {kind} "
-                    "in fit: convert it to the dtype that it had"
+                    f"X: column {name!r} has dtype {dtype}, but was treated as {kind} "
+                    "in fit: convert it to the dtype that it had in fit"
                 )
             columns.append(Column(name, j, kind, dtype))
         return columns
@@ -341,11 +333,22 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
                 position = _position(feature, labels, n_columns, parameter)
                 if position in chosen:
                     raise ValueError(
-                        f"{parameter} has column {feature!r}, which is named already: "
-                        "a column has one kind"
+                        f"{parameter} has column {feature!r}, which is already named "
+                        "elsewhere: each column must have one kind"
                     )
                 chosen[position] = kind
         return chosen
+
+    def _takes_declared(self, name: str) -> bool:
+        """Return whether to use the categories of a column's dtype.
+
+        Positions may refer to part of a table, which allows any column.
+        """
+        given = self.categories
+        if not isinstance(given, dict):
+            return given is not None
+        asked = (f for f, v in given.items() if isinstance(v, str) and v == _DECLARED)
+        return any(isinstance(f, Integral) or f == name for f in asked)
 
     def _public_categories(self, table: Table) -> dict[str, list[str]]:
         """Return the categories that are given, by the names of columns."""
@@ -370,7 +373,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             elif kind_of(column.dtype) not in (CATEGORIES, NUMBER):
                 raise ValueError(
                     f"categories: column {column.name!r} of dtype {column.dtype} has "
-                    "no categories to be found; leave it out"
+                    "no categories to find; leave it out"
                 )
         return public
 
@@ -385,14 +388,14 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
 
     @unweighted
     def fit(self, X, y=None) -> Self:
-        """Release scales of numbers and categories of texts.
+        """Release the scales of numbers and the categories of text columns.
 
         Parameters
         ----------
         X : dataframe or array-like of shape (n_samples, n_features)
-            A table of pandas or polars, or an array; never modified. In an array of
-            objects, and in lists, all columns are of categories. What is missing is
-            None, NaN, NaT or NA.
+            A pandas or polars dataframe, or an array; never modified. All columns of an
+            object array or a list are treated as categories. None, NaN, NaT and NA are
+            missing.
         {y_ignored}
 
         {outcome_of_fit}
@@ -436,7 +439,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             self.unseen_features_ = ~law.numbers.seen
 
     def _warn_of_ids(self, table: Table, public: Mapping) -> None:
-        """Warn of columns of which no category was released."""
+        """Warn of columns without a released category."""
         found = [table.columns[place].name for place in _found(table, public)]
         empty = [name for name in found if not self.categories_[name]]
         if not empty or not has_budget(self.privacy_):
@@ -458,15 +461,16 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         Parameters
         ----------
         input_features : array-like of str or None, default=None
-            Names of the columns of X, which must be those of fit.
+            Names of the columns of X, which must match the names seen in fit.
 
         Returns
         -------
         ndarray of str
-            Names of numbers, ``<column>_missing`` with `add_indicator`,
-            ``<column>_<part>`` of dates, ``<column>_<category>``, ``<column>_rare`` and
-            ``<column>_missing`` of categories, ``<column>_<number>`` of long text, in
-            the order of the columns of X.
+            Names in the order of the columns of X. Numbers keep their names, followed
+            by ``<column>_missing`` with `add_indicator`. Dates become
+            ``<column>_<part>``. Categories become ``<column>_<category>``,
+            ``<column>_rare`` and ``<column>_missing``. Long text becomes
+            ``<column>_<number>``.
         """
         check_is_fitted(self)
         check_input_features(self, input_features)
@@ -494,18 +498,18 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         return [name + end for end in PARTS[kind]] + missing * self.add_indicator
 
     def transform(self, X):
-        """Return the rows of a table as numbers.
+        """Encode the rows of a table as numbers.
 
         Parameters
         ----------
         X : dataframe, pyarrow table or array-like of shape (n_samples, n_features)
-            A table with the columns of fit, whose dtypes are treated alike.
+            A table with the same columns as in fit, whose dtypes are of the same kinds.
 
         Returns
         -------
         ndarray, dataframe or sparse CSR array of shape (n_samples, n_features_out)
-            Finite numbers, with the names of :meth:`get_feature_names_out`. Unknown and
-            rare values have 1 in ``<column>_rare``.
+            Finite numbers, in columns named as in :meth:`get_feature_names_out`.
+            Unknown and rare values have a 1 in ``<column>_rare``.
         """
         check_is_fitted(self)
         table = self._table(X, compared=self).read()
@@ -531,7 +535,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
 
 
 class _Vectors:
-    """What is made of the rows of a table, block by block, by a fitted vectorizer."""
+    """Output of a fitted vectorizer for the rows of a table, block by block."""
 
     def __init__(self, fitted: DPTableVectorizer, width: int):
         self._fitted, self._width = fitted, width
@@ -572,7 +576,7 @@ class _Vectors:
 
 
 def _found(table: Table, public: Mapping[str, list[str]]) -> list[int]:
-    """Return places of columns in which categories are looked for."""
+    """Return places of columns whose categories are to be found."""
     return [
         place
         for place, column in enumerate(table.columns)
@@ -581,23 +585,20 @@ def _found(table: Table, public: Mapping[str, list[str]]) -> list[int]:
 
 
 def _with_columns(X):
-    """Return a frame of pandas or polars, an array or lists, made of X if need be."""
+    """Return a frame of pandas or polars, an array or lists, converted from X."""
     if isinstance(X, np.matrix):
-        raise TypeError("X must be no np.matrix: pass np.asarray(X)")
+        raise TypeError("X must not be an np.matrix: pass np.asarray(X)")
     if isinstance(X, np.ma.MaskedArray):
-        raise TypeError("X must be no masked array: pass X.filled(np.nan)")
+        raise TypeError("X must not be a masked array: pass X.filled(np.nan)")
     if hasattr(X, "iloc") or type(X).__module__.startswith("polars"):
         return X
-    if type(X).__module__.startswith("pyarrow") and hasattr(X, "to_pandas"):
-        import pandas as pd
-
-        # With the types of its columns: those of pandas' own would depend on values.
-        return X.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
+    if is_arrow(X):
+        return frame_of_arrow(X)
     if column_names(X) is not None:
         raise TypeError(
-            "X must be a dataframe of pandas or polars, a table of pyarrow, or an "
-            f"array, and no {type(X).__module__}.{type(X).__name__}: convert it to a "
-            "dataframe of pandas"
+            "X must be a pandas or polars dataframe, a pyarrow table, or an array, "
+            f"got {type(X).__module__}.{type(X).__name__}: convert it to a pandas "
+            "dataframe"
         )
     # The common type of lists would depend on values.
     return X if isinstance(X, (np.ndarray, list, tuple)) else np.asarray(X)
@@ -617,18 +618,18 @@ def _kind(name, dtype) -> str:
     if kind is None:
         complex_ = "Complex data not supported: " if str(dtype)[:7] == "complex" else ""
         raise ValueError(
-            f"{complex_}column {name!r} of X has dtype {dtype}, of which no numbers "
-            "are made: drop or convert it"
+            f"{complex_}column {name!r} of X has dtype {dtype}, which is not "
+            "converted to numbers: drop or convert it"
         )
     return kind
 
 
 def _position(feature, labels, n_columns: int, parameter: str) -> int:
-    """Return where a column is that a parameter names."""
+    """Return the position of the column that a parameter names."""
     check_feature(feature, parameter)
     if labels is None and isinstance(feature, str):
         raise ValueError(
-            f"{parameter}={feature!r}, but X has no column names; give its position"
+            f"{parameter}={feature!r}, but X has no column names: give its position"
         )
     return position_of(feature, labels or range(n_columns), parameter)
 
@@ -644,12 +645,12 @@ def _declared(name: str, declared: list | None) -> list:
 
 def _texts(name: str, values: Any) -> list[str]:
     """Return public categories as texts, in their order."""
-    said = f"categories: those of column {name!r} must "
+    said = f"categories: the categories of column {name!r} must "
     if isinstance(values, (str, bytes, Mapping, set)) or not np.iterable(values):
         raise ValueError(f'{said}be a list, "dtype" or "find", got {shown(values)}')
     texts = [text for text in map(text_of, values) if isinstance(text, str)]
     if len(texts) < len(values):
-        raise ValueError(said + "have a text each: None is no category, and no list is")
+        raise ValueError(said + "each have a text: None and lists are not categories")
     if len(set(texts)) < len(texts):
-        raise ValueError(said + "differ as texts: 1 and '1' are alike")
+        raise ValueError(said + "differ as texts: 1 and '1' are the same text")
     return texts

@@ -27,11 +27,12 @@ from ._table_columns import (
     parquet_ratings,
     read_catalog,
     read_range,
+    refuse_another_order,
 )
 
 
 class CatalogEstimator(PrivateEstimator):
-    """An estimator with parameters `items`, `item_features` and `rating_range`."""
+    """Base class of estimators with `items`, `item_features` and `rating_range`."""
 
     def _statistic(self, n_items: int) -> Statistic:
         """Return what a fit with so many items releases."""
@@ -43,12 +44,12 @@ class CatalogEstimator(PrivateEstimator):
         Parameters
         ----------
         n_items : int
-            Number of items of the catalog, or of buckets.
+            Number of items of the catalog, or of hash buckets.
 
         Returns
         -------
         PrivacyPlan
-            What a fit is charged with.
+            The plan that a fit is charged for.
 
         Raises
         ------
@@ -64,17 +65,18 @@ class CatalogEstimator(PrivateEstimator):
         Parameters
         ----------
         X : array-like, dataframe or sparse matrix of shape (n_ratings, n_columns)
-            As for :meth:`fit`; items are read only without privacy and a catalog.
+            As for :meth:`fit`. Items are only read if there is neither privacy nor a
+            catalog.
 
         Returns
         -------
         PrivacyPlan
-            What that fit is charged with.
+            The plan that this fit is charged for.
 
         Raises
         ------
         ValueError, TypeError
-            If a parameter is invalid, or the catalog.
+            If a parameter or the catalog is invalid.
         """
         self._check_parameters()
         if parquet_ratings(X) is None:
@@ -97,12 +99,13 @@ class CatalogEstimator(PrivateEstimator):
         if self.items is None and table is not None and table.n_items is not None:
             return index_of(np.arange(table.n_items))
         if self.items is None and self.item_features is not None and table is not None:
-            raise ValueError("item_features need items=..., whose order they follow")
+            raise ValueError("item_features requires items=..., whose order it follows")
         if self.items is None and not self._is_private():
             accountant = self._governing_accountant()
             if accountant is not None:  # a budget refuses before items are read
                 accountant.check(self._plan(self._statistic(1)))
             return catalog_of_data(table.read().items)
+        refuse_another_order(self.item_features, self.items)
         return read_catalog(self.items)
 
     def _warn_of_columns(self, X, kept=(), remedy: str = "", ratings=None) -> None:
@@ -120,8 +123,8 @@ class CatalogEstimator(PrivateEstimator):
         if not rest:
             return
         warnings.warn(
-            f"columns of X beside users and items are not used: {', '.join(rest[:5])}"
-            f"{', ...' if len(rest) > 5 else ''}{remedy}",
+            "columns of X besides users and items are not used: "
+            f"{', '.join(rest[:5])}{', ...' if len(rest) > 5 else ''}{remedy}",
             UserWarning,
             stacklevel=3 + self._levels_around_fit,
         )
@@ -129,8 +132,9 @@ class CatalogEstimator(PrivateEstimator):
     def _warn_of_buckets(self, catalog) -> None:
         if isinstance(catalog, range) and self.items is None:
             warnings.warn(
-                f"items=None: item ids are hashed into {N_BUCKETS} buckets, since "
-                "those of the data are private; pass the public catalog as items=...",
+                f"items=None: item ids are hashed into {N_BUCKETS} buckets, because "
+                "the item ids in the data are private; pass the public catalog as "
+                "items=...",
                 UserWarning,
                 stacklevel=3 + self._levels_around_fit,
             )

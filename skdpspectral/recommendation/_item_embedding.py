@@ -14,6 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.sklearn_compat import (
+    CallbackSupportMixin,
+    FitProgress,
     Interval,
     StrOptions,
     check_input_features,
@@ -116,88 +118,88 @@ def with_unknown(table: np.ndarray, n_measures: int) -> np.ndarray:
 
 # Attributes that one method alone has.
 _OF_OFFSETS = ("level_", "item_offsets_", "item_popularity_")
-_REMEDY = (
-    "; name those that are to be features as remainder=[...], or pass remainder=[]"
-)
+_REMEDY = "; name columns to use as features with remainder=[...], or pass remainder=[]"
 
 
 @documented
-class DPItemEmbedding(TransformerMixin, CatalogEstimator):
-    r"""Replace items of a ratings table by private features of them.
+class DPItemEmbedding(TransformerMixin, CallbackSupportMixin, CatalogEstimator):
+    r"""Replace item ids in a ratings table with private item features.
 
-    An item is told by what the average user is expected to rate it, by its popularity,
-    its public features, and private components of what users have in common. Rows of
-    ratings become rows of features, with their user beside them, for
-    :class:`~skdpspectral.LRSRegressor` or any other regressor. Read more in the
-    :ref:`user guide <recommenders>`.
+    An item is described by its expected rating from the average user, its popularity,
+    its public features, and private components that are common to users. Each rating
+    becomes a row of features and the user id, for :class:`~skdpspectral.LRSRegressor`
+    or any other regressor. Read more in the :ref:`user guide <recommenders>`.
 
     Parameters
     ----------
     n_components : int, default=3
-        Number of private components, at least 0; capped as said for `method`.
+        Number of private components, at least 0. `method` may cap it.
     method : {"offsets", "residuals", "moment"}, default="offsets"
-        "offsets": what :class:`~skdpspectral.DPMatrixFactorization` releases, in two
-        or three rounds: counts and offsets of items, and components that are factors
-        of tastes, at most as many as there are item features, to 24, and two more.
-        "residuals": counts and offsets, and leading components of the second moment of
-        what these leave of users' ratings; better where many users rate some hundreds
-        of items at most. "moment": those of the ratings themselves, and no offsets;
-        with ``n_components=0`` nothing is released.
+        "offsets" makes the same releases as
+        :class:`~skdpspectral.DPMatrixFactorization`, in two or three rounds: counts and
+        offsets of items, and factors of the users' tastes as components. Their number
+        is at most the number of item features, capped at 24, plus two. "residuals"
+        releases counts, offsets, and the leading components of the second moment of the
+        remaining residuals of users' ratings. Use it for at most a few hundred items
+        that many users rate. "moment" releases the leading components of the ratings
+        themselves, without offsets; with ``n_components=0`` nothing is released.
     user_feature : int or str, default="user_id"
-        Position or name of the column of users. The default stands for the first one,
-        with a warning, of dataframes with neither "user_id" nor "item_id".
+        Position or name of the column of users. With the default, dataframes with
+        neither "user_id" nor "item_id" use the first column, with a warning.
     item_feature : int or str, default="item_id"
-        Position or name of the column of items; the second one likewise.
+        Position or name of the column of items. The default likewise uses the second
+        column.
     items : array-like of shape (n_items,), int or None, default=None
-        Public catalog of item ids (``range(n)`` for ids 0 to n - 1), not read off the
-        ratings; ratings of other items are left out, and embed as zero. A number
-        hashes ids into so many buckets. None takes the columns of a sparse matrix; of
-        a table its items with ``epsilon=None``, and with a budget 512 buckets, with a
-        warning.
+        Public catalog of item ids (``range(n)`` for ids 0 to n - 1), which must not be
+        read from the ratings. Ratings of other items are ignored, and these items embed
+        as zero. An integer hashes ids into this many buckets. None uses the columns of
+        a sparse matrix. For a table, None uses its items with ``epsilon=None``, and 512
+        buckets with a budget, with a warning.
     item_features : array-like of shape (n_items, n_item_features) or None, default=None
-        Public features of the items in the order of `items`, which stand before the
-        components. Columns of a dataframe keep their names. They are centered and
-        scaled, but with ``method="moment"``.
+        Public features of the items in the order of `items`, placed before the
+        components. Columns of a dataframe keep their names. Features are centered and
+        scaled, except with ``method="moment"``.
     {epsilon}
     {delta}
-        Well below one over the number of users.
     rating_range : tuple (low, high), default=(1, 5)
-        Public range of ratings; others are clipped to it.
+        Public range of ratings. Ratings outside this range are clipped to it.
     max_ratings_per_user : int or None, default=None
-        How many ratings of a user count, the last ones in the table; None for all.
-        This bounds the work, and no sensitivity.
+        Maximum number of ratings per user; the last ones in the table are used. None
+        uses all ratings. This limits the computation, not the sensitivity.
     remainder : {"drop", "passthrough"} or array-like, default="drop"
-        Further columns that are written: none, with a warning, all, or those of these
-        names or positions. A column that holds the rating would be a feature too.
+        Other columns to keep: none (with a warning), all, or the columns with these
+        names or positions. Do not keep a rating column: it would become a feature.
     {accountant}
     {noise_seed}
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_items)
-        Private components, leading first: orthonormal for ``method="moment"``, and of
-        at most unit variance over the ratings otherwise, zero where there is but noise.
+        Private components, leading component first. They are orthonormal for
+        ``method="moment"``. Otherwise their variance over the ratings is at most one,
+        and components that are only noise are zero.
     explained_variance_ : ndarray of shape (n_components,)
-        Released eigenvalues, floored at 0: sums over users of unit norm. Variances of
-        components over the ratings but for ``method="moment"``.
+        For ``method="moment"``, released eigenvalues, at least 0, of sums over users of
+        unit norm. Otherwise, variances of the components over the ratings.
     level_ : float
-        Mean of the users' levels, in units of ratings; not for ``method="moment"``,
-        as the next two.
+        Mean of the users' levels, in units of ratings. Like the next two attributes, it
+        is not set for ``method="moment"``.
     item_offsets_ : ndarray of shape (n_items,)
-        What an item is rated above the level, in units of ratings.
+        Expected rating of the item minus the level, in units of ratings.
     item_popularity_ : ndarray of shape (n_items,)
-        Logarithms of released counts of the items' ratings, users of many ratings
-        counting less a rating.
+        Logarithms of the released numbers of ratings per item. Each rating of a user
+        with many ratings has a smaller weight.
     item_embeddings_ : ndarray of shape (n_items, n_item_columns)
-        What :meth:`transform` writes for each item. The mean, which is level and offset
-        in units of ratings; then offset, popularity, public features and components,
-        scaled so that one penalty of a user's weights suits all, 100, the default of
-        :class:`~skdpspectral.LRSRegressor`. For ``method="moment"``:
-        public features, and components of unit root mean square over the catalog.
+        Values that :meth:`transform` writes for each item: the mean (level plus offset,
+        in units of ratings), offset, popularity, public features and components. All
+        but the mean are scaled so that a single penalty of 100, the default of
+        :class:`~skdpspectral.LRSRegressor`, suits all of a user's weights. For
+        ``method="moment"``: public features, and components of unit RMS over the
+        catalog.
     items_ : ndarray of shape (n_items,)
-        The catalog, or numbers of buckets.
+        The catalog, or the numbers of the buckets.
     item_feature_names_ : ndarray of shape (n_item_features,)
-        Names of the public features; empty if they have none.
+        Names of the public features, empty if they have none.
     hashed_ : bool
         Whether ids are hashed into buckets.
     {n_features_in_}
@@ -206,21 +208,21 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
 
     See Also
     --------
-    skdpspectral.LRSRegressor : One model a user on these features.
-    skdpspectral.DPPCA : The same for rows of a table, private by row.
+    skdpspectral.LRSRegressor : Fits one model per user on these features.
+    skdpspectral.DPPCA : Components of rows of a table, with row-level privacy.
 
     Notes
     -----
-    **Formal guarantee.** Each fit with ``noise_seed=None`` is
-    (`epsilon`, `delta`)-differentially private for one user with all of their
-    ratings, under addition or removal of that user, for any data. The number of users
-    is used nowhere but as it is released. In every release a user moves a sum by a
-    vector of norm at most one (:ref:`lemma-answers`), or a second moment by a matrix of
-    Frobenius norm at most one (:ref:`lemma-exact-projectors`).
+    **Formal guarantee.** Each fit with ``noise_seed=None`` is (`epsilon`,
+    `delta`)-differentially private for one user with all of their ratings, under
+    addition or removal of that user, for any data. The number of users is only used as
+    released. In every release a user changes a sum by a vector of norm at most one
+    (:ref:`lemma-answers`), or a second moment by a matrix of Frobenius norm at most one
+    (:ref:`lemma-exact-projectors`).
 
-    A component of the second moment survives the noise if its eigenvalue is well above
-    :math:`2 \sigma \sqrt{p / 2}` for p items: with thousands of items and of users
-    that is one at :math:`\epsilon = 1`, and offsets and public features do more.
+    A component of the second moment exceeds the noise if its eigenvalue is well above
+    :math:`2 \sigma \sqrt{p / 2}` for p items. With thousands of items and of users, one
+    component is left at :math:`\epsilon = 1`; offsets and public features do more.
 
     References
     ----------
@@ -311,17 +313,17 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
 
     @unweighted
     def fit(self, X, y=None) -> Self:
-        """Release embeddings of the items.
+        """Release the embeddings of the items.
 
         Parameters
         ----------
         X : array-like or dataframe of shape (n_ratings, n_columns)
-            Ratings table: users, items, and further columns, of which `remainder` says
-            what becomes of them. Of several ratings of an item by a user the last one
-            counts. Or a sparse matrix of users x items, whose stored entries are the
+            Ratings table with users, items and other columns, which `remainder`
+            selects. If a user rates an item several times, the last rating counts.
+            Alternatively, a sparse matrix of users x items whose stored entries are the
             ratings. Users of a dask collection are summed on its cluster.
         y : array-like of shape (n_ratings,)
-            Ratings; None with a sparse matrix.
+            Ratings. Pass None with a sparse matrix.
 
         {outcome_of_fit}
         """
@@ -336,17 +338,23 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             features = public_features(self.item_features, len(catalog))
             statistic = self._statistic(len(catalog))
             plan = self._plan(statistic)
-            # It is charged here, and values are read from here on.
-            unread = unread.reading(kept)
-            release, table, *y = self._start_release(plan, unread, *targets)
-            given = table, catalog, y[0] if y else table.ratings
-            if isinstance(statistic, ItemMoment):
-                rows = self._coded_ratings(*given)
-                self._set_moment(statistic.run(release, rows), features)
-            else:
-                rows = self._user_ratings(*given)
-                found = statistic.run(release, rows)
-                self._set_model(found, features, statistic.n_factors)
+            most, private = len(plan.releases()), self._is_private()
+            progress = FitProgress(self, most, private=private, verbose=False)
+            with progress:
+                # It is charged here, and values are read from here on.
+                unread = unread.reading(kept)
+                release, table, *read = self._start_release(plan, unread, *targets)
+                progress.begin(X, y, plan)
+                given = table, catalog, read[0] if read else table.ratings
+                if isinstance(statistic, ItemMoment):
+                    rows = self._coded_ratings(*given)
+                    found = statistic.run(progress.counted(release), rows)
+                    self._set_moment(found, features)
+                else:
+                    rows = self._user_ratings(*given)
+                    found = statistic.run(progress.counted(release), rows)
+                    self._set_model(found, features, statistic.n_factors)
+                progress.end()
             self._set_items(catalog)
             self.privacy_ = plan
         return self
@@ -419,21 +427,21 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         self.items_ = ids.copy()
 
     def transform(self, X):
-        """Write each item's features and embedding in the place of its id.
+        """Replace each item id with the features and embedding of the item.
 
         Parameters
         ----------
         X : array-like or dataframe of shape (n_rows, n_columns)
-            Table with the columns of fit, or a sparse matrix of users x items, for the
-            table of its stored entries, by rows.
+            Table with the same columns as in fit, or a sparse matrix of users x items,
+            which stands for the table of its stored entries in row order.
 
         Returns
         -------
         ndarray or dataframe of shape (n_rows, n_columns_out)
-            Users first, then in their order the columns that `remainder` keeps, and
-            the item's in its place: those of the average item outside the catalog,
-            or zeros for ``method="moment"``. Dataframes keep the dtypes of columns; it
-            is an array of objects if one holds no numbers.
+            Users first, then the columns selected by `remainder` in their order, with
+            item columns in place of the item. Items outside the catalog get the values
+            of the average item, or zeros for ``method="moment"``. Dataframes keep the
+            dtypes of their columns. Arrays with a non-numeric column have dtype object.
         """
         check_is_fitted(self)
         unread = deferred_ratings(self, X, reset=False)
@@ -483,7 +491,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         Parameters
         ----------
         input_features : array-like of str or None, default=None
-            Names of the columns of X; None takes those of fit, or x0, x1, ...
+            Names of the columns of X. None uses the names seen in fit, or x0, x1, ...
 
         Returns
         -------

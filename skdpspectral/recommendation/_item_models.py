@@ -205,26 +205,25 @@ _WITH_FACTORS = {"offsets": 0.45, "residuals": 0.45, "factors": 0.1}
 REMARKS = (
     Remark("The catalog of items is taken to be public.", Concern.PUBLIC),
     Remark(
-        "Models of users stay with their users: what is predicted for a user of the "
-        "fit is for that user alone (billboard model).",
+        "Models of users stay with their users: predictions for a user in the training "
+        "data are for that user only (billboard model).",
         Concern.TRUST,
     ),
 )
 
 
 def capped(asked: int, kept: int, most: str) -> tuple[str, ...]:
-    """Remark that fewer components are released than were asked for, if so."""
+    """Return a remark if fewer components are released than requested."""
     if kept >= asked:
         return ()
     return (f"n_components={asked} is capped at {kept}, {most}.",)
 
 
 class FoundItems(NamedTuple):
-    """What a fit leaves of the items.
+    """The result of a fit for the items.
 
-    `model`: what users' models rest on.
-    `popularity` (n_items,): logarithms of sums of users' weights.
-    `counts` (n_items,): these sums, positive.
+    `model`: base of users' models. `popularity` (n_items,): logarithms of sums of
+    users' weights. `counts` (n_items,): these sums, positive.
     """
 
     model: ItemModel
@@ -265,17 +264,17 @@ class RatingsModel(Combination):
 
     @property
     def n_factors(self) -> int:
-        """Private factors that a fit leaves."""
+        """Number of private factors after a fit."""
         return self.n_tastes
 
     @property
     def n_tastes(self) -> int:
-        """Tastes: no more than there are features of users' models, but the level."""
+        """Number of tastes, at most that of features in users' models."""
         n_columns = min(self.features.shape[1], _kernels_models.MOST_TASTES)
         return min(self.n_components, n_columns + 2)
 
     def run(self, release, rows: UserRatings, progress: Any = None) -> FoundItems:
-        """Release all rounds; return what they leave of the items."""
+        """Release all rounds; return the result for the items."""
         step = progress.step if progress else (lambda _: None)
         model, found = self._offsets(release, rows, step)
         if self.n_tastes:
@@ -303,7 +302,7 @@ class RatingsModel(Combination):
         return model.with_offsets(found.offsets), found
 
     def _with_factors(self, release, rows, model: ItemModel, found: ItemOffsets):
-        """Release products of residuals and tastes, and add what they tell."""
+        """Release products of residuals and tastes, and add factors from them."""
         # Public components first, then popularity, then the factor of offsets.
         order = [*range(2, model.features.shape[1]), 1][: self.n_tastes]
 
@@ -314,18 +313,18 @@ class RatingsModel(Combination):
 
 @dataclass(frozen=True)
 class ItemFeatures(RatingsModel):
-    """The same releases for who has no users' models: features of items alone."""
+    """The same releases without users' models: features of items only."""
 
     _remarks: ClassVar[tuple[str, ...]] = REMARKS[:1]
 
 
 def _residuals(block: RatingsBlock, model: ItemModel) -> np.ndarray:
-    """Sum what models of a block's users leave."""
+    """Sum the residuals of a block's users."""
     return _kernels_models.residual_contributions(block, residuals_of(block, model)[0])
 
 
 def _products(block: RatingsBlock, model: ItemModel, order: list) -> np.ndarray:
-    """Sum products of what is left and tastes."""
+    """Sum products of residuals and tastes."""
     left, weights = residuals_of(block, model)
     return _kernels_models.taste_contributions(block, left, weights[:, order])
 
@@ -333,7 +332,7 @@ def _products(block: RatingsBlock, model: ItemModel, order: list) -> np.ndarray:
 def residuals_of(
     block: RatingsBlock, model: ItemModel
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Fit a block's users; return what is left of their ratings, and their weights."""
+    """Fit a block's users; return residuals and weights."""
     weights = user_weights(block, model, keep=True)
     return _kernels_models.clip_residuals(model.residuals(block, weights)), weights
 
@@ -444,7 +443,7 @@ class ItemComponents(RatingsModel):
 
     @property
     def n_factors(self) -> int:
-        """Private components that a fit leaves."""
+        """Number of private components after a fit."""
         return min(self.n_components, len(self.features))
 
     def remarks(self) -> tuple[str, ...]:
@@ -470,7 +469,7 @@ class ItemComponents(RatingsModel):
         return FoundItems(model, found.logged, found.counts)
 
     def _residual_moment(self, rows: UserRatings, model: ItemModel) -> np.ndarray:
-        """Sum over users of x x' for unit rows x of what their models leave."""
+        """Return the sum over users of x x' for their unit residuals x."""
         n_items = len(self.features)
         projectors = partial(_projectors, model=model, n_items=n_items)
         total = np.zeros((n_items, n_items), order="F")
@@ -479,7 +478,7 @@ class ItemComponents(RatingsModel):
         return total
 
     def _components(self, moment: ReleasedSum, counts: np.ndarray) -> np.ndarray:
-        """Return components over roots of counts, without what noise is as large as."""
+        """Return components over roots of counts, shrunk by the noise."""
         total, noise_std = moment.total.copy(), moment.noise_std
         # A user's square of one item tells nothing of another one.
         np.fill_diagonal(total, 0.0)
@@ -502,7 +501,7 @@ _GROWTH = _kernels_models.SHARE_ALONE / _kernels_models.SHARE_BESIDE_ONE
 
 @dataclass(frozen=True)
 class ClicksModel(Combination):
-    """Popularity of items, and factors of what else is clicked with them."""
+    """Popularity of items, and factors of clicks beyond popularity."""
 
     item_features: np.ndarray
     n_components: int
@@ -621,7 +620,7 @@ def _clicked(block: RatingsBlock, rows_of_anchors: np.ndarray) -> np.ndarray:
 
 
 def _liked(block: RatingsBlock, model: ItemModel, back: np.ndarray) -> np.ndarray:
-    """Sum users' clicks times what their models say of the factors."""
+    """Sum users' clicks times their models' preferences for the factors."""
     weights = click_weights(block, model)
     return _tasted(block, combined_columns(weights, back).T)
 

@@ -1,7 +1,7 @@
-"""Ratings sorted by user, walked in blocks, and their exact second moments.
+"""Ratings sorted by user, processed in blocks, and their exact second moments.
 
-Ratings come part by part, in any order, so that a table need not be in memory. They are
-sorted by counting, in time proportional to the ratings.
+Ratings come in parts, in any order, so that a table need not be in memory. They are
+sorted by counting, in linear time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PANEL = 256
 
 
 def last_of_each(users, items, values):
-    """Keep the last value of every pair of user and item, in order of users."""
+    """Keep the last value of every pair of user and item, sorted by user."""
     order = np.lexsort((items, users))  # stable: rows stay in their order
     users, items, values = users[order], items[order], values[order]
     last = np.ones(len(users), dtype=bool)
@@ -32,7 +32,7 @@ def last_of_each(users, items, values):
 
 
 def latest_of_each(users, rows, most: int) -> np.ndarray:
-    """Mark the last `most` entries of every user, by their rows in the table."""
+    """Return a mask of the last `most` entries of every user, by their rows."""
     order = np.lexsort((-rows, users))
     starts = np.searchsorted(users[order], users[order], side="left")
     kept = np.zeros(len(users), dtype=bool)
@@ -41,12 +41,11 @@ def latest_of_each(users, rows, most: int) -> np.ndarray:
 
 
 def unit_steps(users, items, values, n_items: int) -> sparse.csr_array:
-    """Rows of unit norm, one a user, in whole steps towards zero.
+    """Return one row of unit norm per user, truncated to whole steps.
 
-    `users`, `items` (n_entries,): codes; users in ascending order, every pair once.
-    `values` (n_entries,): finite numbers. `n_items`: number of columns. Returns
-    (n_users, n_items): whole numbers, of norm at most 2**11 in each row. A row is a
-    function of that user's entries alone, to the last bit.
+    `users`, `items` (n_entries,): codes, users ascending, every pair once. Rows have
+    integer entries and norms of at most 2**11, and depend on their user's entries
+    alone.
     """
     firsts = np.unique(users, return_index=True)[1]
     shape = (len(firsts), n_items)
@@ -69,7 +68,7 @@ def unit_steps(users, items, values, n_items: int) -> sparse.csr_array:
 
 
 def second_moment_of_steps(steps: sparse.csr_array) -> np.ndarray:
-    """Sum over rows of x x', for rows in whole steps: exact, items x items."""
+    """Return the exact sum of x x' over rows in whole steps, (n_items, n_items)."""
     n_items = steps.shape[1]
     out = np.empty((n_items, n_items), order="F")
     columns, rows = steps.tocsc(), steps.T.tocsr()
@@ -147,7 +146,7 @@ def gathered(parts: Iterable[RatingsChunk], counts: np.ndarray, n_items: int):
 
 def _refuse_changes():
     raise ValueError(
-        "X has changed while it was read: give a table that stays as it is"
+        "X changed while it was being read: pass a table that does not change"
     )
 
 
@@ -181,9 +180,9 @@ def _last_of_each(pointer, items, values, n_items: int):
 
 
 def user_blocks(pointer: np.ndarray, most: int, most_users: int):
-    """Yield where blocks of so many ratings begin and end, and of so many users.
+    """Yield the start and end of blocks of at most `most` ratings and `most_users`.
 
-    A user's ratings are never in two blocks, however many they are.
+    A user's ratings are never split.
     """
     start, n_users = 0, len(pointer) - 1
     while start < n_users:
@@ -195,14 +194,14 @@ def user_blocks(pointer: np.ndarray, most: int, most_users: int):
 
 
 def _by_row(rows, columns, values, shape) -> sparse.csr_array:
-    """Group entries by row, in the order given; those of one place stay apart."""
+    """Group entries by row, in the given order, without merging duplicates."""
     entries = sparse.coo_array((values, (rows, columns)), shape=shape)
     entries.has_canonical_format = True  # else entries of one place would be added
     return entries.tocsr()
 
 
 def _float_for(values: np.ndarray, least) -> np.dtype:
-    """Narrowest type, at least `least`, that holds numbers exactly."""
+    """Return the narrowest type, at least `least`, that holds numbers exactly."""
     with np.errstate(all="ignore"):
         for kind in map(np.dtype, _FLOATS):
             wide = kind.itemsize >= np.dtype(least).itemsize
@@ -219,7 +218,7 @@ _KEPT_NUMBERS = 1 << 26
 
 
 class KeptProducts:
-    """Sums of one round that wait for the next, and what all blocks share.
+    """Cached sums of one round for the next one, and data shared by all blocks.
 
     `sums`: features and sums of their pairs, by the first user of a block.
     """
@@ -282,11 +281,11 @@ class RatingsBlock:
         object.__setattr__(self, "of_user", of_user)
 
     def totals(self, values: np.ndarray) -> np.ndarray:
-        """Sum over each user's ratings, one after another: the order is their own."""
+        """Sum over each user's ratings, in order."""
         return np.bincount(self.of_user, values, len(self))
 
     def item_totals(self, values: np.ndarray) -> np.ndarray:
-        """Sum over the ratings of each item: exact for whole numbers alone."""
+        """Sum over the ratings of each item: exact for integers only."""
         return np.bincount(self.items, values, self.n_items)
 
     def products(self, rows: np.ndarray, values: np.ndarray | None = None):
@@ -354,7 +353,7 @@ class UserRatings:
             )
 
     def without_cache(self) -> UserRatings:
-        """Return the same ratings, which keep nothing from one round for the next."""
+        """Return the same ratings without cached sums."""
         other = object.__new__(UserRatings)
         other.__dict__.update(self.__dict__)
         other._kept = KeptProducts()

@@ -40,12 +40,12 @@ def _steps(values: np.ndarray) -> np.ndarray:
 
 
 def clip_residuals(values: np.ndarray) -> np.ndarray:
-    """Residuals within the largest that counts."""
+    """Clip residuals."""
     return np.clip(values, -LARGEST_VALUE, LARGEST_VALUE)
 
 
 def from_own_mean(block: RatingsBlock) -> tuple[np.ndarray, np.ndarray]:
-    """Return users' shrunk means, and ratings measured from them, clipped."""
+    """Return users' shrunk means, and clipped ratings minus them."""
     means = block.totals(block.values) / (block.counts + _PRIOR_RATINGS)
     return means, clip_residuals(block.values - means[block.of_user])
 
@@ -162,22 +162,22 @@ class Shrunk:
 
 
 def positive_counts(counts: np.ndarray) -> np.ndarray:
-    """Counts that noise has made too small are taken for a small number."""
+    """Raise noisy counts to a small positive number."""
     return np.maximum(counts, _SMALLEST_COUNT)
 
 
 def log_counts(counts: np.ndarray, shift: float) -> np.ndarray:
-    """Logarithms of noisy counts, which begin at half a rating or at `shift`."""
+    """Return logarithms of noisy counts, at least half a rating or `shift`."""
     return np.log(np.maximum(counts, 0.0) + max(_SMALLEST_LOGGED, shift))
 
 
 def standardized(values: np.ndarray) -> np.ndarray:
-    """Values of mean 0 and variance 1 over the catalog; zero if they are all alike."""
+    """Standardize values over the catalog; constant ones become zero."""
     return standardized_by(values, np.full(len(values), 1.0 / len(values)))
 
 
 def standardized_by(values: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Values of weighted mean 0 and variance 1; zero if they are all alike."""
+    """Standardize values with weights; constant ones become zero."""
     centered = values - shares @ values
     deviation = np.sqrt(shares @ (centered * centered))
     return centered / deviation if deviation > 1e-9 else np.zeros_like(values)
@@ -210,14 +210,14 @@ def shrink(counts, sums, design, noise, spreads: tuple[float, float]) -> Shrunk:
 
 
 def weighted_variance(values: np.ndarray, counts: np.ndarray) -> float:
-    """Variance of values of items over the ratings, by their counts."""
+    """Return the variance of items' values over ratings, weighted by counts."""
     shares = counts / counts.sum()
     centered = values - shares @ values
     return float(shares @ (centered * centered))
 
 
 def public_columns(features: np.ndarray) -> np.ndarray:
-    """Public features, standardized over the catalog; constant ones become zero."""
+    """Standardize public features over the catalog; constant ones become zero."""
     scale = np.abs(features).max(axis=0, initial=0.0)
     features = features / np.where(scale > 0.0, scale, 1.0)
     columns = [standardized(column) for column in features.T]
@@ -225,7 +225,7 @@ def public_columns(features: np.ndarray) -> np.ndarray:
 
 
 def leading_columns(columns: np.ndarray, most: int) -> np.ndarray:
-    """Principal components of public columns over the catalog, unless there are few."""
+    """Return leading principal components of public columns, unless there are few."""
     if columns.shape[1] <= most:
         return columns
     return principal_columns(columns, np.ones(len(columns)), 0.0)[:, :most]
@@ -373,7 +373,7 @@ class ItemModel:
         return ItemModel(self.level, offsets, features, self.ridge)
 
     def with_factors(self, factors: np.ndarray) -> ItemModel:
-        """Return the model with private factors behind the other features."""
+        """Return the model with private factors after the other features."""
         ridge = np.full(factors.shape[1], FACTOR_RIDGE)
         return ItemModel(
             self.level,
@@ -402,7 +402,7 @@ class ItemModel:
         return out
 
     def residuals(self, block: RatingsBlock, weights: np.ndarray) -> np.ndarray:
-        """Return what users' models leave of their ratings."""
+        """Return ratings minus the predictions of users' models."""
         return block.values - self.predict(block.items, block.of_user, weights)
 
 
@@ -457,6 +457,6 @@ def click_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
 
 
 def click_shares(popularity: np.ndarray) -> np.ndarray:
-    """Shares of items in all clicks, from logarithms of their popularity."""
+    """Return shares of items in all clicks, from log-popularity."""
     shares = np.exp(popularity - popularity.max())
     return shares / shares.sum()

@@ -31,12 +31,12 @@ from ._kernels import RatingsChunk, UserRatings
 from ._kernels_models import ItemModel, click_weights, user_weights
 from ._ratings_by_part import ClusterParts, ClusterRatings, RatingsByPart, unread_parts
 from ._table_columns import (
+    deferred_ratings,
     index_of,
     item_codes,
     of_one_type,
     public_features,
     read_range,
-    read_ratings,
     units,
 )
 
@@ -45,7 +45,7 @@ _PART_NUMBERS = 1 << 18
 
 
 def is_implicit(estimator) -> bool:
-    """Whether `implicit` is True; what is no boolean is refused by checks."""
+    """Return whether `implicit` is True; what is no boolean is refused by checks."""
     return isinstance(estimator.implicit, (bool, np.bool_)) and bool(estimator.implicit)
 
 
@@ -79,70 +79,71 @@ def _largest(scores: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
 class DPMatrixFactorization(
     KeepsUsers, CallbackSupportMixin, RegressorMixin, CatalogEstimator
 ):
-    r"""Recommend items to users, by ratings that stay private.
+    r"""Recommend items to users while keeping their ratings private.
 
-    A user rates an item by the level of all users, the item's offset, and what the user
-    adds: a ridge regression on public features of the items, their popularity and
-    private factors. Offsets, counts and factors are released, in two or three rounds
-    in which every user contributes one bounded vector. What belongs to a user is
-    computed from these and the user's own ratings, and stays with that user: the
-    :ref:`billboard model <billboard>`. Read more in the
+    A predicted rating is the overall level plus the item's offset plus a user term. The
+    user term is a ridge regression on public features of the items, their popularity
+    and private factors. Offsets, counts and factors are released in two or three
+    rounds, in which every user contributes one bounded vector. The user term is
+    computed from these releases and the user's own ratings, and never leaves that user:
+    the :ref:`billboard model <billboard>`. Read more in the
     :ref:`user guide <recommenders>`.
 
     Parameters
     ----------
     n_components : int, default=3
         Number of private factors, at least 0. It is capped at the number of item
-        features (at most 24) plus 2, so at 2 without `item_features`; with `implicit`
-        at 8 and the number of items. A lower cap is stated in ``privacy_``. Factors
-        help with many users, and cost little with few.
+        features (at most 24) plus 2, so at 2 without `item_features`. With `implicit`
+        it is capped at 8 and at the number of items. ``privacy_`` states the cap if it
+        applies. Factors help if there are many users, and cost little if there are few.
     {epsilon}
-        For all releases of a fit together.
+        This covers all releases of a fit together.
     {delta}
-        Well below one over the number of users.
     user_feature : int or str, default="user_id"
-        Position or name of the column of users. The default stands for the first one
-        of arrays, and, with a warning, of dataframes whose columns are only numbered.
+        Position or name of the column of users. With the default, arrays use the first
+        column. So do dataframes whose columns are only numbered, with a warning.
     item_feature : int or str, default="item_id"
-        Position or name of the column of items; the second one likewise.
+        Position or name of the column of items. The default likewise uses the second
+        column.
     rating_feature : str, default="rating"
-        Name of the column of ratings of a dataframe or file that is fitted without y.
+        Name of the column of ratings, for dataframes and files fitted without y.
     items : array-like of shape (n_items,), int or None, default=None
-        Public catalog of item ids, not read off the ratings; ratings of other items are
-        left out. A number hashes ids into so many buckets. None takes the columns of a
-        sparse matrix; of a table its items with ``epsilon=None``, and with a budget 512
-        buckets, with a warning.
+        Public catalog of item ids, which must not be read from the ratings. Ratings of
+        other items are ignored. An integer hashes ids into this many buckets. None uses
+        the columns of a sparse matrix. For a table, None uses its items with
+        ``epsilon=None``, and 512 buckets with a budget, with a warning.
     item_features : array-like of shape (n_items, n_item_features) or None, default=None
         Public features of the items in the order of `items`, such as genres. They are
-        standardized, and make much of the quality at small budgets.
+        standardized, and are important for quality at small budgets.
     rating_range : tuple (low, high), default=(1, 5)
-        Public range of ratings; others are clipped to it.
+        Public range of ratings. Ratings outside this range are clipped to it.
     implicit : bool, default=False
-        Whether rows are clicks, purchases or views without ratings: that a user has an
-        item is all that counts, and neither y nor a column of ratings is used.
+        Whether rows are clicks, purchases or views without ratings. Only the pairs of
+        users and items are then used, and y and a column of ratings are ignored.
     {accountant}
     {noise_seed}
     {n_jobs}
-        They share the users.
+        Threads share the users.
     verbose : bool or int, default=0
-        Whether to print a line a release.
+        Whether to print one line per release.
 
     Attributes
     ----------
     level_ : float
-        Mean of the users' levels, in units of ratings; not of clicks.
+        Mean of the users' levels, in units of ratings. Not set with `implicit`.
     item_offsets_ : ndarray of shape (n_items,)
-        What an item is rated above the level, in units of ratings; not of clicks.
+        Expected rating of the item minus the level, in units of ratings. Not set with
+        `implicit`.
     item_popularity_ : ndarray of shape (n_items,)
-        Logarithms of released counts of the items' ratings, users of many ratings
-        counting less a rating.
+        Logarithms of the released numbers of ratings per item. Each rating of a user
+        with many ratings has a smaller weight.
     item_factors_ : ndarray of shape (n_items, n_factors)
-        What users have weights on: ones, offsets in quarters of the range, components
-        of the public features, popularity, and the private factors.
+        Features that users have weights on: ones, offsets in quarters of the rating
+        range, components of the public features, popularity, and the private factors.
     ridge_ : ndarray of shape (n_factors,)
-        Penalties of a user's squared weights.
+        Penalties on the squared weights of a user.
     items_ : ndarray of shape (n_items,)
-        The catalog, or numbers of buckets.
+        The catalog, or the numbers of the buckets.
     hashed_ : bool
         Whether ids are hashed into buckets.
     {n_features_in_}
@@ -152,32 +153,32 @@ class DPMatrixFactorization(
     Warns
     -----
     PrivacyLeakWarning
-        If privacy is switched off, if scores of users are pooled, or if the estimator
-        is pickled with its users' models.
+        If privacy is switched off, if scores are pooled over users, or if the estimator
+        is pickled with the users' models.
 
     See Also
     --------
-    skdpspectral.DPItemEmbedding : Features of items, for any regressor.
-    skdpspectral.LRSRegressor : One sparse model a user.
+    skdpspectral.DPItemEmbedding : Computes item features for any regressor.
+    skdpspectral.LRSRegressor : One sparse model per user.
 
     Notes
     -----
-    **Formal guarantee.** Each fit with ``noise_seed=None`` is
-    (`epsilon`, `delta`)-differentially private for one user with all of their ratings,
-    under addition or removal of that user, for any data. It covers the public
-    attributes and what :meth:`publish` gives, and neither predictions and lists for
-    users of the fit, which are for their eyes alone, nor scores pooled over users. In
-    every release a user moves a sum by a vector of norm at most one
-    (:ref:`lemma-answers`); the number of users is used nowhere but as it is released.
+    **Formal guarantee.** Each fit with ``noise_seed=None`` is (`epsilon`,
+    `delta`)-differentially private for one user with all of their ratings, under
+    addition or removal of that user, for any data. It covers the public attributes and
+    the result of :meth:`publish`. It covers neither predictions and lists for users of
+    the fit, which only that user may see, nor scores pooled over users. In every
+    release a user changes a sum by a vector of norm at most one (:ref:`lemma-answers`).
+    The number of users is only used as released.
 
-    Of several ratings of an item by a user the last one counts. The penalties and the
+    If a user rates an item several times, the last rating counts. The penalties and the
     bounds of empirical Bayes are constants of the method, in units of a quarter of the
-    range; all else that the method needs to know of the data is released.
+    rating range. Everything else that the method uses about the data is released.
 
     References
     ----------
     Chien, Jain, Krichene, Rendle, Song, Thakurta and Zhang (2021), Private alternating
-    least squares, for users' models beside released items.
+    least squares, for user models computed from released items.
     Krichene, Mayoraz, Rendle, Song, Thakurta and Zhang (2023), Private learning with
     public features.
 
@@ -264,20 +265,21 @@ class DPMatrixFactorization(
     @with_callbacks
     @unweighted
     def fit(self, X, y=None) -> Self:
-        """Release the items' model, and fit every user beside it.
+        """Release the item model, and fit a model for each user.
 
         Parameters
         ----------
         X : array-like or dataframe of shape (n_ratings, n_columns)
-            Ratings table: users, items, and further columns, which are not used, with
-            a warning. Or a sparse matrix of users x items, whose stored entries are
-            the ratings. Or a parquet file, as a path, ``pyarrow.parquet.ParquetFile``
-            or ``pyarrow.dataset.Dataset``. Files, memory maps and arrays of other
-            libraries are read twice, some rows at a time. Users of a dask collection
-            are summed on its cluster, and have no models here (:ref:`clusters`).
+            Ratings table with users, items and other columns, which are ignored with a
+            warning. Alternatively, a sparse matrix of users x items whose stored
+            entries are the ratings, or a parquet file as a path,
+            ``pyarrow.parquet.ParquetFile`` or ``pyarrow.dataset.Dataset``. Files,
+            memory maps and arrays of other libraries are read twice, in blocks of rows.
+            Dask collections are summed on their cluster, and their users get no models
+            here (:ref:`clusters`).
         y : array-like of shape (n_ratings,) or None, default=None
-            Ratings, unless X holds them: in the column `rating_feature`, or as the
-            entries of a sparse matrix. Not used with `implicit`.
+            Ratings, unless X contains them in the column `rating_feature` or as the
+            entries of a sparse matrix. Ignored with `implicit`.
 
         {outcome_of_fit}
         """
@@ -332,9 +334,11 @@ class DPMatrixFactorization(
         if not self._is_private():
             raise ValueError("epsilon=None: groups of users need a budget")
         if n_features is not None:
-            raise ValueError("n_features has no use for a recommender: leave it None")
+            raise ValueError(
+                "n_features is not used for a recommender: leave it as None"
+            )
         if self.items is None:
-            raise ValueError("items is needed: all nodes need the same catalog")
+            raise ValueError("items is required: all nodes need the same catalog")
         catalog = self._catalog(None)
         ids = catalog if isinstance(catalog, range) else catalog.ids
         rows = (ids, read_range(self.rating_range), bool(self.implicit))
@@ -351,8 +355,8 @@ class DPMatrixFactorization(
             isinstance(column, str) for column in columns
         ):
             raise ValueError(
-                "user_feature and item_feature must be column names where X has them: "
-                "other nodes may have their columns in another order"
+                "user_feature and item_feature must be column names if X has column "
+                "names: other nodes may have their columns in another order"
             )
         return lambda: self._grouped(unread.read(), self._catalog(None))
 
@@ -386,7 +390,7 @@ class DPMatrixFactorization(
         return units(self.rating_range)
 
     def _of_clicks(self) -> bool:
-        """Whether the last fit was one of clicks without ratings."""
+        """Return whether the last fit was one of clicks without ratings."""
         return not hasattr(self, "item_offsets_")
 
     def _level(self) -> float:
@@ -448,32 +452,32 @@ class DPMatrixFactorization(
         return getattr(self, "_personal", empty)
 
     def predict(self, X):
-        """Predict the ratings of users and items, each by the user's own model.
+        """Predict ratings of users for items, using each user's own model.
 
         Parameters
         ----------
         X : array-like, dataframe or sparse matrix of shape (n_rows, n_columns)
-            Table with the columns of fit, or a sparse matrix of users x items, for the
-            table of its stored entries, by rows.
+            Table with the same columns as in fit, or a sparse matrix of users x items,
+            which stands for the table of its stored entries in row order.
 
         Returns
         -------
         ndarray of shape (n_rows,)
-            Ratings within the range. Of users who were not in the fit, and were not
-            personalized, those that the average user is expected to give; items
-            outside the catalog are taken for the average one. Of clicks, numbers that
-            rank a user's items: logarithms of how often the user is expected to pick
-            them, up to a constant.
+            Ratings within `rating_range`. Users who were neither in the fit nor
+            personalized get the ratings expected from the average user. Items outside
+            the catalog are treated as the average item. With `implicit`, numbers that
+            rank the items of a user: logarithms of how often the user is expected to
+            pick each item, up to a constant.
 
         Warns
         -----
         UserWarning
-            If users without a model are predicted as the average one, and how many
-            rows those are. This tells who was in the fit. A published copy has no
-            models, and says so, whoever is asked for.
+            If users without a model are predicted as the average user. The warning
+            counts their rows, and thereby reveals who was in the fit. A published copy
+            has no models and issues this warning for every user.
         """
         check_is_fitted(self)
-        table = read_ratings(self, X)
+        table = deferred_ratings(self, X, reset=False).read()
         own = self._models().codes(table.users, "user_feature")
         self._warn_of_unknown(own)
         return self._predicted(own, table.items)
@@ -494,22 +498,22 @@ class DPMatrixFactorization(
     # Wrong values are spoken of by a check of parameters.
     @available_if(lambda self: not is_implicit(self))
     def score(self, X, y=None, sample_weight=None):
-        """Coefficient of determination of predictions by the users' own models.
+        """Return the coefficient of determination of the users' own models.
 
         Parameters
         ----------
         X : array-like, dataframe or sparse matrix of shape (n_rows, n_columns)
             As for :meth:`predict`.
         y : array-like of shape (n_rows,) or None, default=None
-            Ratings, unless X holds them, as for :meth:`fit`.
+            Ratings, unless X contains them, as for :meth:`fit`.
         sample_weight : array-like of shape (n_rows,) or None, default=None
             Weights of the rows in the score.
 
         Returns
         -------
         float
-            :math:`R^2`. Pooled over users it tells something of all of them, which
-            no ledger accounts for.
+            :math:`R^2`. A score pooled over users reveals information about all of
+            them, which no ledger records.
 
         Warns
         -----
@@ -532,51 +536,51 @@ class DPMatrixFactorization(
     def recommend(
         self, users, n=10, *, exclude_seen=True, popularity=None, as_frame=False
     ):
-        """Return the best items for each of some users, for their eyes alone.
+        """Return the best items for each of the given users, for that user alone.
 
-        Items are ranked by the predicted rating, or of clicks by the user's taste, plus
-        `popularity` times the logarithm of the released count of the item: what
-        somebody picks depends on what many pick, and not on the rating alone.
+        The ranking uses the predicted rating, or with `implicit` the user's taste, plus
+        `popularity` times the logarithm of the item's released count, because people's
+        choices also depend on how popular an item is.
 
         Parameters
         ----------
         users : array-like of shape (n_users,)
-            Ids; unknown ones get what suits the average user.
+            User ids. Unknown users get the recommendations for the average user.
         n : int, default=10
-            Length of the lists, at least 1; capped at the number of items.
+            Length of the lists, at least 1, capped at the number of items.
         exclude_seen : bool, default=True
-            Whether to leave out what the user has rated.
+            Whether to exclude items that the user has rated.
         popularity : float or None, default=None
-            Finite, at least 0; with 0 the predicted rating or the user's taste alone
-            counts. None is 2 of ratings, and 1 of clicks.
+            Finite, at least 0. With 0, only the predicted rating or the user's taste
+            counts. None uses 2 for ratings and 1 with `implicit`.
         as_frame : bool, default=False
             Whether to return a pandas dataframe.
 
         Returns
         -------
         items : ndarray of shape (n_users, n)
-            Ids, best first.
+            Item ids, best first.
         scores : ndarray of shape (n_users, n)
-            What they were ranked by; minus infinity where a user has seen all others.
-            With `popularity` they are **not on the scale of ratings**.
+            Scores used for the ranking, minus infinity if the user has already seen all
+            other items. With `popularity` they are **not on the scale of ratings**.
         frame : DataFrame
-            In place of both, with ``as_frame=True``: one row per user and item, best
-            first, without what the user has seen. Columns are the user, "rank" from 1
-            on, the item, the predicted rating within `rating_range` (not of clicks),
-            and "score", what items were ranked by.
+            Returned instead of both with ``as_frame=True``. It has one row per user and
+            item, best first, without items that the user has seen. The columns are the
+            user, "rank" (from 1), the item, the predicted rating within `rating_range`
+            (not with `implicit`), and "score", the score used for the ranking.
 
         Raises
         ------
         ValueError, TypeError
-            If a parameter is invalid, or items are buckets of a hash.
+            If a parameter is invalid, or items are hashed into buckets.
         ImportError
             If `as_frame` is set and pandas is not installed.
 
         Warns
         -----
         UserWarning
-            If users have no model, and get everybody's list. With a published copy
-            that is the case for all until they are personalized.
+            If users have no model and get the same list as everybody. With a published
+            copy, this applies to all users until they are personalized.
 
         Examples
         --------
@@ -596,8 +600,8 @@ class DPMatrixFactorization(
         n, popularity = _check_lists(n, exclude_seen, popularity, as_frame)
         if self.hashed_:
             raise ValueError(
-                "items were hashed into buckets, which cannot be recommended: fit with "
-                "the public catalog as items=..."
+                "items were hashed into buckets, and buckets cannot be recommended: "
+                "fit with the public catalog as items=..."
             )
         models = self._models()
         own = models.codes(users, "users")
@@ -659,24 +663,23 @@ class DPMatrixFactorization(
         return out + popularity * self.item_popularity_
 
     def personalize(self, X, y=None):
-        """Fit some users beside the items' model, and store theirs.
+        """Fit models of some users to the released item model, and store them.
 
-        Works on a published copy too, so that users can do it where their ratings are:
-        nothing but what is public is needed. Models that were stored for these users
-        are replaced; no other changes, and no budget is spent.
+        This also works on a published copy, so that users can run it where their
+        ratings are: it needs only public attributes. Stored models of these users are
+        replaced, and all others are kept. No budget is spent.
 
         Parameters
         ----------
         X : array-like, dataframe or sparse matrix of shape (n_ratings, n_columns)
-            All ratings of one or more users, with the columns of fit, or what is read
-            part by part as there.
+            All ratings of one or more users, in the format and columns of :meth:`fit`.
         y : array-like of shape (n_ratings,) or None, default=None
-            Ratings, unless X holds them, as for :meth:`fit`.
+            Ratings, unless X contains them, as for :meth:`fit`.
 
         Returns
         -------
         self : object
-            The estimator, which predicts for these users from now on.
+            The estimator, which can now predict for these users.
 
         Raises
         ------

@@ -317,8 +317,8 @@ def _unread_whole(estimator, X, y, reset: bool) -> UnreadParts:
         targets = _Targets.of(estimator, y, unread.names, unread.n_rows)
     elif y is not None:
         raise ValueError(
-            "y must be None where X is a sparse matrix of users x items, whose "
-            "entries are the ratings"
+            "y must be None if X is a sparse matrix of users x items, whose entries "
+            "are the ratings"
         )
 
     def read() -> RatingsByPart:
@@ -364,8 +364,8 @@ class _Targets:
         if y is None:
             # As scikit-learn's estimators say it, and what else there is.
             raise ValueError(
-                f"{type(estimator).__name__} requires y to be passed, but the target y "
-                f"is None, and X has no column of the name rating_feature={name!r}"
+                f"{type(estimator).__name__} requires y to be passed, but the target "
+                f"y is None, and X has no column named rating_feature={name!r}"
             )
         deferred_targets(estimator, y, n_rows)
         return cls(estimator, y, name, None)

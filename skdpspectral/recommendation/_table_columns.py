@@ -1,4 +1,4 @@
-"""Columns of ratings tables: found and read in any form, and written beside items.
+"""Columns of ratings tables: reading any form, and output columns.
 
 Catalogs of items and the parameters of a table are public.
 """
@@ -59,7 +59,7 @@ def read_catalog(items) -> IdIndex | range:
     if isinstance(items, Integral):
         return range(int(items))
     if isinstance(items, (Set, Mapping)):
-        raise TypeError("items must be in an order: pass sorted(items), a list")
+        raise TypeError("items must be ordered: pass a list, such as sorted(items)")
     index = IdIndex(items, "items")
     if not len(index):
         raise ValueError("items must hold at least one id")
@@ -69,7 +69,7 @@ def read_catalog(items) -> IdIndex | range:
 
 
 def catalog_of_data(ids) -> IdIndex:
-    """Return an index of the items of the data: private, unless nothing is."""
+    """Return an index of the data's items, which is private."""
     return index_of(of_one_type(IdIndex(ids, "item_feature").ids, "item_feature"))
 
 
@@ -89,7 +89,7 @@ def item_codes(catalog: IdIndex | range, ids) -> np.ndarray:
 
 
 def index_of(items: np.ndarray) -> IdIndex:
-    """Index ids that are different."""
+    """Index distinct ids."""
     return IdIndex(items, "items").without_codes()
 
 
@@ -112,7 +112,7 @@ def of_one_type(ids: np.ndarray, name: str) -> np.ndarray:
 
 
 def _hashed(key) -> int:
-    """Hash an id: the same in every process, and for ids that are equal."""
+    """Hash an id consistently over processes and equal ids."""
     if isinstance(key, str):
         text = f"string:{str.__str__(key)}"
     elif isinstance(key, (Number, np.bool_)):
@@ -149,7 +149,7 @@ def read_range(rating_range) -> tuple[float, float]:
 
 
 def units(rating_range) -> tuple[float, float]:
-    """Return the middle of the range of ratings, and a quarter of it."""
+    """Return the midpoint of the range of ratings, and a quarter of its width."""
     low, high = read_range(rating_range)
     return 0.5 * low + 0.5 * high, 0.25 * high - 0.25 * low
 
@@ -167,11 +167,26 @@ def public_features(item_features, n_items: int) -> np.ndarray:
     if features.ndim != 2 or len(features) != n_items:
         raise ValueError(
             "item_features must hold numbers, of shape (n_items, n_item_features) "
-            f"with n_items = {n_items} as in items"
+            f"with n_items = {n_items} as in items; encode text as numbers, for "
+            "example with pandas.get_dummies"
         )
     if not np.isfinite(features).all():
         raise ValueError("item_features must be finite; fill in what is missing")
     return features
+
+
+def refuse_another_order(item_features, items) -> None:
+    """Refuse a dataframe of features whose index orders the items differently."""
+    if not hasattr(item_features, "iloc") or items is None or np.ndim(items) != 1:
+        return
+    labels, given = list(item_features.index), list(items)
+    with contextlib.suppress(TypeError):  # of labels without a hash
+        if labels != given and set(labels) == set(given):
+            raise ValueError(
+                "item_features has the items in its index in a different order from "
+                "items; pass item_features.loc[list(items)], or "
+                "item_features.to_numpy() if its rows follow items"
+            )
 
 
 def _is_real(value) -> bool:
@@ -359,27 +374,22 @@ def deferred_ratings_beside(estimator, table: DeferredRatings, y) -> list[Deferr
         return [deferred_targets(estimator, y, table.n_rows)]
     if y is not None:
         raise ValueError(
-            "y must be None where X is a sparse matrix of users x items, whose "
-            "entries are the ratings; for a pipeline make a table of X.tocoo()"
+            "y must be None if X is a sparse matrix of users x items, whose entries "
+            "are the ratings; for a pipeline, make a table from X.tocoo()"
         )
     return []
 
 
-def read_ratings(estimator, X) -> RatingsTable:
-    """Read users and items of X, as :func:`deferred_ratings` does, for a fitted one."""
-    return deferred_ratings(estimator, X, reset=False).read()
-
-
 def _unread_entries(estimator, X, reset: bool) -> DeferredRatings:
-    """Row numbers are users and column numbers items, of all stored entries."""
+    """Treat a sparse matrix as ratings of users (rows) and items (columns)."""
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         raise ValueError("X must hold real numbers in rows and columns if it is sparse")
     check_sizes(X.shape[0], 2)
     if X.format == "bsr":
         # One user's entries would decide which zeros of others are stored.
         raise ValueError(
-            "X must not be a sparse matrix in blocks, whose padding cannot be told "
-            "from ratings of 0: pass X.tocsr() after eliminate_zeros()"
+            "X must not be a sparse matrix in blocks, whose padding cannot be "
+            "distinguished from ratings of 0: pass X.tocsr() after eliminate_zeros()"
         )
     if not reset and estimator.n_features_in_ != 2:
         raise ValueError(
@@ -418,7 +428,7 @@ def _column(X, names, j):
 
 
 def _array_columns(X, places: list[int]) -> list:
-    """Read some columns; of what is no array of numpy yet, all of them."""
+    """Read some columns; objects other than arrays are read completely."""
     if isinstance(X, np.ndarray):
         X, places = X[:, places], list(range(len(places)))
     if not hasattr(X, "dtype"):
@@ -488,7 +498,7 @@ def find_columns(estimator, names, n_columns: int) -> tuple[int, int]:
 
 
 def _warn_of_places(estimator, names) -> None:
-    """Say which columns of a table are users and items if their names do not."""
+    """State which columns are users and items, unless names tell."""
     guessed = [
         parameter
         for parameter, (default, _) in _DEFAULTS.items()
@@ -496,8 +506,8 @@ def _warn_of_places(estimator, names) -> None:
     ]
     if guessed and are_numbered(names):
         warnings.warn(
-            "X has no columns user_id and item_id: the first is taken for users and "
-            f"the second for items; name {' and '.join(guessed)}, since users are "
+            "X has no columns user_id and item_id: the first is used for users and "
+            f"the second for items; name {' and '.join(guessed)}, because users are "
             "what is protected",
             UserWarning,
             stacklevel=4,
@@ -505,10 +515,9 @@ def _warn_of_places(estimator, names) -> None:
 
 
 def are_numbered(names) -> bool:
-    """Whether names of columns only number them, as those of tables made of arrays.
+    """Return whether column names are only numbers, or a stem with numbers.
 
-    They are whole numbers, or one word with whole numbers that ascend by one: x0, x1,
-    or column_1, column_2.
+    These are whole numbers, or one word with consecutive numbers: x0, x1, ...
     """
     if all(isinstance(name, Integral) for name in names):
         return True
@@ -527,7 +536,7 @@ def _find_column(estimator, parameter: str, names, n_columns: int) -> int:
     if names is None:
         if isinstance(feature, str) and feature != default:
             raise ValueError(
-                f"{parameter}={feature!r}, but X has no column names: name the "
+                f"{parameter}={feature!r}, but X has no column names: give its "
                 "position, or pass a dataframe"
             )
         feature = position if isinstance(feature, str) else feature
@@ -567,14 +576,14 @@ def kept_columns(model, names, n_columns: int) -> list[int]:
         check_feature(feature, "remainder")
         if names is None and isinstance(feature, str):
             raise ValueError(
-                f"remainder={feature!r}, but X has no column names: name the "
+                f"remainder={feature!r}, but X has no column names: give its "
                 "position, or pass a dataframe"
             )
         places.append(position_of(feature, known, "remainder") % n_columns)
     if set(used) & set(places):
         raise ValueError("remainder must name neither users nor items")
     if len(set(places)) < len(places):
-        raise ValueError("remainder must name columns once each")
+        raise ValueError("remainder must name each column once")
     return places
 
 
@@ -640,7 +649,7 @@ def join_columns(columns: list, names: list, kind: str, like):
 
 
 def _fits_float64(column: np.ndarray, of_lists: bool) -> bool:
-    """Whether no two ids of a column become one as floats."""
+    """Return whether a column's ids stay distinct as floats."""
     if column.dtype.kind in "iu":
         return bool((column <= _LARGEST).all() and (column >= -_LARGEST).all())
     if column.dtype == object:
@@ -649,7 +658,7 @@ def _fits_float64(column: np.ndarray, of_lists: bool) -> bool:
 
 
 def _is_exact(entry) -> bool:
-    """Whether an entry of a list is a number that float64 holds exactly."""
+    """Return whether a list's entry is a number that float64 holds exactly."""
     if isinstance(entry, Integral):
         return abs(int(entry)) <= _LARGEST
     return isinstance(entry, (float, np.float32, np.float16, np.bool_))

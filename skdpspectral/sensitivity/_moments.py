@@ -198,7 +198,9 @@ def block_vote_sensitivity(neighbors: Neighbors | str, *, by_id: bool) -> float:
     """
     replaced = Neighbors(neighbors) is Neighbors.REPLACE_ONE
     if not (replaced or by_id):
-        raise ValueError(f"units are dealt by position under {neighbors}, use their id")
+        raise ValueError(
+            f"units are dealt by position under {neighbors}; deal them by id"
+        )
     return 2.0 if replaced and by_id else 1.0
 
 
@@ -285,7 +287,10 @@ def joint_moment_ratio(nu: float, n_features: int) -> float:
     Kalinin, Upadhyay and Lampert (2025), Lemma 3.5.
     """
     if nu < 0 or n_features < 1:
-        raise ValueError(f"nu >= 0 and n_features >= 1 needed: {nu}, {n_features}")
+        raise ValueError(
+            f"nu must be at least 0 and n_features at least 1, got {nu} and "
+            f"{n_features}"
+        )
     if n_features == 1:
         if nu <= FREE_WEIGHT_1D:
             return 4.0
@@ -464,8 +469,8 @@ def clipped_moments_sensitivity(
     """
     if nu < 0.0 or not batch_size > 0.0 or n_parameters < 1:
         raise ValueError(
-            "nu >= 0, batch_size > 0 and n_parameters >= 1 needed: "
-            f"{nu}, {batch_size}, {n_parameters}"
+            "nu must be at least 0, batch_size positive and n_parameters at least 1, "
+            f"got {nu}, {batch_size} and {n_parameters}"
         )
     length = 1.0
     if Neighbors(neighbors) is Neighbors.REPLACE_ONE:
@@ -491,7 +496,9 @@ def squared_batch_sensitivity(
     bounded by a second clipping.
     """
     if nu < 0.0 or not batch_size > 0.0:
-        raise ValueError(f"nu >= 0 and batch_size > 0 needed: {nu}, {batch_size}")
+        raise ValueError(
+            f"nu must be at least 0 and batch_size positive, got {nu} and {batch_size}"
+        )
     replaced = Neighbors(neighbors) is Neighbors.REPLACE_ONE
     moved = (2.0 if replaced else 1.0) * clip_norm / batch_size
     return min(moved, 2.0 * clip_norm) * math.sqrt(1.0 + 4.0 * nu)

@@ -35,7 +35,7 @@ _GUESSES = {
 
 
 def _rounded(x: float, digits: int) -> str:
-    """Return a number that is no smaller."""
+    """Return a number rounded up."""
     short = Context(digits, ROUND_CEILING).create_decimal(Decimal(repr(x)))
     return f"{short.normalize():,f}" if abs(short) >= 1e-4 else f"{float(short):g}"
 
@@ -54,7 +54,7 @@ def _one_in(x: float) -> str:
 
 
 def _times(epsilon: float, delta: float) -> str:
-    """Say how much likelier anything may become: the definition in words."""
+    """Explain the largest change of probabilities: the definition in words."""
     if delta >= 1.0 or epsilon > _HUGE:
         return "no useful limit"
     said = f"at most {_rounded(math.exp(epsilon), 3)} times as likely"
@@ -66,9 +66,9 @@ def _pair(facts: Facts) -> str:
 
 
 def claim(facts: Facts) -> str:
-    """Return the whole in a sentence or two."""
+    """Return the guarantee in one or two sentences."""
     if not facts.groups:
-        return "Nothing was released so far."
+        return "Nothing has been released so far."
     if not facts.private:
         return f"There is no privacy protection. {facts.why_not}"
     becomes = f"becomes {_times(facts.epsilon or 0.0, facts.delta)}"
@@ -83,9 +83,9 @@ def claim(facts: Facts) -> str:
     if facts.budget:
         most, delta = facts.budget["epsilon"], facts.budget["delta"]
         said += (
-            " It takes all computations to be planned beforehand. In any case the "
-            f"limit is that of the budget: {_times(most, delta)} "
-            f"(epsilon = {number(most)}, delta = {delta:g})."
+            " This requires all computations to be planned beforehand. In any case, "
+            f"the budget sets the limit: {_times(most, delta)} (epsilon = "
+            f"{number(most)}, delta = {delta:g})."
         )
     return said + " An audit refutes it: see part two." * _refuted(facts)
 
@@ -102,7 +102,10 @@ def _ids(facts: Facts) -> str:
 
 
 def _group_odds(facts: Facts) -> str:
-    """Return the promise to people with several rows or user ids."""
+    """Return the promise to people with several rows or user ids.
+
+    That is as many as the curator states, or else some examples.
+    """
 
     def odds(k: int) -> str:
         if facts.mu is not None:
@@ -111,11 +114,13 @@ def _group_odds(facts: Facts) -> str:
         grown = sum(math.exp(min(i * facts.epsilon, 700.0)) for i in range(k))
         return _times(k * facts.epsilon, facts.delta * grown)
 
-    return "; ".join(f"{k} {_ids(facts)}: {odds(k)}" for k in (2, 5, 10))
+    most = facts.stated.get("units_per_person")
+    sizes = (2, 5, 10) if most is None else (most,)
+    return "; ".join(f"{k:,d} {_ids(facts)}: {odds(k)}" for k in sizes)
 
 
 def _right(facts: Facts) -> str:
-    """Return how often a guess of one bit is right at most, in percent."""
+    """Return the largest success rate of guessing one bit, in percent."""
     odds = math.exp(-facts.epsilon)
     return _rounded(100.0 * min(1.0, (1.0 + facts.delta * odds) / (1.0 + odds)), 3)
 
@@ -127,7 +132,7 @@ def _budget_left(facts: Facts) -> str:
 
 
 def _steps_left(facts: Facts) -> str:
-    """Say how many steps of a stream are still to come, if that is public."""
+    """Return the remaining steps of a stream, if public."""
     horizons = [
         getattr(m, "max_steps", None) for p in facts.plans for m in p.releases()
     ]
@@ -211,7 +216,9 @@ _VALUES: dict[str, _Told] = {
     "spiked": lambda f: Assumption.SPIKED_GAUSSIAN in f.assumptions,
     "steps_left": _steps_left,
     "stream": lambda f: f.record["kind"] == "stream",
+    "several": lambda f: f.stated.get("units_per_person") != 1,
     "unit_meaning": lambda f: "unit_meaning" in f.stated,
+    "units_per_person": lambda f: f.stated.get("units_per_person"),
     "user": lambda f: f.unit == "user",
     "versions": lambda f: ", ".join(
         f"{k} {v}" for k, v in f.record["versions"].items()

@@ -20,7 +20,7 @@ from ..accounting._ledger.server import ledger_at
 from ..mechanisms import PrivacyPlan
 from ._pages import record_in
 from ._records import ledger_facts, record_of, software_versions
-from ._statement import Statement, made_of, statement
+from ._statement import _NUMBERS, Statement, made_of, statement
 
 _WRITERS: dict[str, Callable[[Statement], str]] = {
     "html": Statement.to_html,
@@ -28,7 +28,7 @@ _WRITERS: dict[str, Callable[[Statement], str]] = {
     "md": Statement.to_markdown,
     "yaml": Statement.to_registry_yaml,
 }
-_NO_WORDS = {"of", "n_units", "audit", "registry"}
+_NO_WORDS = {"of", "n_units", "units_per_person", "audit", "registry"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,14 +37,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _add_statement(add: Callable[..., argparse.ArgumentParser]) -> None:
-    parser = add("statement", _state, "Make a statement for those who answer for data.")
+    parser = add(
+        "statement",
+        _state,
+        "Write a statement for people who are responsible for data.",
+    )
     parser.add_argument(
-        "-o", "--output", required=True, help="file to make: .html, .json, .md or .yaml"
+        "-o",
+        "--output",
+        required=True,
+        help="file to write: .html, .json, .md or .yaml",
     )
     for name in inspect.signature(statement).parameters.keys() - _NO_WORDS:
         parser.add_argument(f"--{name.replace('_', '-')}", help=f"{name}, as stated")
     parser.add_argument(
         "--n-units", type=int, help="number of rows or users, if public"
+    )
+    parser.add_argument(
+        "--units-per-person",
+        type=int,
+        help="largest possible number of rows or user ids of one person",
     )
 
 
@@ -59,7 +71,7 @@ def _state(options: argparse.Namespace) -> int:
     if ending not in _WRITERS:
         raise ValueError(f"--output must end with one of {', '.join(_WRITERS)}")
     names = inspect.signature(statement).parameters.keys() - _NO_WORDS
-    given = {name: getattr(options, name) for name in (*names, "n_units")}
+    given = {name: getattr(options, name) for name in (*names, *_NUMBERS)}
     made = statement(PrivacyAccountant(path=options.ledger), **given)
     with open(options.output, "x", encoding="utf-8", newline="\n") as file:
         file.write(_WRITERS[ending](made))
@@ -70,7 +82,7 @@ def _verify(options: argparse.Namespace) -> int:
     with open(options.statement, encoding="utf-8", newline="") as file:
         text = file.read(_MOST + 1)
     if len(text) > _MOST:
-        raise ValueError("the statement is larger than any that is made")
+        raise ValueError("the statement is too large to be valid")
     ledger = PrivacyAccountant(path=options.ledger)
     try:
         record = record_in(text)
@@ -78,15 +90,18 @@ def _verify(options: argparse.Namespace) -> int:
     except LedgerError:
         raise
     except Exception:  # damage has errors of every type
-        fault = "the statement has no record, as a registry entry, or it is damaged"
+        fault = (
+            "the statement has no record (a registry entry has none), or its record "
+            "is damaged"
+        )
     if fault is not None:
         print(command.plain(fault))
         return 1
     stated, later = record["ledger"] or {}, ""
     n, found = stated.get("entries"), len(ledger.ledger)
     if n is not None and n < found:
-        later = f" It is of its first {n} entries: {found - n} came later."
-    print(f"The statement is that of the ledger.{later}")
+        later = f" It covers the first {n} entries: {found - n} came later."
+    print(f"The statement matches the ledger.{later}")
     return 0
 
 
@@ -97,7 +112,7 @@ _MOST = 2**27
 def statement_faults(
     text: str, record: Mapping[str, Any], ledger: PrivacyAccountant
 ) -> Iterator[str]:
-    """Yield in what a statement and a ledger differ, a sentence each."""
+    """Yield the differences of a statement and a ledger, a sentence each."""
     faults, _ = command.faults(ledger_at(ledger.path))
     yield from (f"the ledger is damaged: {fault}" for fault in faults)
     stated = record["ledger"]
@@ -107,15 +122,17 @@ def statement_faults(
         n, own, now = stated["entries"], len(ledger.ledger), record_of(ledger, {}, None)
         others = now["ledger"]["id"]
         if stated["id"] != others:
-            yield f"the statement is of another ledger: {stated['id']}, not {others}"
+            yield (
+                f"the statement is of a different ledger: {stated['id']}, not {others}"
+            )
         if n > own:
             yield f"the statement has {n} entries, and the ledger {own}"
         then = ledger_facts(ledger, summary_of(ledger, n))
         if stated != then:
-            yield f"entries 1 to {n} of the ledger are not those of the statement"
+            yield f"entries 1 to {n} of the ledger do not match the statement"
         for name in ("kind", "name", "plans", "report", "n_units"):
             if record[name] != now[name]:
-                yield f"the record's {name} is not that of a ledger"
+                yield f"the record's {name} does not match the ledger"
     made = made_of(record, None if stated is None else ledger)
     again = _WRITERS[_format_of(text)](made)
     if text != again:
@@ -129,21 +146,21 @@ def _format_of(text: str) -> str:
 
 
 def _first_difference(text: str, again: str, record: Mapping[str, Any]) -> str:
-    """Return the first place in which a statement is not what its record says."""
+    """Return the first difference between a statement and its record."""
     letters = enumerate(itertools.zip_longest(text, again))
     at = next(place for place, (a, b) in letters if a != b)
     stated, right = (said[max(at - 30, 0) : at + 30] for said in (text, again))
     line, note = text.count("\n", 0, at) + 1, ""
     made_by = record["versions"]["skdpspectral"]
     if made_by != software_versions()["skdpspectral"]:
-        note = f" (it was made by release {made_by}, whose words may differ)"
+        note = f" (it was made by release {made_by}, which may word it differently)"
     return f"line {line} says {stated!r} where it must say {right!r}{note}"
 
 
 def _missing_entries(
     record: Mapping[str, Any], accountant: PrivacyAccountant
 ) -> Iterator[str]:
-    """Yield fits of a statement that a ledger has no entry of."""
+    """Yield fits of a statement without an entry in the ledger."""
     entries = [(e.block, PrivacyPlan.from_json(e.plan)) for e in accountant.ledger]
     for _, fields in record["plans"]:
         plan = PrivacyPlan.from_json(json.dumps(fields))
@@ -165,7 +182,7 @@ def _missing_entries(
 
 
 def _is_charged(fitted: PrivacyPlan, charged: PrivacyPlan) -> bool:
-    """Whether a plan is what was charged, remarks of the fit apart.
+    """Return whether a plan is the charged one, apart from remarks of the fit.
 
     Releases of a pipeline's steps get their shapes in the fit, at the cost charged.
     """

@@ -19,7 +19,7 @@ _PAGES = {
     "symmetric_noise": "symmetric-noise",
     "mixed_ledgers": "dominating box-filter least-mu",
     "sensitivities": "second-moment private-center",
-    "pairs": "pair-means pair-moment sign-moment",
+    "pairs": "pair-means pair-moment sign-moment length-shares",
     "two_stage": "quantile-votes cross-moment projected-moment chosen-branch",
     "whole_covariance": "whole-covariance length-votes",
     "feature_scales": "difference-counts difference-windows phases value-windows"
@@ -32,7 +32,7 @@ _PAGES = {
     "spiked": "spiked-law sub-gaussian-rows noisy-projector",
     "user_level": "user-sums projector-sums votes user-gradients",
     "item_models": "answers",
-    "federation": "power-product session",
+    "federation": "power-product session shared-center",
     "groups": "noise-shares",
     "selection": "score-sums run-costs selection-profile exponential-choice "
     "blocks-vote",
@@ -68,6 +68,7 @@ _OF_NAME = (
     ("(far_)?center|(target|feature)_means", "private-center"),
     ("second_moment", "second-moment pair-moment sign-moment"),
     ("(near|far)_length", "length-votes"),
+    ("lengths", "length-shares shared-center"),
     ("(near|far)_moment", "whole-covariance"),
     ("cross_moment", "cross-moment"),
     ("(weighted|wide|projected)_moment", "projected-moment"),
@@ -94,11 +95,6 @@ def lemmas_of(mechanism: Any, choice: str, unit: str) -> list[str]:
     if choice and names:
         names.append("chosen-branch")
     return list(dict.fromkeys(names))
-
-
-def page_of(lemma: str) -> str:
-    """Return where the documentation proves a lemma, from its root."""
-    return f"theory/{PAGE_OF[lemma]}.html#lemma-{lemma}"
 
 
 _NUMBER = re.compile(r"-?\d[\d.,]*(e[-+]?\d+)?$")
@@ -244,7 +240,7 @@ def _cell(cell: Any) -> str:
         return f'<span class="n">{said}</span>' if _NUMBER.match(said) else said
     found = []
     for lemma, docs_url in cell:
-        place = page_of(lemma)
+        place = f"theory/{PAGE_OF[lemma]}.html#lemma-{lemma}"
         if re.match("https?://", docs_url or ""):  # also of a record of anybody's
             url = html.escape(f"{docs_url.rstrip('/')}/{place}")
             found.append(f'<a href="{url}">{lemma}</a>')

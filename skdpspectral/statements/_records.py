@@ -21,7 +21,7 @@ from .._base.privacy_report import privacy_report
 from ..accounting import PrivacyAccountant
 from ..accounting._ledger.accountant import summary_of
 from ..accounting._ledger.budget import division_of, whole_data
-from ..accounting._ledger.entry_reports import LedgerEntry, Summary
+from ..accounting._ledger.entry_reports import LedgerEntry, Summary, finite
 from ..accounting._ledger.planned_fits import fitted_within
 from ..decomposition._federated_pca import FederatedDPPCA
 from ..decomposition._federated_server import FederatedResult
@@ -78,7 +78,7 @@ def ledger_facts(accountant: PrivacyAccountant, summary: Summary) -> dict[str, A
 def _audit(audit: Any) -> dict[str, float]:
     keys = ("epsilon", "claimed_epsilon", "delta", "confidence", "n_trials")
     try:
-        return {key: _finite(float(getattr(audit, key))) for key in keys}
+        return {key: finite(float(getattr(audit, key))) for key in keys}
     except (AttributeError, TypeError, ValueError):
         raise TypeError("audit must be a result of audit_epsilon") from None
 
@@ -92,7 +92,7 @@ def _fitted_plans(of: Any) -> tuple[Any, list[tuple[str, PrivacyPlan]]]:
         return of, [("", plan)]
     if hasattr(of, "cv_results_") or hasattr(of, "param_distributions"):
         raise TypeError(
-            f"the fits of a {type(of).__name__} are in its ledger alone: give "
+            f"the fits of a {type(of).__name__} are recorded only in its ledger: pass "
             "statement the PrivacyAccountant, or search with PrivateSearchCV"
         )
     inside: set[int] = set()
@@ -122,10 +122,10 @@ def _kind_of(of: Any) -> str:
 
 @dataclass(frozen=True)
 class Facts:
-    """What all parts of a statement say, in plain values; None where infinite.
+    """The facts of a statement, in plain values; None for infinity.
 
-    `why_not` says why nothing is promised, if so. `mu` is None unless the whole is
-    Gaussian. `plans` are those that are shown, of `n_plans`; `groups` are alike
+    `why_not` is why there is no guarantee, if so. `mu` is None unless all mechanisms
+    are Gaussian. `plans` are those shown, of `n_plans`; `groups` are groups of equal
     entries, or the plans of an estimator, of `n_groups`.
     """
 
@@ -152,7 +152,7 @@ class Facts:
 
     @property
     def private(self) -> bool:
-        """Whether anything is promised."""
+        """Whether there is a guarantee."""
         return self.why_not is None
 
     @property
@@ -192,7 +192,7 @@ def facts_of(record: Mapping[str, Any], accountant: PrivacyAccountant | None) ->
             (together.named(path) if path else together).charge(plan)
     facts = _facts(record, summary_of(together))
     if len(plans) == 1:  # what was asked for, to the last digit
-        asked = {"epsilon": _finite(plans[0].epsilon), "delta": plans[0].delta}
+        asked = {"epsilon": finite(plans[0].epsilon), "delta": plans[0].delta}
         facts = replace(facts, **asked)  # type: ignore[arg-type]
     leaks = [s for s in record["report"] or () if s["verdict"] == "LEAKS"]
     whys = [f"The step {step['name']!r} {step['reason']}." for step in leaks]
@@ -210,7 +210,7 @@ def facts_of(record: Mapping[str, Any], accountant: PrivacyAccountant | None) ->
 
 
 def _why_void(plan: PrivacyPlan) -> str | None:
-    """Return why a plan promises nothing; None if it does."""
+    """Return why a plan has no guarantee; None if it has one."""
     if not plan.private:
         return plan.guarantee()
     said = map(Remark.of, plan.remarks)
@@ -246,9 +246,9 @@ def _facts(record: Mapping[str, Any], summary: Summary) -> Facts:
     return Facts(
         record=record,
         why_not=why,
-        epsilon=_finite(epsilon),
+        epsilon=finite(epsilon),
         delta=summary.spent.delta,
-        mu=_finite(total.mu) if gaussian else None,
+        mu=finite(total.mu) if gaussian else None,
         curves=bool(total.curves),
         unit=str(unit),
         neighbors=str(neighbors),
@@ -270,7 +270,7 @@ def _facts(record: Mapping[str, Any], summary: Summary) -> Facts:
 
 
 def _is_client(entry: LedgerEntry) -> bool:
-    """Whether an entry is of a client, whose rows the library saw to be its own."""
+    """Return whether an entry is of a client, whose rows are known to be its own."""
     return not entry.asserted and entry.block != whole_data().block
 
 
@@ -279,7 +279,7 @@ _ALIKE = ("kind", "estimator", "label", "block", "epsilon", "delta")
 
 
 def _groups(entries: tuple[LedgerEntry, ...]) -> tuple[tuple[dict[str, Any], ...], int]:
-    """Return alike entries together, as finely as a page has room for."""
+    """Group equal entries, as finely as fits on a page."""
     found: dict[tuple[Any, ...], list[Any]] = {}
     for n_alike in (6, 4, 2, 0):
         found.clear()
@@ -292,7 +292,7 @@ def _groups(entries: tuple[LedgerEntry, ...]) -> tuple[tuple[dict[str, Any], ...
 
 
 def _heading(entries: list[LedgerEntry]) -> str:
-    """Return the heading of a plan: which entries of a ledger have it."""
+    """Return the heading of a plan, with the entries that have it."""
     first, n_others = entries[0], len(entries) - 1
     label = first.block if _is_client(first) else first.label
     like = f" and {n_others} like it" if n_others else ""
@@ -316,12 +316,8 @@ def _group(entries: list[LedgerEntry]) -> dict[str, Any]:
         "last": entries[-1].id,
         "what": common("estimator") or "several estimators",
         "label": label,
-        "epsilon": None if epsilon is None else _finite(epsilon),
+        "epsilon": None if epsilon is None else finite(epsilon),
         "delta": delta,
-        "mu": None if curves else _finite(cost),
+        "mu": None if curves else finite(cost),
         "external": common("kind") == "approximate-dp",
     }
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None

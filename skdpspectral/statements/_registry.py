@@ -105,11 +105,8 @@ def registry_fields(facts: Facts, content: Mapping[str, Any]) -> dict[str, Any]:
         for section, names in _FIELDS.items()
     }
     deployment["administrative"]["tier"] = _tier(deployment)
-    return {"url_slug": _slug(content["title"]), "deployment": deployment}
-
-
-def _slug(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "todo"
+    slug = re.sub(r"[^a-z0-9]+", "-", content["title"].lower()).strip("-") or "todo"
+    return {"url_slug": slug, "deployment": deployment}
 
 
 def _tier(deployment: Mapping[str, Mapping[str, Any]]) -> int:

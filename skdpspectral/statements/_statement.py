@@ -24,10 +24,10 @@ FORMAT = "skdpspectral-statement-1"
 
 @dataclass(frozen=True, repr=False)
 class Statement:
-    """What was promised, for those who answer for the data; made by :func:`statement`.
+    """Document of the privacy guarantees of releases, created by :func:`statement`.
 
-    Equal inputs give equal bytes. Everything in it is a parameter, a plan, an entry of
-    a ledger, or what the curator states: nothing is read from any data.
+    Equal inputs give identical bytes. The contents are parameters, plans, ledger
+    entries, and information given by the curator. No data are read.
     """
 
     _facts: Facts
@@ -38,13 +38,13 @@ class Statement:
         object.__setattr__(self, "_content", _content(self._facts))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as ``skdpspectral/statements/schema.json`` has them."""
+        """Return plain values that follow ``skdpspectral/statements/schema.json``."""
         return json.loads(self.to_json())
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the statement as JSON, without NaN or infinity: these are null.
+        """Return the statement as JSON, with NaN and infinity replaced by null.
 
-        It is also written to `path`, if that is given; an existing file is replaced.
+        With a `path`, it is also written to this file; an existing file is replaced.
         """
         text = json.dumps(self._content, indent=1, allow_nan=False)
         return _written(f"{text}\n", path)
@@ -52,22 +52,22 @@ class Statement:
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return the statement as one HTML page, without scripts or requests.
 
-        It is also written to `path`, if that is given; an existing file is replaced.
+        With a `path`, it is also written to this file; an existing file is replaced.
         """
         return _written(html_page(self._content), path)
 
     def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the statement as Markdown, in which words of others are escaped.
+        """Return the statement as Markdown, with user-provided text escaped.
 
-        It is also written to `path`, if that is given; an existing file is replaced.
+        With a `path`, it is also written to this file; an existing file is replaced.
         """
         return _written(markdown_page(self._content), path)
 
     def to_registry_yaml(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return an entry of OpenDP's registry of deployments, by its schema.
+        """Return an entry for OpenDP's registry of deployments, following its schema.
 
-        What neither the library nor the curator has said is marked by ``TODO``. It is
-        also written to `path`, if that is given; an existing file is replaced.
+        Missing information is marked by ``TODO``. With a `path`, the entry is also
+        written to this file; an existing file is replaced.
         """
         return _written(as_registry_yaml(self._facts, self._content), path)
 
@@ -89,6 +89,10 @@ def _written(text: str, path: str | os.PathLike[str] | None) -> str:
     return text
 
 
+# What a curator states in numbers.
+_NUMBERS = ("n_units", "units_per_person")
+
+
 def statement(
     of: Any,
     *,
@@ -99,6 +103,7 @@ def statement(
     date: str | datetime.date | None = None,
     unit_meaning: str | None = None,
     n_units: int | None = None,
+    units_per_person: int | None = None,
     tuning: str | None = None,
     other_releases: str | None = None,
     failed_fits: str | None = None,
@@ -110,68 +115,72 @@ def statement(
     audit: Any = None,
     registry: Mapping[str, str] | None = None,
 ) -> Statement:
-    """Return a statement of what was promised, for those who answer for the data.
+    """Create a statement of privacy guarantees, for those responsible for the data.
 
-    Its first part is one page in plain words, its second is for an auditor, and its
-    appendix answers the questions of NIST SP 800-226. Nothing is released by it.
+    The first part is one page in plain language, the second part is for auditors, and
+    the appendix answers the questions of NIST SP 800-226. Nothing is released.
 
     Parameters
     ----------
     of : fitted estimator, PrivacyAccountant or FederatedResult
-        A fitted private estimator, a pipeline of some, a private search, a stream under
-        way, the result of a federation; or a ledger, with all its entries so far.
+        A fitted private estimator, a pipeline of private estimators, a private search,
+        an unfinished stream, a result of a federation, or a ledger with its entries.
     title : str or None, default=None
         Title of the page.
     curator : str or None, default=None
-        Who answers for the data.
+        Person or organization responsible for the data.
     intended_use : str or None, default=None
-        What the results are for.
+        Intended use of the results.
     description : str or None, default=None
-        What the results are.
+        Description of the results.
     date : str or date or None, default=None
-        When the statement was made, as ``"2026-01-31"``. No clock is read: without it,
-        pages have the dates of the ledger alone.
+        Date of the statement, such as ``"2026-01-31"``. The clock is not read: without
+        `date`, pages only contain the dates of the ledger.
     unit_meaning : str or None, default=None
-        What one row or one user is, and how many rows a person may have.
+        Meaning of one row or one user.
     n_units : int or None, default=None
-        Number of rows or users, where it is public.
+        Number of rows or users, if it is public.
+    units_per_person : int or None, default=None
+        Largest possible number of rows or user ids of one person, at least 1, such as
+        the number of visits that are kept per patient.
     tuning : str or None, default=None
-        What was chosen or tuned on the data without being charged: parameters,
-        features, models, the budget itself; or that nothing was.
+        Choices made on the data without a charge, such as parameters, features, models
+        or the budget itself. State explicitly if there were none.
     other_releases : str or None, default=None
-        What else was published of the same data: scores, summaries, plots.
+        Other publications based on the same data: scores, summaries, plots.
     failed_fits : str or None, default=None
-        Which fits failed.
+        Fits that failed.
     access : str or None, default=None
-        Who has access to the data, and how they are secured.
+        Who has access to the data, and how the data are secured.
     collection : str or None, default=None
         How the data were collected, and how long they are kept.
     utility : str or None, default=None
-        How accurate the results are, by public or private measures.
+        Accuracy of the results, by public or private measures.
     bias : str or None, default=None
-        Whom the results serve less well.
+        Groups that the results serve less well.
     docs_url : str or None, default=None
-        Root of the documentation of this package, for links to proofs.
+        Root URL of the documentation of this package, for links to proofs.
     audit : AuditResult or None, default=None
         Result of :func:`~skdpspectral.audit.audit_epsilon`.
     registry : mapping of str to str or None, default=None
-        Further fields of the registry's entry, such as ``{"data_product_region":
-        "Global"}``.
+        Other fields of the registry entry, such as
+        ``{"data_product_region": "Global"}``.
 
     Returns
     -------
     Statement
-        Has ``to_html``, ``to_json``, ``to_markdown`` and ``to_registry_yaml``, and
-        shows itself in notebooks.
+        Has ``to_html``, ``to_json``, ``to_markdown`` and ``to_registry_yaml``, and is
+        displayed as a page in notebooks.
 
     Raises
     ------
     TypeError
-        If `of` holds no plan and is no ledger, or a parameter is of a wrong type.
+        If `of` has no plan and is not a ledger, or a parameter has the wrong type.
     ValueError
-        If `date` is no date, or `registry` has an unknown field.
+        If `date` is not a date, `units_per_person` is below 1, or `registry` has an
+        unknown field.
     LedgerError
-        If the ledger can't be read.
+        If the ledger cannot be read.
 
     Examples
     --------
@@ -188,15 +197,20 @@ def statement(
     """
     stated = {k: v for k, v in locals().items() if k not in ("of", "audit")}
     for name, text in stated.items():
-        if name in ("date", "n_units", "registry") or text is None:
+        if name in ("date", *_NUMBERS, "registry") or text is None:
             continue
         if not isinstance(text, str):
             raise TypeError(f"{name} must be a string or None, got {shown(text)}")
     if docs_url is not None and not re.match(r"https?://", docs_url):
         raise ValueError(f"docs_url must begin with https://, got {docs_url!r}")
-    if n_units is not None and not isinstance(n_units, Integral):
-        raise TypeError(f"n_units must be an integer or None, got {shown(n_units)}")
-    stated |= {"date": _checked_date(date), "n_units": n_units and int(n_units)}
+    for name in _NUMBERS:
+        number = stated[name]
+        if number is not None and not isinstance(number, Integral):
+            raise TypeError(f"{name} must be an integer or None, got {shown(number)}")
+        stated[name] = None if number is None else int(number)
+    if units_per_person is not None and units_per_person < 1:
+        raise ValueError(f"units_per_person must be at least 1, got {units_per_person}")
+    stated["date"] = _checked_date(date)
     stated["registry"] = _checked(registry)
     accountant = of if isinstance(of, PrivacyAccountant) else None
     return made_of(record_of(of, stated, audit), accountant)
@@ -205,7 +219,7 @@ def statement(
 def made_of(
     record: Mapping[str, Any], accountant: PrivacyAccountant | None
 ) -> Statement:
-    """Return the statement of a record, with the ledger that it is of, if any."""
+    """Return the statement of a record, with its ledger, if any."""
     return Statement(facts_of(record, accountant))
 
 
@@ -215,7 +229,9 @@ def _checked_date(date: Any) -> str | None:
     try:
         return datetime.date.fromisoformat(str(date)[:10]).isoformat()
     except ValueError:
-        raise ValueError(f"date must be as 2026-01-31, got {shown(date)}") from None
+        raise ValueError(
+            f"date must have the form 2026-01-31, got {shown(date)}"
+        ) from None
 
 
 def _checked(registry: Any) -> dict[str, str]:

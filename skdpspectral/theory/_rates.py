@@ -43,16 +43,16 @@ def minimax_rate(
 ):
     r"""Rate of private estimation in the spiked model, up to a constant.
 
-    Rows are independent, :math:`N(0, U \Lambda U' + \sigma^2 I)`, with all signal
-    variances of the order of :math:`\lambda`. The lower bound is, times an unknown
-    constant, an error that no :math:`(\epsilon, \delta)`-private method stays below for
-    all such laws; the upper bound is that of the papers' algorithms. Formulas are in
-    :ref:`rates`.
+    Rows are independent, :math:`N(0, U \Lambda U' + \sigma^2 I)`, and all signal
+    variances are of the order of :math:`\lambda`. Up to an unknown constant, no
+    :math:`(\epsilon, \delta)`-private method has an error below the lower bound for all
+    such distributions. The upper bound is the rate of the papers' algorithms. Formulas
+    are given in :ref:`rates`.
 
     Parameters
     ----------
     n_samples : int or array-like of shape (n_clients,)
-        Number of rows n; of each client, if there are several.
+        Number of rows n, or the number of rows of each client.
     n_features : int
         Dimension p.
     rank : int
@@ -60,25 +60,25 @@ def minimax_rate(
     signal_variance, noise_variance : float
         :math:`\lambda` and :math:`\sigma^2`, positive.
     epsilon : float, array-like of shape (n_clients,) or None, default=None
-        Budget, of each client; None without privacy.
+        Budget, or the budget of each client. None means no privacy.
     delta : float or array-like of shape (n_clients,), default=1e-6
-        In (0, 1). Lower bounds are for small ones, and do not depend on it.
+        Delta in (0, 1). Lower bounds hold for small delta, and do not depend on it.
     target : {"components", "covariance"}, default="components"
-        What is estimated: the projector :math:`UU'`, or the covariance with known
-        :math:`\sigma^2`.
+        Target of the estimation: the projector :math:`UU'`, or the covariance with
+        known :math:`\sigma^2`.
     bound : {"lower", "upper"}, default="lower"
-        Which bound. They differ by logarithms.
+        Which bound to compute. The bounds differ by logarithms.
     order : float, default=2.0
-        Order q of the Schatten norm of the error, at least 1: 2 for Frobenius, inf for
-        the spectral norm; others than 2 for one client.
+        Order q of the Schatten norm of the error, at least 1: 2 for the Frobenius and
+        inf for the spectral norm. Orders other than 2 require a single client.
     n_nonzero_features : int or None, default=None
-        Number s of features that any component needs, from r to p; for components.
+        Number s of features used by any component, from r to p, for "components".
 
     Returns
     -------
     float
-        The rate, not squared. Lower bounds are no larger than what an estimate that
-        looks at no row has.
+        The rate, not squared. A lower bound is at most the error of an estimate that
+        ignores the rows.
 
     Raises
     ------
@@ -205,7 +205,7 @@ def _check_choice(name, value, choices) -> None:
 def _check_sparsity(model, n_nonzero_features, target) -> int:
     s = check_count("n_nonzero_features", n_nonzero_features)
     if target != "components":
-        raise ValueError('n_nonzero_features is for target="components"')
+        raise ValueError('n_nonzero_features requires target="components"')
     if not model.r <= s <= model.p:
         raise ValueError(
             f"n_nonzero_features must be from rank to n_features, got {s} of {model.p}"
@@ -219,28 +219,28 @@ _METHODS = ("jme", "pp-debiased")
 def stream_covariance_error(
     n_steps: int, n_features: int, noise_std: float, *, method: str = "jme"
 ) -> tuple[float, float]:
-    r"""Bounds on the expected error of running covariances, for the worst rows.
+    r"""Bounds on the expected error of running covariances for worst-case rows.
 
-    The error is squared, in Frobenius norm, and summed over all steps; covariances are
-    those of all rows so far, rid of the bias of their noise and not projected.
+    The squared error in Frobenius norm is summed over all steps. Each covariance uses
+    all rows so far, is corrected for the bias of its noise, and is not projected.
 
     Parameters
     ----------
     n_steps : int
         Number of rows n.
     n_features : int
-        Dimension d; rows are in the unit ball.
+        Dimension d. Rows are in the unit ball.
     noise_std : float
-        Standard deviation s of the independent noise of a row, at least 0:
-        :math:`2 \sigma` for the noise :math:`\sigma` of a sensitivity of 1.
+        Standard deviation s of the independent noise of a row, at least 0. It is
+        :math:`2 \sigma` for noise :math:`\sigma` at a sensitivity of 1.
     method : {"jme", "pp-debiased"}, default="jme"
-        "jme": products of rows have noise of their own, of the free weight, in
-        symmetric matrices. "pp-debiased": noisy rows are multiplied.
+        "jme": products of rows have their own noise, with the free weight, in symmetric
+        matrices. "pp-debiased": noisy rows are multiplied.
 
     Returns
     -------
     least, most : float
-        Between them is the largest expected error that any rows have; equal for "jme".
+        Bounds on the largest expected error over all rows. They are equal for "jme".
 
     Raises
     ------

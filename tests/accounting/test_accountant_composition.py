@@ -1,6 +1,7 @@
 """What the ledger adds up to, and what a budget lets in: exactly."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def test_asserted_blocks_compose_in_parallel_and_say_so():
     table = entries(accountant)
     assert all(entry["asserted"] for entry in table)
     assert [entry["block"] for entry in table] == ["a", "b"]
-    assert "user's word that these divisions" in str(accountant)
+    assert "user's assertion that these divisions" in str(accountant)
     assert "disjoint: hospital: ward." in str(accountant)
 
 
@@ -150,7 +151,7 @@ def test_a_ledger_of_users_takes_no_word_about_rows(fixed):
             plan
         )
     assert epsilon_of(accountant) == pytest.approx(1.0, rel=1e-5)
-    says = "somebody's word that no person is in two blocks of these divisions: site."
+    says = "an assertion that no person is in two blocks of these divisions: site."
     assert says in str(accountant)
     # Without any word, the same two fits compose one after another.
     for label in ("a", "b"):
@@ -269,6 +270,38 @@ def test_relations_that_do_not_follow_are_refused(relation, kept, how):
         assert_uncharged(
             accountant, lambda f=call: f(plan), LedgerError, "does not imply"
         )
+
+
+@pytest.mark.parametrize(
+    ("relation", "kept"),
+    [*REFUSALS, *(case[:2] for case in CONVERSIONS if case[2] != 1.0)],
+    ids=str,
+)
+def test_refusals_for_another_relation_say_which_ledger_to_use(relation, kept):
+    """The ledger that a message proposes takes the plan."""
+    plan = plan_with_mu(MU, *relation)
+    accountant = ledger_of(kept, "constructor", plan.epsilon, plan.delta)
+    with pytest.raises((LedgerError, PrivacyBudgetError)) as refused:
+        accountant.charge(plan)
+    proposed = re.search(
+        r"use a separate ledger, accountant=PrivacyAccountant\((.*)\)",
+        str(refused.value),
+    )
+    given = dict(argument.split("=") for argument in proposed[1].split(", "))
+    assert (given["unit"], given["neighbors"]) == tuple(
+        f"'{word}'" for word in relation
+    )
+    numbers = {name: float(given[name]) for name in ("epsilon", "delta")}
+    numbers["epsilon"] *= 1.0 + 1e-5  # six digits are shown
+    PrivacyAccountant(**numbers, unit=relation[0], neighbors=relation[1]).charge(plan)
+
+
+def test_a_refusal_for_the_same_relation_proposes_no_other_ledger():
+    plan = plan_with_mu(MU, *ROW_ADD)
+    accountant = ledger_of(ROW_ADD, "constructor", 0.5 * plan.epsilon, plan.delta)
+    with pytest.raises(PrivacyBudgetError) as refused:
+        accountant.charge(plan)
+    assert "separate" not in str(refused.value)
 
 
 def test_a_refused_first_entry_fixes_nothing():

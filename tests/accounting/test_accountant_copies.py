@@ -144,7 +144,7 @@ def test_a_backup_replaces_nothing(tmp_path):
         with pytest.raises(LedgerError, match="choose another name"):
             accountant.backup(tmp_path / name)
     assert (tmp_path / "notes").read_text() == "mine"
-    with pytest.raises(LedgerError, match="no backup can be made at"):
+    with pytest.raises(LedgerError, match="no backup can be created at"):
         accountant.backup(tmp_path / "missing" / "backup.db")
     for wrong in (None, 3, b"name"):
         with pytest.raises(TypeError, match="path must name a file"):
@@ -197,11 +197,15 @@ def test_an_older_copy_is_refused_by_all_handles_of_the_process(tmp_path, advanc
     old.rename(path)
     content = path.read_bytes()
     for handle in (accountant, pickle.loads(pickle.dumps(accountant))):
-        with pytest.raises(LedgerError, match="lacks what this process has seen"):
+        with pytest.raises(
+            LedgerError, match="lacks changes that this process has seen"
+        ):
             handle.charge(fit_plan())
-        with pytest.raises(LedgerError, match="lacks what this process has seen"):
+        with pytest.raises(
+            LedgerError, match="lacks changes that this process has seen"
+        ):
             handle.spent()
-    with pytest.raises(LedgerError, match="lacks what this process has seen"):
+    with pytest.raises(LedgerError, match="lacks changes that this process has seen"):
         PrivacyAccountant(path=path)
     assert path.read_bytes() == content
     newest.replace(path)
@@ -228,7 +232,7 @@ def test_an_older_copy_of_the_same_entries_is_refused(tmp_path):
     shutil.copy(path, tmp_path / "old.db")
     advance_stream(accountant, stream, 0, 5)
     (tmp_path / "old.db").replace(path)
-    with pytest.raises(LedgerError, match="lacks what this process has seen"):
+    with pytest.raises(LedgerError, match="lacks changes that this process has seen"):
         advance_stream(accountant, stream, 0, 5)
 
 
@@ -247,7 +251,7 @@ def test_a_ledger_that_is_replaced_in_the_middle_of_a_charge(tmp_path):
             accountant._append(transaction, PLAN, accountant._own_part())
             (tmp_path / "copy.db").replace(path)
 
-    with pytest.raises(LedgerError, match="was replaced while it was written to"):
+    with pytest.raises(LedgerError, match="was replaced while it was being written"):
         charge()
 
 

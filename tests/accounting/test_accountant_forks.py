@@ -161,7 +161,7 @@ def test_a_child_of_the_charging_thread_itself_is_refused():
 def test_a_charge_within_a_charge_is_refused_and_does_not_hang():
     accountant, other = PrivacyAccountant(), PrivacyAccountant()
     with accountant._ledger().transaction():
-        with pytest.raises(LedgerError, match="by this very thread"):
+        with pytest.raises(LedgerError, match="by this same thread"):
             accountant.charge(PLAN)
         other.charge(PLAN)
     accountant.charge(PLAN)

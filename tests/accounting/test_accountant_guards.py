@@ -38,9 +38,9 @@ def test_a_plan_is_immutable_all_through():
 def test_a_log_that_was_left_behind_is_no_place_for_a_ledger_or_a_backup(tmp_path):
     path = tmp_path / "ledger.db"
     (tmp_path / "ledger.db-wal").write_bytes(b"what is left")
-    with pytest.raises(LedgerError, match="left of another ledger"):
+    with pytest.raises(LedgerError, match="left over from another ledger"):
         PrivacyAccountant(path=path)
-    with pytest.raises(LedgerError, match="left of another ledger"):
+    with pytest.raises(LedgerError, match="left over from another ledger"):
         PrivacyAccountant().backup(path)
     assert not path.exists()
 

@@ -149,7 +149,7 @@ def test_a_search_of_clients_reads_who_has_how_many_rows():
     with accountant:
         search.fit(table)
     assert accountant.spent().epsilon <= promised.epsilon * (1 + 1e-9)
-    with pytest.raises(ValueError, match="clients"):
+    with pytest.raises(ValueError, match="each client"):
         accountant.check(make_pipeline(PolynomialFeatures(2), pca), table)
 
 
@@ -193,11 +193,11 @@ REFUSED = {
     ),
     "a share of the variance": (
         make_pipeline(PCA(0.9), DPPCA(1)),
-        "pca: how many columns PCA hands on is not known",
+        "pca: the number of columns that PCA returns is not known",
     ),
     "a number that is released": (
         make_pipeline(DPPCA("auto", release="covariance", mechanism="auto"), DPPCA(1)),
-        "how many columns DPPCA hands on is not known",
+        "the number of columns that DPPCA returns is not known",
     ),
     "a meta-estimator": (CalibratedClassifierCV(make_pipeline(DPPCA(1))), "n_fits"),
     "a search at random": (
@@ -222,7 +222,7 @@ def test_what_cannot_be_planned_is_an_error(name):
 def test_plans_and_rows_are_not_mixed_up():
     with pytest.raises(ValueError, match="n_fits, got"):
         PrivacyAccountant().check(fit_plan(), 7)
-    with pytest.raises(ValueError, match="X is needed"):
+    with pytest.raises(ValueError, match="X is required"):
         PrivacyAccountant().check(DPPCA())
 
 

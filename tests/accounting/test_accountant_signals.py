@@ -133,7 +133,7 @@ def test_a_handler_may_fork(place, handle, monkeypatch):
             raise
         if children == [0]:
             # The charge had ended, and the fork came between it and its return.
-            os.write(sender, b"the charge is the parent's")
+            os.write(sender, b"the charge belongs to the parent")
             os._exit(0)
         end = time.monotonic() + PATIENCE
         while not children and time.monotonic() < end:
@@ -149,7 +149,7 @@ def test_a_handler_may_fork(place, handle, monkeypatch):
         time.sleep(0.01)
     os.close(sender)
     with os.fdopen(receiver) as said:
-        assert "the parent's" in said.read()
+        assert "belongs to the parent" in said.read()
     accountant.charge(PLAN)
     assert len(entries(accountant)) == 2
 

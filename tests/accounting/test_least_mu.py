@@ -13,7 +13,6 @@ from scipy.special import log_ndtr, ndtri, ndtri_exp
 from skdpspectral.accounting import calibrate_sampled, gaussian_delta, gaussian_mu
 from skdpspectral.accounting._composition import (
     _of_losses,
-    calibrate_sampled_mu,
     composed_delta,
     composed_epsilon,
     least_mu,
@@ -215,18 +214,6 @@ def test_a_selection_has_a_least_mu():
 # -- calibration -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("neighbors", ["replace-one", "zero-out-one"])
-@pytest.mark.parametrize(("q", "steps"), [(0.001, 1400), (0.01, 10), (0.1, 20000)])
-@pytest.mark.parametrize("mu", [0.05, 0.5, 3.0])
-def test_calibration_finds_the_least_noise(mu, q, steps, neighbors):
-    replaced = neighbors == "replace-one"
-    sigma = calibrate_sampled_mu(mu, FAILURE, q, steps, neighbors)
-    curve = SubsampledGaussian("", q, sigma, steps, replaced)
-    assert least_mu(0.0, counted((curve, 1)), FAILURE) <= mu
-    less = replace(curve, noise_multiplier=0.998 * sigma)
-    assert least_mu(0.0, counted((less, 1)), FAILURE) > mu
-
-
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.9, 0.999])
 def test_noise_beside_gaussians_takes_what_they_leave(part):
     mu = part * gaussian_mu(1.0, 1e-6)
@@ -240,9 +227,6 @@ def test_noise_beside_gaussians_takes_what_they_leave(part):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: calibrate_sampled_mu(0.0, 0.0, 0.1, 1, "replace-one"), "mu must"),
-        (lambda: calibrate_sampled_mu(1.0, 1.0, 0.1, 1, "replace-one"), "failure"),
-        (lambda: calibrate_sampled_mu(1.0, 0.0, 1.1, 1, "replace-one"), "sampling_pro"),
         (
             lambda: calibrate_sampled(1.0, 1e-6, 0.1, 1, "replace-one", mu=0.3),
             "mu must be at least 0 and below 0.2367",

@@ -88,14 +88,20 @@ BAD_MECHANISMS = {
         lambda: Alternatives("a", [[CURVES["pair"]], [Gaussian("g", 1.0, 1.0, (1,))]]),
         "must be Gaussian",
     ),
-    "a block": (lambda: ParallelPlan.of({"a": plan_of(CURVES["pair"])}), "alone"),
+    "a block": (
+        lambda: ParallelPlan.of({"a": plan_of(CURVES["pair"])}),
+        "only Gaussian mechanisms",
+    ),
     "named twice": (lambda: plan_of(*[CURVES["pair"]] * 2), "must differ"),
     "failures below 0": (lambda: PrivacyAccountant(1.0, failures=-0.1), "failures"),
     "failures of all": (lambda: PrivacyAccountant(1.0, failures=1e-6), "failures must"),
     "failures as a flag": (lambda: PrivacyAccountant(1.0, failures="a"), "failures"),
     "pure of all": (lambda: PrivacyAccountant(1.0, pure=1.0), "pure must be at least"),
     "pure below 0": (lambda: PrivacyAccountant(1.0, pure=-1.0), "pure must be at"),
-    "pure alone": (lambda: PrivacyAccountant(pure=0.1), "pure: only parts of a budget"),
+    "pure alone": (
+        lambda: PrivacyAccountant(pure=0.1),
+        "pure: not allowed without a budget",
+    ),
 }
 
 
@@ -155,7 +161,7 @@ def test_terms_of_a_box_are_fixed():
     PrivacyAccountant(path=accountant.path, failures=0.2 * DELTA, pure=0.5)
     for other in ({"failures": 0.0}, {"pure": 0.4}):
         (name,) = other
-        with pytest.raises(LedgerError, match=f"was begun with {name}="):
+        with pytest.raises(LedgerError, match=f"was created with {name}="):
             PrivacyAccountant(path=accountant.path, **other)
 
 

@@ -105,7 +105,7 @@ TAMPERED = {
     "a torn plan": ("UPDATE entries SET plan = '{' WHERE id = 1", "can't be read"),
     "a budget made smaller": (
         "UPDATE meta SET value = 0.5 WHERE key = 'epsilon'",
-        "was spent, of 0.5",
+        "was spent with a budget of 0.5",
     ),
 }
 

@@ -101,7 +101,7 @@ EDITS = {
     ),
     "other totals": (
         ["UPDATE entries SET totals = replace(totals, 'false', 'true') WHERE id = 5"],
-        "its totals are not those",
+        "its totals do not match",
         True,
     ),
     "nothing of the budget": (
@@ -209,7 +209,7 @@ def test_check_finds_streams_that_were_put_back(path, statement, capsys):
 def test_a_generation_that_is_no_number_is_damage(path, capsys):
     edit(path, "UPDATE meta SET value = NULL WHERE key = 'generation'")
     assert main(["check", str(path)]) == 2
-    assert "its generation is no number" in capsys.readouterr().err
+    assert "its generation is not a number" in capsys.readouterr().err
     with pytest.raises(LedgerError, match="is damaged"):
         fresh_handle(path).spent()
 

@@ -26,6 +26,7 @@ from sklearn.base import clone
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting._ledger import entry_chain
+from skdpspectral.accounting._ledger import locks as _locks
 from skdpspectral.accounting._ledger import server as _server
 from skdpspectral.accounting._ledger import server as _server_schema
 from skdpspectral.accounting._ledger.accountant import (
@@ -162,7 +163,7 @@ def test_an_older_copy_is_refused(server, address):
     with pytest.raises(LedgerError, match=r"no ledger at .* never creates"):
         accountant.spent()
     PrivacyAccountant(path=address)
-    with pytest.raises(LedgerError, match="another ledger"):
+    with pytest.raises(LedgerError, match="a different ledger"):
         accountant.charge(fit_plan())
 
 
@@ -199,7 +200,7 @@ def database_of(address):
 @pytest.mark.slow
 def test_who_waits_for_another_process_is_told(address, monkeypatch):
     accountant = PrivacyAccountant(path=address)
-    monkeypatch.setattr(_server, "PATIENCE", 0.2)
+    monkeypatch.setattr(_locks, "PATIENCE", 0.2)
     context = clean_context()
     ready, go = context.Event(), context.Event()
     holder = context.Process(target=_hold, args=(accountant, ready, go))

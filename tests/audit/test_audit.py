@@ -265,7 +265,7 @@ def test_likelihood_ratio_finds_a_leak_that_needs_no_noise():
         ({"X_neighbor": np.zeros((3, 2))}, "same shape"),
         ({"X_neighbor": -np.ones((4, 2))}, "differ in one row, but differ in 4"),
         ({"X_neighbor": CASES["pca"].data()[0]}, "but differ in 0"),
-        ({"factory": lambda: DPPCA(1, epsilon=None)}, "claims nothing"),
+        ({"factory": lambda: DPPCA(1, epsilon=None)}, "has no guarantee"),
     ],
 )
 def test_bad_arguments(arguments, message):
@@ -394,7 +394,7 @@ def test_another_algorithm_needs_a_statistic():
         ("row", "replace-one", [[1, 2], [3, 4], [5, 0]], None),
         ("row", "zero-out-one", [[1, 2], [3, 4], [0, 0]], None),
         ("row", "zero-out-one", [[1, 2], [3, 4]], "number of rows is public"),
-        ("user", "zero-out-one", [[1, 2], [3, 4], [0, 0]], "no audit is known"),
+        ("user", "zero-out-one", [[1, 2], [3, 4], [0, 0]], "there is no audit"),
     ],
 )
 def test_neighbors_of_every_relation(unit, neighbors, others, message):

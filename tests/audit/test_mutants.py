@@ -524,6 +524,24 @@ EXACT = {
         "decomposition/test_pca_pairs.py::"
         "test_rows_that_lie_too_far_are_paired_at_no_loss",
     ),
+    "clipped rows over a shorter radius": Mutant(
+        "CenterSteps",
+        "mean = total / self.sample.n_rows / radius",
+        "mean = total / self.sample.n_rows / (0.5 * radius)",
+        "theory/test_every_release.py::test_nor_a_release_of_a_client[shared]",
+    ),
+    "all differences counted in a histogram": Mutant(
+        "TOTALS",
+        "TOTALS = (HALF, 1.0)",
+        "TOTALS = (1.0, 1.0)",
+        "theory/test_pairs.py::test_no_row_moves_both_histograms_of_lengths_further",
+    ),
+    "a shared center of exact rows": Mutant(
+        "Releases",
+        "self._asked = column, mean",
+        "self._asked = column, mean + self._X.mean(axis=0)",
+        "theory/test_every_release.py::test_nor_a_release_of_a_client[shared]",
+    ),
     "rows longer than a floor not normalized": Mutant(
         "_rescale_rows",
         "factors = target / np.maximum(lengths, floor)",
@@ -532,8 +550,8 @@ EXACT = {
     ),
     "center that its noise was left out of": Mutant(
         "CenterSteps",
-        "point = point + radius * release(name, mean, overwrite=True)",
-        "point = point + radius * mean",
+        "return release(name, mean, overwrite=True)",
+        "return mean + 0.0 * release(name, mean.copy())",
         f"{_FIT}[a center that is searched for]",
     ),
     "both branches released": Mutant(
@@ -1164,7 +1182,7 @@ EXACT |= {
     ),
     "clients not charged": Mutant(
         "FederatedEstimator",
-        "        self._charge(plans)\n",
+        "            self._charge(plans)\n",
         "",
         f"{_ESTIMATOR}two_fits_of_the_same_rows_add_up",
     ),
@@ -1666,9 +1684,16 @@ EXACT |= {
     ),
     "runs beyond their budget let in": Mutant(
         "_run_accountant",
-        "gaussian_epsilon(mu, delta),\n",
+        "gaussian_epsilon(mu, (delta - failure) / (1.0 - failure)),\n",
         "100.0 * gaussian_epsilon(mu, delta),\n",
         f"{SEARCH}test_what_is_drawn_and_asks_for_more_fails",
+    ),
+    "failures of runs counted once": Mutant(
+        "RunBudgets",
+        "failure = fit_failure * fits",
+        "failure = fit_failure",
+        "model_selection/test_tables_in_searches.py::"
+        "test_a_search_is_one_entry_with_its_failures",
     ),
     "rows in several folds paid for once": Mutant(
         "Exposure",

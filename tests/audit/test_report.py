@@ -153,7 +153,7 @@ def test_a_leak_voids_what_comes_after(leak):
 def test_the_private_scaler_is_recommended(scaler, said):
     first, _ = privacy_report(make_pipeline(scaler, DPPCA()))
     assert first.verdict == "LEAKS"
-    assert f"take {said} instead" in first.reason
+    assert f"use {said} instead" in first.reason
     report = privacy_report(make_pipeline(DPStandardScaler(epsilon=0.5), DPPCA()))
     assert [step.verdict for step in report] == ["private", "private"]
     assert "epsilon=0.5" in next(iter(report)).reason
@@ -393,7 +393,7 @@ def test_every_estimator_within_another_is_seen():
     unknown = Unknown(model, [DPPCA(), ("named", DPPCA(epsilon=None))])
     report = {s.name: s for s in privacy_report(make_pipeline(unknown, DPPCA()))}
     assert all(step.verdict == "LEAKS" for step in report.values())
-    assert "nothing is known" in report["unknown"].reason
+    assert "is not known" in report["unknown"].reason
     assert "switched off" in report["unknown__named"].reason
     assert {"unknown__model", "unknown__several_0", "dppca"} < set(report)
 
@@ -539,7 +539,7 @@ REMEDIES = [
     (TargetEncoder(), "DPTableVectorizer()"),
     (SimpleImputer(), 'DPStandardScaler(missing="mean")'),
     (KNNImputer(), "DPTableVectorizer("),
-    (FunctionTransformer(lambda x: x), "a function of yours may look at other rows"),
+    (FunctionTransformer(lambda x: x), "a custom function may look at other rows"),
 ]
 
 

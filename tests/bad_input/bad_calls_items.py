@@ -126,8 +126,8 @@ CATALOGS = {
     "an item twice": (["a", "b", "a"], ValueError, "twice"),
     "a table of items": ([["a"], ["b"]], (TypeError, ValueError), "items"),
     "a matrix of items": (np.eye(2), ValueError, "1D array of ids"),
-    "a set": ({"a", "b"}, TypeError, "order"),
-    "a mapping": ({"a": 1}, TypeError, "order"),
+    "a set": ({"a", "b"}, TypeError, "ordered"),
+    "a mapping": ({"a": 1}, TypeError, "ordered"),
     "a missing item": (["a", None], ValueError, "missing"),
     "an item that is NaN": ([1.0, NAN], ValueError, "missing"),
     "words and numbers": (["a", 1], ValueError, "ids of one kind"),
@@ -299,7 +299,7 @@ CASES += [
     bad(
         "ratings twice",
         lambda s: s.fit(MATRIX, s.y[:9]),
-        "y must be None where X is a sparse matrix",
+        "y must be None if X is a sparse matrix",
     ),
     bad(
         "rows: no rows by column",
@@ -433,7 +433,10 @@ RATINGS = {
     "short": (lambda s: s.y[:29], "inconsistent"),
     "a table": (lambda s: np.ones((30, 2)), "1d"),
     "scalar": (lambda s: 3.0, "1d"),
-    "ragged": (lambda s: [[1.0]] * 29 + [[1.0, 2.0]], "one number a row"),
+    "ragged": (
+        lambda s: [[1.0]] * 29 + [[1.0, 2.0]],
+        "one number or one label per row",
+    ),
     "sparse": (lambda s: sparse.csr_array(s.y[None]), "dense"),
 }
 KINDS = {"NaN": "not finite", "infinite": "not finite", "missing": "not finite"}

@@ -385,13 +385,13 @@ TARGETS = {
     "dates": (lambda y: np.repeat(DATES[:1, 0], 60), "numbers"),
     "beyond float64": (lambda y: [10**400, *y[1:].tolist()], "numbers"),
     "complex": (lambda y: y + 1j, "Complex"),
-    "table": (lambda y: np.stack([y, y], axis=1), "1d array", "several targets"),
+    "table": (lambda y: np.stack([y, y], axis=1), "1d array", "separate model"),
     "cube": (lambda y: y[:, None, None], "1d array"),
     "scalar": (lambda y: 3.0, "1d array"),
     "short": (lambda y: y[:9], "X and y", "inconsistent"),
     "long": (lambda y: np.r_[y, y], "X and y", "inconsistent"),
     "sparse": (lambda y: sparse.csr_array(y[:, None]), "dense"),
-    "ragged": (lambda y: [[1.0], [2.0, 3.0]] * 30, "one number a row"),
+    "ragged": (lambda y: [[1.0], [2.0, 3.0]] * 30, "one number or one label per row"),
 }
 SAME_TARGET = {"words in objects": "words", "dates": "words", "beyond float64": "words"}
 SAME_TARGET |= {"long": "short", "infinite": "NaN"}
@@ -678,7 +678,7 @@ CASES += [
         "user unasked for",
         lambda s: s.lrs.alone.personalize(s.X, s.lrs.y, user=3),
         "user",
-        "no users to fit",
+        "fit was given no users",
     ),
     bad(
         "rows of two users",

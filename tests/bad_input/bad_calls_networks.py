@@ -287,9 +287,7 @@ OTHER_LABELS = (
     np.where(LABELS, NAN, 0.0),
 )
 for y in OTHER_LABELS:
-    CASES += rows(
-        (CLASSIFY,), "not among classes", mistake="other labels", charges=1, y=y
-    )
+    CASES += rows((CLASSIFY,), "not in classes", mistake="other labels", charges=1, y=y)
 
 # -- fitted networks -------------------------------------------------------------------
 

@@ -96,8 +96,8 @@ PARAMETERS = [
     ({"workload": UPPER}, "workload", "lower-triangular"),
     ({"workload": np.ones((20, 3))}, "workload", "square"),
     ({"workload": np.full((20, 20), NAN)}, "workload", "finite"),
-    ({"workload": -np.eye(20)}, "workload", "add up to more than 0"),
-    ({"workload": np.diag(np.arange(20.0))}, "workload", "all of a row"),
+    ({"workload": -np.eye(20)}, "workload", "have a positive sum"),
+    ({"workload": np.diag(np.arange(20.0))}, "workload", "nonzero weight"),
     ({"workload": np.eye(10)}, "horizon", "10"),
     ({"workload": np.eye(20), "horizon": 30}, "horizon", "workload"),
     ({"workload": np.eye(20), "on_horizon": "restart"}, "on_horizon"),
@@ -122,11 +122,11 @@ PARAMETERS = [
     ({"workload": Exponential(0.0)}, "decay", "Exponential"),
     ({"workload": Exponential(NAN)}, "decay", "Exponential"),
     ({"workload": Exponential("0.5")}, "decay", "Exponential"),
-    ({"on_horizon": "restart"}, "on_horizon", "horizon:"),
+    ({"on_horizon": "restart"}, "on_horizon", "requires horizon"),
     (
         {"on_horizon": "restart", "factorization": np.eye(20)},
         "on_horizon",
-        "horizon:",
+        "requires horizon",
     ),
     ({"factorization": "tree"}, "factorization"),
     ({"factorization": np.zeros((20, 20))}, "factorization", "singular"),
@@ -215,7 +215,7 @@ CASES += [
     for label, (rows, name) in ROWS.items()
     for method in ("fit", "partial_fit", "release_path")
 ]
-NO_HORIZON = ("no partial_fit without a horizon", "blt", "set horizon")
+NO_HORIZON = ("partial_fit cannot run without a horizon", "blt", "set horizon")
 CASES += [
     bad(
         "stream without a horizon",

@@ -49,7 +49,7 @@ TABLES = {
     "accounting": Table(bad_calls_accounting),
     "factors": Table(
         bad_calls_factors,
-        (LEAKS, NAMELESS, CATALOG, "ignore:columns of X beside users:UserWarning"),
+        (LEAKS, NAMELESS, CATALOG, "ignore:columns of X besides users:UserWarning"),
         bad_calls_items.SECRETS,
         assume_finite=True,
     ),
@@ -69,7 +69,7 @@ TABLES = {
     "pca": Table(bad_calls_pca),
     "ridge": Table(
         bad_calls_ridge,
-        (LEAKS, NAMELESS, "ignore:.* targets cannot be told:UserWarning"),
+        (LEAKS, NAMELESS, "ignore:.* targets cannot be distinguished:UserWarning"),
         (bad_calls_ridge.SECRET,),
         assume_finite=True,
         unseen=("NaN", "infinity"),

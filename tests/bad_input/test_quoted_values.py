@@ -134,5 +134,5 @@ def test_errors_quote_no_rating_beside_a_bad_one(tmp_path, column, value):
     if column == "hour":
         X[column] = X[column].astype(float)
     told = assert_quotes_nothing(lambda: scene.fit(X), bad_calls_items.SECRETS)
-    assert re.search(r"missing ids|NaN or infinity|ids from .* are not exact", told)
+    assert re.search(r"missing ids|NaN or infinity|ids of .* are not exact", told)
     scene.check_untouched(charges=1)

@@ -99,7 +99,7 @@ def assert_warns(model, *data):
     assert not model.privacy_.private
 
 
-@pytest.mark.filterwarnings("ignore:columns of X beside users:UserWarning")
+@pytest.mark.filterwarnings("ignore:columns of X besides users:UserWarning")
 def test_privacy_is_switched_off_loudly(tmp_path):
     for privacy_off in (None, INF):
         assert_warns(DPPCA(epsilon=privacy_off), np.eye(9, 4))

@@ -95,7 +95,7 @@ def test_fits_are_priced_where_their_number_is_known(name, model):
             price(composition)
     else:
         kind = type(composition).__name__
-        with pytest.raises(TypeError, match=f"how often {kind} fits"):
+        with pytest.raises(TypeError, match=f"number of times that {kind} fits"):
             price(composition)
 
 
@@ -181,7 +181,7 @@ def test_zeros_stand_for_what_a_step_makes():
     """No fit is planned of rows whose number of columns is not public."""
     model = make_pipeline(FeatureUnion([("a", DPPCA(1)), ("b", DPPCA(2))]), DPPCA(3))
     assert price(model) == 3
-    with pytest.raises(ValueError, match="how many columns"):
+    with pytest.raises(ValueError, match="number of columns"):
         price(make_pipeline(PCA(0.5), DPPCA(1)))
 
 

@@ -2,8 +2,17 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from skdpspectral import DPPCA, PrivacyAccountant
+from skdpspectral import (
+    DPPCA,
+    DPItemEmbedding,
+    FederatedDPPCA,
+    PrivacyAccountant,
+    SparseDPPCA,
+)
+from skdpspectral.datasets import make_ratings
+from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, RandomRuns, Vote
 
@@ -108,3 +117,36 @@ def test_nothing_is_told_of_a_secret_number_of_runs():
     search.fit(ROWS)
     assert spy.most is None
     assert spy.steps == 0
+
+
+RATINGS = make_ratings(300, 20, random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "most"),
+    [
+        (FederatedDPPCA(1), (ROWS,), 1),
+        (FederatedDPPCA(1, release=ComponentCovariance(3.0)), (ROWS,), 2),
+        (SparseDPPCA(1, n_nonzero_features=2, n_rounds=3), (ROWS,), None),
+        (DPItemEmbedding(items=20), (RATINGS.data, RATINGS.target), 3),
+        (DPItemEmbedding(items=20, method="residuals"), None, None),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::skdpspectral.NoisyFitWarning")
+def test_federations_and_embeddings_count_requests_or_releases(model, data, most):
+    """Callbacks change nothing, and see the rows of a fit without a budget alone."""
+    spy, data = Spy(), data or (RATINGS.data, RATINGS.target)
+    alone = clone(model).set_params(noise_seed=0).fit(*data)
+    fitted = clone(model).set_params(noise_seed=0).set_callbacks(spy).fit(*data)
+    assert spy.steps == spy.most
+    assert spy.most == most or most is None
+    assert spy.most > 0
+    assert not spy.seen
+    assert spy.accountants == [None] * len(spy.accountants)
+    assert spy.ended
+    for name, value in vars(alone).items():
+        if isinstance(value, np.ndarray) and name.endswith("_"):
+            np.testing.assert_array_equal(value, getattr(fitted, name))
+    spy = Spy()
+    clone(model).set_params(epsilon=None).set_callbacks(spy).fit(*data)
+    assert spy.seen[0] is data[0]

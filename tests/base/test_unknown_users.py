@@ -49,7 +49,7 @@ HELD = {
     ),
 }
 # What warnings say of unknown users; tests elsewhere ignore them.
-UNKNOWN = re.compile("neither in the fit nor personalized|no models of users")
+UNKNOWN = re.compile("neither in the fit nor personalized|without models of users")
 
 
 def told(call):

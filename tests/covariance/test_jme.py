@@ -193,7 +193,9 @@ def test_weights_of_rows_are_refused_by_name():
     X, accountant = np.zeros((10, D)), PrivacyAccountant()
     model = JMECovariance(horizon=20, accountant=accountant)
     for name in ("fit", "partial_fit", "fit_transform"):
-        with pytest.raises(TypeError, match=r"takes no sample_weight: .* leave it out"):
+        with pytest.raises(
+            TypeError, match=r"does not accept sample_weight: .* leave it out"
+        ):
             getattr(model, name)(X, sample_weight=np.ones(10))
         assert not has_fit_parameter(model, "sample_weight")
     with pytest.raises(TypeError, match="weight_of_samples"):

@@ -133,7 +133,7 @@ def test_files_name_known_strategies_alone(written, tmp_path):
     edited(path, workload={"strategy": "Window", "parameters": {"length": 6}})
     assert JMECovariance.load(path).workload.length == 6
     edited(path, workload=written)
-    with pytest.raises(ValueError, match="no published estimator"):
+    with pytest.raises(ValueError, match="not a published estimator"):
         JMECovariance.load(path)
 
 

@@ -17,7 +17,7 @@ from skdpspectral._release.streams import StreamRelease
 pytestmark = pytest.mark.skipif(
     not hasattr(signal, "setitimer"), reason="the system has no timers"
 )
-BUSY = "in the middle of a step of this thread"
+BUSY = "in the middle of a step in this thread"
 # Rows of zeros: what leaves is the noise itself.
 ROWS = np.zeros((60, 2))
 
@@ -69,7 +69,7 @@ def test_a_handler_that_asks_for_the_stream_it_interrupts(what, handle, monkeypa
     assert (noise != 0.0).any(axis=1).all()
     assert what == "close" or (said and all(BUSY in text for text in said))
     if what == "close":
-        with pytest.raises(RuntimeError, match="can't go on"):
+        with pytest.raises(RuntimeError, match="can't continue"):
             stream.partial_fit(ROWS[:1])
     else:
         assert stream.partial_fit(ROWS[:1]).n_samples_seen_ == 22

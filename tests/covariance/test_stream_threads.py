@@ -265,7 +265,7 @@ def test_only_what_is_planned_exact_leaves_without_noise():
     release = open_release()
     release.claim(0, 10)
     release._noise = None
-    with pytest.raises(RuntimeError, match="can't go on"):
+    with pytest.raises(RuntimeError, match="can't continue"):
         release(np.zeros((10, 5)))
 
 
@@ -298,9 +298,9 @@ def test_noise_of_another_step_is_not_used():
     release = open_release()
     release.claim(0, 10)
     release._noise.discard(1)
-    with pytest.raises(RuntimeError, match="can't go on"):
+    with pytest.raises(RuntimeError, match="can't continue"):
         release(np.zeros((10, 5)))
-    with pytest.raises(RuntimeError, match="can't go on"):
+    with pytest.raises(RuntimeError, match="can't continue"):
         release(np.zeros((5, 5)))
 
 

@@ -272,7 +272,10 @@ def test_a_gap_is_left_out_of_both(X):
 def test_what_a_workload_cannot_be_is_said():
     X = np.ones((N, D))
     for parameters, named in (
-        ({"workload": np.zeros((N, N))}, "workload must hold weights"),
+        (
+            {"workload": np.zeros((N, N))},
+            "workload must have at least one nonzero weight",
+        ),
         ({"moments": JointMoments(second_workload="sums")}, "second_workload"),
         (
             {"moments": JointMoments(second_factorization=np.zeros((N, N)))},

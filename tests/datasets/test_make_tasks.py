@@ -400,11 +400,12 @@ def test_the_docstring():
         (
             {"row_sparsity": 4},  # 12 * 3 > 8 * 4
             "row_sparsity=4 leaves 32 places in n_features=8 features for the 36 "
-            "non-zeros of n_users=12 users of sparsity=3: raise row_sparsity to 5",
+            "non-zeros of n_users=12 users of sparsity=3: raise row_sparsity to "
+            "at least 5",
         ),
         (
             {"n_users": 5000, "n_features": 10, "sparsity": 2, "row_sparsity": 2},
-            "leaves 20 places .* for the 10000 non-zeros .* raise row_sparsity to 1000",
+            "leaves 20 places .* for the 10000 non-zeros .* to at least 1000",
         ),
         ({"weights": "uniform"}, r"weights must be one of \('normal', 'one'\)"),
         ({"weights": np.ones((12, 1))}, "weights must be one of"),

@@ -116,7 +116,7 @@ def test_servers_take_weights_by_name(data):
     rounds_answers = {member.name: member.respond(request) for member in new}
     with pytest.warns(UserWarning, match="north"):
         rounds.collect(rounds_answers)
-    with pytest.raises(ValueError, match="the weight 0"):
+    with pytest.raises(ValueError, match="have weight 0"):
         rounds.result()
 
 

@@ -41,7 +41,7 @@ MODES = {
 }
 FEDERATED = ("aggregation", "weights")
 # What is asked for of "paper" and what holds differ: a test of its own says so.
-pytestmark = pytest.mark.filterwarnings("ignore:.*that is what holds of the noise")
+pytestmark = pytest.mark.filterwarnings("ignore:.*this is the guarantee of the noise")
 
 
 @pytest.mark.parametrize("name", MODES)
@@ -219,7 +219,7 @@ def test_the_covariance_is_that_of_the_data(parameters):
         )
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            warnings.filterwarnings("ignore", ".*that is what holds of the noise")
+            warnings.filterwarnings("ignore", ".*this is the guarantee of the noise")
             warnings.filterwarnings("ignore", message="noise_seed is given")
             pca.fit(X, clients=CLIENTS)
         errors.append(np.linalg.norm(pca.get_covariance() - truth))

@@ -229,7 +229,7 @@ def test_center_is_said():
     plan = DPPCA(1, bounds=(0, 1), center=PrivateMean()).privacy_plan(10, 3)
     assert "no mean" not in str(plan)
     assert "in pairs, and half" in str(DPPCA(1, center="pairs").privacy_plan(10, 3))
-    assert "in pairs: so few rows" in str(DPPCA(1).privacy_plan(10, 3))
+    assert "in pairs: with so few rows" in str(DPPCA(1).privacy_plan(10, 3))
 
 
 @pytest.mark.sampled(6)

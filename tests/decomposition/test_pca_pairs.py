@@ -249,7 +249,7 @@ def test_a_center_halves_the_noise_wherever_rows_lie(shift):
 def test_few_rows_are_paired_by_public_numbers():
     plan = DPPCA(1).privacy_plan(300, 50)
     assert names(plan) == {"second_moment"}
-    assert "no center that is accurate enough" in plan.remarks[-1]
+    assert "no private center is accurate enough" in plan.remarks[-1]
     X, _ = spiked(300, 50)
     remarks = DPPCA(1, noise_seed=0).fit(X).privacy_.remarks
     assert remarks[:-1] == plan.remarks
@@ -454,7 +454,9 @@ def test_few_clients_compare_rows_and_say_that_they_have_no_mean():
     X, _ = spiked(4000, 6)
     pca = FederatedDPPCA(1, release=ComponentCovariance(20.0), bounds=(-30, 50))
     pca.set_params(mechanism=TwoStage(), epsilon=8.0)
-    with pytest.warns(UserWarning, match="no mean was released, as rows of clients"):
+    with pytest.warns(
+        UserWarning, match="no mean was released, because rows of clients"
+    ):
         pca.fit(X, clients=np.arange(len(X)) % 2)
     np.testing.assert_array_equal(pca.mean_, 10.0)
     with warnings.catch_warnings():

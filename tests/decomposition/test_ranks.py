@@ -266,12 +266,12 @@ def test_without_noise_components_are_those_of_correlations():
 )
 def test_what_ranks_have_no_use_for_is_refused(parameters):
     (name,) = parameters
-    with pytest.raises(ValueError, match=f'{name} has no use with scale="ranks"'):
+    with pytest.raises(ValueError, match=f'{name} is not used with scale="ranks"'):
         DPPCA(1, scale="ranks", **parameters).privacy_plan(1000, 6)
 
 
 def test_what_knows_no_ranks_refuses_them():
-    with pytest.raises(ValueError, match="of which ranks have none"):
+    with pytest.raises(ValueError, match="but ranks have no units"):
         DPPCA(1, scale="ranks").expected_error(1000, 6, signal_variance=2.0)
     with pytest.raises(ValueError, match="whiten=True needs variances"):
         DPPCA(1, scale="ranks", whiten=True).privacy_plan(1000, 6)

@@ -226,7 +226,7 @@ def test_a_fit_that_sees_nothing_says_so():
 def test_what_has_no_scale_is_refused():
     with pytest.raises(ValueError, match="SpikedModel"):
         DPPCA(1, scale="private", mechanism=SpikedModel(9.0, 1.0)).privacy_plan(99, 3)
-    with pytest.raises(ValueError, match="scale=None"):
+    with pytest.raises(ValueError, match="fit simulated rows"):
         DPPCA(1, scale="private").expected_error(1000, 5, signal_variance=2.0)
     with pytest.raises(ValueError, match="scale"):
         DPPCA(1, scale="deviation").privacy_plan(100, 3)

@@ -29,7 +29,7 @@ CHOICES = [
 NAMES = [type(choice["mechanism"]).__name__ for choice in CHOICES]
 every_choice = pytest.mark.parametrize("choice", CHOICES, ids=NAMES)
 # What the papers' noise costs is said in a test of its own.
-pytestmark = pytest.mark.filterwarnings("ignore:.*that is what holds of the noise")
+pytestmark = pytest.mark.filterwarnings("ignore:.*this is the guarantee of the noise")
 
 
 def test_signatures_are_small():
@@ -104,7 +104,7 @@ def test_files_that_name_anything_else_are_refused(written, tmp_path):
     header["parameters"]["mechanism"] = written
     arrays["header"] = np.array(json.dumps(header))
     np.savez(path, **arrays)
-    with pytest.raises(ValueError, match="no published estimator"):
+    with pytest.raises(ValueError, match="not a published estimator"):
         DPPCA.load(path)
 
 

@@ -128,11 +128,11 @@ def test_no_request_changes_the_noise():
 
 
 REFUSED = {
-    "another session": [first(), power(session=OTHER)],
+    "a different session": [first(), power(session=OTHER)],
     "requested before step 0": [power()],
     "requested before step 1": [first(), power(2)],
-    "other content": [first(), power(), power(basis=BASIS[::-1])],
-    "nothing more": [first(), power(), power(2), power(3)],
+    "different content": [first(), power(), power(basis=BASIS[::-1])],
+    "no further request": [first(), power(), power(2), power(3)],
     "asks for COMPONENTS": [first(Topic.MATRIX)],
     "asks for POWER": [first(), ask(TASK, 1, Topic.MEAN)],
     r"basis of shape \(0, 0\)": [ask(TASK, 0, Topic.COMPONENTS, BASIS)],

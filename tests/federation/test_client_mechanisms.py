@@ -24,11 +24,10 @@ from skdpspectral import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
-from skdpspectral._linalg.eigen import top_eigh, weighted_median
+from skdpspectral._linalg.eigen import top_eigh, unpack_lower, weighted_median
 from skdpspectral._release import noise as release_module
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.decomposition import Auto, PrivateMean, SpikedModel, TwoStage
-from skdpspectral.decomposition._kernels import unpack_lower
 from skdpspectral.federation import (
     FederationError,
     LocalClient,
@@ -68,7 +67,7 @@ TASKS = {
     },
 }
 # What is asked for and what holds differ: a test of its own says so.
-pytestmark = pytest.mark.filterwarnings("ignore:.*that is what holds of the noise")
+pytestmark = pytest.mark.filterwarnings("ignore:.*this is the guarantee of the noise")
 BASIS = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 2)))[0]
 
 
@@ -378,7 +377,7 @@ def test_covariances_of_the_model_are_averaged():
 
 
 def test_a_server_is_told_no_eigengap():
-    with pytest.raises(ValueError, match="eigengap has no use"):
+    with pytest.raises(ValueError, match="eigengap is not used"):
         make_server(TWO_STAGE, eigengap=0.5)
     server = make_server(TWO_STAGE, "b", min_clients=1)
     server.request()
@@ -401,7 +400,7 @@ def test_weighted_medians():
 BAD_TASKS = {
     "rounds": {"mechanism": "two-stage", "n_rounds": 1},
     "mechanism='spiked' releases a start": {**MODEL, "start": False, "n_rounds": 1},
-    'aggregation="matrix" goes with': {
+    'aggregation="matrix" requires': {
         "mechanism": "two-stage",
         "aggregation": "matrix",
     },
@@ -410,13 +409,13 @@ BAD_TASKS = {
         "n_features": 2001,
         "aggregation": "matrix",
     },
-    "projection_norm has no use": {**MODEL, "projection_norm": 1.0},
+    "projection_norm is not used": {**MODEL, "projection_norm": 1.0},
     "model_covariance": {"mechanism": "two-stage", "model_covariance": True},
     "signal_variance": {"mechanism": SpikedModel(None, 1.0)},
-    "clip_norm has no use": {**MODEL, "bounded": {"clip_norm": 1.0}},
+    "clip_norm is not used": {**MODEL, "bounded": {"clip_norm": 1.0}},
     "n_components below n_features": {"mechanism": "two-stage", "n_components": 6},
     "norm_range": {"mechanism": Auto(norm_range=(2.0, 1.0))},
-    "norm_range has no use": {"mechanism": TwoStage(4.0, 1.0, norm_range=(0.1, 9.0))},
+    "norm_range is not used": {"mechanism": TwoStage(4.0, 1.0, norm_range=(0.1, 9.0))},
     "mechanism must be one of": {"mechanism": "spiked"},
     "or Gaussian": {"mechanism": TwoStage},
 }
@@ -458,7 +457,7 @@ def test_the_printed_noise_is_refused_where_it_hides_nothing():
             make_client(make_task(**paper), epsilon=epsilon)
 
 
-@pytest.mark.filterwarnings("default:.*that is what holds of the noise")
+@pytest.mark.filterwarnings("default:.*this is the guarantee of the noise")
 def test_a_client_is_told_what_holds_of_the_printed_noise():
     task, accountant = make_task(mechanism=PAPER), PrivacyAccountant(1.0)
     with pytest.warns(PrivacyLeakWarning, match="client 'a' .*, not 1:.*paper"):

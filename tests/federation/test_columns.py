@@ -191,7 +191,7 @@ def test_columns_of_a_recommender_go_by_name():
     placed = GroupTask(
         DPMatrixFactorization(items=items, user_feature=0, item_feature=1)
     )
-    with pytest.raises(ValueError, match="must be column names where X has them"):
+    with pytest.raises(ValueError, match="must be column names if X has column names"):
         GroupClient("a", placed, table, y, accountant=accountant)
     GroupClient("a", placed, table.to_numpy()[:, ::-1], y, accountant=accountant)
     assert not len(accountant.ledger)

@@ -27,6 +27,7 @@ PARAMETERS = {
     "scaled": {"bounds": (LOW, -LOW + 0.3), "scale": "bounds", "center": "none"},
     "clipped": {"clip_norm": 7.0, "aggregation": "matrix"},
     "radius": {"clip_norm": 7.0, "center": PrivateMean(3.0)},
+    "shared": {"center": "shared", "release": ComponentCovariance(9.0)},
     "covariance": {"release": ComponentCovariance(9.0)},
     "two stages": {"mechanism": TwoStage(noise_variance=1.5)},
     "a choice": {"mechanism": Auto(norm_range=(1e-3, 1e4)), "bounds": (-9, 9)},
@@ -44,7 +45,7 @@ PARAMETERS = {
     "public start": {"n_rounds": 1, "init": np.eye(6)[:2], "clip_norm": 5.0},
 }
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*that is what holds of the noise"),
+    pytest.mark.filterwarnings("ignore:.*this is the guarantee of the noise"),
 ]
 PRIVATE = [name for name in PARAMETERS if name != "paper"]
 

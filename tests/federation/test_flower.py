@@ -52,6 +52,7 @@ TASKS = {
     "directions": (make_task(2, P), {}),
     "covariance": (make_task(2, P, bounds=(-20, 20), projection_norm=9.0), {}),
     "two-stage": (make_task(2, P, mechanism="two-stage", projection_norm=9.0), {}),
+    "shared": (make_task(2, P, center="shared", projection_norm=9.0), {}),
     "rounds": (
         make_task(1, P, n_rounds=2, aggregation="matrix"),
         {"n_nonzero_features": 3},
@@ -247,10 +248,12 @@ class Ends(Exception):
     pass
 
 
-@pytest.mark.parametrize("at", [0, 1, 4, 5])
-def test_a_server_that_is_started_again_charges_nobody_twice(at, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "at"), [*(("rounds", at) for at in (0, 1, 4, 5)), ("shared", 7)]
+)
+def test_a_server_that_is_started_again_charges_nobody_twice(name, at, tmp_path):
     """It may end before the answers of a round are all there, or after."""
-    task, steps = TASKS["rounds"]
+    task, steps = TASKS[name]
     sites = {
         i: make_site(tmp_path, n, task, seed=i, noise_seed=i)
         for i, n in enumerate(NAMES)
@@ -394,7 +397,7 @@ def test_a_kept_session_is_of_one_job(tmp_path):
     kept = KeptSession(tmp_path / "session.db")
     hold_session(Grid(sites), make_rounds(task, session=kept.session), kept=kept)
     other = make_rounds(make_task(1, P), session=kept.session)
-    with pytest.raises(MessageError, match="another request at step 0"):
+    with pytest.raises(MessageError, match="a different request at step 0"):
         hold_session(Grid(sites), other, kept=kept)
 
 

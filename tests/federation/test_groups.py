@@ -297,9 +297,10 @@ def test_what_is_trusted_is_said():
     }
     assert "everybody but that server" in str(plans["server"])
     assert "against the server and all other nodes" in str(plans["node"])
-    assert "sums over nodes alone" in str(plans["distributed"])
+    assert "only sums over nodes" in str(plans["distributed"])
     text = plans["distributed"].details()
-    assert "know fewer than 3 of the shares" in text
+    # A party that knows 2 of 3 shares has one unknown: no such guarantee holds.
+    assert "with 3 or more shares that are unknown to them" in text
     single = plans["distributed"].mu * np.sqrt(3)
     assert f"{gaussian_epsilon(single, 1e-6):.4g}" in text
     assert all(isinstance(m, SharedGaussian) for m in plans["distributed"].mechanisms)
@@ -321,14 +322,16 @@ def test_a_ledger_says_that_parts_are_seen_by_nobody():
         found = run_in_process(rounds, clients)
     (entry,) = accountant.ledger
     assert entry.assumption is Assumption.SUMMED_PARTS
-    said = "only against those who see sums and none of their parts (summed-parts)"
+    said = (
+        "only against parties that see only sums and none of their parts (summed-parts)"
+    )
     for text in (task.plan, found.privacy_, clients["north"].model.privacy_):
         assert said in str(text)
-        assert "trusted to look at nothing but their sum" in text.details()
+        assert "trusted to look only at their sum" in text.details()
     assert "holds " + said in str(accountant)
     report = str(privacy_report(found))
     assert "private" in report
-    assert "who see sums and none of their parts" in report
+    assert "that see only sums and none of their parts" in report
     # Neither masks nor all of the noise in each share leave anything to trust.
     for more in ({"n_shares": 3, "masked": NAMES}, {"n_shares": 1}):
         task = GroupTask(lrs(), 4, noise="distributed", **more)
@@ -536,7 +539,7 @@ def test_messages_of_others_are_refused():
     assert len(ledger.ledger) == 0
     client.respond(first(task))
     after = {
-        "another session": Request(
+        "a different session": Request(
             bytes(16), task.digest, 1, Topic.SUM, np.ones((9, 1))
         ),
         "basis of shape": Request(SESSION, task.digest, 1, Topic.SUM, np.ones((9, 1))),
@@ -556,7 +559,7 @@ def test_messages_of_others_are_refused():
             client.respond(request)
     good = np.ones((size + 1, 1))
     client.respond(Request(SESSION, task.digest, 1, Topic.SUM, good))
-    with pytest.raises(MessageError, match="other content"):
+    with pytest.raises(MessageError, match="different content"):
         client.respond(Request(SESSION, task.digest, 1, Topic.SUM, 2 * good))
     with pytest.raises(MessageError, match="not over"):
         _ = client.model
@@ -680,7 +683,7 @@ def test_shares_that_are_seen_one_by_one_are_worth_less():
 def test_sums_of_too_few_shares_are_not_used():
     task = shared_task(lrs(), 4, noise="distributed", n_shares=3)
     rounds = make_rounds(task)
-    with pytest.raises(MessageError, match="no sum was asked for"):
+    with pytest.raises(MessageError, match="no sum was requested"):
         rounds.collect_sum(np.zeros(1, dtype=np.int64), NAMES)
     rounds.request()
     zeros = np.zeros(task.shape(Topic.SUM, 0), dtype=np.int64)
@@ -736,16 +739,16 @@ def test_what_is_no_session_is_not_restored():
         sent.append(rounds.request())
         rounds.collect(ask_all(rounds, clients))
     wrong = {
-        "one such session": [sent[1]],
+        "one session of this task": [sent[1]],
         "these are not": [sent[0], sent[2]],
-        "not the requests": [sent[0], replace(sent[1], session=bytes(16))],
+        "not consecutive requests": [sent[0], replace(sent[1], session=bytes(16))],
         "asks for SUM": [replace(sent[0], topic=Topic.MODEL)],
         "too short": [b"x"],
     }
     for said, requests in wrong.items():
         with pytest.raises(MessageError, match=said):
             make_rounds(task).restore(requests)
-    with pytest.raises(MessageError, match="not the requests"):
+    with pytest.raises(MessageError, match="not consecutive requests"):
         make_rounds(GroupTask(lrs(epsilon=1.0), 4)).restore(sent)
     with pytest.raises(MessageError, match="begun here"):
         rounds.restore(sent)
@@ -816,14 +819,14 @@ def test_bad_arguments():
         (lrs(), 4, {"noise": "distributed", "n_shares": 2}, "trusted_sum=True"),
         (lrs(), 4, {"trusted_sum": True}, "trusted_sum requires"),
         (lrs(), 4, {"trusted_sum": 1}, "True or False"),
-        (factors(), 20, {}, "n_features has no use"),
-        (DPMatrixFactorization(), None, {}, "items is needed"),
+        (factors(), 20, {}, "n_features is not used"),
+        (DPMatrixFactorization(), None, {}, "items is required"),
     ):
         with pytest.raises(ValueError, match=said):
             GroupTask(model, n_features, **more)
     with pytest.raises(ValueError, match="n_features=4"):
         GroupClient("north", task, X[:, :3], Y, users=USERS)
-    with pytest.raises(ValueError, match="noise_seed has no use"):
+    with pytest.raises(ValueError, match="noise_seed is not used"):
         GroupClient("north", task, X, Y, users=USERS, noise_seed=0)
     with pytest.raises(TypeError, match="GroupTask"):
         GroupClient("north", lrs(), X, Y, users=USERS)
@@ -832,7 +835,7 @@ def test_bad_arguments():
     shares = shared_task(lrs(), 4, noise="distributed", n_shares=3)
     with pytest.raises(ValueError, match="at least 3"):
         GroupRounds(NAMES, shares, min_clients=2)
-    with pytest.raises(ValueError, match="noise_seed has no use"):
+    with pytest.raises(ValueError, match="noise_seed is not used"):
         GroupRounds(NAMES, shares, noise_seed=1)
     with pytest.raises(ValueError, match="min_clients=3 must be at most"):
         GroupRounds(NAMES[:2], shares)
@@ -874,7 +877,7 @@ def test_nodes_with_budgets_of_their_own():
     with pytest.warns(UserWarning, match="'west' was rejected: its budget is not"):
         other.collect(ask_all(other, clients))
     for bad in ({"epsilon": 1.0}, {"delta": 1e-7}):
-        with pytest.raises(ValueError, match="a budget of its own"):
+        with pytest.raises(ValueError, match="its own budget"):
             GroupClient("a", GroupTask(lrs(), 4), X, Y, users=USERS, **bad)
     with pytest.raises(ValueError, match="epsilon"):
         GroupClient("a", task, X, Y, users=USERS, epsilon=-1.0)

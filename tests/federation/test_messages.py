@@ -180,7 +180,7 @@ BAD_BYTES = {
     "must be bytes": "text",
     "too short": b"SKDF",
     "not a message": damaged(0, 0),
-    "of version 1, this release reads 2": damaged(4, 1),
+    "has version 1, but this release reads version 2": damaged(4, 1),
     "not a Reply": damaged(5, 1),
     "unknown topic": damaged(6, 77),
     "invalid shape": damaged(7, 3),

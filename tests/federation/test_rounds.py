@@ -34,6 +34,17 @@ FEDERATIONS = {
         {"aggregation": "matrix"},
     ),
     "means": (BOX, {}, FederatedDPPCA, BOX),
+    "shared": ({"center": "shared"}, {}, FederatedDPPCA, {"center": "shared"}),
+    "shared, covariance": (
+        {"center": "shared", "aggregation": "matrix", "projection_norm": 9.0},
+        {},
+        FederatedDPPCA,
+        {
+            "center": "shared",
+            "aggregation": "matrix",
+            "release": ComponentCovariance(9.0),
+        },
+    ),
     "covariance": (
         {**BOX, "projection_norm": 9.0},
         {},

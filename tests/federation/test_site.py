@@ -3,12 +3,17 @@
 import contextlib
 import json
 import os
+import re
+import shutil
+import signal
 import socket
 import sqlite3
 import stat
 import struct
 import subprocess
 import sys
+import tempfile
+import textwrap
 import threading
 import time
 from pathlib import Path
@@ -19,7 +24,7 @@ import pytest
 from flower_tools import make_site, rows_of
 
 import skdpspectral
-from skdpspectral import PrivacyAccountant, PrivacyBudgetError
+from skdpspectral import FederatedDPPCA, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.federation import (
     KeptSession,
     LocalClient,
@@ -190,7 +195,7 @@ def test_another_task_waits_for_nobody(tmp_path):
 
 def test_two_processes_cannot_serve_one_site(tmp_path):
     site = make_site(tmp_path, "a", TASK)
-    with pytest.raises(ValueError, match="one process at a time holds it"):
+    with pytest.raises(ValueError, match="only one process can use it at a time"):
         make_site(tmp_path, "a", TASK)
     site.close()
     make_site(tmp_path, "a", TASK).close()
@@ -223,7 +228,7 @@ def test_another_kind_of_file_is_left_as_it_is(what, tmp_path):
     else:
         KeptSession(path).close()
     before = path.read_bytes()
-    with pytest.raises(ValueError, match="another kind of file"):
+    with pytest.raises(ValueError, match="a different kind of file"):
         make_site(tmp_path, "a", TASK)
     assert path.read_bytes() == before
 
@@ -234,7 +239,7 @@ def test_a_client_that_is_not_charged_to_the_ledger_answers_nothing(tmp_path):
 
     ledger = PrivacyAccountant(path=tmp_path / "a.db")
     site = Site(open_client, ledger, tmp_path / "a.answers")
-    with pytest.raises(RuntimeError, match="the accountant that it is handed"):
+    with pytest.raises(RuntimeError, match="the accountant that it receives"):
         site.respond(ask())
 
 
@@ -500,7 +505,7 @@ def test_a_site_that_is_served_is_not_replaced(tmp_path):
     other.mkdir()
     site = make_site(other, "b", TASK)
     with Served(tmp_path) as served:
-        with pytest.raises(ValueError, match="another process serves at"):
+        with pytest.raises(ValueError, match="another process is already serving at"):
             serve_site(site, tmp_path / "s", on_ready=pytest.fail)
         assert served.site.name == "a"
 
@@ -516,7 +521,7 @@ def test_refusals_and_garbage_by_a_socket(served, tmp_path):
 
     with pytest.raises(MessageError, match="not a message of a federation"):
         served.site.respond(b"x" * 200)
-    with pytest.raises(MessageError, match="this task have at most 248 bytes"):
+    with pytest.raises(MessageError, match="this task have at most 296 bytes"):
         served.site.respond(bytes(2**24))
     with Client(str(tmp_path / "s"), family="AF_UNIX") as silent:
         for frame in (b"", b"z", b"r"):
@@ -532,7 +537,7 @@ def test_a_socket_replaces_no_other_file(tmp_path):
     site = make_site(tmp_path, "a", TASK)
     path = tmp_path / "s"
     path.write_text("a letter")
-    with pytest.raises(ValueError, match="which is no socket"):
+    with pytest.raises(ValueError, match="that is not a socket"):
         serve_site(site, path)
     assert path.read_text() == "a letter"
     with pytest.raises(ValueError, match="at most 100 bytes"):
@@ -602,3 +607,94 @@ def test_an_example_site_has_no_two_studies_of_one_task(tmp_path):
     )
     assert found.returncode != 0
     assert "needs one of its own" in found.stderr
+
+
+def shown(text, command):
+    """Return what the guide shows below a command, as lines of text."""
+    return re.search(rf"   \$ {re.escape(command)}\n((?:   \S.*\n)+)", text)[1]
+
+
+@pytest.mark.slow
+def test_the_two_files_of_the_guide_are_a_federation(tmp_path, monkeypatch):
+    """Sites and server are processes, and print what the guide shows.
+
+    A site that is killed begins a further session after its restart. The server names a
+    site that is gone.
+    """
+    root = Path(__file__).parents[2]
+    guide, files = (
+        root / "doc/user_guide/federated_building.rst",
+        root / "examples/sites",
+    )
+    if not (guide.exists() and files.exists()):
+        pytest.skip("the guide and the examples are not here")
+    text = guide.read_text()
+    section = text[text.index(".. _guide_two_processes:") :]
+    made = re.search(r"\.\. testcode::\n\n((?:    .*\n|\n)+)", section)[1]
+    # Short, for a socket: its path may have a hundred bytes.
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as end:
+        space = {"np": np}
+        monkeypatch.setattr(tempfile, "mkdtemp", lambda: folder)
+        exec(textwrap.dedent(made), space)
+        for path in files.glob("*.py"):
+            shutil.copy(path, folder)
+        place = {
+            "cwd": folder,
+            "env": {
+                **os.environ,
+                "PYTHONPATH": str(Path(skdpspectral.__file__).parents[1]),
+            },
+            "text": True,
+        }
+
+        def start(name):
+            site = subprocess.Popen(
+                [sys.executable, "run_site.py", name], stdout=subprocess.PIPE, **place
+            )
+            end.callback(site.stdout.close)
+            end.callback(site.wait)
+            end.callback(site.kill)
+            assert f"   {site.stdout.readline()}" == shown(
+                text, f"python run_site.py {name}"
+            )
+            return site
+
+        def serve():
+            server = [sys.executable, "run_server.py"]
+            return subprocess.run(server, capture_output=True, timeout=60, **place)
+
+        sites = {name: start(name) for name in ("north", "south")}
+        done = serve()
+        assert done.stderr == ""
+        assert textwrap.indent(done.stdout, "   ") == shown(
+            text, "python run_server.py"
+        )
+        pca = FederatedDPPCA.load(Path(folder) / "components.npz")
+        # Two of three features have the frailty of the patients.
+        assert np.abs(pca.components_[0]) == pytest.approx([0.78, 0.0, 0.62], abs=0.1)
+        sites["north"].kill()
+        sites["north"].wait()
+        start("north")
+        assert serve().returncode == 0
+        sites["south"].send_signal(signal.SIGINT)
+        assert sites["south"].wait(10) == 0
+        alone = serve()
+        assert "'south' was rejected" in alone.stderr
+        assert "north has weight 1.0" in alone.stdout
+        ledgers = {
+            name: PrivacyAccountant(path=Path(folder) / f"{name}.db").ledger
+            for name in sites
+        }
+        assert [len(ledger) for ledger in ledgers.values()] == [3, 2]
+
+
+def test_the_two_files_of_the_guide_have_one_task():
+    files = Path(__file__).parents[2] / "examples/sites"
+    if not files.exists():
+        pytest.skip("the examples are not here")
+    tasks = [
+        re.search(r"^FEATURES = .*?^\)$", path.read_text(), re.M | re.S)[0]
+        for path in sorted(files.glob("*.py"))
+    ]
+    assert len(tasks) == 2
+    assert tasks[0] == tasks[1]

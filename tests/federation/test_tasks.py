@@ -40,6 +40,8 @@ PARAMETERS = {
     "clip": {"clip_norm": 3.0},
     "center": {"clip_norm": 3.0, "center": "private"},
     "center's clip": {"clip_norm": 3.0, "center": PrivateMean(2.0)},
+    "shared": {"center": "shared"},
+    "box, shared": {"bounds": (-20, 20), "center": "shared", "aggregation": "matrix"},
     "box": {"bounds": (-20, 20), "center": "private"},
     "other box": {"bounds": (-20, 21), "center": "private"},
     "box, no mean": {"bounds": (-20, 20), "center": "none"},
@@ -200,21 +202,21 @@ def damaged(offset, value, layout="B"):
 BAD = {
     "must be bytes": "task",
     "too short": b"SKDT",
-    "no task": damaged(0, 0),
-    "of version 9, this release reads 2": damaged(4, 9),
+    "not a task": damaged(0, 0),
+    "has version 9, but this release reads version 2": damaged(4, 9),
     "does not know": damaged(6, 9),
-    "the length that it says": damaged(8, 3, "Q"),
-    "no valid size": damaged(16, 2**15, "H"),
+    "its stated length": damaged(8, 3, "Q"),
+    "an invalid size": damaged(16, 2**15, "H"),
     "n_components": damaged(18, 6, "I"),
     "n_rounds": damaged(26, 2000, "I"),
     "must be finite": damaged(38, np.nan, "d"),
-    "not the byte form": damaged(38, 1.0, "d"),
+    "not the serialized form": damaged(38, 1.0, "d"),
     "bounds are reversed": damaged(102, 9.0, "d"),
     "damaged": TASKS["plain"].to_bytes()[:-1] + b"\0",
     "one name for each feature": signed(
         TASKS["names"].to_bytes()[:102] + struct.pack("<I", 21) + b"x" * 21
     ),
-    "no task of a federation": pickle.dumps(list(range(100))),
+    "not a task of a federation": pickle.dumps(list(range(100))),
 }
 
 
@@ -241,7 +243,7 @@ def test_a_model_is_checked_however_a_task_came_about():
         data[place : place + len(change)] = change
         with pytest.raises(MessageError, match="paper"):
             SpectralTask.from_bytes(signed(bytes(data)))
-    with pytest.raises(ValueError, match="no use with"):
+    with pytest.raises(ValueError, match="not used with"):
         SpectralTask(2, TASKS["box"].rows, mechanism=TASKS["model"].mechanism)
     with pytest.raises(ValueError, match="n_components below"):
         SpectralTask(5, TASKS["plain"].rows, mechanism=TASKS["two-stage"].mechanism)
@@ -332,7 +334,7 @@ def test_numbers_of_rows_are_whole_numbers(n_samples):
 
 def test_mechanisms_that_send_no_variances_are_refused(monkeypatch):
     monkeypatch.setattr(TwoStage, "sends_variances", False)
-    with pytest.raises(ValueError, match="'two-stage' is not for federations"):
+    with pytest.raises(ValueError, match="'two-stage' is not available in federations"):
         make_task(1, 5, mechanism="two-stage")
 
 

@@ -89,12 +89,14 @@ def test_subspace_variances_are_capped():
     )
 
 
-def test_packing_a_symmetric_matrix():
-    matrix = RNG.standard_normal((5, 5))
+@pytest.mark.parametrize("order", [1, 5, 64, 130])
+def test_packing_a_symmetric_matrix(order):
+    matrix = RNG.standard_normal((order, order))
     matrix += matrix.T
-    packed = _kernels.pack_lower(matrix)
-    assert packed.shape == (15,)
-    assert np.array_equal(_kernels.unpack_lower(packed, 5), matrix)
+    packed = eigen.pack_lower(matrix)
+    assert np.array_equal(packed, matrix[np.tril_indices(order)])
+    assert np.array_equal(eigen.unpack_lower(packed, order), matrix)
+    assert np.array_equal(packed[eigen.packed_diagonal(order)], np.diag(matrix))
 
 
 AWKWARD = {

@@ -457,6 +457,12 @@ def test_largest(k):
     assert all(len(set(row)) == k for row in tied.tolist())
 
 
+def solve_each(gram, right):
+    A, b = per_user.users_last(gram), per_user.users_last(right)
+    per_user.solve_in_place(A, b)
+    return b.transpose(2, 0, 1)
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 13, 40])
 def test_solve_each_against_one_at_a_time(size):
     rng = np.random.default_rng(0)
@@ -464,7 +470,7 @@ def test_solve_each_against_one_at_a_time(size):
     half = rng.standard_normal((20, size, 2 * size)) * units[:, None]
     gram = half @ half.transpose(0, 2, 1)
     wanted = rng.standard_normal((20, size, 2)) / units[:, None]
-    found = per_user.solve_each(gram, gram @ wanted)
+    found = solve_each(gram, gram @ wanted)
     np.testing.assert_allclose(found * units[:, None], wanted * units[:, None], 1e-5)
 
 
@@ -474,24 +480,21 @@ def test_solve_each_bears_what_has_no_solution():
         [good, 0 * good, good * [1, 0], good * np.inf, good * np.nan, good * 1e-320]
     )
     right = np.ones((6, 2, 1))
-    found = per_user.solve_each(gram, right)
+    found = solve_each(gram, right)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found[0, :, 0], 1.0)
     np.testing.assert_array_equal(found[1], 0.0)
     np.testing.assert_allclose(found[2, :, 0], [1.0, 0.0])
     np.testing.assert_array_equal(found[3:], 0.0)
-    assert per_user.solve_each(np.empty((3, 0, 0)), np.empty((3, 0, 1))).shape == (
-        3,
-        0,
-        1,
-    )
+    empty = solve_each(np.empty((3, 0, 0)), np.empty((3, 0, 1)))
+    assert empty.shape == (3, 0, 1)
 
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_solve_each_of_equal_columns(size):
     """Any of the solutions will do; predictions are the same for all."""
     gram = np.ones((3, size, size)) * np.array([1e-200, 1.0, 1e200])[:, None, None]
-    found = per_user.solve_each(gram, gram[:, :, :1])
+    found = solve_each(gram, gram[:, :, :1])
     np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-3)
 
 
@@ -500,13 +503,19 @@ def symmetric(n, size, seed=0):
     return A + A.transpose(0, 2, 1)
 
 
+def pack_symmetric(matrices):
+    """Upper triangles with off-diagonals times sqrt(2): an isometry."""
+    rows, columns = np.triu_indices(matrices.shape[1])
+    return matrices[:, rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
+
+
 @pytest.mark.parametrize("size", [0, 1, 2, 7])
 def test_packing_is_an_isometry_with_an_inverse(size):
     A, B = symmetric(4, size), symmetric(4, size, 1)
-    packed = shared.pack_symmetric(A)
+    packed = pack_symmetric(A)
     assert packed.shape == (4, moments.n_packed(size))
     np.testing.assert_allclose(shared.unpack_symmetric(packed, size), A, atol=1e-15)
-    inner = np.vecdot(packed, shared.pack_symmetric(B))
+    inner = np.vecdot(packed, pack_symmetric(B))
     np.testing.assert_allclose(inner, np.einsum("nij,nij->n", A, B), atol=1e-12)
 
 
@@ -659,7 +668,7 @@ def test_start_moments_of_nothing_are_zero():
 def test_leading_directions_are_those_of_the_largest_values(rank):
     values = np.array([3.0, -9.0, 2.0, 1.0])
     Q = np.linalg.qr(np.random.default_rng(0).standard_normal((4, 4)))[0]
-    packed = shared.pack_symmetric(((Q * values) @ Q.T)[None])[0]
+    packed = pack_symmetric(((Q * values) @ Q.T)[None])[0]
     found = moments.leading_directions(packed, rank, 4)
     overlap = np.abs(found.T @ Q[:, [0, 2, 3][:rank]])
     np.testing.assert_allclose(overlap, np.eye(rank), atol=1e-12)
@@ -684,7 +693,7 @@ def test_solve_moments_is_least_squares():
 def test_solve_moments_floors_the_curvature():
     """Directions of little or negative curvature count as if they had the floor."""
     values = np.array([4.0, 0.5, -3.0])
-    packed = shared.pack_symmetric(np.diag(values)[None])[0]
+    packed = pack_symmetric(np.diag(values)[None])[0]
     total = np.concatenate([packed, np.ones(3)])
     found = moments.solve_moments(total, 1, 3, 2.0)
     np.testing.assert_allclose(found[:, 0], [0.25, 0.5, 0.5])

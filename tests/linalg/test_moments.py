@@ -5,6 +5,7 @@ import pytest
 
 from skdpspectral._linalg import walks
 from skdpspectral._linalg.walks import row_blocks
+from skdpspectral.decomposition import _kernels
 from skdpspectral.decomposition._kernels import (
     OuterProductSum,
     blocked_mean,
@@ -89,3 +90,31 @@ def test_wide_rows_are_summed_panel_by_panel():
     # Nothing is said of the other triangle, and nothing is written to it but the
     # squares on the diagonal.
     assert np.count_nonzero(np.triu(moment.total, 256)) == 0
+
+
+def test_short_parts_of_blocks_are_summed_together():
+    """No product has more rows than a block, and there are no more than blocks."""
+    rng, products = np.random.default_rng(0), []
+    sizes = [(7, 3), (7, 4), (7, 0), (7, 1), (7, 7), (5, 4), (5, 2)]
+    blocks = [[rng.standard_normal((size, 3)) for size in both] for both in sizes]
+    expected = [
+        sum(part.T @ part for part in parts) for parts in zip(*blocks, strict=True)
+    ]
+
+    def read():
+        for block in blocks:
+            yield block
+            for part in block:
+                part[...] = np.nan  # blocks come in memory that is taken again
+
+    class Noted(OuterProductSum):
+        def update(self, rows):
+            products.append(len(rows))
+            return super().update(rows)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_kernels, "OuterProductSum", Noted)
+        found = _kernels.sums_of_layers(read(), 3, 2)
+    for total, exact in zip(found, expected, strict=True):
+        np.testing.assert_allclose(np.tril(total), np.tril(exact), rtol=1e-12)
+    assert sorted(products) == sorted([7, 7, 7, 7, 7, 5, 5, 7, 1, 7, 4, 2])

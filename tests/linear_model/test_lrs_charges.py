@@ -242,7 +242,10 @@ def test_what_fails_before_values_are_read_costs_nothing(name, monkeypatch):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"unknown_user": "raise"}, "an error would tell who was in the training set"),
+        (
+            {"unknown_user": "raise"},
+            "an error would reveal who was in the training set",
+        ),
         ({"solver": Alternation(init="moments")}, "solver=.* needs epsilon=None"),
     ],
 )

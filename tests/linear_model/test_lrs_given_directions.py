@@ -142,5 +142,5 @@ def test_without_a_budget_unknown_users_may_be_refused(tasks):
         model.predict(X[:1], users=[T + 1])
     model = LRSRegressor(epsilon=1.0, **given | {"unknown_user": "shared"})
     model.fit(X, y, users=users).set_params(epsilon=None, unknown_user="raise")
-    with pytest.raises(ValueError, match="this one was private"):
+    with pytest.raises(ValueError, match="this fit was private"):
         model.predict(X, users=users)

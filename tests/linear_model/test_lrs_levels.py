@@ -163,7 +163,7 @@ def test_offsets_beyond_float64_say_nothing():
 
 
 NOT_TOGETHER = {
-    "sparsity=None needs ridge_sparse": {"sparsity": None, "ridge_sparse": 0.0},
+    "sparsity=None requires ridge_sparse": {"sparsity": None, "ridge_sparse": 0.0},
     "fit_intercept must be": {"fit_intercept": True},
     "name the same column": {
         "user_feature": 1,
@@ -197,7 +197,7 @@ def test_there_must_be_features_beside_an_offset():
         fit_intercept=UserIntercept(offset_feature=1),
         accountant=accountant,
     )
-    with pytest.raises(ValueError, match="features beside offset_feature"):
+    with pytest.raises(ValueError, match="features besides offset_feature"):
         model.fit(np.column_stack([users, y]), y)
     assert len(accountant.ledger) == 0
 

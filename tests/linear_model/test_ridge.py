@@ -274,7 +274,7 @@ def test_unseen_features_have_no_coefficient():
 
 def test_constant_targets_are_named():
     X, _ = table(5000, 2)
-    with pytest.warns(UserWarning, match="1 of 1 targets cannot be told"):
+    with pytest.warns(UserWarning, match="1 of 1 targets cannot be distinguished"):
         model = DPRidge(epsilon=2.0, noise_seed=0).fit(X, np.zeros(5000))
     assert model.coef_.tolist() == [0.0, 0.0]
     assert model.unseen_targets_.tolist() == [True]

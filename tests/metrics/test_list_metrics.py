@@ -64,17 +64,17 @@ def test_lists_of_a_recommender_are_scored():
 
 
 def test_nobody_to_score_is_told():
-    with pytest.warns(UndefinedMetricWarning, match="no user of a list"):
+    with pytest.warns(UndefinedMetricWarning, match="no user with a list"):
         assert math.isnan(list_recall_score(["eve"], [1], USERS, LISTS))
-    with pytest.warns(UndefinedMetricWarning, match="no user of a list"):
+    with pytest.warns(UndefinedMetricWarning, match="no user with a list"):
         assert math.isnan(list_ndcg_score([], [], USERS, LISTS))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"true_items": [1]}, "one length"),
-        ({"users": ["ann", "bob"]}, "one entry a list"),
+        ({"true_items": [1]}, "the same length"),
+        ({"users": ["ann", "bob"]}, "one entry per list"),
         ({"users": ["ann", "bob", "ann"]}, "users must not hold an id twice"),
         ({"items": [1, 2, 3]}, "items must have shape"),
         ({"items": [[1], [2], [3, 4]]}, "items must have shape"),

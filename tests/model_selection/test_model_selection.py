@@ -298,7 +298,9 @@ def test_bad_groups(groups, error, says):
 
 
 def test_more_folds_than_rows():
-    with pytest.raises(ValueError, match="n_splits=5 needs as many rows, but there"):
+    with pytest.raises(
+        ValueError, match="n_splits=5 requires at least as many rows, but there"
+    ):
         next(PerUserKFold(5).split(np.zeros((4, 1)), groups=[1, 2, 3, 4]))
 
 

@@ -184,7 +184,7 @@ def test_the_best_is_the_best_of_the_released_scores(outcomes):
 def _std(made):
     """Deviation of the noise of a score of fifty pairs, by what it may cost."""
     splits = list(splitter_of(made.strategy.cv, made.scorer_).split(X))
-    cost = made.strategy._budgets(made, Exposure.of_rows(splits, len(X))).mu_score
+    cost = made.strategy._budgets(made, Exposure.of_rows(splits, len(X)), X).mu_score
     return kept().statistic(50).mechanisms(cost)[0].noise_std
 
 
@@ -453,7 +453,7 @@ def test_rows_that_are_held_out_several_times_are_counted():
 def test_the_noise_of_a_score_is_for_rows_that_are_held_out_so_often(cv):
     made, scorer = search(cv=cv, epsilon=1.0), make_private_scorer("accuracy")
     splits = list(cv.split(X))
-    budgets = made.strategy._budgets(made, Exposure.of_rows(splits, len(X)))
+    budgets = made.strategy._budgets(made, Exposure.of_rows(splits, len(X)), X)
     (mechanism,) = score_plan(
         made.privacy_plan(len(X)), scorer, splits, len(X), budgets
     ).mechanisms
@@ -551,7 +551,7 @@ def test_the_winner_claims_what_its_search_does():
     made = search(make_pipeline(DPStandardScaler(), DPPCA(1)), {}, epsilon=2.0).fit(X)
     for _, step in made.best_estimator_.steps:
         assert step.privacy_.epsilon == 2.0
-        assert "PrivateSearchCV which chose this fit" in step.privacy_.details()
+        assert "PrivateSearchCV that chose this fit" in step.privacy_.details()
         assert step.publish().privacy_ == step.privacy_
     last = search(refit=True, epsilon=2.0).fit(X).best_estimator_
     assert last.privacy_.epsilon < 2.0
@@ -570,7 +570,7 @@ def test_fitted_copies_of_steps_are_of_the_search(private, refit):
         ).fit(X)
         steps = made.best_estimator_[:]
         for step in (steps[0].named_transformers_["a"], steps[1]):
-            claims = "PrivateSearchCV which chose this fit" in step.privacy_.details()
+            claims = "PrivateSearchCV that chose this fit" in step.privacy_.details()
             assert claims == (refit == "winner")
             assert (step.accountant, step.noise_seed) == (None, None)
             step.set_params(epsilon=0.5).fit(X)
@@ -858,3 +858,25 @@ def test_doubts_by_public_numbers_reach_the_user(rows):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         search(space={"center": ["none"]}, accountant=None).fit(X)
+
+
+@pytest.mark.parametrize("strategy", ["vote", RandomRuns()], ids=["vote", "runs"])
+def test_plans_refuse_the_candidates_that_fits_refuse(strategy):
+    X = np.zeros((3000, 4))
+    search = PrivateSearchCV(
+        DPPCA(2),
+        {"n_components": [1, 9]},
+        epsilon=2.0,
+        strategy=strategy,
+        scoring=make_private_scorer("captured_variance", clip_norm=3.0),
+    )
+    refusals = []
+    for method in (search.plan_for, search.fit):
+        with pytest.raises(ValueError, match="n_components=9 must be") as refused:
+            method(X)
+        refusals.append(str(refused.value))
+    assert refusals[0] == refusals[1]
+    search.set_params(param_distributions={"n_components": [1, 2]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert search.plan_for(X).mu == search.privacy_plan(3000).mu

@@ -544,7 +544,7 @@ def test_an_error_of_the_last_fit_names_the_entry_of_the_search(charged):
     with contextlib.ExitStack() as within:
         if charged:
             within.enter_context(PrivacyAccountant())
-        with pytest.raises(ValueError, match="among classes") as error:
+        with pytest.raises(ValueError, match="not in classes") as error:
             made.fit(X, labels)
     said = str(error.value).partition("; ")[2].partition("; ")[2]
     assert said == charged * "this fit stays charged: epsilon=20 (entry 1)"

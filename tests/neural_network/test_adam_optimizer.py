@@ -192,7 +192,7 @@ def test_two_optimizers_have_other_samples_and_one_the_same_until_its_step():
     first, second = optimizer(), optimizer()
     drawn = [next(first.batches()) for _ in range(2)]
     np.testing.assert_array_equal(*drawn)
-    with pytest.raises(RuntimeError, match="another step"):
+    with pytest.raises(RuntimeError, match="a different step"):
         first._run.release.sample(1, N)  # of a step that is yet to come
     others = [next(a.batches()) for a in (optimizer(), second)]
     assert any(len(o) != len(drawn[0]) or (o != drawn[0]).any() for o in others)
@@ -256,7 +256,7 @@ def test_a_batch_is_of_its_step_and_of_its_thread(sampling):
     adam.step(GRADIENTS[batch], batch)
     # Another thread's batch of that step, which it comes back with too late.
     adam._drawn = stale
-    with pytest.raises(RuntimeError, match="can't go on"):
+    with pytest.raises(RuntimeError, match="can't continue"):
         adam.step(GRADIENTS[batch], batch)
     assert adam.position == 1
 
@@ -351,7 +351,7 @@ def test_one_that_was_closed_is_over():
     adam.close()
     with pytest.raises(ValueError, match="iterate over"):
         adam.step(GRADIENTS[batch], batch)
-    with pytest.raises(RuntimeError, match="can't go on"):
+    with pytest.raises(RuntimeError, match="can't continue"):
         next(adam.batches())
 
 

@@ -166,7 +166,7 @@ def test_bounds_may_be_as_wide_as_float64_and_are_those_of_the_fit():
     mine, accountant = USERS == 3, PrivacyAccountant()
     for bounds in ((-4, 5), (0, 1)):
         model.set_params(target_bounds=bounds, accountant=accountant)
-        with pytest.raises(ValueError, match="differ from those of fit"):
+        with pytest.raises(ValueError, match="differ from the bounds in fit"):
             model.personalize(X[mine], Y[mine], user=1000)
     model.set_params(target_bounds=[-4.0, 4.0]).personalize(X[mine], Y[mine], user=1)
     assert len(accountant.ledger) == 0
@@ -223,7 +223,7 @@ def test_rounds_and_their_costs_are_planned():
 
 
 def test_private_fits_warn_of_what_they_cannot_keep():
-    with pytest.warns(PrivacyLeakWarning, match="those of one user"):
+    with pytest.warns(PrivacyLeakWarning, match="the rows of one user"):
         LRSMLPRegressor(hidden_layer_sizes=2, solver=FEW).fit(X, Y)
     model = fitted()
     with pytest.warns(PrivacyLeakWarning, match="pooled over users"):

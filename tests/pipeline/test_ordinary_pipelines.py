@@ -145,13 +145,13 @@ def test_what_check_lets_through_is_let_in(name):
     [
         (
             ColumnTransformer([("a", DPStandardScaler(), lambda frame: ["a"])]),
-            "ColumnTransformer: a: which columns a function selects is not known",
+            "ColumnTransformer: a: the columns that a function selects are not known",
         ),
         (
             make_pipeline(
                 ColumnTransformer([("t", OneHotEncoder(), ["text"])]), DPPCA(1)
             ),
-            "t: how many columns OneHotEncoder hands on is not known",
+            "t: the number of columns that OneHotEncoder returns is not known",
         ),
         (
             make_pipeline(
@@ -213,7 +213,7 @@ def test_what_was_spent_before_counts():
     accountant = PrivacyAccountant(2.0, 1e-6)
     accountant.charge(DPPCA(1, epsilon=1.2).privacy_plan(N, 4))
     model = make_pipeline(DPStandardScaler(), DPPCA(2))
-    with pytest.raises(ValueError, match="no private step"):
+    with pytest.raises(ValueError, match="not a private step"):
         accountant.allocate(model, X[NUMBERS], shares={"pca": 1.0})
     found = accountant.allocate(model, X[NUMBERS])
     with accountant:

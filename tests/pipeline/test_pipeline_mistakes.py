@@ -85,7 +85,7 @@ MISTAKES = {
         lambda: pipeline(
             DPStandardScaler(), classifier(optimizer=Adam(noise_multiplier=1.0))
         ),
-        r"step 'dpadamclassifier' has noise_multiplier=1.0.*leave it None",
+        r"step 'dpadamclassifier' has noise_multiplier=1.0.*set it to None",
     ),
     "shares that do not sum to 1": (
         lambda: pipeline(*SCALED, shares={"dpstandardscaler": 0.5, "dppca": 0.4}),
@@ -93,7 +93,7 @@ MISTAKES = {
     ),
     "a share of an unknown step": (
         lambda: pipeline(*SCALED, shares={"scaler": 0.5, "dppca": 0.5}),
-        r"'scaler', which is no private step: .*'dpstandardscaler', 'dppca'",
+        r"'scaler', which is not a private step: .*'dpstandardscaler', 'dppca'",
     ),
     "a step without a share": (
         lambda: pipeline(*SCALED, shares={"dppca": 1.0}),
@@ -117,7 +117,7 @@ MISTAKES = {
                 "dppca": 0.5,
             },
         ),
-        r"'columntransformer', and one for each step in it: leave one",
+        r"'columntransformer' as well as for each step in it: leave one",
     ),
     "shares in a list": (
         lambda: pipeline(*SCALED, shares=[0.5, 0.5]),
@@ -135,7 +135,7 @@ MISTAKES = {
     ),
     "a scaler that leaks": (
         lambda: pipeline(StandardScaler(), DPPCA(2)),
-        r"step 'standardscaler' .*leaks.*take DPStandardScaler.*Nothing was charged",
+        r"step 'standardscaler' .*leaks.*use DPStandardScaler.*Nothing was charged",
     ),
     "an imputer that leaks": (
         lambda: pipeline(SimpleImputer(), DPPCA(2)),
@@ -167,7 +167,7 @@ MISTAKES = {
     ),
     "a search": (
         lambda: pipeline(DPStandardScaler(), search(DPPCA(2))),
-        r"step 'privatesearchcv' is a search with a budget.*by PrivateSearchCV",
+        r"step 'privatesearchcv' is a search with its own budget.*with PrivateSearchCV",
     ),
     "a search of scikit-learn": (
         lambda: pipeline(GridSearchCV(DPPCA(2), {"n_components": [1]})),
@@ -221,11 +221,11 @@ MISTAKES = {
     ),
     "a class": (
         lambda: PrivatePipeline([("a", DPPCA)]),
-        r"step 'a' is a class: give an object, DPPCA\(...\)",
+        r"step 'a' is a class: pass an instance, DPPCA\(...\)",
     ),
     "the wrong columns": (
         lambda: pipeline(chosen(DPStandardScaler(), lambda rows: [0]), DPPCA(1)),
-        r"step 'columntransformer': .*which columns a function selects.*name them",
+        r"step 'columntransformer': .*the columns that a function selects.*name them",
     ),
     "clients, whose ids are not looked at": (
         lambda: pipeline(DPStandardScaler(), FederatedDPPCA(1, client_feature=0)),
@@ -277,7 +277,9 @@ def test_parameters_of_no_step():
     accountant = PrivacyAccountant()
     with (
         accountant,
-        pytest.raises(ValueError, match="begin with a step's, as dppca__users"),
+        pytest.raises(
+            ValueError, match="begin with the name of a step, such as dppca__users"
+        ),
     ):
         pipeline(*SCALED).fit(X, users=y)
     assert accountant.ledger == ()
@@ -307,11 +309,15 @@ def charge_of_error(model, words, X, y=None, **params):
     [
         (["e"], FRAME, r"step 'columntransformer': .*__some: X has no column 'e'"),
         (["a"], TWICE, r"X has two columns named 'b'; rename"),
-        ([0, 9], X, r"__some: X has 4 columns, and none 9"),
-        ([-5], X, r"__some: X has 4 columns, and none -5"),
+        ([0, 9], X, r"__some: X has 4 columns, so there is no column 9"),
+        ([-5], X, r"__some: X has 4 columns, so there is no column -5"),
         ([True, False], X, r"a mask of 2 columns does not fit the 4 of X"),
-        ("a", FRAME, r"__some takes a table of columns: write \['a'\] and not 'a'"),
-        (0, X, r"__some takes a table of columns: write \[0\] and not 0"),
+        (
+            "a",
+            FRAME,
+            r"__some requires a table of columns: write \['a'\] instead of 'a'",
+        ),
+        (0, X, r"__some requires a table of columns: write \[0\] instead of 0"),
     ],
 )
 def test_columns_that_are_not_there(columns, rows, words):
@@ -322,9 +328,12 @@ def test_columns_that_are_not_there(columns, rows, words):
 @pytest.mark.parametrize(
     ("targets", "words"),
     [
-        (None, r"step 'dpadamclassifier' requires y, one target a row"),
+        (None, r"step 'dpadamclassifier' requires y, with one target per row"),
         (y[:-1], r"y must have one target for each of the 200 rows of X"),
-        (np.stack([y, y], axis=1), r"step 'dpadamclassifier' takes one target a row"),
+        (
+            np.stack([y, y], axis=1),
+            r"step 'dpadamclassifier' accepts one target per row",
+        ),
     ],
 )
 def test_targets_of_another_form(targets, words):
@@ -344,5 +353,5 @@ def test_parameters_that_a_step_does_not_take(name):
         pipeline(DPStandardScaler(), classifier()),
         f"dpadamclassifier__{name}",
     )
-    words = f"step 'dpadamclassifier' takes no '{name}': leave {given} out"
+    words = f"step 'dpadamclassifier' does not accept '{name}': leave {given} out"
     assert charge_of_error(model, words, X, y, **{given: np.ones(N)}) == 0

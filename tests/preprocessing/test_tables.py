@@ -202,7 +202,7 @@ def test_tables_of_pyarrow_are_frames_of_its_types():
     assert one.privacy_ == other.privacy_ == other.plan_for(X)
     for table in (X, frame, X.to_batches()[0]):
         assert np.array_equal(one.transform(table), other.transform(frame))
-    with pytest.raises(TypeError, match="convert it to a dataframe of pandas"):
+    with pytest.raises(TypeError, match="convert it to a pandas dataframe"):
         DPTableVectorizer().fit(SimpleNamespace(columns=["a"], shape=(5, 1)))
 
 

@@ -18,7 +18,12 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 import skdpspectral
-from skdpspectral import DPItemEmbedding, LRSRegressor, PrivacyAccountant
+from skdpspectral import (
+    DPItemEmbedding,
+    DPMatrixFactorization,
+    LRSRegressor,
+    PrivacyAccountant,
+)
 from skdpspectral._statistics import user_sums as item_moment
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.recommendation import _item_embedding as _choice_of_items
@@ -619,3 +624,15 @@ def test_users_by_items_is_never_dense():
     tracemalloc.stop()
     assert peak < 0.5 * t * p * 8
     assert model.components_.shape == (2, p)
+
+
+@pytest.mark.parametrize("model", [DPItemEmbedding(2), DPMatrixFactorization(2)])
+def test_features_in_another_order_than_the_items_are_refused(model):
+    """A dataframe whose index names the items says which row is whose."""
+    table = pd.DataFrame(np.eye(3), index=["c", "a", "b"])
+    X, y = [["u", "a"], ["u", "b"], ["v", "c"]], [1.0, 2.0, 3.0]
+    model.set_params(items=["a", "b", "c"], item_features=table)
+    with PrivacyAccountant() as accountant, pytest.raises(ValueError, match="order"):
+        model.fit(X, y)
+    assert len(accountant.ledger) == 0
+    model.set_params(item_features=table.loc[["a", "b", "c"]]).fit(X, y)

@@ -369,10 +369,10 @@ MUTANTS = {
         check_public,
         "recommendation._item_embedding",
         (
-            "                rows = self._coded_ratings(*given)\n",
-            "                rows = self._coded_ratings(*given)\n"
-            "                if (rows.items < 0).mean() > 0.5:\n"
-            "                    __import__('warnings').warn('many', stacklevel=2)\n",
+            "                    rows = self._coded_ratings(*given)\n",
+            "                    rows = self._coded_ratings(*given)\n"
+            "                    if (rows.items < 0).mean() > 0.5:\n"
+            "                        __import__('warnings').warn('x', stacklevel=2)\n",
         ),
     ),
 }

@@ -136,7 +136,7 @@ def test_further_columns_are_dropped_with_a_warning(library):
         table, names = table.to_numpy(), "x0, x2, x4"
         where = {"user_feature": 1, "item_feature": 3}
     model = make_pipeline(embedding(noise_seed=0, **where), users_of())
-    with pytest.warns(UserWarning, match=f"are not used: {names}; name those") as seen:
+    with pytest.warns(UserWarning, match=f"are not used: {names}; name") as seen:
         model[0].fit(table, Y)
     assert {warned.filename for warned in seen} == {__file__}
     with pytest.warns(UserWarning, match="are not used"):

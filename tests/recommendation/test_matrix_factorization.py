@@ -210,7 +210,7 @@ def test_frames_need_pandas(monkeypatch):
 def test_lists_of_everybody_are_said_to_be():
     with pytest.warns(UserWarning, match=r"1 of 2 users .* is everybody's"):
         MODEL.recommend([1, -5])
-    with pytest.warns(UserWarning, match=r"published copy: .* which is everybody's"):
+    with pytest.warns(UserWarning, match=r"published copy .* which is everybody's"):
         MODEL.publish().recommend([1])
 
 

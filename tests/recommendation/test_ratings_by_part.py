@@ -51,7 +51,7 @@ def stored(tmp_path_factory):
 @pytest.mark.parametrize("kind", [lambda f: f, pl.DataFrame, pa.Table.from_pandas])
 def test_a_table_may_hold_its_ratings(kind):
     with warnings.catch_warnings():
-        warnings.filterwarnings("error", "columns of X beside")
+        warnings.filterwarnings("error", "columns of X besides")
         model = clone(MODEL).fit(kind(FRAME))
     assert model.feature_names_in_.tolist() == ["user_id", "item_id"]
     for table in (FRAME, PAIRS, PAIRS.assign(other=1)[["other", *PAIRS]]):
@@ -73,7 +73,7 @@ def test_the_column_of_ratings_has_the_name_that_was_given():
     assert np.array_equal(model.predict(renamed), EXPECTED)
     assert len(cross_val_score(model, renamed, cv=2)) == 2
     for table in (renamed, renamed[["user_id", "item_id"]], X):
-        with pytest.raises(ValueError, match="no column of the name rating_feature"):
+        with pytest.raises(ValueError, match="no column named rating_feature"):
             clone(MODEL).fit(table)
 
 
@@ -110,7 +110,7 @@ def test_real_names_without_the_defaults_are_refused(cls, names):
 
 @pytest.mark.parametrize("names", [[0, 1], ["x0", "x1"], ["column_1", "column_2"]])
 def test_columns_that_are_numbered_are_taken_by_their_places(names):
-    with pytest.warns(UserWarning, match="the first is taken for users"):
+    with pytest.warns(UserWarning, match="the first is used for users"):
         model = clone(MODEL).fit(pd.DataFrame(X, columns=names), Y)
     assert np.array_equal(model.predict(pd.DataFrame(X, columns=names)), EXPECTED)
 
@@ -144,7 +144,7 @@ def sources(folder):
     }
 
 
-@pytest.mark.filterwarnings("ignore:columns of X beside:UserWarning")
+@pytest.mark.filterwarnings("ignore:columns of X besides:UserWarning")
 @pytest.mark.parametrize("rows", [100, 1 << 18])
 def test_files_and_memory_maps_give_the_bits_of_arrays(stored, monkeypatch, rows):
     monkeypatch.setattr(_ratings_by_part, "_PART_ROWS", rows)
@@ -259,7 +259,7 @@ def test_a_table_that_changes_while_it_is_read_is_refused(users):
     """Else rows of one user would be taken for another's."""
     users = np.array(users, dtype=int)
     part = RatingsChunk(users, np.zeros(len(users), int), np.zeros(len(users)))
-    with pytest.raises(ValueError, match="X has changed while it was read"):
+    with pytest.raises(ValueError, match="X changed while it was being read"):
         gathered([part], np.array([2, 2]), 3)
 
 
@@ -275,7 +275,7 @@ def test_more_items_than_the_proof_allows_are_refused():
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, np.asarray])
 @pytest.mark.parametrize("cls", [DPMatrixFactorization, DPItemEmbedding])
-@pytest.mark.filterwarnings("ignore:columns of X beside:UserWarning")
+@pytest.mark.filterwarnings("ignore:columns of X besides:UserWarning")
 def test_columns_that_are_not_used_are_not_read(cls, kind):
     """What somebody has there neither refuses a fit nor is seen by it."""
     frame = PAIRS.assign(hour=np.nan)
@@ -318,7 +318,7 @@ def test_rows_that_are_read_again_are_those_of_who_they_say():
     rows = np.array([[1, 0], [2, 0]])
     assert np.array_equal(found.predict(rows), expected.predict(rows))
     for again in (users + 1, users[[0, 0, 0, 3]]):
-        with pytest.raises(ValueError, match="X has changed while it was read"):
+        with pytest.raises(ValueError, match="X changed while it was being read"):
             clone(MODEL).fit(TurnedAround(users, again), ratings)
 
 
@@ -334,7 +334,7 @@ class Telling:
         raise KeyError("secret 4.0625")
 
 
-@pytest.mark.filterwarnings("ignore:columns of X beside:UserWarning")
+@pytest.mark.filterwarnings("ignore:columns of X besides:UserWarning")
 def test_what_another_library_says_of_ratings_is_not_told(stored):
     with pytest.raises(ValueError, match="KeyError") as caught:
         clone(MODEL).fit(stored / "one.parquet", Telling())

@@ -43,7 +43,7 @@ from skdpspectral.audit import privacy_report
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning"),
-    pytest.mark.filterwarnings("ignore:columns of X beside users:UserWarning"),
+    pytest.mark.filterwarnings("ignore:columns of X besides users:UserWarning"),
 ]
 
 
@@ -115,7 +115,7 @@ def test_the_report_sees_into_it(name, estimator):
     assert all("noise is switched off" in step.reason for step in broken)
     moved = [step for step in whole if "moves columns" in step.reason]
     # A search that scores rows is no search over models of users.
-    mixed = [step for step in whole if "and the scorer one row" in step.reason]
+    mixed = [step for step in whole if "but the scorer protects one row" in step.reason]
     assert all(step.verdict == "private" or step in moved + mixed for step in whole)
     # A table protects rows, and passes ids on.
     of_users = hasattr(estimator, "user_feature")
@@ -157,7 +157,9 @@ def test_weights_of_rows_are_refused_by_name_at_no_cost(estimator):
 
 @pytest.mark.parametrize("cls", [DPPCA, FederatedDPPCA, SparseDPPCA])
 def test_why_there_are_no_weights_is_said(cls):
-    with pytest.raises(TypeError, match=f"{cls.__name__}.fit takes no sample_weight: "):
+    with pytest.raises(
+        TypeError, match=f"{cls.__name__}.fit does not accept sample_weight: "
+    ):
         cls(1).fit(X, sample_weight=np.ones(N_ROWS))
     cls(1).fit(X, sample_weight=None)
 

@@ -129,7 +129,7 @@ def fitted(monkeypatch):
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.filterwarnings("ignore:all rows are taken for those of one user")
+@pytest.mark.filterwarnings("ignore:all rows are treated as the rows of one user")
 @pytest.mark.filterwarnings("ignore:a score pooled over users")
 @pytest.mark.filterwarnings("ignore:.*carries the models of its users")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

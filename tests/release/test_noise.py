@@ -240,5 +240,5 @@ def test_no_unknown_mechanism_leaves_without_noise(way):
     plan = PrivacyPlan(4.0, 1e-6, (UnknownMechanism(),), "test")
     assert "unknown" in plan.to_json()
     release = Release(plan)
-    with pytest.raises(TypeError, match="no noise is known for UnknownMechanism"):
+    with pytest.raises(TypeError, match="no noise source for UnknownMechanism"):
         WAYS[way](release)

@@ -150,7 +150,7 @@ def test_clients_of_other_budgets_are_told_apart():
 def test_what_remains_explains_itself(n_fits):
     accountant = PrivacyAccountant(3.0, 1e-6)
     assert str(accountant.remaining()) == (
-        "Nothing of the budget epsilon=3 at delta=1e-06 is spent: a fit of up to "
+        "None of the budget epsilon=3 at delta=1e-06 is spent: a fit of up to "
         "epsilon=3 still fits."
     )
     accountant.charge(DPPCA(1, epsilon=0.87).privacy_plan(1000, 5))

@@ -134,6 +134,15 @@ def test_questions_of_those_who_answer_for_data(kinds):
     assert several not in user
     assert "several user ids" in user[several.replace("rows", "user ids")]
     assert "not known" in answers(statement(kinds["model"]))[several]
+    three = answers(statement(kinds["estimator"], units_per_person=3))[several]
+    assert "no person has more than 3." in three
+    plan = kinds["estimator"].privacy_
+    bound = gaussian_epsilon(3 * plan.mu, plan.delta)
+    assert f"3 rows: at most {math.exp(bound):.3g} times as likely" in three
+    assert "5 rows" not in three
+    assert "not stated" not in three
+    one = answers(statement(kinds["estimator"], units_per_person=1))[several]
+    assert one == "The curator states that no person has more than one."
     secret = "Is the number of people or rows secret?"
     assert row[secret].startswith("No")
     assert row[secret].endswith("400.")
@@ -290,12 +299,12 @@ def test_texts_that_are_released_are_named(kinds):
 
 def test_budgets_bound_what_was_chosen_adaptively(kinds):
     claim = statement(kinds["ledger"]).to_dict()["claim"]
-    limit = re.search(r"of the budget: at most ([\d.]+) times as likely", claim)
+    limit = re.search(r"the budget sets the limit: at most ([\d.]+) times", claim)
     assert 0.0 <= float(limit[1]) - math.exp(4.0) < 0.1
     assert claim.endswith("(epsilon = 4, delta = 1e-06).")
     unlimited = PrivacyAccountant()
     unlimited.charge(kinds["estimator"].privacy_)
-    assert "of the budget" not in statement(unlimited).to_dict()["claim"]
+    assert "the budget sets" not in statement(unlimited).to_dict()["claim"]
 
 
 def test_the_exponential_mechanism_is_no_gaussian(kinds):
@@ -431,7 +440,7 @@ def test_sums_over_parties_say_who_sees_what(kinds):
     record = statement(kinds["users"]).to_dict()["record"]
     record["plans"][0][1]["assumption"] = "summed-parts"
     made = made_of(record, None)
-    assert "no part alone" in answers(made)["Against whom?"]
+    assert "no single part" in answers(made)["Against whom?"]
     parties = answers(made)["What do a server and other parties see?"]
     assert "message of one party" in parties
     assert "Federated" in made.to_registry_yaml()
@@ -463,15 +472,17 @@ def test_what_is_no_promise_is_refused():
         statement(X)
     search = GridSearchCV(DPPCA(), {"n_components": [1, 2]})
     search.cv_results_ = {}
-    with pytest.raises(TypeError, match="in its ledger alone"):
+    with pytest.raises(TypeError, match="only in its ledger"):
         statement(search)
     ledger = PrivacyAccountant()
-    with pytest.raises(ValueError, match="date must be"):
+    with pytest.raises(ValueError, match="date must have the form"):
         statement(ledger, date="yesterday")
     with pytest.raises(TypeError, match="curator must be a string"):
         statement(ledger, curator=3)
     with pytest.raises(TypeError, match="n_units must be an integer"):
         statement(ledger, n_units="4")
+    with pytest.raises(ValueError, match="units_per_person must be at least 1"):
+        statement(ledger, units_per_person=0)
     with pytest.raises(ValueError, match="unknown fields"):
         statement(ledger, registry={"region": "EU"})
     with pytest.raises(TypeError, match="data_domain"):

@@ -55,7 +55,7 @@ def verified(capsys, *arguments):
 @pytest.mark.parametrize("ending", ["html", "json", "md"])
 def test_a_statement_is_that_of_its_ledger(make, ledger, ending, capsys):
     path = make(ending)
-    assert verified(capsys, path, ledger) == (0, "The statement is that of the ledger.")
+    assert verified(capsys, path, ledger) == (0, "The statement matches the ledger.")
     PrivacyAccountant(path=ledger).charge_external(
         0.01, 0.0, "more", unit="row", neighbors="replace-one"
     )
@@ -95,7 +95,7 @@ def test_removed_entries_and_other_ledgers_are_found(make, ledger, tmp_path, cap
     path = make("html")
     two_analysts(tmp_path / "other.db")
     code, said = verified(capsys, path, str(tmp_path / "other.db"))
-    assert (code, "is of another ledger" in said) == (1, True)
+    assert (code, "is of a different ledger" in said) == (1, True)
     cut = str(tmp_path / "cut.db")
     PrivacyAccountant(path=ledger).backup(cut)
     with sqlite3.connect(cut) as connection:
@@ -132,7 +132,7 @@ def test_a_rewritten_ledger_is_found(make, ledger, tmp_path, capsys):
         file.write(json.dumps(content).replace(digest, digest[::-1]))
     code, said = verified(capsys, path, ledger)
     assert code == 1
-    assert said == "entries 1 to 3 of the ledger are not those of the statement"
+    assert said == "entries 1 to 3 of the ledger do not match the statement"
 
 
 def test_statements_of_fits_are_looked_up(tmp_path, kinds, capsys):
@@ -184,7 +184,7 @@ def test_bad_calls(ledger, make, tmp_path, capsys):
         (tmp_path / "bad").write_text(text)
         capsys.readouterr()
         code, said = verified(capsys, str(tmp_path / "bad"), ledger)
-        assert (code, "or it is damaged" in said) == (1, True)
+        assert (code, "or its record is damaged" in said) == (1, True)
     assert main(["check", ledger]) == 0  # the other commands are there too
 
 

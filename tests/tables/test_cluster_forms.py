@@ -117,7 +117,7 @@ def test_columns_in_another_order_are_not_taken_for_each_other():
         def fit(X, *, accountant, model=model):
             model.set_params(accountant=accountant).fit(X)
 
-        refused(fit, frame, match="a part has other columns")
+        refused(fit, frame, match="a part has different columns")
 
 
 @pytest.mark.parametrize("n_reads", range(1, 4))
@@ -146,7 +146,7 @@ def test_rows_stay_with_the_clients_that_were_charged_for_them():
 
     frame = in_parts(dask.delayed(FRAME[: N // 2]), dask.delayed(read, pure=False)())
     budgets = {i: 0.1 + i for i in range(8)}
-    with quiet(), pytest.raises(ValueError, match="a part has other clients"):
+    with quiet(), pytest.raises(ValueError, match="a part has different clients"):
         FederatedDPPCA(1, client_feature="user", epsilon=budgets).fit(frame)
     assert len(reads) == 4
 

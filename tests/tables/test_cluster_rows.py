@@ -329,7 +329,7 @@ def failing(block):
         (on_cluster(X).map_blocks(failing, dtype=float), r"cluster \(RuntimeError\)"),
         (on_cluster(np.where(X > 11, np.nan, X)), "contains NaN"),
         (on_cluster(np.where(X > 11, np.inf, X)), "contains infinity"),
-        (on_cluster(X).map_blocks(lambda b: b[:-1], dtype=float), "another shape"),
+        (on_cluster(X).map_blocks(lambda b: b[:-1], dtype=float), "a different shape"),
     ],
 )
 def test_failures_are_charged_once_and_quote_nothing(data, message):

@@ -565,7 +565,9 @@ def test_columns_of_one_name_are_refused_for_free(model):
     frame = pd.DataFrame(np.ones((4, 3)), columns=["a", "a", "u"])
     accountant = PrivacyAccountant(10.0, 1e-5)
     model = clone(model).set_params(accountant=accountant)
-    with pytest.raises(ValueError, match="X has several columns of one name: rename"):
+    with pytest.raises(
+        ValueError, match="X has several columns with the same name: rename"
+    ):
         model.fit(frame, [0, 1, 0, 1])
     assert len(accountant.ledger) == 0
 
@@ -598,6 +600,8 @@ ALLOWED = {
     "neural_network/_personal_networks.py": {"shared_predictions"},
     "neural_network/_estimators.py": {"_row", "_outputs"},
     "linear_model/_lrs.py": {"_rows_of_users"},
+    # An array or index of pandas, which keeps its kind.
+    "model_selection/_blocks.py": {"_values_apart"},
     # A parameter.
     "linear_model/_ridge.py": {"_numbers"},
     "decomposition/_federated_pca.py": {"group_rows"},

@@ -276,7 +276,10 @@ def test_ids_of_one_kind_alone():
 
 
 NO_IDS = {
-    "half precision": (np.array([2048, 2049, 2050], "f2"), "float16 holds no whole"),
+    "half precision": (
+        np.array([2048, 2049, 2050], "f2"),
+        "float16 cannot hold every whole",
+    ),
     "half precision, objects": ([np.float16(2048)], "not exact"),
     "single precision": (np.array([2.0**24], "f4"), "not exact"),
     "fractions": (np.array([1.0, 2.5]), "not whole"),

@@ -112,5 +112,5 @@ def test_a_file_that_is_cut_off(tmp_path):
     rows._groups[0] = rows._groups[0]._replace(batches=lambda: iter(()))
     with pytest.raises(ValueError, match=r"could not be read|has changed"):
         rows[0:10]
-    with pytest.raises(TypeError, match="not copied"):
+    with pytest.raises(TypeError, match="cannot be copied"):
         rows.__getstate__()

@@ -129,7 +129,9 @@ def test_no_row_moves_a_release_of_a_fit_by_more_than_was_planned(name):
         assert found[kind] > 0.8, (kind, found)
 
 
-@pytest.mark.parametrize("mechanism", ["gaussian", "two-stage", "auto", "rounds"])
+@pytest.mark.parametrize(
+    "mechanism", ["gaussian", "two-stage", "auto", "rounds", "shared"]
+)
 def test_nor_a_release_of_a_client(mechanism):
     rng = np.random.default_rng(1)
     covariance = {"release": ComponentCovariance(3.0)}
@@ -137,6 +139,12 @@ def test_nor_a_release_of_a_client(mechanism):
         n, p = int(rng.choice([4, 9, 60])), int(rng.choice([2, 3, 5]))
         if mechanism == "rounds":
             pca = SparseDPPCA(1, epsilon=100.0, center="pairs")
+        elif mechanism == "shared":
+            whole = (
+                {"bounds": (-1.0, 9.0), "aggregation": "matrix"} if k % 4 > 1 else {}
+            )
+            more = covariance if k % 2 else {}
+            pca = FederatedDPPCA(1, epsilon=100.0, center="shared", **whole, **more)
         else:
             pca = FederatedDPPCA(
                 1, epsilon=100.0, mechanism=mechanism, **(covariance if k % 2 else {})

@@ -265,3 +265,29 @@ def test_numbers_of_features_and_circles_are_positive(n_rows):
         feature_moments_sensitivity(5, n_rows)
     with pytest.raises(ValueError, match="n_samples"):
         feature_moments_sensitivity(n_rows, 5)
+
+
+@pytest.mark.parametrize("holes", [False, True])
+def test_bounds_on_odds_hide_no_scale(holes, monkeypatch):
+    """Whatever the noise is, scales are those that exact odds of all features show."""
+    rng, hidden, own = np.random.default_rng(0), [], ScaleWindows._hidden
+    windows, p = ScaleWindows(300, 20, holes=holes), 20
+    normal = rng.standard_normal((300, p))
+    tables = [normal, np.exp(2.0 * normal), 1.0 * (normal > 0.7)]
+    exact = [windows.exact(10.0 ** rng.uniform(-5, 5, p) * table) for table in tables]
+
+    def noted(*given):
+        hidden.append(own(*given))
+        return hidden[-1]
+
+    def none(self, tried, rows, log_prior):
+        return np.zeros(len(rows), dtype=bool)
+
+    for counts_, noise in itertools.product(exact, (1.0, 10.0, 30.0, 100.0, 1000.0)):
+        released = counts_ + noise * rng.standard_normal(counts_.shape)
+        monkeypatch.setattr(ScaleWindows, "_hidden", noted)
+        found = windows.scales(released, noise)
+        monkeypatch.setattr(ScaleWindows, "_hidden", none)
+        for one, other in zip(found, windows.scales(released, noise), strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert 0.2 < np.mean(np.concatenate(hidden)) < 0.95

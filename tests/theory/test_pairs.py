@@ -8,11 +8,22 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from skdpspectral import DPPCA
+from skdpspectral._linalg.eigen import unpack_lower
+from skdpspectral._release.noise import Release
 from skdpspectral._statistics.statistic import pair_order
 from skdpspectral._tables.clipping import clip_rows, normalize_rows
 from skdpspectral._tables.pairs import PairOrder, PairWalk, sign_differences
-from skdpspectral.decomposition._bounded_moments import RowBounds, SecondMoment
+from skdpspectral.decomposition._bounded_moments import (
+    LAYERS,
+    LayeredMoment,
+    RowBounds,
+    SecondMoment,
+    in_layers,
+    layer_weights,
+)
 from skdpspectral.decomposition._center import CenterSteps, Nearness, Sample
+from skdpspectral.decomposition._shared_center import Lengths
+from skdpspectral.mechanisms import PrivacyPlan
 from skdpspectral.sensitivity import (
     mean_sensitivity,
     pair_mean_sensitivity,
@@ -114,6 +125,77 @@ def test_rows_that_keep_their_length_move_the_moment_no_further(paired):
     assert shorter > 0.0
 
 
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("paired", [False, True])
+def test_no_rows_move_all_layers_together_further(paired, p):
+    """Climbing over all rows, the replacement, the center and the floor."""
+    n = 6
+    rng, moment = np.random.default_rng(2), LayeredMoment(RowBounds(p), n)
+    bound = second_moment_sensitivity(1.0, n)
+
+    def moved(flat):
+        rows = flat[: n * p + p].reshape(n + 1, p)
+        other = rows[:n].copy()
+        other[2] = rows[n]
+        origin = pair_order(n, p) if paired else flat[-p:]
+        found = [moment.kernel(x, origin, abs(flat[-p - 1])) for x in (rows[:n], other)]
+        return -np.linalg.norm(found[0] - found[1])
+
+    best = 0.0
+    for floor in (1e-3, 1.0):
+        start = 3.0 * rng.standard_normal((n + 1) * p + p + 1)
+        start[-p - 1] = floor
+        found = minimize(moved, start, method="Powell", options={"maxiter": 8})
+        best = max(best, -found.fun)
+    # Numbers would come near only by going from the first layer to the last.
+    assert best <= bound * (1 + 1e-9)
+    assert p == 1 or best >= 0.9 * bound
+
+
+def test_layers_stand_for_squared_lengths():
+    squares = np.geomspace(4.0001, 2048.0, 5001)
+    weights = layer_weights(squares)
+    assert np.all(weights >= 0.0)
+    assert np.all(np.sum(weights**2, axis=1) <= 1.0)
+    # From the length on at which rows are not cut.
+    np.testing.assert_allclose(weights @ LAYERS, squares, rtol=1e-6)
+    rows = np.array([[0.3, 0.4], [6.0, 8.0], [300.0, 400.0], [np.inf, 1.0], [0, 0]])
+    first, *more = in_layers(rows.copy(), 1.0)
+    np.testing.assert_allclose(first[0], rows[0])
+    total = first.T @ first + sum(
+        stands * part.T @ part for stands, part in zip(LAYERS[1:], more, strict=True)
+    )
+    cut = rows[2] * math.sqrt(2048.0) / 500.0
+    expected = sum(np.outer(row, row) for row in (rows[0], rows[1], cut))
+    np.testing.assert_allclose(total, expected, rtol=1e-9)
+    # Without a length all are unit rows.
+    unit, *none = in_layers(rows[:3].copy(), 0.0)
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1.0)
+    assert not any(len(part) for part in none)
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_noise_of_layers_is_what_weights_are_chosen_by(paired):
+    """Off the diagonal and on it; 6 and 5 deviations of the estimates."""
+    n, p = 3000, 8
+    moment = LayeredMoment(RowBounds(p), n)
+    origin = pair_order(n, p) if paired else np.zeros(p)
+    mechanisms = moment.mechanisms(1.3)
+    plan = PrivacyPlan(1.0, 1e-6, mechanisms, estimator="test", seeded=True)
+    exact = moment.kernel(np.random.default_rng(0).standard_cauchy((n, p)), origin, 1.0)
+    found = [
+        [
+            unpack_lower(layer, p)
+            for layer in moment.release(release, exact.copy("F"), origin)
+        ]
+        for release in (Release(plan, noise_seed=seed) for seed in range(200))
+    ]
+    deviations = np.std(found, axis=0, ddof=1) / moment.noise_std(plan, origin)
+    on = np.eye(p, dtype=bool)
+    assert abs(np.sqrt(np.mean(deviations[:, ~on] ** 2)) - 1.0) < 0.03
+    assert abs(np.sqrt(np.mean(deviations[:, on] ** 2)) - np.sqrt(2.0)) < 0.065
+
+
 def test_floors_of_differences_are_those_of_rows():
     """Differences are longer by the root of two, and so is what they keep their
     length up to.
@@ -140,6 +222,27 @@ def test_shares_of_pairs_and_of_rows_attain_their_bounds(v):
     assert moved == pytest.approx(pair_mean_sensitivity(math.sqrt(v), n))
     moved = np.linalg.norm((far > 1.0).mean(axis=0) - (X > 1.0).mean(axis=0))
     assert moved == pytest.approx(mean_sensitivity(0.5 * math.sqrt(v), n))
+
+
+def test_no_row_moves_both_histograms_of_lengths_further():
+    rng, worst = np.random.default_rng(0), 0.0
+    for n in (1, 2, 3, 4, 9, 40):
+        lengths = Lengths(Sample.of(RowBounds(2), n))
+        (planned,), bound = lengths.mechanisms(1.0), mean_sensitivity(1.0, n)
+        assert planned.sensitivity == bound
+        for k in range(60):
+            X = rng.standard_normal((n, 2)) * 10.0 ** rng.uniform(-9, 9, (n, 1))
+            X *= k % 3 > 0
+            other, given = X.copy(), []
+            other[n // 2] = np.eye(2)[0] * rng.choice([0.0, 1e-300, 1.0, 1e3, 1e300])
+            for rows in (X, other):
+                lengths.run(lambda _, value, to=given: to.append(value), rows)
+            for histograms in given:
+                np.testing.assert_allclose(histograms.sum(axis=1), [0.5, 1.0])
+            moved = float(np.linalg.norm(given[0] - given[1]))
+            assert moved <= bound * (1 + 1e-12)
+            worst = max(worst, moved / bound)
+    assert worst == pytest.approx(1.0)
 
 
 def test_pairs_by_value_have_no_such_bound():

@@ -405,7 +405,9 @@ def test_a_constant_that_hides_nothing_is_refused(constant):
     with pytest.raises(ValueError, match=r"sensitivity_constant.*raise"):
         pca.privacy_plan(1000, 5)
     pca.set_params(mechanism__calibration="exact")
-    with pytest.raises(ValueError, match=r'sensitivity_constant is for .*"paper"'):
+    with pytest.raises(
+        ValueError, match=r'sensitivity_constant is only used with .*"paper"'
+    ):
         pca.privacy_plan(1000, 5)
 
 
@@ -447,7 +449,7 @@ def test_failures_of_several_fits_add_up():
 def test_a_budget_of_a_small_delta_refuses_a_fit_that_may_fail_more_often():
     """It was let in, and the total stated at a millionth of its failures."""
     accountant = PrivacyAccountant(10.0, 1e-9)
-    with pytest.raises(PrivacyBudgetError, match=r"this would take 0\.001\."):
+    with pytest.raises(PrivacyBudgetError, match=r"this would use 0\.001\."):
         accountant.charge(spiked_plan(0.1, 1e-2))
     assert len(accountant.ledger) == 0
     accountant.charge(spiked_plan(0.1, 1e-9))

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -131,7 +132,12 @@ class LedgerServer:
 
     def kill(self):
         """Kill the server and all processes that serve, at once."""
-        os.killpg(self._process.pid, signal.SIGKILL)
+        # They have sessions of their own, and would end what they are at.
+        tasks = glob.glob(f"/proc/{self._process.pid}/task/*/children")
+        serving = [int(pid) for task in tasks for pid in Path(task).read_text().split()]
+        for pid in (*serving, self._process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._process.wait(_PATIENCE)
 
     def stop(self):

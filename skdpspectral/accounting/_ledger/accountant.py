@@ -72,18 +72,18 @@ _LARGEST_DELTA = 1.0 - 2.0**-53
 
 
 class TotalAtDelta(NamedTuple):
-    """Cost of all entries, read under the lock; its epsilon is computed after it."""
+    """Cost of all entries, read under the lock; epsilon is computed later."""
 
     total: Total
     delta: float
 
     def spent(self) -> Spent:
-        """Return the cost; of some ledgers that takes seconds."""
+        """Return the cost, which may take seconds."""
         return Spent(self.total.epsilon(self.delta), self.delta)
 
 
 class _Before(NamedTuple):
-    """A ledger before a charge to a block: terms, total, the block's slack, if any."""
+    """A ledger before a charge to a block: terms, total and the block's slack."""
 
     terms: LedgerTerms
     spent: Total
@@ -92,13 +92,13 @@ class _Before(NamedTuple):
 
     @classmethod
     def of(cls, transaction: Transaction, part: DisjointBlock) -> _Before:
-        """Return what a transaction holds so far."""
+        """Return the state of a ledger in a transaction."""
         found = transaction.slack(part), transaction.is_first(part)
         return cls(transaction.terms(), transaction.total(), *found)
 
 
 def _secret_total(transaction: Transaction) -> Total:
-    """Return the total, in which noise from a seed costs without limit."""
+    """Return the total, with infinite cost if noise was seeded."""
     total = transaction.total()
     return total._replace(mu=math.inf) if transaction.any_seeded() else total
 
@@ -106,66 +106,65 @@ def _secret_total(transaction: Transaction) -> Total:
 class PrivacyAccountant:
     """A ledger of privacy spending, shared by any number of estimators.
 
-    Every fit is entered before a value of its data is read, so that a fit that fails
-    or is killed stays charged; what is known of the data by then is in :ref:`limits`.
-    With a budget, what would exceed it is refused with :class:`PrivacyBudgetError`,
+    Every fit is charged before it reads any values of its data, so a fit that fails or
+    is killed stays charged. :ref:`limits` describes what is known about the data before
+    the charge. If a fit would exceed the budget, it raises :class:`PrivacyBudgetError`
     and nothing is charged.
 
     Parameters
     ----------
     epsilon : float or None, default=None
-        Budget, positive; None records without a limit (or takes over the budget
-        of the ledger at `path`).
+        Budget, positive. None records without a limit, or uses the budget of an
+        existing ledger at `path`.
     delta : float or None, default=None
-        Budget in [1e-15, 1); None means 1e-6 where `epsilon` is given.
+        Budget in [1e-15, 1). None means 1e-6 if `epsilon` is given.
     path : str or path-like or None, default=None
-        File of the ledger, on a local disk of one host; created if missing. Or a
-        database of a PostgreSQL server, ``"postgresql://user@host/database"``, for
-        several hosts (:ref:`server_ledger`). None keeps the ledger in a temporary file
-        that ends with this object.
+        Ledger file on a local disk of one host, created if missing; or a database of a
+        PostgreSQL server, ``"postgresql://user@host/database"``, for several hosts
+        (:ref:`server_ledger`). None uses a temporary file, deleted with this object.
     unit : {"row", "user"} or None, default=None
-        Unit of privacy that totals are stated for; None takes the first entry's.
+        Privacy unit of the stated totals. None uses the unit of the first entry.
     neighbors : str or None, default=None
-        Relation that totals are stated for: "replace-one", "add-remove-one" or
-        "zero-out-one"; given together with `unit`.
+        Neighbor relation of the stated totals: "replace-one", "add-remove-one" or
+        "zero-out-one". Must be given together with `unit`.
     failures : float or None, default=None
-        Part of `delta` that a new ledger sets aside for mechanisms that are no
-        Gaussians: fits on samples, private selections, deltas of other tools and of
-        models (:ref:`filters`). None sets a tenth of `delta` aside, which costs
-        Gaussian mechanisms .4 to .5 % of mu. With 0 their limit is exact, and fits on
-        samples cost what they would without sampling.
+        Part of `delta` that a new ledger reserves for mechanisms that are not Gaussian:
+        fits on samples, private selections, and the deltas of other tools and of models
+        (:ref:`filters`). None reserves a tenth of `delta`, which costs Gaussian
+        mechanisms 0.4 to 0.5 % of mu. With 0 their limit is exact, and fits on samples
+        cost as much as without sampling.
     pure : float or None, default=None
-        Part of `epsilon` that a new ledger sets aside for :meth:`charge_external`. None
-        takes the epsilon of the first entry, if that is one of another tool, else 0.
-        Beyond it such entries are let in at the cost of a Gaussian mechanism that
-        covers them, which is dear unless their epsilons are small.
+        Part of `epsilon` that a new ledger reserves for :meth:`charge_external`. None
+        reserves the epsilon of the first entry if that entry is external, and 0
+        otherwise. External entries beyond this part cost as much as a Gaussian
+        mechanism that covers them, which is expensive unless their epsilons are small.
     allow_seeded : bool, default=False
-        Whether this handle lets fits with a `noise_seed` into a budget, at face
-        value; for tests and figures. The ledger says that they were seeded, and
-        :meth:`spent` is infinite. Copies, pickles and :meth:`named` handles allow
-        the same; another handle of the same file says so itself.
+        Whether this handle charges fits with a `noise_seed` to a budget, at face value.
+        Use it only for tests and figures. The ledger records that these fits were
+        seeded, and :meth:`spent` is infinite. Copies, pickles and :meth:`named` handles
+        inherit this setting; other handles of the same file set it themselves.
 
     Raises
     ------
     ValueError
         If a parameter is out of range.
     LedgerError
-        If the file at `path` is foreign, damaged, of another version, or holds
-        another budget, unit or relation; it is left as it is.
+        If the file at `path` is damaged, not a ledger, of another version, or has
+        another budget, unit or relation. The file is not changed.
 
     Notes
     -----
-    Gaussian mechanisms compose exactly, adaptively chosen ones too: ``mu**2`` adds up
-    (:ref:`composition`). Refusing what would exceed a budget that was fixed beforehand
-    is sound even if each fit is chosen after seeing the earlier ones; ``spent`` without
-    a budget, quoted at a moment that the results have chosen, is not.
+    Gaussian mechanisms compose exactly, even if they are chosen adaptively: ``mu**2``
+    adds up (:ref:`composition`). A budget that is fixed in advance is valid even if you
+    choose each fit after seeing earlier results. Without a budget, ``spent`` is not
+    valid if it is quoted at a time chosen by the results.
 
-    The object is a handle: copies, clones and pickles share one ledger, in worker
-    processes too. Unpickling never creates one. A ``with`` block serves the estimators
-    of its thread or asyncio task that have no accountant of their own, and takes those
-    that are sent to workers along. An estimator that is *made* in a worker process
-    knows of no block: give it the accountant as a parameter. Threads, backups, blocks
-    of rows and costs that may fail are in the :ref:`user guide <ledger>`.
+    The object is a handle. Copies, clones and pickles share one ledger, also in worker
+    processes, and unpickling never creates a ledger. A ``with`` block applies to
+    estimators of its thread or asyncio task that have no accountant, including
+    estimators sent to workers. An estimator *created* in a worker process ignores the
+    block, so pass the accountant as a parameter. Threads, backups, blocks of rows and
+    costs with a failure probability are described in the :ref:`user guide <ledger>`.
 
     Examples
     --------
@@ -202,7 +201,9 @@ class PrivacyAccountant:
         if budget is None and new and (failures, pure) != (None, None):
             parts = " and ".join(part for part in given if given[part] is not None)
             where = "" if path is None else f" (there is no ledger at {path})"
-            raise ValueError(f"{parts}: only parts of a budget, give epsilon{where}")
+            raise ValueError(
+                f"{parts}: not allowed without a budget; give epsilon{where}"
+            )
         self._allow_seeded = check_flag("allow_seeded", allow_seeded)
         self._keeper: TemporaryFolder | None = None
         if path is None:
@@ -246,22 +247,22 @@ class PrivacyAccountant:
 
     @property
     def epsilon(self) -> float | None:
-        """Budget's epsilon; None without a budget."""
+        """Epsilon of the budget; None without a budget."""
         return None if self._budget is None else self._budget.epsilon
 
     @property
     def delta(self) -> float | None:
-        """Budget's delta; None without a budget."""
+        """Delta of the budget; None without a budget."""
         return None if self._budget is None else self._budget.delta
 
     @property
     def path(self) -> str:
-        """File of the ledger, or its address on a server."""
+        """Path of the ledger file, or address of the ledger on a server."""
         return self._path
 
     @property
     def allow_seeded(self) -> bool:
-        """Whether this handle lets fits with a seed into a budget."""
+        """Whether this handle charges seeded fits to a budget."""
         return self._allow_seeded
 
     def named(
@@ -271,26 +272,26 @@ class PrivacyAccountant:
         disjoint_within: str | None = None,
         disjoint_unit: str | None = None,
     ) -> PrivacyAccountant:
-        """Return a handle of the same ledger whose entries carry a label.
+        """Return a handle of the same ledger that adds a label to its entries.
 
-        A label is only a label: entries under different labels compose one after
-        another, since nothing says that they are about different rows.
+        A label alone does not change costs: entries with different labels compose
+        sequentially, since they may concern the same rows.
 
         Parameters
         ----------
         label : str
-            Written into each entry.
+            Label of each entry.
         disjoint_within : str or None, default=None
-            Name of a division of the data of which `label` is one block. Giving
-            it **asserts** that no row (or no user, see `disjoint_unit`) lies in two
-            blocks of that division, that none ever changes blocks, and that the
-            blocks were fixed without looking at the private values; entries then
-            cost what the dearest block costs, and ledger and statement say that
-            this was asserted.
+            Name of a partition of the data that has `label` as one of its blocks. With
+            it, you **assert** that no row (or no user, see `disjoint_unit`) is in two
+            blocks of the partition, that none ever moves to another block, and that the
+            blocks were fixed without looking at private values. All entries together
+            then cost as much as the costliest block. The ledger and statements record
+            the assertion.
         disjoint_unit : {"row", "user"} or None, default=None
-            What is asserted to lie in no two blocks; None means rows. Of "user",
+            Unit that is asserted to be in no two blocks; None means rows. "user" means
             a person with all of that person's rows. A ledger that protects users
-            accepts nothing less: a user may have rows in two blocks although no row
+            requires "user", because a user may have rows in two blocks even if no row
             is in both.
 
         Returns
@@ -308,23 +309,23 @@ class PrivacyAccountant:
         return handle
 
     def backup(self, path: str | os.PathLike[str]) -> None:
-        """Copy the ledger to a new file, whole, while it is in use.
+        """Copy the complete ledger to a new file while it is in use.
 
-        Never copy the file of a ledger by other means while a process uses it: the
-        copy may be torn. The copy is the same ledger with the same budget. Put
-        it in the place of a ledger that was lost, never beside one that is in use,
-        and count what was spent since as spent.
+        Never copy the ledger file by other means while a process uses it, because the
+        copy may be inconsistent. The backup is the same ledger with the same budget.
+        Use it only to replace a lost ledger, never alongside one in use, and treat
+        everything spent since the backup as spent.
 
         Parameters
         ----------
         path : str or path-like
-            File to make, of a ledger on a server, too; one that exists is never
+            File to create, also for a ledger on a server. Existing files are never
             replaced.
 
         Raises
         ------
         LedgerError
-            If there is a file at `path`, or none can be made.
+            If `path` exists or cannot be created.
         """
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"path must name a file, got {shown(path)}")
@@ -333,22 +334,22 @@ class PrivacyAccountant:
     # -- spending --------------------------------------------------------------
 
     def charge(self, plan: PrivacyPlan) -> None:
-        """Enter a plan, or refuse it; to be called before any data are read.
+        """Charge a plan, or refuse it, before any data are read.
 
-        Once this returns, the entry is on the disk.
+        When this method returns, the entry has been written to disk.
 
         Parameters
         ----------
         plan : PrivacyPlan
-            What will be released.
+            Plan of the releases.
 
         Raises
         ------
         PrivacyBudgetError
-            If the plan does not fit the budget, or its noise comes from a seed and
-            this handle has a budget and not ``allow_seeded=True``.
+            If the plan exceeds the budget, or if its noise is seeded and this handle
+            has a budget without ``allow_seeded=True``.
         LedgerError
-            If the ledger cannot be used, or does not state the plan's relation.
+            If the ledger cannot be used or does not support the neighbor relation.
         """
         (plan,) = check_plans([plan])
         note_charge([plan], self._enter(plan.estimator, [(self._own_part(), plan)]))
@@ -356,30 +357,30 @@ class PrivacyAccountant:
     def charge_external(
         self, epsilon: float, delta: float, what: str, *, unit: str, neighbors: str
     ) -> None:
-        """Enter what another tool has spent on the same rows, or will.
+        """Charge what another tool has spent, or will spend, on the same rows.
 
         Parameters
         ----------
         epsilon, delta : float
-            Its guarantee: `epsilon` at least 0 and finite, `delta` in [0, 1).
+            Guarantee of that tool: `epsilon` at least 0, finite; `delta` in [0, 1).
         what : str
-            What was done; it stands in the ledger in place of an estimator's name.
+            Description for the ledger, in place of an estimator's name.
         unit : {"row", "user"}
-            Whom its guarantee protects.
+            Privacy unit of the other tool's guarantee.
         neighbors : {"replace-one", "add-remove-one", "zero-out-one"}
-            The change that it hides. A ledger of replaced rows or users counts what
-            hides that one joins or leaves as ``(2 * epsilon, (1 + exp(epsilon)) *
-            delta)``, and the entry says so.
+            Neighbor relation of the other tool's guarantee. A ledger with "replace-one"
+            counts an "add-remove-one" guarantee as
+            ``(2 * epsilon, (1 + exp(epsilon)) * delta)``, and the entry records this.
 
         Raises
         ------
         ValueError
             If a parameter is out of range.
         PrivacyBudgetError
-            If it does not fit the budget.
+            If the charge exceeds the budget.
         LedgerError
-            If the ledger's unit or relation does not follow from the one that is given,
-            or it cannot be used.
+            If the unit or relation does not imply the ledger's, or the ledger is
+            unusable.
 
         Examples
         --------
@@ -394,11 +395,10 @@ class PrivacyAccountant:
         self.charge(external_plan(epsilon, delta, what, unit, neighbors))
 
     def _charge_disjoint(self, name: str, plans: Mapping[str, PrivacyPlan]) -> None:
-        """Enter the plans of named blocks of rows at once, all or none.
+        """Enter the plans of named blocks of rows, all or none.
 
-        For estimators that have seen themselves that no row lies in two blocks; anyone
-        else's assertion goes through :meth:`named`. `name` is the estimator's, for
-        errors.
+        Only for callers that verified that no row is in two blocks; others use
+        :meth:`named`. `name` is the estimator's, for errors.
         """
         parts = checked_blocks(plans)
         entries = [(parts[block], plan) for block, plan in plans.items()]
@@ -434,7 +434,7 @@ class PrivacyAccountant:
         fits: Sequence[tuple[PrivacyPlan, int]],
         before: _Before,
     ) -> None:
-        """Raise what rolls fits back that were entered, if they exceed the budget."""
+        """Raise, which rolls entered fits back, if they exceed the budget."""
         total = transaction.total()
         terms, spent, slack, first = before
         if self._budget is None or self._budget.admits(
@@ -448,7 +448,7 @@ class PrivacyAccountant:
         relation = transaction.relation()
         if not others and not isinstance(plan, ParallelPlan) and relation is not None:
             cost = cost_of(plan, relation)
-            excess = replace(excess, plan=plan, cost=cost, n=n)
+            excess = replace(excess, plan=plan, cost=cost, relation=relation, n=n)
         raise excess
 
     def check(
@@ -460,45 +460,47 @@ class PrivacyAccountant:
         n_fits: int = 1,
         groups: Any = None,
     ) -> Spent:
-        """Say whether so many fits are affordable; fit nothing, charge nothing.
+        """Check whether fits are affordable, without fitting or charging.
 
-        A search over parameters turns errors of single fits into missing scores:
-        ask before it starts.
+        Call it before a parameter search, because a search turns the errors of single
+        fits into missing scores.
 
         Parameters
         ----------
         what : estimator, PrivacyPlan or iterable of PrivacyPlan
-            What is fitted: a private estimator, or a ``Pipeline``, ``FeatureUnion``,
-            ``GridSearchCV`` or ``RandomizedSearchCV`` of some, whose candidates are
-            planned once a fold, the dearest once more for ``refit``. Or plans, which
-            are asked for together.
+            A private estimator, or a ``Pipeline``, ``FeatureUnion``, ``GridSearchCV``
+            or ``RandomizedSearchCV`` of private estimators. Each candidate of a search
+            is counted once per fold, and the most expensive candidate once more for
+            ``refit``. Plans are counted together.
         X : array-like or dataframe, default=None
-            Rows of the fits, of which the shape is used (and who the clients are).
-            None with plans, which know it.
+            Rows of the fits. Only their shape, and the identity of clients, is used.
+            Pass None with plans, which contain the shape.
         y : array-like or None, default=None
-            Ignored: what a fit costs does not depend on targets.
+            Ignored, because the cost of a fit does not depend on targets.
         n_fits : int, default=1
-            Number of times that all of it is fitted, as once a fold by
+            Number of repetitions, such as the number of folds of
             :func:`~sklearn.model_selection.cross_val_score`.
         groups : array-like or None, default=None
-            For the splitter of a search that counts its folds by groups.
+            Groups for the splitter of a search whose number of folds depends on them.
 
         Returns
         -------
         Spent
-            What the ledger would stand at afterwards. Steps that have an accountant
-            of another ledger are left out.
+            The total of the ledger after these fits. Steps with an accountant of
+            another ledger are not counted.
 
         Raises
         ------
         PrivacyBudgetError
-            If the budget does not suffice.
+            If the budget is too small.
         ValueError, TypeError
-            If it is not known beforehand what is fitted, as behind a step that
-            chooses its number of columns by the data; the error says what to do.
+            If the fits are not known in advance, for example after a step that chooses
+            its number of columns from the data. The message suggests a remedy.
         """
         if isinstance(y, Integral):
-            raise TypeError(f"y must be targets, got {y}: give n_fits={y} by its name")
+            raise TypeError(
+                f"y must be targets, got {y}: pass n_fits={y} as a keyword argument"
+            )
         n_fits = check_count("n_fits", n_fits)
         fits = planned_fits(what, X, groups)
         fits = [fit for fit in fits if self._handle_of(fit)._id == self._id]
@@ -514,35 +516,35 @@ class PrivacyAccountant:
     ) -> Any:
         r"""Return a clone of a pipeline whose private steps share a budget.
 
-        For pipelines whose class cannot be changed: each step is charged by itself.
-        :class:`~skdpspectral.pipeline.PrivatePipeline` is one entry, and composes a
-        step on Poisson samples with all others exactly.
+        Use it for pipelines whose class cannot be changed, where each step is charged
+        separately. :class:`~skdpspectral.pipeline.PrivatePipeline` is charged once, and
+        composes a step with Poisson sampling exactly with all others.
 
         Parameters
         ----------
         what : estimator
-            A ``Pipeline``, ``ColumnTransformer`` or ``FeatureUnion`` of private steps,
-            whose own `epsilon` and `delta` are replaced.
+            A ``Pipeline``, ``ColumnTransformer`` or ``FeatureUnion`` of private steps.
+            Their `epsilon` and `delta` are replaced.
         X : array-like or dataframe
-            Rows of the fit, of which the shape, names and dtypes are used.
+            Rows of the fit. Only their shape, names and dtypes are used.
         epsilon, delta : float or None, default=None
-            Budget of all steps together; None takes what remains of this ledger's.
+            Budget of all steps together. None uses the remaining budget of this ledger.
         shares : "auto" or dict of str to float, default="auto"
-            Shares of :math:`\mu^2`, as of
+            Shares of :math:`\mu^2`, as in
             :class:`~skdpspectral.pipeline.PrivatePipeline`.
 
         Returns
         -------
         estimator
-            An unfitted clone. One fit of it is within the budget, and within that of
-            this ledger; nothing is charged before.
+            An unfitted clone. One fit of it stays within the given budget and within
+            the budget of this ledger. Nothing is charged yet.
 
         Raises
         ------
         PrivacyBudgetError
-            If the ledger has too little left.
+            If the remaining budget of the ledger is too small.
         ValueError, TypeError
-            If it is not known beforehand what is fitted, or a share is of no step.
+            If the fits are not known in advance, or a share names no step.
 
         Examples
         --------
@@ -573,7 +575,7 @@ class PrivacyAccountant:
 
     @uninterrupted
     def _total_after(self, fits: Sequence[PlannedFit], n_fits: int) -> TotalAtDelta:
-        """Return what so many fits would come to, or refuse them; charge nothing."""
+        """Return the total after `n_fits` fits, or refuse them, without a charge."""
         if self._budget is not None:
             for fit in fits:
                 allowed = self._handle_of(fit)._allow_seeded
@@ -637,7 +639,7 @@ class PrivacyAccountant:
     def _total_at_delta(
         self, transaction: Transaction, delta: float | None = None
     ) -> TotalAtDelta:
-        """Return the cost of everything that the ledger holds in a transaction."""
+        """Return the cost of all entries in a transaction."""
         total = _secret_total(transaction)
         if delta is None and self._budget:
             delta = self._budget.delta
@@ -654,37 +656,38 @@ class PrivacyAccountant:
             return self._total_at_delta(transaction, delta)
 
     def spent(self, delta: float | None = None) -> Spent:
-        """Return the tight privacy cost of everything so far.
+        """Return the tight total privacy cost of all entries.
 
         Parameters
         ----------
         delta : float or None, default=None
-            In [1e-15, 1); None takes the budget's, else the smallest of the entries,
-            or twice what they include for failures of a model's bounds, and for other
-            tools' deltas, if that is more.
+            Delta in [1e-15, 1). None uses the delta of the budget. Without a budget, it
+            uses the smallest delta of the entries or, if larger, twice their deltas for
+            failures of a model's bounds and for other tools.
 
         Returns
         -------
         Spent
-            Named tuple (epsilon, delta), for the ledger's unit and relation.
-            Infinite once a release was made without noise or with seeded noise, or
-            where failures leave nothing of delta.
+            Named tuple (epsilon, delta), for the ledger's unit and relation. Infinite
+            after a release with no or seeded noise, or if failures use up delta.
 
         Notes
         -----
-        Of Gaussian mechanisms the cost is exact. Others are composed by distributions
-        of privacy loss, which give an upper bound, and hold for mechanisms that were
-        not chosen by the results of earlier ones. A budget is watched by other means
-        (:ref:`filters`), so that less may be spent than it says.
+        The cost of Gaussian mechanisms is exact. Other mechanisms are composed with
+        privacy loss distributions. These give an upper bound, which holds for
+        mechanisms that were not chosen based on earlier results. Budgets are enforced
+        by other means (:ref:`filters`), so less may be left to spend than this
+        suggests.
         """
         return self._read_total_at_delta(delta).spent()
 
     @uninterrupted
     def remaining(self, k: int = 1) -> Spent:
-        """Return what each of `k` further equal fits may ask for.
+        """Return the budget available to each of `k` further equal fits.
 
-        What is left is split by ``mu**2``, as fits compose: each of `k` fits gets
-        about ``1 / sqrt(k)`` of it, which is more than one `k`-th.
+        The remaining ``mu**2`` is split equally, because it adds up over fits. Each of
+        `k` fits gets about ``1 / sqrt(k)`` of the remaining budget, rather than
+        ``1 / k``.
 
         Parameters
         ----------
@@ -695,14 +698,13 @@ class PrivacyAccountant:
         -------
         Spent
             Named tuple (epsilon, delta) at the budget's delta, for Gaussian fits of the
-            ledger's unit and relation that concern all of its rows; infinite without
-            a budget. Seeded fits that were let in count at face value. ``str()``
-            explains it.
+            ledger's unit and relation on all of its rows; infinite without a budget.
+            Seeded fits count at face value. ``str()`` explains the result.
 
         Raises
         ------
         ValueError
-            If `k` is no positive integer.
+            If `k` is not a positive integer.
 
         Examples
         --------
@@ -725,7 +727,7 @@ class PrivacyAccountant:
             return Remaining(left, budget.delta, k, budget, total, most)
 
     def _own_part(self) -> DisjointBlock:
-        """Return the block of rows that entries of this handle are about."""
+        """Return the block of this handle's entries."""
         if self._division is None or self._label is None:
             return whole_data()
         division, unit = self._division
@@ -736,17 +738,17 @@ class PrivacyAccountant:
         return budget.remaining(transaction.total(), transaction.terms(), k, first)
 
     def privacy_curve(self, epsilons: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Return delta(epsilon) of everything so far, for plots.
+        """Return delta(epsilon) of all entries together, for plots.
 
         Parameters
         ----------
         epsilons : array-like of float
-            Each at least 0.
+            Values of epsilon, each at least 0.
 
         Returns
         -------
         ndarray
-            Of the same shape as `epsilons`.
+            Values of delta, in the shape of `epsilons`.
         """
         try:
             points = np.asarray(epsilons, dtype=np.float64)
@@ -758,12 +760,12 @@ class PrivacyAccountant:
 
     @property
     def ledger(self) -> tuple[LedgerEntry, ...]:
-        """All entries, oldest first, of one type whatever is installed.
+        """All entries, oldest first, in a format that does not depend on dependencies.
 
-        Each is a named tuple with its time in UTC, so that
-        ``pandas.DataFrame(accountant.ledger)`` is a table of them. `epsilon`,
-        `delta` and `mu` are those of the fit alone, `ledger_mu` is its cost in the
-        ledger's unit and relation, and `plan` has all of it
+        Each entry is a named tuple with its time in UTC, so
+        ``pandas.DataFrame(accountant.ledger)`` gives a table. `epsilon`, `delta` and
+        `mu` are the cost of the fit alone, `ledger_mu` is its cost in the ledger's unit
+        and relation, and `plan` contains all details
         (:meth:`~skdpspectral.mechanisms.PrivacyPlan.from_json`).
         """
         return tuple(map(read_entry, self._ledger().entries()))
@@ -774,14 +776,14 @@ class PrivacyAccountant:
             return _secret_total(transaction)
 
     def export(self) -> str:
-        """Return the ledger as lines of JSON, for an audit or an archive.
+        """Return the ledger as JSON lines, for an audit or an archive.
 
         Returns
         -------
         str
-            One JSON object a line: first the ledger with its totals, then its entries,
-            oldest first, each with its mechanisms and a sentence of English
-            (``"statement"``). What is infinite is null.
+            One JSON object per line: first the ledger with its totals, then its
+            entries, oldest first, each with its mechanisms and an English sentence
+            (``"statement"``). Infinite values are null.
 
         Examples
         --------
@@ -812,10 +814,10 @@ def summary_of(accountant: PrivacyAccountant, n_entries: int | None = None) -> S
 def totals_over_time(
     accountant: PrivacyAccountant, n_points: int = 201
 ) -> tuple[list[int], list[TotalAtDelta], list[float]]:
-    """Return numbers of entries, totals after them, and what one more fit may ask for.
+    """Return numbers of entries, totals after them, and remaining epsilons.
 
-    Of a long ledger they are about `n_points` moments, the first and the last included.
-    What is left is empty without a budget.
+    Long ledgers are sampled at about `n_points` moments, including the first and the
+    last. Remaining epsilons are empty without a budget.
     """
     budget = accountant._budget
     with accountant._ledger().transaction(keep=False) as transaction:
@@ -870,9 +872,9 @@ def open_stream(accountant: PrivacyAccountant) -> str:
 def advance_stream(
     accountant: PrivacyAccountant, name: str, position: int, steps: int
 ) -> None:
-    """Move a stream on, if it has made as many steps as the caller's copy believes.
+    """Advance a stream if its position is that of the caller's copy.
 
-    Otherwise nothing is changed, and a LedgerError says how to go on.
+    Otherwise nothing is changed, and a LedgerError explains the remedy.
     """
     ledger = accountant._ledger()
     with ledger.transaction() as transaction:
@@ -880,22 +882,22 @@ def advance_stream(
             raise LedgerError(
                 "this stream was continued elsewhere, or a step of it failed: the "
                 f"ledger {ledger.path} does not have it at step {position}. Its noise "
-                "must not be drawn twice; go on with the newest copy. If that one is "
-                "lost, resume() goes on where the ledger is, without the rows between; "
-                "or clone the estimator to begin a new stream"
+                "must not be drawn twice; continue with the newest copy. If that copy "
+                "is lost, resume() continues at the step of the ledger, without the "
+                "rows in between; or clone the estimator to begin a new stream"
             )
 
 
 @uninterrupted
 def stream_position(accountant: PrivacyAccountant, name: str) -> int:
-    """Return how many steps a stream has made, in whichever copy."""
+    """Return the number of steps of a stream over all copies."""
     ledger = accountant._ledger()
     with ledger.transaction(keep=False) as transaction:
         query = "SELECT position FROM streams WHERE id = ?"
         row = transaction.execute(query, (name,)).fetchone()
     if row is None:
         raise LedgerError(
-            f"the ledger {ledger.path} does not know this stream: it is an older copy "
-            "of the ledger; clone the estimator to begin a new stream"
+            f"the ledger {ledger.path} does not contain this stream: it is an older "
+            "copy of the ledger; clone the estimator to begin a new stream"
         )
     return int(row[0])

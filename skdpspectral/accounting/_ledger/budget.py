@@ -61,12 +61,12 @@ _FALL = 2.0**-8
 
 
 def exact(number: float) -> ExactNumber:
-    """Return a float as a fraction; infinity as it is."""
+    """Return a float as a fraction; infinity unchanged."""
     return number if number == math.inf else Fraction(number)
 
 
 def as_float(number: ExactNumber) -> float:
-    """Return the nearest number; infinity beyond the largest one."""
+    """Return the nearest float; infinity on overflow."""
     try:
         return float(number)
     except OverflowError:
@@ -74,20 +74,20 @@ def as_float(number: ExactNumber) -> float:
 
 
 class Share(NamedTuple):
-    """What entries take of a box: squared mu, probability of failure, pure epsilon."""
+    """The use of a box by entries: squared mu, probability of failure, pure epsilon."""
 
     cost: ExactNumber = Fraction(0)
     failure: ExactNumber = Fraction(0)
     pure: ExactNumber = Fraction(0)
 
     def within(self, box: Share) -> bool:
-        """Whether none is larger than that of a box."""
+        """Return whether no component exceeds that of a box."""
         return all(own <= most for own, most in zip(self, box, strict=True))
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one fit costs in the terms of a ledger's unit and relation.
+    """The cost of one fit for a ledger's unit and relation.
 
     `mu` is that of all Gaussian mechanisms, `curves` are all others.
     """
@@ -98,21 +98,18 @@ class Cost:
 
     @property
     def pairs(self) -> tuple[tuple[ApproximateDP, int], ...] | None:
-        """What is no Gaussian, if that is (epsilon, delta) pairs alone."""
+        """The other mechanisms, if all are (epsilon, delta) pairs; else None."""
         found = [(c, n) for c, n in self.curves if isinstance(c, ApproximateDP)]
         return tuple(found) if len(found) == len(self.curves) else None
 
     def pure_epsilon(self, most: float) -> float:
-        """Return the sum of the epsilons of pairs, if it is at most so large; else 0.
-
-        Rounded up.
-        """
+        """Return the sum of pairs' epsilons, rounded up; 0 if it exceeds `most`."""
         sum_of = math.fsum(n * pair.epsilon for pair, n in self.pairs or ())
         epsilon = math.nextafter(sum_of, math.inf) if len(self.curves) > 1 else sum_of
         return epsilon if epsilon <= most else 0.0
 
     def total(self, n: int = 1) -> Total:
-        """Return what so many fits come to."""
+        """Return the total of `n` fits."""
         curves = tuple((curve, n * times) for curve, times in self.curves)
         failure = min(n * self.failure, 1.0)
         return Total(math.sqrt(n) * self.mu, failure, curves)
@@ -126,31 +123,40 @@ class Cost:
 
 
 def cost_of(plan: PrivacyPlan, relation: tuple[Unit, Neighbors] | None = None) -> Cost:
-    """Return what a plan costs for a ledger's relation, or an error; None: its own."""
+    """Return the cost of a plan for a ledger's relation, by default its own."""
     factor = 1.0 if relation is None else conversion_factor(plan, relation)
     curves = Counter(replace(restated(c, factor), name="") for c in plan.curves)
     return Cost(factor * plan.mu_beside_curves, tuple(curves.items()), plan.failure)
 
 
 def conversion_factor(plan: PrivacyPlan, relation: tuple[Unit, Neighbors]) -> float:
-    """Factor by which the mu of a plan grows for a ledger's relation, or an error."""
+    """Return the factor of a plan's mu for a ledger's relation, or raise."""
     factor = relation_factor(plan.unit, plan.neighbors, *relation)
     if factor is None:
         raise LedgerError(
-            f"this ledger protects per {relation[0]} under {relation[1]}, which a "
-            f"guarantee per {plan.unit} under {plan.neighbors} does not imply; use a "
-            "separate ledger"
+            f"this ledger states a guarantee per {relation[0]} under {relation[1]}, "
+            f"which a guarantee per {plan.unit} under {plan.neighbors} does not "
+            f"imply; {separate_ledger(plan)}"
         )
     if factor != 1.0 and plan.failure:
         raise LedgerError(
             f"the guarantee of {plan.estimator} under its model cannot be converted "
-            f"to one per {relation[0]} under {relation[1]}; use a separate ledger"
+            f"to one per {relation[0]} under {relation[1]}; {separate_ledger(plan)}"
         )
     return factor
 
 
+def separate_ledger(plan: PrivacyPlan) -> str:
+    """Return the remedy for a plan whose unit or relation is not the ledger's."""
+    return (
+        "use a separate ledger, accountant=PrivacyAccountant("
+        f"epsilon={plan.epsilon:g}, delta={plan.delta:g}, unit='{plan.unit}', "
+        f"neighbors='{plan.neighbors}')"
+    )
+
+
 def restated(curve: Curve, factor: float) -> Curve:
-    r"""Return a mechanism's guarantee for a chain of so many of its changes, 1 or 2.
+    r"""Return a mechanism's guarantee for a chain of 1 or 2 changes.
 
     :math:`(2 \epsilon, (1 + e^\epsilon) \delta)` for a pair.
     """
@@ -171,7 +177,7 @@ _MOST_DELTA = math.nextafter(1.0, 0.0)
 def with_restatement(
     plan: PrivacyPlan, relation: tuple[Unit, Neighbors]
 ) -> PrivacyPlan:
-    """Return a plan that says as what a ledger counts its pairs and curves."""
+    """Return a plan with a remark on how a ledger counts its pairs and curves."""
     factor = conversion_factor(plan, relation)
     if factor == 1.0 or not plan.curves:
         return plan
@@ -186,7 +192,7 @@ def with_restatement(
 
 @dataclass(frozen=True)
 class BoxFilter:
-    """Limits of three sums, for mechanisms of any kind, adaptively chosen ones too.
+    """Limits of three sums, also for adaptively chosen mechanisms of any kind.
 
     `failures` is D, `pure` is E.
     """
@@ -211,24 +217,19 @@ class BoxFilter:
         return Share(most**2, Fraction(self.failures), Fraction(self.pure))
 
     def admits(self, total: Total) -> bool:
-        """Whether a ledger that holds this is within the budget."""
+        """Return whether a ledger with this total is within the budget."""
         return bool(self.limit) and Share(*total.box).within(self.corner)
 
     def room(self, total: Total) -> Share:
-        """Return what entries may take yet; nothing where one sum is over its limit."""
+        """Return the share that is left; zeros if one sum exceeds its limit."""
         left = [most - x for most, x in zip(self.corner, total.box, strict=True)]
         return Share(*left) if min(left) >= 0 else Share()
 
-    def spare_mu(self, total: Total) -> float:
-        """Return the cost of the Gaussian mechanisms that would still be let in."""
-        return math.sqrt(as_float(self.room(total).cost))
-
     def share_of(self, cost: Cost, room: Share, n: int = 1) -> Share:
-        """Return what fits take of which `room` is left, one after another.
+        """Return the share of `room` that `n` successive fits use.
 
-        Their d, where that may be chosen, is the part of the failures left that m**2
-        is of the cost left: so k equal fits that take all take D / k each, and what
-        is cheap takes little of either.
+        If d can be chosen, its part of the failures left equals that of m**2 in the
+        cost left: k equal fits that use everything use D / k each.
         """
         own = Fraction(cost.failure)
         if cost.pairs is None:
@@ -246,9 +247,9 @@ class BoxFilter:
 
 
 def _balanced(cost: Cost, left: float, failures: float) -> tuple[float, float]:
-    """Return (m, d) with m**2 / left at most, and close to, d / failures.
+    """Return (m, d) with m**2 / left close to, and at most, d / failures.
 
-    All of the failures, where even these are not enough; none, where they are no help.
+    d is `failures` if even these are not enough, and 0 if they do not help.
     """
 
     def found(d: float) -> tuple[float, float]:
@@ -294,14 +295,14 @@ class Budget:
     def remaining(
         self, spent: Total, terms: LedgerTerms, n_fits: int = 1, first: bool = False
     ) -> float:
-        """Return the epsilon that each of so many more Gaussian fits may ask for."""
+        """Return the epsilon that each of `n_fits` more Gaussian fits may ask for."""
         if n_fits == 1 and first:
             return self.epsilon  # it may be all of it
-        spare = box_of(terms).spare_mu(spent)
+        spare = math.sqrt(as_float(box_of(terms).room(spent).cost))
         return gaussian_epsilon(spare / math.sqrt(n_fits), self.delta)
 
     def in_words(self, spent: float, left: float, n_fits: int = 1) -> str:
-        """Say what is spent, and what so many Gaussian fits may still ask for."""
+        """Describe the spent budget, and what `n_fits` Gaussian fits may ask for."""
         most, total = f"{floored(left):g}", f"{self.epsilon:g} at delta={self.delta:g}"
         fits = f"a fit of up to epsilon={most} still fits"
         if n_fits > 1:
@@ -311,13 +312,13 @@ class Budget:
         if spent == math.inf:  # of seeded fits, which have no secret cost
             return f"Of the budget epsilon={total}, {fits}."
         if not spent:
-            return f"Nothing of the budget epsilon={total} is spent: {fits}."
+            return f"None of the budget epsilon={total} is spent: {fits}."
         rest = self.epsilon - spent
         why = "costs do not add up linearly, so " if n_fits * left > rest else ""
         return f"epsilon={spent:.6g} of {total} is spent; {why}{fits}."
 
     def refuse_unlimited(self, plan: PrivacyPlan, allow_seeded: bool) -> None:
-        """Raise if a plan has no finite cost, or none that is secret."""
+        """Raise if a plan has no finite cost, or if its noise is not secret."""
         if not plan.noisy:
             raise PrivacyBudgetError(
                 f"{plan.estimator} with epsilon=None spends without limit, but this "
@@ -336,17 +337,17 @@ class Budget:
             )
 
     def admits(self, total: Total, terms: LedgerTerms, first: bool) -> bool:
-        """Whether a total, which one charge has led to, is within the limit.
+        """Return whether a total after one charge is within the limit.
 
-        The `first` charge is chosen by nothing that was released: it may be all of the
-        budget by its own guarantee.
+        No release has influenced the `first` charge, which may use all of the budget by
+        its own guarantee.
         """
         if box_of(terms).admits(total):
             return True
         return first and self.covers(total)
 
     def covers(self, total: Total) -> bool:
-        """Whether what was fixed beforehand is within the limit."""
+        """Return whether a total that was fixed in advance is within the limit."""
         if total.curves:
             left = self.delta - total.failure
             return is_within(total.mu, total.curves, self.epsilon, left)
@@ -355,7 +356,7 @@ class Budget:
 
 
 def floored(number: float) -> float:
-    """Return a number of six digits that is no larger."""
+    """Return a number rounded down to six digits."""
     if not math.isfinite(number):
         return number
     return float(Context(prec=6, rounding=ROUND_FLOOR).create_decimal(Decimal(number)))
@@ -368,10 +369,7 @@ def box_of(terms: LedgerTerms) -> BoxFilter:
 
 
 def with_pure(terms: LedgerTerms, first: Cost) -> LedgerTerms:
-    """Return the terms of a ledger with a budget, whose first charge may fix `pure`.
-
-    Nothing was released before it.
-    """
+    """Return the terms of a ledger, in which the first charge may fix `pure`."""
     if terms[PURE] is not None:
         return terms
     return {**terms, PURE: first.pure_epsilon(terms["epsilon"])}
@@ -381,14 +379,14 @@ _KINDS: dict[str, Any] = {kind.kind: kind for kind in CURVE_TYPES}
 
 
 def curve_text(mechanism: Curve) -> str:
-    """Return all that a mechanism's cost depends on; equal costs have equal texts."""
+    """Return a text of all that determines a mechanism's cost."""
     fields = {"kind": mechanism.kind, **asdict(mechanism)}
     del fields["name"]
     return json.dumps(fields, sort_keys=True)
 
 
 def counted_curves(rows: Iterable[tuple[str, Any]]) -> Counted:
-    """Read texts of mechanisms, and how often each of them ran."""
+    """Parse texts of mechanisms with counts."""
     found = []
     for text, times in rows:
         fields = json.loads(text)
@@ -403,7 +401,7 @@ def counted_curves(rows: Iterable[tuple[str, Any]]) -> Counted:
 
 
 def curve_kinds(plan: PrivacyPlan) -> str:
-    """Say which kinds of mechanisms a plan has, in alphabetical order."""
+    """List the kinds of mechanisms in a plan, alphabetically."""
     kinds = {curve.kind for curve in plan.curves}
     if len(plan.curves) < len(plan.mechanisms) or not kinds:
         kinds.add(GAUSSIAN)
@@ -420,13 +418,13 @@ def check_budget(epsilon: object, delta: object) -> Budget | None:
     """Return a valid budget, or None for none."""
     if epsilon is None:
         if delta is not None:
-            raise ValueError("delta needs epsilon: a budget is given by both")
+            raise ValueError("delta requires epsilon: a budget has both")
         return None
     delta = DEFAULT_DELTA if delta is None else delta
     if isinstance(epsilon, str):
         raise ValueError(
-            f"epsilon of a budget must be a number, got {epsilon!r}; the file of a "
-            "ledger is given as path="
+            f"epsilon of a budget must be a number, got {epsilon!r}; pass the file of "
+            "a ledger as path="
         )
     budget = Budget(
         check_real("epsilon of a budget", epsilon),
@@ -434,15 +432,15 @@ def check_budget(epsilon: object, delta: object) -> Budget | None:
     )
     if not 0.0 < budget.epsilon < math.inf:
         raise ValueError(
-            "epsilon of a budget must be positive and finite, got "
-            f"{budget.epsilon}; leave it None to record without a limit"
+            f"epsilon of a budget must be positive and finite, got {budget.epsilon}; "
+            "leave it as None to record without a limit"
         )
     gaussian_mu(budget.epsilon, budget.delta)  # refuses a delta out of range
     return budget
 
 
 def check_flag(name: str, value: object) -> bool:
-    """Return a flag; nothing that merely counts as true may open a budget."""
+    """Return a bool; other truthy values may not open a budget."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {shown(value)}")
     return value
@@ -451,7 +449,7 @@ def check_flag(name: str, value: object) -> bool:
 def check_box(
     budget: Budget | None, failures: object, pure: object
 ) -> tuple[float, float | None] | None:
-    """Return what a new ledger sets aside for failures, and as pure epsilon.
+    """Return the shares of a new ledger for failures and pure epsilon.
 
     None as pure epsilon leaves it to the first charge.
     """
@@ -479,7 +477,7 @@ def check_box(
 def check_relation(
     unit: str | None, neighbors: str | None
 ) -> tuple[Unit, Neighbors] | None:
-    """Return a relation, or None where the first entry fixes it."""
+    """Return a relation, or None if the first entry will fix it."""
     if (unit is None) != (neighbors is None):
         raise ValueError(
             "unit and neighbors fix a ledger's relation together: give both or neither"
@@ -490,7 +488,7 @@ def check_relation(
 
 
 def _word(name: str, value: object, kind: type[_Kind]) -> _Kind:
-    """Return a word of a vocabulary, or an error that names all of it."""
+    """Return a word of a vocabulary; errors list the vocabulary."""
     known = [str(choice) for choice in kind]
     if not (isinstance(value, str) and str(value) in known):
         raise ValueError(f"{name} must be one of {known}, got {shown(value)}")
@@ -498,7 +496,7 @@ def _word(name: str, value: object, kind: type[_Kind]) -> _Kind:
 
 
 def check_division(division: str | None, unit: object) -> tuple[str, Unit] | None:
-    """Return a division and what it divides; None for none."""
+    """Return a division and its unit; None for none."""
     if division is None:
         if unit is not None:
             raise ValueError("disjoint_unit requires disjoint_within")
@@ -513,7 +511,7 @@ def check_division(division: str | None, unit: object) -> tuple[str, Unit] | Non
 def external_plan(
     epsilon: object, delta: object, what: object, unit: object, neighbors: object
 ) -> PrivacyPlan:
-    """Return the plan of what another tool releases, or an error."""
+    """Return a plan for the release of another tool."""
     if not (isinstance(what, str) and what.strip()):
         raise ValueError(
             f"what must be a description of the release, got {shown(what)}"
@@ -541,15 +539,15 @@ def check_plans(plan: object) -> list[PrivacyPlan]:
     for entry in plans:
         if not isinstance(entry, PrivacyPlan):
             raise TypeError(
-                "plan must be a PrivacyPlan, as privacy_plan(n_samples, n_features) "
-                f"gives it, or several; got {shown(entry)}"
+                "plan must be one PrivacyPlan, as returned by privacy_plan(n_samples, "
+                f"n_features), or several; got {shown(entry)}"
             )
         _check_claim(entry)
     return plans
 
 
 def _check_claim(plan: PrivacyPlan) -> None:
-    """Refuse a plan whose mechanisms cost more than its epsilon and delta say."""
+    """Raise if a plan's mechanisms cost more than its epsilon and delta."""
     if plan.curves:
         return _check_curves(plan)
     gaussian_mu(plan.epsilon, plan.delta)  # refuses what is out of range
@@ -561,7 +559,7 @@ def _check_claim(plan: PrivacyPlan) -> None:
 
 
 def _check_curves(plan: PrivacyPlan) -> None:
-    """Refuse a plan with mechanisms that are no Gaussians, if it claims too little."""
+    """Raise if a plan with other mechanisms than Gaussians claims too little."""
     claim = check_real("epsilon", plan.epsilon)
     if len(plan.mechanisms) == 1 and isinstance(plan.curves[0], ApproximateDP):
         pair = plan.curves[0]
@@ -583,16 +581,16 @@ _PREFIXES = {Unit.ROW: "asserted: ", Unit.USER: "asserted of users: "}
 
 
 def new_name() -> str:
-    """Return a name that nothing else has."""
+    """Return a globally unique name."""
     return uuid.uuid4().hex
 
 
 @dataclass(frozen=True)
 class DisjointBlock:
-    """A block of a partition; made by the functions of this module alone.
+    """A block of a partition; created only by the functions of this module.
 
-    `asserted` says whether disjointness is only somebody's word. `unit` is what lies in
-    no two blocks of the partition; None for a block without others.
+    `asserted` is whether disjointness is not verified. `unit` lies in only one block of
+    the partition; None for a block without others.
     """
 
     partition: str
@@ -601,47 +599,46 @@ class DisjointBlock:
     unit: Unit | None
 
     def check_unit(self, protected: Unit) -> None:
-        """Refuse blocks that do not divide what the ledger protects.
+        """Refuse blocks that do not divide the unit of the ledger.
 
-        Users that lie in one block each divide the rows, too. Rows that do leave it
-        open in how many blocks a user is.
+        Users in one block each divide the rows, too, but disjoint rows do not divide
+        users.
         """
         if self.unit in (None, Unit.USER, protected):
             return
         remedy = "use a ledger of rows"
         if self.asserted:
             remedy = (
-                "if no user has rows in two blocks, say so by "
-                'named(..., disjoint_unit="user"); otherwise leave disjoint_within out'
+                "if no user has rows in two blocks, state it with named(..., "
+                'disjoint_unit="user"); otherwise leave disjoint_within out'
             )
         raise LedgerError(
-            f"block {self.block!r}: this ledger protects users, and no row in two "
-            f"blocks does not mean no user in two blocks; {remedy}"
+            f"block {self.block!r}: this ledger protects users, and blocks that share "
+            f"no rows may share users; {remedy}"
         )
 
 
 def whole_data() -> DisjointBlock:
-    """Return a part that nothing else is disjoint from."""
+    """Return a block that is disjoint from nothing."""
     return DisjointBlock(new_name(), "all rows", False, None)
 
 
 def asserted_block(division: str, block: str, unit: Unit) -> DisjointBlock:
-    """Return a block of a division, on the word of whoever names it."""
+    """Return a block of a division that the caller asserts to be disjoint."""
     return DisjointBlock(_PREFIXES[unit] + division, block, True, unit)
 
 
 def checked_blocks(names: Iterable[str]) -> dict[str, DisjointBlock]:
-    """Return the blocks of a fresh partition whose rows were seen to be disjoint.
+    """Return the blocks of a new partition whose rows were verified to be disjoint.
 
-    Only what has compared the rows of the blocks itself may call this. Nothing can be
-    added to the partition afterwards.
+    Only callers that compared the rows may use it. The partition is then complete.
     """
     partition = new_name()
     return {name: DisjointBlock(partition, name, False, Unit.ROW) for name in names}
 
 
 def division_of(partition: str) -> tuple[Unit, str]:
-    """Return what an asserted partition divides, and the name of the division."""
+    """Return the unit and the name of an asserted partition."""
     for unit, prefix in _PREFIXES.items():
         if partition.startswith(prefix):
             return unit, partition.removeprefix(prefix)
@@ -656,7 +653,7 @@ def terms_of(
     relation: Relation | None,
     box: tuple[float, float | None] | None,
 ) -> dict[str, Any]:
-    """Return the terms of a ledger as it writes them."""
+    """Return the terms of a ledger in the form in which it stores them."""
     unit, neighbors = map(str, relation) if relation else (None, None)
     epsilon, delta = (budget.epsilon, budget.delta) if budget else (None, None)
     failures, pure = box or (None, None)
@@ -679,7 +676,7 @@ def agreed_budget(
 ) -> Budget | None:
     """Return a ledger's budget; refuse to reopen it under other terms.
 
-    `box` has the values that were given of its terms of that name.
+    `box` has the given values of its terms of that name.
     """
     own = None
     if meta["epsilon"] is not None:
@@ -698,12 +695,12 @@ def agreed_budget(
     for name, value in box.items():
         if value is not None and own is None:
             raise LedgerError(
-                f"the ledger {path} has no budget, of which {name} is a part: leave "
-                f"{name} out, or start another ledger with epsilon"
+                f"the ledger {path} has no budget, and {name} is a part of a budget: "
+                f"leave {name} out, or start another ledger with epsilon"
             )
         if value is not None and value != meta.get(name):
             raise LedgerError(
-                f"the ledger {path} was begun with {name}={meta.get(name)}, not "
+                f"the ledger {path} was created with {name}={meta.get(name)}, not "
                 f"{value}; start another ledger"
             )
     return own

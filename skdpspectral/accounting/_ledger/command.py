@@ -56,7 +56,7 @@ def run_command(
 
 
 def plain(text: str) -> str:
-    """Return words of others for a terminal, on one line and without control of it."""
+    """Return text of others for a terminal: one line, without control characters."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
@@ -79,16 +79,16 @@ def _parser(more: Sequence[Callable[..., None]]) -> argparse.ArgumentParser:
         added.set_defaults(run=run)
         return added
 
-    show = command("show", _show, "Say what was spent, and by what.")
+    show = command("show", _show, "Print what was spent, and by which entries.")
     show.add_argument("--delta", type=float, help="state the total at this delta")
     command(
         "check",
         _check,
-        "Check that a ledger is whole, that its entries cost what their plans say, and "
-        "that it is within its budget; exit with 1 if not.",
+        "Check that a ledger is undamaged, that its entries cost what their plans "
+        "say, and that it is within its budget; exit with 1 if not.",
     )
     export = command("export", _export, "Write all entries as lines of JSON.")
-    export.add_argument("--output", help="file to make; the standard output without")
+    export.add_argument("--output", help="file to create (default: standard output)")
     backup = command("backup", _backup, "Copy a ledger while it is in use.")
     backup.add_argument("copy", help="file to make")
     for add in more:
@@ -146,9 +146,9 @@ _read_plan = functools.lru_cache(maxsize=64)(PrivacyPlan.from_json)
 
 @uninterrupted
 def faults(ledger: AnyLedger) -> tuple[list[str], int]:
-    """Return what is wrong with a ledger, a sentence each, and its number of entries.
+    """Return the faults of a ledger, a sentence each, and its number of entries.
 
-    The ledger is left as it is; a LedgerError if it cannot be read at all.
+    The ledger is not changed; raises a LedgerError if it is unreadable.
     """
     with ledger.inspected() as connection:
         found = connection.unexpected()
@@ -169,7 +169,7 @@ class _Inspection:
         self._differs = False
 
     def faults(self) -> Iterator[str]:
-        """Yield what is wrong with terms and entries, then with their total."""
+        """Yield the faults of terms and entries, then of their total."""
         curves: dict[int, list[tuple[str, int]]] = {}
         rows = self._connection.execute("SELECT entry, curve, times FROM curves")
         for entry, text, times in rows.fetchall():
@@ -188,7 +188,7 @@ class _Inspection:
                 yield f"entry {number} can't be read ({type(error).__name__}: {error})"
             previous, expected = digest, number + 1
         for number in curves:
-            yield f"entry {number} is lost: of it, mechanisms alone are left"
+            yield f"entry {number} is lost: only its mechanisms are left"
         yield from self._faults_of_whole(previous, expected - 1)
 
     def _faults_of_entry(
@@ -200,7 +200,7 @@ class _Inspection:
         link = self.chain.add(values, curves, share)
         if link.totals != totals and not self._differs:
             self._differs = True  # and so do those of all later entries
-            yield f"entry {number}: its totals are not those of the entries so far"
+            yield f"entry {number}: its totals do not match the entries so far"
         plan = _read_plan(entry.plan)
         self._partitions.add(entry.partition)
         relation = Unit(self._meta["unit"]), Neighbors(self._meta["neighbors"])
@@ -208,7 +208,7 @@ class _Inspection:
         for field in _STATED:
             found, value = getattr(entry, field), getattr(plan, field)
             if found != value:
-                yield f"entry {number}: {field} is {found}, its plan says {value}"
+                yield f"entry {number}: {field} is {found}, but its plan states {value}"
         short = entry.ledger_mu < cost.mu * (1.0 - 2.0**-40)
         if self._meta["epsilon"] is not None:
             share = share or Share()
@@ -225,12 +225,12 @@ class _Inspection:
         if head != head_of(self._meta, entries, digest):
             yield (
                 f"{_sealed_entries(head)} entries and terms were sealed; the "
-                f"{entries} entries and terms that are there are not these"
+                f"{entries} entries and terms that are there do not match them"
             )
         if dict(self._connection.execute(COUNTS).fetchall()) != self.chain.counts:
-            yield "counts of mechanisms are not those of the entries"
+            yield "counts of mechanisms do not match the entries"
         if self._meta[STREAMS_SEAL] != streams_seal(self._connection):
-            yield "positions of streams are not those that were sealed"
+            yield "positions of streams do not match those that were sealed"
         try:
             yield from self._faults_of_budget()
         except (ArithmeticError, KeyError, TypeError, ValueError) as error:
@@ -247,11 +247,11 @@ class _Inspection:
         # that were charged at once have a partition of their own.
         if not budget.admits(total, self._meta, first=len(self._partitions) == 1):
             spent = total.epsilon(budget.delta)
-            yield f"epsilon={spent:.6g} was spent, of {budget.epsilon}"
+            yield f"epsilon={spent:.6g} was spent with a budget of {budget.epsilon}"
 
 
 def _is_enough(share: Share, cost: Cost) -> bool:
-    """Whether what an entry takes of the box is what its plan costs."""
+    """Return whether an entry's share of the box covers the cost of its plan."""
     box = BoxFilter(1.0, 0.0)
     pairs = cost.pairs and box.share_of(cost, Share(pure=share.pure))
     if pairs:
@@ -274,7 +274,7 @@ _STATED = (
 
 
 def _sealed_entries(head: Any) -> Any:
-    """Return how many entries a ledger says it has."""
+    """Return the number of entries according to a ledger's seal."""
     try:
         return json.loads(head)[0]
     except (TypeError, ValueError, LookupError, RecursionError):

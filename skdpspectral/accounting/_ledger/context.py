@@ -55,15 +55,15 @@ if hasattr(os, "register_at_fork"):
 
 
 def process_name() -> str:
-    """Name of this process that no other process has, forks and hosts included."""
+    """Return a globally unique name of this process."""
     name = _names.get(os.getpid())
     return name or _names.setdefault(os.getpid(), uuid.uuid4().hex)
 
 
 def _flow() -> tuple[weakref.ref[Any], ...]:
-    """Return what opens blocks in an order of its own: a thread, and a task in it.
+    """Identify a flow of control: a thread, and a task in it.
 
-    Nothing is kept alive by it, and no later thread of the same number is the same.
+    It holds no strong references, and no later thread has the same identity.
     """
     parts: list[weakref.ref[Any]] = [weakref.ref(threading.current_thread())]
     if "asyncio" in sys.modules:
@@ -83,7 +83,7 @@ class _Block:
 
     @property
     def ours(self) -> bool:
-        """Whether this process has opened it, and no fork inherited it."""
+        """Whether this process opened it, rather than inheriting it by a fork."""
         return self.process == process_name()
 
 
@@ -96,17 +96,17 @@ _everywhere: dict[_Block, None] = {}
 
 
 def open_block(handle: PrivacyAccountant) -> None:
-    """Make a handle the default of this context, and of copies that are made of it."""
+    """Make a handle the default of this context, and of its later copies."""
     block = _Block(handle)
     _everywhere[block] = None
     _blocks.set((*_blocks.get(), block))
 
 
 def close_block(handle: PrivacyAccountant) -> None:
-    """End the innermost block of this very handle.
+    """End the innermost block of this handle.
 
-    Another context may do so than the one that opened it: a generator or a fixture may
-    be resumed elsewhere. Then the newest block of the handle ends.
+    A generator or fixture may be resumed in another context: then the newest block of
+    the handle ends.
     """
     own = [block for block in _blocks.get() if block.handle is handle]
     others = [block for block in list(_everywhere) if block.handle is handle]
@@ -123,10 +123,10 @@ def _end(block: _Block) -> None:
 
 @contextlib.contextmanager
 def without_accountant() -> Iterator[None]:
-    """Charge no ledger of a ``with`` block in this context, for made-up data.
+    """Charge no ledger of a ``with`` block in this context, for synthetic data.
 
-    It ends for copies of the context, too. Threads that are started inside, and bring
-    no context along, know nothing of it.
+    It also ends for copies of the context, and does not apply to threads started
+    inside.
     """
     nobody = _Block(None)
     _blocks.set((*_blocks.get(), nobody))
@@ -151,9 +151,9 @@ def _block_elsewhere(ours: bool) -> _Block | None:
     flows = {block.flow for block in candidates}
     if len(ledgers) > 1 and (ended or len(flows) > 1):
         raise LedgerError(
-            "several threads or tasks have opened accountants with `with`, and this "
-            "one none: give the estimator its accountant as a parameter, or run it in "
-            "a copy of the right context (contextvars.copy_context)"
+            "several threads or tasks have opened accountants with `with`, but this "
+            "one has not: pass the estimator its accountant as a parameter, or run it "
+            "in a copy of the right context (contextvars.copy_context)"
         )
     if len(flows) > 1:
         # What is charged to a guess of a handle may not be let in by one.
@@ -164,24 +164,23 @@ def _block_elsewhere(ours: bool) -> _Block | None:
 
 
 def default_accountant() -> PrivacyAccountant | None:
-    """Return the accountant of the ``with`` block that governs here, or None."""
+    """Return the accountant of the governing ``with`` block, or None."""
     governing = ambient_accountant()
     return None if governing is None else governing[0]
 
 
 def block_at_hand() -> _Block | None:
-    """Return the open block of this context, which an estimator may remember."""
+    """Return the open block of this context, for an estimator to store."""
     return _own_block(ours=True)
 
 
 def accountant_to_send(
     sent: SentAccountant | SentError | None = None, made_in: _Block | None = None
 ) -> SentAccountant | SentError | None:
-    """Find what an estimator takes along into another process.
+    """Return the block that an estimator takes to another process, or an error.
 
-    As :func:`ambient_accountant`, but where that raises, the error goes along: being
-    pickled charges nothing, as scorers of a search are that never fit, and the fit of
-    such an estimator is refused wherever it comes to.
+    Where :func:`ambient_accountant` raises, the error is sent and raised only by a fit:
+    estimators may be pickled without ever being fitted.
     """
     try:
         return ambient_accountant(sent, made_in)
@@ -196,11 +195,10 @@ def ambient_accountant(
 ) -> SentAccountant | None:
     """Find the block that governs an estimator, by the rules of this module.
 
-    `sent` is what the estimator brought along when it was unpickled, `made_in` what
-    :func:`block_at_hand` returned where it was made or cloned. Returned are a handle,
-    None under :func:`without_accountant`, and the name of its process; or None without
-    a block. A LedgerError if several ledgers are in question, and none is this
-    context's.
+    `sent` is what the estimator brought when it was unpickled, `made_in` the result of
+    :func:`block_at_hand` when it was made or cloned. Returns a handle, None under
+    :func:`without_accountant`, and the name of its process; or None without a block.
+    Raises a LedgerError if several ledgers are possible, and none is this context's.
     """
     block = _own_block(ours=True)
     if made_in is not None and not made_in.ours:
@@ -231,7 +229,7 @@ _charges: ContextVar[_Charges | None] = ContextVar("skdpspectral_charges", defau
 
 
 def note_charge(plans: Sequence[PrivacyPlan], numbers: Sequence[int]) -> None:
-    """Note, for the innermost fit of this context, what it was charged."""
+    """Record the charges of the innermost fit of this context."""
     charges = _charges.get()
     if charges is not None and numbers:
         charges.append((plans, numbers))
@@ -239,7 +237,7 @@ def note_charge(plans: Sequence[PrivacyPlan], numbers: Sequence[int]) -> None:
 
 @contextlib.contextmanager
 def says_what_stays_charged() -> Iterator[None]:
-    """Let an error that leaves a fit say what the fit was charged before."""
+    """Add the charges of a fit to an error that it raises."""
     charges: _Charges = []
     token = _charges.set(charges)
     try:
@@ -265,7 +263,7 @@ def _entries(numbers: Sequence[int]) -> str:
 
 
 def _append(error: Exception, words: str) -> None:
-    """Add words to the message of an error, or a note where it has none of its own."""
+    """Append to the message of an error, or add a note if it has no message."""
     if len(error.args) == 1 and isinstance(error.args[0], str):
         said = error.args[0].rstrip()
         if not said.endswith(".."):

@@ -78,7 +78,7 @@ STREAMS_SEAL = "streams"
 
 
 class CostSums(NamedTuple):
-    """What several entries come to; the last three are of the ledger's box.
+    """Composed costs of several entries; the last three concern the ledger's box.
 
     `cost` is the squared mu of Gaussian mechanisms, `failure` the probability that the
     bounds of models fail.
@@ -92,7 +92,7 @@ class CostSums(NamedTuple):
 
     @property
     def box(self) -> Share:
-        """What they take of the box."""
+        """The use of the box."""
         return Share(*self[2:])
 
     def plus(self, other: CostSums) -> CostSums:
@@ -104,7 +104,7 @@ class CostSums(NamedTuple):
         return CostSums(*map(max, self, other))
 
     def rise_to(self, other: CostSums) -> CostSums:
-        """Return what is to be added for sums that are nowhere smaller."""
+        """Return the difference to sums that are nowhere smaller."""
         pairs = zip(self, other, strict=True)
         return CostSums(*(b - a if b != a else Fraction(0) for a, b in pairs))
 
@@ -112,11 +112,11 @@ class CostSums(NamedTuple):
 class Totals(NamedTuple):
     """Totals of a ledger up to an entry.
 
-    `ledger` is of all entries: a partition costs its dearest block; partitions compose.
-    `parts` are of those in the partition and in the block of the last entry, if
-    asserted: nothing is added to others later. `delta` is the smallest positive one of
-    an entry, and `counts` a digest of how often each mechanism that is no Gaussian was
-    charged. `share` is what the last entry takes of the box; None without a budget.
+    `ledger` covers all entries: a partition costs as much as its most expensive block;
+    partitions compose. `parts` cover those in the partition and the block of the last
+    entry, if asserted. `delta` is the smallest positive one of an entry, and `counts` a
+    digest of the counts of other mechanisms than Gaussians. `share` is the last entry's
+    use of the box; None without a budget.
     """
 
     ledger: CostSums = CostSums()
@@ -127,14 +127,14 @@ class Totals(NamedTuple):
     share: Share | None = None
 
     def text(self) -> str:
-        """Return what an entry says; equal totals have equal texts."""
+        """Return the totals as text; equal totals have equal texts."""
         sums = [[*map(_text, sums)] for sums in (self.ledger, *self.parts)]
         own = [] if self.share is None else [[*map(_text, self.share)]]
         return json.dumps([sums, self.delta, self.seeded, self.counts, *own])
 
 
 def read_totals(text: str) -> Totals:
-    """Read what an entry of a chain that was checked says."""
+    """Parse the totals of an entry whose chain was verified."""
     sums, delta, seeded, counts, *own = json.loads(text)
     ledger, *parts = (CostSums(*map(_number, numbers)) for numbers in sums)
     share = Share(*map(_number, own[0])) if own else None
@@ -142,7 +142,7 @@ def read_totals(text: str) -> Totals:
 
 
 def _text(number: ExactNumber) -> str:
-    """Return a number in hexadecimal digits and a power of two; "inf" for infinity."""
+    """Return a number as hexadecimal digits and a power of two; "inf" for infinity."""
     if not isinstance(number, Fraction):
         return str(number)
     return f"{number.numerator:x}p{number.denominator.bit_length() - 1}"
@@ -156,7 +156,7 @@ def _number(text: str) -> ExactNumber:
 
 
 class Link(NamedTuple):
-    """What the chain adds to an entry."""
+    """The fields that the chain adds to an entry."""
 
     id: int
     totals: str
@@ -164,9 +164,9 @@ class Link(NamedTuple):
 
 
 class Chain:
-    """The entries of a ledger so far, to which one is added after another.
+    """The chain of the entries so far, to which entries are appended.
 
-    `counts` says how often each mechanism that is no Gaussian was charged.
+    `counts` are those of mechanisms that are not Gaussian.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class Chain:
         curves: Sequence[tuple[str, int]] = (),
         share: Share | None = None,
     ) -> Link:
-        """Add an entry with these values of its columns, mechanisms and share."""
+        """Append an entry with these column values, mechanisms and share."""
         entry = dict(zip(ENTRY_COLUMNS, values, strict=True))
         cost, failure = exact(entry["ledger_mu"]) ** 2, exact(entry["failure"])
         own = CostSums(cost, failure, *(share or Share()))
@@ -226,8 +226,8 @@ def digest_of(
 ) -> str:
     """Return the digest of an entry: its id, columns, totals and mechanisms.
 
-    `previous` is the digest of the entry before, empty for the first. `row` is what the
-    ledger holds, damaged or not; `curves` are texts of mechanisms with their counts.
+    `previous` is the digest of the preceding entry, empty for the first. `row` is as
+    stored, damaged or not; `curves` are texts of mechanisms with counts.
     """
     plain = [
         float(value) if real and isinstance(value, int) else value
@@ -237,14 +237,14 @@ def digest_of(
 
 
 def counts_digest(counts: Mapping[str, int]) -> str:
-    """Return a digest of how often each mechanism was charged; empty for none."""
+    """Return a digest of the counts of mechanisms; empty for none."""
     return _hashed(sorted(counts.items())) if counts else ""
 
 
 def seal_of_streams(streams: Iterable[Sequence[Any]], seal: str = "") -> str:
-    """Return a digest of streams, in any order, from one that has none of them.
+    """Return a digest of streams that does not depend on their order.
 
-    A stream that the seal has already is taken out of it.
+    It starts from `seal`; streams that are part of it are removed.
     """
     number = int(seal or "0", 16)
     for stream in streams:
@@ -253,7 +253,7 @@ def seal_of_streams(streams: Iterable[Sequence[Any]], seal: str = "") -> str:
 
 
 def head_of(meta: Mapping[str, Any], entries: int, last: str) -> str:
-    """Return what seals a ledger: its number of entries, last digest, and terms."""
+    """Return the seal of a ledger: its number of entries, last digest, and terms."""
     terms = sorted((key, value) for key, value in meta.items() if key != HEAD)
     return json.dumps([entries, last, _hashed(terms)])
 
@@ -293,7 +293,7 @@ _LAST_OF_BLOCK = f"{_LAST_OF_PARTITION} AND block = ?"
 
 
 class Connection(Protocol):
-    """An open ledger, which nobody else may use meanwhile."""
+    """An open ledger, which is locked for others."""
 
     path: Any
 
@@ -307,14 +307,13 @@ class Connection(Protocol):
         """Write one of the terms."""
 
     def unexpected(self) -> list[str]:
-        """Return tables, views and triggers that no ledger has, and what it lacks."""
+        """Return unexpected or missing tables, views and triggers."""
 
 
 class Transaction:
-    """What may be done while the ledger is locked.
+    """Operations on a locked ledger.
 
-    A LedgerError if the end of its chain of entries, its terms or its tables are
-    damaged.
+    Raises a LedgerError if the end of the chain, the terms or the tables are damaged.
     """
 
     def __init__(self, connection: Connection):
@@ -326,10 +325,7 @@ class Transaction:
         return self._connection.execute(statement, values)
 
     def as_of(self, entries: int) -> Transaction:
-        """Return the ledger as it was after so many entries, to be read alone.
-
-        Its terms are those of today.
-        """
+        """Return the ledger after so many entries, read-only, with today's terms."""
         past = copy.copy(self)
         past._chain = Chain()
         if entries:
@@ -350,7 +346,7 @@ class Transaction:
         return Unit(meta["unit"]), Neighbors(meta["neighbors"])
 
     def fix_relation(self, unit: Unit, neighbors: Neighbors) -> None:
-        """Fix the unit and neighbors that all entries are converted to."""
+        """Set the unit and neighbors that all entries are converted to."""
         self._connection.set_meta("unit", str(unit))
         self._connection.set_meta("neighbors", str(neighbors))
 
@@ -375,7 +371,7 @@ class Transaction:
         return self._chain.totals.seeded
 
     def change_stream(self, name: str, before: int | None, after: int) -> bool:
-        """Enter a stream, or move it on; return whether it was at `before`."""
+        """Enter or advance a stream; return whether it was at `before`."""
         seal, moved = self._connection.meta()[STREAMS_SEAL], [(name, after)]
         if before is None:
             self.execute("INSERT INTO streams VALUES (?, ?)", (name, after))
@@ -388,9 +384,9 @@ class Transaction:
         return True
 
     def is_first(self, part: DisjointBlock) -> bool:
-        """Whether nothing was charged that rows of a block have a share in.
+        """Return whether nothing charged so far involves the rows of a block.
 
-        Then what is charged to it next is chosen without any knowledge of them.
+        The next charge to it is then chosen independently of its rows.
         """
         spent = self._chain.totals
         if self._chain.last.id == 0 or (
@@ -404,7 +400,7 @@ class Transaction:
         return only and self._chain.sums[part.partition, part.block] == CostSums()
 
     def slack(self, part: DisjointBlock) -> Share:
-        """Return what may be added to a block without any rise of its partition."""
+        """Return the share that a block can add without increasing its partition's."""
         self._load_sums(part)
         whole = self._chain.sums.get((part.partition,), CostSums())
         block = self._chain.sums.get((part.partition, part.block), CostSums())
@@ -418,10 +414,7 @@ class Transaction:
         label: str | None,
         times: int = 1,
     ) -> int:
-        """Write an entry, for so many fits, and return its number.
-
-        It counts from the commit on.
-        """
+        """Write an entry for `times` fits, valid from the commit; return its number."""
         share = self._share_of(cost, part, times)
         values = (
             time.time(),
@@ -451,7 +444,7 @@ class Transaction:
         return number
 
     def _share_of(self, cost: Cost, part: DisjointBlock, times: int) -> Share | None:
-        """Return what an entry takes of the ledger's box; None without a budget."""
+        """Return an entry's share of the ledger's box; None without a budget."""
         given = self.terms()
         if given["epsilon"] is None:
             return None
@@ -463,7 +456,7 @@ class Transaction:
         return box.share_of(cost, Share(*(x + y for x, y in left)), times)
 
     def _load_sums(self, part: DisjointBlock) -> None:
-        """Read what a block and its partition cost so far, if they are asserted."""
+        """Load the costs of a block and its partition, if they are asserted."""
         partition, block = (part.partition,), (part.partition, part.block)
         if not part.asserted:
             return
@@ -475,7 +468,7 @@ class Transaction:
             self._chain.sums[block] = self._sums_at(_LAST_OF_BLOCK, block)[1]
 
     def _sums_at(self, query: str, names: tuple[str, ...]) -> tuple[CostSums, ...]:
-        """Return sums of the partition and the block that a query's entry is in."""
+        """Return sums of the partition and the block of a query's entry."""
         (number,) = self.execute(query, names).fetchone()
         if number is None:
             return CostSums(), CostSums()
@@ -483,7 +476,7 @@ class Transaction:
 
 
 def _checked_chain(connection: Connection) -> Chain:
-    """Return the chain of a ledger, whose end is what its terms say it is."""
+    """Return the chain of a ledger, after comparing its end with the terms."""
     unexpected = connection.unexpected()
     if unexpected:
         raise _damaged(connection, unexpected[0])
@@ -492,9 +485,7 @@ def _checked_chain(connection: Connection) -> Chain:
     link = None if last is None else _checked_link(connection, last[0])
     ends = (0, "") if link is None else (link.id, link.digest)
     if meta.get(HEAD) != head_of(meta, *ends):
-        raise _damaged(
-            connection, "its entries or terms are not those it was left with"
-        )
+        raise _damaged(connection, "its entries or terms are not as they were left")
     chain = Chain(link, dict(connection.execute(COUNTS).fetchall()))
     if counts_digest(chain.counts) != chain.totals.counts:
         raise _damaged(connection, "its counts of mechanisms were changed")
@@ -502,7 +493,7 @@ def _checked_chain(connection: Connection) -> Chain:
 
 
 def _checked_link(connection: Connection, number: int) -> Link:
-    """Return the end of the chain at an entry, which has the digest that it says."""
+    """Return the end of the chain at an entry, after checking its digest."""
     *row, digest = connection.execute(LINK, (number,)).fetchone()
     before = connection.execute(_DIGEST, (number - 1,)).fetchone()
     curves = connection.execute(_CURVES, (number,)).fetchall()
@@ -514,7 +505,7 @@ def _checked_link(connection: Connection, number: int) -> Link:
 
 
 def seal(connection: Connection) -> None:
-    """Write down what the ledger's terms and the end of its chain are now."""
+    """Store a digest of the terms and of the end of the chain."""
     last = connection.execute(LAST_ID).fetchone()
     number = 0 if last is None else last[0]
     digest = connection.execute(_DIGEST, (number,)).fetchone()
@@ -584,8 +575,9 @@ def check_version(version: Any, path: Path | str) -> None:
     if isinstance(version, int) and version > SCHEMA_VERSION:
         remedy = "update skdpspectral"
     raise LedgerError(
-        f"the ledger {path} has schema version {version}, this release reads version "
-        f"{SCHEMA_VERSION} alone; it was left as is, and nothing was charged: {remedy}"
+        f"the ledger {path} has schema version {version}, but this release only reads "
+        f"version {SCHEMA_VERSION}; it was left as is, and nothing was charged: "
+        f"{remedy}"
     )
 
 
@@ -599,7 +591,7 @@ def check_terms(meta: dict[str, Any], path: Path | str) -> dict[str, Any]:
 
 
 def differences(wanted: set[Any], found: set[Any]) -> list[str]:
-    """Say which tables, indices, views and triggers are too many or too few."""
+    """List missing and unexpected tables, indices, views and triggers."""
     more = sorted(o for o in found - wanted if not str(o[1]).startswith("sqlite_"))
     said = [
         f"{kind} {name!r} of {table!r} is not part of a ledger"
@@ -609,7 +601,7 @@ def differences(wanted: set[Any], found: set[Any]) -> list[str]:
 
 
 def not_writable(path: Path | str) -> LedgerError:
-    """Say that a ledger can only be read."""
+    """Return the error for a ledger that is read-only."""
     return LedgerError(
         f"the ledger {path} can't be written by this user, who may only read it; "
         "nothing was charged"
@@ -620,7 +612,7 @@ def not_writable(path: Path | str) -> LedgerError:
 
 
 class Mark(NamedTuple):
-    """How far a ledger has come: writes so far, and the last entry."""
+    """The state of a ledger: number of writes, and the last entry."""
 
     generation: int
     entry: tuple[Any, ...] | None
@@ -636,14 +628,14 @@ _seen: dict[str, Mark] = {}
 
 
 def count_write(connection: Connection) -> Mark:
-    """Move a ledger on, in the transaction that changes something else in it."""
+    """Count a write, in the transaction that makes it."""
     connection.set_meta("generation", _generation(connection) + 1)
     seal(connection)
     return _mark(connection)
 
 
 def _mark(connection: Connection) -> Mark:
-    """Return how far a ledger has come."""
+    """Return the state of a ledger."""
     entry = connection.execute(_LAST_ENTRY).fetchone()
     return Mark(_generation(connection), entry)
 
@@ -654,40 +646,40 @@ def _generation(connection: Connection) -> int:
         return 0
     if not isinstance(found[0], int):
         raise LedgerError(
-            f"the ledger {connection.path} is damaged: its generation is no number"
+            f"the ledger {connection.path} is damaged: its generation is not a number"
         )
     return found[0]
 
 
 def check_identity(connection: Connection, ledger_id: str | None) -> str:
-    """Return a ledger's identity; refuse another one, and what lacks what was seen."""
+    """Return a ledger's id; refuse other ledgers and outdated copies."""
     found: str = connection.meta()["ledger_id"]
     if ledger_id not in (None, found):
         raise LedgerError(
-            f"{connection.path} now holds another ledger than the one that this "
-            "accountant was made for"
+            f"{connection.path} now holds a different ledger from the one that this "
+            "accountant was created for"
         )
     now, seen = _mark(connection), _seen.get(found)
     if seen is not None:
         entry = seen.entry and connection.execute(_ENTRY, seen.entry[:1]).fetchone()
         if now.generation < seen.generation or entry != seen.entry:
             raise LedgerError(
-                f"the ledger {connection.path} lacks what this process has seen in it: "
-                "an older copy was put in its place, or another copy is in use "
-                "elsewhere. Put the newest file back; what a copy lacks was spent all "
-                "the same"
+                f"the ledger {connection.path} lacks changes that this process has "
+                "seen in it: it was replaced by an older copy, or another copy is in "
+                "use elsewhere. Put the newest file back; what a copy lacks was spent "
+                "nevertheless"
             )
     remember(found, now)
     return found
 
 
 def remember(ledger_id: str, mark: Mark) -> None:
-    """Note how far a ledger has come, once that is on the disk."""
+    """Note the state of a ledger after it was written to disk."""
     seen = _seen.get(ledger_id)
     if seen is None or seen.generation <= mark.generation:
         _seen[ledger_id] = mark
 
 
 def forget(ledger_id: str) -> None:
-    """Know nothing of a ledger that is gone."""
+    """Forget the state of a deleted ledger."""
     _seen.pop(ledger_id, None)

@@ -1,6 +1,6 @@
-"""Entries and totals of a ledger as they are read: sentences, tables, lines of JSON.
+"""Reports of a ledger's entries and totals: sentences, tables, lines of JSON.
 
-Refusals of charges name what was asked for, and the largest epsilon that would pass.
+Refusals of charges state the request, and the largest epsilon that would pass.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ from .budget import (
     Share,
     as_float,
     box_of,
+    conversion_factor,
     cost_of,
     division_of,
     floored,
+    separate_ledger,
     with_pure,
 )
 from .entry_chain import read_totals
@@ -109,7 +111,7 @@ class LedgerEntry(NamedTuple):
 
 
 def read_entry(row: dict[str, Any]) -> LedgerEntry:
-    """Return an entry of a row of the file."""
+    """Return an entry from a row of the file."""
     try:
         plain = {name: value for name, value in row.items() if name != "totals"}
         share = read_totals(row["totals"]).share if row.get("totals") else None
@@ -133,8 +135,8 @@ def read_entry(row: dict[str, Any]) -> LedgerEntry:
 
 
 _CLAIMS = {
-    Unit.ROW: "the user's word that these divisions of the rows are disjoint",
-    Unit.USER: "somebody's word that no person is in two blocks of these divisions",
+    Unit.ROW: "the user's assertion that these divisions of the rows are disjoint",
+    Unit.USER: "an assertion that no person is in two blocks of these divisions",
 }
 
 # Entries that a notebook shows, newest last.
@@ -190,7 +192,7 @@ class Remaining(Spent):
         if 2.0 * used > self.failures:
             said += (
                 f" Of the {self.failures:g} of delta that is kept for failures, "
-                f"{used:.3g} is taken."
+                f"{used:.3g} is used."
             )
         return said
 
@@ -221,12 +223,12 @@ class Summary(NamedTuple):
 
 
 def count_of(entries: tuple[LedgerEntry, ...]) -> str:
-    """Say how many entries there are."""
+    """Return the number of entries as text."""
     return "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
 
 
 def conditions(entries: tuple[LedgerEntry, ...]) -> list[str]:
-    """Sentences about what a total rests on."""
+    """Return sentences about the assumptions of a total."""
     sentences = []
     asserted = {division_of(entry.partition) for entry in entries if entry.asserted}
     for unit, claim in _CLAIMS.items():
@@ -246,7 +248,7 @@ def conditions(entries: tuple[LedgerEntry, ...]) -> list[str]:
 
 
 def summary_html(summary: Summary) -> str:
-    """Return totals and the newest entries as HTML; every word is escaped."""
+    """Return totals and the newest entries as HTML, fully escaped."""
     totals = [("Spent", str(summary.spent))]
     if summary.budget is not None and summary.remaining is not None:
         budget, left = summary.budget, summary.remaining.epsilon
@@ -278,7 +280,7 @@ def summary_html(summary: Summary) -> str:
 
 
 def exported(summary: Summary, ledger_id: str) -> str:
-    """Return the lines: the ledger as a whole first, then its entries, oldest first."""
+    """Return lines of JSON: the ledger, then its entries, oldest first."""
     lines = [_ledger_line(summary, ledger_id), *map(_entry_line, summary.entries)]
     return "".join(f"{json.dumps(line, allow_nan=False)}\n" for line in lines)
 
@@ -298,11 +300,11 @@ def _ledger_line(summary: Summary, ledger_id: str) -> dict[str, Any]:
 
 
 def _pair(cost: Spent) -> dict[str, float | None]:
-    return {"epsilon": _finite(cost.epsilon), "delta": cost.delta}
+    return {"epsilon": finite(cost.epsilon), "delta": cost.delta}
 
 
-def _finite(number: float) -> float | None:
-    """Return a number, None for infinity: JSON has none."""
+def finite(number: float) -> float | None:
+    """Return a number, or None for infinity, which JSON lacks."""
     return number if math.isfinite(number) else None
 
 
@@ -313,14 +315,14 @@ def _entry_line(entry: LedgerEntry) -> dict[str, Any]:
     for field in ("unit", "neighbors", "assumption"):
         line[field] = str(line[field])
     for field in ("epsilon", "mu", "ledger_mu", "charged_mu"):
-        line[field] = line[field] and _finite(line[field])
+        line[field] = line[field] and finite(line[field])
     line["statement"] = sentence(entry)
     line["mechanisms"] = json.loads(plan)["mechanisms"]
     return line
 
 
 def sentence(entry: LedgerEntry) -> str:
-    """Return what an entry says, in words."""
+    """Describe an entry in a sentence."""
     when = format(entry.time, "%Y-%m-%d %H:%M:%S")
     labeled = "" if entry.label is None else f" for {entry.label!r}"
     said = " ".join(_plan_of(entry).sentences())
@@ -351,9 +353,10 @@ _NOTHING, _NO_SLACK = Cost(0.0), Share()
 class Excess(Exception):
     """A charge that exceeds the budget, and is rolled back.
 
-    `terms` and `spent` are those before it. Fits of one `plan` cost `cost` each, of
-    which there are `n`; no plan if several differ. `slack` is what their block may take
-    without any rise of the total, `first` whether they are one charge, and the first.
+    `terms` and `spent` are those before it. It has `n` fits of one `plan`, which `cost`
+    each; no plan if several differ. `relation` is the ledger's. `slack` is the share
+    that their block can add without increasing the total, and `first` is whether they
+    are one charge, and the first.
     """
 
     what: str
@@ -362,12 +365,13 @@ class Excess(Exception):
     total: Total
     plan: PrivacyPlan | None = None
     cost: Cost = _NOTHING
+    relation: tuple[Unit, Neighbors] | None = None
     slack: Share = _NO_SLACK
     n: int = 1
     first: bool = False
 
     def error(self, budget: Budget) -> PrivacyBudgetError:
-        """Return the error that says what was asked for, and what would be let in."""
+        """Return the error with the request and the largest admissible one."""
         if self.plan is None:
             requested, delta = self._rise().epsilon(budget.delta), budget.delta
             remaining = budget.remaining(self.spent, self.terms, 1, self.first)
@@ -381,11 +385,23 @@ class Excess(Exception):
             f"that delta remains of the accountant's budget "
             f"epsilon={budget.epsilon:g}, delta={budget.delta:g}; nothing was charged."
             f"{self._spent_note(budget)}{self._failures_note(budget, remaining)}"
+            f"{self._relation_note()}"
         )
         return PrivacyBudgetError(message, requested, remaining)
 
+    def _relation_note(self) -> str:
+        """Return why a plan of another relation costs more here, and the remedy."""
+        plan, relation = self.plan, self.relation
+        if plan is None or relation is None or conversion_factor(plan, relation) == 1.0:
+            return ""
+        return (
+            f" This ledger protects per {relation[0]} under {relation[1]}, and counts "
+            f"the guarantee per {plan.unit} under {plan.neighbors} twice; "
+            f"{separate_ledger(plan)}."
+        )
+
     def _rise(self) -> Total:
-        """Return by how much several fits would raise the total."""
+        """Return the increase of the total by several fits."""
         mu = math.sqrt(max(self.total.mu**2 - self.spent.mu**2, 0.0))
         counts = Counter[Curve]()
         for sign, total in ((1, self.total), (-1, self.spent)):
@@ -395,7 +411,7 @@ class Excess(Exception):
         return Total(mu, failure, tuple((+counts).items()))
 
     def _largest_epsilon(self, budget: Budget, plan: PrivacyPlan) -> float:
-        """Return the largest epsilon, at the plan's delta, that would be let in."""
+        """Return the largest admissible epsilon at the plan's delta."""
         scale, close = 0.5, _CLOSE_OF_CURVES if plan.curves else _CLOSE
         while not self._lets_in(budget, scaled(self.cost, scale)):
             scale *= 0.5
@@ -419,7 +435,7 @@ class Excess(Exception):
         return 0.0
 
     def _lets_in(self, budget: Budget, cost: Cost) -> bool:
-        """Whether so many fits of this cost would pass."""
+        """Return whether the fits would pass at this cost."""
         more = cost.total(self.n)
         total = Total(
             math.hypot(self.spent.mu, more.mu),
@@ -434,7 +450,7 @@ class Excess(Exception):
         return box.admits(total) or (self.first and budget.covers(total))
 
     def _spent_note(self, budget: Budget) -> str:
-        """Say what is spent, as what remains is more than the difference."""
+        """State the spent budget, as budgets do not add up."""
         spent = self.spent.epsilon(budget.delta)
         if not 0.0 < spent < math.inf:
             return ""
@@ -444,7 +460,7 @@ class Excess(Exception):
         )
 
     def _failures_note(self, budget: Budget, remaining: float) -> str:
-        """Say it where failures are over their limit, and no epsilon would pass."""
+        """Explain that failures exceed their limit, at any epsilon."""
         box = box_of(with_pure(self.terms, self.cost))
         most, taken = box.failures, as_float(self.total.box[1])
         lower = self.plan is not None and remaining > 0.0
@@ -455,22 +471,28 @@ class Excess(Exception):
         beside = Share(*self.total.box)._replace(failure=_NO_SLACK.failure)
         alone = "" if beside.within(box.corner) else " alone"
         message = (
-            f" The cause is not epsilon{alone}: failures (categories of "
-            "single rows, bounds of a model, deltas of other tools) may take "
-            f"{most:.3g} of the ledger's delta, {used:.3g} is taken, and this would "
-            f"take {own:.3g}."
+            f" The cause is not epsilon{alone}: failures (categories of single rows, "
+            f"bounds of a model, deltas of other tools) may use {most:.3g} of the "
+            f"ledger's delta, {used:.3g} is already used, and this would use "
+            f"{own:.3g}."
         )
         smaller = self._smaller_delta(budget, left / own if own else 0.0)
         if smaller:
             message += f" With delta={smaller:.6g} or less it would pass."
         elif budget.remaining(self.spent, self.terms, 1, self.first):
-            message += " Fits without failures still pass (public categories=, say)."
-        return f"{message} A new ledger's part is PrivacyAccountant(failures=...)."
+            message += (
+                " Fits without failures still pass (for example, with public "
+                "categories)."
+            )
+        return (
+            f"{message} For a new ledger, set this part with "
+            "PrivacyAccountant(failures=...)."
+        )
 
     def _smaller_delta(self, budget: Budget, share: float) -> float:
-        """Return a smaller delta of the plan that would be let in; 0 for none.
+        """Return a smaller delta of the plan that would pass; 0 for none.
 
-        Failures are in proportion to it, and the same epsilon does not cost more.
+        Failures are proportional to it; the same epsilon does not cost more.
         """
         if self.plan is None or not self.plan.failure:
             return 0.0
@@ -483,14 +505,14 @@ class Excess(Exception):
 
 
 def _epsilon_of(cost: Cost, delta: float) -> float:
-    """Return the epsilon of a fit by itself."""
+    """Return the epsilon of a single fit."""
     if cost.pairs and not cost.mu:
         return math.fsum(n * pair.epsilon for pair, n in cost.pairs)
     return cost.total().epsilon(delta)
 
 
 def scaled(cost: Cost, scale: float) -> Cost:
-    """Return the cost of the same releases with more noise, or less epsilon."""
+    """Return the cost of the same releases with more noise."""
     curves = tuple((_scaled(curve, scale), n) for curve, n in cost.curves)
     return replace(cost, mu=scale * cost.mu, curves=curves)
 

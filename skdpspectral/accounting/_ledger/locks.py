@@ -41,7 +41,7 @@ _here = threading.local()
 
 
 class _Call:
-    """A call on its way through a thread of its own."""
+    """A call that runs in a thread of its own."""
 
     def __init__(self, function: Callable[[], Any]):
         self._function = function
@@ -59,24 +59,24 @@ class _Call:
         self._finished = True
 
     def outcome(self) -> Any:
-        """Return or raise what came of it; to be asked once."""
+        """Return the result, or raise the error, once."""
         error, self._error = self._error, None
         if error is not None:
             raise error
         if not self._finished:  # the thread is the parent's
             raise LedgerError(
-                "this process was forked in the middle of a charge, by a handler of "
-                "signals: the charge is the parent's, and not of this process"
+                "this process was forked in the middle of a charge, by a signal "
+                "handler: the charge belongs to the parent, not to this process"
             )
         return self._result
 
 
 def uninterrupted(function: Callable[P, T]) -> Callable[P, T]:
-    """Let handlers of signals interrupt who calls a function, and not the function.
+    """Decorate a function so that signal handlers interrupt only its caller.
 
-    Called in the main thread, the function runs in another one, and sees no context
-    variables of the caller. If the wait for it is broken off it goes on, but takes no
-    ledger that it has not got yet.
+    In the main thread, the function runs in another thread, without the caller's
+    context variables. If the wait is interrupted it continues, but acquires no further
+    ledger.
     """
 
     @functools.wraps(function)
@@ -102,12 +102,12 @@ def uninterrupted(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def threads_here() -> frozenset[int]:
-    """Return this thread, and the one that waits for it."""
+    """Return this thread, and the thread that waits for it."""
     return getattr(_here, "threads", frozenset()) | {threading.get_ident()}
 
 
 def check_wanted() -> None:
-    """Refuse to begin what nobody waits for any more."""
+    """Raise if nobody waits for the result any more."""
     call = getattr(_here, "call", None)
     if call is not None and not call.wanted:
         raise LedgerError("the caller was interrupted; nothing was charged")
@@ -133,17 +133,17 @@ for _name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"):
 _LOCKS_ITSELF = sys.platform == "linux"
 
 _FORKED = (
-    "this process was forked in the middle of a charge, by the very thread that "
-    "charged: the charge is the parent's, and this process can't use that ledger any "
-    "more"
+    "this process was forked in the middle of a charge, by the thread that made the "
+    "charge: the charge belongs to the parent, and this process can no longer use "
+    "that ledger"
 )
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02
+_PAUSES = 0.0005, 0.02
 _LONGEST_LOCK_WAIT = 0.1
 
 
 class Use:
-    """A stretch of time in which this process has a ledger open."""
+    """A period during which this process has a ledger open."""
 
     def __init__(self) -> None:
         self._process = os.getpid()
@@ -152,18 +152,18 @@ class Use:
         self.locks: list[int] = []
 
     def check(self) -> None:
-        """Refuse to go on in a child that was forked in the middle."""
+        """Raise in a child that was forked during the use."""
         if self.inherited:
             raise LedgerError(_FORKED)
 
     @property
     def inherited(self) -> bool:
-        """Whether a fork took this over from the process that began it."""
+        """Whether a fork inherited this use."""
         return self._process != os.getpid()
 
 
 class _State:
-    """What the threads of this process do with ledgers; guarded by `changed`."""
+    """The use of ledgers by this process's threads; guarded by `changed`."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
@@ -182,19 +182,19 @@ class _State:
         return any(used.thread != here for used in self.uses)
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait, with `lock`; also if nobody says that something has changed."""
+        """Wait for a condition with `lock`, also polling it."""
         while not condition():
             self.changed.wait(_LONGEST_LOCK_WAIT)
 
     def may_begin(self) -> bool:
-        """Whether a use need not let a fork go first, or is inside another use."""
+        """Return whether a use may start: no fork waits, or it is nested."""
         here = threads_here()
         return not self.forking or any(u.thread in here for u in self.uses)
 
     def begun_anew(self) -> _State:
-        """Return the state of a child, in which this thread is the only one.
+        """Return the state of a forked child, with this thread only.
 
-        What others were in the middle of is lost there: SQLite takes it to be open.
+        Uses of other threads are lost: SQLite considers them open.
         """
         child = _State()
         child.lost |= self.lost
@@ -210,7 +210,7 @@ _state = _State()
 
 
 def _current() -> _State:
-    """Return this process's state, also after a fork that Python did not see."""
+    """Return this process's state, also after a fork that bypassed Python."""
     global _state
     if _state.process != os.getpid():
         _state = _state.begun_anew()
@@ -219,9 +219,9 @@ def _current() -> _State:
 
 @contextlib.contextmanager
 def turn(path: str) -> Iterator[None]:
-    """Keep all other threads of this process away from a ledger at its real path.
+    """Lock a ledger's real path among this process's threads.
 
-    A LedgerError if this thread has the turn already, as in the handler of a signal.
+    Raises a LedgerError if this thread holds the lock, as in a signal handler.
     """
     state, mine = _current(), Use()
     if path in state.lost:
@@ -231,8 +231,8 @@ def turn(path: str) -> Iterator[None]:
             holder = state.turns.get(path)
             if holder is not None and holder.thread in mine.threads:
                 raise LedgerError(
-                    f"the ledger {path} is in the middle of a charge by this very "
-                    "thread: a handler of signals or a finalizer must not charge it"
+                    f"the ledger {path} is in the middle of a charge by this same "
+                    "thread: a signal handler or a finalizer must not charge it"
                 )
             state.wait_until(lambda: path not in state.turns)
             check_wanted()
@@ -247,7 +247,7 @@ def turn(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def use() -> Iterator[Use]:
-    """Keep forks of this process waiting, while SQLite is at work."""
+    """Delay forks while SQLite is in use."""
     state, used = _current(), Use()
     try:
         with state.lock:
@@ -261,33 +261,39 @@ def use() -> Iterator[Use]:
             state.changed.notify_all()
 
 
+def attempts(path: str, pause: float, longest: float) -> Iterator[None]:
+    """Yield between growing pauses; raise a LedgerError after two minutes."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        yield
+        if time.monotonic() > deadline:
+            raise LedgerError(
+                f"the ledger {path} was in use by another process for {PATIENCE:g} "
+                "seconds; nothing was charged. Look for a suspended process"
+            )
+        time.sleep(pause)
+        pause = min(1.5 * pause, longest)
+
+
 @contextlib.contextmanager
 def lock_file(path: str, mode: int = 0o600) -> Iterator[Use]:
-    """Keep all other processes away from a ledger, and forks waiting.
+    """Lock a ledger among processes, and delay forks.
 
-    The turn at `path`, without symbolic links, must be this thread's. `mode` is of the
-    file that is locked, where it has to be made. A LedgerError if another process keeps
-    the lock for two minutes, or there can be none.
+    The turn at `path`, without symbolic links, must be this thread's. `mode` applies if
+    the lock file is created. Raises a LedgerError if another process keeps the lock for
+    two minutes, or there can be none.
     """
-    deadline, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
-    while True:
+    for _ in attempts(path, *_PAUSES):
         with use() as used:
             check_wanted()
             if fcntl is None or _take(used, path, mode):
                 check_wanted()  # again: whoever kept it may have given it up since
                 yield used
                 return
-        if time.monotonic() > deadline:
-            raise LedgerError(
-                f"the ledger {path} was in use by another process for {PATIENCE:g} "
-                "seconds; nothing was charged. Look for a process that is stopped"
-            )
-        time.sleep(pause)
-        pause = min(1.5 * pause, _LONGEST_PAUSE)
 
 
 def _take(used: Use, path: str, mode: int) -> bool:
-    """Try once to lock the file beside a ledger, and the ledger."""
+    """Try once to lock the lock file, and the ledger."""
     name = path + _SUFFIX
     try:
         try:
@@ -312,9 +318,9 @@ def _take(used: Use, path: str, mode: int) -> bool:
         gone = isinstance(error, FileNotFoundError)
         if not (gone and os.path.isdir(os.path.dirname(path))):
             raise LedgerError(
-                f"the ledger {path} can't be locked ({error}): it must lie on a local "
-                f"disk of this host, and {name} must be a file that this user may "
-                "read, or make"
+                f"the ledger {path} can't be locked ({error}): it must be on a local "
+                f"disk of this host, and {name} must be a file that this user can "
+                "read or create"
             ) from error
     return False
 
@@ -328,7 +334,7 @@ def _locks(used: Use, descriptor: int, name: str) -> bool:
 
 
 def _open(name: str, mode: int) -> int:
-    """Open a file for locking, or make it; neither links nor pipes are followed."""
+    """Open or create a lock file, without following links or pipes."""
     with contextlib.suppress(FileNotFoundError):
         return os.open(name, _FLAGS)
     descriptor = os.open(name, _FLAGS | os.O_CREAT | os.O_EXCL, mode)
@@ -337,7 +343,7 @@ def _open(name: str, mode: int) -> int:
 
 
 def _give_back(used: Use) -> None:
-    """Unlock; in a forked child, leave the parent's lock alone."""
+    """Unlock; in a forked child, keep the parent's lock."""
     while used.locks:
         # Explicitly: a child that was forked around Python holds the same open file.
         if not used.inherited:
@@ -350,10 +356,10 @@ def _give_back(used: Use) -> None:
 
 
 def _before_fork() -> None:
-    """Wait until no other thread has a ledger open, and let none begin.
+    """Wait until no other thread has a ledger open, and block new uses.
 
-    A thread that forks in the middle of its own charge, as a finalizer may, cannot wait
-    for itself: its child is refused (:meth:`Use.check`).
+    A thread that forks during its own charge, in a finalizer, cannot wait for itself:
+    its child is refused (:meth:`Use.check`).
     """
     state = _current()
     state.forking.add(threading.get_ident())
@@ -369,7 +375,7 @@ def _after_in_parent() -> None:
 
 
 def _after_in_child() -> None:
-    """Begin anew: no other thread came along, and nothing is held."""
+    """Reset the state: there are no other threads and no locks."""
     global _state
     _state = _state.begun_anew()
 

@@ -1,10 +1,8 @@
-"""Which fits of private estimators a call asks for, by public shapes alone.
+"""The fits of private estimators in a call, determined by public shapes.
 
-Nothing is fitted on the user's rows. Behind an earlier step of a pipeline, zeros of the
-shape that it hands on stand for them, where that shape is public before a fit.
-
-What an estimator of scikit-learn holds is known here alone. Prices of fits, verdicts of
-reports and refusals of searches judge by themselves what they find in it.
+Nothing is fitted on the user's rows. After a step of a pipeline, zeros of its output's
+shape stand for rows, if that shape is public. Compositions of scikit-learn are
+recognized here only.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ from .budget import check_plans
 
 
 class Composition(Enum):
-    """Estimators that hold others, by how these get the rows."""
+    """Kinds of estimators that contain others, by how they pass rows on."""
 
     PIPELINE = "each gets what the one before makes of the rows"
     UNION = "all get the same rows"
@@ -57,12 +55,12 @@ class Composition(Enum):
 
 
 def is_estimator(value: Any) -> bool:
-    """Whether it is an estimator, and no class."""
+    """Return whether a value is an estimator instance."""
     return hasattr(value, "get_params") and not isinstance(value, type)
 
 
 def composition_of(estimator: Any) -> Composition | None:
-    """Return the kind of what holds estimators; None for what holds none."""
+    """Return the kind of a composition; None for other estimators."""
     if isinstance(estimator, Pipeline):
         return Composition.PIPELINE
     if isinstance(estimator, FeatureUnion):
@@ -80,7 +78,7 @@ def composition_of(estimator: Any) -> Composition | None:
 
 
 def parts_of(estimator: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what an estimator holds, by name: also strings in the place of a step."""
+    """Yield the parts of an estimator by name, including strings in place of steps."""
     if isinstance(estimator, Pipeline):
         yield from estimator.steps
     elif isinstance(estimator, FeatureUnion):
@@ -107,7 +105,7 @@ def _parts_in(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def steps_in_turn(step: Any) -> Iterator[Any]:
-    """Yield the steps of a pipeline, and of pipelines in it; else the step itself."""
+    """Yield the steps of nested pipelines, or the estimator itself."""
     if composition_of(step) is Composition.PIPELINE:
         for _, child in parts_of(step):
             yield from steps_in_turn(child)
@@ -116,7 +114,7 @@ def steps_in_turn(step: Any) -> Iterator[Any]:
 
 
 def fitted_within(estimator: Any) -> Iterator[Any]:
-    """Yield an estimator and those in it as a fit leaves them: also fitted copies."""
+    """Yield an estimator and its inner ones after a fit, including fitted copies."""
     if not is_estimator(estimator):
         return
     yield estimator
@@ -134,7 +132,7 @@ def fitted_within(estimator: Any) -> Iterator[Any]:
 
 
 def estimators_within(estimator: Any) -> dict[str, Any]:
-    """Return an estimator, as "", and those in it by the path of ``set_params``."""
+    """Return an estimator, as "", and its inner ones by ``set_params`` path."""
     if not is_estimator(estimator):
         return {}
     inside = estimator.get_params(deep=True).items()
@@ -147,10 +145,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedRows:
-    """Rows as a step gets them, or zeros that stand for them.
+    """The input rows of a step, or zeros in their place.
 
-    `changed_by` names the step that made others of the user's columns. `train` has the
-    positions of the rows that are fitted on; None for all.
+    `changed_by` names the step that changed the user's columns. `train` has the
+    positions of training rows; None for all.
     """
 
     X: Any
@@ -158,7 +156,7 @@ class PlannedRows:
     train: np.ndarray | None = None
 
     def shape(self, name: str) -> tuple[int, int]:
-        """Return the shape, or an error about the rows that were given."""
+        """Return the shape; errors are about the given rows."""
         shape = getattr(self.X, "shape", None)
         shape = np.shape(self.X) if shape is None else shape
         if len(shape) != 2:
@@ -172,15 +170,15 @@ class PlannedRows:
         return len(self.train) if self.train is not None else self.shape("X")[0]
 
     def of(self, name: str, estimator: Any) -> Any:
-        """Return what a private estimator plans a fit of."""
+        """Return the input for the plan of a private estimator."""
         if not reads_clients(estimator):
             named = self.train is None or hasattr(self.X, "columns")
             return self._fitted() if named else _zeros(self.shape(name))
         if self.changed_by is not None:
             raise ValueError(
-                f"{name}: which clients have how many rows is not known behind "
-                f"{self.changed_by!r}; give check() the plan that privacy_plan makes "
-                "of the number of rows of each client"
+                f"{name}: the number of rows of each client is not known after "
+                f"{self.changed_by!r}; pass check() the plan that privacy_plan "
+                "returns for the number of rows of each client"
             )
         return self._fitted()
 
@@ -194,7 +192,7 @@ class PlannedRows:
 
 
 def reads_clients(estimator: Any) -> bool:
-    """Whether it or one within reads from rows which client they belong to."""
+    """Return whether an estimator, or an inner one, reads clients from rows."""
     inside = estimators_within(estimator).values()
     return any(getattr(part, "client_feature", None) is not None for part in inside)
 
@@ -211,10 +209,10 @@ def _rows_at(X: Any, train: np.ndarray) -> Any:
 
 
 def rows_after(name: str, step: Any, rows: PlannedRows) -> PlannedRows:
-    """Return rows behind a step: the same, or zeros of the shape that it hands on.
+    """Return rows after a step: unchanged, or zeros of the output's shape.
 
-    The step is not fitted on the rows. A ValueError if the shape depends on values, or
-    is not known.
+    The step is not fitted. Raises a ValueError if the shape is unknown or depends on
+    values.
     """
     if step is None or isinstance(step, str) or _keeps_columns(step):
         return rows
@@ -222,15 +220,15 @@ def rows_after(name: str, step: Any, rows: PlannedRows) -> PlannedRows:
     width = _width(name, step, rows, n_rows, n_columns)
     if width is None:
         raise ValueError(
-            f"{name}: how many columns {type(step).__name__} hands on is not known "
-            "before it is fitted; give it a whole number of components, or check() "
-            "the plan that privacy_plan makes of the shape behind it"
+            f"{name}: the number of columns that {type(step).__name__} returns is not "
+            "known before it is fitted; give it an integer number of components, or "
+            "pass check() the plan that privacy_plan returns for the shape after it"
         )
     return PlannedRows(_zeros((n_rows, width)), changed_by=name)
 
 
 def _keeps_columns(step: Any) -> bool:
-    """Whether a column comes out for each that goes in."""
+    """Return whether a step has one output column per input column."""
     if isinstance(step, SimpleImputer):
         return bool(step.keep_empty_features and not step.add_indicator)
     if isinstance(step, FunctionTransformer):
@@ -241,7 +239,7 @@ def _keeps_columns(step: Any) -> bool:
 def _width(
     name: str, step: Any, rows: PlannedRows, n_rows: int, n_columns: int
 ) -> int | None:
-    """Return the number of columns that come out; None if it is not public."""
+    """Return the number of output columns; None if it is not public."""
     if hasattr(step, "_n_columns_out"):
         width: int | None = step._n_columns_out(rows.X)
         return width
@@ -279,9 +277,9 @@ def _n_categories(encoder: OneHotEncoder) -> int | None:
 def branches(
     prefix: str, composition: Any, rows: PlannedRows
 ) -> Iterator[tuple[str, Any, PlannedRows]]:
-    """Yield what a union or a column transformer fits or passes on, with its rows.
+    """Yield the parts of a union or column transformer, with their rows.
 
-    Names begin with `prefix`. What gets no columns is left out, and is not fitted.
+    Names begin with `prefix`. Parts without columns are not fitted, and left out.
     """
     if composition_of(composition) is Composition.UNION:
         for name, child in parts_of(composition):
@@ -310,7 +308,7 @@ def branches(
 def _check_columns(
     name: str, child: Any, columns: Any, positions: list[Any], rows: PlannedRows
 ) -> None:
-    """Refuse columns that the rows do not have, by names and shape alone."""
+    """Refuse missing columns, by names and shape alone."""
     n_columns = rows.shape(name)[1]
     for place in positions:
         if isinstance(place, str):
@@ -318,11 +316,14 @@ def _check_columns(
             if hasattr(rows.X, "columns"):
                 raise ValueError(f"{name}: X has no column {place!r}")
         elif not 0 <= place < n_columns:
-            raise ValueError(f"{name}: X has {n_columns} columns, and none {place}")
+            raise ValueError(
+                f"{name}: X has {n_columns} columns, so there is no column {place}"
+            )
     single = isinstance(columns, (str, Integral)) and not isinstance(columns, bool)
     if single and hasattr(child, "plan_for"):
         raise ValueError(
-            f"{name} takes a table of columns: write [{columns!r}] and not {columns!r}"
+            f"{name} requires a table of columns: write [{columns!r}] instead of "
+            f"{columns!r}"
         )
 
 
@@ -342,12 +343,12 @@ def _some(
 
 
 def _selected(name: str, selector: Any, rows: PlannedRows) -> Any:
-    """Return the columns that a selector takes of a table, by names and dtypes."""
+    """Return the columns of a selector, by names and dtypes."""
     if type(selector) is make_column_selector and hasattr(rows.X, "iloc"):
         return selector(rows.X)
     raise ValueError(
-        f"{name}: which columns a function selects is not known beforehand; name them, "
-        "or give a dataframe to make_column_selector"
+        f"{name}: the columns that a function selects are not known in advance; name "
+        "them, or use make_column_selector with a dataframe"
     )
 
 
@@ -389,21 +390,21 @@ class PlannedFit:
 
 
 def planned_fits(what: Any, X: Any, groups: Any = None) -> list[PlannedFit]:
-    """Return the fits, at least one, that plans or a fit of an estimator ask for.
+    """Return the fits, at least one, of plans or of an estimator's fit.
 
-    A ValueError or TypeError if it is not known beforehand what is fitted.
+    Raises a ValueError or TypeError if they cannot be known in advance.
     """
     if not is_estimator(what):
         if X is not None:
             raise ValueError(
-                "X must be left out with plans, which know their shape; give the "
+                "X must be left out with plans, which include the shape; pass the "
                 f"number of fits as n_fits, got X={shown(X)}"
             )
         return [PlannedFit(plan) for plan in check_plans(what)]
     if X is None:
         raise ValueError(
-            "X is needed beside an estimator: the shape of its fits; without data, "
-            "check the plan that privacy_plan gives"
+            "X is required with an estimator, for the shape of its fits; without "
+            "data, check the plan that privacy_plan returns"
         )
     fits = list(_walk(type(what).__name__, what, PlannedRows(X), groups))
     if not fits:
@@ -414,7 +415,7 @@ def planned_fits(what: Any, X: Any, groups: Any = None) -> list[PlannedFit]:
 def _walk(
     name: str, estimator: Any, rows: PlannedRows, groups: Any
 ) -> Iterator[PlannedFit]:
-    """Yield the fits of private estimators that one fit asks for."""
+    """Yield the fits of private estimators within one fit."""
     kind = composition_of(estimator)
     if kind is Composition.FROZEN or not _has_private(estimator):
         return
@@ -430,14 +431,14 @@ def _walk(
         yield from _search_fits(name, estimator, rows, groups)
     else:
         raise TypeError(
-            f"{name}: how often {type(estimator).__name__} fits what it holds is not "
-            "known here; give check() the plans of its estimators, by plan_for, and "
-            "n_fits"
+            f"{name}: the number of times that {type(estimator).__name__} fits its "
+            "estimators is not known here; pass check() the plans of its estimators, "
+            "from plan_for, and n_fits"
         )
 
 
 def _has_private(estimator: Any) -> bool:
-    """Whether an estimator is private, or holds one that is."""
+    """Return whether an estimator is private, or contains a private one."""
     inside = estimators_within(estimator).values()
     return any(hasattr(part, "plan_for") for part in inside)
 
@@ -457,7 +458,7 @@ def _pipeline_fits(
 def _search_fits(
     name: str, search: Any, rows: PlannedRows, groups: Any
 ) -> Iterator[PlannedFit]:
-    """Yield every candidate's fits, once a fold, and the dearest once more."""
+    """Yield every candidate's fits, one per fold, and a refit of the most expensive."""
     folds, inside = _folds(name, search, rows, groups), f"{name}: estimator"
     dearest: list[PlannedFit] = []
     candidates = _candidates(name, search)
@@ -476,7 +477,7 @@ def _search_fits(
 def _score_releases(
     search: Any, n_rows: int, folds: list[tuple[PlannedRows, int]], n_candidates: int
 ) -> Iterator[PlannedFit]:
-    """Yield the releases of private scores, of every candidate, once a fold."""
+    """Yield the releases of private scores, one per candidate and fold."""
     scoring = search.scoring
     scorers = scoring.values() if isinstance(scoring, Mapping) else [scoring]
     private = [scorer for scorer in scorers if hasattr(scorer, "privacy_plan")]
@@ -491,12 +492,14 @@ def _score_releases(
 def _folds(
     name: str, search: Any, rows: PlannedRows, groups: Any
 ) -> list[tuple[PlannedRows, int]]:
-    """Return the training rows of a search, and how often there are so many.
+    """Return the training rows of a search, with counts of equal sizes.
 
-    What a fit costs may depend on how many there are, as by the papers' calibration.
+    The cost of a fit may depend on the number of rows.
     """
     if isinstance(search.cv, Iterator):
-        raise ValueError(f"{name}: cv is an iterator, which ends; make it a list")
+        raise ValueError(
+            f"{name}: cv is an iterator, which can be read only once; make it a list"
+        )
     splitter = check_cv(search.cv, classifier=is_classifier(search.estimator))
     zeros = np.broadcast_to(np.float64(0.0), rows.shape(name))
     try:
@@ -514,7 +517,7 @@ def _folds(
 
 
 def _cost(fits: list[PlannedFit]) -> float:
-    """Return what fits cost together, for a comparison of candidates."""
+    """Return the composed cost of fits, to compare candidates."""
     if not fits:
         return -1.0
     if any(fit.plan.curves for fit in fits):
@@ -525,14 +528,14 @@ def _cost(fits: list[PlannedFit]) -> float:
 
 
 def _candidates(name: str, search: Any) -> list[dict[str, Any]]:
-    """Return what a search will try, in full."""
+    """Return all candidates of a search."""
     if isinstance(search, GridSearchCV):
         return list(ParameterGrid(search.param_grid))
     seed = search.random_state
     if isinstance(seed, bool) or not isinstance(seed, Integral):
         raise ValueError(
-            f"{name}: which candidates it draws is known beforehand where its "
-            "random_state is an integer alone; give it one"
+            f"{name}: the candidates that it draws are known in advance only if its "
+            "random_state is an integer; set it to an integer"
         )
     drawn = ParameterSampler(
         search.param_distributions, search.n_iter, random_state=int(seed)

@@ -16,7 +16,6 @@ import contextlib
 import importlib
 import json
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -40,7 +39,7 @@ from .entry_chain import (
     not_writable,
     remember,
 )
-from .locks import PATIENCE, Use, check_wanted, turn, uninterrupted, use
+from .locks import Use, attempts, check_wanted, turn, uninterrupted, use
 from .sqlite_file import Ledger, create_file, never_close, write_copy
 
 PREFIXES = ("postgresql://", "postgres://")
@@ -69,7 +68,7 @@ _TYPES = {"INTEGER PRIMARY": "BIGINT PRIMARY", "REAL": "DOUBLE PRECISION"}
 
 
 def _server_type(column: str) -> str:
-    """Return what a column of a file is on a server."""
+    """Return the server's type of a column."""
     for name, other in _TYPES.items():
         column = column.replace(name, other)
     return column
@@ -106,7 +105,7 @@ WANTED = {("table", name, name) for name in TABLES} | {
 
 
 def psycopg() -> Any:
-    """Return the client of PostgreSQL, or say how to install it."""
+    """Return the module psycopg; errors say how to install it."""
     try:
         return importlib.import_module("psycopg")
     except ImportError as error:
@@ -117,25 +116,25 @@ def psycopg() -> Any:
 
 
 def is_address(path: object) -> bool:
-    """Whether a path is the address of a server."""
+    """Return whether a path is the address of a server."""
     return isinstance(path, str) and path.startswith(PREFIXES)
 
 
 def check_address(path: str) -> str:
-    """Return an address, or an error that says what is wrong with it."""
+    """Return a valid address; raise otherwise."""
     lib = psycopg()
     try:
         parts = lib.conninfo.conninfo_to_dict(path)
     except lib.Error:
         raise ValueError(
             "path must be the address postgresql://user@host:port/database of a "
-            "server; what was given can't be read as one"
+            "server; the given path can't be read as one"
         ) from None
     if {"password", "sslpassword"} & parts.keys():
         raise ValueError(
             "path must not have a password: it is written into every pickle of the "
-            "accountant. Give it by a password file (~/.pgpass), by PGPASSWORD, or "
-            "by a service"
+            "accountant. Give it in a password file (~/.pgpass), in PGPASSWORD, or in "
+            "a service file"
         )
     for name in ("host", "hostaddr", "port"):
         if "," in str(parts.get(name, "")):
@@ -149,7 +148,7 @@ def check_address(path: str) -> str:
 
 
 def connect(path: str) -> Any:
-    """Return a new connection, in no transaction."""
+    """Return a new connection without a transaction."""
     lib = psycopg()
     parts = lib.conninfo.conninfo_to_dict(path)
     parts.setdefault("connect_timeout", _CONNECT_SECONDS)
@@ -159,7 +158,7 @@ def connect(path: str) -> Any:
 
 
 def begin(database: Any) -> bool:
-    """Begin a transaction, and try once to lock the ledger, if there is one."""
+    """Begin a transaction, and try once to lock the ledger, if it exists."""
     # One statement after another: each sees what was committed before it, so what
     # follows the lock sees all that its last holder wrote.
     database.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
@@ -187,15 +186,15 @@ def first_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
+_PAUSES = 0.002, 0.1
 _ATTEMPTS = 10  # to make a ledger that others make at the same time
 _WRITES = ("INSERT", "UPDATE", "CREATE")
 
 
 class ServerLedger:
-    """Handle of a ledger at an address; holds no connection between calls.
+    """Handle of a ledger at an address, without a connection between calls.
 
-    `ledger_id` is the identity that the ledger must have; None accepts any.
+    `ledger_id` is the required identity; None accepts any.
     """
 
     def __init__(self, path: str, ledger_id: str | None = None) -> None:
@@ -204,7 +203,7 @@ class ServerLedger:
 
     @contextlib.contextmanager
     def _connect(self) -> Iterator[ServerConnection]:
-        """Lock the ledger, as the only thread of the only process that has it."""
+        """Lock the ledger for this thread of this process."""
         with turn(self.path), lock_tables(self.path) as connection:
             connection.check(self.ledger_id)
             try:
@@ -228,7 +227,7 @@ class ServerLedger:
 
     @uninterrupted
     def back_up(self, path: Path) -> None:
-        """Copy the ledger, as it stands, to a new file: a ledger of SQLite."""
+        """Copy the ledger to a new SQLite file."""
         with self._connect() as connection:
             connection.keep = False
             Transaction(connection)  # refuses to seal what is damaged
@@ -260,7 +259,7 @@ class ServerLedger:
 class ServerConnection:
     """An open transaction on a server that holds the ledger's lock.
 
-    `used` is the time in which it may be used, `reads` whether the user may only read.
+    `used` is the period of use, `reads` whether the user is restricted to reading.
     """
 
     def __init__(self, path: str, database: Any, used: Use, reads: bool) -> None:
@@ -270,7 +269,7 @@ class ServerConnection:
         self._ledger_id = ""
 
     def execute(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
-        """Run a statement, unless a fork took the connection over."""
+        """Run a statement; raise if a fork took the connection over."""
         self._used.check()
         cursor = self._database.execute(statement.replace("?", "%s"), values or None)
         self._written |= statement.startswith(_WRITES)
@@ -292,7 +291,7 @@ class ServerConnection:
         return differences(WANTED, found)
 
     def check(self, ledger_id: str | None) -> None:
-        """Refuse another ledger than this one, or an older copy of it."""
+        """Refuse other ledgers, and outdated copies of this one."""
         if not self.execute(HAS_LEDGER).fetchone()[0]:
             raise LedgerError(
                 f"there is no ledger at {self.path}: a pickled accountant opens the "
@@ -324,7 +323,7 @@ class ServerConnection:
             raise LedgerError(f"the server rolled a charge to {self.path} back")
 
     def abort(self) -> None:
-        """Roll back what is open, if it is this process's."""
+        """Roll back, if the transaction belongs to this process."""
         if not self._used.inherited:
             with contextlib.suppress(psycopg().Error):
                 self._database.execute("ROLLBACK")
@@ -332,13 +331,12 @@ class ServerConnection:
 
 @contextlib.contextmanager
 def lock_tables(path: str) -> Iterator[ServerConnection]:
-    """Keep all others away from the ledger of a server, and forks waiting.
+    """Lock the ledger of a server, and let forks wait.
 
-    The turn must be this thread's. A LedgerError if another process keeps the lock for
-    two minutes, or the server can't be used.
+    The turn must be this thread's. Raises a LedgerError if another process keeps the
+    lock for two minutes, or the server can't be used.
     """
-    deadline, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
-    while True:
+    for _ in attempts(path, *_PAUSES):
         with use() as used:
             check_wanted()
             with _connection(path, used) as database:
@@ -347,17 +345,10 @@ def lock_tables(path: str) -> Iterator[ServerConnection]:
                     check_wanted()  # again: connecting takes its time
                     yield ServerConnection(path, database, used, reads)
                     return
-        if time.monotonic() > deadline:
-            raise LedgerError(
-                f"the ledger {path} was in use by another process for {PATIENCE:g} "
-                "seconds; nothing was charged. Look for a process that is stopped"
-            )
-        time.sleep(pause)
-        pause = min(1.5 * pause, _LONGEST_PAUSE)
 
 
 def _begin(database: Any) -> tuple[bool, bool]:
-    """Begin a transaction; return whether it may go on, and whether it only reads."""
+    """Begin a transaction; return whether it began, and whether it is read-only."""
     try:
         return begin(database), False
     except psycopg().errors.InsufficientPrivilege:
@@ -371,7 +362,7 @@ def _begin(database: Any) -> tuple[bool, bool]:
 
 @contextlib.contextmanager
 def _connection(path: str, used: Use) -> Iterator[Any]:
-    """Yield a connection of its own, which a forked child neither uses nor closes."""
+    """Yield a new connection, which a forked child neither uses nor closes."""
     error_of_server = psycopg().Error
     try:
         database = connect(path)
@@ -384,15 +375,15 @@ def _connection(path: str, used: Use) -> Iterator[Any]:
                 database.close()
     except error_of_server as error:
         raise LedgerError(
-            f"the ledger {path} can't be used ({first_line(error)}); nothing "
-            "was charged. Its server must run, let this user in, and be the one that "
-            "writes"
+            f"the ledger {path} can't be used ({first_line(error)}); nothing was "
+            "charged. Its server must be running, accept this user, and be the "
+            "primary server, which accepts writes"
         ) from None
 
 
 @uninterrupted
 def create_tables(path: str, terms: dict[str, Any]) -> None:
-    """Make a ledger of these terms on a server, unless there is one."""
+    """Create a ledger with these terms on a server, unless one exists."""
     for _ in range(_ATTEMPTS):
         with turn(path), lock_tables(path) as connection:
             if connection.execute(HAS_LEDGER).fetchone()[0]:
@@ -411,7 +402,9 @@ def create_tables(path: str, terms: dict[str, Any]) -> None:
                 connection.abort()
             except (errors.DuplicateSchema, errors.LockNotAvailable):
                 connection.abort()
-    raise LedgerError(f"no ledger can be made at {path}: others are making one")
+    raise LedgerError(
+        f"no ledger can be created at {path}: another process is creating one"
+    )
 
 
 AnyLedger: TypeAlias = Ledger | ServerLedger
@@ -419,21 +412,21 @@ FilePath = TypeVar("FilePath", bound=str | os.PathLike[str])
 
 
 def ledger_at(path: str, ledger_id: str | None = None) -> AnyLedger:
-    """Return a handle of the ledger at a path or address, which has this identity."""
+    """Return a handle of the ledger at a path or address, of this identity."""
     if is_address(path):
         return ServerLedger(path, ledger_id)
     return Ledger(path, ledger_id)
 
 
 def existing_ledger(path: str) -> AnyLedger:
-    """Return a handle of a ledger that there is, after a check of it; make none."""
+    """Return a handle of an existing ledger, after checking it."""
     ledger = ledger_at(check_address(path) if is_address(path) else _no_address(path))
     ledger.meta()
     return ledger
 
 
 def open_path(path: str | os.PathLike[str], terms: dict[str, Any]) -> str:
-    """Return where a ledger lies, for good; make it of these terms if there is none."""
+    """Return the location of a ledger; create it with these terms if missing."""
     if isinstance(path, str) and is_address(path):
         address = check_address(path)
         create_tables(address, terms)
@@ -441,13 +434,15 @@ def open_path(path: str | os.PathLike[str], terms: dict[str, Any]) -> str:
     file = Path(_no_address(path))
     if not file.exists():
         if not file.parent.is_dir():
-            raise LedgerError(f"path: the folder {file.parent} does not exist; make it")
+            raise LedgerError(
+                f"path: the folder {file.parent} does not exist; create it"
+            )
         create_file(file, terms)
     return str(file.absolute())
 
 
 def _no_address(path: FilePath) -> FilePath:
-    """Return the path of a file; refuse what looks like an address of something."""
+    """Return the path of a file; refuse other addresses."""
     if isinstance(path, str) and "://" in path:  # not quoted: it may have a password
         raise ValueError(
             "path must be a file, or an address that begins with postgresql://"

@@ -55,7 +55,7 @@ CREATE TABLE counts (curve TEXT PRIMARY KEY, times INTEGER NOT NULL);
 
 
 class TemporaryFolder:
-    """A folder that its creating process deletes when nobody holds it any more."""
+    """A folder that its creating process deletes after its last use."""
 
     def __init__(self) -> None:
         self.name = tempfile.mkdtemp(prefix="skdpspectral-")
@@ -72,9 +72,9 @@ class TemporaryFolder:
 
 @uninterrupted
 def create_file(path: Path, meta: dict[str, Any]) -> None:
-    """Make a new ledger file at `path`, atomically; keep one that is there."""
+    """Create a ledger file at `path`, atomically, unless it exists."""
     if path.is_symlink():
-        raise LedgerError(f"there is no ledger at {path}, a link that leads nowhere")
+        raise LedgerError(f"there is no ledger at {path}, which is a broken link")
     real = os.path.realpath(path)
     with turn(real), lock_file(real):
         if os.path.exists(real):
@@ -87,7 +87,7 @@ def create_file(path: Path, meta: dict[str, Any]) -> None:
 
 
 def back_up(connection: sqlite3.Connection, path: Path) -> None:
-    """Copy the ledger of a connection to a new file, whole or not at all."""
+    """Copy the ledger of a connection to a new file, atomically."""
     with _new_backup(path) as copy:
         connection.backup(copy)
 
@@ -95,7 +95,7 @@ def back_up(connection: sqlite3.Connection, path: Path) -> None:
 def write_copy(
     path: Path, meta: dict[str, Any], tables: dict[str, list[tuple[Any, ...]]]
 ) -> None:
-    """Make a ledger file of what a server holds, whole or not at all."""
+    """Write a server's ledger to a new file, atomically."""
     with _new_backup(path) as copy:
         _write_schema(copy, meta, tables["entries"])
         for name, rows in tables.items():
@@ -108,7 +108,7 @@ def write_copy(
 
 @contextlib.contextmanager
 def _new_backup(path: Path) -> Iterator[sqlite3.Connection]:
-    """Yield the database of a backup; a file that is there is left as it is."""
+    """Yield the database of a backup; an existing file is not replaced."""
     if os.path.lexists(path):  # first: beside a ledger in use lies its log
         raise _already_there(path, "backup")
     _refuse_remains(path, os.path.realpath(path))
@@ -121,7 +121,7 @@ def _write_schema(
     meta: dict[str, Any],
     entries: Sequence[tuple[Any, ...]] = (),
 ) -> None:
-    """Make the tables of a new ledger of these entries, and write its terms."""
+    """Create the tables of a new ledger with these entries and terms."""
     connection.executescript(_SCHEMA)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -132,21 +132,21 @@ def _write_schema(
 
 
 def _refuse_remains(path: Path, real: str) -> None:
-    """Refuse a place where SQLite would find the log of a ledger that was there."""
+    """Refuse a path where SQLite would find the log of a deleted ledger."""
     if os.path.exists(f"{real}-wal"):
         raise LedgerError(
-            f"{path}-wal is what is left of another ledger at {path}: put that "
-            "ledger back, or move the rest of it away too"
+            f"{path}-wal is left over from another ledger at {path}: put that ledger "
+            "back, or move its remaining files away too"
         )
 
 
 @contextlib.contextmanager
 def _published(path: Path, what: str) -> Iterator[sqlite3.Connection]:
-    """Yield a database that appears at `path` once it is complete."""
+    """Yield a database that appears at `path` when it is complete."""
     try:
         handle, draft = tempfile.mkstemp(dir=path.parent, suffix=_draft_suffix(path))
     except OSError as error:
-        raise LedgerError(f"no {what} can be made at {path}: {error}") from None
+        raise LedgerError(f"no {what} can be created at {path}: {error}") from None
     os.close(handle)
     try:
         with contextlib.closing(sqlite3.connect(draft)) as connection:
@@ -157,7 +157,7 @@ def _published(path: Path, what: str) -> Iterator[sqlite3.Connection]:
         raise _already_there(path, what) from None
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(
-            f"no {what} can be made at {path}: {error}; it needs a local disk"
+            f"no {what} can be created at {path}: {error}; it requires a local disk"
         ) from error
     finally:
         for left in (draft, f"{draft}-journal", f"{draft}-wal", f"{draft}-shm"):
@@ -166,9 +166,9 @@ def _published(path: Path, what: str) -> Iterator[sqlite3.Connection]:
 
 
 def _already_there(path: Path, what: str) -> LedgerError:
-    """Say that a file would have to be replaced."""
+    """Return the error for an existing file."""
     return LedgerError(
-        f"no {what} can be made at {path}: there is a file of that name, which was "
+        f"no {what} can be created at {path}: there is a file of that name, which was "
         "left as it is; choose another name"
     )
 
@@ -184,7 +184,7 @@ _MOUNTS = "/proc/self/mountinfo"
 
 
 def check_no_mount(real: str) -> None:
-    """Refuse a file that is a mount point: its log and lock lie in another folder."""
+    """Refuse a mount point: its log and lock are in another folder."""
     try:
         with open(_MOUNTS, "rb") as file:
             # Blanks and backslashes are written as octal numbers.
@@ -205,7 +205,7 @@ def check_no_mount(real: str) -> None:
 
 
 def check_header(path: Path) -> None:
-    """Refuse a foreign file before SQLite may touch it."""
+    """Refuse a file of another format, before SQLite could change it."""
     try:
         # Not open, which waits for the other end of a pipe.
         if not (stat.S_ISREG(os.stat(path).st_mode) or path.is_dir()):
@@ -238,9 +238,9 @@ def check_header(path: Path) -> None:
 
 
 def check_only_name(path: Path) -> os.stat_result:
-    """Refuse a file with two names, whose logs and locks would differ; return its stat.
+    """Refuse a file with two names, whose logs would differ; return its stat.
 
-    To be called under the ledger's lock: a ledger that is being made has two.
+    It requires the ledger's lock: a ledger that is being created has two names.
     """
     found = stat_of(path)
     if found.st_nlink > 1:
@@ -248,10 +248,10 @@ def check_only_name(path: Path) -> os.stat_result:
         found = stat_of(path)
     if found.st_nlink > 1:
         raise LedgerError(
-            f"the ledger {path} has {found.st_nlink} names (hard links): under another "
-            "name it would be written without regard to this one, and charges would "
-            "be lost. Remove the other names; PrivacyAccountant.backup makes copies, "
-            "and symbolic links are followed"
+            f"the ledger {path} has {found.st_nlink} names (hard links): a process "
+            "that uses another name would write it without regard to this one, and "
+            "charges would be lost. Remove the other names; PrivacyAccountant.backup "
+            "makes copies, and symbolic links are followed"
         )
     return found
 
@@ -265,7 +265,7 @@ def stat_of(path: Path) -> os.stat_result:
 
 
 def _remove_draft(path: Path, found: os.stat_result) -> None:
-    """Finish what a process began that was killed while it made this ledger."""
+    """Remove the draft of a process that was killed while creating this ledger."""
     for name in os.listdir(path.parent):
         draft = path.parent / name
         with contextlib.suppress(OSError):
@@ -276,11 +276,11 @@ def _remove_draft(path: Path, found: os.stat_result) -> None:
 
 
 def check_in_place(path: Path, opened: os.stat_result) -> None:
-    """Refuse to call something written that went to a file which is not there now."""
+    """Raise if the file that was written is no longer at its path."""
     if not os.path.samestat(stat_of(path), opened):
         raise LedgerError(
-            f"the ledger {path} was replaced while it was written to: what was just "
-            "entered is not in the file that is there now"
+            f"the ledger {path} was replaced while it was being written: what was "
+            "just entered is not in the file that is there now"
         )
 
 
@@ -294,9 +294,9 @@ _WANTED = {("table", name, name) for name in TABLES} | {
 
 
 class Ledger:
-    """Handle of a ledger file; holds no connection between calls.
+    """Handle of a ledger file, without a connection between calls.
 
-    `ledger_id` is the identity that the file must have; None accepts any.
+    `ledger_id` is the required identity; None accepts any.
     """
 
     def __init__(
@@ -307,7 +307,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def _connect(self) -> Iterator[SqliteConnection]:
-        """Open the file, as the only thread of the only process that does."""
+        """Open the file for this thread of this process."""
         real = os.path.realpath(self.path)
         with turn(real):
             # Before the lock: beside a foreign file nothing is made.
@@ -340,8 +340,8 @@ class Ledger:
                         database.close()
         except sqlite3.Error as error:
             raise LedgerError(
-                f"the ledger {self.path} can't be used ({error}). It must lie on a "
-                "local disk of this host, be writable, and be whole"
+                f"the ledger {self.path} can't be used ({error}). It must be on a "
+                "local disk of this host, writable and undamaged"
             ) from error
 
     @uninterrupted
@@ -359,7 +359,7 @@ class Ledger:
 
     @uninterrupted
     def back_up(self, path: Path) -> None:
-        """Copy the ledger to a new file, as it stands."""
+        """Copy the ledger to a new file."""
         with self._connect() as connection:
             back_up(connection.database, path)
 
@@ -389,9 +389,9 @@ class Ledger:
 
 
 class SqliteConnection:
-    """An open ledger whose identity and history were checked.
+    """An open ledger whose identity and state were checked.
 
-    `used` is the time in which it may be used.
+    `used` is the period of use.
     """
 
     def __init__(self, ledger: Ledger, database: sqlite3.Connection, used: Use):
@@ -403,7 +403,7 @@ class SqliteConnection:
         self._changes = database.total_changes
 
     def execute(self, statement: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
-        """Run a statement, unless a fork took the connection over."""
+        """Run a statement; raise if a fork took the connection over."""
         self._used.check()
         return self.database.execute(statement, values)
 
@@ -417,7 +417,7 @@ class SqliteConnection:
         self.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
     def check_pages(self) -> None:
-        """Refuse a file whose pages are damaged."""
+        """Refuse a file with damaged pages."""
         verdict = self.execute("PRAGMA quick_check").fetchone()[0]
         if verdict != "ok":
             raise LedgerError(f"the ledger {self.path} is damaged: {verdict}")
@@ -436,7 +436,7 @@ class SqliteConnection:
         self.written = mark
 
     def abort(self) -> None:
-        """Roll back what is open, if it is this process's."""
+        """Roll back, if the transaction belongs to this process."""
         if not self._used.inherited and self.database.in_transaction:
             self.database.execute("ROLLBACK")
 
@@ -446,7 +446,7 @@ def _shown(text: bytes) -> str:
 
 
 def may_write(path: str | os.PathLike[str]) -> bool:
-    """Whether this user may change a file."""
+    """Return whether the current user may change a file."""
     return os.access(
         path, os.W_OK, effective_ids=os.access in os.supports_effective_ids
     )
@@ -454,9 +454,10 @@ def may_write(path: str | os.PathLike[str]) -> bool:
 
 @contextlib.contextmanager
 def _readable(real: str) -> Iterator[tuple[str, str]]:
-    """Yield the file to open for a locked ledger, and how.
+    """Yield the file to open for a locked ledger, and the mode.
 
-    Who may read alone makes no file beside the ledger: its writers could not use that.
+    Read-only users must not create files beside the ledger, which its writers could not
+    use.
     """
     if may_write(real):
         yield real, "mode=rw"  # which never creates a file
@@ -470,9 +471,9 @@ def _readable(real: str) -> Iterator[tuple[str, str]]:
 
 
 def never_close(database: Any) -> None:
-    """Never close a connection that a fork took over from a thread's own charge.
+    """Keep open a connection that a fork took over during a charge.
 
-    Closing it would write an old state of the log over what the parent wrote since.
+    Closing it would overwrite what the parent has written since.
     """
     import ctypes
 

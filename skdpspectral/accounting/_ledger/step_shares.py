@@ -38,7 +38,7 @@ _CLOSE = 1e-9
 
 
 def step_weight(estimator: Any) -> float:
-    """Return the public weight of a step: that of its class, or of its kind."""
+    """Return the public weight of a step, by its class or kind."""
     own = getattr(estimator, "_budget_weight", None)
     if own is not None:
         return float(own)
@@ -79,8 +79,8 @@ def resolved_shares(shares: Any, steps: Mapping[str, Any]) -> dict[str, float]:
         inside = {p: s for p, s in steps.items() if _owner(p, shares) == name}
         if not inside:
             raise ValueError(
-                f"shares has an entry for {name!r}, and one for each step in it: leave "
-                "one of them out"
+                f"shares has an entry for {name!r} as well as for each step in it: "
+                "leave one of these entries out"
             )
         found |= _by_weights(inside, share / total)
     missing = [path for path in steps if path not in found]
@@ -93,11 +93,11 @@ def resolved_shares(shares: Any, steps: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _check_share(name: Any, share: Any, steps: Mapping[str, Any]) -> None:
-    """Refuse a share of no step, or one that is no positive number."""
+    """Refuse shares of unknown steps, and shares that are not positive."""
     if not any(is_path_within(path, name) for path in steps):
         raise ValueError(
-            f"shares has an entry for {name!r}, which is no private step: the steps "
-            f"are {', '.join(map(repr, steps))}"
+            f"shares has an entry for {name!r}, which is not a private step: the "
+            f"steps are {', '.join(map(repr, steps))}"
         )
     number = isinstance(share, Real) and not isinstance(share, bool)
     if not (number and 0.0 < float(share) <= 1.0 + _CLOSE):
@@ -111,7 +111,7 @@ def is_path_within(path: str, name: Any) -> bool:
 
 
 def _owner(path: str, shares: Mapping[str, Any]) -> str | None:
-    """Return the longest name in `shares` that a path is within."""
+    """Return the longest name in `shares` that contains a path."""
     return max((n for n in shares if is_path_within(path, n)), key=len, default=None)
 
 
@@ -136,9 +136,9 @@ def allocated(
 ) -> Any:
     """Return a clone whose private steps have shares of a budget.
 
-    `check` raises a PrivacyBudgetError for a clone that costs more than is left. The
-    budgets are the largest that it lets through, by a search where mechanisms that are
-    not Gaussian cost more together than the split counts on.
+    `check` raises a PrivacyBudgetError for a clone that costs more than is left. A
+    search finds the largest budgets that pass, if mechanisms that are not Gaussian
+    compose to more than the split assumes.
     """
     steps = dict(_private_leaves("", what))
     if not steps:
@@ -183,7 +183,7 @@ def allocated(
 
 
 def _private_leaves(path: str, estimator: Any) -> Iterator[tuple[str, Any]]:
-    """Yield private estimators with a budget of their own, by their paths."""
+    """Yield private estimators with own budgets, by path."""
     prefix, kind = f"{path}__" if path else "", composition_of(estimator)
     if hasattr(estimator, "plan_for"):
         yield path, estimator
@@ -248,7 +248,7 @@ class StepShare:
 
     @property
     def is_open(self) -> bool:
-        """Whether the fit of the pipeline goes on."""
+        """Whether the fit of the pipeline is in progress."""
         return not self._closed
 
     @property
@@ -257,16 +257,16 @@ class StepShare:
         return math.isfinite(self.epsilon)
 
     def close(self) -> None:
-        """End the share: from here on the step has its own budget."""
+        """End the share: from now on the step has its own budget."""
         self._closed = True
 
     def claim(self, plan: PrivacyPlan, n_public: int | None) -> None:
-        """Take the share for the releases of a fit; raise if they are others."""
+        """Use the share for the releases of a fit; raise if they are others."""
         if self._process != process_name():
             raise RuntimeError(
-                f"step {self.path!r} is fitted in another process than its pipeline, "
-                "which would repeat a release that was charged once: fit the pipeline "
-                "in one process"
+                f"step {self.path!r} is fitted in a different process from its "
+                "pipeline, which would repeat a release that was charged once: fit "
+                "the pipeline in one process"
             )
         self.check(plan, n_public)
         with self._lock:
@@ -278,17 +278,17 @@ class StepShare:
             self.plan = plan
 
     def check(self, plan: PrivacyPlan, n_public: int | None) -> None:
-        """Raise if a plan is not of what was charged."""
+        """Raise if a plan differs from the charge."""
         difference = self._difference(plan, n_public)
         if difference:
             raise RuntimeError(
-                f"step {self.path!r} would release something else than was charged: "
-                f"{difference}. Nothing of it was released; do not change a step "
-                "during the fit of its pipeline"
+                f"step {self.path!r} would release something other than what was "
+                f"charged: {difference}. None of it was released; do not change a "
+                "step during the fit of its pipeline"
             )
 
     def _difference(self, plan: PrivacyPlan, n_public: int | None) -> str:
-        """Say how a plan differs from what was charged; "" if it does not."""
+        """Describe how a plan differs from the charge; "" if it does not."""
         if (plan.unit, plan.neighbors) != self._relation:
             return f"it protects one {plan.unit} under {plan.neighbors}"
         if plan.seeded != self._seeded:
@@ -299,7 +299,7 @@ class StepShare:
             return f"it may fail with probability {plan.failure!r}"
         known = n_public is not None and self._n_samples is not None
         if known and n_public != self._n_samples:
-            return f"it has {n_public} rows, and the pipeline {self._n_samples}"
+            return f"it has {n_public} rows, but the pipeline has {self._n_samples}"
         return self._other_cost(plan)
 
     def _other_cost(self, plan: PrivacyPlan) -> str:
@@ -312,7 +312,7 @@ class StepShare:
             return "it has mechanisms that are not Gaussian"
         same = plan.mu == planned.mu  # both infinite without noise
         within = planned.mu * (1.0 - _SAME) <= plan.mu <= planned.mu * (1.0 + _ROUNDING)
-        return "" if same or within else f"mu={plan.mu!r} and not {planned.mu!r}"
+        return "" if same or within else f"mu={plan.mu!r} instead of {planned.mu!r}"
 
     def _other_samples(self, planned: SampledGaussian, plan: PrivacyPlan) -> str:
         """Compare a fit on Poisson samples."""
@@ -335,4 +335,4 @@ class StepShare:
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a share of a pipeline's budget is not pickled")
+        raise TypeError("a share of a pipeline's budget cannot be pickled")

@@ -1,0 +1,301 @@
+"""A center that the clients of a federation find together, round by round.
+
+Clients release lengths of their rows and of differences between them, then two clipped
+means. From these the server computes a common center, and how much sites differ. Each
+client then measures its rows from there, or compares them in pairs: of the request, its
+own releases and public numbers alone, so that the server knows which of the two it is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .. import sensitivity
+from .._messages.messages import MessageError
+from .._statistics.statistic import HALF, Combination, Statistic, pair_order
+from ..accounting._gaussian import calibrate_alike
+from . import _kernels
+from ._bounded_moments import PowerIteration, RowBounds, floor_of
+from ._center import CenterSteps, Sample, counts_of_lengths
+
+# Shares of mu**2, and those of the two clipped means in theirs.
+_SHARES = {"lengths": 0.02, "center": 0.05, "rest": 0.93}
+_MEANS = (0.4, 0.6)
+
+# Lengths that are told from each other: half-octaves of all that float64 can square.
+_EDGES = np.linspace(-199.0, 199.0, 797)
+N_LENGTHS = len(_EDGES) + 1
+# What a histogram of half the differences, and one of the rows, sum up to.
+TOTALS = (HALF, 1.0)
+
+# Quantiles of the lengths, and clips in units of the length that rows have then.
+_PAIR_LEVEL, _ROW_LEVEL = 0.6, 0.65
+_CLIP, _WIDER = 1.1, 1.3
+# Differences below this part of the typical one are short: rows repeat.
+_SHORT = 1.0 / 16.0
+# Deviations of noise that hide shares, and cells that are seen together.
+_HIDDEN, _WIDTHS = 5.0, (1, 2, 4)
+# Deviations of noise that a test forgives, and the share of a clip that a mean may be
+# away from its start: of one farther away, too many rows were clipped.
+_FORGIVEN, _FARTHEST = 3.0, 0.65
+# What the error of a center may add to a moment, in units of what its noise hides.
+_TOLERATED = 2.0
+# Ranges of what a server sends: lengths and places, and squares of them.
+_LENGTHS, _SQUARES = (1e-60, 1e60), (0.0, 1e130)
+# Numbers behind a center: the error of a common one, the variance between sites, the
+# mean of one over squared distances, the share of short ones, the length below which
+# rows keep theirs, and the typical one.
+N_NUMBERS = 6
+
+
+@dataclass(frozen=True)
+class Lengths(Statistic):
+    """Histograms of lengths: of half of the differences between rows, and of rows.
+
+    One row moves each by at most sqrt(2) / n, and both by 2 / n.
+    """
+
+    sample: Sample
+    name: str = "lengths"
+
+    def mechanisms(self, mu: float) -> tuple:
+        moved = sensitivity.mean_sensitivity(1.0, self.sample.n_rows)
+        rounding = {"summation_error": 2.0**-50}
+        shape = (len(TOTALS), N_LENGTHS)
+        return calibrate_alike([self.name], moved, mu, shape, **rounding)
+
+    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
+        kernel, exact = partial(counts_of_lengths, points=_EDGES), []
+        walks = self.sample.distances(rows), self.sample.lengths(rows)
+        for total, walked in zip(TOTALS, walks, strict=True):
+            counts = walked.reduce(kernel)
+            exact.append(total * (counts / counts.sum()))
+        return release(self.name, np.stack(exact))
+
+
+class SharedCenter(Combination):
+    """Releases of a client in the rounds to a center, and a moment from there.
+
+    The ``run`` of `rest` is given the client's center or the order of its pairs.
+    """
+
+    def __init__(self, bounds: RowBounds, n_samples: int, rest: PowerIteration) -> None:
+        self.bounds, self.n_samples, self.rest = bounds, n_samples, rest
+        self.sample = Sample.of(bounds, n_samples)
+        self.lengths = Lengths(self.sample)
+        self.steps = CenterSteps(self.sample, _MEANS)
+        parts = {"lengths": self.lengths, "center": self.steps, "rest": rest}
+        super().__init__(parts, _SHARES)
+
+    def remarks(self) -> tuple[str, ...]:
+        return self.bounds.remarks()
+
+    def mean(self, release: Any, rows: Any, step: int, column: np.ndarray):
+        """Release the mean of a step, over the radius that is last in a column."""
+        point, radius = column[:-1], float(column[-1])
+        if not len(point):
+            point = np.zeros(self.bounds.n_features)
+        return self.steps.mean(
+            release, rows, f"{self.steps.name}_{step}", point, radius
+        )
+
+    def origin(
+        self, plan: Any, second: np.ndarray, mean: np.ndarray, third: np.ndarray
+    ):
+        """Return where a client measures its rows from, or the order of its pairs.
+
+        The arguments are those of :meth:`center`.
+        """
+        found = self.center(plan, second, mean, third)
+        if found is None:
+            return pair_order(self.n_samples, self.bounds.n_features)
+        return found
+
+    def center(
+        self, plan: Any, second: np.ndarray, mean: np.ndarray, third: np.ndarray
+    ):
+        """Return the client's center, None where it is not accurate enough.
+
+        `mean` is what was released for the second column, and `third` the last one. Of
+        these and public numbers alone, and the same at the client and the server: sums
+        are rounded once, whatever their order.
+        """
+        p, n_rows = len(mean), self.sample.n_rows
+        radius, center = float(second[-1]), third[:p]
+        error, between, inverse, short, _, typical = third[p:].tolist()
+        noise = getattr(plan[f"{self.steps.name}_2"], "noise_std", 0.0)
+        # Rows of another place, too far away for this clip.
+        length = math.fsum(mean**2) - p * noise**2
+        if length > _FARTHEST**2:
+            return None
+        variance = (noise * radius) ** 2 + typical**2 / (p * n_rows)
+        own = between / (between + variance)
+        difference = second[:p] + radius * mean - center
+        # What is left of its distance from the others, beyond noise.
+        forgiven = (p + _FORGIVEN * math.sqrt(2.0 * p)) * variance
+        left = (1.0 - own) ** 2 * max(math.fsum(difference**2) - forgiven, 0.0)
+        error = max(error, left, p * own * variance)
+        if short + error * inverse > self._tolerance(plan):
+            return None
+        return self.within(center + own * difference)
+
+    @staticmethod
+    def floor(third: np.ndarray) -> float:
+        """Return the length below which rows keep theirs, whatever was sent."""
+        return _as_length(float(third[-2]))
+
+    def within(self, point: np.ndarray) -> np.ndarray:
+        """Move a center to where one can be."""
+        box = self.bounds.box
+        most = _LENGTHS[1] if box is None else box.half_widths
+        return np.clip(point, -most, most)
+
+    def _tolerance(self, plan: Any) -> float:
+        """Largest eigenvalue that an error may add to the moment, over that of rows."""
+        sampling = 2.0 / math.sqrt(self.bounds.n_features * self.n_samples)
+        return _TOLERATED * math.hypot(self.edge(plan), sampling)
+
+    def edge(self, plan: Any) -> float:
+        """Largest eigenvalue of the noise on the moment, over that of rows."""
+        noise = getattr(plan["second_moment"], "noise_std", 0.0)
+        size = math.sqrt(2.0 * self.bounds.n_features)
+        return size * noise / self.bounds.second_radius**2
+
+
+def check_column(column: np.ndarray, n_features: int, n_numbers: int) -> np.ndarray:
+    """Return what a server sent, flat; a MessageError if no honest one would send it.
+
+    A place of `n_features`, maybe none, is followed by one radius or by `N_NUMBERS`.
+    """
+    if column.shape != (n_features + n_numbers, 1):
+        raise MessageError(
+            f"a column of {n_features + n_numbers} numbers is expected, got the shape "
+            f"{column.shape}"
+        )
+    place, numbers = column[:n_features, 0], column[n_features:, 0]
+    low, high = _LENGTHS
+    valid = np.all(np.abs(place) <= high) and low <= numbers[-1] <= high
+    valid &= np.all((_SQUARES[0] <= numbers[:-1]) & (numbers[:-1] <= _SQUARES[1]))
+    if not valid:
+        raise MessageError("its numbers about the center are out of range")
+    return column[:, 0]
+
+
+# -- what a server makes of released numbers -------------------------------------------
+
+
+@dataclass(frozen=True)
+class Typical:
+    """Lengths that a server reads: typical and of most rows, and what is short.
+
+    Where it can read none, all is short, and clients compare pairs.
+    """
+
+    typical: float
+    reach: float
+    short: float
+    inverse: float
+
+    @property
+    def known(self) -> bool:
+        """Whether lengths could be read at all."""
+        return self.short < 2.0
+
+    @classmethod
+    def of(cls, shares: np.ndarray, noise: np.ndarray, n_rows: np.ndarray, clip):
+        """Read histograms of clients, of shape (m, 2, N_LENGTHS); `clip` is public."""
+        weights = _kernels.inverse_variance_weights(noise**2 + 1.0 / n_rows)
+        spread = float(np.linalg.norm(weights * noise))
+        averages = np.tensordot(weights, shares, axes=1)
+        pairs, rows = map(_seen, averages, [spread] * len(TOTALS), TOTALS)
+        if pairs is None or rows is None:
+            return cls(1.0, 1.0, _SQUARES[1], 0.0)
+        typical, reach = _quantile(pairs, _PAIR_LEVEL), _quantile(rows, _ROW_LEVEL)
+        if clip is not None:
+            # Rows keep their lengths: only the clip compares with an error.
+            return cls(typical, reach, 0.0, clip**-2.0)
+        places = np.append(_EDGES, _EDGES[-1]) - 0.5 * (_EDGES[1] - _EDGES[0])
+        far = places >= math.log2(_SHORT * typical)
+        far[0] = False  # where equal rows are
+        inverse = float(pairs[far] @ 4.0 ** (math.log2(typical) - places[far]))
+        return cls(typical, reach, float(pairs[~far].sum()), inverse / typical**2)
+
+    def first(self) -> np.ndarray:
+        """Return the column that asks for the first means."""
+        return np.array([_as_length(_CLIP * self.reach)])
+
+    def second(self, means: np.ndarray, noise: np.ndarray, n_rows: np.ndarray):
+        """Return the column that asks for means about the average of the first ones."""
+        radius, p = self.first()[0], means.shape[1]
+        weights = _kernels.inverse_variance_weights(noise**2 + 1.0 / (p * n_rows))
+        point = np.clip(radius * (weights @ means), -_LENGTHS[1], _LENGTHS[1])
+        error = math.sqrt(p) * radius * float(np.linalg.norm(weights * noise))
+        longer = _CLIP * math.hypot(self.typical, error)
+        return np.append(point, _as_length(_WIDER * min(radius, longer)))
+
+    def third(self, means, noise, n_rows, second) -> np.ndarray:
+        """Return the column that tells all clients where they are, and how far apart.
+
+        All have one center if the sum of their squared distances from it, in units of
+        their variances, could be by chance. The floor of lengths, last but one, is 0.
+        """
+        n_clients, p = means.shape
+        radius = second[-1]
+        variances = (noise * radius) ** 2 + self.typical**2 / (p * n_rows)
+        weights = _kernels.inverse_variance_weights(variances)
+        points = second[:-1] + radius * means
+        center = np.clip(weights @ points, -_LENGTHS[1], _LENGTHS[1])
+        squares = np.sum((points - center) ** 2, axis=1)
+        degrees = p * (n_clients - 1)
+        chance = degrees + _FORGIVEN * math.sqrt(2.0 * degrees)
+        apart, between = float(np.sum(squares / variances)), 0.0
+        if apart > chance and n_clients > 1:
+            between = (apart - degrees) / p
+            # Positive for any weights: one minus their squares is rounded to 0.
+            between /= float(np.sum((1.0 - weights) / variances))
+        error = p * float(np.sum(weights**2 * variances))
+        numbers = error, between, self.inverse, self.short, 0.0
+        return np.concatenate([center, np.clip(numbers, *_SQUARES), [self.typical]])
+
+    def floor(self, edges: np.ndarray, paired: np.ndarray) -> float:
+        """Return the length below which rows keep theirs, one for all clients.
+
+        `edges` are those of the noise on moments. Where most of the weight is with
+        pairs, there is none: differences have unit norm.
+        """
+        precisions = np.maximum(edges / np.where(paired, HALF, 1.0), 1e-100) ** -2.0
+        if not precisions[~paired].sum() > 0.5 * precisions.sum():
+            return 0.0
+        return floor_of(self.typical, float(np.mean(precisions)) ** -0.5)
+
+
+def _as_length(number: float) -> float:
+    return min(max(number, _LENGTHS[0]), _LENGTHS[1])
+
+
+def _seen(shares: np.ndarray, noise: float, whole: float) -> np.ndarray | None:
+    """Return shares that no noise is, over their sum; None if they are too few."""
+    mask = np.zeros(N_LENGTHS, dtype=bool)
+    for width in _WIDTHS:
+        window = np.ones(width)
+        sums = np.convolve(shares, window, mode="valid")
+        found = sums > _HIDDEN * math.sqrt(width) * noise
+        mask |= np.convolve(found, window) > 0.5
+    seen = np.where(mask, np.maximum(shares, 0.0), 0.0)
+    # Of all that is there: sums of many cells are mostly noise.
+    return seen / seen.sum() if seen.sum() > 0.5 * whole else None
+
+
+def _quantile(shares: np.ndarray, level: float) -> float:
+    """Return a length below which a share of others lies."""
+    sums = np.cumsum(shares)
+    place = min(max(int(np.searchsorted(sums, level)), 1), N_LENGTHS - 2)
+    within = (level - sums[place - 1]) / max(shares[place], 1e-12)
+    within = min(max(within, 0.0), 1.0)
+    step = _EDGES[place] - _EDGES[place - 1]
+    return 2.0 ** float(_EDGES[place - 1] + step * within)

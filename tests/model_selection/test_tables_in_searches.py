@@ -1,0 +1,575 @@
+"""Searches on tables with text, dates and holes: forms, privacy of blocks, costs."""
+
+import math
+import pickle
+import warnings
+from zlib import crc32
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy.special import ndtr
+from sklearn.compose import make_column_transformer
+
+from skdpspectral import (
+    DPRidge,
+    DPRidgeClassifier,
+    DPStandardScaler,
+    DPTableVectorizer,
+    LRSRegressor,
+    PrivacyAccountant,
+)
+from skdpspectral._base.sklearn_compat import take_rows
+from skdpspectral.accounting import gaussian_mu, selection_epsilon
+from skdpspectral.accounting._selection import delta_factor, selection_shift
+from skdpspectral.audit import publish
+from skdpspectral.mechanisms import PrivateSelection
+from skdpspectral.model_selection import PrivateSearchCV, RandomRuns, Vote
+from skdpspectral.model_selection._blocks import Ballot, rows_apart
+from skdpspectral.pipeline import make_private_pipeline
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+N, SECRET = 240, "Hallstatt, at the lake"
+FEW = Vote(0.5, 4, cv=2)
+RUNS = RandomRuns(expected_n_iter=3, n_iter_law="geometric")
+SPACE = {
+    "dptablevectorizer__max_categories": [1, 5],
+    "dptablevectorizer__add_indicator": [False, True],
+}
+
+
+def table():
+    """A frame whose target goes by a text, a date and the holes of a number."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": np.where(rng.random(N) < 0.3, np.nan, rng.normal(40.0, 9.0, N)),
+            "city": rng.choice(np.array(["Graz", "Linz", None], object), N),
+            "when": pd.Timestamp("2020-01-01")
+            + pd.to_timedelta(rng.integers(0, 900, N), unit="D"),
+            "note": rng.choice(np.array(["red ball", "blue box"], object), N),
+        }
+    ).astype({"city": object, "note": object})
+    likely = frame["city"].eq("Graz") ^ frame["age"].isna()
+    return frame, np.where(rng.random(N) < 0.9, likely, ~likely).astype(int)
+
+
+X, Y = table()
+
+
+def model(last=None, **given):
+    last = DPRidgeClassifier(classes=[0, 1]) if last is None else last
+    return make_private_pipeline(DPTableVectorizer(text=["note"], **given), last)
+
+
+def search(estimator=None, space=SPACE, **given):
+    given = {"epsilon": 60.0, "strategy": FEW, "scoring": "accuracy", **given}
+    return PrivateSearchCV(model() if estimator is None else estimator, space, **given)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What each block was given, and has voted, by its number."""
+    seen, plain = {}, Ballot.__call__
+
+    def noted(ballot, number, X, y):
+        votes = plain(ballot, number, X, y)
+        seen[number] = (X, y, *votes)
+        return votes
+
+    monkeypatch.setattr(Ballot, "__call__", noted)
+    return seen
+
+
+def votes_of(asked):
+    return {number: np.concatenate(votes[2:]) for number, votes in asked.items()}
+
+
+# -- forms -----------------------------------------------------------------------------
+
+FORMS = {
+    "pandas": lambda X: X,
+    "categories": lambda X: X.astype({"city": "category"}),
+    "polars": pl.from_pandas,
+    "polars categories": lambda X: pl.from_pandas(X).cast({"city": pl.Categorical}),
+    "arrow": lambda X: pa.Table.from_pandas(X.astype({"city": "category"})),
+    "pandas of arrow": lambda X: pa.Table.from_pandas(
+        X.astype({"city": "category"})
+    ).to_pandas(types_mapper=pd.ArrowDtype),
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_blocks_of_all_kinds_of_frames_vote_alike(form, asked):
+    search().fit(X, Y)
+    expected = votes_of(asked)
+    assert len(expected) == 4
+    assert len({votes.tobytes() for votes in expected.values()}) > 1
+    asked.clear()
+    found = search().fit(form(X), Y)
+    np.testing.assert_equal(votes_of(asked), expected)
+    assert found.predict(form(X)).shape == (N,)
+    assert found.best_estimator_[0].kinds_["when"] in ("date", "day")
+
+
+@pytest.mark.parametrize(
+    "form", [np.array, lambda X: X.tolist()], ids=["array", "list"]
+)
+def test_arrays_of_objects_and_lists_stay_what_they_are(form, asked):
+    rows = X[["age", "city"]].to_numpy(dtype=object)
+    estimator = make_private_pipeline(
+        DPTableVectorizer(), DPRidgeClassifier(classes=[0, 1])
+    )
+    search(estimator).fit(form(rows), Y)
+    for block, *_ in asked.values():
+        kinds = {type(value) for value in block.ravel()}
+        assert kinds <= {float, str, type(None)}
+        assert float in kinds
+
+
+@pytest.mark.parametrize("strategy", [FEW, RUNS])
+def test_columns_and_texts_reach_steps_and_scorers(strategy):
+    columns = make_column_transformer(
+        (DPTableVectorizer(text=["note"]), ["age", "note"]),
+        (DPTableVectorizer(), ["city", "when"]),
+    ).set_output(transform="pandas")
+    estimator = make_private_pipeline(columns, DPRidgeClassifier(classes=[0, 1]))
+    space = {"columntransformer__dptablevectorizer-1__n_text_features": [4, 8]}
+    found = search(estimator, space, strategy=strategy).fit(X, Y)
+    assert found.score(X, Y) > 0.6
+    assert list(found.feature_names_in_) == list(X.columns)
+
+
+def test_targets_of_a_regression():
+    y = X["age"].fillna(70.0).to_numpy()
+    found = search(model(DPRidge()), scoring="r2", epsilon=200.0).fit(X, y)
+    assert found.n_blocks_ == 4
+    assert found.score(X, y) > 0.5
+
+
+def holds_a_frame(fitted, X, y):
+    assert list(X.columns) == ["age", "city", "when", "note"]
+    assert [str(dtype) for dtype in X.dtypes][1:] == [
+        "object",
+        "datetime64[us]",
+        "object",
+    ]
+    return fitted.score(X, y)
+
+
+def test_scorers_get_frames(asked):
+    search(scoring=holds_a_frame).fit(X.astype({"when": "datetime64[us]"}), Y)
+    assert any(votes.any() for votes in votes_of(asked).values())
+
+
+# -- a block is a function of its own rows ---------------------------------------------
+
+
+def test_a_block_does_what_it_would_do_alone(asked, monkeypatch):
+    dealt = []
+    plain = rows_apart
+
+    def noted(part, rows, *given):
+        dealt.append(rows)
+        return plain(part, rows, *given)
+
+    monkeypatch.setattr("skdpspectral.model_selection._vote.rows_apart", noted)
+    ballots, call = [], Ballot.__call__
+    monkeypatch.setattr(
+        Ballot, "__call__", lambda b, *a: (ballots.append(b), call(b, *a))[1]
+    )
+    search().fit(X, Y)
+    rows = [one for one in dealt if len(one)][::2]
+    for number, places in enumerate(rows):
+        alone = X.iloc[places].reset_index(drop=True)
+        again = call(ballots[0], number, alone, Y[places])
+        np.testing.assert_equal(np.concatenate(again), votes_of(asked)[number])
+
+
+def told(X, y=None):
+    """A number of everything that a frame knows, values of other rows among it."""
+    if isinstance(X, pl.DataFrame):
+        codes = (
+            X["city"].to_physical().to_list()
+            if X["city"].dtype == pl.Categorical
+            else []
+        )
+        return crc32(repr((X.rows(), X.dtypes, codes)).encode())
+    known = [X.to_dict("list"), list(X.index), X.attrs, X.index.names]
+    for name in X.columns:
+        known.append(getattr(X[name].dtype, "categories", None))
+        known.append(getattr(X[name].dtype, "ordered", None))
+    return crc32(repr(known).encode())
+
+
+def tells(fitted, X, y):
+    """A score that differs by candidate, and with all that a frame knows."""
+    seed = told(X) + 7 * fitted[0].max_categories + 3 * fitted[0].add_indicator
+    return np.random.default_rng(seed).random()
+
+
+SHORT = make_private_pipeline(
+    DPTableVectorizer(max_categories=7),
+    DPRidgeClassifier(classes=[0, 1]),
+)
+NARROW = {"dptablevectorizer__max_categories": [1, 2, 3]}
+CHANGES = {"another": "Wels", "number": 7, "missing": None, "long": "Linz " * 50}
+
+
+def by_frequency(frame):
+    values = frame["city"].value_counts().index
+    city = pd.Categorical(frame["city"], categories=values, ordered=True)
+    out = frame.assign(city=city).set_index("city", drop=False)
+    out.attrs["most"] = dict(frame["city"].value_counts(dropna=False))
+    return out
+
+
+@pytest.mark.parametrize("value", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda X: X,
+        lambda X: X.astype({"city": "category"}),
+        by_frequency,
+        lambda X: pl.from_pandas(X.astype({"city": "string"})).cast(
+            {"city": pl.Categorical}
+        ),
+        lambda X: pa.Table.from_pandas(
+            X.astype({"city": "string"}).astype({"city": "category"})
+        ),
+    ],
+    ids=["objects", "categories", "frequencies", "polars", "arrow"],
+)
+def test_a_text_moves_the_votes_of_its_own_block(form, value, asked):
+    search(SHORT, NARROW, scoring=tells).fit(form(X), Y)
+    before, known = votes_of(asked), {k: told(asked[k][0]) for k in asked}
+    asked.clear()
+    other = X.copy()
+    other.loc[17, "city"] = value
+    search(SHORT, NARROW, scoring=tells).fit(form(other), Y)
+    after, changed = votes_of(asked), {k: told(asked[k][0]) for k in asked}
+    moved = [k for k in before if known[k] != changed[k]]
+    assert len(moved) == 1
+    assert moved == [k for k in before if not np.array_equal(before[k], after[k])]
+
+
+def test_categories_of_the_whole_table_would_move_all_blocks(asked, monkeypatch):
+    # What blocks are spared: the rows as they are taken.
+    planted = "skdpspectral.model_selection._vote.rows_apart"
+    monkeypatch.setattr(planted, lambda part, rows, *_: take_rows(part, rows))
+    known = {}
+    for value in ("Graz", "Wels"):
+        rows = X.copy()
+        rows.loc[17, "city"] = value
+        search(SHORT, NARROW, scoring=tells).fit(rows.astype({"city": "category"}), Y)
+        known[value] = votes_of(asked)
+    moved = [
+        not np.array_equal(known["Graz"][k], known["Wels"][k]) for k in known["Graz"]
+    ]
+    assert sum(moved) > 1
+
+
+def test_a_text_moves_fits_of_its_own_block_alone(asked):
+    rows, found = X.copy(), []
+    for value in ("Graz", *CHANGES.values()):
+        rows.loc[17, "city"] = value
+        search(SHORT, NARROW).fit(rows, Y)
+        found.append(votes_of(asked))
+    for votes in found[1:]:
+        assert sum(not np.array_equal(votes[k], found[0][k]) for k in votes) <= 1
+
+
+def test_a_label_of_a_categorical_target_moves_one_block(asked):
+    def seen(fitted, X, y):
+        return float(len(y.cat.categories)) + 0.001 * fitted[0].max_categories
+
+    labels = np.where(Y == 1, "yes", "no").astype(object)
+    estimator = model(DPRidgeClassifier(classes=["neither", "no", "yes"]))
+    for changed in (False, True):
+        labels[3] = "neither" if changed else labels[3]
+        search(estimator, scoring=seen).fit(X, pd.Series(labels, dtype="category"))
+        with_it = [
+            k for k, (_, y, *_) in asked.items() if "neither" in y.cat.categories
+        ]
+        assert len(with_it) == changed
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        pd.Categorical,
+        pd.CategoricalIndex,
+        lambda labels: pd.array(
+            pa.array(labels.tolist()).dictionary_encode(),
+            dtype=pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string())),
+        ),
+    ],
+    ids=["array", "index", "arrow"],
+)
+def test_labels_without_a_series_know_their_own_block(form, asked):
+    labels = np.where(Y == 1, "yes", "no").astype(object)
+    labels[3] = "neither"
+    estimator = model(DPRidgeClassifier(classes=["neither", "no", "yes"]))
+    search(estimator).fit(X, form(labels))
+    known = [set(y.categories) for _, y, *_ in asked.values()]
+    assert sorted(map(len, known)) == [2, 2, 2, 3]
+    own = [set(np.asarray(y, dtype=object)) for _, y, *_ in asked.values()]
+    assert known == own
+
+
+class Counted(pd.DataFrame):
+    """A frame that brings counts of its rows to all frames made of it."""
+
+    _metadata = ("counts",)
+
+    @property
+    def _constructor(self):
+        return Counted
+
+
+def test_what_a_subclass_knows_stays_out_of_blocks(asked):
+    frame = Counted(X)
+    frame.counts = dict(X["city"].value_counts())
+    assert frame.iloc[:3].counts == frame.counts
+    search().fit(frame, Y)
+    assert {type(block) for block, *_ in asked.values()} == {pd.DataFrame}
+
+
+def remembers(fitted, X, y):
+    objects = X["tags"] if hasattr(X, "columns") else X[:, 1]
+    next(iter(objects)).append(1)
+    return float(len(next(iter(objects)))) + 0.01 * fitted[0].max_categories
+
+
+@pytest.mark.parametrize("form", ["frame", "array"])
+def test_blocks_share_no_object_that_can_be_changed(form, asked):
+    shared: list[int] = []
+    tags = np.empty(N, dtype=object)
+    tags[:] = [shared] * N
+    rows = pd.DataFrame({"age": X["age"], "tags": tags})
+    rows = rows if form == "frame" else rows.to_numpy(dtype=object)
+    search(SHORT, NARROW, scoring=remembers).fit(rows, Y)
+    assert shared == []
+    votes = {votes.tobytes() for votes in votes_of(asked).values()}
+    assert len(asked) == 4
+    assert len(votes) == 1
+
+
+class Closed:
+    """A value that cannot be copied, for a reason that quotes it."""
+
+    def __reduce__(self):
+        raise ValueError(SECRET)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_a_value_that_cannot_be_copied_fails_its_own_block(n_jobs, asked):
+    frame = X.copy()
+    frame.at[11, "note"] = Closed()
+    found = search(n_jobs=n_jobs).fit(frame, Y)
+    assert found.n_blocks_ == 4
+    failed = [block for block, *_ in asked.values() if block is None]
+    assert len(failed) == (n_jobs is None)
+
+
+def test_public_categories_of_a_dtype_stay(asked):
+    levels = ["Graz", "Linz", "Wels", "Enns"]
+    frame = X.assign(note=X["note"].astype("category"))
+    frame["city"] = pd.Categorical(X["city"], categories=levels)
+    given = {"categories": {"city": "dtype"}}
+    search(model(**given)).fit(frame, Y)
+    for block, *_ in asked.values():
+        assert list(block["city"].cat.categories) == levels
+        assert set(block["note"].cat.categories) == set(block["note"])
+    asked.clear()
+    # Also those that only a candidate asks for.
+    space = {"dptablevectorizer__categories": [None, {"city": "dtype"}]}
+    search(space=space).fit(frame, Y)
+    assert all(list(b["city"].cat.categories) == levels for b, *_ in asked.values())
+
+
+def test_an_enum_of_polars_is_public(asked):
+    levels = ["Graz", "Linz", "Wels"]
+    frame = pl.from_pandas(X).cast({"city": pl.Enum(levels)})
+    found = search(model(categories={"city": "dtype"})).fit(frame, Y)
+    assert found.best_estimator_[0].categories_["city"] == levels
+    assert all(block["city"].dtype == pl.Enum(levels) for block, *_ in asked.values())
+
+
+def fails(fitted, X, y):
+    if X["city"].eq(SECRET).any():
+        raise ValueError(f"no {SECRET}")
+    return fitted.score(X, y)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_no_text_that_was_not_released_leaves_a_search(n_jobs, capfd):
+    frame = X.copy()
+    frame.loc[11, ["city", "note"]] = SECRET
+    ledger = PrivacyAccountant(60.0, 1e-6)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = search(scoring=fails, n_jobs=n_jobs, accountant=ledger).fit(frame, Y)
+    found.set_params(scoring=None)  # the module of the scorer names the text
+    for what in (publish(found), found, found.best_estimator_.publish()):
+        assert SECRET.encode() not in pickle.dumps(what)
+    out = "".join([*capfd.readouterr(), *(str(w.message) for w in caught)])
+    assert SECRET not in out + str(ledger.ledger)
+    assert "Graz" in found.best_estimator_[0].categories_["city"]
+
+
+# -- what it costs ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", [FEW, RUNS, RandomRuns(12, "poisson", refit=True)])
+def test_a_search_is_one_entry_with_its_failures(strategy):
+    ledger = PrivacyAccountant(60.0, 1e-6)
+    made = search(strategy=strategy, accountant=ledger)
+    plan = made.plan_for(X)
+    made.fit(X, Y)
+    assert made.privacy_ == plan
+    assert len(ledger.ledger) == 1
+    of_fit = 0.01 * 1e-6
+    times = 1.0
+    if isinstance(strategy, RandomRuns):
+        times = strategy.expected_n_iter + (strategy.refit is True)
+    assert plan.failure == pytest.approx(times * of_fit, rel=1e-9)
+    assert plan.failure >= times * of_fit
+    assert ledger.spent().epsilon <= 60.0
+    if isinstance(strategy, Vote):
+        assert plan.mu == pytest.approx(gaussian_mu(60.0, 1e-6 - plan.failure))
+        fitted = made.best_estimator_.privacy_
+        assert fitted.failure <= plan.failure
+        assert fitted.mu <= plan["fit"].mu
+    else:
+        beside = plan["refit"].mu if strategy.refit is True else 0.0
+        spent = selection_epsilon(plan["best"], 1e-6 - plan.failure, beside)
+        assert 59.0 < spent <= 60.0
+
+
+def test_public_categories_cost_no_failure():
+    given = {"categories": {"city": ["Graz", "Linz"]}}
+    assert search(model(**given)).plan_for(X).failure == 0.0
+    # The dearest candidate decides.
+    space = {"dptablevectorizer__categories": [None, given["categories"]]}
+    assert search(model(**given), space).plan_for(X).failure > 0.0
+
+
+def test_the_charge_comes_before_a_value_is_read(monkeypatch):
+    order = []
+    charge = PrivacyAccountant.charge
+
+    class Watched(pd.DataFrame):
+        @property
+        def _constructor(self):
+            return Watched
+
+    taken = rows_apart
+
+    def noted(*given):
+        order.append("read")
+        return taken(*given)
+
+    def charged(ledger, *given, **named):
+        order.append("charge")
+        return charge(ledger, *given, **named)
+
+    monkeypatch.setattr("skdpspectral.model_selection._vote.rows_apart", noted)
+    monkeypatch.setattr(PrivacyAccountant, "charge", charged)
+    search(accountant=PrivacyAccountant(60.0, 1e-6)).fit(Watched(X), Y)
+    assert order[0] == "charge"
+    assert order.count("read") == 8
+
+
+def enumerated(selection, mu, beta, n=60):
+    """Laws of the best of runs that are told apart with probability beta.
+
+    A run has one of n bins of a Gaussian, in a bad order, and is 'mine' or 'yours',
+    which is above all else, with probability beta.
+    """
+    edges = np.linspace(-6.0, 6.0 + mu, n)
+    left = np.diff(np.concatenate(([0.0], ndtr(edges), [1.0])))
+    right = np.diff(np.concatenate(([0.0], ndtr(edges - mu), [1.0])))
+    P = np.concatenate(((1 - beta) * left, [beta, 0.0]))
+    Q = np.concatenate(((1 - beta) * right, [0.0, beta]))
+
+    def law(run):
+        at = np.concatenate(([0.0], np.cumsum(run)))
+        k = np.arange(1, 20_000)
+        weights = (1 - selection.gamma) ** k / k / math.log(1 / selection.gamma)
+        powers = np.exp(k[:, None] * np.log(np.maximum(at, 1e-300)))
+        return np.diff(weights @ powers)
+
+    return law(P), law(Q)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("beta", [0.001, 0.02])
+def test_failures_of_runs_add_up_as_they_are_charged(beta, reverse):
+    # By enumeration: divergences of the best run are below those that are charged.
+    selection = PrivateSelection("best", 1.0, gamma=0.05)
+    failure = beta * selection.expected_runs
+    A, B = enumerated(selection, 1.0, beta)
+    A, B = (B, A) if reverse else (A, B)
+    assert A.sum() == pytest.approx(1.0, abs=1e-6)
+    for epsilon in np.linspace(0.0, 8.0, 17):
+        exact = np.maximum(A - math.exp(epsilon) * B, 0.0).sum()
+        shifted = epsilon - selection_shift(selection)
+        rest = 1.0
+        if shifted >= 0.0:
+            curve = ndtr(0.5 - shifted) - math.exp(shifted) * ndtr(-0.5 - shifted)
+            rest = min(1.0, delta_factor(selection) * curve)
+        assert exact <= failure + (1.0 - failure) * rest + 1e-9
+    # Failures that were not counted are seen.
+    assert exact > (0.5 if reverse else 0.2) * failure
+
+
+# -- refusals --------------------------------------------------------------------------
+
+NUMBERS = make_private_pipeline(DPStandardScaler(), DPRidgeClassifier(classes=[0, 1]))
+
+REFUSED = {
+    "text for a scaler": ({"estimator": NUMBERS}, X, "dates|text"),
+    "two columns of a name": ({}, X.rename(columns={"note": "city"}), "same name"),
+    "a column that is not there": (
+        {"estimator": model(categories={"town": ["Graz"]})},
+        X,
+        "town",
+    ),
+    "a candidate's column": (
+        {"space": {"dptablevectorizer__text": [["note"], ["letter"]]}},
+        X,
+        "param_distributions.*letter",
+    ),
+    "a dtype without numbers": ({}, X.assign(when=X["when"].dt.to_period("M")), "when"),
+    "categories of no dtype": (
+        {"estimator": model(categories={"city": "dtype"})},
+        X,
+        "declares no categories",
+    ),
+    "too many runs for the delta": (
+        {"strategy": RandomRuns(expected_n_iter=60)},
+        X,
+        "Lower delta of the steps",
+    ),
+    "users behind a table of rows": (
+        {"estimator": model(LRSRegressor(2, user_feature=0))},
+        X,
+        "protects one",
+    ),
+    "a masked array": ({}, np.ma.masked_array(X.to_numpy(object)), "masked"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("strategy", [FEW, RUNS])
+def test_bad_tables_are_refused_before_any_charge(strategy, name):
+    given, rows, said = REFUSED[name]
+    ledger = PrivacyAccountant(60.0, 1e-6)
+    made = search(**{"strategy": strategy, **given}, accountant=ledger)
+    with pytest.raises((TypeError, ValueError), match=said):
+        made.fit(rows, Y)
+    assert not len(ledger.ledger)
