@@ -740,14 +740,15 @@ class FederatedDPPCA(FederatedEstimator):
         With ``release="covariance"``, variances along the components in squared units
         of the data (of the scaled features with ``scale="bounds"``). Otherwise, with
         "gaussian" and ``aggregation="matrix"``, variances of the averaged second
-        moment: in units of the data with a `clip_norm`, else of unit rows.
+        moment: in units of the data with a `clip_norm`, else of rows scaled to a length
+        of at most 1.
     noise_variance_ : float
         Variance across the components, in units of the data: the public variance of the
         mechanism, or the weighted median of the clients' private ones. With "gaussian",
         the variance of the averaged second moment of clipped rows, if available.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         `explained_variance_` divided by the variance in all directions, set if both of
-        the above are known, and for the averaged second moment of unit rows.
+        the above are known, and for the averaged second moment without `clip_norm`.
     {singular_values_}
         Each client's rows are centered at the client's own center.
     mean_ : ndarray of shape (n_features,)

@@ -589,7 +589,8 @@ class FederatedResult:
     explained_variance : ndarray of shape (r,) or None
         Variances along the components: of a released covariance; after rounds, of the
         last round; otherwise of the average of noisy second moments, if they were sent.
-        The latter two are of unit rows without a `clip_norm`. None without any.
+        Without a `clip_norm`, the latter two are of rows of length at most 1. None
+        without any.
     noise_variance : float or None
         Variance across the components, where clients release or agree on it, or from
         the average of noisy second moments of clipped rows. None without either.
