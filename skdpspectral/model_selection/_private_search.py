@@ -187,7 +187,7 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     >>> def kept(model, X, y=None):
     ...     return captured_variance(model, X)
     >>> search = PrivateSearchCV(
-    ...     DPPCA(1, clip_norm=0.05),
+    ...     DPPCA(1, clip_norm=1000.0),
     ...     {"clip_norm": [None, 5.0], "center": ["none", "pairs"]},
     ...     epsilon=1.0,
     ...     scoring=kept,
