@@ -181,11 +181,15 @@ def all_runs_deltas(
 
 
 def _numbers_of_runs(selection: PrivateSelection) -> tuple[Array, Array]:
-    """Return some numbers of runs, and probabilities to be above the one before."""
+    """Return some numbers of runs, and probabilities to be above the one before.
+
+    No run counts as one.
+    """
     k = np.arange(1.0, _MOST_RUNS + 1.0)
     if selection.law == POISSON:
         mean = _poisson_mean(selection)
         logs = k * math.log(mean) - mean - gammaln(k + 1.0)
+        logs[0] = math.log1p(mean) - mean
     else:
         gamma, eta = _gamma(selection), selection.eta
         steps = math.log1p(-gamma) + np.log1p((eta - 1.0) / k)
