@@ -192,7 +192,7 @@ def _numbers_of_runs(selection: PrivateSelection) -> tuple[Array, Array]:
         logs[0] = math.log1p(mean) - mean
     else:
         gamma, eta = _gamma(selection), selection.eta
-        steps = math.log1p(-gamma) + np.log1p((eta - 1.0) / k)
+        steps = math.log1p(-gamma) + np.log1p((eta - 1.0) / np.maximum(k, 2.0))
         steps[0] = (1.0 + eta) * math.log(gamma) + math.log(selection.expected_runs)
         logs = np.cumsum(steps)
     ends = np.unique(np.geomspace(1.0, _MOST_RUNS, _MOST_NUMBERS).round()).astype(int)
