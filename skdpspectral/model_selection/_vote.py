@@ -444,18 +444,17 @@ class Vote(BaseEstimator):
     def _search(self, search: Any, X: Any, y: Any) -> dict[str, Any]:
         """Charge, ask the blocks, and fit; return the fitted attributes."""
         ready = self._prepared(search, X, y)
-        unread, n_rows, scorer, candidates, relation, *rest = ready
-        budgets, plan, ballot, caveats = rest
-        scaled = ballot.scaled
+        n_rows, candidates, relation = ready.n_rows, ready.candidates, ready.relation
+        budgets, plan, ballot = ready.budgets, ready.plan, ready.ballot
         # Warnings of blocks stay in them: these go by public numbers alone.
-        warn_beforehand(caveats, level=3 + search._levels_around_fit)
+        warn_beforehand(ready.caveats, level=3 + search._levels_around_fit)
         # Of the blocks, and of the last fit.
         with FitProgress(
             search, budgets.n_blocks + 1, private=True, verbose=search.verbose
         ) as progress:
             # It is charged here, and values are read from here on.
             release, *read = search._start_release(
-                plan, *unread, n_public=ballot.n_rows, kind=VoteRelease, levels=1
+                plan, *ready.unread, n_public=ballot.n_rows, kind=VoteRelease, levels=1
             )
             progress.begin(X, y, plan)
             X = read_quietly(lambda: sliceable(X, "X", *read), "X could not be read")
@@ -470,7 +469,7 @@ class Vote(BaseEstimator):
                 choice = budgets.choose(release, sums, beats, float(self.margin))
             index = 0 if choice.kept else choice.proposed
             model = candidate_model(
-                search.estimator, candidates[index], budgets.mu_fit, scaled
+                search.estimator, candidates[index], budgets.mu_fit, ballot.scaled
             )
             with without_seed_warning():
                 model = fitted_within_budget(
@@ -495,7 +494,7 @@ class Vote(BaseEstimator):
             "support_std_": choice.std,
             "n_blocks_": budgets.n_blocks,
             "n_splits_": int(self.cv),
-            "scorer_": scorer,
+            "scorer_": ready.scorer,
             "multimetric_": False,
             "cv_results_": results,
             "privacy_": plan,

@@ -141,9 +141,10 @@ def test_questions_of_those_who_answer_for_data(kinds):
     assert f"3 rows: at most {math.exp(bound):.3g} times as likely" in three
     assert "5 rows" not in three
     assert "not stated" not in three
-    assert "no useful limit" in answers(
-        statement(kinds["estimator"], units_per_person=10**400)
-    )[several]
+    assert (
+        "no useful limit"
+        in answers(statement(kinds["estimator"], units_per_person=10**400))[several]
+    )
     one = answers(statement(kinds["estimator"], units_per_person=1))[several]
     assert one == "The curator states that no person has more than one."
     secret = "Is the number of people or rows secret?"
@@ -540,9 +541,12 @@ def test_odds_of_a_ledger_with_other_tools_are_those_of_k_steps(epsilon, delta, 
         return
     spent = ledger.spent()
     grown = spent.delta * sum(math.exp(i * spent.epsilon) for i in range(k))
-    times = re.search(r"at most ([\d.,]+) times as likely, plus a chance of (.*?)\.", said)
+    likely = r"at most ([\d.,]+) times as likely, plus a chance of (.*?)\."
+    times = re.search(likely, said)
     assert float(times[1].replace(",", "")) == pytest.approx(
         math.exp(k * spent.epsilon), rel=0.01
     )
     if times[2].startswith("1 in "):
-        assert 1.0 / int(times[2][5:].replace(",", "")) == pytest.approx(grown, rel=0.01)
+        assert 1.0 / int(times[2][5:].replace(",", "")) == pytest.approx(
+            grown, rel=0.01
+        )
