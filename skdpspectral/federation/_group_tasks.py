@@ -74,13 +74,14 @@ def trust_remarks(
             "Nodes send exact sums over their users to a server, which adds the "
             "noise: the guarantee is against everybody but that server."
         )
-        return _on_trust(said), _ONCE
+        return _on_trust(said), _on_trust(_ONCE)
     if noise == "node":
         said = (
             "Every node adds all of the noise to its own sums: the guarantee is "
             "against the server and all other nodes."
         )
-        return _on_trust(said), _ONCE.replace("k times", "sqrt(k) times")
+        once = _ONCE.replace("k times", "sqrt(k) times")
+        return _on_trust(said), _on_trust(once)
     single = plan.mu * math.sqrt(n_shares or 1)
     epsilon = gaussian_epsilon(single, plan.delta)
     if masked is not None:
@@ -110,7 +111,7 @@ def trust_remarks(
         f"parties that see the messages of single nodes it is {single:.6g}, epsilon "
         f"{epsilon:.4g}.",
         seen,
-        _ONCE,
+        _on_trust(_ONCE),
     )
 
 

@@ -273,7 +273,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         Parameters
         ----------
         X : array-like or dataframe of shape (n_samples, n_features)
-            Rows, of which the shape, names and dtypes are used.
+            Rows, of which the shape, names and dtypes are used, and the column of
+            clients, if candidates have a `client_feature`.
 
         Returns
         -------
@@ -282,9 +283,9 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
 
         Raises
         ------
-        ValueError
-            If a parameter is invalid, the budget too small, or a candidate would be
-            refused by :meth:`fit`.
+        TypeError, ValueError
+            If a parameter is invalid, the budget too small, or X or a candidate would
+            be refused by :meth:`fit` before its charge.
         """
         self._check_parameters()
         with noted_caveats():

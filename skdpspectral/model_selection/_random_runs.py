@@ -184,8 +184,9 @@ class RandomRuns(BaseEstimator):
         return self._plan_of(search, budgets)
 
     def _plan_for(self, search: Any, X: Any) -> PrivacyPlan:
-        """Return the plan of a search on X, whose candidates are checked as by fits."""
-        n_rows, scorer = table_shape(X)[0], scorer_of(search.scoring)
+        """Return the plan of a search on X, after all that a fit checks before it."""
+        _, n_rows = checked_form(search.estimator, X, None)
+        scorer = scorer_of(search.scoring)
         splits = splits_by_position(splitter_of(self.cv, scorer), scorer, n_rows)
         budgets = self._budgets(search, self._exposure(search, n_rows), X)
         self._check_fits(search, X, n_rows, splits, budgets)

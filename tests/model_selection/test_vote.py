@@ -936,3 +936,34 @@ def test_checks_of_scikit_learn():
     made.set_params(strategy=Vote(0.5, 2, min_block_size=4, cv=2))
     results = check_estimator(made, on_skip=None)
     assert len(results) > 40
+
+
+@pytest.mark.parametrize("strategy", [Vote(), RandomRuns(expected_n_iter=3)], ids=str)
+@pytest.mark.parametrize("epsilon", [0.01, 8.0])
+@pytest.mark.parametrize(
+    ("X", "space"),
+    [
+        (np.full((60, 3), "x"), {"center": ["none"]}),
+        (np.zeros((60, 3)), {"no_such": [1]}),
+        (np.zeros((60, 3), dtype="M8[s]"), {"center": ["none"]}),
+    ],
+    ids=["text", "unknown parameter", "dates"],
+)
+def test_a_plan_is_refused_where_a_fit_is(strategy, epsilon, X, space):
+    """Also where no block would be asked, so that no other candidate is fitted."""
+    accountant = PrivacyAccountant()
+    search = PrivateSearchCV(
+        DPPCA(1),
+        space,
+        epsilon=epsilon,
+        strategy=strategy,
+        scoring=make_private_scorer("captured_variance", clip_norm=3.0),
+        accountant=accountant,
+    )
+    errors = []
+    for call in (search.plan_for, search.fit):
+        with pytest.raises((TypeError, ValueError)) as error:
+            call(X)
+        errors.append(str(error.value))
+    assert errors[0] == errors[1]
+    assert not accountant.ledger
