@@ -242,7 +242,7 @@ def selection_epsilon(
     >>> mu = gaussian_mu(1.0, 1e-6)
     >>> best = PrivateSelection("best", mu, gamma=0.00155)
     >>> round(best.expected_runs), round(selection_epsilon(best, 1e-6), 2)
-    (100, 1.96)
+    (100, 1.76)
     """
     delta = check_real("delta", delta)
     mu = math.hypot(selection.run_mu, check_real("beside", beside))

@@ -684,7 +684,8 @@ def agreed_budget(
     if budget is not None and budget != own:
         raise LedgerError(
             f"the ledger {path} has the budget {own or 'none'}, not {budget}; open "
-            "it without a budget, or start another ledger"
+            "it without a budget, which cannot be raised for the same rows: a new "
+            "ledger is for other rows"
         )
     found = (meta["unit"], meta["neighbors"])
     if relation is not None and tuple(map(str, relation)) != found:
@@ -696,11 +697,11 @@ def agreed_budget(
         if value is not None and own is None:
             raise LedgerError(
                 f"the ledger {path} has no budget, and {name} is a part of a budget: "
-                f"leave {name} out, or start another ledger with epsilon"
+                f"leave {name} out"
             )
         if value is not None and value != meta.get(name):
             raise LedgerError(
                 f"the ledger {path} was created with {name}={meta.get(name)}, not "
-                f"{value}; start another ledger"
+                f"{value}; leave {name} out"
             )
     return own
