@@ -47,7 +47,7 @@ def pooled_score(estimator, y, predictions, sample_weight, *, private: bool) -> 
     """Score predictions for several users, with a warning if their fit was private."""
     refuse_masked(sample_weight, "sample_weight")
     if sample_weight is not None and np.shape(sample_weight) != predictions.shape:
-        raise ValueError("sample_weight must hold one number for each row of X")
+        raise ValueError("sample_weight must contain one number for each row of X")
     if private:
         warnings.warn(
             "a score pooled over users is a release of their private models and "
@@ -312,7 +312,7 @@ class PersonalEstimator(KeepsUsers):
             codes = np.full(len(table.X), -1)
         if self._refuses_unknown() and np.any(codes < 0):
             raise ValueError(
-                "users holds ids that were not in the fit; see unknown_user and "
+                "users contains ids that were not in the fit; see unknown_user and "
                 "personalize"
             )
         return codes
@@ -357,7 +357,7 @@ class PersonalEstimator(KeepsUsers):
         index = IdIndex(ids, name)
         if user is not None and (len(index) != 1 or index.find([user], "user")[0]):
             raise ValueError(
-                "X must hold the rows of one user only, the one that user names"
+                "X must contain the rows of one user only, the one that user names"
             )
         self._models().check_kind(index, name)
         return index

@@ -346,7 +346,7 @@ def _check_kind(dtype, of: str) -> None:
     if kind == "c":
         raise ValueError(NO_COMPLEX)
     if kind not in "fiub":
-        raise ValueError(f"{of} has dtype {dtype}: X must hold real numbers")
+        raise ValueError(f"{of} has dtype {dtype}: X must contain real numbers")
 
 
 def _table_of_frame(X) -> ClusterTable:

@@ -162,7 +162,9 @@ def unpack(data) -> dict:
         raise MessageError("the numbers of the task must be finite")
     known = (_AGGREGATION_CODES, _MECHANISMS, _CALIBRATIONS)
     if any(i >= len(choices) for i, choices in zip(names, known, strict=True)):
-        raise MessageError("the task names a choice that this release does not know")
+        raise MessageError(
+            "the task names an option that this release does not support"
+        )
     choices = [choices[i] for i, choices in zip(names, known, strict=True)]
     fields = _fields(choices, flags, (rank, p, n_rounds), numbers, values, n_pairs)
     names = data[_HEADER.size + tail : len(data) - CHECKSUM_BYTES]

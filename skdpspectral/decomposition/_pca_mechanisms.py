@@ -622,7 +622,7 @@ def _numbers(name: str, value, size: int | None) -> np.ndarray:
         array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(
-            f"{name} must hold real numbers in the range of float64"
+            f"{name} must contain real numbers in the range of float64"
         ) from None
     if array.ndim > 1 or (array.ndim == 1 and array.size != size):
         wanted = "a number" if size is None else f"a number or {size} numbers"

@@ -329,7 +329,7 @@ class GroupRounds(Conversation):
         total = np.asarray(total)
         shape = self.task.shape(Topic.SUM, self._step)
         if total.shape != shape or total.dtype.kind not in "iu":
-            raise MessageError(f"the sum must hold whole numbers of shape {shape}")
+            raise MessageError(f"the sum must contain whole numbers of shape {shape}")
         for name in set(self.clients) - set(clients):
             self._reject(name, "its part is not in the sum")
         self._need_enough()

@@ -374,7 +374,7 @@ def public_scale(model, n_features: int) -> np.ndarray | None:
     scale = _numbers(model.scale, "scale")
     if scale is None or scale.shape != (n_features,) or not (scale > 0.0).all():
         raise ValueError(
-            f"scale must be a boolean, or hold a positive number for each of the "
+            f"scale must be a boolean, or contain a positive number for each of the "
             f"{n_features} features"
         )
     return scale

@@ -522,7 +522,7 @@ def _numbers(name: str, values) -> np.ndarray:
     with contextlib.suppress(TypeError, ValueError):
         found = np.asarray(values, dtype=np.float64)
     if found is None:
-        raise ValueError(f"{name} must hold numbers")
+        raise ValueError(f"{name} must contain numbers")
     if not np.all((found >= 0.0) & np.isfinite(found)):
         raise ValueError(f"{name} must be finite, and at least 0")
     return found

@@ -411,7 +411,7 @@ def _rows(validate):
     except ValueError as error:
         if not str(error).startswith("could not convert string"):
             raise
-    raise ValueError("X must hold numbers: convert text to numbers first")
+    raise ValueError("X must contain numbers: convert text to numbers first")
 
 
 def _inverse_scale(scale, n_features):

@@ -258,8 +258,8 @@ def check_candidate(
     if _failure_of(fits) > failure:
         raise CandidateError(
             f"a fit of {type(model).__name__} fails with probability "
-            f"{_failure_of(fits):.3g}, but one fit of a run may with {failure:.3g}: "
-            "list its parameters, or lower delta of its steps"
+            f"{_failure_of(fits):.3g}, but one fit of a run may fail with at most "
+            f"{failure:.3g}: list its parameters, or lower delta of its steps"
         )
 
 
@@ -288,8 +288,8 @@ def delta_beside(delta: float, failure: float) -> float:
     """Return the delta of a search minus the failures of fits."""
     if delta - failure < max(MIN_DELTA, 0.5 * delta):
         raise ValueError(
-            f"delta={delta:g} is too small: values of single rows would be found as "
-            f"categories with probability {failure:.3g}, which is part of it. Lower "
+            f"delta={delta:g} is too small: it must cover the probability "
+            f"{failure:.3g} that values of single rows are found as categories. Lower "
             "delta of the steps that find categories, or give public categories"
         )
     return delta - failure

@@ -95,7 +95,7 @@ def private_steps(pipeline: Any, rows: PlannedRows) -> list[PrivateStep]:
     steps = list(_walk("", pipeline, rows, True))
     if not steps:
         raise ValueError(
-            "steps must hold a private estimator of this package: without one, use "
+            "steps must contain a private estimator of this package: without one, use "
             "sklearn.pipeline.Pipeline"
         )
     for step in steps:

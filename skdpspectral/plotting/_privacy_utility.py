@@ -44,7 +44,9 @@ def check_epsilons(epsilons, *, distinct: bool = False) -> np.ndarray:
             f"got {epsilons!r}"
         )
     if distinct and len(np.unique(values)) < len(values):
-        raise ValueError("epsilons must be distinct: each repetition costs its fits")
+        raise ValueError(
+            "epsilons must be distinct: repeated values would pay for their fits again"
+        )
     return values
 
 

@@ -391,7 +391,7 @@ class DPItemEmbedding(TransformerMixin, CallbackSupportMixin, CatalogEstimator):
             return None
         index = IdIndex(table.users, "user_feature")
         if len(index) > MOST_RATERS:
-            raise ValueError("user_feature must hold at most 2**31 users")
+            raise ValueError("user_feature must contain at most 2**31 users")
         return index
 
     def _set_moment(self, found, features: np.ndarray) -> None:

@@ -62,9 +62,9 @@ def read_catalog(items) -> IdIndex | range:
         raise TypeError("items must be ordered: pass a list, such as sorted(items)")
     index = IdIndex(items, "items")
     if not len(index):
-        raise ValueError("items must hold at least one id")
+        raise ValueError("items must contain at least one id")
     if len(index) != len(index.codes):
-        raise ValueError("items must not hold an id twice")
+        raise ValueError("items must not contain duplicate ids")
     return index_of(of_one_type(index.ids, "items"))
 
 
@@ -120,7 +120,7 @@ def _hashed(key) -> int:
         text = f"number:{hash(key)}"
     else:
         raise TypeError(
-            "item_feature must hold strings or numbers, to be hashed into buckets: "
+            "item_feature must contain strings or numbers, to be hashed into buckets: "
             "each argument must be a string or a number"
         )
     return murmurhash3_32(text.encode("utf-8", "surrogatepass"), positive=True)
@@ -166,7 +166,7 @@ def public_features(item_features, n_items: int) -> np.ndarray:
             features = given.astype(np.float64)
     if features.ndim != 2 or len(features) != n_items:
         raise ValueError(
-            "item_features must hold numbers, of shape (n_items, n_item_features) "
+            "item_features must contain numbers, of shape (n_items, n_item_features) "
             f"with n_items = {n_items} as in items; encode text as numbers, for "
             "example with pandas.get_dummies"
         )
@@ -383,7 +383,9 @@ def deferred_ratings_beside(estimator, table: DeferredRatings, y) -> list[Deferr
 def _unread_entries(estimator, X, reset: bool) -> DeferredRatings:
     """Treat a sparse matrix as ratings of users (rows) and items (columns)."""
     if X.ndim != 2 or X.dtype.kind not in "biuf":
-        raise ValueError("X must hold real numbers in rows and columns if it is sparse")
+        raise ValueError(
+            "X must contain real numbers in rows and columns if it is sparse"
+        )
     check_sizes(X.shape[0], 2)
     if X.format == "bsr":
         # One user's entries would decide which zeros of others are stored.

@@ -459,7 +459,7 @@ def test_two_targets_beside_rows_of_a_cluster():
     ("value", "message"),
     [
         (np.nan, "^Input y contains NaN"),
-        ("a secret", "^y must hold numbers"),
+        ("a secret", "^y must contain numbers"),
         (1j, "^Complex data not supported: y"),
     ],
 )

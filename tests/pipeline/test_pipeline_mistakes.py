@@ -159,7 +159,7 @@ MISTAKES = {
     ),
     "no private step": (
         lambda: pipeline(PCA(2)),
-        r"steps must hold a private estimator.*sklearn.pipeline.Pipeline",
+        r"steps must contain a private estimator.*sklearn.pipeline.Pipeline",
     ),
     "an ensemble": (
         lambda: pipeline(DPStandardScaler(), BaggingClassifier(classifier())),

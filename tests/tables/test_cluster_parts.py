@@ -134,7 +134,7 @@ def test_lists_of_ids_are_not_made_strings():
     for X in (rows, da.from_array(rows, chunks=(N // 2, 3))):
         with (
             quiet(),
-            pytest.raises(ValueError, match="users must hold ids of one kind"),
+            pytest.raises(ValueError, match="users must contain ids of one kind"),
         ):
             LRSRegressor(1, 1).fit(X, y.to_numpy(), users=ids)
         with quiet(), pytest.raises(ValueError, match="have the name '1'"):

@@ -394,7 +394,7 @@ def counted_curves(rows: Iterable[tuple[str, Any]]) -> Counted:
         if kind not in _KINDS:
             raise LedgerError(
                 f"this ledger has an entry of kind {kind!r}, which this release of "
-                "skdpspectral does not know: its total is not known here"
+                "skdpspectral does not support: its total cannot be computed"
             )
         found.append((_KINDS[kind](name="", **fields), int(times)))
     return tuple(found)
@@ -554,7 +554,7 @@ def _check_claim(plan: PrivacyPlan) -> None:
     if plan.mu > allowed_mu(plan.epsilon, plan.delta, plan.failure):
         raise ValueError(
             f"plan claims epsilon={plan.epsilon:g}, delta={plan.delta:g}, but its "
-            f"mechanisms cost mu={plan.mu:.6g}; calibrate them to less"
+            f"mechanisms cost mu={plan.mu:.6g}; calibrate them to this budget"
         )
 
 

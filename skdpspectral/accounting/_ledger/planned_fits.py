@@ -177,8 +177,8 @@ class PlannedRows:
         if self.changed_by is not None:
             raise ValueError(
                 f"{name}: the number of rows of each client is not known after "
-                f"{self.changed_by!r}; pass check() the plan that privacy_plan "
-                "returns for the number of rows of each client"
+                f"{self.changed_by!r}; instead, pass check() the plan from "
+                "privacy_plan for the numbers of rows of all clients"
             )
         return self._fitted()
 
