@@ -163,7 +163,7 @@ default="auto"
         beta_2 : float, default=0.999
             Decay of the second moment, in [0, 1).
         stability : float or AdamStability, default=1e-8
-            Number of at least 0 that is added to the square root of the second moment,
+            Non-negative number that is added to the square root of the second moment,
             or :class:`~skdpspectral.neural_network.AdamStability`, which also sets a
             lower bound on the second moment and an upper bound on the norm of a step.
         """,

@@ -543,7 +543,7 @@ class SpectralTask:
         return 8 * max(p * self.n_components, p + N_NUMBERS) + OVERHEAD
 
     def statistic(self, n_samples: int) -> Statistic:
-        """Return the release of a client with so many rows, from public numbers."""
+        """Return the release of a client with `n_samples` rows, from public numbers."""
         # As a Python int: equal numbers of other types would be found in its place.
         if type(n_samples) is not int or n_samples not in self._statistics:
             n_samples = check_count("n_samples", n_samples)
@@ -580,7 +580,7 @@ class SpectralTask:
     def plan(
         self, n_samples: int, epsilon: float, delta: float, estimator: str, seeded: bool
     ) -> PrivacyPlan:
-        """Return the plan of a client with so many rows."""
+        """Return the plan of a client with `n_samples` rows."""
         budget, seeded = (float(epsilon), float(delta)), bool(seeded)
         statistic = self.statistic(n_samples)
         plans = self._plans.setdefault((n_samples, *budget), {})

@@ -164,14 +164,14 @@ class GroupRounds(Conversation):
     def restore(self, requests: Iterable[Request | bytes]) -> None:
         """Continue a session that another process started.
 
-        The sent requests contain all releases, so that nothing is released twice. A
-        transport that stores every request *before* sending it needs nothing else. The
-        session must be the same: `session`, or the session of the first request.
+        The requests that were sent contain all releases, so nothing is released twice.
+        A transport that stores every request *before* sending it needs nothing else.
+        The session must be the same: `session`, or the session of the first request.
 
         Parameters
         ----------
         requests : iterable of Request or bytes
-            All sent requests, in their order. The last one has to be sent again.
+            All requests that were sent, in order. The last one has to be sent again.
 
         Raises
         ------

@@ -287,7 +287,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     about the extent of `target_bounds` divided by :math:`\mu n`. Without
     `target_bounds`, a single target needs about :math:`17 / \mu` rows (75 at epsilon 1,
     140 at 0.5, 270 at 0.25). With fewer rows nothing is learned, and the prediction is
-    0. With less than about three times as many rows, the constant is a noisy median,
+    0. With fewer than about three times as many rows, the constant is a noisy median,
     which explains less than a mean.
 
     References

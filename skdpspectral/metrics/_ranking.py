@@ -35,7 +35,7 @@ def user_ndcg_score(y_true, y_score, users, *, k=10):
     y_true : array-like of shape (n_rows,)
         Gains, such as ratings: finite and at least 0.
     y_score : array-like of shape (n_rows,)
-        Predicted ratings, or any finite scores that rank better rows higher.
+        Predicted ratings, or any finite scores that are higher for better rows.
     users : array-like of shape (n_rows,)
         Hashable user id of each row.
     k : int or None, default=10
@@ -110,7 +110,7 @@ def user_recall_score(y_true, y_score, users, *, k=10, relevant=4):
     y_true : array-like of shape (n_rows,)
         Finite ratings.
     y_score : array-like of shape (n_rows,)
-        Predicted ratings, or any finite scores that rank better rows higher.
+        Predicted ratings, or any finite scores that are higher for better rows.
     users : array-like of shape (n_rows,)
         Hashable user id of each row.
     k : int or None, default=10

@@ -190,7 +190,7 @@ class AdamStability(BaseEstimator):
     Parameters
     ----------
     constant : float, default=1e-8
-        Number of at least 0 that is added to the square root of the second moment.
+        Non-negative number that is added to the square root of the second moment.
     floor : "noise" or float, default="noise"
         Lower bound on the second moment under the square root. "noise" uses the
         standard deviation of its noise, and 0 with ``moments="pp"``, which cannot be

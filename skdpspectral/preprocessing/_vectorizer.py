@@ -165,7 +165,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     by their digits; other objects, except dates, count as rare values. Infinite numbers
     count as missing. Memory grows with the number of distinct values of a column, by
     about 100 bytes per short text: with a million distinct values of 12 letters, a fit
-    takes 104 MB. The duration of a fit may depend on values.
+    takes 104 MB. The duration of a fit may depend on the values.
 
     References
     ----------
