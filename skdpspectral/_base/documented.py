@@ -130,8 +130,9 @@ default="auto"
         """,
     "client_feature": """
         client_feature : int, str or None, default=None
-            Column of X that holds the client of each row. It is not used as a feature.
-            Without it, and without `clients` in ``fit``, all rows belong to one client.
+            Column of X that contains the client of each row. It is not used as a
+            feature. Without it, and without `clients` in ``fit``, all rows belong to
+            one client.
         """,
     "n_jobs": """
         n_jobs : int or None, default=None
@@ -151,7 +152,7 @@ default="auto"
         batch_size : int, default=256
             Expected number of examples in a batch. If there are no more examples than
             this, every batch contains all of them. Sums are divided by `batch_size`,
-            whatever the actual size of the batch.
+            regardless of the actual size of the batch.
         n_epochs : int, default=10
             Expected number of times that each example is used.
         clip_norm : float, default=1.0

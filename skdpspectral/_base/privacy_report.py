@@ -577,7 +577,7 @@ def _range(sides: tuple) -> str:
 
 
 def publish(estimator):
-    """Return a copy of a fitted composition that holds only releases and plans.
+    """Return a copy of a fitted composition with only releases and plans.
 
     Each private estimator in a pipeline, column transformer, union, search, ensemble or
     any other estimator is replaced by its own ``publish()``. User models, ledgers,

@@ -105,8 +105,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         How candidates are scored. With :class:`Vote`, any scikit-learn scorer, as a
         name or a callable ``scorer(estimator, X, y)``; None uses the estimator's
         ``score`` method. Scores are never released. The scorer must be picklable and
-        depend only on its arguments. If it holds a ledger, that ledger is None within
-        blocks. With :class:`RandomRuns`, the result of
+        depend only on its arguments. If it contains a ledger, that ledger is None
+        within blocks. With :class:`RandomRuns`, the result of
         :func:`~skdpspectral.metrics.make_private_scorer` without an epsilon of its own,
         or the name of a private score that needs no parameters.
     step_budgets : {"scaled", "given"}, default="scaled"
