@@ -92,12 +92,12 @@ class KeepsUsers:
                 f"users: all {rows} are predicted by {shared}"
             )
             if rows == "users":
-                said += ", and get the same list, which is everybody's"
+                said += ", and all users get the same list"
         elif n_unknown and rows == "users":
             said = (
                 f"{n_unknown} of {len(codes)} users are new: users that were neither "
-                "in the fit nor personalized get the same list, which is everybody's, "
-                f"by {shared}"
+                "in the fit nor personalized all get the same list, predicted by "
+                f"{shared}"
             )
         elif n_unknown:
             were = "was" if n_unknown == 1 else "were"

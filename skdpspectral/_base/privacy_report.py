@@ -109,8 +109,8 @@ _SCALERS = (
 )
 
 _FOREIGN = (
-    "its class derives from a known class, or it has its own methods: what these take "
-    "from private rows is not known"
+    "its class derives from a known class, or it has its own methods: how these "
+    "use private rows is not known"
 )
 
 
@@ -402,7 +402,7 @@ def _walk_private_search(name: str, search, before: Before) -> Iterator[StepRepo
     own, kind = name or "search", type(search).__name__
     reason = next(iter([reason_of_search(search), *reasons]), None)
     if reason is None and leaks:
-        reason = "what it fits leaks: a search refuses it"
+        reason = "its estimator leaks: a search does not accept it"
     if reason is not None:
         yield StepReport(own, kind, LEAKS, reason)
     else:
@@ -457,7 +457,7 @@ def _leaf(name: str, estimator, before: Before) -> StepReport:
 def _reason_of_leaf(estimator) -> str:
     """Return why a step leaks, and an alternative."""
     if not is_known(estimator):
-        return "what its own code takes from private rows is not known"
+        return "how its own code uses private rows is not known"
     reason = "is fitted on private rows without noise"
     encodes = isinstance(estimator, (OneHotEncoder, OrdinalEncoder))
     if encodes and given_categories(estimator) is None:
@@ -521,7 +521,7 @@ def _reason_of_private(estimator, before: Before) -> str | None:
     fitted = getattr(estimator, "privacy_", None)
     if fitted is not None and not fitted.private:
         how = "with noise from a seed" if fitted.seeded else "without noise"
-        return f"what it holds was fitted {how}: fit it again"
+        return f"it was fitted {how}: fit it again"
     if before.tainted is not None:
         return f"its guarantee is void: {before.tainted!r} before it leaks"
     if isinstance(estimator, TableEstimator):
@@ -547,10 +547,10 @@ def _conditions(estimator) -> str:
         kind = type(mechanism).__name__
         said += f"; only for rows of the model that mechanism={kind}(...) assumes"
         if mechanism.calibration == "paper":
-            said += "; that is the papers' claim: the plan states what holds"
+            said += "; this is the papers' claim: the plan states the proven guarantee"
     fitted = getattr(estimator, "privacy_", None)
     if getattr(fitted, "assumption", None) is Assumption.SUMMED_PARTS:
-        said += f"; what it holds is private only {fitted.assumption.condition}"
+        said += f"; its results are private only {fitted.assumption.condition}"
     return said
 
 
@@ -733,7 +733,7 @@ _NOTHING_ELSE = (FrozenEstimator, MultiOutputRegressor, VotingRegressor)
 _READ_TARGETS = (MultiOutputRegressor, RegressorChain, TransformedTargetRegressor)
 
 _TARGETS = (
-    "what it does to targets may look at several of them, or warn about some before "
+    "its functions may look at several targets at once, or warn about some before "
     "anything is charged: give functions of numpy, and check_inverse=False"
 )
 
@@ -742,9 +742,7 @@ _TARGETS_ARE_READ = (
     "charged: put a private step such as DPStandardScaler before it, charged first"
 )
 
-_NOTHING_KNOWN = (
-    "holds estimators, and what else it takes from private rows is not known"
-)
+_NOTHING_KNOWN = "contains estimators, and how else it uses private rows is not known"
 
 
 def inside_of(estimator, parameter: str, name: str, before: Before) -> Before:
@@ -847,7 +845,7 @@ def reason_of_leak(estimator, before: Before) -> str | None:
     if isinstance(estimator, _BAGGING):
         return (
             "resamples rows, so that one row may count several times and one user in "
-            "place of others: the ledger does not include what this costs"
+            "place of others: the ledger does not include this cost"
         )
     of_targets = isinstance(estimator, TransformedTargetRegressor)
     if of_targets and not _treats_targets_alone(estimator):

@@ -485,9 +485,9 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             raise ValueError(f"level must be a number in (0, 1), got {level!r}")
         if np.isnan(self.coef_std_).all():
             raise ValueError(
-                "conf_int: the least eigenvalue of the released moment does not stand "
-                "out from its noise, so intervals would be unreliable; fit with more "
-                "rows, a larger epsilon, fewer features or a smaller n_components"
+                "conf_int: the smallest eigenvalue of the released moment does not "
+                "stand out from its noise, so intervals would be unreliable; fit with "
+                "more rows, a larger epsilon, fewer features or a smaller n_components"
             )
         center = self._unpenalized()[0].reshape(self.coef_.shape)
         reach = float(ndtri(0.5 + 0.5 * level)) * self.coef_std_

@@ -486,10 +486,10 @@ def _plan(search: Any, budgets: VoteBudgets, relation: Relation) -> PrivacyPlan:
     fit = gaussian_epsilon(budgets.mu_fit, delta)
     asked = f"{budgets.n_blocks} blocks vote."
     if not budgets.n_blocks:
-        asked = "No block is asked, and the estimator as given has the whole budget: "
+        asked = "No block votes, and the given estimator has the whole budget: "
         if budgets.power < _TOO_LITTLE:
             asked += (
-                "the number of blocks times the cost of asking them would be "
+                "the number of blocks times the cost of their votes would be "
                 f"{budgets.power:.3g}, and votes have no power below {_TOO_LITTLE:g}."
             )
         else:

@@ -509,8 +509,8 @@ def _warn_of_places(estimator, names) -> None:
     if guessed and are_numbered(names):
         warnings.warn(
             "X has no columns user_id and item_id: the first is used for users and "
-            f"the second for items; name {' and '.join(guessed)}, because users are "
-            "what is protected",
+            f"the second for items; name {' and '.join(guessed)}, because the "
+            "guarantee protects users",
             UserWarning,
             stacklevel=4,
         )
