@@ -129,7 +129,7 @@ _OWN = frozenset({"n_jobs"})
 
 
 class GroupTask:
-    r"""Sums over users that a fit releases, and the party that adds the noise.
+    r"""Task of a fit on groups of users: its sums, and the party that adds noise.
 
     The server and all clients create it from the same parameters, and every message
     carries its :attr:`digest`. A client holds a group of users. For each release it

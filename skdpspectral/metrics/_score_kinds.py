@@ -196,7 +196,7 @@ class BalancedAccuracy(Kind):
             )
         classes = tuple(given.tolist())
         if len(classes) < 2 or len(set(classes)) != len(classes):
-            raise ValueError("classes must be two or more that differ")
+            raise ValueError("classes must contain at least two different classes")
         object.__setattr__(self, "classes", classes)
 
     @property

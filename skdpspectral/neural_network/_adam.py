@@ -649,8 +649,9 @@ class JMEAdam:
             empty. Samples are secret: use a batch only for its own step. A new call
             before :meth:`step` returns the same batch. Use one iterator at a time,
             because :meth:`step` recognizes a batch by its positions. If all batches
-            have the same positions, as with ``batch_size=n_samples``, it also accepts
-            gradients of an older iterator, as one step of the same cost.
+            have the same positions, as with ``batch_size=n_samples``, :meth:`step` also
+            accepts gradients for a batch of an older iterator, as one step at the same
+            cost.
 
         Raises
         ------
