@@ -109,7 +109,7 @@ class PrivateClassifier(ClassifierMixin):
     def _unprotected(self) -> str | None:
         if self.classes is not None:
             return None
-        return "classes=None publishes which labels occur in y: give classes=[...]"
+        return "classes=None publishes which labels occur in y: pass classes=[...]"
 
     def _warn_of_classes(self, levels: int) -> None:
         if self._is_private():

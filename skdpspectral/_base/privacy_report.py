@@ -462,7 +462,7 @@ def _reason_of_leaf(estimator) -> str:
     encodes = isinstance(estimator, (OneHotEncoder, OrdinalEncoder))
     if encodes and given_categories(estimator) is None:
         return (
-            f"{reason}: use DPTableVectorizer() instead, or give categories=[...] "
+            f"{reason}: use DPTableVectorizer() instead, or pass categories=[...] "
             "that are public"
         )
     if isinstance(estimator, TargetEncoder):
@@ -511,7 +511,7 @@ def _reason_of_private(estimator, before: Before) -> str | None:
     if not is_known(estimator):
         return _FOREIGN
     if not estimator._is_private():
-        return "its noise is switched off: give epsilon a number"
+        return "its noise is switched off: set epsilon to a number"
     if estimator.noise_seed is not None:
         return "its noise comes from a seed: leave noise_seed=None"
     unprotected = estimator._unprotected()
@@ -694,7 +694,7 @@ def reason_of_users(name: str, feature: Any, users: Any) -> str | None:
         return None  # a name and a position may be of one column
     return (
         f"{name} has user_feature={feature!r}, and the scorer {users!r}: a user of one "
-        "column moves rows of others in another; give both the same"
+        "column moves rows of others in another; use the same in both"
     )
 
 
@@ -734,7 +734,7 @@ _READ_TARGETS = (MultiOutputRegressor, RegressorChain, TransformedTargetRegresso
 
 _TARGETS = (
     "its functions may look at several targets at once, or warn about some before "
-    "anything is charged: give functions of numpy, and check_inverse=False"
+    "anything is charged: use functions of numpy, and check_inverse=False"
 )
 
 _TARGETS_ARE_READ = (
@@ -815,7 +815,7 @@ def reason_of_scorer(scorer) -> str | None:
             "for: use make_private_scorer, or PrivateSearchCV"
         )
     if scorer.epsilon == math.inf or scorer.seeded:
-        return "its scores have no secret noise: give make_private_scorer an epsilon"
+        return "its scores have no secret noise: pass epsilon to make_private_scorer"
     return None
 
 
@@ -831,7 +831,7 @@ def _reason_of_halving(search, unit: Unit) -> str | None:
     if is_classifier(search.estimator) and isinstance(search.min_resources, str):
         return (
             f"min_resources={search.min_resources!r} counts the labels that occur: "
-            "give it a number"
+            "set it to a number"
         )
     return None
 
@@ -939,7 +939,7 @@ def _decisive(
             lists[name] = list(values)
         else:
             reasons.append(
-                f"{name} may have values that are not listed: give it a list of values"
+                f"{name} may have values that are not listed: pass a list of values"
             )
     return lists, reasons
 

@@ -27,11 +27,11 @@ def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
     for name, side in (("low", low), ("high", high)):
         if side.shape not in ((), (n_features,)):
             raise ValueError(
-                f"bounds: {name} has shape {side.shape}; give a number or one value "
+                f"bounds: {name} has shape {side.shape}; pass a number or one value "
                 f"for each of the {n_features} features"
             )
         if not np.isfinite(side).all():
-            raise ValueError(f"bounds: {name} must be finite; give public limits")
+            raise ValueError(f"bounds: {name} must be finite; pass public limits")
     with np.errstate(over="ignore"):
         extent = high - low
     if np.any(extent < 0):

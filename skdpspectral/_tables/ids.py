@@ -373,7 +373,7 @@ def _in_range(position, n_columns, name):
 def _array_column(X, feature, name):
     if isinstance(feature, str):
         raise ValueError(
-            f"{name}={feature!r}, but X has no column names: give its position, or "
+            f"{name}={feature!r}, but X has no column names: pass its position, or "
             'pass a dataframe (in a pipeline, use set_output(transform="pandas"))'
         )
     if sparse.issparse(X):

@@ -278,7 +278,7 @@ class SpikedModel(BaseEstimator):
             raise ValueError(
                 'n_components="auto" is not available with '
                 "mechanism=SpikedModel(...), whose noise depends on the number of "
-                "components; give a number"
+                "components; pass a number"
             )
         for name in ("signal_variance", "noise_variance"):
             if getattr(self, name) is None:
@@ -608,7 +608,7 @@ def _check_range_is_used(choice, searched: bool) -> None:
     if not searched and tuple(map(float, choice.norm_range)) != DEFAULT_RANGE:
         raise ValueError(
             f"norm_range is not used with mechanism={type(choice).__name__}(...) "
-            "here, where no private length is searched for; leave it out"
+            "here, where no private length is searched for; remove it"
         )
 
 

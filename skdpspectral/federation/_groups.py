@@ -135,7 +135,7 @@ class GroupRounds(Conversation):
         if noise_seed is not None and task.noise != "server":
             raise ValueError(
                 f"noise_seed is not used with noise={task.noise!r}, where the server "
-                "adds no noise: give it to the clients"
+                "adds no noise: pass it to the clients"
             )
         self._begin(clients, task, min_clients, session)
         self._plans = self._planned(clients)
@@ -478,7 +478,7 @@ class GroupClient(AnsweringClient):
         if noise_seed is not None and task.noise == "server":
             raise ValueError(
                 'noise_seed is not used with noise="server", where clients add no '
-                "noise; give it to the server"
+                "noise; pass it to the server"
             )
         self._keys = _checked_keys(name, task, pair_keys)
         self._model = clone(task._model)

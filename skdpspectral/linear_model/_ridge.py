@@ -96,7 +96,7 @@ class MomentModel(TableEstimator):
         alphas = _numbers("alpha", alpha)
         if alphas.shape not in ((), (n_targets,)):
             raise ValueError(
-                f"alpha has shape {alphas.shape}: give one penalty, or one for each of "
+                f"alpha has shape {alphas.shape}: pass one penalty, or one for each of "
                 f"{n_targets} targets; path(alphas) tries several"
             )
         return np.broadcast_to(alphas, n_targets)
@@ -399,7 +399,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             warnings.warn(
                 f"{count} of {len(self.unseen_targets_)} targets cannot be "
                 "distinguished from a constant at this budget, and their coefficients "
-                "are 0: use more rows or a larger epsilon, or give bounds and "
+                "are 0: use more rows or a larger epsilon, or pass bounds and "
                 "target_bounds",
                 NoisyFitWarning,
                 stacklevel=3 + self._levels_around_fit,

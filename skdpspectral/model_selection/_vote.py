@@ -294,7 +294,7 @@ class Vote(BaseEstimator):
         if self.n_iter is None and not few:
             raise ValueError(
                 "param_distributions has distributions, or more than "
-                f"{MOST_CHECKED} candidates: give strategy=Vote(n_iter=...), the "
+                f"{MOST_CHECKED} candidates: pass strategy=Vote(n_iter=...), the "
                 "number of candidates to draw"
             )
 
@@ -369,7 +369,7 @@ class Vote(BaseEstimator):
         if by_user and isinstance(self.n_blocks, str):
             raise ValueError(
                 'n_blocks="auto" depends on the number of rows, but the protected '
-                "units are users, whose number is private: give "
+                "units are users, whose number is private: pass "
                 "strategy=Vote(n_blocks=...), so that each block has about twenty "
                 "users or more"
             )

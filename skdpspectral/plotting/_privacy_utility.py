@@ -122,7 +122,7 @@ def resolve_parameter(param_name, candidates, known) -> str:
             "them as param_name"
         )
     raise ValueError(
-        "no parameter is the epsilon of a private estimator; give param_name, one "
+        "no parameter is the epsilon of a private estimator; pass param_name, one "
         f"of {sorted(known)}"
     )
 

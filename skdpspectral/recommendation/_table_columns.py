@@ -538,7 +538,7 @@ def _find_column(estimator, parameter: str, names, n_columns: int) -> int:
     if names is None:
         if isinstance(feature, str) and feature != default:
             raise ValueError(
-                f"{parameter}={feature!r}, but X has no column names: give its "
+                f"{parameter}={feature!r}, but X has no column names: pass its "
                 "position, or pass a dataframe"
             )
         feature = position if isinstance(feature, str) else feature
@@ -578,7 +578,7 @@ def kept_columns(model, names, n_columns: int) -> list[int]:
         check_feature(feature, "remainder")
         if names is None and isinstance(feature, str):
             raise ValueError(
-                f"remainder={feature!r}, but X has no column names: give its "
+                f"remainder={feature!r}, but X has no column names: pass its "
                 "position, or pass a dataframe"
             )
         places.append(position_of(feature, known, "remainder") % n_columns)

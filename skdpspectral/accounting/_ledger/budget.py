@@ -322,7 +322,7 @@ class Budget:
         if not plan.noisy:
             raise PrivacyBudgetError(
                 f"{plan.estimator} with epsilon=None spends without limit, but this "
-                "accountant has a budget; give epsilon a number",
+                "accountant has a budget; set epsilon to a number",
                 math.inf,
                 self.epsilon,
             )
@@ -480,7 +480,7 @@ def check_relation(
     """Return a relation, or None if the first entry will fix it."""
     if (unit is None) != (neighbors is None):
         raise ValueError(
-            "unit and neighbors fix a ledger's relation together: give both or neither"
+            "unit and neighbors fix a ledger's relation together: pass both or neither"
         )
     if unit is None:
         return None
@@ -696,7 +696,7 @@ def agreed_budget(
         if value is not None and own is None:
             raise LedgerError(
                 f"the ledger {path} has no budget, and {name} is a part of a budget: "
-                f"leave {name} out, or start another ledger with epsilon"
+                f"remove {name}, or start another ledger with epsilon"
             )
         if value is not None and value != meta.get(name):
             raise LedgerError(

@@ -215,7 +215,7 @@ def check_header(path: Path) -> None:
     except FileNotFoundError:
         raise LedgerError(
             f"there is no ledger at {path}: check the path, or put the file back. A "
-            "pickled accountant never creates a ledger: give the estimator another "
+            "pickled accountant never creates a ledger: pass the estimator another "
             "accountant, or keep the ledger on a server for workers of other hosts"
         ) from None
     except OSError as error:
