@@ -308,7 +308,8 @@ class GroupRounds(Conversation):
         Parameters
         ----------
         total : array-like of whole numbers
-            Sum of the values in the replies of these clients, none of which was seen.
+            Sum of the values in the replies of these clients, which were not seen
+            separately.
         clients : sequence of str
             Clients whose values are in the sum. All others are rejected.
 

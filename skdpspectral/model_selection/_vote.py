@@ -200,7 +200,7 @@ class Vote(BaseEstimator):
         the rest.
     n_blocks : int or "auto", default="auto"
         Number of blocks m, at least 2. "auto" uses :math:`\lceil 14 / \mu_v \rceil`,
-        where :math:`\mu_v` is the cost of the votes, but no more than leave
+        where :math:`\mu_v` is the cost of the votes, but at most the number that leaves
         `min_block_size` rows per block. If users are protected, their number is
         private: set a number that gives each block about twenty users or more.
     min_block_size : int, default=20

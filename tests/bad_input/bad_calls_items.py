@@ -123,7 +123,7 @@ CASES += [
 ID = "must be a string or a number"
 CATALOGS = {
     "no item": ([], ValueError, "at least one"),
-    "an item twice": (["a", "b", "a"], ValueError, "twice"),
+    "an item twice": (["a", "b", "a"], ValueError, "duplicate"),
     "a table of items": ([["a"], ["b"]], (TypeError, ValueError), "items"),
     "a matrix of items": (np.eye(2), ValueError, "1D array of ids"),
     "a set": ({"a", "b"}, TypeError, "ordered"),

@@ -201,7 +201,10 @@ def test_parts_beside_each_other_have_as_many_rows():
         X = da.from_array(FRAME[["a", "b", "c"]].to_numpy(), chunks=(N // 2, 3))
         accountant = PrivacyAccountant()
         model = LRSRegressor(1, 1, accountant=accountant)
-        with quiet(), pytest.raises(ValueError, match="a different number of rows"):
+        with (
+            quiet(),
+            pytest.raises(ValueError, match="the same number of rows in each part"),
+        ):
             model.fit(X, y.to_numpy(), users=users)
         assert len(accountant.ledger) == 1
 
