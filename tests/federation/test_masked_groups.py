@@ -115,7 +115,7 @@ def test_a_site_has_a_mask_for_each_session_and_uses_none_twice(tmp_path):
     site.close()
     (tmp_path / "answers").unlink()
     site = masked_site(tmp_path, task)
-    with pytest.raises(MessageError, match="is spent"):
+    with pytest.raises(MessageError, match="are spent"):
         site.respond(request)
 
 

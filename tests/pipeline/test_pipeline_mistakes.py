@@ -117,7 +117,7 @@ MISTAKES = {
                 "dppca": 0.5,
             },
         ),
-        r"'columntransformer' as well as for each step in it: leave one",
+        r"'columntransformer' as well as for each step in it: remove one",
     ),
     "shares in a list": (
         lambda: pipeline(*SCALED, shares=[0.5, 0.5]),
