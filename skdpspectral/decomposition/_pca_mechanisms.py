@@ -278,7 +278,7 @@ class SpikedModel(BaseEstimator):
             raise ValueError(
                 'n_components="auto" is not available with '
                 "mechanism=SpikedModel(...), whose noise depends on the number of "
-                "components; give a number"
+                "components; pass a number"
             )
         for name in ("signal_variance", "noise_variance"):
             if getattr(self, name) is None:
@@ -608,7 +608,7 @@ def _check_range_is_used(choice, searched: bool) -> None:
     if not searched and tuple(map(float, choice.norm_range)) != DEFAULT_RANGE:
         raise ValueError(
             f"norm_range is not used with mechanism={type(choice).__name__}(...) "
-            "here, where no private length is searched for; leave it out"
+            "here, where no private length is searched for; remove it"
         )
 
 
@@ -622,7 +622,7 @@ def _numbers(name: str, value, size: int | None) -> np.ndarray:
         array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(
-            f"{name} must hold real numbers in the range of float64"
+            f"{name} must contain real numbers in the range of float64"
         ) from None
     if array.ndim > 1 or (array.ndim == 1 and array.size != size):
         wanted = "a number" if size is None else f"a number or {size} numbers"

@@ -130,7 +130,7 @@ _OWN = frozenset({"n_jobs"})
 
 
 class GroupTask:
-    r"""Sums over users that a fit releases, and the party that adds the noise.
+    r"""Task of a fit on groups of users: its sums, and the party that adds noise.
 
     The server and all clients create it from the same parameters, and every message
     carries its :attr:`digest`. A client holds a group of users. For each release it
@@ -239,8 +239,8 @@ class GroupTask:
     ):
         if not hasattr(model, "_billboard"):
             raise TypeError(
-                f"{type(model).__name__} releases no sums over users: model must be an "
-                "LRSRegressor or a DPMatrixFactorization"
+                f"{type(model).__name__} does not release sums over users: model must "
+                "be an LRSRegressor or a DPMatrixFactorization"
             )
         if not isinstance(noise, str) or noise not in NOISE:
             raise ValueError(f"noise must be one of {NOISE}, got {noise!r}")
@@ -271,15 +271,15 @@ class GroupTask:
         if masked is None:
             return None
         if self.n_shares is None:
-            raise ValueError('masked is not used without noise="distributed"')
+            raise ValueError('masked is only used with noise="distributed"')
         if isinstance(masked, str):
             raise ValueError("masked must be a sequence of names, got one string")
         names = tuple(sorted(check_name(name) for name in masked))
         if len(set(names)) < max(len(names), 2):
-            raise ValueError("masked must hold at least two names, all different")
+            raise ValueError("masked must contain at least two names, all different")
         if not self.n_shares <= len(names) <= MOST_GROUPS:
             raise ValueError(
-                f"masked must hold n_shares={self.n_shares} to {MOST_GROUPS} names"
+                f"masked must contain n_shares={self.n_shares} to {MOST_GROUPS} names"
             )
         return names
 

@@ -105,8 +105,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         How candidates are scored. With :class:`Vote`, any scikit-learn scorer, as a
         name or a callable ``scorer(estimator, X, y)``; None uses the estimator's
         ``score`` method. Scores are never released. The scorer must be picklable and
-        depend only on its arguments. If it holds a ledger, that ledger is None within
-        blocks. With :class:`RandomRuns`, the result of
+        depend only on its arguments. If it contains a ledger, that ledger is None
+        within blocks. With :class:`RandomRuns`, the result of
         :func:`~skdpspectral.metrics.make_private_scorer` without an epsilon of its own,
         or the name of a private score that needs no parameters.
     step_budgets : {"scaled", "given"}, default="scaled"
@@ -147,9 +147,9 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         Standard error of `best_score_` due to the noise of one score
         (:class:`RandomRuns`).
     cv_results_ : dict of ndarray
-        As in other searches, but without scores. With :class:`Vote`, all candidates,
-        the incumbent first, and the `support` of the proposed candidate. With
-        :class:`RandomRuns`, only the best candidate.
+        As in other searches, but without scores. With :class:`Vote`, it contains all
+        candidates, starting with the incumbent, and the `support` of the proposed
+        candidate. With :class:`RandomRuns`, it only contains the best candidate.
     best_index_ : int
         Index of the chosen candidate in `cv_results_`.
     n_splits_, multimetric_ : int, bool
@@ -268,7 +268,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     def plan_for(self, X):
         """Describe what a search on X will release and cost; nothing is fitted.
 
-        Tables with text need this: what their steps release depends on dtypes.
+        Tables with text require this method, because the releases of their steps depend
+        on dtypes.
 
         Parameters
         ----------
@@ -279,7 +280,7 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         Returns
         -------
         PrivacyPlan
-            What that search is charged with.
+            The plan that this search is charged for.
 
         Raises
         ------

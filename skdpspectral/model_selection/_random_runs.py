@@ -230,8 +230,8 @@ class RandomRuns(BaseEstimator):
         )
         if not budgets.fit_epsilon(search.delta) > 0.0:
             raise ValueError(
-                f"epsilon={search.epsilon:g} leaves nothing for a fit of each run: "
-                "raise it, or lower expected_n_iter"
+                f"epsilon={search.epsilon:g} leaves no budget for the fits of the "
+                "runs: increase epsilon, or lower expected_n_iter"
             )
         return budgets
 

@@ -214,7 +214,7 @@ class Vote(BaseEstimator):
         the rest.
     n_blocks : int or "auto", default="auto"
         Number of blocks m, at least 2. "auto" uses :math:`\lceil 14 / \mu_v \rceil`,
-        where :math:`\mu_v` is the cost of the votes, but no more than leave
+        where :math:`\mu_v` is the cost of the votes, but at most the number that leaves
         `min_block_size` rows per block. If users are protected, their number is
         private: set a number that gives each block about twenty users or more.
     min_block_size : int, default=20
@@ -308,7 +308,7 @@ class Vote(BaseEstimator):
         if self.n_iter is None and not few:
             raise ValueError(
                 "param_distributions has distributions, or more than "
-                f"{MOST_CHECKED} candidates: give strategy=Vote(n_iter=...), the "
+                f"{MOST_CHECKED} candidates: pass strategy=Vote(n_iter=...), the "
                 "number of candidates to draw"
             )
 
@@ -379,7 +379,7 @@ class Vote(BaseEstimator):
         if by_user and isinstance(self.n_blocks, str):
             raise ValueError(
                 'n_blocks="auto" depends on the number of rows, but the protected '
-                "units are users, whose number is private: give "
+                "units are users, whose number is private: pass "
                 "strategy=Vote(n_blocks=...), so that each block has about twenty "
                 "users or more"
             )
@@ -507,10 +507,10 @@ def _plan(search: Any, budgets: VoteBudgets, relation: Relation) -> PrivacyPlan:
     fit = gaussian_epsilon(budgets.mu_fit, delta)
     asked = f"{budgets.n_blocks} blocks vote."
     if not budgets.n_blocks:
-        asked = "No block is asked, and the estimator as given has the whole budget: "
+        asked = "No block votes, and the given estimator has the whole budget: "
         if budgets.power < _TOO_LITTLE:
             asked += (
-                "the number of blocks times the cost of asking them would be "
+                "the number of blocks times the cost of their votes would be "
                 f"{budgets.power:.3g}, and votes have no power below {_TOO_LITTLE:g}."
             )
         else:

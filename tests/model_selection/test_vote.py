@@ -159,7 +159,7 @@ def test_a_search_is_one_entry_of_what_it_promised(strategy):
 
 def test_the_plan_says_whether_it_asks():
     few = search(strategy="vote", epsilon=1.0)
-    assert "No block is asked" in str(few.privacy_plan(240))
+    assert "No block votes" in str(few.privacy_plan(240))
     assert [m.name for m in few.privacy_plan(240).mechanisms] == ["fit"]
     assert few.fit_epsilon(240) == pytest.approx(1.0)
     plan = few.privacy_plan(20_000)

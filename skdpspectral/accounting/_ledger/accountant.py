@@ -205,7 +205,7 @@ class PrivacyAccountant:
             parts = " and ".join(part for part in given if given[part] is not None)
             where = "" if path is None else f" (there is no ledger at {path})"
             raise ValueError(
-                f"{parts}: not allowed without a budget; give epsilon{where}"
+                f"{parts}: not allowed without a budget; pass epsilon{where}"
             )
         self._allow_seeded = check_flag("allow_seeded", allow_seeded)
         self._keeper: TemporaryFolder | None = None
