@@ -159,7 +159,16 @@ def candidate_model(
     """Return the unfitted model of a candidate, with its budgets in a run."""
     model = clone(estimator).set_params(**clone(dict(candidate), safe=False))
     check_estimator(model)
-    return with_budgets(model, mu_fit) if scaled else model
+    if not scaled:
+        return model
+    parts = list(private_parts(model))
+    if len(parts) == 1 and f"{parts[0]}epsilon" in candidate:
+        raise CandidateError(
+            f"{parts[0]}epsilon has no effect in this search, because its epsilon "
+            "replaces that of the only private step. Remove it from the candidates, or "
+            "compare budgets with GridSearchCV."
+        )
+    return with_budgets(model, mu_fit)
 
 
 def private_parts(model: Any) -> dict[str, Any]:

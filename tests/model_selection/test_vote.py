@@ -967,3 +967,17 @@ def test_a_plan_is_refused_where_a_fit_is(strategy, epsilon, X, space):
         errors.append(str(error.value))
     assert errors[0] == errors[1]
     assert not accountant.ledger
+
+
+@pytest.mark.parametrize("strategy", [Vote(), RandomRuns(expected_n_iter=3)], ids=str)
+def test_epsilons_of_the_only_private_step_are_no_candidates(strategy):
+    """The search sets that epsilon: such candidates would all be the same."""
+    search = PrivateSearchCV(
+        DPPCA(1),
+        {"epsilon": [0.5, 1.0]},
+        epsilon=4.0,
+        strategy=strategy,
+        scoring=make_private_scorer("captured_variance", clip_norm=3.0),
+    )
+    with pytest.raises(ValueError, match="epsilon has no effect in this search"):
+        search.plan_for(np.zeros((4000, 3)))

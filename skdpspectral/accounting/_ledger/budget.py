@@ -702,6 +702,6 @@ def agreed_budget(
         if value is not None and value != meta.get(name):
             raise LedgerError(
                 f"the ledger {path} was created with {name}={meta.get(name)}, not "
-                f"{value}; leave {name} out"
+                f"{value}; remove {name}"
             )
     return own
