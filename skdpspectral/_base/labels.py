@@ -125,7 +125,8 @@ class PrivateClassifier(ClassifierMixin):
         codes = _codes(self.classes_, labels)
         if codes is None:
             raise ValueError(
-                "y has labels that are not in classes; list all labels in classes"
+                "y has labels that are not in classes; list all labels in classes, and "
+                "drop rows without a label"
             )
         if len(self.classes_) == 2:
             return codes[:, None].astype(np.float64)

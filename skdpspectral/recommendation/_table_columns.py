@@ -486,7 +486,10 @@ def check_sizes(n_rows: int, n_columns: int) -> None:
 def check_finite(columns: list) -> None:
     for column in columns:
         if column.dtype.kind in "fc" and not np.isfinite(column).all():
-            raise ValueError("Input X contains NaN or infinity: drop such rows")
+            raise ValueError(
+                "Input X contains NaN or infinity in a column of users, items or "
+                "ratings: drop such rows"
+            )
 
 
 def find_columns(estimator, names, n_columns: int) -> tuple[int, int]:
