@@ -368,8 +368,9 @@ _DISTANCE_STEPS, _BOXED_STEPS, _REACH_STEPS, _VOTE_NOISE = 11, 7, 6, 0.12
 _LEAST_VOTES = 0.001
 
 # Share of mu**2 beyond which votes are replaced by histograms of lengths, which cost a
-# third of it, and the noise in each cell of that of the rows, as a share of them.
-_DEAR_VOTES, _CELL_NOISE = 0.1, 0.06
+# third of it; what these cost at most; and the noise in each cell of that of the rows,
+# as a share of them.
+_DEAR_VOTES, _DEAR_LENGTHS, _CELL_NOISE = 0.1, 0.12, 0.06
 
 # Shares of mu**2: of the steps, at least, and in units of what the noise hides in a
 # box; of the test at most.
@@ -441,6 +442,8 @@ def plan_search(sample: Sample, mu: float, forced: bool) -> Search | None:
         lengths = {"lengths": Lengths(sample)}
         noise = sensitivity.mean_sensitivity(1.0, sample.n_rows) / mu
         shares, limits = {"lengths": (noise / _CELL_NOISE) ** 2}, _OF_FEW_ROWS
+        if shares["lengths"] > _DEAR_LENGTHS:
+            return None
     shares["nearness"] = 0.0 if forced else min(_NEARNESS, 6.0 / n_features)
     # Enough that the error of the center stays below what noise on the moment hides.
     wanted = limits.wanted if sample.bounds.box is None else _WANTED_IN_BOX
