@@ -5,7 +5,7 @@ Search parameters under one guarantee
 This page is for users who want to choose parameters on private rows. A
 :class:`~skdpspectral.model_selection.PrivateSearchCV` with
 :class:`~skdpspectral.model_selection.RandomRuns` tries a secret number of settings and
-releases the best one, for the cost of about three fits. With its default,
+releases the best one, for the cost of two to three fits. With its default,
 :class:`~skdpspectral.model_selection.Vote`, it keeps the estimator as given unless
 blocks of the rows prefer another setting.
 """

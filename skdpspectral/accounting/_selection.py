@@ -110,7 +110,10 @@ def _log_odds_of_no_more(mu: float, gamma: float) -> float:
     log_gamma, log_rest = math.log(gamma), math.log1p(-gamma)
 
     def is_above(x: float) -> bool:
-        delta = gaussian_delta(mu, x)
+        if x == 0.0:
+            return False
+        with np.errstate(over="ignore"):  # at tiny costs
+            delta = gaussian_delta(mu, x)
         if delta == 0.0:
             return True
         odds = x + math.log(-math.expm1(-x))  # of e^x - 1, which may overflow
@@ -119,6 +122,8 @@ def _log_odds_of_no_more(mu: float, gamma: float) -> float:
     low, high = 0.0, -log_gamma
     while high - low > _SLACK * high:
         middle = 0.5 * (low + high)
+        if middle in (low, high):
+            break
         low, high = (low, middle) if is_above(middle) else (middle, high)
     return high * (1.0 + _SLACK)
 
@@ -172,6 +177,8 @@ def all_runs_deltas(
     one of a few, and the largest ones count as failures.
     """
     epsilons = np.asarray(epsilons, dtype=np.float64)
+    if not beside + selection.run_mu < math.inf or not selection.expected_runs:
+        return np.ones(epsilons.shape)
     numbers, probabilities = _numbers_of_runs(selection)
     found = np.full(epsilons.shape, _ROUNDED_LAW + max(1.0 - probabilities.sum(), 0.0))
     for number, probability in zip(numbers, probabilities, strict=True):
@@ -217,9 +224,9 @@ def selection_delta(
     epsilon, beside = check_real("epsilon", epsilon), check_real("beside", beside)
     mu = math.hypot(selection.run_mu, beside)
     shift = selection_shift(selection)
-    delta = 1.0
-    if epsilon >= shift:
-        delta = delta_factor(selection) * gaussian_delta(mu, epsilon - shift)
+    delta, factor = 1.0, delta_factor(selection)
+    if epsilon >= shift and factor < math.inf:
+        delta = factor * gaussian_delta(mu, epsilon - shift)
     if selection.law == POISSON:
         delta = min(delta, _delta_by_orders(selection, epsilon, beside))
     return min(delta, float(all_runs_deltas(selection, epsilon, beside)))

@@ -234,13 +234,13 @@ def published_bound(mu, gamma, eta, delta):
     [
         (0.5, 10, 0.93, 0.73),
         (0.5, 20, 0.98, 0.79),
-        (0.5, 100, 1.10, 0.90),
+        (0.5, 100, 1.10, 0.91),
         (1.0, 5, 1.67, 1.33),
         (1.0, 10, 1.80, 1.44),
         (1.0, 20, 1.90, 1.55),
-        (1.0, 100, 2.12, 1.76),
-        (2.0, 20, 3.66, 3.02),
-        (2.0, 100, 4.06, 3.43),
+        (1.0, 100, 2.12, 1.77),
+        (2.0, 20, 3.66, 3.03),
+        (2.0, 100, 4.06, 3.44),
     ],
 )
 def test_the_table_of_prices(epsilon, runs, published, ours):
@@ -305,3 +305,11 @@ def test_what_no_run_leaves_beside_it_counts():
         beside = math.exp(-0.1) * gaussian_delta(1.0, epsilon)
         assert selection_delta(rare, epsilon, 1.0) >= beside
     assert delta_factor(rare) >= 0.1 + math.exp(-0.1)
+
+
+def test_costs_at_the_ends_of_the_range_of_floats():
+    assert 0.0 < selection_shift(PrivateSelection("", 1e-100, gamma=0.01)) < 1e-98
+    assert selection_shift(PrivateSelection("", 1e-100, gamma=1.0 - 1e-16)) >= 0.0
+    best = PrivateSelection("", 1.0, gamma=0.01)
+    assert selection_delta(best, 1.0, math.inf) == 1.0
+    assert selection_delta(PrivateSelection("", 1.0, gamma=5e-324), 1.0) <= 1.0
