@@ -20,6 +20,7 @@ from .._linalg import features, walks
 from .._tables.clipping import Box
 from .._tables.pairs import PairOrder, PairWalk, PoolWalk
 from ..accounting import calibrate_gaussian
+from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Exact, Gaussian, PrivacyPlan
 from .statistic import Combination, Statistic, mean_summation_error
 
@@ -102,13 +103,9 @@ class DifferenceHistograms(Statistic):
     def mechanisms(self, mu: float) -> tuple:
         """Plan the release at a cost of mu; infinite for no noise."""
         shape = (self.n_features, self.n_nodes)
-        if not math.isfinite(mu):
-            return (Exact(self.name, shape),)
         moved = sensitivity.difference_counts_sensitivity(self.n_features)
-        counts = calibrate_gaussian(
-            self.name, moved, mu, shape, magnitude=self.order.n_pairs
-        )
-        return (counts,)
+        most = self.order.n_pairs
+        return calibrate_alike([self.name], moved, mu, shape, magnitude=most)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Spreads:
         """Release the histograms of rows under a given map, or None."""
@@ -279,21 +276,17 @@ class FeatureMoments(Statistic):
     def mechanisms(self, mu: float) -> tuple:
         """Plan the release at a cost of mu; infinite for no noise."""
         n, p = self.n_samples, self.n_features
-        shape = (p, len(self._weights))
-        if not math.isfinite(mu):
-            return (Exact(self.name, shape),)
         # Sums of squares and of the middles to subtract are rounded by themselves.
         terms = (1.0, self._weight * (1.0 + _MIDDLE * self.holes), *self._weights[2:])
-        longest = math.sqrt(self.n_features) * math.hypot(*terms)
-        moments = calibrate_gaussian(
-            self.name,
-            sensitivity.feature_moments_sensitivity(self.n_samples, self.n_features),
+        longest = math.sqrt(p) * math.hypot(*terms)
+        return calibrate_alike(
+            [self.name],
+            sensitivity.feature_moments_sensitivity(n, p),
             mu,
-            shape,
+            (p, len(self._weights)),
             summation_error=mean_summation_error(longest, n, p),
             magnitude=2.0 * self._weight,
         )
-        return (moments,)
 
     def radius(self, noise: float, spreads: Spreads) -> np.ndarray:
         """Return clipping radii that balance the errors of noise and clipping."""

@@ -42,16 +42,9 @@ from .._tables.users import (
     read_targets,
 )
 from ..accounting import calibrate_gaussian
+from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Exact, Gaussian, Neighbors
 from ._kernels_ridge import sum_of_row_products
-
-
-def one_release(name, moved: float, mu: float, shape, *, symmetric=False, **how):
-    """Plan one release at a cost of mu; infinite mu means no noise."""
-    if not math.isfinite(mu):
-        return (Exact(name, shape, symmetric=symmetric),)
-    return (calibrate_gaussian(name, moved, mu, shape, symmetric=symmetric, **how),)
-
 
 # Votes of a search through all floats, and of one through lengths.
 _VOTES, _LENGTH_VOTES = 24, 12
@@ -218,7 +211,7 @@ class TargetMeans(Statistic):
         n, k = self.n_samples, self.n_targets
         moved = sensitivity.mean_sensitivity(self._radius, n)
         error = mean_summation_error(self._radius, n, k)
-        return one_release(self.name, moved, mu, (k,), summation_error=error)
+        return calibrate_alike([self.name], moved, mu, (k,), summation_error=error)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release means of the columns of rows in a given box."""
@@ -450,7 +443,7 @@ class MeanSquare(Statistic):
         # Numbers in [0, 1] are in a ball of half that size.
         moved = sensitivity.mean_sensitivity(0.5, self.n_samples)
         error = mean_summation_error(1.0, self.n_samples, self.n_columns)
-        return one_release(self.name, moved, mu, (1,), summation_error=error)
+        return calibrate_alike([self.name], moved, mu, (1,), summation_error=error)
 
     def run(self, release: Any, rows: Any, *given: Any) -> float:
         """Release it for rows about given centers, given scales and length."""
@@ -492,8 +485,8 @@ class JointMoment(Statistic):
         """Plan the release at a cost of mu; infinite for no noise."""
         shape = (self.n_columns + self.intercept,) * 2
         n, p = self.n_samples, self.n_columns
-        return one_release(
-            self.name,
+        return calibrate_alike(
+            [self.name],
             sensitivity.second_moment_sensitivity(1.0, n),
             mu,
             shape,
