@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -74,7 +74,8 @@ class DifferenceHistograms(Statistic):
 
     Ties are left out, so that a feature of mostly equal values has a scale, too. With
     `boxed`, differences are at most 2. With `holes`, differences from missing values
-    are not counted either, and `scale` is that of the others.
+    are not counted either, and `scale` is that of the others. `factor` multiplies the
+    thresholds for the noise.
     """
 
     n_samples: int
@@ -82,6 +83,7 @@ class DifferenceHistograms(Statistic):
     boxed: bool = False
     holes: bool = False
     name: str = "differences"
+    factor: float = 1.0
 
     @property
     def order(self) -> PairOrder:
@@ -176,7 +178,7 @@ class DifferenceHistograms(Statistic):
         rates = _FALSE_ALARMS / (self.n_features * len(_WINDOWS)) * rates
         limits = -noise * ndtri(np.where(rates > 0.0, rates, 0.5))
         limits[rates == 0.0] = np.inf
-        return limits
+        return self.factor * limits
 
     def _highest(self, counts, noise: float, rates: np.ndarray) -> np.ndarray:
         """Return each feature's highest node above the noise, -1 for none."""
@@ -488,7 +490,8 @@ class FeatureScales(Combination):
     Differences of rows give scales, phases on circles give locations, and clipped
     moments about these give means and standard deviations; without means only
     differences are released. A `box` holds public bounds of each feature. With `holes`,
-    values may be NaN, and their share is released with the means.
+    values may be NaN, and their share is released with the means. Names of releases
+    begin with `prefix`; `factor` is that of :class:`DifferenceHistograms`.
     """
 
     n_samples: int
@@ -496,19 +499,22 @@ class FeatureScales(Combination):
     with_mean: bool = True
     box: Box | None = None
     holes: bool = False
+    prefix: str = ""
+    factor: float = 1.0
 
     def parts(self) -> Mapping[str, Statistic]:
         """Return the statistics, in the order of their releases."""
-        shape = (self.n_samples, self.n_features)
+        shape, how = (self.n_samples, self.n_features), {"holes": self.holes}
         boxed = self.box is not None
-        differences = DifferenceHistograms(*shape, boxed=boxed, holes=self.holes)
-        if not self.with_mean:
-            return {"differences": differences}
-        return {
-            "differences": differences,
-            "places": Phases(*shape),
-            "moments": FeatureMoments(*shape, holes=self.holes),
+        parts: dict[str, Any] = {
+            "differences": DifferenceHistograms(
+                *shape, boxed=boxed, factor=self.factor, **how
+            )
         }
+        if self.with_mean:
+            parts["places"] = Phases(*shape)
+            parts["moments"] = FeatureMoments(*shape, **how)
+        return {k: replace(v, name=self.prefix + v.name) for k, v in parts.items()}
 
     def shares(self) -> Mapping[str, float]:
         """Return the shares of mu**2."""

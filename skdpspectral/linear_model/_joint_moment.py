@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from scipy.special import softmax
 
 from .. import sensitivity
 from .._linalg.walks import RowWalk, reduce_rows
-from .._statistics.feature_scales import DifferenceHistograms, FeatureScales
+from .._statistics.feature_scales import FeatureScales
 from .._statistics.statistic import (
     Choice,
     Combination,
@@ -578,31 +578,6 @@ class Fitted:
 _SURER = {"X": 1.12, "y": 1.25}
 
 
-@dataclass(frozen=True)
-class SurerHistograms(DifferenceHistograms):
-    """Histograms of differences with a stricter threshold for the noise."""
-
-    factor: float = 1.0
-
-    def _limits(self, noise: float, rates: np.ndarray) -> np.ndarray:
-        return self.factor * super()._limits(noise, rates)
-
-
-@dataclass(frozen=True)
-class SurerScales(FeatureScales):
-    """Location and scale of columns, with prefixed names of releases."""
-
-    prefix: str = ""
-    factor: float = 1.0
-
-    def parts(self) -> Mapping[str, Statistic]:
-        """Return the statistics, in the order of their releases."""
-        parts: dict[str, Any] = dict(super().parts())
-        shape, boxed = (self.n_samples, self.n_features), self.box is not None
-        parts["differences"] = SurerHistograms(*shape, boxed, factor=self.factor)
-        return {k: replace(v, name=self.prefix + v.name) for k, v in parts.items()}
-
-
 class RegressionMoments(Combination):
     """Private scales of columns, unless public, followed by the joint moment.
 
@@ -671,8 +646,8 @@ class RegressionMoments(Combination):
             return False
         return self.boxes[name] is None or self._visible(name) < _BLIND[name]
 
-    def _scales(self, name: str) -> SurerScales:
-        return SurerScales(
+    def _scales(self, name: str) -> FeatureScales:
+        return FeatureScales(
             -(-self.n_samples // self.step),
             self.widths[name],
             self.intercept,
