@@ -6,6 +6,8 @@ import os
 
 from .._linalg.walks import blas_threads, quietly
 from .._release.noise import NonReentrantLock
+from ..accounting import PrivacyAccountant, default_accountant
+from ..mechanisms import PrivacyPlan
 from .messages import MessageError, Reply, Request
 
 
@@ -24,11 +26,22 @@ def check_step(request: Request, expected: int) -> None:
         raise MessageError(f"step {request.step} was requested before step {expected}")
 
 
+def ledger_of_client(accountant) -> PrivacyAccountant | None:
+    """Return the given ledger, or else that of the ``with`` block around a client."""
+    if accountant is None:
+        return default_accountant()
+    if not isinstance(accountant, PrivacyAccountant):
+        raise ValueError("accountant must be a PrivacyAccountant or None")
+    return accountant
+
+
 class AnsweringClient:
     """Answers each step of an untrusted server once, always with the same bytes.
 
     The task of a subclass has a `digest` and a ``longest()`` method.
     """
+
+    plan: PrivacyPlan
 
     def _open(self, name: str, task) -> None:
         """Set the state before the first request of a session."""
@@ -42,6 +55,30 @@ class AnsweringClient:
         raise TypeError(
             f"a {type(self).__name__} cannot be copied or pickled: two copies would "
             "release twice what was charged once"
+        )
+
+    def _seeded(self) -> str:
+        """Describe what a seed of the noise reveals."""
+        return (
+            f"noise_seed is given: the noise of client {self.name!r} can be "
+            "reproduced and subtracted, so its answers are not private; leave "
+            "noise_seed=None except in tests"
+        )
+
+    def _reply(
+        self, request: Request, values, n_samples: int = 0, numbers: tuple = ()
+    ) -> Reply:
+        """Return the answer with some values, which states the cost of the plan."""
+        return Reply(
+            request.session,
+            self.task.digest,
+            request.step,
+            request.topic,
+            self.name,
+            n_samples,
+            self.plan.mu,
+            numbers,
+            values,
         )
 
     # -- of subclasses -----------------------------------------------------------------

@@ -54,6 +54,19 @@ def octaves_within_memory(n_features: int) -> tuple[int, int]:
     return max(-half, _LOWEST_OCTAVE), min(half, _HIGHEST_OCTAVE)
 
 
+# Rows that pairs can be made of.
+_FEWEST_ROWS = 2
+
+
+def refuse_too_few(n_samples: int) -> None:
+    """Refuse tables of which no two rows can be compared."""
+    if n_samples < _FEWEST_ROWS:
+        raise ValueError(
+            f"n_samples={n_samples} must be at least {_FEWEST_ROWS}: scales are "
+            "computed from differences of rows"
+        )
+
+
 class Spreads(NamedTuple):
     """Released spreads of each feature: arrays of shape (n_features,).
 

@@ -15,12 +15,12 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from .._linalg import eigen
-from .._messages.answering import AnsweringClient
+from .._messages.answering import AnsweringClient, ledger_of_client
 from .._messages.messages import MessageError, Reply, Request, Topic, check_name
 from .._release.noise import Release
 from .._tables.ids import in_declared_order
 from .._tables.rows import check_features
-from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accountant
+from ..accounting import PrivacyLeakWarning
 from ._bounded_moments import weight_of
 from ._federated_task import Registration, SpectralTask, check_client_budget
 
@@ -205,9 +205,7 @@ class LocalClient(AnsweringClient):
             raise TypeError("task must be a SpectralTask")
         X = check_features(in_declared_order(X, task.feature_names))
         self._prepare(name, X, task, epsilon, delta, estimator, noise_seed)
-        if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
-            raise ValueError("accountant must be a PrivacyAccountant or None")
-        self._accountant = default_accountant() if accountant is None else accountant
+        self._accountant = ledger_of_client(accountant)
         self._warn(len(X))
 
     @classmethod
@@ -254,11 +252,7 @@ class LocalClient(AnsweringClient):
                 'calibration="paper" sets'
             )
         if private and plan.seeded:
-            said.append(
-                f"noise_seed is given: the noise of client {self.name!r} can be "
-                "reproduced and subtracted, so its answers are not private; leave "
-                "noise_seed=None except in tests"
-            )
+            said.append(self._seeded())
         if private and plan.delta >= 1.0 / n_samples:
             said.append(
                 f"client {self.name!r}: delta={plan.delta:g} is at least "
@@ -288,17 +282,7 @@ class LocalClient(AnsweringClient):
     def _answered(self, request: Request, brought) -> Reply:
         assert self._releases is not None
         numbers, values = self._releases.answer(request.topic, request.step, brought)
-        return Reply(
-            session=request.session,
-            task=self.task.digest,
-            step=request.step,
-            topic=request.topic,
-            client=self.name,
-            n_samples=len(self._X),
-            mu=self.plan.mu,
-            numbers=numbers,
-            values=values,
-        )
+        return self._reply(request, values, len(self._X), numbers)
 
 
 def run_in_process(

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from sklearn.base import clone
 
-from .._messages.answering import AnsweringClient
+from .._messages.answering import AnsweringClient, ledger_of_client
 from .._messages.messages import (
     Conversation,
     MessageError,
@@ -21,7 +21,7 @@ from .._messages.messages import (
 )
 from .._release.noise import KEY_BYTES, Release, charge
 from .._statistics.user_sums import Released, RememberedRows
-from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accountant
+from ..accounting import PrivacyLeakWarning
 from ..mechanisms import ParallelPlan, PrivacyPlan, check_count
 from ._group_tasks import (
     MOST_GROUPS,
@@ -473,8 +473,7 @@ class GroupClient(AnsweringClient):
         if not isinstance(task, GroupTask):
             raise TypeError("task must be a GroupTask")
         check_name(name)
-        if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
-            raise ValueError("accountant must be a PrivacyAccountant or None")
+        self._accountant = ledger_of_client(accountant)
         if noise_seed is not None and task.noise == "server":
             raise ValueError(
                 'noise_seed is not used with noise="server", where clients add no '
@@ -484,19 +483,12 @@ class GroupClient(AnsweringClient):
         self._model = clone(task._model)
         given = task._board, task.feature_names, X, y
         self._group = self._model._unread_group(*given, **how)
-        self._accountant = default_accountant() if accountant is None else accountant
         self._noise_seed = noise_seed
         plan = task.plan_of(epsilon, delta)
         self.plan = replace(plan, seeded=noise_seed is not None)
-        if self.plan.seeded:
-            warnings.warn(
-                f"noise_seed is given: the noise of client {name!r} can be reproduced "
-                "and subtracted, so its answers are not private; leave "
-                "noise_seed=None except in tests",
-                PrivacyLeakWarning,
-                stacklevel=2,
-            )
         self._open(name, task)
+        if self.plan.seeded:
+            warnings.warn(self._seeded(), PrivacyLeakWarning, stacklevel=2)
         self._release: Release | None = None
         self._read: tuple = ()
         self._rows: RememberedRows | None = None
@@ -545,17 +537,7 @@ class GroupClient(AnsweringClient):
             values = self._part(step)
         else:
             self._finish()
-        return Reply(
-            session=request.session,
-            task=task.digest,
-            step=step,
-            topic=request.topic,
-            client=self.name,
-            n_samples=0,
-            mu=self.plan.mu,
-            numbers=(),
-            values=values,
-        )
+        return self._reply(request, values)
 
     def _part(self, step: int) -> np.ndarray:
         """Return the group's part of the next sum, with noise if the client adds it."""

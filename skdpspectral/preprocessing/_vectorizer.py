@@ -22,6 +22,7 @@ from .._base.sklearn_compat import (
     output_container,
 )
 from .._linalg.walks import quietly
+from .._statistics.feature_scales import refuse_too_few
 from .._tables.ids import check_feature, position_of
 from .._tables.readers import (
     column_names,
@@ -52,9 +53,6 @@ from ._columns import (
     text_of,
 )
 from ._scaler import standardized
-
-# Rows that pairs can be made of.
-_FEWEST_ROWS = 2
 
 # What stands for the values of a dtype, and for values that are looked for.
 _DECLARED, _FOUND = "dtype", "find"
@@ -266,11 +264,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         return self._planned(self._statistics_of(table, self._public_categories(table)))
 
     def _statistics(self, n_samples, n_numbers, n_columns) -> TableStatistics:
-        if n_samples < _FEWEST_ROWS:
-            raise ValueError(
-                f"n_samples={n_samples} must be at least {_FEWEST_ROWS}: scales are "
-                "computed from differences of rows"
-            )
+        refuse_too_few(n_samples)
         budget = self._budget_of_fit()
         return TableStatistics(n_samples, n_numbers, n_columns, *budget)
 
