@@ -59,7 +59,10 @@ def refuse_masked(values, name: str) -> None:
 
 
 def as_numbers(values, kinds: str = "iufO") -> np.ndarray | None:
-    """Return float64 numbers; None for other kinds, or numbers beyond its range."""
+    """Return a parameter, or an array, as float64 numbers; None if they are not.
+
+    Entries of rows are read by :func:`read_entries`, which converts each by itself.
+    """
     try:
         found = np.asarray(values)
         return found.astype(np.float64) if found.dtype.kind in kinds else None

@@ -23,7 +23,7 @@ from .._base.sklearn_compat import (
 )
 from .._linalg.walks import quietly
 from .._statistics.feature_scales import refuse_too_few
-from .._tables.ids import check_feature, position_of
+from .._tables.ids import check_feature, first_names, position_of
 from .._tables.readers import (
     column_names,
     frame_of_arrow,
@@ -62,9 +62,6 @@ _DENSITY = 0.3
 
 # Kinds of columns that keep their names.
 _OWN_NAMES = {NUMBER, DURATION, USER}
-
-# Columns that a warning names.
-_NAMED = 5
 
 
 @documented
@@ -439,12 +436,10 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         if not empty or not has_budget(self.privacy_):
             return
         threshold = self.privacy_["categories"].threshold
-        shown = ", ".join(repr(name) for name in empty[:_NAMED])
-        more = ", ..." if len(empty) > _NAMED else ""
         warnings.warn(
-            f"no category was found in {shown}{more}: no value has a private count "
-            f"above {threshold:.0f}. Use more rows or a larger epsilon, or give public "
-            "categories; drop columns of ids, and name long text in text",
+            f"no category was found in {first_names(empty)}: no value has a private "
+            f"count above {threshold:.0f}. Use more rows or a larger epsilon, or give "
+            "public categories; drop columns of ids, and name long text in text",
             NoisyFitWarning,
             stacklevel=3 + self._levels_around_fit,
         )
