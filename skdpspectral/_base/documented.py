@@ -130,8 +130,9 @@ default="auto"
         """,
     "client_feature": """
         client_feature : int, str or None, default=None
-            Column of X that holds the client of each row. It is not used as a feature.
-            Without it, and without `clients` in ``fit``, all rows belong to one client.
+            Column of X that contains the client of each row. It is not used as a
+            feature. Without it, and without `clients` in ``fit``, all rows belong to
+            one client.
         """,
     "n_jobs": """
         n_jobs : int or None, default=None
@@ -151,7 +152,7 @@ default="auto"
         batch_size : int, default=256
             Expected number of examples in a batch. If there are no more examples than
             this, every batch contains all of them. Sums are divided by `batch_size`,
-            whatever the actual size of the batch.
+            regardless of the actual size of the batch.
         n_epochs : int, default=10
             Expected number of times that each example is used.
         clip_norm : float, default=1.0
@@ -163,7 +164,7 @@ default="auto"
         beta_2 : float, default=0.999
             Decay of the second moment, in [0, 1).
         stability : float or AdamStability, default=1e-8
-            Number of at least 0 that is added to the square root of the second moment,
+            Non-negative number that is added to the square root of the second moment,
             or :class:`~skdpspectral.neural_network.AdamStability`, which also sets a
             lower bound on the second moment and an upper bound on the norm of a step.
         """,

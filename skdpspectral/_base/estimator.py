@@ -571,7 +571,7 @@ class PrivateEstimator(BaseEstimator):
                 "estimator.save(path)"
             ) from error
         raise ValueError(
-            f"path: {path} holds a {found[0]} in format {found[1]}, not a "
+            f"path: {path} contains a {found[0]} in format {found[1]}, not a "
             f"{cls.__name__} in format {_FORMAT}"
         )
 

@@ -41,8 +41,8 @@ class PrivateClassifier(ClassifierMixin):
                 named = 0
             if named < max(2, classes.size):
                 raise ValueError(
-                    "classes must hold two or more different labels, all of one kind, "
-                    f"got {classes}"
+                    "classes must contain two or more different labels, all of one "
+                    f"kind, got {classes}"
                 )
 
     def _n_outputs(self, n_classes: int | None) -> int:
@@ -87,7 +87,7 @@ class PrivateClassifier(ClassifierMixin):
             known = None
         if known is None:
             raise ValueError(
-                "y must hold labels of one kind, so that they can be sorted"
+                "y must contain labels of one kind, so that they can be sorted"
             )
         if len(known) < 2:
             raise ValueError(
@@ -109,7 +109,7 @@ class PrivateClassifier(ClassifierMixin):
     def _unprotected(self) -> str | None:
         if self.classes is not None:
             return None
-        return "classes=None publishes which labels occur in y: give classes=[...]"
+        return "classes=None publishes which labels occur in y: pass classes=[...]"
 
     def _warn_of_classes(self, levels: int) -> None:
         if self._is_private():
@@ -125,7 +125,8 @@ class PrivateClassifier(ClassifierMixin):
         codes = _codes(self.classes_, labels)
         if codes is None:
             raise ValueError(
-                "y has labels that are not in classes; list all labels in classes"
+                "y has labels that are not in classes; list all labels in classes, and "
+                "drop rows without a label"
             )
         if len(self.classes_) == 2:
             return codes[:, None].astype(np.float64)

@@ -47,7 +47,7 @@ def pooled_score(estimator, y, predictions, sample_weight, *, private: bool) -> 
     """Score predictions for several users, with a warning if their fit was private."""
     refuse_masked(sample_weight, "sample_weight")
     if sample_weight is not None and np.shape(sample_weight) != predictions.shape:
-        raise ValueError("sample_weight must hold one number for each row of X")
+        raise ValueError("sample_weight must contain one number for each row of X")
     if private:
         warnings.warn(
             "a score pooled over users is a release of their private models and "
@@ -92,12 +92,12 @@ class KeepsUsers:
                 f"users: all {rows} are predicted by {shared}"
             )
             if rows == "users":
-                said += ", and get the same list, which is everybody's"
+                said += ", and all users get the same list"
         elif n_unknown and rows == "users":
             said = (
                 f"{n_unknown} of {len(codes)} users are new: users that were neither "
-                "in the fit nor personalized get the same list, which is everybody's, "
-                f"by {shared}"
+                "in the fit nor personalized all get the same list, predicted by "
+                f"{shared}"
             )
         elif n_unknown:
             were = "was" if n_unknown == 1 else "were"
@@ -312,7 +312,7 @@ class PersonalEstimator(KeepsUsers):
             codes = np.full(len(table.X), -1)
         if self._refuses_unknown() and np.any(codes < 0):
             raise ValueError(
-                "users holds ids that were not in the fit; see unknown_user and "
+                "users contains ids that were not in the fit; see unknown_user and "
                 "personalize"
             )
         return codes
@@ -357,7 +357,7 @@ class PersonalEstimator(KeepsUsers):
         index = IdIndex(ids, name)
         if user is not None and (len(index) != 1 or index.find([user], "user")[0]):
             raise ValueError(
-                "X must hold the rows of one user only, the one that user names"
+                "X must contain the rows of one user only, the one that user names"
             )
         self._models().check_kind(index, name)
         return index

@@ -109,8 +109,8 @@ _SCALERS = (
 )
 
 _FOREIGN = (
-    "its class derives from a known class, or it has its own methods: what these take "
-    "from private rows is not known"
+    "its class derives from a known class, or it has its own methods: how these "
+    "use private rows is not known"
 )
 
 
@@ -402,7 +402,7 @@ def _walk_private_search(name: str, search, before: Before) -> Iterator[StepRepo
     own, kind = name or "search", type(search).__name__
     reason = next(iter([reason_of_search(search), *reasons]), None)
     if reason is None and leaks:
-        reason = "what it fits leaks: a search refuses it"
+        reason = "its estimator leaks: a search does not accept it"
     if reason is not None:
         yield StepReport(own, kind, LEAKS, reason)
     else:
@@ -457,12 +457,12 @@ def _leaf(name: str, estimator, before: Before) -> StepReport:
 def _reason_of_leaf(estimator) -> str:
     """Return why a step leaks, and an alternative."""
     if not is_known(estimator):
-        return "what its own code takes from private rows is not known"
+        return "how its own code uses private rows is not known"
     reason = "is fitted on private rows without noise"
     encodes = isinstance(estimator, (OneHotEncoder, OrdinalEncoder))
     if encodes and given_categories(estimator) is None:
         return (
-            f"{reason}: use DPTableVectorizer() instead, or give categories=[...] "
+            f"{reason}: use DPTableVectorizer() instead, or pass categories=[...] "
             "that are public"
         )
     if isinstance(estimator, TargetEncoder):
@@ -511,7 +511,7 @@ def _reason_of_private(estimator, before: Before) -> str | None:
     if not is_known(estimator):
         return _FOREIGN
     if not estimator._is_private():
-        return "its noise is switched off: give epsilon a number"
+        return "its noise is switched off: set epsilon to a number"
     if estimator.noise_seed is not None:
         return "its noise comes from a seed: leave noise_seed=None"
     unprotected = estimator._unprotected()
@@ -521,7 +521,7 @@ def _reason_of_private(estimator, before: Before) -> str | None:
     fitted = getattr(estimator, "privacy_", None)
     if fitted is not None and not fitted.private:
         how = "with noise from a seed" if fitted.seeded else "without noise"
-        return f"what it holds was fitted {how}: fit it again"
+        return f"it was fitted {how}: fit it again"
     if before.tainted is not None:
         return f"its guarantee is void: {before.tainted!r} before it leaks"
     if isinstance(estimator, TableEstimator):
@@ -547,10 +547,10 @@ def _conditions(estimator) -> str:
         kind = type(mechanism).__name__
         said += f"; only for rows of the model that mechanism={kind}(...) assumes"
         if mechanism.calibration == "paper":
-            said += "; that is the papers' claim: the plan states what holds"
+            said += "; this is the papers' claim: the plan states the proven guarantee"
     fitted = getattr(estimator, "privacy_", None)
     if getattr(fitted, "assumption", None) is Assumption.SUMMED_PARTS:
-        said += f"; what it holds is private only {fitted.assumption.condition}"
+        said += f"; its results are private only {fitted.assumption.condition}"
     return said
 
 
@@ -577,7 +577,7 @@ def _range(sides: tuple) -> str:
 
 
 def publish(estimator):
-    """Return a copy of a fitted composition that holds only releases and plans.
+    """Return a copy of a fitted composition with only releases and plans.
 
     Each private estimator in a pipeline, column transformer, union, search, ensemble or
     any other estimator is replaced by its own ``publish()``. User models, ledgers,
@@ -694,7 +694,7 @@ def reason_of_users(name: str, feature: Any, users: Any) -> str | None:
         return None  # a name and a position may be of one column
     return (
         f"{name} has user_feature={feature!r}, and the scorer {users!r}: a user of one "
-        "column moves rows of others in another; give both the same"
+        "column moves rows of others in another; use the same in both"
     )
 
 
@@ -733,8 +733,8 @@ _NOTHING_ELSE = (FrozenEstimator, MultiOutputRegressor, VotingRegressor)
 _READ_TARGETS = (MultiOutputRegressor, RegressorChain, TransformedTargetRegressor)
 
 _TARGETS = (
-    "what it does to targets may look at several of them, or warn about some before "
-    "anything is charged: give functions of numpy, and check_inverse=False"
+    "its functions may look at several targets at once, or warn about some before "
+    "anything is charged: use functions of numpy, and check_inverse=False"
 )
 
 _TARGETS_ARE_READ = (
@@ -742,9 +742,7 @@ _TARGETS_ARE_READ = (
     "charged: put a private step such as DPStandardScaler before it, charged first"
 )
 
-_NOTHING_KNOWN = (
-    "holds estimators, and what else it takes from private rows is not known"
-)
+_NOTHING_KNOWN = "contains estimators, and how else it uses private rows is not known"
 
 
 def inside_of(estimator, parameter: str, name: str, before: Before) -> Before:
@@ -817,7 +815,7 @@ def reason_of_scorer(scorer) -> str | None:
             "for: use make_private_scorer, or PrivateSearchCV"
         )
     if scorer.epsilon == math.inf or scorer.seeded:
-        return "its scores have no secret noise: give make_private_scorer an epsilon"
+        return "its scores have no secret noise: pass epsilon to make_private_scorer"
     return None
 
 
@@ -833,7 +831,7 @@ def _reason_of_halving(search, unit: Unit) -> str | None:
     if is_classifier(search.estimator) and isinstance(search.min_resources, str):
         return (
             f"min_resources={search.min_resources!r} counts the labels that occur: "
-            "give it a number"
+            "set it to a number"
         )
     return None
 
@@ -847,7 +845,7 @@ def reason_of_leak(estimator, before: Before) -> str | None:
     if isinstance(estimator, _BAGGING):
         return (
             "resamples rows, so that one row may count several times and one user in "
-            "place of others: the ledger does not include what this costs"
+            "place of others: the ledger does not include this cost"
         )
     of_targets = isinstance(estimator, TransformedTargetRegressor)
     if of_targets and not _treats_targets_alone(estimator):
@@ -941,7 +939,7 @@ def _decisive(
             lists[name] = list(values)
         else:
             reasons.append(
-                f"{name} may have values that are not listed: give it a list of values"
+                f"{name} may have values that are not listed: pass a list of values"
             )
     return lists, reasons
 

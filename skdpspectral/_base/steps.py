@@ -122,13 +122,13 @@ def reason_of_disclosure(estimator) -> str | None:
     if projects and isinstance(estimator.n_components, str):
         return (
             "computes n_components from the number of rows, which is private if users "
-            "join or leave: give n_components a number"
+            "join or leave: set n_components to a number"
         )
     if isinstance(estimator, RBFSampler) and isinstance(estimator.gamma, str):
-        return "gamma='scale' is the variance of private rows: give gamma a number"
+        return "gamma='scale' is the variance of private rows: set gamma to a number"
     if isinstance(estimator, SplineTransformer):
         if isinstance(estimator.knots, str):
-            return "its knots come from private rows: give knots an array"
+            return "its knots come from private rows: pass an array of knots"
         if estimator.extrapolation not in ("constant", "periodic"):
             return (
                 "values beyond the knots make errors or large numbers: set "

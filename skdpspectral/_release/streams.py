@@ -125,7 +125,7 @@ class StreamRelease(NoiseOwner):
                 raise TypeError(
                     "a stream without an accountant can't be copied or pickled before "
                     "it has ended: two copies would use the same noise, which would "
-                    "reveal the rows. Give the estimator an accountant, whose ledger "
+                    "reveal the rows. Pass the estimator an accountant, whose ledger "
                     "lets the newest copy continue; publish() returns the releases so "
                     "far"
                 )

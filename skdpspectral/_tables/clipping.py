@@ -27,11 +27,11 @@ def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
     for name, side in (("low", low), ("high", high)):
         if side.shape not in ((), (n_features,)):
             raise ValueError(
-                f"bounds: {name} has shape {side.shape}; give a number or one value "
+                f"bounds: {name} has shape {side.shape}; pass a number or one value "
                 f"for each of the {n_features} features"
             )
         if not np.isfinite(side).all():
-            raise ValueError(f"bounds: {name} must be finite; give public limits")
+            raise ValueError(f"bounds: {name} must be finite; pass public limits")
     with np.errstate(over="ignore"):
         extent = high - low
     if np.any(extent < 0):
@@ -40,7 +40,7 @@ def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
         raise ValueError("bounds: high - low overflows; choose closer bounds")
     if not np.any(extent > 0):
         raise ValueError(
-            "bounds must have an extent in at least one feature: low equals high "
+            "bounds must have low < high in at least one feature: low equals high "
             "everywhere"
         )
     if np.any((extent > 0) & (extent < _SMALLEST_EXTENT)):
@@ -57,7 +57,7 @@ def _numbers(side) -> np.ndarray:
     found = as_numbers(side)
     if found is None:
         raise ValueError(
-            "bounds must hold numbers, or arrays of numbers, in the range of float64"
+            "bounds must contain numbers, or arrays of numbers, in the range of float64"
         )
     return found
 

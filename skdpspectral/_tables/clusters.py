@@ -346,7 +346,7 @@ def _check_kind(dtype, of: str) -> None:
     if kind == "c":
         raise ValueError(NO_COMPLEX)
     if kind not in "fiub":
-        raise ValueError(f"{of} has dtype {dtype}: X must hold real numbers")
+        raise ValueError(f"{of} has dtype {dtype}: X must contain real numbers")
 
 
 def _table_of_frame(X) -> ClusterTable:
@@ -463,8 +463,7 @@ def check_as_long(name: str, ids, *columns) -> None:
     """Refuse columns of a part whose length differs from that of the ids."""
     if any(len(column) != len(ids) for column in columns):
         raise ValueError(
-            f"X, {name} or y: a part has a different number of rows from the same "
-            "part of the others"
+            f"X, {name} and y must have the same number of rows in each part"
         )
 
 

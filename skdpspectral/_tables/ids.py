@@ -70,7 +70,7 @@ def joined_ids(parts, name: str) -> np.ndarray:
     if len(kinds) > 1:
         if any(kind.kind in "mM" for kind in kinds):
             raise ValueError(
-                f"{name} holds times in some parts of the table, and other ids in "
+                f"{name} contains times in some parts of the table, and other ids in "
                 "others: convert them to one type"
             )
         # No type of numbers need hold all of them exactly.
@@ -258,8 +258,8 @@ def check_kinds(kinds: frozenset, name: str) -> None:
     """Refuse ids of several kinds, as returned by :func:`id_kinds`."""
     if len(kinds) > 1:
         raise ValueError(
-            f"{name} must hold ids of one kind, got {', '.join(sorted(kinds))}: 1 and "
-            "'1' are different ids; convert them to one type"
+            f"{name} must contain ids of one kind, got {', '.join(sorted(kinds))}: 1 "
+            "and '1' are different ids; convert them to one type"
         )
 
 
@@ -318,14 +318,15 @@ def _encode_hashable(ids, name):
         table = None
     if table is None:
         raise TypeError(
-            f"{name} must hold hashable ids: each argument must be a string or a number"
+            f"{name} must contain hashable ids: each argument must be a string or a "
+            "number"
         )
     if missing:
         _refuse_missing(name)
     if any(_ends_in_nul(key) for key in table):
         raise ValueError(
-            f"{name} must not hold ids that end in a NUL character: numpy's arrays of "
-            "fixed width drop it, so that two ids become one; strip it from all of "
+            f"{name} must not contain ids that end in a NUL character: numpy's arrays "
+            "of fixed width drop it, so that two ids become one; strip it from all of "
             "them, or write such ids as numbers or in hexadecimal"
         )
     return codes, len(table)
@@ -345,7 +346,7 @@ def _is_missing(key):
 
 
 def _refuse_missing(name):
-    raise ValueError(f"{name} must not hold missing ids: drop such rows first")
+    raise ValueError(f"{name} must not contain missing ids: drop such rows first")
 
 
 def position_of(feature, columns, name):
@@ -372,7 +373,7 @@ def _in_range(position, n_columns, name):
 def _array_column(X, feature, name):
     if isinstance(feature, str):
         raise ValueError(
-            f"{name}={feature!r}, but X has no column names: give its position, or "
+            f"{name}={feature!r}, but X has no column names: pass its position, or "
             'pass a dataframe (in a pipeline, use set_output(transform="pandas"))'
         )
     if sparse.issparse(X):
@@ -478,7 +479,7 @@ class IdIndex:
         self._kinds = id_kinds(ids)
         check_kinds(self._kinds, name)
         if len(first) > _MOST_IDS:
-            raise ValueError(f"{name} must hold at most 2**32 different ids")
+            raise ValueError(f"{name} must contain at most 2**32 different ids")
         self._keys = ids[first]
         self._build()
 
@@ -519,9 +520,13 @@ class IdIndex:
             return np.empty(0, dtype=np.intp)
         unseen = id_kinds(ids) - self._kinds
         if unseen:
-            known = "in fit it held" if name == self._name else f"{self._name} holds"
+            known = (
+                "in fit it contained"
+                if name == self._name
+                else f"{self._name} contains"
+            )
             raise ValueError(
-                f"{name} holds {', '.join(sorted(unseen))}, but {known} "
+                f"{name} contains {', '.join(sorted(unseen))}, but {known} "
                 f"{', '.join(sorted(self._kinds))}: 1 and '1' are different ids; "
                 "convert one to the type of the other"
             )

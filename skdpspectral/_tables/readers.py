@@ -196,11 +196,11 @@ KEPT_DTYPES = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 
 KEPT_DTYPES |= {np.dtype(np.float64), np.dtype(np.float32)}
 
 NO_DATES = (
-    "X must hold numbers, not dates or durations: turn them into numbers of a unit "
+    "X must contain numbers, not dates or durations: turn them into numbers of a unit "
     "that you choose"
 )
 
-NO_COMPLEX = "Complex data not supported: X must hold real numbers"
+NO_COMPLEX = "Complex data not supported: X must contain real numbers"
 
 
 class SlicedRows:
@@ -241,7 +241,8 @@ class SlicedRows:
             )
         if block.dtype.kind not in "fiub":
             raise ValueError(
-                f"X[{start}:{stop}] has dtype {block.dtype}: X must hold real numbers"
+                f"X[{start}:{stop}] has dtype {block.dtype}: X must contain real "
+                "numbers"
             )
         if self._pages is not None:
             self._pages.note(block)
@@ -337,7 +338,7 @@ def sliced_rows(X) -> SlicedRows | None:
 
     Supported are 2-D memory maps, and objects of other libraries with ``shape``,
     ``dtype`` and slices, such as datasets of h5py and arrays of zarr and dask. They
-    must hold real numbers.
+    must contain real numbers.
     """
     if isinstance(X, np.ndarray):
         return _mapped_rows(X)
@@ -398,7 +399,7 @@ def _description(X):
     if dtype.kind == "c":
         raise ValueError(NO_COMPLEX)
     if dtype.kind not in "fiub":
-        raise ValueError(f"X has dtype {dtype}: X must hold real numbers")
+        raise ValueError(f"X has dtype {dtype}: X must contain real numbers")
     return (int(shape[0]), int(shape[1])), dtype
 
 
@@ -523,8 +524,8 @@ def _form(schema) -> tuple[Any, np.dtype]:
             raise ValueError(NO_DATES)
         if dtype.kind not in "fiub":
             raise ValueError(
-                f"X: column {field.name!r} has type {field.type}, but must hold real "
-                "numbers: write files without this column"
+                f"X: column {field.name!r} has type {field.type}, but must contain "
+                "real numbers: write files without this column"
             )
         dtypes.append(dtype)
     found = np.result_type(*dtypes) if dtypes else np.dtype(np.float64)

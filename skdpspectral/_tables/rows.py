@@ -64,11 +64,12 @@ _OF_VALUES = {
         f"X: could not convert a string to float; {CONVERT_TEXT}"
     ),
     "setting an array element with a sequence": (
-        "X: setting an array element with a sequence: every row must hold one number "
-        "per feature"
+        "X: setting an array element with a sequence: every row must contain one "
+        "number per feature"
     ),
     "float() argument must be": (
-        "X: float() argument must be a string or a real number; X holds something else"
+        "X: float() argument must be a string or a real number; X contains something "
+        "else"
     ),
     "int too large": "X: int too large to convert to float",
     "Complex data not supported": "Complex data not supported: X must be real",
@@ -87,8 +88,8 @@ _NEVER_NUMBERS = re.compile(
 )
 
 NEVER_NUMBERS = (
-    "must hold numbers: columns of lists, structs, intervals, periods or of the null "
-    "type cannot be converted to numbers"
+    "must contain numbers: columns of lists, structs, intervals, periods or of the "
+    "null type cannot be converted to numbers"
 )
 
 _NOT_ROWS = "X must be a 2D array of finite real numbers"

@@ -468,7 +468,7 @@ def _unread_cluster(
         _check_length(users, n_rows, names.ids)
     ids = cluster_ids(table, place, users, names.ids)
     found = ClusterUserTable(table, kept, ids)
-    rows = found.X  # whose columns must hold numbers
+    rows = found.X  # whose columns must contain numbers
 
     def read():
         finite_slices(rows)
@@ -611,8 +611,8 @@ def _other_columns(position: int, n_columns: int):
     return np.delete(np.arange(n_columns), position)
 
 
-_NO_NUMBERS = "y must hold numbers: convert labels or dates to numbers first"
-_COMPLEX_TARGETS = "Complex data not supported: y must hold real numbers"
+_NO_NUMBERS = "y must contain numbers: convert labels or dates to numbers first"
+_COMPLEX_TARGETS = "Complex data not supported: y must contain real numbers"
 _COMPLEX = (complex, np.complexfloating)
 _TIMES = (np.datetime64, np.timedelta64)
 _SPARSE_TARGETS = "y must be a dense array: sparse targets are not supported"

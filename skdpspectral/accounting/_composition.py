@@ -58,6 +58,7 @@ from ._curves import (
 )
 from ._gaussian import MIN_DELTA, gaussian_delta, gaussian_epsilon, gaussian_mu
 from ._selection import (
+    all_runs_deltas,
     delta_factor,
     selection_delta,
     selection_epsilon,
@@ -372,14 +373,16 @@ def _selection_deltas(
 ) -> npt.NDArray[np.float64]:
     """Return the profile of a selection at losses symmetric around 0."""
     shift, most = selection_shift(selection), delta_factor(selection)
+    losses = epsilons[len(epsilons) // 2 :]
     above = np.array(
         [
             most * gaussian_delta(selection.run_mu, epsilon - shift)
             if epsilon >= shift
             else 1.0
-            for epsilon in epsilons[len(epsilons) // 2 :].tolist()
+            for epsilon in losses.tolist()
         ]
     )
+    above = np.minimum(above, all_runs_deltas(selection, losses))
     # H(P, Q) at -e is 1 - exp(-e) + exp(-e) H(Q, P) at e.
     factor = np.exp(np.minimum(epsilons, 0.0))
     found = np.concatenate([above[:0:-1], above])

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import log_ndtr, ndtri_exp
+from scipy.special import gammaln, log_ndtr
 
 from ..mechanisms import ExponentialMechanism, PrivateSelection, check_real
 from ..mechanisms._planned_releases import POISSON, TRUNCATED_NEGATIVE_BINOMIAL
+from ._curves import replaced_deltas
 from ._gaussian import MIN_DELTA, gaussian_delta, gaussian_epsilon
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -38,6 +40,9 @@ _SLACK = 2.0**-40
 
 # Rounding that an exponential mechanism is charged with, by far.
 _ROUNDING = 2.0**-46
+
+# Numbers of runs that are told apart, up to the largest; and the rounding of a law.
+_MOST_NUMBERS, _MOST_RUNS, _ROUNDED_LAW = 256, 2**13, 1e-12
 
 # Costs of exponential mechanisms are far below.
 _MOST_HALF_MU = 20.0
@@ -85,15 +90,37 @@ def truncation(expected_runs: float, eta: float = 0.0) -> float:
 def selection_shift(selection: PrivateSelection) -> float:
     r"""Epsilon, positive, that a selection costs beside one run.
 
-    It is :math:`(1 + \eta) \ln (\Phi(\Phi^{-1}(\gamma) + \mu) / \gamma)`, and for a
-    Poisson law of mean m :math:`m (2 \Phi(\mu / 2) - 1)`.
+    It is :math:`(1 + \eta) x` with the root x of :math:`(1 - \gamma) \delta(x) =
+    \gamma (e^x - 1)`, for the curve :math:`\delta` of a run, and for a Poisson law of
+    mean m :math:`m (2 \Phi(\mu / 2) - 1)`.
     """
     mu = selection.run_mu
     if selection.law == POISSON:
         return _poisson_mean(selection) * math.erf(mu / math.sqrt(8.0))
-    log_gamma = math.log(_gamma(selection))
-    raised = float(log_ndtr(ndtri_exp(log_gamma) + mu))
-    return (1.0 + selection.eta) * (raised - log_gamma)
+    return (1.0 + selection.eta) * _log_odds_of_no_more(mu, _gamma(selection))
+
+
+@lru_cache(maxsize=1024)
+def _log_odds_of_no_more(mu: float, gamma: float) -> float:
+    """Return an upper bound on the root x in :func:`selection_shift`.
+
+    Above the root the left-hand side is smaller. The root is below ln(1 / gamma), where
+    the right-hand side is 1 - gamma.
+    """
+    log_gamma, log_rest = math.log(gamma), math.log1p(-gamma)
+
+    def is_above(x: float) -> bool:
+        delta = gaussian_delta(mu, x)
+        if delta == 0.0:
+            return True
+        odds = x + math.log(-math.expm1(-x))  # of e^x - 1, which may overflow
+        return log_rest + math.log(delta) < log_gamma + odds
+
+    low, high = 0.0, -log_gamma
+    while high - low > _SLACK * high:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if is_above(middle) else (middle, high)
+    return high * (1.0 + _SLACK)
 
 
 def delta_factor(selection: PrivateSelection) -> float:
@@ -136,6 +163,43 @@ def renyi_curve(selection: PrivateSelection, orders: npt.ArrayLike) -> Array:
     return np.asarray(np.logaddexp(some, -mean) / (orders - 1.0))
 
 
+def all_runs_deltas(
+    selection: PrivateSelection, epsilons: npt.ArrayLike, beside: float = 0.0
+) -> Array:
+    """Bound delta by that of all runs and their number, at epsilons of at least 0.
+
+    This bound is the smaller one at small epsilons. Numbers of runs are rounded up to
+    one of a few, and the largest ones count as failures.
+    """
+    epsilons = np.asarray(epsilons, dtype=np.float64)
+    numbers, probabilities = _numbers_of_runs(selection)
+    found = np.full(epsilons.shape, _ROUNDED_LAW + max(1.0 - probabilities.sum(), 0.0))
+    for number, probability in zip(numbers, probabilities, strict=True):
+        mu = math.hypot(selection.run_mu * math.sqrt(number), beside)
+        found += probability * replaced_deltas(1.0, 2.0 / mu, epsilons)
+    return np.asarray(np.minimum(found, 1.0))
+
+
+def _numbers_of_runs(selection: PrivateSelection) -> tuple[Array, Array]:
+    """Return some numbers of runs, and probabilities to be above the one before.
+
+    No run counts as one.
+    """
+    k = np.arange(1.0, _MOST_RUNS + 1.0)
+    if selection.law == POISSON:
+        mean = _poisson_mean(selection)
+        logs = k * math.log(mean) - mean - gammaln(k + 1.0)
+        logs[0] = math.log1p(mean) - mean
+    else:
+        gamma, eta = _gamma(selection), selection.eta
+        steps = math.log1p(-gamma) + np.log1p((eta - 1.0) / np.maximum(k, 2.0))
+        steps[0] = (1.0 + eta) * math.log(gamma) + math.log(selection.expected_runs)
+        logs = np.cumsum(steps)
+    ends = np.unique(np.geomspace(1.0, _MOST_RUNS, _MOST_NUMBERS).round()).astype(int)
+    starts = np.concatenate([[0], ends[:-1]])
+    return ends.astype(np.float64), np.add.reduceat(np.exp(logs), starts)
+
+
 def selection_delta(
     selection: PrivateSelection, epsilon: float, beside: float = 0.0
 ) -> float:
@@ -158,7 +222,7 @@ def selection_delta(
         delta = delta_factor(selection) * gaussian_delta(mu, epsilon - shift)
     if selection.law == POISSON:
         delta = min(delta, _delta_by_orders(selection, epsilon, beside))
-    return min(1.0, delta)
+    return min(delta, float(all_runs_deltas(selection, epsilon, beside)))
 
 
 def selection_epsilon(
@@ -178,7 +242,7 @@ def selection_epsilon(
     >>> mu = gaussian_mu(1.0, 1e-6)
     >>> best = PrivateSelection("best", mu, gamma=0.00155)
     >>> round(best.expected_runs), round(selection_epsilon(best, 1e-6), 2)
-    (100, 1.96)
+    (100, 1.76)
     """
     delta = check_real("delta", delta)
     mu = math.hypot(selection.run_mu, check_real("beside", beside))

@@ -34,7 +34,7 @@ def check_neighbors(estimator, plan: PrivacyPlan, data: tuple, other: tuple) -> 
     """
     for rows, name in ((data, "y"), (other, "y_neighbor")):
         if len({len(part) for part in rows}) != 1:
-            raise ValueError(f"{name} must hold one target for each of its rows")
+            raise ValueError(f"{name} must contain one target for each of its rows")
     if np.shape(data[0])[1:] != np.shape(other[0])[1:]:
         raise ValueError(
             "X and X_neighbor must have the same shape, except for the number of rows"

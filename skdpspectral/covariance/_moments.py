@@ -44,7 +44,7 @@ class JointMoments(BaseEstimator):
         larger weight for the trace. A number is the weight :math:`\lambda` relative to
         the mean, in data units to the power -2.
     second_moment : {"full", "diag"}, default="full"
-        "full" releases products of different features. With "diag", the covariance is
+        "full" includes products of different features. With "diag", the covariance is
         diagonal.
     second_workload : as `workload` of the estimator or None, default=None
         Weights of the second moment and of the covariance (:ref:`two_workloads`). None
@@ -96,7 +96,7 @@ class AssumeCentered(BaseEstimator):
     Parameters
     ----------
     second_moment : {"full", "diag"}, default="full"
-        "full" releases products of different features. With "diag", the covariance is
+        "full" includes products of different features. With "diag", the covariance is
         diagonal.
     """
 

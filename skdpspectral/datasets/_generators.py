@@ -129,8 +129,8 @@ def _check_signal_variance(signal_variance, n_components):
         signal = np.full(n_components, float(signal))
     if signal.shape != (n_components,):
         raise ValueError(
-            "signal_variance must be a number or hold one number per component, shape "
-            f"({n_components},), got shape {signal.shape}"
+            "signal_variance must be a number or contain one number per component, "
+            f"shape ({n_components},), got shape {signal.shape}"
         )
     if not (np.isfinite(signal).all() and (signal > 0).all()):
         raise ValueError(
@@ -445,16 +445,16 @@ def _check_counts(counts, n_users):
         raise ValueError("n_samples_per_user must not be ragged") from error
     if counts.shape != (n_users,):
         raise ValueError(
-            f"n_samples_per_user must hold one number per user, shape ({n_users},), "
+            f"n_samples_per_user must contain one number per user, shape ({n_users},), "
             f"got shape {counts.shape}"
         )
     if counts.dtype.kind not in "iu":
         raise ValueError(
-            f"n_samples_per_user must hold integers, got the dtype {counts.dtype}"
+            f"n_samples_per_user must contain integers, got the dtype {counts.dtype}"
         )
     if counts.min() < 1:
         raise ValueError(
-            "n_samples_per_user must hold integers of at least 1, "
+            "n_samples_per_user must contain integers of at least 1, "
             f"got {counts.min()} for user {counts.argmin()}"
         )
     return counts.astype(np.int64)

@@ -171,7 +171,7 @@ class RowBounds:
             raise ValueError(
                 f'scale must be None or "bounds", got {shown(scale)}: clients share '
                 "one task, and its scales must be public. Divide features by public "
-                'scales, or give bounds with scale="bounds"'
+                'scales, or pass bounds with scale="bounds"'
             )
         self.n_features, self.scale = n_features, scale
         # As a Python float: a float32 radius would round sensitivity and noise.

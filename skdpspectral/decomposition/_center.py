@@ -157,6 +157,81 @@ def counts_of_lengths(blocks, points: np.ndarray) -> np.ndarray:
     return counts
 
 
+# Lengths that are told from each other: half-octaves of all that float64 can square.
+EDGES = np.linspace(-199.0, 199.0, 797)
+N_LENGTHS = len(EDGES) + 1
+# Neighboring cells that lengths are read from, and their least share of the distances.
+_CELLS, _LEAST_SEEN = 3, 0.4
+# What a histogram of half the differences, and one of the rows, sum up to.
+TOTALS = (HALF, 1.0)
+
+
+@dataclass(frozen=True)
+class Lengths(Statistic):
+    """Histograms of lengths: of half of the differences between rows, and of rows.
+
+    One row moves each by at most sqrt(2) / n, and both by 2 / n.
+    """
+
+    sample: Sample
+    name: str = "lengths"
+
+    def mechanisms(self, mu: float) -> tuple:
+        moved = sensitivity.mean_sensitivity(1.0, self.sample.n_rows)
+        rounding = {"summation_error": 2.0**-50}
+        shape = (len(TOTALS), N_LENGTHS)
+        return calibrate_alike([self.name], moved, mu, shape, **rounding)
+
+    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
+        kernel, exact = partial(counts_of_lengths, points=EDGES), []
+        walks = self.sample.distances(rows), self.sample.lengths(rows)
+        for total, walked in zip(TOTALS, walks, strict=True):
+            counts = walked.reduce(kernel)
+            exact.append(total * (counts / counts.sum()))
+        return release(self.name, np.stack(exact))
+
+
+def read_lengths(shares: np.ndarray) -> tuple[float, float]:
+    """Return the typical distance of rows, and their distance from the start.
+
+    Each is read from the neighboring cells with the largest share. Differences are not
+    much longer than most rows. A typical distance of zero means that none is seen.
+    """
+    pairs, rows = shares / np.array(TOTALS)[:, None]
+    first = _first_of_window(rows, 0, N_LENGTHS)
+    reach = quantile_of(_window(rows, first), ROW_LEVEL)
+    octave = 2
+    nearest = max(first - octave * int(_FARTHEST), 0)
+    place = _first_of_window(pairs, nearest, first + octave)
+    if pairs[place : place + _CELLS].sum() < _LEAST_SEEN:
+        return 0.0, reach
+    return quantile_of(_window(pairs, place), PAIR_LEVEL), reach
+
+
+def _first_of_window(shares: np.ndarray, first: int, last: int) -> int:
+    """Return where neighboring cells have the largest share, between two places."""
+    sums = np.convolve(shares, np.ones(_CELLS), mode="valid")
+    return first + int(np.argmax(sums[first:last]))
+
+
+def _window(shares: np.ndarray, first: int) -> np.ndarray:
+    """Return shares of neighboring cells, over their sum, and no others."""
+    out = np.zeros_like(shares)
+    cells = slice(first, first + _CELLS)
+    out[cells] = np.maximum(shares[cells], 0.0)
+    return out / max(out.sum(), 1e-150)
+
+
+def quantile_of(shares: np.ndarray, level: float) -> float:
+    """Return a length below which a share of others lies."""
+    sums = np.cumsum(shares)
+    place = min(max(int(np.searchsorted(sums, level)), 1), N_LENGTHS - 2)
+    within = (level - sums[place - 1]) / max(shares[place], 1e-12)
+    within = min(max(within, 0.0), 1.0)
+    step = EDGES[place] - EDGES[place - 1]
+    return 2.0 ** float(EDGES[place - 1] + step * within)
+
+
 @dataclass(frozen=True)
 class CenterSteps(Statistic):
     """Clipped means that approach the rows of a sample, step by step.
@@ -285,21 +360,45 @@ def _sums_of_nearness(blocks, lengths: np.ndarray, least: float) -> np.ndarray:
 
 # Names of steps from near by, and from far away.
 NEAR, FAR = "center", "far_center"
-_FIRST_STEP = f"{NEAR}_1"
+_FIRST_STEP, _LENGTHS = f"{NEAR}_1", Lengths.name
 
 # Halvings of the two lengths, of the first in a box too; the noise of their votes at
 # most, as a share of the voters; and what they cost at least, as a share of mu**2.
 _DISTANCE_STEPS, _BOXED_STEPS, _REACH_STEPS, _VOTE_NOISE = 11, 7, 6, 0.12
 _LEAST_VOTES = 0.001
 
-# Shares of mu**2: of the steps, at least and at most, and in units of what the noise
-# hides, in a box and where rows may be anywhere; of the test at most.
-_LEAST, _MOST, _WANTED_IN_BOX, _WANTED = 0.02, 0.3, 6.0, 9.0
-_NEARNESS = 0.02
+# Share of mu**2 beyond which votes are replaced by histograms of lengths, which cost a
+# third of it; what these cost at most; and the noise in each cell of that of the rows,
+# as a share of them.
+_DEAR_VOTES, _DEAR_LENGTHS, _CELL_NOISE = 0.1, 0.12, 0.06
 
-# Noise of the steps beyond which no center is searched for: the least progress of each,
-# and the largest share of mu**2 of the whole search.
-_SLOWEST, _DEAREST = 1.0, 0.5
+# Shares of mu**2: of the steps, at least, and in units of what the noise hides in a
+# box; of the test at most.
+_LEAST, _WANTED_IN_BOX, _NEARNESS = 0.02, 6.0, 0.02
+
+
+class Limits(NamedTuple):
+    """Public limits of a search.
+
+    The share of mu**2 of the steps is `wanted`, in units of what the noise hides where
+    rows may be anywhere, and at most `most`; that of the whole search is at most
+    `dearest`. Each step must leave less than `slowest` of the distance. In units of the
+    noise on the moment, `error` is what the noise of a center may add to it, and `near`
+    what rows beside the center may.
+    """
+
+    wanted: float
+    most: float
+    dearest: float
+    slowest: float
+    error: float
+    near: float
+
+
+# Limits if votes are cheap, and of few rows: the first component is then about as large
+# as the noise, and what a center adds must be less.
+_USUAL = Limits(9.0, 0.3, 0.5, 1.0, 2.0, 2.0)
+_OF_FEW_ROWS = Limits(7.0, 0.4, 0.52, 0.55, 0.85, 1.0)
 
 # Shares of steps from near by.
 _NEAR_STEPS = (0.25, 0.25, 0.5)
@@ -314,40 +413,48 @@ _FEWEST_STEPS, _MOST_STEPS = 4, 16
 _SHORTEST, _LONGEST, _BOXED_OCTAVES = -199.0, 199.0, 32.0
 
 # Quantiles of the lengths.
-_PAIR_LEVEL, _ROW_LEVEL = 0.6, 0.65
+PAIR_LEVEL, ROW_LEVEL = 0.6, 0.65
 
 
 class Search(NamedTuple):
-    """Steps to a center from near and from far, and the costs of all parts."""
+    """How lengths are found, steps from near and from far, and the costs of all parts.
 
+    `lengths` and `costs` have the same names; "center" and "rest" are costs of others.
+    """
+
+    lengths: dict[str, Statistic]
     steps: tuple[Statistic, ...]
     costs: dict[str, float]
 
 
-def plan_search(
-    sample: Sample, quantiles: tuple[Quantile, Quantile], mu: float, forced: bool
-) -> Search | None:
+def plan_search(sample: Sample, mu: float, forced: bool) -> Search | None:
     """Plan the search for a center at a cost of mu; None if it does not pay off.
 
     A `forced` search is always planned, for at most half of the budget.
     """
     n_samples, n_features = sample.order.n_samples, sample.bounds.n_features
-    distance, reach = quantiles
-    shares = {
-        "distance": _share_of_votes(distance, mu),
-        "reach": _share_of_votes(reach, mu),
-        "nearness": 0.0 if forced else min(_NEARNESS, 6.0 / n_features),
-    }
+    lengths: dict[str, Statistic] = dict(
+        zip(("distance", "reach"), length_quantiles(sample), strict=True)
+    )
+    shares = {name: _share_of_votes(votes, mu) for name, votes in lengths.items()}
+    limits = _USUAL
+    if not forced and math.fsum(shares.values()) > _DEAR_VOTES:
+        lengths = {"lengths": Lengths(sample)}
+        noise = sensitivity.mean_sensitivity(1.0, sample.n_rows) / mu
+        shares, limits = {"lengths": (noise / _CELL_NOISE) ** 2}, _OF_FEW_ROWS
+        if shares["lengths"] > _DEAR_LENGTHS:
+            return None
+    shares["nearness"] = 0.0 if forced else min(_NEARNESS, 6.0 / n_features)
     # Enough that the error of the center stays below what noise on the moment hides.
-    wanted = _WANTED if sample.bounds.box is None else _WANTED_IN_BOX
+    wanted = limits.wanted if sample.bounds.box is None else _WANTED_IN_BOX
     wanted *= math.sqrt(n_features) * n_samples / (sample.n_rows**2 * mu)
-    shares["steps"] = min(max(wanted, _LEAST), _MOST)
+    shares["steps"] = min(max(wanted, _LEAST), limits.most)
     mu_steps = mu * math.sqrt(shares["steps"])
     factor = _noise_of(sample, mu_steps) / math.sqrt(_NEAR_STEPS[0])
     total = math.fsum(shares.values())
-    if not forced and (total > _DEAREST or factor > _SLOWEST):
+    if not forced and (total > limits.dearest or factor > limits.slowest):
         return None
-    scale = min(1.0, _DEAREST / total)
+    scale = min(1.0, limits.dearest / total)
     shares = {name: scale * share for name, share in shares.items()}
     center = shares.pop("steps") + shares["nearness"]
     within = {"steps": 1.0 - shares["nearness"] / center}
@@ -366,7 +473,7 @@ def plan_search(
         else:
             parts = {"steps": means, "nearness": Nearness(sample, f"{name}_nearness")}
             steps.append(Combination(parts, within))
-    return Search(tuple(steps), costs)
+    return Search(lengths, tuple(steps), costs)
 
 
 def _share_of_votes(votes: Quantile, mu: float) -> float:
@@ -380,8 +487,8 @@ def length_quantiles(sample: Sample) -> tuple[Quantile, Quantile]:
     of_rows = sensitivity.mean_sensitivity(0.5, sample.n_rows)
     n_steps = _DISTANCE_STEPS if sample.bounds.box is None else _BOXED_STEPS
     return (
-        Quantile("pair_distance", n_steps, _PAIR_LEVEL, of_pairs),
-        Quantile("row_reach", _REACH_STEPS, _ROW_LEVEL, of_rows),
+        Quantile("pair_distance", n_steps, PAIR_LEVEL, of_pairs),
+        Quantile("row_reach", _REACH_STEPS, ROW_LEVEL, of_rows),
     )
 
 
@@ -417,9 +524,8 @@ def _far_steps(sample: Sample, mu: float) -> tuple[float, ...]:
 # which the typical distance is in doubt.
 _LEAST_BESIDE, _DOUBTFUL = 0.2, 0.95
 
-# What the error of a center may add, in units of what the noise hides, and deviations
-# of noise that the test forgives.
-_TOLERATED, _FORGIVEN = 2.0, 1.5
+# Deviations of noise that the test forgives.
+_FORGIVEN = 1.5
 
 # How far from the origin rows may lie, in octaves of a typical distance.
 _NEAREST, _FARTHEST = -1.0, 21.0
@@ -451,17 +557,14 @@ class SearchedComponents(Statistic):
         self.moment, self.rest, self.bounds = moment, rest, moment.bounds
         self.layered = layered
         self.forced = HALF not in moment.bounds.weights
-        # Rows that a center is made from, and quantiles of their distances and lengths;
-        # one row has no distance.
+        # Rows that a center is made from.
         self.sample = Sample.of(moment.bounds, moment.n_samples)
-        alone = moment.n_samples < 2
-        self.quantiles = None if alone else length_quantiles(self.sample)
 
     def _search(self, mu: float) -> Search | None:
         """Plan the search at a total cost of mu; None if it does not pay off."""
-        if self.quantiles is None:
+        if self.moment.n_samples < 2:  # one row has no distance
             return None
-        return plan_search(self.sample, self.quantiles, mu, self.forced)
+        return plan_search(self.sample, mu, self.forced)
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan all releases, and state whether rows are paired in any case."""
@@ -485,12 +588,14 @@ class SearchedComponents(Statistic):
         search = self._search(mu)
         if search is None:
             return self.rest.mechanisms(mu)
-        (distance, reach), costs = self.quantiles, search.costs
-        rest = self._rest_at(mu)
+        costs, rest = search.costs, self._rest_at(mu)
         branches = search.steps if self.forced else (*search.steps, rest.early)
         return (
-            *distance.mechanisms(costs["distance"]),
-            *reach.mechanisms(costs["reach"]),
+            *(
+                mechanism
+                for name, lengths in search.lengths.items()
+                for mechanism in lengths.mechanisms(costs[name])
+            ),
             *Choice("center", *branches).mechanisms(costs["center"]),
             *rest.mechanisms(costs["rest"]),
         )
@@ -510,17 +615,26 @@ class SearchedComponents(Statistic):
         if _FIRST_STEP not in planned:
             return self.rest.run(release, rows, order)
         rest = self._planned_rest(planned)
-        typical, reach = self._lengths(release, rows)
+        typical, reach = self._lengths(release, rows, planned)
         # Largest eigenvalue of the noise on the moment about a center.
         edge = 2.0 * math.sqrt(self.bounds.n_features)
         edge *= rest.relative_noise(release.plan)
         allowed = math.sqrt(_HARMLESS * edge) * typical
+        if not typical > 0.0:
+            remark = Remark(
+                "Rows were compared with each other in pairs, because no typical "
+                "distance of rows is seen with this number of rows and this budget.",
+                Concern.CENTER,
+            )
+            found = rest.run(release, rows, order, 0.0, (rest.early,))
+            return replace(found, remark=remark)
         courses = [
             (steps, steps.course(planned, typical, reach, allowed))
             for steps in _planned_steps(planned, self.sample)
         ]
         steps, (radii, weights, error) = min(courses, key=lambda course: course[1][2])
-        if not self.forced and self._part(error, typical) > _TOLERATED * edge:
+        limits = _OF_FEW_ROWS if _LENGTHS in planned else _USUAL
+        if not self.forced and self._part(error, typical) > limits.error * edge:
             floor = floor_of(typical, edge / HALF)
             found = rest.run(release, rows, order, floor, (rest.early,))
             remark = Remark(
@@ -538,7 +652,7 @@ class SearchedComponents(Statistic):
         nearness = Nearness(self.sample, f"{steps.name}_nearness")
         near, beside = nearness.run(release, rows, center, error, typical)
         forgiven = _FORGIVEN * getattr(planned[nearness.name], "noise_std", 0.0)
-        if near <= _TOLERATED * edge + forgiven and beside >= _LEAST_BESIDE:
+        if near <= limits.near * edge + forgiven and beside >= _LEAST_BESIDE:
             found = rest.run(release, rows, center, floor_of(typical, edge))
             remark = (
                 "Rows were measured from a private center, which is accurate enough."
@@ -562,9 +676,11 @@ class SearchedComponents(Statistic):
         plain = self.layered is None or planned[self.moment.name].symmetric
         return self.rest if plain else self.layered
 
-    def _lengths(self, release, rows) -> tuple[float, float]:
+    def _lengths(self, release, rows, planned: Mapping) -> tuple[float, float]:
         """Return the typical distance of rows, and their distance from the start."""
-        distance, reach = self.quantiles
+        if _LENGTHS in planned:
+            return read_lengths(Lengths(self.sample).run(release, rows))
+        distance, reach = length_quantiles(self.sample)
         told = distance_range(self.bounds)
         typical = distance.run(release, self.sample.distances(rows), *told)
         low = math.log2(typical) + _NEAREST

@@ -665,7 +665,7 @@ class Ranked(Combination):
         )
         if self.bounds.box is None:
             said += (
-                "transform does not scale features. Give bounds, or public units with "
+                "transform does not scale features. Pass bounds, or public units with "
                 'scale="ranks"'
             )
         else:

@@ -560,7 +560,7 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
             )
         if registered is None:
             raise ValueError(
-                "result has no registrations, on which the plan depends. Give Server a "
+                "result has no registrations, on which the plan depends. Pass Server a "
                 "mapping of each name to Registration(n_samples, epsilon, delta)."
             )
         given = {**parameters_of(result), **budgets_of(registered)}
@@ -608,7 +608,7 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
             said = f"Not all of the {rank} components are above the noise."
         units = ""
         if self.scale is None:
-            given = "" if self.bounds is not None else "give bounds and "
+            given = "" if self.bounds is not None else "pass bounds and "
             units = f' If features have different units, {given}set scale="bounds".'
         remedies = " Use more rows, a larger epsilon or fewer components"
         if not averaged and len(self.clients_) > 1:

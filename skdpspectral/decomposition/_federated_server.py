@@ -503,12 +503,12 @@ class Server(Conversation):
             raise ValueError(f"eigengap must be positive, got {eigengap}")
         if eigengap is not None and not task.second_moment:
             raise ValueError(
-                'eigengap is not used without mechanism="gaussian": weights come from '
-                "variances, public or released; leave it as None"
+                'eigengap is only used with mechanism="gaussian": other mechanisms '
+                "compute weights from public or released variances; leave eigengap=None"
             )
         if eigengap is not None and weights != "optimal":
             raise ValueError(
-                'eigengap is not used without weights="optimal"; leave eigengap=None'
+                'eigengap is only used with weights="optimal"; leave eigengap=None'
             )
         self._begin(clients, task, min_clients, session)
         weights = check_client_weights(weights, self.clients)

@@ -162,7 +162,9 @@ def unpack(data) -> dict:
         raise MessageError("the numbers of the task must be finite")
     known = (_AGGREGATION_CODES, _MECHANISMS, _CALIBRATIONS)
     if any(i >= len(choices) for i, choices in zip(names, known, strict=True)):
-        raise MessageError("the task names a choice that this release does not know")
+        raise MessageError(
+            "the task names an option that this release does not support"
+        )
     choices = [choices[i] for i, choices in zip(names, known, strict=True)]
     fields = _fields(choices, flags, (rank, p, n_rounds), numbers, values, n_pairs)
     names = data[_HEADER.size + tail : len(data) - CHECKSUM_BYTES]
@@ -541,7 +543,7 @@ class SpectralTask:
         return 8 * max(p * self.n_components, p + N_NUMBERS) + OVERHEAD
 
     def statistic(self, n_samples: int) -> Statistic:
-        """Return the release of a client with so many rows, from public numbers."""
+        """Return the release of a client with `n_samples` rows, from public numbers."""
         # As a Python int: equal numbers of other types would be found in its place.
         if type(n_samples) is not int or n_samples not in self._statistics:
             n_samples = check_count("n_samples", n_samples)
@@ -578,7 +580,7 @@ class SpectralTask:
     def plan(
         self, n_samples: int, epsilon: float, delta: float, estimator: str, seeded: bool
     ) -> PrivacyPlan:
-        """Return the plan of a client with so many rows."""
+        """Return the plan of a client with `n_samples` rows."""
         budget, seeded = (float(epsilon), float(delta)), bool(seeded)
         statistic = self.statistic(n_samples)
         plans = self._plans.setdefault((n_samples, *budget), {})

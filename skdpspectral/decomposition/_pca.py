@@ -389,7 +389,7 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
         if scaled and isinstance(self.mechanism, SpikedModel):
             raise ValueError(
                 "mechanism=SpikedModel(...) requires rows in the units of the model: "
-                'leave out scale="private"'
+                'remove scale="private"'
             )
         return scaled
 

@@ -278,7 +278,7 @@ class SpikedModel(BaseEstimator):
             raise ValueError(
                 'n_components="auto" is not available with '
                 "mechanism=SpikedModel(...), whose noise depends on the number of "
-                "components; give a number"
+                "components; pass a number"
             )
         for name in ("signal_variance", "noise_variance"):
             if getattr(self, name) is None:
@@ -608,7 +608,7 @@ def _check_range_is_used(choice, searched: bool) -> None:
     if not searched and tuple(map(float, choice.norm_range)) != DEFAULT_RANGE:
         raise ValueError(
             f"norm_range is not used with mechanism={type(choice).__name__}(...) "
-            "here, where no private length is searched for; leave it out"
+            "here, where no private length is searched for; remove it"
         )
 
 
@@ -617,7 +617,7 @@ def _numbers(name: str, value, size: int | None) -> np.ndarray:
     refuse_masked(value, name)
     array = as_numbers(value)
     if array is None:
-        raise ValueError(f"{name} must hold real numbers in the range of float64")
+        raise ValueError(f"{name} must contain real numbers in the range of float64")
     if array.ndim > 1 or (array.ndim == 1 and array.size != size):
         wanted = "a number" if size is None else f"a number or {size} numbers"
         raise ValueError(f"{name} must be {wanted}, got shape {array.shape}")

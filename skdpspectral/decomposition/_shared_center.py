@@ -10,31 +10,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from .. import sensitivity
 from .._messages.messages import MessageError
-from .._statistics.statistic import HALF, Combination, Statistic, pair_order
-from ..accounting._gaussian import calibrate_alike
+from .._statistics.statistic import HALF, Combination, pair_order
 from . import _kernels
 from ._bounded_moments import PowerIteration, RowBounds, floor_of
-from ._center import CenterSteps, Sample, counts_of_lengths
+from ._center import (
+    EDGES,
+    N_LENGTHS,
+    PAIR_LEVEL,
+    ROW_LEVEL,
+    TOTALS,
+    CenterSteps,
+    Lengths,
+    Sample,
+    quantile_of,
+)
 
 # Shares of mu**2, and those of the two clipped means in theirs.
 _SHARES = {"lengths": 0.02, "center": 0.05, "rest": 0.93}
 _MEANS = (0.4, 0.6)
 
-# Lengths that are told from each other: half-octaves of all that float64 can square.
-_EDGES = np.linspace(-199.0, 199.0, 797)
-N_LENGTHS = len(_EDGES) + 1
-# What a histogram of half the differences, and one of the rows, sum up to.
-TOTALS = (HALF, 1.0)
-
-# Quantiles of the lengths, and clips in units of the length that rows have then.
-_PAIR_LEVEL, _ROW_LEVEL = 0.6, 0.65
+# Clips in units of the length that rows have then.
 _CLIP, _WIDER = 1.1, 1.3
 # Differences below this part of the typical one are short: rows repeat.
 _SHORT = 1.0 / 16.0
@@ -51,31 +51,6 @@ _LENGTHS, _SQUARES = (1e-60, 1e60), (0.0, 1e130)
 # mean of one over squared distances, the share of short ones, the length below which
 # rows keep theirs, and the typical one.
 N_NUMBERS = 6
-
-
-@dataclass(frozen=True)
-class Lengths(Statistic):
-    """Histograms of lengths: of half of the differences between rows, and of rows.
-
-    One row moves each by at most sqrt(2) / n, and both by 2 / n.
-    """
-
-    sample: Sample
-    name: str = "lengths"
-
-    def mechanisms(self, mu: float) -> tuple:
-        moved = sensitivity.mean_sensitivity(1.0, self.sample.n_rows)
-        rounding = {"summation_error": 2.0**-50}
-        shape = (len(TOTALS), N_LENGTHS)
-        return calibrate_alike([self.name], moved, mu, shape, **rounding)
-
-    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        kernel, exact = partial(counts_of_lengths, points=_EDGES), []
-        walks = self.sample.distances(rows), self.sample.lengths(rows)
-        for total, walked in zip(TOTALS, walks, strict=True):
-            counts = walked.reduce(kernel)
-            exact.append(total * (counts / counts.sum()))
-        return release(self.name, np.stack(exact))
 
 
 class SharedCenter(Combination):
@@ -215,11 +190,11 @@ class Typical:
         pairs, rows = map(_seen, averages, [spread] * len(TOTALS), TOTALS)
         if pairs is None or rows is None:
             return cls(1.0, 1.0, _SQUARES[1], 0.0)
-        typical, reach = _quantile(pairs, _PAIR_LEVEL), _quantile(rows, _ROW_LEVEL)
+        typical, reach = quantile_of(pairs, PAIR_LEVEL), quantile_of(rows, ROW_LEVEL)
         if clip is not None:
             # Rows keep their lengths: only the clip compares with an error.
             return cls(typical, reach, 0.0, clip**-2.0)
-        places = np.append(_EDGES, _EDGES[-1]) - 0.5 * (_EDGES[1] - _EDGES[0])
+        places = np.append(EDGES, EDGES[-1]) - 0.5 * (EDGES[1] - EDGES[0])
         far = places >= math.log2(_SHORT * typical)
         far[0] = False  # where equal rows are
         inverse = float(pairs[far] @ 4.0 ** (math.log2(typical) - places[far]))
@@ -289,13 +264,3 @@ def _seen(shares: np.ndarray, noise: float, whole: float) -> np.ndarray | None:
     seen = np.where(mask, np.maximum(shares, 0.0), 0.0)
     # Of all that is there: sums of many cells are mostly noise.
     return seen / seen.sum() if seen.sum() > 0.5 * whole else None
-
-
-def _quantile(shares: np.ndarray, level: float) -> float:
-    """Return a length below which a share of others lies."""
-    sums = np.cumsum(shares)
-    place = min(max(int(np.searchsorted(sums, level)), 1), N_LENGTHS - 2)
-    within = (level - sums[place - 1]) / max(shares[place], 1e-12)
-    within = min(max(within, 0.0), 1.0)
-    step = _EDGES[place] - _EDGES[place - 1]
-    return 2.0 ** float(_EDGES[place - 1] + step * within)

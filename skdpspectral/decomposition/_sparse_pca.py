@@ -209,7 +209,7 @@ class SparseDPPCA(FederatedEstimator):
             start_basis(task, self.init)
             if self._aggregation().eigengap is not None:
                 raise ValueError(
-                    'eigengap is not used without init="private"; leave eigengap=None'
+                    'eigengap is only used with init="private"; leave eigengap=None'
                 )
         return task
 

@@ -248,8 +248,9 @@ class SpikedProjector(ModelStatistic):
             f"mechanism=SpikedModel(...) has no bound for n_samples={self.n_samples}, "
             f"n_features={self.n_features}, n_components={len(self.signal)}, "
             f"signal_variance={min(self.signal):g} and noise_variance={self.noise:g} "
-            f"at this delta: so few rows, or so little signal, may have any leading "
-            "eigenvectors. It needs more rows, a larger signal_variance or a larger "
+            f"at this delta: with so few rows or so weak a signal, the leading "
+            "eigenvectors may be arbitrary. It needs more rows, a larger "
+            "signal_variance or a larger "
             'delta; mechanism="gaussian" has no such limit'
         )
 

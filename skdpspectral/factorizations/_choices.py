@@ -135,7 +135,7 @@ def factorize(
         return BufferedToeplitz(_buffers(workload, n_steps), n_steps)
     if name in ("bisr", "sqrt") and n_steps > LARGEST_BANDED:
         raise ValueError(
-            f'factorization="{name}" holds a number for each step: at most '
+            f'factorization="{name}" stores a number for each step: at most '
             f'{LARGEST_BANDED} steps; choose a smaller horizon, or use "blt", which '
             "needs constant memory"
         )

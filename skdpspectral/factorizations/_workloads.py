@@ -189,7 +189,7 @@ def check_triangular(name: str, matrix, *, singular: bool = False) -> np.ndarray
             f"{matrix.shape}"
         )
     if not np.isfinite(matrix).all():
-        raise ValueError(f"{name} must hold finite numbers")
+        raise ValueError(f"{name} must contain finite numbers")
     if np.any(np.triu(matrix, 1)):
         raise ValueError(
             f"{name} must be lower-triangular: no step can depend on later rows"

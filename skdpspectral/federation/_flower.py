@@ -326,6 +326,4 @@ def _decoded(reply):
         record = reply.content.config_records[_RECORD]
         return record[_CLIENT], decode_outcome(record[_KIND], record[_CONTENT])
     except (KeyError, TypeError, AttributeError):
-        return None, MessageError(
-            "its node has sent another message than was asked for"
-        )
+        return None, MessageError("its node has sent a message that was not requested")

@@ -74,13 +74,14 @@ def trust_remarks(
             "Nodes send exact sums over their users to a server, which adds the "
             "noise: the guarantee is against everybody but that server."
         )
-        return _on_trust(said), _ONCE
+        return _on_trust(said), _on_trust(_ONCE)
     if noise == "node":
         said = (
             "Every node adds all of the noise to its own sums: the guarantee is "
             "against the server and all other nodes."
         )
-        return _on_trust(said), _ONCE.replace("k times", "sqrt(k) times")
+        once = _ONCE.replace("k times", "sqrt(k) times")
+        return _on_trust(said), _on_trust(once)
     single = plan.mu * math.sqrt(n_shares or 1)
     epsilon = gaussian_epsilon(single, plan.delta)
     if masked is not None:
@@ -110,7 +111,7 @@ def trust_remarks(
         f"parties that see the messages of single nodes it is {single:.6g}, epsilon "
         f"{epsilon:.4g}.",
         seen,
-        _ONCE,
+        _on_trust(_ONCE),
     )
 
 
@@ -129,7 +130,7 @@ _OWN = frozenset({"n_jobs"})
 
 
 class GroupTask:
-    r"""Sums over users that a fit releases, and the party that adds the noise.
+    r"""Task of a fit on groups of users: its sums, and the party that adds noise.
 
     The server and all clients create it from the same parameters, and every message
     carries its :attr:`digest`. A client holds a group of users. For each release it
@@ -238,8 +239,8 @@ class GroupTask:
     ):
         if not hasattr(model, "_billboard"):
             raise TypeError(
-                f"{type(model).__name__} releases no sums over users: model must be an "
-                "LRSRegressor or a DPMatrixFactorization"
+                f"{type(model).__name__} does not release sums over users: model must "
+                "be an LRSRegressor or a DPMatrixFactorization"
             )
         if not isinstance(noise, str) or noise not in NOISE:
             raise ValueError(f"noise must be one of {NOISE}, got {noise!r}")
@@ -270,15 +271,15 @@ class GroupTask:
         if masked is None:
             return None
         if self.n_shares is None:
-            raise ValueError('masked is not used without noise="distributed"')
+            raise ValueError('masked is only used with noise="distributed"')
         if isinstance(masked, str):
             raise ValueError("masked must be a sequence of names, got one string")
         names = tuple(sorted(check_name(name) for name in masked))
         if len(set(names)) < max(len(names), 2):
-            raise ValueError("masked must hold at least two names, all different")
+            raise ValueError("masked must contain at least two names, all different")
         if not self.n_shares <= len(names) <= MOST_GROUPS:
             raise ValueError(
-                f"masked must hold n_shares={self.n_shares} to {MOST_GROUPS} names"
+                f"masked must contain n_shares={self.n_shares} to {MOST_GROUPS} names"
             )
         return names
 

@@ -135,7 +135,7 @@ class GroupRounds(Conversation):
         if noise_seed is not None and task.noise != "server":
             raise ValueError(
                 f"noise_seed is not used with noise={task.noise!r}, where the server "
-                "adds no noise: give it to the clients"
+                "adds no noise: pass it to the clients"
             )
         self._begin(clients, task, min_clients, session)
         self._plans = self._planned(clients)
@@ -164,14 +164,14 @@ class GroupRounds(Conversation):
     def restore(self, requests: Iterable[Request | bytes]) -> None:
         """Continue a session that another process started.
 
-        The sent requests contain all releases, so that nothing is released twice. A
-        transport that stores every request *before* sending it needs nothing else. The
-        session must be the same: `session`, or the session of the first request.
+        The requests that were sent contain all releases, so nothing is released twice.
+        A transport that stores every request *before* sending it needs nothing else.
+        The session must be the same: `session`, or the session of the first request.
 
         Parameters
         ----------
         requests : iterable of Request or bytes
-            All sent requests, in their order. The last one has to be sent again.
+            All requests that were sent, in order. The last one has to be sent again.
 
         Raises
         ------
@@ -308,7 +308,8 @@ class GroupRounds(Conversation):
         Parameters
         ----------
         total : array-like of whole numbers
-            Sum of the values in the replies of these clients, none of which was seen.
+            Sum of the values in the replies of these clients, which were not seen
+            separately.
         clients : sequence of str
             Clients whose values are in the sum. All others are rejected.
 
@@ -329,7 +330,7 @@ class GroupRounds(Conversation):
         total = np.asarray(total)
         shape = self.task.shape(Topic.SUM, self._step)
         if total.shape != shape or total.dtype.kind not in "iu":
-            raise MessageError(f"the sum must hold whole numbers of shape {shape}")
+            raise MessageError(f"the sum must contain whole numbers of shape {shape}")
         for name in set(self.clients) - set(clients):
             self._reject(name, "its part is not in the sum")
         self._need_enough()
@@ -477,7 +478,7 @@ class GroupClient(AnsweringClient):
         if noise_seed is not None and task.noise == "server":
             raise ValueError(
                 'noise_seed is not used with noise="server", where clients add no '
-                "noise; give it to the server"
+                "noise; pass it to the server"
             )
         self._keys = _checked_keys(name, task, pair_keys)
         self._model = clone(task._model)

@@ -144,7 +144,7 @@ class KeptSession:
             return None
         if begun[0][0] != request:
             raise MessageError(
-                f"{self._path} holds a session with a different request at step "
+                f"{self._path} contains a session with a different request at step "
                 f"{step}: use the parameters of that session, or a new file. A "
                 "session in which the server draws noise cannot continue: a new draw "
                 "would be a second release"

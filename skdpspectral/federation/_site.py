@@ -22,8 +22,8 @@ _TABLES = [
 _FIND = "SELECT answer FROM answers WHERE session = ? AND request = ?"
 _KEEP = "INSERT INTO answers VALUES (?, ?, ?)"
 _SPENT = (
-    "the session was begun here, and the client that held it is gone: what was not "
-    "answered is spent, and is not drawn again"
+    "the session was begun here, and its client is gone: requests without an answer "
+    "are spent, and their noise is not drawn again"
 )
 
 

@@ -694,7 +694,7 @@ class RegressionMoments(Combination):
             return (
                 f"no feature can be seen: {self.n_samples} rows are too few at this "
                 "budget, so targets are predicted by a constant alone; use more rows, "
-                "fewer features, a larger epsilon, or give public bounds",
+                "fewer features, a larger epsilon, or pass public bounds",
             )
         said = []
         for name, of in (("X", "feature"), ("y", "target")):
@@ -704,7 +704,7 @@ class RegressionMoments(Combination):
                 said.append(
                     f"no {of} can be seen: of {scales.n_samples} pairs of rows, "
                     f"{share * scales.n_samples:.0f} would have to differ in it; use "
-                    "more rows, fewer features, a larger epsilon, or give public "
+                    "more rows, fewer features, a larger epsilon, or pass public "
                     "bounds"
                 )
         return tuple(said)

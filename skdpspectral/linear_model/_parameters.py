@@ -268,7 +268,7 @@ def check_lrs_parameters(model) -> None:
         _check_fixed_weights(model, solver)
 
 
-_IN_A_GRID = " (in a search, give epsilon=None a separate grid)"
+_IN_A_GRID = " (in a search, use a separate grid for epsilon=None)"
 
 
 def is_fixed(model) -> bool:
@@ -286,7 +286,7 @@ def _check_fixed_weights(model, solver) -> None:
     if not (isinstance(start, str) and start == "spectral"):
         raise ValueError(
             'init of solver is not used with shared_weights="fixed", which starts '
-            'from zero: leave init="spectral", or give a central model with '
+            'from zero: leave init="spectral", or pass a central model with '
             "solver=GivenDirections(...), which is not changed"
         )
 
@@ -374,7 +374,7 @@ def public_scale(model, n_features: int) -> np.ndarray | None:
     scale = _numbers(model.scale, "scale")
     if scale is None or scale.shape != (n_features,) or not (scale > 0.0).all():
         raise ValueError(
-            f"scale must be a boolean, or hold a positive number for each of the "
+            f"scale must be a boolean, or contain a positive number for each of the "
             f"{n_features} features"
         )
     return scale
@@ -444,7 +444,7 @@ def find_offset(model, X, n_features: int) -> int | None:
     if names is None:
         if isinstance(feature, str):
             raise ValueError(
-                f"offset_feature={feature!r}, but X has no column names: give its "
+                f"offset_feature={feature!r}, but X has no column names: pass its "
                 "position, or pass a dataframe (in a pipeline, use "
                 'set_output(transform="pandas"))'
             )

@@ -90,7 +90,7 @@ class MomentModel(TableEstimator):
         alphas = _numbers("alpha", alpha)
         if alphas.shape not in ((), (n_targets,)):
             raise ValueError(
-                f"alpha has shape {alphas.shape}: give one penalty, or one for each of "
+                f"alpha has shape {alphas.shape}: pass one penalty, or one for each of "
                 f"{n_targets} targets; path(alphas) tries several"
             )
         return np.broadcast_to(alphas, n_targets)
@@ -281,7 +281,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     about the extent of `target_bounds` divided by :math:`\mu n`. Without
     `target_bounds`, a single target needs about :math:`17 / \mu` rows (75 at epsilon 1,
     140 at 0.5, 270 at 0.25). With fewer rows nothing is learned, and the prediction is
-    0. With less than about three times as many rows, the constant is a noisy median,
+    0. With fewer than about three times as many rows, the constant is a noisy median,
     which explains less than a mean.
 
     References
@@ -393,7 +393,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             warnings.warn(
                 f"{count} of {len(self.unseen_targets_)} targets cannot be "
                 "distinguished from a constant at this budget, and their coefficients "
-                "are 0: use more rows or a larger epsilon, or give bounds and "
+                "are 0: use more rows or a larger epsilon, or pass bounds and "
                 "target_bounds",
                 NoisyFitWarning,
                 stacklevel=3 + self._levels_around_fit,
@@ -479,9 +479,9 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             raise ValueError(f"level must be a number in (0, 1), got {level!r}")
         if np.isnan(self.coef_std_).all():
             raise ValueError(
-                "conf_int: the least eigenvalue of the released moment does not stand "
-                "out from its noise, so intervals would be unreliable; fit with more "
-                "rows, a larger epsilon, fewer features or a smaller n_components"
+                "conf_int: the smallest eigenvalue of the released moment does not "
+                "stand out from its noise, so intervals would be unreliable; fit with "
+                "more rows, a larger epsilon, fewer features or a smaller n_components"
             )
         center = self._unpenalized()[0].reshape(self.coef_.shape)
         reach = float(ndtri(0.5 + 0.5 * level)) * self.coef_std_
@@ -516,7 +516,7 @@ def _numbers(name: str, values) -> np.ndarray:
     with contextlib.suppress(TypeError, ValueError):
         found = np.asarray(values, dtype=np.float64)
     if found is None:
-        raise ValueError(f"{name} must hold numbers")
+        raise ValueError(f"{name} must contain numbers")
     if not np.all((found >= 0.0) & np.isfinite(found)):
         raise ValueError(f"{name} must be finite, and at least 0")
     return found

@@ -220,7 +220,7 @@ class ExactDirections(Statistic):
         except np.linalg.LinAlgError:
             pass
         raise ValueError(
-            "X or y holds numbers, in units of scale, whose squares are out of the "
+            "X or y contains numbers, in units of scale, whose squares are out of the "
             "range of float64: choose other units"
         )
 

@@ -377,7 +377,7 @@ class PrivateScorer:
         if self._budget is None:
             raise ValueError(
                 f"{self!r} has no budget, and can only be used in PrivateSearchCV; "
-                "give make_private_scorer an epsilon"
+                "pass epsilon to make_private_scorer"
             )
         epsilon, delta = self._budget
         unit, neighbors = self.relation

@@ -35,7 +35,7 @@ def user_ndcg_score(y_true, y_score, users, *, k=10):
     y_true : array-like of shape (n_rows,)
         Gains, such as ratings: finite and at least 0.
     y_score : array-like of shape (n_rows,)
-        Predicted ratings, or any finite scores that rank better rows higher.
+        Predicted ratings, or any finite scores that are higher for better rows.
     users : array-like of shape (n_rows,)
         Hashable user id of each row.
     k : int or None, default=10
@@ -110,7 +110,7 @@ def user_recall_score(y_true, y_score, users, *, k=10, relevant=4):
     y_true : array-like of shape (n_rows,)
         Finite ratings.
     y_score : array-like of shape (n_rows,)
-        Predicted ratings, or any finite scores that rank better rows higher.
+        Predicted ratings, or any finite scores that are higher for better rows.
     users : array-like of shape (n_rows,)
         Hashable user id of each row.
     k : int or None, default=10
@@ -300,11 +300,11 @@ def _numbers(values, name):
     except (TypeError, ValueError) as error:
         if str(error).startswith(f"Input {name} contains"):
             raise
-        raise ValueError(f"{name} must hold one number per row") from None
+        raise ValueError(f"{name} must contain one number per row") from None
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:
-        raise ValueError(f"{name} must hold one number per row, got {values.shape}")
+        raise ValueError(f"{name} must contain one number per row, got {values.shape}")
     return values
 
 
@@ -458,11 +458,11 @@ def catalog_coverage_score(items, catalog):
     """
     index = IdIndex(catalog, "catalog")
     if not len(index):
-        raise ValueError("catalog must hold at least one id")
+        raise ValueError("catalog must contain at least one id")
     flat, _ = _lists(items)
     found = index.find(flat, "items")
     if (found < 0).any():
-        raise ValueError("items must not hold ids that are not in catalog")
+        raise ValueError("items must not contain ids that are not in catalog")
     return len(np.unique(found)) / len(index)
 
 
@@ -472,7 +472,7 @@ def _hits(true_users, true_items, users, items, k) -> tuple[np.ndarray, np.ndarr
     flat, shape = _lists(items)
     index = IdIndex(users, "users")
     if len(index) != len(index.codes):
-        raise ValueError("users must not hold an id twice")
+        raise ValueError("users must not contain duplicate ids")
     if shape[0] != len(index):
         raise ValueError("users and items must have one entry per list")
     if len(pairs[0]) != len(pairs[1]):

@@ -196,7 +196,7 @@ class BalancedAccuracy(Kind):
             )
         classes = tuple(given.tolist())
         if len(classes) < 2 or len(set(classes)) != len(classes):
-            raise ValueError("classes must be two or more that differ")
+            raise ValueError("classes must contain at least two different classes")
         object.__setattr__(self, "classes", classes)
 
     @property
@@ -411,7 +411,7 @@ def _rows(validate):
     except ValueError as error:
         if not str(error).startswith("could not convert string"):
             raise
-    raise ValueError("X must hold numbers: convert text to numbers first")
+    raise ValueError("X must contain numbers: convert text to numbers first")
 
 
 def _inverse_scale(scale, n_features):

@@ -143,7 +143,7 @@ def check_estimator(estimator: Any) -> None:
 def _check_private(name: str, part: PrivateEstimator) -> None:
     if part.accountant is not None:
         raise ValueError(
-            f"{name} has its own accountant: give it to the search instead, which is "
+            f"{name} has its own accountant: pass it to the search instead, which is "
             "charged once for all of its fits"
         )
     if part.noise_seed is not None:
@@ -159,7 +159,16 @@ def candidate_model(
     """Return the unfitted model of a candidate, with its budgets in a run."""
     model = clone(estimator).set_params(**clone(dict(candidate), safe=False))
     check_estimator(model)
-    return with_budgets(model, mu_fit) if scaled else model
+    if not scaled:
+        return model
+    parts = list(private_parts(model))
+    if len(parts) == 1 and f"{parts[0]}epsilon" in candidate:
+        raise CandidateError(
+            f"{parts[0]}epsilon has no effect in this search, because its epsilon "
+            "replaces that of the only private step. Remove it from the candidates, or "
+            "compare budgets with GridSearchCV."
+        )
+    return with_budgets(model, mu_fit)
 
 
 def private_parts(model: Any) -> dict[str, Any]:
@@ -188,7 +197,7 @@ def with_budgets(model: Any, mu_fit: float) -> Any:
         real = isinstance(part.epsilon, Real)
         if not real or not 0.0 < float(part.epsilon) < math.inf:
             raise CandidateError(
-                f"{prefix}epsilon={part.epsilon!r} is not a share of a budget. Give a "
+                f"{prefix}epsilon={part.epsilon!r} is not a share of a budget. Pass a "
                 "number, or set step_budgets='given' in the search."
             )
         mus[prefix] = gaussian_mu(float(part.epsilon), float(part.delta))
@@ -238,7 +247,7 @@ def check_candidate(
             raise CandidateError(
                 f"{plan.estimator} is private under a model of the data, or uses "
                 "noise that is not Gaussian: a search supports neither. Where Poisson "
-                'samples are drawn, give optimizer=Adam(sampling="in-turn")'
+                'samples are drawn, pass optimizer=Adam(sampling="in-turn")'
             )
         if (plan.unit, plan.neighbors) != relation:
             unit, neighbors = relation
@@ -258,8 +267,8 @@ def check_candidate(
     if _failure_of(fits) > failure:
         raise CandidateError(
             f"a fit of {type(model).__name__} fails with probability "
-            f"{_failure_of(fits):.3g}, but one fit of a run may with {failure:.3g}: "
-            "list its parameters, or lower delta of its steps"
+            f"{_failure_of(fits):.3g}, but one fit of a run may fail with at most "
+            f"{failure:.3g}: list its parameters, or lower delta of its steps"
         )
 
 
@@ -288,9 +297,9 @@ def delta_beside(delta: float, failure: float) -> float:
     """Return the delta of a search minus the failures of fits."""
     if delta - failure < max(MIN_DELTA, 0.5 * delta):
         raise ValueError(
-            f"delta={delta:g} is too small: values of single rows would be found as "
-            f"categories with probability {failure:.3g}, which is part of it. Lower "
-            "delta of the steps that find categories, or give public categories"
+            f"delta={delta:g} is too small: it must cover the probability "
+            f"{failure:.3g} that values of single rows are found as categories. Lower "
+            "delta of the steps that find categories, or pass public categories"
         )
     return delta - failure
 

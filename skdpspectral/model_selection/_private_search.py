@@ -105,8 +105,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         How candidates are scored. With :class:`Vote`, any scikit-learn scorer, as a
         name or a callable ``scorer(estimator, X, y)``; None uses the estimator's
         ``score`` method. Scores are never released. The scorer must be picklable and
-        depend only on its arguments. If it holds a ledger, that ledger is None within
-        blocks. With :class:`RandomRuns`, the result of
+        depend only on its arguments. If it contains a ledger, that ledger is None
+        within blocks. With :class:`RandomRuns`, the result of
         :func:`~skdpspectral.metrics.make_private_scorer` without an epsilon of its own,
         or the name of a private score that needs no parameters.
     step_budgets : {"scaled", "given"}, default="scaled"
@@ -147,9 +147,9 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         Standard error of `best_score_` due to the noise of one score
         (:class:`RandomRuns`).
     cv_results_ : dict of ndarray
-        As in other searches, but without scores. With :class:`Vote`, all candidates,
-        the incumbent first, and the `support` of the proposed candidate. With
-        :class:`RandomRuns`, only the best candidate.
+        As in other searches, but without scores. With :class:`Vote`, it contains all
+        candidates, starting with the incumbent, and the `support` of the proposed
+        candidate. With :class:`RandomRuns`, it only contains the best candidate.
     best_index_ : int
         Index of the chosen candidate in `cv_results_`.
     n_splits_, multimetric_ : int, bool
@@ -187,7 +187,7 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     >>> def kept(model, X, y=None):
     ...     return captured_variance(model, X)
     >>> search = PrivateSearchCV(
-    ...     DPPCA(1, clip_norm=0.05),
+    ...     DPPCA(1, clip_norm=1000.0),
     ...     {"clip_norm": [None, 5.0], "center": ["none", "pairs"]},
     ...     epsilon=1.0,
     ...     scoring=kept,
@@ -268,23 +268,25 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     def plan_for(self, X):
         """Describe what a search on X will release and cost; nothing is fitted.
 
-        Tables with text need this: what their steps release depends on dtypes.
+        Tables with text require this method, because the releases of their steps depend
+        on dtypes.
 
         Parameters
         ----------
         X : array-like or dataframe of shape (n_samples, n_features)
-            Rows, of which the shape, names and dtypes are used.
+            Rows, of which the shape, names and dtypes are used, and the column of
+            clients, if candidates have a `client_feature`.
 
         Returns
         -------
         PrivacyPlan
-            What that search is charged with.
+            The plan that this search is charged for.
 
         Raises
         ------
-        ValueError
-            If a parameter is invalid, the budget too small, or a candidate would be
-            refused by :meth:`fit`.
+        TypeError, ValueError
+            If a parameter is invalid, the budget too small, or X or a candidate would
+            be refused by :meth:`fit` before its charge.
         """
         self._check_parameters()
         with noted_caveats():

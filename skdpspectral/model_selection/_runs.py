@@ -325,7 +325,7 @@ def scorer_of(scoring: PrivateScorer | str) -> PrivateScorer:
         )
     if scoring.accountant is not None or scoring.seeded:
         raise ValueError(
-            "scoring has an accountant or a noise_seed: the search has both"
+            "scoring has an accountant or a noise_seed: set them in the search instead"
         )
     return scoring
 

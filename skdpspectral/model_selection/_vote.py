@@ -21,7 +21,7 @@ from .._base.strategies import register
 from .._release.noise import public_order
 from .._release.selection import VoteRelease, number_of_candidates
 from .._tables.readers import read_quietly
-from .._tables.rows import table_shape
+from .._tables.rows import DeferredRead, table_shape
 from ..accounting import (
     calibrate_exponential,
     calibrate_gaussian,
@@ -167,6 +167,20 @@ class VoteBudgets:
         )
 
 
+class Prepared(NamedTuple):
+    """All that a search has before its charge; `caveats` are of its candidates."""
+
+    unread: list[DeferredRead]
+    n_rows: int
+    scorer: Any
+    candidates: list[dict[str, Any]]
+    relation: Relation
+    budgets: VoteBudgets
+    plan: PrivacyPlan
+    ballot: Ballot
+    caveats: list[str]
+
+
 class Choice(NamedTuple):
     """The released choice: a challenger, by its place, and whether it lost.
 
@@ -200,7 +214,7 @@ class Vote(BaseEstimator):
         the rest.
     n_blocks : int or "auto", default="auto"
         Number of blocks m, at least 2. "auto" uses :math:`\lceil 14 / \mu_v \rceil`,
-        where :math:`\mu_v` is the cost of the votes, but no more than leave
+        where :math:`\mu_v` is the cost of the votes, but at most the number that leaves
         `min_block_size` rows per block. If users are protected, their number is
         private: set a number that gives each block about twenty users or more.
     min_block_size : int, default=20
@@ -294,7 +308,7 @@ class Vote(BaseEstimator):
         if self.n_iter is None and not few:
             raise ValueError(
                 "param_distributions has distributions, or more than "
-                f"{MOST_CHECKED} candidates: give strategy=Vote(n_iter=...), the "
+                f"{MOST_CHECKED} candidates: pass strategy=Vote(n_iter=...), the "
                 "number of candidates to draw"
             )
 
@@ -317,12 +331,8 @@ class Vote(BaseEstimator):
         return _plan(search, self._budgets(search, n_rows, relation), relation)
 
     def _plan_for(self, search: Any, X: Any) -> PrivacyPlan:
-        """Return the plan of a search on X, whose candidates are checked as by fits."""
-        n_rows, relation = table_shape(X)[0], self._relation(search, X)
-        candidates, _ = self._candidates(search)
-        budgets = self._budgets(search, n_rows, relation, len(candidates) - 1)
-        self._check_fits(search, X, n_rows, candidates, budgets, relation)
-        return _plan(search, budgets, relation)
+        """Return the plan of a search on X, after all that a fit checks before it."""
+        return self._prepared(search, X, None).plan
 
     def _check_fits(
         self,
@@ -369,7 +379,7 @@ class Vote(BaseEstimator):
         if by_user and isinstance(self.n_blocks, str):
             raise ValueError(
                 'n_blocks="auto" depends on the number of rows, but the protected '
-                "units are users, whose number is private: give "
+                "units are users, whose number is private: pass "
                 "strategy=Vote(n_blocks=...), so that each block has about twenty "
                 "users or more"
             )
@@ -403,20 +413,22 @@ class Vote(BaseEstimator):
 
     # -- the search --------------------------------------------------------------------
 
-    def _search(self, search: Any, X: Any, y: Any) -> dict[str, Any]:
-        """Charge, ask the blocks, and fit; return the fitted attributes."""
+    def _prepared(self, search: Any, X: Any, y: Any) -> Prepared:
+        """Make and check all that a search needs before its charge, by the form of X.
+
+        No value of X is read, but who the clients are.
+        """
         unread, n_rows = checked_form(search.estimator, X, y)
         scorer = scorer_of_blocks(search.scoring, search.estimator)
         candidates, codes = self._candidates(search)
         relation = self._relation(search, X)
         budgets = self._budgets(search, n_rows, relation, len(candidates) - 1)
         plan = _plan(search, budgets, relation)
-        scaled = search.step_budgets == "scaled"
         ballot = Ballot(
             pack=packed(search.estimator, candidates, scorer),
             smooth=kernels.smoother(codes) if self.smooth else None,
             mu_fit=budgets.mu_fit,
-            scaled=scaled,
+            scaled=search.step_budgets == "scaled",
             n_folds=int(self.cv),
             n_blocks=budgets.n_blocks,
             n_rows=n_rows if relation.unit is Unit.ROW else None,
@@ -425,15 +437,24 @@ class Vote(BaseEstimator):
         )
         with noted_caveats() as caveats:
             self._check_fits(search, X, n_rows, candidates, budgets, relation)
+        return Prepared(
+            unread, n_rows, scorer, candidates, relation, budgets, plan, ballot, caveats
+        )
+
+    def _search(self, search: Any, X: Any, y: Any) -> dict[str, Any]:
+        """Charge, ask the blocks, and fit; return the fitted attributes."""
+        ready = self._prepared(search, X, y)
+        n_rows, candidates, relation = ready.n_rows, ready.candidates, ready.relation
+        budgets, plan, ballot = ready.budgets, ready.plan, ready.ballot
         # Warnings of blocks stay in them: these go by public numbers alone.
-        warn_beforehand(caveats, level=3 + search._levels_around_fit)
+        warn_beforehand(ready.caveats, level=3 + search._levels_around_fit)
         # Of the blocks, and of the last fit.
         with FitProgress(
             search, budgets.n_blocks + 1, private=True, verbose=search.verbose
         ) as progress:
             # It is charged here, and values are read from here on.
             release, *read = search._start_release(
-                plan, *unread, n_public=ballot.n_rows, kind=VoteRelease, levels=1
+                plan, *ready.unread, n_public=ballot.n_rows, kind=VoteRelease, levels=1
             )
             progress.begin(X, y, plan)
             X = read_quietly(lambda: sliceable(X, "X", *read), "X could not be read")
@@ -448,7 +469,7 @@ class Vote(BaseEstimator):
                 choice = budgets.choose(release, sums, beats, float(self.margin))
             index = 0 if choice.kept else choice.proposed
             model = candidate_model(
-                search.estimator, candidates[index], budgets.mu_fit, scaled
+                search.estimator, candidates[index], budgets.mu_fit, ballot.scaled
             )
             with without_seed_warning():
                 model = fitted_within_budget(
@@ -473,7 +494,7 @@ class Vote(BaseEstimator):
             "support_std_": choice.std,
             "n_blocks_": budgets.n_blocks,
             "n_splits_": int(self.cv),
-            "scorer_": scorer,
+            "scorer_": ready.scorer,
             "multimetric_": False,
             "cv_results_": results,
             "privacy_": plan,
@@ -486,10 +507,10 @@ def _plan(search: Any, budgets: VoteBudgets, relation: Relation) -> PrivacyPlan:
     fit = gaussian_epsilon(budgets.mu_fit, delta)
     asked = f"{budgets.n_blocks} blocks vote."
     if not budgets.n_blocks:
-        asked = "No block is asked, and the estimator as given has the whole budget: "
+        asked = "No block votes, and the given estimator has the whole budget: "
         if budgets.power < _TOO_LITTLE:
             asked += (
-                "the number of blocks times the cost of asking them would be "
+                "the number of blocks times the cost of their votes would be "
                 f"{budgets.power:.3g}, and votes have no power below {_TOO_LITTLE:g}."
             )
         else:

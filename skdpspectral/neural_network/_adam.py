@@ -190,7 +190,7 @@ class AdamStability(BaseEstimator):
     Parameters
     ----------
     constant : float, default=1e-8
-        Number of at least 0 that is added to the square root of the second moment.
+        Non-negative number that is added to the square root of the second moment.
     floor : "noise" or float, default="noise"
         Lower bound on the second moment under the square root. "noise" uses the
         standard deviation of its noise, and 0 with ``moments="pp"``, which cannot be
@@ -649,8 +649,9 @@ class JMEAdam:
             empty. Samples are secret: use a batch only for its own step. A new call
             before :meth:`step` returns the same batch. Use one iterator at a time,
             because :meth:`step` recognizes a batch by its positions. If all batches
-            have the same positions, as with ``batch_size=n_samples``, it also accepts
-            gradients of an older iterator, as one step of the same cost.
+            have the same positions, as with ``batch_size=n_samples``, :meth:`step` also
+            accepts gradients for a batch of an older iterator, as one step at the same
+            cost.
 
         Raises
         ------

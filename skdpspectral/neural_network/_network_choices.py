@@ -312,8 +312,8 @@ def check_network_parameters(model) -> None:
     if not model._is_private() and model.clip_norm != CLIP_NORM:
         raise ValueError(
             f"clip_norm={model.clip_norm!r} requires a budget: with epsilon=None no "
-            f"gradient is clipped. Leave clip_norm={CLIP_NORM}; in a search, give "
-            "epsilon=None a separate grid"
+            f"gradient is clipped. Leave clip_norm={CLIP_NORM}; in a search, use a "
+            "separate grid for epsilon=None"
         )
     if model._is_private() and own.unknown_user == "raise":
         raise ValueError(

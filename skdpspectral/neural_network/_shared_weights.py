@@ -231,8 +231,8 @@ NETWORK_BILLBOARD = Remark(
 )
 
 TOO_LARGE = (
-    "X or y holds numbers whose squares are out of the range of float64: choose other "
-    "units"
+    "X or y contains numbers whose squares are out of the range of float64: choose "
+    "other units"
 )
 
 

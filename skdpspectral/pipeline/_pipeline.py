@@ -737,7 +737,7 @@ def _check_metadata(pipeline: Pipeline, method: str, params: dict[str, Any]) -> 
         taken = inspect.signature(dict(pipeline.steps)[step].fit).parameters.values()
         if not any(p.kind is p.VAR_KEYWORD or p.name == parameter for p in taken):
             raise TypeError(
-                f"step {step!r} does not accept {parameter!r}: leave {name} out"
+                f"step {step!r} does not accept {parameter!r}: remove {name}"
             )
 
 

@@ -95,7 +95,7 @@ def private_steps(pipeline: Any, rows: PlannedRows) -> list[PrivateStep]:
     steps = list(_walk("", pipeline, rows, True))
     if not steps:
         raise ValueError(
-            "steps must hold a private estimator of this package: without one, use "
+            "steps must contain a private estimator of this package: without one, use "
             "sklearn.pipeline.Pipeline"
         )
     for step in steps:
@@ -189,12 +189,12 @@ def _check_step(path: str, step: Any) -> None:
         if not (value is default or (np.ndim(value) == 0 and value == default)):
             raise ValueError(
                 f"step {path!r} has {name}={value!r}, but the pipeline has the budget: "
-                f"leave {name} of the step at its default, and give the pipeline "
+                f"leave {name} of the step at its default, and pass the pipeline "
                 f"shares={{{path!r}: ...}}"
             )
     if step.accountant is not None:
         raise ValueError(
-            f"step {path!r} has an accountant: give it to the pipeline, which is "
+            f"step {path!r} has an accountant: pass it to the pipeline, which is "
             "charged once for all steps"
         )
     given = step._given_noise()
@@ -363,7 +363,7 @@ class StepBudgets:
         if len(sampled) > 1:
             raise ValueError(
                 f"steps {sampled[0]!r} and {sampled[1]!r} both draw Poisson samples: "
-                'give one of them optimizer=Adam(sampling="in-turn")'
+                'set optimizer=Adam(sampling="in-turn") in one of them'
             )
         beside = math.hypot(*(mechanism.mu for mechanism in planned.values()))
         for path in sampled:

@@ -44,7 +44,9 @@ def check_epsilons(epsilons, *, distinct: bool = False) -> np.ndarray:
             f"got {epsilons!r}"
         )
     if distinct and len(np.unique(values)) < len(values):
-        raise ValueError("epsilons must be distinct: each repetition costs its fits")
+        raise ValueError(
+            "epsilons must be distinct: repeated values would pay for their fits again"
+        )
     return values
 
 
@@ -120,7 +122,7 @@ def resolve_parameter(param_name, candidates, known) -> str:
             "them as param_name"
         )
     raise ValueError(
-        "no parameter is the epsilon of a private estimator; give param_name, one "
+        "no parameter is the epsilon of a private estimator; pass param_name, one "
         f"of {sorted(known)}"
     )
 

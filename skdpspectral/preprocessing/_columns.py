@@ -80,7 +80,7 @@ class CategoryCounts(Statistic):
         said = (
             f"no category can be found: of {self.n_samples} rows, {likely:.0f} would "
             "have to share a value; use more rows, fewer columns or a larger epsilon, "
-            "or give public categories"
+            "or pass public categories"
         )
         return (said,)
 
@@ -164,7 +164,7 @@ class TableStatistics(Combination):
         if delta - self.failure < MIN_DELTA or 0.0 < self.failure < MIN_DELTA:
             raise ValueError(
                 f"delta={delta:g} is too small for finding categories: use at least "
-                f"{MIN_DELTA / CATEGORY_FAILURES:g}, or give public categories"
+                f"{MIN_DELTA / CATEGORY_FAILURES:g}, or pass public categories"
             )
         mechanisms = self.mechanisms(gaussian_mu(epsilon, delta - self.failure))
         return PrivacyPlan(

@@ -160,7 +160,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     by their digits; other objects, except dates, count as rare values. Infinite numbers
     count as missing. Memory grows with the number of distinct values of a column, by
     about 100 bytes per short text: with a million distinct values of 12 letters, a fit
-    takes 104 MB. The duration of a fit may depend on values.
+    takes 104 MB. The duration of a fit may depend on the values.
 
     References
     ----------
@@ -364,7 +364,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             elif kind_of(column.dtype) not in (CATEGORIES, NUMBER):
                 raise ValueError(
                     f"categories: column {column.name!r} of dtype {column.dtype} has "
-                    "no categories to find; leave it out"
+                    "no categories to find; remove it"
                 )
         return public
 
@@ -438,7 +438,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         threshold = self.privacy_["categories"].threshold
         warnings.warn(
             f"no category was found in {first_names(empty)}: no value has a private "
-            f"count above {threshold:.0f}. Use more rows or a larger epsilon, or give "
+            f"count above {threshold:.0f}. Use more rows or a larger epsilon, or pass "
             "public categories; drop columns of ids, and name long text in text",
             NoisyFitWarning,
             stacklevel=3 + self._levels_around_fit,
@@ -618,7 +618,7 @@ def _position(feature, labels, n_columns: int, parameter: str) -> int:
     check_feature(feature, parameter)
     if labels is None and isinstance(feature, str):
         raise ValueError(
-            f"{parameter}={feature!r}, but X has no column names: give its position"
+            f"{parameter}={feature!r}, but X has no column names: pass its position"
         )
     return position_of(feature, labels or range(n_columns), parameter)
 
@@ -627,7 +627,7 @@ def _declared(name: str, declared: list | None) -> list:
     if declared is None:
         raise ValueError(
             f'categories: column {name!r} has "dtype", but its dtype declares no '
-            "categories: give a list of them"
+            "categories: pass a list of them"
         )
     return declared
 

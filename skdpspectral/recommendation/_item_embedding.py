@@ -175,7 +175,7 @@ class DPItemEmbedding(TransformerMixin, CallbackSupportMixin, CatalogEstimator):
     components_ : ndarray of shape (n_components, n_items)
         Private components, leading component first. They are orthonormal for
         ``method="moment"``. Otherwise their variance over the ratings is at most one,
-        and components that are only noise are zero.
+        and components that consist only of noise are zero.
     explained_variance_ : ndarray of shape (n_components,)
         For ``method="moment"``, released eigenvalues, at least 0, of sums over users of
         unit norm. Otherwise, variances of the components over the ratings.
@@ -219,8 +219,8 @@ class DPItemEmbedding(TransformerMixin, CallbackSupportMixin, CatalogEstimator):
     (:ref:`lemma-exact-projectors`).
 
     A component of the second moment exceeds the noise if its eigenvalue is well above
-    :math:`2 \sigma \sqrt{p / 2}` for p items. With thousands of items and of users, one
-    component is left at :math:`\epsilon = 1`; offsets and public features do more.
+    :math:`2 \sigma \sqrt{p / 2}` for p items. With thousands of items and users, one
+    component remains at :math:`\epsilon = 1`; offsets and public features help more.
 
     References
     ----------
@@ -389,7 +389,7 @@ class DPItemEmbedding(TransformerMixin, CallbackSupportMixin, CatalogEstimator):
             return None
         index = IdIndex(table.users, "user_feature")
         if len(index) > MOST_RATERS:
-            raise ValueError("user_feature must hold at most 2**31 users")
+            raise ValueError("user_feature must contain at most 2**31 users")
         return index
 
     def _set_moment(self, found, features: np.ndarray) -> None:

@@ -359,7 +359,7 @@ class DPMatrixFactorization(
         """Return ratings by user, and the ids of the users."""
         rows, index = self._grouped_ratings(table, catalog)
         if rows.n_users > MOST_RATERS:
-            raise ValueError("user_feature must hold at most 2**31 users")
+            raise ValueError("user_feature must contain at most 2**31 users")
         return rows, index
 
     def _finish(self, board: Billboard, found, plan, rows=None, index=None) -> None:

@@ -63,9 +63,9 @@ def read_catalog(items) -> IdIndex | range:
         raise TypeError("items must be ordered: pass a list, such as sorted(items)")
     index = IdIndex(items, "items")
     if not len(index):
-        raise ValueError("items must hold at least one id")
+        raise ValueError("items must contain at least one id")
     if len(index) != len(index.codes):
-        raise ValueError("items must not hold an id twice")
+        raise ValueError("items must not contain duplicate ids")
     return index_of(of_one_type(index.ids, "items"))
 
 
@@ -121,7 +121,7 @@ def _hashed(key) -> int:
         text = f"number:{hash(key)}"
     else:
         raise TypeError(
-            "item_feature must hold strings or numbers, to be hashed into buckets: "
+            "item_feature must contain strings or numbers, to be hashed into buckets: "
             "each argument must be a string or a number"
         )
     return murmurhash3_32(text.encode("utf-8", "surrogatepass"), positive=True)
@@ -163,7 +163,7 @@ def public_features(item_features, n_items: int) -> np.ndarray:
     features = as_numbers(item_features, "biufO")
     if features is None or features.ndim != 2 or len(features) != n_items:
         raise ValueError(
-            "item_features must hold numbers, of shape (n_items, n_item_features) "
+            "item_features must contain numbers, of shape (n_items, n_item_features) "
             f"with n_items = {n_items} as in items; encode text as numbers, for "
             "example with pandas.get_dummies"
         )
@@ -380,7 +380,9 @@ def deferred_ratings_beside(estimator, table: DeferredRatings, y) -> list[Deferr
 def _unread_entries(estimator, X, reset: bool) -> DeferredRatings:
     """Treat a sparse matrix as ratings of users (rows) and items (columns)."""
     if X.ndim != 2 or X.dtype.kind not in "biuf":
-        raise ValueError("X must hold real numbers in rows and columns if it is sparse")
+        raise ValueError(
+            "X must contain real numbers in rows and columns if it is sparse"
+        )
     check_sizes(X.shape[0], 2)
     if X.format == "bsr":
         # One user's entries would decide which zeros of others are stored.
@@ -481,7 +483,10 @@ def check_sizes(n_rows: int, n_columns: int) -> None:
 def check_finite(columns: list) -> None:
     for column in columns:
         if column.dtype.kind in "fc" and not np.isfinite(column).all():
-            raise ValueError("Input X contains NaN or infinity: drop such rows")
+            raise ValueError(
+                "Input X contains NaN or infinity in a column of users, items or "
+                "ratings: drop such rows"
+            )
 
 
 def find_columns(estimator, names, n_columns: int) -> tuple[int, int]:
@@ -504,8 +509,8 @@ def _warn_of_places(estimator, names) -> None:
     if guessed and are_numbered(names):
         warnings.warn(
             "X has no columns user_id and item_id: the first is used for users and "
-            f"the second for items; name {' and '.join(guessed)}, because users are "
-            "what is protected",
+            f"the second for items; name {' and '.join(guessed)}, because the "
+            "guarantee protects users",
             UserWarning,
             stacklevel=4,
         )
@@ -533,7 +538,7 @@ def _find_column(estimator, parameter: str, names, n_columns: int) -> int:
     if names is None:
         if isinstance(feature, str) and feature != default:
             raise ValueError(
-                f"{parameter}={feature!r}, but X has no column names: give its "
+                f"{parameter}={feature!r}, but X has no column names: pass its "
                 "position, or pass a dataframe"
             )
         feature = position if isinstance(feature, str) else feature
@@ -573,7 +578,7 @@ def kept_columns(model, names, n_columns: int) -> list[int]:
         check_feature(feature, "remainder")
         if names is None and isinstance(feature, str):
             raise ValueError(
-                f"remainder={feature!r}, but X has no column names: give its "
+                f"remainder={feature!r}, but X has no column names: pass its "
                 "position, or pass a dataframe"
             )
         places.append(position_of(feature, known, "remainder") % n_columns)

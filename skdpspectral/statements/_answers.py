@@ -19,6 +19,8 @@ from ._records import MOST_SHOWN, Facts
 MOST_REMARKS = 4
 # More than a million times as likely.
 _HUGE = 13.8
+# A number of rows beyond which there is no useful limit anyway.
+_MANY = 10**300
 _DULL = (Concern.MEASURED, Concern.OTHER)
 _CHANGES = {
     "replace-one": "is replaced by any other",
@@ -108,11 +110,16 @@ def _group_odds(facts: Facts) -> str:
     """
 
     def odds(k: int) -> str:
+        n = float(min(k, _MANY))
         if facts.mu is not None:
-            return _times(gaussian_epsilon(k * facts.mu, facts.delta), facts.delta)
-        # Of k steps from one data set to the other.
-        grown = sum(math.exp(min(i * facts.epsilon, 700.0)) for i in range(k))
-        return _times(k * facts.epsilon, facts.delta * grown)
+            return _times(gaussian_epsilon(n * facts.mu, facts.delta), facts.delta)
+        # Of n steps from one data set to the other.
+        one, grown = facts.epsilon, n
+        if n * one > _HUGE:
+            return _times(n * one, facts.delta)
+        if one > 0.0:
+            grown = max(math.expm1(n * one) / math.expm1(one), 1.0)
+        return _times(n * one, facts.delta * grown)
 
     most = facts.stated.get("units_per_person")
     sizes = (2, 5, 10) if most is None else (most,)

@@ -177,8 +177,8 @@ def statement(
     TypeError
         If `of` has no plan and is not a ledger, or a parameter has the wrong type.
     ValueError
-        If `date` is not a date, `units_per_person` is below 1, or `registry` has an
-        unknown field.
+        If `date` is not a date, `n_units` or `units_per_person` is below 1, or
+        `registry` has an unknown field.
     LedgerError
         If the ledger cannot be read.
 
@@ -208,8 +208,7 @@ def statement(
         if number is not None and not isinstance(number, Integral):
             raise TypeError(f"{name} must be an integer or None, got {shown(number)}")
         stated[name] = None if number is None else int(number)
-    if units_per_person is not None and units_per_person < 1:
-        raise ValueError(f"units_per_person must be at least 1, got {units_per_person}")
+        _check_number(name, stated[name])
     stated["date"] = _checked_date(date)
     stated["registry"] = _checked(registry)
     accountant = of if isinstance(of, PrivacyAccountant) else None
@@ -220,7 +219,14 @@ def made_of(
     record: Mapping[str, Any], accountant: PrivacyAccountant | None
 ) -> Statement:
     """Return the statement of a record, with its ledger, if any."""
+    for name in _NUMBERS:  # also of a record of anybody's
+        _check_number(name, record["stated"].get(name))
     return Statement(facts_of(record, accountant))
+
+
+def _check_number(name: str, number: Any) -> None:
+    if number is not None and not (type(number) is int and number >= 1):
+        raise ValueError(f"{name} must be at least 1, got {shown(number)}")
 
 
 def _checked_date(date: Any) -> str | None:

@@ -223,7 +223,10 @@ def _hold(accountant, ready, go):
 
 
 BAD = {
-    "a password": ("postgresql://me:secret@127.0.0.1/db", "must not have a password"),
+    "a password": (
+        "postgresql://me:secret@127.0.0.1/db",
+        "must not contain a password",
+    ),
     "a password as parameter": ("postgresql:///db?host=x&password=secret", "password"),
     "two hosts": ("postgresql://me@one,two/db", "one server"),
     "two ports": ("postgresql:///db?host=a&port=1,2", "several in port"),

@@ -344,7 +344,7 @@ def test_targets_belong_to_a_users_data():
     assert audit_epsilon(**users, y=y, y_neighbor=changed, random_state=0).mu == 0.0
     with pytest.raises(ValueError, match="and 0 have different rows"):
         audit_epsilon(**users, y=y)
-    with pytest.raises(ValueError, match="y_neighbor must hold one target"):
+    with pytest.raises(ValueError, match="y_neighbor must contain one target"):
         audit_epsilon(**users, y=y, y_neighbor=changed[1:])
     with pytest.raises(ValueError, match="y was not"):
         audit_epsilon(**users, y_neighbor=y)

@@ -1678,9 +1678,21 @@ EXACT |= {
     ),
     "shift of epsilon forgotten": Mutant(
         "selection_shift",
-        "return (1.0 + selection.eta) * (raised - log_gamma)",
-        "return 0.0 * raised",
+        "return (1.0 + selection.eta) * _log_odds_of_no_more(mu, _gamma(selection))",
+        "return 0.0 * mu",
         "theory/test_selection.py::test_the_bound_is_met_within_a_factor",
+    ),
+    "shift of epsilon a little too small": Mutant(
+        "_log_odds_of_no_more",
+        "return high * (1.0 + _SLACK)",
+        "return 0.99 * high",
+        "theory/test_selection.py::test_the_shift_is_the_least_that_the_proof_allows",
+    ),
+    "all runs told at the cost of one": Mutant(
+        "all_runs_deltas",
+        "selection.run_mu * math.sqrt(number)",
+        "selection.run_mu",
+        "theory/test_selection.py::test_bounds_hold_for_the_law_by_enumeration",
     ),
     "runs beyond their budget let in": Mutant(
         "_run_accountant",

@@ -107,9 +107,9 @@ WIDE = list(np.linspace(1.0, 2.0, 40))
         # Too many to look at.
         (grid({"p__epsilon": WIDE, "p__delta": WIDE}), "more than 512"),
         # A private search refuses them.
-        (private({"s": [StandardScaler()]}), "a search refuses it"),
-        (private({"p__epsilon": [None]}), "a search refuses it"),
-        (private({"p__noise_seed": [3]}), "a search refuses it"),
+        (private({"s": [StandardScaler()]}), "a search does not accept it"),
+        (private({"p__epsilon": [None]}), "a search does not accept it"),
+        (private({"p__noise_seed": [3]}), "a search does not accept it"),
         # A scorer of one's own.
         (grid({}, scoring=OWN_SCORER), "make_private_scorer"),
     ],

@@ -123,7 +123,7 @@ CASES += [
 ID = "must be a string or a number"
 CATALOGS = {
     "no item": ([], ValueError, "at least one"),
-    "an item twice": (["a", "b", "a"], ValueError, "twice"),
+    "an item twice": (["a", "b", "a"], ValueError, "duplicate"),
     "a table of items": ([["a"], ["b"]], (TypeError, ValueError), "items"),
     "a matrix of items": (np.eye(2), ValueError, "1D array of ids"),
     "a set": ({"a", "b"}, TypeError, "ordered"),
@@ -338,21 +338,21 @@ CASES += [
     bad(
         "items of another kind",
         lambda s: s.fit(s.array(item_id=range(30))),
-        "item_feature holds numbers",
-        "items holds strings",
+        "item_feature contains numbers",
+        "items contains strings",
         "convert",
     ),
     bad(
         "items of another kind",
         lambda s: s.transform(s.X.assign(item_id=1.0)),
-        "item_feature holds numbers",
-        "items holds strings",
+        "item_feature contains numbers",
+        "items contains strings",
         "convert",
     ),
     bad(
         "items that are pairs",
         lambda s: s.fit(s.array(item_id=[(1, 2)] * 30)),
-        "item_feature holds ids of type tuple",
+        "item_feature contains ids of type tuple",
         "items",
     ),
     bad(

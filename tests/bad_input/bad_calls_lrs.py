@@ -468,7 +468,7 @@ CASES += [
         f"ids of another type: {'words' if label[0] == 'n' else label}",
         lambda s, u=users: s.lrs.predict(users=u),
         "users",
-        "in fit it held numbers",
+        "in fit it contained numbers",
         "convert",
     )
     for label, users in ALIEN.items()

@@ -320,16 +320,16 @@ MECHANISMS = {
     "whitening by unit rows": ({"whiten": True}, "whiten", "covariance", "clip_norm"),
     "whitening by unit rows in stages": ({**STAGES, "whiten": True}, "whiten"),
     "noise that nothing uses": (noisy(noise_variance=1.0), "noise_variance", "None"),
-    "range that nothing uses": (noisy(norm_range=RANGE), "norm_range", "leave"),
+    "range that nothing uses": (noisy(norm_range=RANGE), "norm_range", "remove"),
     "range beside a clip": (
         {**noisy(norm_range=RANGE), **COVARIANCE, "clip_norm": 1.0},
         "norm_range",
-        "leave",
+        "remove",
     ),
     "range of stages that are public": (
         stages(signal_variance=1.0, noise_variance=1.0, norm_range=RANGE),
         "norm_range",
-        "leave",
+        "remove",
     ),
     "signal of another rank": (
         stages(signal_variance=[1.0, 2.0, 3.0]),

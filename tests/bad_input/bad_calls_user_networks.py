@@ -93,7 +93,7 @@ CASES += [
 CALLS = [
     (lambda s: s.model.predict(X), "users are missing"),
     (lambda s: s.model.predict(X[:, :2], users=USERS), "features"),
-    (lambda s: s.model.predict(X, users=USERS.astype(str)), "users holds"),
+    (lambda s: s.model.predict(X, users=USERS.astype(str)), "users contains"),
     (lambda s: s.model.get_network(), "user is missing"),
     (lambda s: s.model.get_intercept("a"), "user"),
     (lambda s: s.model.personalize(X[:5], Y[:4], user=1), "X and y"),

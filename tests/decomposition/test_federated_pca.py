@@ -565,9 +565,9 @@ def captured(pca, rows):
 )
 def test_an_eigengap_that_is_not_used_is_refused(given):
     with PrivacyAccountant() as accountant:
-        with pytest.raises(ValueError, match="eigengap is not used"):
+        with pytest.raises(ValueError, match=r"eigengap is (only|not) used"):
             FederatedDPPCA(1, aggregation=GAP, **given).fit(X, clients=CLIENTS)
-        with pytest.raises(ValueError, match="eigengap is not used"):
+        with pytest.raises(ValueError, match=r"eigengap is (only|not) used"):
             SparseDPPCA(1, aggregation=GAP, init=np.eye(1, 8)).fit(X)
     assert not accountant.ledger
 

@@ -24,7 +24,12 @@ from skdpspectral.decomposition import (
     TwoStage,
 )
 from skdpspectral.decomposition._bounded_moments import RowBounds
-from skdpspectral.decomposition._center import Sample
+from skdpspectral.decomposition._center import (
+    N_LENGTHS,
+    Lengths,
+    Sample,
+    read_lengths,
+)
 from skdpspectral.metrics import captured_variance, subspace_distance
 
 
@@ -287,6 +292,91 @@ def test_rows_that_lie_too_far_are_paired_at_no_loss(monkeypatch):
     assert spreads[2] == pytest.approx(1.0 / HALF / math.sqrt(2.0 * precision))
     shares = [kept(found[center][0], X) for center in ("auto", "pairs")]
     assert shares[0] > shares[1] - 0.1
+
+
+# -- few rows --------------------------------------------------------------------------
+
+
+def test_public_numbers_tell_how_lengths_are_found():
+    """Many rows: votes; few: histograms; very few: pairs, without any length."""
+    lengths, votes = {"lengths"}, {"pair_distance_1", "row_reach_1"}
+    for shape, epsilon, wanted in (
+        ((1000, 50), 1.0, votes),
+        ((1000, 50), 0.5, lengths),
+        ((1000, 50), 0.25, set()),
+        ((100, 5), 1.0, set()),
+    ):
+        plan = DPPCA(epsilon=epsilon).privacy_plan(*shape)
+        assert names(plan) & (lengths | votes) == wanted
+        assert plan.mu == pytest.approx(
+            DPPCA(epsilon=epsilon, center="none").privacy_plan(*shape).mu
+        )
+    # A center of ones own wish is found by votes.
+    private = DPPCA(epsilon=0.5, center="private").privacy_plan(1000, 50)
+    assert names(private) & (lengths | votes) == votes
+
+
+@pytest.mark.parametrize("bounds", [None, (-15.0, 21.0)])
+def test_on_few_rows_a_center_keeps_more_than_pairs(bounds):
+    X, _ = spiked(2000, 30)
+    shares, said = {"auto": [], "pairs": []}, []
+    for center, found in shares.items():
+        for seed in range(8):
+            pca = DPPCA(
+                2, epsilon=0.25, center=center, bounds=bounds, noise_seed=seed
+            ).fit(X + 3.0)
+            found.append(kept(pca, X))
+            said.append(pca.privacy_.remarks)
+    assert sum("accurate enough" in str(remarks) for remarks in said) >= 6
+    assert np.mean(shares["auto"]) > np.mean(shares["pairs"]) + 0.05
+
+
+@pytest.mark.parametrize("away", [10.0, 1e5])
+def test_few_rows_far_away_lose_no_more_than_the_lengths_cost(away):
+    X, _ = spiked(1000, 50)
+    with record_releases() as released:
+        pca = DPPCA(2, epsilon=0.5, noise_seed=0).fit(X + away)
+    assert any("too far from the origin" in text for text in pca.privacy_.remarks)
+    assert "second_moment_early" in released
+    assert not any("center_" in name for name in released)
+    costs = [pca.privacy_[n].mu for n in ("second_moment", "second_moment_early")]
+    assert math.hypot(*costs) > 0.96 * pca.privacy_.mu
+
+
+def test_few_rows_of_all_lengths_are_paired():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1000, 50)) * 2.0 ** rng.uniform(-60, 60, (1000, 1))
+    pca = DPPCA(2, epsilon=0.5, noise_seed=2).fit(X)
+    assert any("no typical distance" in text for text in pca.privacy_.remarks)
+    assert np.isfinite(pca.components_).all()
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1.0, 1e40])
+@pytest.mark.parametrize("away", [0.0, 4.0, 1e4])
+def test_lengths_are_read_through_noise(scale, away):
+    rng = np.random.default_rng(0)
+    X = scale * (rng.standard_normal((1000, 50)) + away)
+    sample, exact = Sample.of(RowBounds(50), 1000), []
+    Lengths(sample).run(lambda _, value: exact.append(value), X)
+    wanted = scale * math.sqrt(50.0), scale * math.sqrt(50.0 * (1.0 + away**2))
+    for _ in range(20):
+        noisy = exact[0] + 0.05 * rng.standard_normal(exact[0].shape)
+        np.testing.assert_allclose(
+            np.log2(read_lengths(noisy)), np.log2(wanted), atol=0.8
+        )
+
+
+@pytest.mark.parametrize("kind", ["zeros", "noise"])
+def test_lengths_of_rows_that_are_alike_or_hidden_are_harmless(kind):
+    rng = np.random.default_rng(0)
+    X = np.zeros((1000, 50))
+    sample, exact = Sample.of(RowBounds(50), 1000), []
+    Lengths(sample).run(lambda _, value: exact.append(value), X)
+    shares = exact[0] if kind == "zeros" else 0.01 * rng.standard_normal((2, N_LENGTHS))
+    typical, reach = read_lengths(shares)
+    assert 0.0 <= typical <= 4.0 * reach < math.inf
+    pca = DPPCA(2, epsilon=0.5, noise_seed=0).fit(X)
+    assert np.isfinite(pca.components_).all()
 
 
 def test_rows_dense_about_their_center_are_paired():

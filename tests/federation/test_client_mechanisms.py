@@ -377,7 +377,7 @@ def test_covariances_of_the_model_are_averaged():
 
 
 def test_a_server_is_told_no_eigengap():
-    with pytest.raises(ValueError, match="eigengap is not used"):
+    with pytest.raises(ValueError, match="eigengap is only used"):
         make_server(TWO_STAGE, eigengap=0.5)
     server = make_server(TWO_STAGE, "b", min_clients=1)
     server.request()

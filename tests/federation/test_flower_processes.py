@@ -259,7 +259,7 @@ def test_crashes(tools, tmp_path):
         said, found = made.outcome()
     assert list(said["rejected"]) == ["east", "south"]
     assert "did not answer in time" in said["rejected"]["east"]
-    assert "what was not answered is spent" in said["rejected"]["south"]
+    assert "requests without an answer are spent" in said["rejected"]["south"]
     assert said["clients"] == ["north"]
     equal(found, in_two_rounds(NAMES, NAMES[:1]))
     for name in NAMES:

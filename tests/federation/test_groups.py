@@ -806,7 +806,7 @@ def test_what_changes_nothing_for_others_changes_no_digest():
 
 def test_bad_arguments():
     task = GroupTask(lrs(), 4)
-    with pytest.raises(TypeError, match="releases no sums over users"):
+    with pytest.raises(TypeError, match="does not release sums over users"):
         GroupTask(DPPCA(), 4)
     for model, n_features, more, said in (
         (lrs(epsilon=None), 4, {}, "epsilon=None"),

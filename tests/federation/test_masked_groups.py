@@ -115,7 +115,7 @@ def test_a_site_has_a_mask_for_each_session_and_uses_none_twice(tmp_path):
     site.close()
     (tmp_path / "answers").unlink()
     site = masked_site(tmp_path, task)
-    with pytest.raises(MessageError, match="is spent"):
+    with pytest.raises(MessageError, match="are spent"):
         site.respond(request)
 
 
@@ -305,7 +305,7 @@ def test_who_masks_is_agreed_on():
     ):
         with pytest.raises(ValueError, match=said):
             make_task(masked=bad)
-    with pytest.raises(ValueError, match="masked is not used"):
+    with pytest.raises(ValueError, match="masked is only used"):
         GroupTask(LRSRegressor(), 4, masked=NAMES)
     for clients in (NAMES[:3], (*NAMES[:3], "elsewhere")):
         with pytest.raises(ValueError, match="clients must be the clients of the task"):

@@ -46,7 +46,7 @@ from skdpspectral.federation._site_socket import (
 )
 
 TASK = make_task(1, 6, n_rounds=2, aggregation="matrix")
-SPENT = "what was not answered is spent, and is not drawn again"
+SPENT = "requests without an answer are spent, and their noise is not drawn again"
 
 
 def ask(step=0, session=bytes(16), basis=()):

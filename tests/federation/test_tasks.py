@@ -204,7 +204,7 @@ BAD = {
     "too short": b"SKDT",
     "not a task": damaged(0, 0),
     "has version 9, but this release reads version 2": damaged(4, 9),
-    "does not know": damaged(6, 9),
+    "does not support": damaged(6, 9),
     "its stated length": damaged(8, 3, "Q"),
     "an invalid size": damaged(16, 2**15, "H"),
     "n_components": damaged(18, 6, "I"),

@@ -243,7 +243,7 @@ def test_ids_of_a_batch_are_of_one_kind_with_the_others():
     model.personalize(X, y, users=big)
     assert not np.array_equal(model.get_coef(2**60), model.get_coef(2**60 + 1))
     coef = model.get_coef(2**60)
-    with pytest.raises(ValueError, match="users holds strings"):
+    with pytest.raises(ValueError, match="users contains strings"):
         model.personalize(X, -y, users=users.astype(str))
     np.testing.assert_array_equal(model.get_coef(2**60), coef)
 

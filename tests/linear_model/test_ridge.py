@@ -342,7 +342,7 @@ def test_intervals_are_refused_where_noise_hides_directions():
     X, y = table(1500, 30)
     model = DPRidge(epsilon=1.0, noise_seed=0).fit(X, y)
     assert np.isnan(model.coef_std_).all()
-    with pytest.raises(ValueError, match="least eigenvalue"):
+    with pytest.raises(ValueError, match="smallest eigenvalue"):
         model.conf_int()
 
 
@@ -459,7 +459,7 @@ def test_two_targets_beside_rows_of_a_cluster():
     ("value", "message"),
     [
         (np.nan, "^Input y contains NaN"),
-        ("a secret", "^y must hold numbers"),
+        ("a secret", "^y must contain numbers"),
         (1j, "^Complex data not supported: y"),
     ],
 )

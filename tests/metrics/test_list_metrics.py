@@ -75,12 +75,12 @@ def test_nobody_to_score_is_told():
     [
         ({"true_items": [1]}, "the same length"),
         ({"users": ["ann", "bob"]}, "one entry per list"),
-        ({"users": ["ann", "bob", "ann"]}, "users must not hold an id twice"),
+        ({"users": ["ann", "bob", "ann"]}, "users must not contain duplicate ids"),
         ({"items": [1, 2, 3]}, "items must have shape"),
         ({"items": [[1], [2], [3, 4]]}, "items must have shape"),
         ({"items": np.zeros((3, 0))}, "items must have shape"),
-        ({"items": [["a"]] * 3}, "items holds strings"),
-        ({"true_users": [1] * 6}, "true_users holds numbers"),
+        ({"items": [["a"]] * 3}, "items contains strings"),
+        ({"true_users": [1] * 6}, "true_users contains numbers"),
         ({"k": 0}, "k must be an integer"),
         ({"k": True}, "k must be an integer"),
         ({"k": 1.5}, "k must be an integer"),
@@ -101,7 +101,7 @@ def test_bad_arguments_are_named(score, change, message):
 def test_coverage_refuses_what_is_no_catalog():
     with pytest.raises(ValueError, match="not in catalog"):
         catalog_coverage_score(LISTS, [1, 2])
-    with pytest.raises(ValueError, match="catalog must hold"):
+    with pytest.raises(ValueError, match="catalog must contain"):
         catalog_coverage_score(LISTS, [])
     with pytest.raises(ValueError, match="items must have shape"):
         catalog_coverage_score(3, [1])

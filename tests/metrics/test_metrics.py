@@ -404,6 +404,6 @@ def test_nothing_is_registered_as_a_scorer_of_private_rows_by_name():
 def test_captured_variance_quotes_no_text(wrap):
     X = wrap(np.array([["secret", "1"], ["2", "3"]], dtype=object))
     for estimator in (np.eye(2)[:1], PCA(1).fit(np.eye(2))):
-        with pytest.raises(ValueError, match="X must hold numbers") as caught:
+        with pytest.raises(ValueError, match="X must contain numbers") as caught:
             captured_variance(estimator, X)
         assert "secret" not in "".join(traceback.format_exception(caught.value))

@@ -210,16 +210,16 @@ def test_no_user_at_all_is_undefined():
         ({"y_true": [5, np.nan, 1]}, "y_true contains NaN"),
         ({"y_score": [5, np.inf, 1]}, "y_score contains infinity"),
         ({"y_true": [-1, 2, 3]}, "y_true must not be negative"),
-        ({"y_true": ["secret", 2, 3]}, "y_true must hold one number per row"),
-        ({"y_score": np.zeros((3, 2))}, "y_score must hold one number per row"),
+        ({"y_true": ["secret", 2, 3]}, "y_true must contain one number per row"),
+        ({"y_score": np.zeros((3, 2))}, "y_score must contain one number per row"),
         ({"y_true": [1, 2]}, r"one entry per row.*\[2, 3, 3\]"),
         ({"users": [1, 2]}, r"one entry per row.*\[3, 3, 2\]"),
         ({"y_true": [], "y_score": [], "users": []}, "at least one"),
-        ({"users": [1, None, 2]}, "users must not hold missing"),
-        ({"users": [1.0, np.nan, 2.0]}, "users must not hold missing"),
-        ({"users": np.array([1.0, np.nan, 2.0])}, "users must not hold missing"),
-        ({"users": pd.Series([1, None, 2], dtype="Int64")}, "users must not hold"),
-        ({"users": pl.Series(["a", None, "b"])}, "users must not hold missing"),
+        ({"users": [1, None, 2]}, "users must not contain missing"),
+        ({"users": [1.0, np.nan, 2.0]}, "users must not contain missing"),
+        ({"users": np.array([1.0, np.nan, 2.0])}, "users must not contain missing"),
+        ({"users": pd.Series([1, None, 2], dtype="Int64")}, "users must not contain"),
+        ({"users": pl.Series(["a", None, "b"])}, "users must not contain missing"),
         ({"users": np.zeros((3, 2))}, "users must be a list or 1D array"),
         ({"k": 0}, "k must be an integer of at least 1, or None"),
         ({"k": 2.5}, "k must be an integer"),
@@ -240,7 +240,7 @@ def test_recall_refuses_what_is_no_rating(relevant):
 
 
 def test_unhashable_users():
-    with pytest.raises(TypeError, match="users must hold hashable ids"):
+    with pytest.raises(TypeError, match="users must contain hashable ids"):
         user_recall_score([5, 3], [1, 2], [[1], [2, 3]])
 
 

@@ -283,12 +283,12 @@ def test_bad_parameters():
     [
         (None, ValueError, "pass groups, or name a column of X by user_feature"),
         ([1, 2], ValueError, "inconsistent numbers of samples"),
-        ([1] * 5 + [None], ValueError, "groups must not hold missing ids"),
-        ([1.0] * 5 + [np.nan], ValueError, "groups must not hold missing ids"),
-        (np.r_[np.ones(5), np.nan], ValueError, "groups must not hold missing ids"),
-        (np.array(["NaT"] * 6, "M8[s]"), ValueError, "groups must not hold missing"),
-        (pd.Series([pd.NA] * 6), ValueError, "groups must not hold missing ids"),
-        ([[1]] * 6, TypeError, "groups must hold hashable ids"),
+        ([1] * 5 + [None], ValueError, "groups must not contain missing ids"),
+        ([1.0] * 5 + [np.nan], ValueError, "groups must not contain missing ids"),
+        (np.r_[np.ones(5), np.nan], ValueError, "groups must not contain missing ids"),
+        (np.array(["NaT"] * 6, "M8[s]"), ValueError, "groups must not contain missing"),
+        (pd.Series([pd.NA] * 6), ValueError, "groups must not contain missing ids"),
+        ([[1]] * 6, TypeError, "groups must contain hashable ids"),
         (np.ones((6, 2)), ValueError, "groups must be a list or 1D array"),
     ],
 )
@@ -322,5 +322,5 @@ def test_bad_columns(feature, says):
 
 def test_missing_ids_in_a_column():
     X = np.array([[1.0, 0.0], [np.nan, 0.0], [1.0, 1.0]])
-    with pytest.raises(ValueError, match="users must not hold missing ids"):
+    with pytest.raises(ValueError, match="users must not contain missing ids"):
         next(PerUserKFold(2, user_feature=0).split(X))

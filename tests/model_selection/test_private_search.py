@@ -821,7 +821,7 @@ def test_labels_that_occur_are_not_released_by_a_search(steps):
         return search(model, space, epsilon=4.0, **parameters).fit(rows, y)
 
     for tried in ({}, {"classes": [[0, 1, 77], None]}):
-        with pytest.raises(ValueError, match=r"labels occur.*give classes=\[\.\.\.\]"):
+        with pytest.raises(ValueError, match=r"labels occur.*pass classes=\[\.\.\.\]"):
             searched(model, **tried)
     assert not accountant.ledger
     named = searched(model, classes=[[0, 1, 2, 77]])

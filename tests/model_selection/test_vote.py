@@ -159,7 +159,7 @@ def test_a_search_is_one_entry_of_what_it_promised(strategy):
 
 def test_the_plan_says_whether_it_asks():
     few = search(strategy="vote", epsilon=1.0)
-    assert "No block is asked" in str(few.privacy_plan(240))
+    assert "No block votes" in str(few.privacy_plan(240))
     assert [m.name for m in few.privacy_plan(240).mechanisms] == ["fit"]
     assert few.fit_epsilon(240) == pytest.approx(1.0)
     plan = few.privacy_plan(20_000)
@@ -936,3 +936,48 @@ def test_checks_of_scikit_learn():
     made.set_params(strategy=Vote(0.5, 2, min_block_size=4, cv=2))
     results = check_estimator(made, on_skip=None)
     assert len(results) > 40
+
+
+@pytest.mark.parametrize("strategy", [Vote(), RandomRuns(expected_n_iter=3)], ids=str)
+@pytest.mark.parametrize("epsilon", [0.01, 8.0])
+@pytest.mark.parametrize(
+    ("X", "space"),
+    [
+        (np.full((60, 3), "x"), {"center": ["none"]}),
+        (np.zeros((60, 3)), {"no_such": [1]}),
+        (np.zeros((60, 3), dtype="M8[s]"), {"center": ["none"]}),
+    ],
+    ids=["text", "unknown parameter", "dates"],
+)
+def test_a_plan_is_refused_where_a_fit_is(strategy, epsilon, X, space):
+    """Also where no block would be asked, so that no other candidate is fitted."""
+    accountant = PrivacyAccountant()
+    search = PrivateSearchCV(
+        DPPCA(1),
+        space,
+        epsilon=epsilon,
+        strategy=strategy,
+        scoring=make_private_scorer("captured_variance", clip_norm=3.0),
+        accountant=accountant,
+    )
+    errors = []
+    for call in (search.plan_for, search.fit):
+        with pytest.raises((TypeError, ValueError)) as error:
+            call(X)
+        errors.append(str(error.value))
+    assert errors[0] == errors[1]
+    assert not accountant.ledger
+
+
+@pytest.mark.parametrize("strategy", [Vote(), RandomRuns(expected_n_iter=3)], ids=str)
+def test_epsilons_of_the_only_private_step_are_no_candidates(strategy):
+    """The search sets that epsilon: such candidates would all be the same."""
+    search = PrivateSearchCV(
+        DPPCA(1),
+        {"epsilon": [0.5, 1.0]},
+        epsilon=4.0,
+        strategy=strategy,
+        scoring=make_private_scorer("captured_variance", clip_norm=3.0),
+    )
+    with pytest.raises(ValueError, match="epsilon has no effect in this search"):
+        search.plan_for(np.zeros((4000, 3)))

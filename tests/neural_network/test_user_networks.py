@@ -237,6 +237,6 @@ def test_huge_values_are_refused_without_privacy():
     rows, y = table(alike(3, 4, D))
     y[0] = 1e308
     model = LRSMLPRegressor(hidden_layer_sizes=2, epsilon=None, user_feature=0)
-    with pytest.raises(ValueError, match="X or y holds numbers"):
+    with pytest.raises(ValueError, match="X or y contains numbers"):
         model.fit(rows, y)
     assert not hasattr(model, "components_")

@@ -79,7 +79,7 @@ MISTAKES = {
     ),
     "a ledger at a step": (
         lambda: pipeline(DPStandardScaler(accountant=PrivacyAccountant()), DPPCA(2)),
-        r"step 'dpstandardscaler' has an accountant: give it to the pipeline",
+        r"step 'dpstandardscaler' has an accountant: pass it to the pipeline",
     ),
     "a noise multiplier": (
         lambda: pipeline(
@@ -117,7 +117,7 @@ MISTAKES = {
                 "dppca": 0.5,
             },
         ),
-        r"'columntransformer' as well as for each step in it: leave one",
+        r"'columntransformer' as well as for each step in it: remove one",
     ),
     "shares in a list": (
         lambda: pipeline(*SCALED, shares=[0.5, 0.5]),
@@ -143,7 +143,7 @@ MISTAKES = {
     ),
     "categories that are found": (
         lambda: pipeline(chosen(OneHotEncoder(), [0]), DPPCA(1)),
-        r"step 'columntransformer__some' .*leaks.*give categories",
+        r"step 'columntransformer__some' .*leaks.*pass categories",
     ),
     "a last step that leaks": (
         lambda: pipeline(DPPCA(2), LogisticRegression()),
@@ -159,7 +159,7 @@ MISTAKES = {
     ),
     "no private step": (
         lambda: pipeline(PCA(2)),
-        r"steps must hold a private estimator.*sklearn.pipeline.Pipeline",
+        r"steps must contain a private estimator.*sklearn.pipeline.Pipeline",
     ),
     "an ensemble": (
         lambda: pipeline(DPStandardScaler(), BaggingClassifier(classifier())),
@@ -233,7 +233,7 @@ MISTAKES = {
     ),
     "a projection by the number of rows": (
         lambda: pipeline(GaussianRandomProjection("auto", eps=0.999), DPPCA(1)),
-        r"step 'gaussianrandomprojection'.*give n_components a number|new dimension",
+        r"step 'gaussianrandomprojection'.*set n_components to a number|new dimension",
     ),
     "rounds on samples of users": (
         lambda: pipeline(
@@ -353,5 +353,5 @@ def test_parameters_that_a_step_does_not_take(name):
         pipeline(DPStandardScaler(), classifier()),
         f"dpadamclassifier__{name}",
     )
-    words = f"step 'dpadamclassifier' does not accept '{name}': leave {given} out"
+    words = f"step 'dpadamclassifier' does not accept '{name}': remove {given}"
     assert charge_of_error(model, words, X, y, **{given: np.ones(N)}) == 0

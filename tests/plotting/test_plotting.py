@@ -346,7 +346,7 @@ def test_candidates_are_named_where_there_are_several_or_none(X):
     names = r"\['dppca-1__epsilon', 'dppca-2__epsilon'\]"
     with pytest.raises(ValueError, match=names):
         from_estimator(both, X)
-    with pytest.raises(ValueError, match=r"give param_name, one of .*'n_components'"):
+    with pytest.raises(ValueError, match=r"pass param_name, one of .*'n_components'"):
         from_estimator(PCA(), X)
 
 
@@ -458,7 +458,7 @@ def test_searches_that_make_no_curve_are_refused(X):
     with pytest.raises(NotFittedError):
         PrivacyUtilityDisplay.from_search(GridSearchCV(DPPCA(), {"epsilon": [1.0]}))
     other = search_of(DPPCA(), {"n_components": [1, 2]}, X)
-    with pytest.raises(ValueError, match=r"give param_name, one of \['n_components'\]"):
+    with pytest.raises(ValueError, match=r"pass param_name, one of \['n_components'\]"):
         PrivacyUtilityDisplay.from_search(other)
     halving = HalvingGridSearchCV(
         DPPCA(), {"epsilon": [1.0, 2.0]}, scoring=epsilon_of, cv=2

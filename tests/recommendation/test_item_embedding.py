@@ -307,7 +307,7 @@ def test_as_many_users_as_sums_are_exact_for(monkeypatch):
     accountant = PrivacyAccountant()
     model = DPItemEmbedding(1, method="moment", items=[1], accountant=accountant)
     model.fit([[0, 1], [1, 1]], [1, 2])
-    with pytest.raises(ValueError, match="user_feature must hold at most"):
+    with pytest.raises(ValueError, match="user_feature must contain at most"):
         model.fit([[0, 1], [1, 1], [2, 1]], [1, 2, 3])
     # The number of users is private: it was counted after the charge.
     assert len(accountant.ledger) == 2

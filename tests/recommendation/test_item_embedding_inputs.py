@@ -206,7 +206,7 @@ def test_ids_may_be_words(container, items):
 
 def test_one_and_its_word_are_not_taken_together():
     rows = [[1, 10], ["1", 11], [1, 10], [1.0, 12]]
-    with pytest.raises(ValueError, match="user_feature must hold ids of one kind"):
+    with pytest.raises(ValueError, match="user_feature must contain ids of one kind"):
         model().fit(rows, [5, 4, 1, 2])
 
 

@@ -292,7 +292,7 @@ def test_without_privacy_a_budget_refuses_before_items_are_read():
 
 def test_ids_of_clients_are_public_and_read_before_the_charge():
     accountant = PrivacyAccountant(1e-9)
-    with pytest.raises(ValueError, match="clients must not hold missing ids"):
+    with pytest.raises(ValueError, match="clients must not contain missing ids"):
         FederatedDPPCA(1, accountant=accountant).fit(X, clients=[None] * N)
     # Nothing else of the table is read, though it is one array, or one list.
     for table in (with_column(changed(np.nan)), with_column(changed("a")).tolist()):

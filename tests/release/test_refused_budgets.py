@@ -281,9 +281,9 @@ NEVER = {
 @pytest.mark.parametrize("name", NEVER)
 def test_types_that_hold_no_numbers_are_refused_free_of_charge(name):
     table, accountant = NEVER[name](), PrivacyAccountant()
-    with pytest.raises(ValueError, match=r"X must hold numbers"):
+    with pytest.raises(ValueError, match=r"X must contain numbers"):
         DPPCA(1, accountant=accountant).fit(table)
-    with pytest.raises(ValueError, match=r"y must hold numbers"):
+    with pytest.raises(ValueError, match=r"y must contain numbers"):
         LRSRegressor(accountant=accountant).fit(X, table["a"], users=IDS)
     assert len(accountant.ledger) == 0
 
@@ -316,7 +316,7 @@ def test_columns_of_text_are_refused_free_of_charge(name):
             model.set_params(accountant=accountant).fit(table)
     with pytest.raises(ValueError, match=remedy):
         LRSRegressor(accountant=accountant).fit(table, X[:, 0], users=IDS)
-    with pytest.raises(ValueError, match="y must hold numbers"):
+    with pytest.raises(ValueError, match="y must contain numbers"):
         LRSRegressor(accountant=accountant).fit(X, table["a"], users=IDS)
     assert len(accountant.ledger) == 0
     # A table of objects may hold anything: its values decide, after the charge.

@@ -141,6 +141,10 @@ def test_questions_of_those_who_answer_for_data(kinds):
     assert f"3 rows: at most {math.exp(bound):.3g} times as likely" in three
     assert "5 rows" not in three
     assert "not stated" not in three
+    assert (
+        "no useful limit"
+        in answers(statement(kinds["estimator"], units_per_person=10**400))[several]
+    )
     one = answers(statement(kinds["estimator"], units_per_person=1))[several]
     assert one == "The curator states that no person has more than one."
     secret = "Is the number of people or rows secret?"
@@ -483,6 +487,8 @@ def test_what_is_no_promise_is_refused():
         statement(ledger, n_units="4")
     with pytest.raises(ValueError, match="units_per_person must be at least 1"):
         statement(ledger, units_per_person=0)
+    with pytest.raises(ValueError, match="n_units must be at least 1"):
+        statement(ledger, n_units=-5)
     with pytest.raises(ValueError, match="unknown fields"):
         statement(ledger, registry={"region": "EU"})
     with pytest.raises(TypeError, match="data_domain"):
@@ -516,3 +522,31 @@ def test_every_name_in_the_answers_is_known():
         if mark == "?":
             above.add(text)
     assert len(_answers._LINES) > 100
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-7), (0.0, 1e-7), (800.0, 0.1)])
+@pytest.mark.parametrize("k", [2, 3, 20, 10**12, 10**400])
+def test_odds_of_a_ledger_with_other_tools_are_those_of_k_steps(epsilon, delta, k):
+    """However many rows a person has, a statement takes no time for each."""
+    ledger = PrivacyAccountant()
+    ledger.charge_external(
+        epsilon, delta, "counts", unit="row", neighbors="replace-one"
+    )
+    said = answers(statement(ledger, units_per_person=k))[
+        "What if one person has several rows?"
+    ]
+    assert "assumes that all fits were planned in advance" in said
+    if k > 20 or k * epsilon > 13.8:
+        assert f"{k:,d} rows: no useful limit." in said
+        return
+    spent = ledger.spent()
+    grown = spent.delta * sum(math.exp(i * spent.epsilon) for i in range(k))
+    likely = r"at most ([\d.,]+) times as likely, plus a chance of (.*?)\."
+    times = re.search(likely, said)
+    assert float(times[1].replace(",", "")) == pytest.approx(
+        math.exp(k * spent.epsilon), rel=0.01
+    )
+    if times[2].startswith("1 in "):
+        assert 1.0 / int(times[2][5:].replace(",", "")) == pytest.approx(
+            grown, rel=0.01
+        )

@@ -291,3 +291,14 @@ def test_an_empty_ledger_says_nothing_of_units(tmp_path, capsys):
     made.to_html(page)
     accountant.charge_external(0.1, 0.0, "x", unit="user", neighbors="add-remove-one")
     assert verified(capsys, page, str(path))[0] == 0
+
+
+@pytest.mark.parametrize("number", [0, -5, 0.5, True, "2", [1]])
+@pytest.mark.parametrize("name", ["units_per_person", "n_units"])
+def test_a_number_that_no_curator_can_state_is_refused(ledger, number, name):
+    """Odds of fewer than one row would be a promise that nobody has made."""
+    accountant = PrivacyAccountant(path=ledger)
+    record = statement(accountant, units_per_person=3).to_dict()["record"]
+    record["stated"][name] = number
+    with pytest.raises(ValueError, match=f"{name} must be at least 1"):
+        made_of(record, accountant)

@@ -69,10 +69,10 @@ TIMES = USERS.astype("M8[ns]")
 @pytest.mark.parametrize(
     ("targets", "match"),
     [
-        (TARGETS.astype(complex), "y must hold real numbers"),
-        (column(Y.astype(complex)), "y must hold real numbers"),
-        (da.from_array(TIMES, chunks=N // 2), "y must hold numbers"),
-        (column(TIMES), "y must hold numbers"),
+        (TARGETS.astype(complex), "y must contain real numbers"),
+        (column(Y.astype(complex)), "y must contain real numbers"),
+        (da.from_array(TIMES, chunks=N // 2), "y must contain numbers"),
+        (column(TIMES), "y must contain numbers"),
         (dd.from_pandas(pd.DataFrame({"y": Y, "z": Y}), npartitions=2), "one column"),
     ],
 )
@@ -235,7 +235,10 @@ def test_kinds_are_compared_where_no_group_of_users_has_two(mixed):
     if mixed == "items":
         items[1] = items[1].astype(str).astype(object)
     parts = [dask.delayed(pair) for pair in zip(users, items, strict=True)]
-    with quiet(), pytest.raises(ValueError, match=f"{mixed} must hold ids of one kind"):
+    with (
+        quiet(),
+        pytest.raises(ValueError, match=f"{mixed} must contain ids of one kind"),
+    ):
         ClusterUsers(parts, _count, "users", "items")
 
 

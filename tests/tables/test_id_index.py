@@ -165,8 +165,8 @@ def test_ids_of_another_kind_are_an_error_and_not_unknown(fitted, asked):
         ValueError, match="convert one to the type of the other"
     ) as error:
         index.find(KINDS[asked], "owners")
-    assert "owners holds " + asked in str(error.value)
-    assert f"but users holds {fitted}" in str(error.value)
+    assert "owners contains " + asked in str(error.value)
+    assert f"but users contains {fitted}" in str(error.value)
 
 
 @pytest.mark.parametrize("scalar", [np.bytes_(b"1"), np.datetime64("2020-01-01")])
@@ -216,7 +216,7 @@ UNUSABLE = {
 def test_missing_ids_are_refused(ids):
     known = IdIndex(["a"] if not hasattr(ids, "dtype") else ids[:1], "users")
     for use in (lambda: IdIndex(ids, "users"), lambda: known.find(ids, "users")):
-        with pytest.raises(ValueError, match="must not hold missing ids") as error:
+        with pytest.raises(ValueError, match="must not contain missing ids") as error:
             use()
         assert "users" in str(error.value)
         assert "secret" not in str(error.value)
@@ -271,7 +271,9 @@ def test_one_of_many_ids_is_found_without_a_table_of_all(ids):
 
 def test_ids_of_one_kind_alone():
     """Else it would show by lookups whether anybody had an id of another kind."""
-    with pytest.raises(ValueError, match="users must hold ids of one kind, got numb"):
+    with pytest.raises(
+        ValueError, match="users must contain ids of one kind, got numb"
+    ):
         IdIndex([1, "bob"], "users")
 
 
@@ -320,7 +322,7 @@ def test_ids_that_end_in_nul_are_refused(ids):
         pytest.skip("what a library has merged is one id")  # categories of pandas 2.2
     known = IdIndex(["a"] if isinstance(ids[0], str) else [b"a"], "users")
     for use in (lambda: IdIndex(ids, "users"), lambda: known.find(ids, "users")):
-        with pytest.raises(ValueError, match=r"users must not hold .* NUL") as error:
+        with pytest.raises(ValueError, match=r"users must not contain .* NUL") as error:
             use()
         assert "secret" not in str(error.value)
 

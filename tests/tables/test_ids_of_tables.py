@@ -53,7 +53,9 @@ ENDING = {
 @pytest.mark.parametrize("name", ENDING)
 def test_ids_that_end_in_nul_are_refused_by_name(data, name):
     X, y, _ = data
-    with pytest.raises(ValueError, match=f"{name} must not hold ids that end in a NUL"):
+    with pytest.raises(
+        ValueError, match=f"{name} must not contain ids that end in a NUL"
+    ):
         ENDING[name](X, y, ["ann", "ann\0"] * 100)
 
 
@@ -64,14 +66,14 @@ def test_a_lookup_never_tells_which_kinds_of_ids_were_there(data, strings):
     ids = [f"user {u}" if u < strings else int(u) for u in users]
     model = LRSRegressor(noise_seed=0)
     if strings:
-        with pytest.raises(ValueError, match="users must hold ids of one kind"):
+        with pytest.raises(ValueError, match="users must contain ids of one kind"):
             model.fit(X, y, users=ids)
         return
     model.fit(X, y, users=ids)
     for call in (model.get_coef, model.get_intercept):
-        with pytest.raises(ValueError, match="user holds strings"):
+        with pytest.raises(ValueError, match="user contains strings"):
             call("bob")
-    with pytest.raises(ValueError, match="users holds strings"):
+    with pytest.raises(ValueError, match="users contains strings"):
         model.predict(X[:1], users=["bob"])
 
 

@@ -392,6 +392,19 @@ def test_sensitivities_of_a_search_are_those_of_the_lemmas():
     assert found["second_moment_early"] == found["second_moment"]
 
 
+def test_few_rows_release_both_lengths_at_the_bound_of_the_lemma():
+    n = 1000
+    plan = DPPCA(1, epsilon=0.5).privacy_plan(n, 50)
+    found = {m.name: m.sensitivity for m in plan.releases()}
+    assert found["lengths"] == found["center_1"] == 2 / n
+    assert not {"pair_distance_1", "row_reach_1"} & found.keys()
+    shares = {m.name: m.mu**2 / plan.mu**2 for m in plan.mechanisms}
+    assert sum(shares.values()) == pytest.approx(1.0)
+    # A cell of rows has a noise of .06; votes would cost three times as much.
+    assert plan["lengths"].noise_std == pytest.approx(0.06, rel=1e-3)
+    assert 0.06 < shares["lengths"] < 0.08
+
+
 def test_a_center_of_a_sample_pays_for_its_own_number_of_rows():
     """Of 400,000 rows a third is used, of which one counts for three times as much."""
     n, p = 400_000, 20

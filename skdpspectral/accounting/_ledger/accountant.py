@@ -53,6 +53,7 @@ from .context import close_block, note_charge, open_block
 from .entry_chain import Transaction
 from .entry_reports import (
     Excess,
+    LastSpent,
     LedgerEntry,
     Remaining,
     Spent,
@@ -76,10 +77,12 @@ class TotalAtDelta(NamedTuple):
 
     total: Total
     delta: float
+    is_last: bool = False
 
     def spent(self) -> Spent:
         """Return the cost, which may take seconds."""
-        return Spent(self.total.epsilon(self.delta), self.delta)
+        kind = LastSpent if self.is_last else Spent
+        return kind(self.total.epsilon(self.delta), self.delta)
 
 
 class _Before(NamedTuple):
@@ -202,7 +205,7 @@ class PrivacyAccountant:
             parts = " and ".join(part for part in given if given[part] is not None)
             where = "" if path is None else f" (there is no ledger at {path})"
             raise ValueError(
-                f"{parts}: not allowed without a budget; give epsilon{where}"
+                f"{parts}: not allowed without a budget; pass epsilon{where}"
             )
         self._allow_seeded = check_flag("allow_seeded", allow_seeded)
         self._keeper: TemporaryFolder | None = None
@@ -487,7 +490,8 @@ class PrivacyAccountant:
         -------
         Spent
             The total of the ledger after these fits. Steps with an accountant of
-            another ledger are not counted.
+            another ledger are not counted. ``str()`` says so if the ledger will admit
+            nothing else, which can happen long before its epsilon is spent.
 
         Raises
         ------
@@ -596,7 +600,11 @@ class PrivacyAccountant:
                     # One alone may be all there is.
                     before = before._replace(first=before.first and count == 1)
                     self._refuse_excess(transaction, what, asked, before)
-                return self._total_at_delta(transaction)
+                found = self._total_at_delta(transaction)
+                if self._budget is None:
+                    return found
+                box = box_of(transaction.terms())
+                return found._replace(is_last=not box.admits(found.total))
         except Excess as excess:
             assert self._budget is not None
             raise excess.error(self._budget) from None

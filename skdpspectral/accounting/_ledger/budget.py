@@ -322,7 +322,7 @@ class Budget:
         if not plan.noisy:
             raise PrivacyBudgetError(
                 f"{plan.estimator} with epsilon=None spends without limit, but this "
-                "accountant has a budget; give epsilon a number",
+                "accountant has a budget; set epsilon to a number",
                 math.inf,
                 self.epsilon,
             )
@@ -394,7 +394,7 @@ def counted_curves(rows: Iterable[tuple[str, Any]]) -> Counted:
         if kind not in _KINDS:
             raise LedgerError(
                 f"this ledger has an entry of kind {kind!r}, which this release of "
-                "skdpspectral does not know: its total is not known here"
+                "skdpspectral does not support: its total cannot be computed"
             )
         found.append((_KINDS[kind](name="", **fields), int(times)))
     return tuple(found)
@@ -480,7 +480,7 @@ def check_relation(
     """Return a relation, or None if the first entry will fix it."""
     if (unit is None) != (neighbors is None):
         raise ValueError(
-            "unit and neighbors fix a ledger's relation together: give both or neither"
+            "unit and neighbors fix a ledger's relation together: pass both or neither"
         )
     if unit is None:
         return None
@@ -554,7 +554,7 @@ def _check_claim(plan: PrivacyPlan) -> None:
     if plan.mu > allowed_mu(plan.epsilon, plan.delta, plan.failure):
         raise ValueError(
             f"plan claims epsilon={plan.epsilon:g}, delta={plan.delta:g}, but its "
-            f"mechanisms cost mu={plan.mu:.6g}; calibrate them to less"
+            f"mechanisms cost mu={plan.mu:.6g}; calibrate them to this budget"
         )
 
 
@@ -684,7 +684,8 @@ def agreed_budget(
     if budget is not None and budget != own:
         raise LedgerError(
             f"the ledger {path} has the budget {own or 'none'}, not {budget}; open "
-            "it without a budget, or start another ledger"
+            "it without a budget, which cannot be raised for the same rows: a new "
+            "ledger is for other rows"
         )
     found = (meta["unit"], meta["neighbors"])
     if relation is not None and tuple(map(str, relation)) != found:
@@ -696,11 +697,11 @@ def agreed_budget(
         if value is not None and own is None:
             raise LedgerError(
                 f"the ledger {path} has no budget, and {name} is a part of a budget: "
-                f"leave {name} out, or start another ledger with epsilon"
+                f"remove {name}"
             )
         if value is not None and value != meta.get(name):
             raise LedgerError(
                 f"the ledger {path} was created with {name}={meta.get(name)}, not "
-                f"{value}; start another ledger"
+                f"{value}; remove {name}"
             )
     return own

@@ -666,8 +666,8 @@ def check_identity(connection: Connection, ledger_id: str | None) -> str:
             raise LedgerError(
                 f"the ledger {connection.path} lacks changes that this process has "
                 "seen in it: it was replaced by an older copy, or another copy is in "
-                "use elsewhere. Put the newest file back; what a copy lacks was spent "
-                "nevertheless"
+                "use elsewhere. Put the newest file back; releases that a copy lacks "
+                "were charged nevertheless"
             )
     remember(found, now)
     return found

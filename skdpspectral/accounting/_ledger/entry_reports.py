@@ -153,6 +153,13 @@ class Spent(NamedTuple):
         return f"epsilon={self.epsilon:.6g} at delta={self.delta:g}"
 
 
+class LastSpent(Spent):
+    """The cost of a ledger whose only entry is admitted by its own guarantee."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; the ledger admits nothing after this charge"
+
+
 class Remaining(Spent):
     """What each of `n_fits` further fits may ask for; ``str()`` explains it.
 

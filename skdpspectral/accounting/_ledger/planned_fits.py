@@ -177,8 +177,8 @@ class PlannedRows:
         if self.changed_by is not None:
             raise ValueError(
                 f"{name}: the number of rows of each client is not known after "
-                f"{self.changed_by!r}; pass check() the plan that privacy_plan "
-                "returns for the number of rows of each client"
+                f"{self.changed_by!r}; instead, pass check() the plan from "
+                "privacy_plan for the numbers of rows of all clients"
             )
         return self._fitted()
 
@@ -221,7 +221,7 @@ def rows_after(name: str, step: Any, rows: PlannedRows) -> PlannedRows:
     if width is None:
         raise ValueError(
             f"{name}: the number of columns that {type(step).__name__} returns is not "
-            "known before it is fitted; give it an integer number of components, or "
+            "known before it is fitted; set an integer number of components, or "
             "pass check() the plan that privacy_plan returns for the shape after it"
         )
     return PlannedRows(_zeros((n_rows, width)), changed_by=name)

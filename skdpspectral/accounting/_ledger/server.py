@@ -132,8 +132,8 @@ def check_address(path: str) -> str:
         ) from None
     if {"password", "sslpassword"} & parts.keys():
         raise ValueError(
-            "path must not have a password: it is written into every pickle of the "
-            "accountant. Give it in a password file (~/.pgpass), in PGPASSWORD, or in "
+            "path must not contain a password: it is written into every pickle of the "
+            "accountant. Store it in a password file (~/.pgpass), in PGPASSWORD, or in "
             "a service file"
         )
     for name in ("host", "hostaddr", "port"):

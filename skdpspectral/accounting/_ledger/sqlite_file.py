@@ -215,7 +215,7 @@ def check_header(path: Path) -> None:
     except FileNotFoundError:
         raise LedgerError(
             f"there is no ledger at {path}: check the path, or put the file back. A "
-            "pickled accountant never creates a ledger: give the estimator another "
+            "pickled accountant never creates a ledger: pass the estimator another "
             "accountant, or keep the ledger on a server for workers of other hosts"
         ) from None
     except OSError as error:
@@ -249,8 +249,8 @@ def check_only_name(path: Path) -> os.stat_result:
     if found.st_nlink > 1:
         raise LedgerError(
             f"the ledger {path} has {found.st_nlink} names (hard links): a process "
-            "that uses another name would write it without regard to this one, and "
-            "charges would be lost. Remove the other names; PrivacyAccountant.backup "
+            "that uses another name would not share locks with this one, and charges "
+            "would be lost. Remove the other names; PrivacyAccountant.backup "
             "makes copies, and symbolic links are followed"
         )
     return found

@@ -80,7 +80,7 @@ def resolved_shares(shares: Any, steps: Mapping[str, Any]) -> dict[str, float]:
         if not inside:
             raise ValueError(
                 f"shares has an entry for {name!r} as well as for each step in it: "
-                "leave one of these entries out"
+                "remove one of these entries"
             )
         found |= _by_weights(inside, share / total)
     missing = [path for path in steps if path not in found]
@@ -143,7 +143,7 @@ def allocated(
     steps = dict(_private_leaves("", what))
     if not steps:
         raise ValueError(
-            f"no private estimator is fitted in {type(what).__name__}: give a pipeline "
+            f"no private estimator is fitted in {type(what).__name__}: pass a pipeline "
             "of private steps"
         )
     split, mu = resolved_shares(shares, steps), gaussian_mu(epsilon, delta)
