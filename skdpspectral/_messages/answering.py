@@ -6,7 +6,6 @@ import os
 
 from .._linalg.walks import blas_threads, quietly
 from .._release.noise import NonReentrantLock
-from ..accounting import PrivacyAccountant, default_accountant
 from ..mechanisms import PrivacyPlan
 from .messages import MessageError, Reply, Request
 
@@ -24,15 +23,6 @@ def check_step(request: Request, expected: int) -> None:
     """Refuse a new request that is out of order."""
     if request.step != expected:
         raise MessageError(f"step {request.step} was requested before step {expected}")
-
-
-def ledger_of_client(accountant) -> PrivacyAccountant | None:
-    """Return the given ledger, or else that of the ``with`` block around a client."""
-    if accountant is None:
-        return default_accountant()
-    if not isinstance(accountant, PrivacyAccountant):
-        raise ValueError("accountant must be a PrivacyAccountant or None")
-    return accountant
 
 
 class AnsweringClient:

@@ -15,12 +15,12 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from .._linalg import eigen
-from .._messages.answering import AnsweringClient, ledger_of_client
+from .._messages.answering import AnsweringClient
 from .._messages.messages import MessageError, Reply, Request, Topic, check_name
 from .._release.noise import Release
 from .._tables.ids import in_declared_order
 from .._tables.rows import check_features
-from ..accounting import PrivacyLeakWarning
+from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accountant
 from ._bounded_moments import weight_of
 from ._federated_task import Registration, SpectralTask, check_client_budget
 
@@ -205,7 +205,9 @@ class LocalClient(AnsweringClient):
             raise TypeError("task must be a SpectralTask")
         X = check_features(in_declared_order(X, task.feature_names))
         self._prepare(name, X, task, epsilon, delta, estimator, noise_seed)
-        self._accountant = ledger_of_client(accountant)
+        if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
+            raise ValueError("accountant must be a PrivacyAccountant or None")
+        self._accountant = default_accountant() if accountant is None else accountant
         self._warn(len(X))
 
     @classmethod

@@ -14,7 +14,6 @@ import numpy as np
 
 from .._linalg import eigen
 from .._messages.messages import Conversation, MessageError, Reply, Request, Topic
-from .._tables.readers import as_numbers
 from ..mechanisms import check_count, check_real, shown
 from . import _kernels
 from ._federated_task import Registration, SpectralTask, check_client_budget
@@ -931,7 +930,11 @@ def kept_features(task, n_nonzero_features) -> int:
 
 def start_basis(task, init, name="init") -> np.ndarray:
     """Return orthonormal columns that span public rows, or an error."""
-    start = as_numbers(init)
+    try:
+        start = np.asarray(init)
+        start = start.astype(np.float64) if start.dtype.kind in "iufO" else None
+    except (TypeError, ValueError, OverflowError):
+        start = None
     shape = (task.n_components, task.rows.n_features)
     if start is None or start.shape != shape or not np.isfinite(start).all():
         raise ValueError(

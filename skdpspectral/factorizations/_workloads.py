@@ -20,7 +20,6 @@ from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import Interval
 from .._base.strategies import register
-from .._tables.readers import as_numbers
 
 
 class RunningSums:
@@ -180,9 +179,13 @@ def check_triangular(name: str, matrix, *, singular: bool = False) -> np.ndarray
 
     With `singular`, zeros on the diagonal are allowed.
     """
-    matrix = as_numbers(matrix)
-    if matrix is None:
-        raise ValueError(f"{name} must be an array of numbers")
+    try:
+        matrix = np.asarray(matrix)
+        if matrix.dtype.kind not in "iufO":
+            raise TypeError
+        matrix = matrix.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must be an array of numbers") from None
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
         raise ValueError(
             f"{name} must be a square array with one row per step, got shape "

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from sklearn.base import clone
 
-from .._messages.answering import AnsweringClient, ledger_of_client
+from .._messages.answering import AnsweringClient
 from .._messages.messages import (
     Conversation,
     MessageError,
@@ -21,7 +21,7 @@ from .._messages.messages import (
 )
 from .._release.noise import KEY_BYTES, Release, charge
 from .._statistics.user_sums import Released, RememberedRows
-from ..accounting import PrivacyLeakWarning
+from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accountant
 from ..mechanisms import ParallelPlan, PrivacyPlan, check_count
 from ._group_tasks import (
     MOST_GROUPS,
@@ -474,7 +474,9 @@ class GroupClient(AnsweringClient):
         if not isinstance(task, GroupTask):
             raise TypeError("task must be a GroupTask")
         check_name(name)
-        self._accountant = ledger_of_client(accountant)
+        if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
+            raise ValueError("accountant must be a PrivacyAccountant or None")
+        self._accountant = default_accountant() if accountant is None else accountant
         if noise_seed is not None and task.noise == "server":
             raise ValueError(
                 'noise_seed is not used with noise="server", where clients add no '
