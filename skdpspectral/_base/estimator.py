@@ -453,6 +453,16 @@ class PrivateEstimator(BaseEstimator):
             if name.endswith("_") and not name.startswith("_")
         }
 
+    def _warn_unless_private(self) -> None:
+        """Warn, for :meth:`publish`, if the last fit was not private."""
+        if not self.privacy_.private:
+            warnings.warn(
+                f"this {type(self).__name__} is not private: "
+                f"{self.privacy_.guarantee()}",
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
+
     def publish(self):
         """Return a copy that holds only releases and the plan, safe to share.
 
@@ -477,13 +487,7 @@ class PrivateEstimator(BaseEstimator):
             If the fit was not private.
         """
         check_is_fitted(self)
-        if not self.privacy_.private:
-            warnings.warn(
-                f"this {type(self).__name__} is not private: "
-                f"{self.privacy_.guarantee()}",
-                PrivacyLeakWarning,
-                stacklevel=2,
-            )
+        self._warn_unless_private()
         parameters = self.get_params(deep=False)
         parameters.update(accountant=None, noise_seed=None)
         published = type(self)(**published_copy(parameters))

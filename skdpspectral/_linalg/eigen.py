@@ -216,7 +216,7 @@ def _width(middle: float, order: int, spread: float, n_samples: int) -> float:
     aspect = order / n_samples
     # A middle one that noise made negative says nothing of the rows' spread.
     sampling = max(middle, 0.0) * (2.0 * math.sqrt(aspect) + aspect)
-    return 2.0 * spread * math.sqrt(order) + sampling
+    return edge_of_noise(spread, order) + sampling
 
 
 # Width of the kernel that the density of the eigenvalues is smoothed with, in units of

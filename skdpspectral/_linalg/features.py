@@ -65,13 +65,9 @@ class DifferenceCounts:
         """Add differences of shape (b, n_features), float64, or sparse CSR."""
         n_features, n_nodes = self._total.shape
         self.n_pairs += differences.shape[0]
-        if sparse.issparse(differences):
-            differences = _summed(differences)
-            self._count(differences.data, differences.indices.astype(np.int64))
-        elif len(differences) < _NODES_TOGETHER or n_nodes <= _NODES_TOGETHER:
-            # Feature by feature: a histogram stays in the cache while it is filled.
-            values = np.ravel(differences, order="F")
-            self._count(values, np.repeat(np.arange(n_features), len(differences)))
+        few_nodes = n_nodes <= _NODES_TOGETHER or sparse.issparse(differences)
+        if few_nodes or len(differences) < _NODES_TOGETHER:
+            self._count(*_values_and_columns(differences))
         else:
             if self._window is None:
                 self._window = _Window(differences, self._first, n_nodes)
@@ -106,6 +102,16 @@ class DifferenceCounts:
         flat -= above
         # The last node of a feature has nothing above it.
         flat[1:] += above[:-1]
+
+
+def _values_and_columns(differences) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values of dense or sparse differences, and the column of each."""
+    if sparse.issparse(differences):
+        differences = _summed(differences)
+        return differences.data, differences.indices.astype(np.int64)
+    # Feature by feature: a histogram stays in the cache while it is filled.
+    columns = np.repeat(np.arange(differences.shape[1]), len(differences))
+    return np.ravel(differences, order="F"), columns
 
 
 def _summed(rows):
@@ -218,18 +224,11 @@ def octaves_of_differences(blocks, n_features: int, first_octave: int, n_octaves
     """
     total = np.zeros(n_features * n_octaves)
     for differences in blocks:
-        if sparse.issparse(differences):
-            differences = _summed(differences)
-            values, column = differences.data, differences.indices
-        else:
-            values = np.ravel(differences, order="F")
-            column = np.repeat(np.arange(n_features), len(differences))
+        values, column = _values_and_columns(differences)
         bits = np.abs(values).view(np.int64)
         counted = (bits > 0) & (bits <= _INFINITE)
         octave = (bits[counted] >> 52) - 1023 - first_octave
-        place = np.clip(octave, 0, n_octaves - 1) + n_octaves * column[counted].astype(
-            np.int64
-        )
+        place = np.clip(octave, 0, n_octaves - 1) + n_octaves * column[counted]
         total += np.bincount(place, minlength=len(total))
     return total.reshape(n_features, n_octaves)
 

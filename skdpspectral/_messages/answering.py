@@ -6,6 +6,7 @@ import os
 
 from .._linalg.walks import blas_threads, quietly
 from .._release.noise import NonReentrantLock
+from ..mechanisms import PrivacyPlan
 from .messages import MessageError, Reply, Request
 
 
@@ -30,6 +31,8 @@ class AnsweringClient:
     The task of a subclass has a `digest` and a ``longest()`` method.
     """
 
+    plan: PrivacyPlan
+
     def _open(self, name: str, task) -> None:
         """Set the state before the first request of a session."""
         self.name, self.task = name, task
@@ -42,6 +45,30 @@ class AnsweringClient:
         raise TypeError(
             f"a {type(self).__name__} cannot be copied or pickled: two copies would "
             "release twice what was charged once"
+        )
+
+    def _seeded(self) -> str:
+        """Describe what a seed of the noise reveals."""
+        return (
+            f"noise_seed is given: the noise of client {self.name!r} can be "
+            "reproduced and subtracted, so its answers are not private; leave "
+            "noise_seed=None except in tests"
+        )
+
+    def _reply(
+        self, request: Request, values, n_samples: int = 0, numbers: tuple = ()
+    ) -> Reply:
+        """Return the answer with some values, which states the cost of the plan."""
+        return Reply(
+            request.session,
+            self.task.digest,
+            request.step,
+            request.topic,
+            self.name,
+            n_samples,
+            self.plan.mu,
+            numbers,
+            values,
         )
 
     # -- of subclasses -----------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from .._linalg import features, walks
 from .._tables.clipping import Box
 from .._tables.pairs import PairOrder, PairWalk, PoolWalk
 from ..accounting import calibrate_gaussian
+from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Exact, Gaussian, PrivacyPlan
 from .statistic import Combination, Statistic, mean_summation_error
 
@@ -53,6 +54,19 @@ def octaves_within_memory(n_features: int) -> tuple[int, int]:
     return max(-half, _LOWEST_OCTAVE), min(half, _HIGHEST_OCTAVE)
 
 
+# Rows that pairs can be made of.
+_FEWEST_ROWS = 2
+
+
+def refuse_too_few(n_samples: int) -> None:
+    """Refuse tables of which no two rows can be compared."""
+    if n_samples < _FEWEST_ROWS:
+        raise ValueError(
+            f"n_samples={n_samples} must be at least {_FEWEST_ROWS}: scales are "
+            "computed from differences of rows"
+        )
+
+
 class Spreads(NamedTuple):
     """Released spreads of each feature: arrays of shape (n_features,).
 
@@ -73,7 +87,8 @@ class DifferenceHistograms(Statistic):
 
     Ties are left out, so that a feature of mostly equal values has a scale, too. With
     `boxed`, differences are at most 2. With `holes`, differences from missing values
-    are not counted either, and `scale` is that of the others.
+    are not counted either, and `scale` is that of the others. `factor` multiplies the
+    thresholds for the noise.
     """
 
     n_samples: int
@@ -81,6 +96,7 @@ class DifferenceHistograms(Statistic):
     boxed: bool = False
     holes: bool = False
     name: str = "differences"
+    factor: float = 1.0
 
     @property
     def order(self) -> PairOrder:
@@ -102,13 +118,9 @@ class DifferenceHistograms(Statistic):
     def mechanisms(self, mu: float) -> tuple:
         """Plan the release at a cost of mu; infinite for no noise."""
         shape = (self.n_features, self.n_nodes)
-        if not math.isfinite(mu):
-            return (Exact(self.name, shape),)
         moved = sensitivity.difference_counts_sensitivity(self.n_features)
-        counts = calibrate_gaussian(
-            self.name, moved, mu, shape, magnitude=self.order.n_pairs
-        )
-        return (counts,)
+        most = self.order.n_pairs
+        return calibrate_alike([self.name], moved, mu, shape, magnitude=most)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Spreads:
         """Release the histograms of rows under a given map, or None."""
@@ -179,7 +191,7 @@ class DifferenceHistograms(Statistic):
         rates = _FALSE_ALARMS / (self.n_features * len(_WINDOWS)) * rates
         limits = -noise * ndtri(np.where(rates > 0.0, rates, 0.5))
         limits[rates == 0.0] = np.inf
-        return limits
+        return self.factor * limits
 
     def _highest(self, counts, noise: float, rates: np.ndarray) -> np.ndarray:
         """Return each feature's highest node above the noise, -1 for none."""
@@ -279,21 +291,17 @@ class FeatureMoments(Statistic):
     def mechanisms(self, mu: float) -> tuple:
         """Plan the release at a cost of mu; infinite for no noise."""
         n, p = self.n_samples, self.n_features
-        shape = (p, len(self._weights))
-        if not math.isfinite(mu):
-            return (Exact(self.name, shape),)
         # Sums of squares and of the middles to subtract are rounded by themselves.
         terms = (1.0, self._weight * (1.0 + _MIDDLE * self.holes), *self._weights[2:])
-        longest = math.sqrt(self.n_features) * math.hypot(*terms)
-        moments = calibrate_gaussian(
-            self.name,
-            sensitivity.feature_moments_sensitivity(self.n_samples, self.n_features),
+        longest = math.sqrt(p) * math.hypot(*terms)
+        return calibrate_alike(
+            [self.name],
+            sensitivity.feature_moments_sensitivity(n, p),
             mu,
-            shape,
+            (p, len(self._weights)),
             summation_error=mean_summation_error(longest, n, p),
             magnitude=2.0 * self._weight,
         )
-        return (moments,)
 
     def radius(self, noise: float, spreads: Spreads) -> np.ndarray:
         """Return clipping radii that balance the errors of noise and clipping."""
@@ -495,7 +503,8 @@ class FeatureScales(Combination):
     Differences of rows give scales, phases on circles give locations, and clipped
     moments about these give means and standard deviations; without means only
     differences are released. A `box` holds public bounds of each feature. With `holes`,
-    values may be NaN, and their share is released with the means.
+    values may be NaN, and their share is released with the means. Names of releases
+    begin with `prefix`; `factor` is that of :class:`DifferenceHistograms`.
     """
 
     n_samples: int
@@ -503,19 +512,22 @@ class FeatureScales(Combination):
     with_mean: bool = True
     box: Box | None = None
     holes: bool = False
+    prefix: str = ""
+    factor: float = 1.0
 
     def parts(self) -> Mapping[str, Statistic]:
         """Return the statistics, in the order of their releases."""
-        shape = (self.n_samples, self.n_features)
+        shape, how = (self.n_samples, self.n_features), {"holes": self.holes}
         boxed = self.box is not None
-        differences = DifferenceHistograms(*shape, boxed=boxed, holes=self.holes)
-        if not self.with_mean:
-            return {"differences": differences}
-        return {
-            "differences": differences,
-            "places": Phases(*shape),
-            "moments": FeatureMoments(*shape, holes=self.holes),
+        parts: dict[str, Any] = {
+            "differences": DifferenceHistograms(
+                *shape, boxed=boxed, factor=self.factor, **how
+            )
         }
+        if self.with_mean:
+            parts["places"] = Phases(*shape)
+            parts["moments"] = FeatureMoments(*shape, **how)
+        return {k: replace(v, name=self.prefix + v.name) for k, v in parts.items()}
 
     def shares(self) -> Mapping[str, float]:
         """Return the shares of mu**2."""

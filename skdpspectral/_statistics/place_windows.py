@@ -19,8 +19,7 @@ from scipy.special import ndtr
 from .. import sensitivity
 from .._linalg import features
 from .._tables.clipping import Box
-from ..accounting import calibrate_gaussian
-from ..mechanisms import Exact
+from ..accounting._gaussian import calibrate_alike
 from .feature_scales import (
     FeatureLaw,
     FeatureMoments,
@@ -81,13 +80,9 @@ class PlaceWindows(Statistic):
     def mechanisms(self, mu: float) -> tuple:
         """Plan the release at a cost of mu; infinite for no noise."""
         shape = (self.n_features, self.n_cells + 1)
-        if not math.isfinite(mu):
-            return (Exact(self.name, shape),)
         moved = sensitivity.value_windows_sensitivity(self.n_features)
-        counts = calibrate_gaussian(
-            self.name, moved, mu, shape, magnitude=self.n_samples
-        )
-        return (counts,)
+        most = self.n_samples
+        return calibrate_alike([self.name], moved, mu, shape, magnitude=most)
 
     def exact(self, rows: Any, row_map: Any, scale: np.ndarray) -> np.ndarray:
         """Return what is released of rows, without noise."""

@@ -22,8 +22,8 @@ from .. import sensitivity
 from .._linalg import features, walks
 from .._tables.clipping import Box
 from .._tables.pairs import PairOrder, PairWalk
-from ..accounting import calibrate_gaussian, gaussian_mu
-from ..mechanisms import Exact
+from ..accounting import gaussian_mu
+from ..accounting._gaussian import calibrate_alike
 from .feature_scales import FeatureLaw, in_units, octaves_within_memory
 from .statistic import Statistic
 
@@ -162,13 +162,9 @@ class ScaleWindows(Statistic):
         first, end = self.octaves
         # Windows, and the count of all differences that are no ties.
         shape = (self.n_features, end - first + _WIDTH)
-        if not math.isfinite(mu):
-            return (Exact(self.name, shape),)
         moved = sensitivity.difference_windows_sensitivity(self.n_features)
-        counts = calibrate_gaussian(
-            self.name, moved, mu, shape, magnitude=self.order.n_pairs
-        )
-        return (counts,)
+        most = self.order.n_pairs
+        return calibrate_alike([self.name], moved, mu, shape, magnitude=most)
 
     def exact(self, rows: Any) -> np.ndarray:
         """Return what is released of rows, without noise."""

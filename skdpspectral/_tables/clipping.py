@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from .._linalg.per_user import totals
-from .readers import refuse_masked
+from .readers import as_numbers, refuse_masked
 
 _SMALLEST_EXTENT = 1e-100
 
@@ -54,15 +54,12 @@ def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
 def _numbers(side) -> np.ndarray:
     """Return one side of the bounds as float64 numbers."""
     refuse_masked(side, "bounds")
-    try:
-        side = np.asarray(side)
-        if side.dtype.kind in "iufO":
-            return side.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise ValueError(
-        "bounds must contain numbers, or arrays of numbers, in the range of float64"
-    )
+    found = as_numbers(side)
+    if found is None:
+        raise ValueError(
+            "bounds must contain numbers, or arrays of numbers, in the range of float64"
+        )
+    return found
 
 
 # Squared lengths in this range suffer neither overflow nor harmful underflow.

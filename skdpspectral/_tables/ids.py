@@ -622,7 +622,7 @@ def in_declared_order(X, names: Sequence[str] | None, beside=()):
     if labels is None:
         raise ValueError(
             "the task has feature_names, but X has no column names. Pass a dataframe "
-            f"with these columns: {_listed(names)}."
+            f"with these columns: {first_names(names)}."
         )
     others = {position_of(feature, labels, name) for name, feature in beside}
     own = {label: j for j, label in enumerate(labels) if j not in others}
@@ -634,8 +634,8 @@ def in_declared_order(X, names: Sequence[str] | None, beside=()):
     ):
         if listed:
             raise ValueError(
-                f"X {problem} {_listed(listed)}. Its columns must be the feature_names "
-                "of the task, in any order."
+                f"X {problem} {first_names(listed)}. Its columns must be the "
+                "feature_names of the task, in any order."
             )
     order = list(range(len(labels)))
     for place, name in zip(own.values(), names, strict=True):
@@ -656,6 +656,7 @@ def _refuse_twice(name: str, labels: Iterable) -> None:
         raise ValueError(f"{name} must differ, got {twice[0]!r} twice")
 
 
-def _listed(names: Sequence) -> str:
+def first_names(names: Sequence) -> str:
+    """Return a few names as text, for an error."""
     more = ", ..." if len(names) > _SHOWN else ""
     return ", ".join(repr(name) for name in names[:_SHOWN]) + more

@@ -58,6 +58,18 @@ def refuse_masked(values, name: str) -> None:
         raise ValueError(f"{name} has masked values: drop or fill such rows first")
 
 
+def as_numbers(values, kinds: str = "iufO") -> np.ndarray | None:
+    """Return a parameter, or an array, as float64 numbers; None if they are not.
+
+    Entries of rows are read by :func:`read_entries`, which converts each by itself.
+    """
+    try:
+        found = np.asarray(values)
+        return found.astype(np.float64) if found.dtype.kind in kinds else None
+    except (TypeError, ValueError, OverflowError):  # whose words may quote values
+        return None
+
+
 def _hides(part) -> bool:
     if isinstance(part, (list, tuple)):
         return any(map(_hides, part))

@@ -293,7 +293,8 @@ def calibrate_alike(
     of :func:`calibrate_gaussian`, of each release.
     """
     if not math.isfinite(mu):
-        return tuple(Exact(name, shape) for name in names)
+        symmetric = more.get("symmetric", False)
+        return tuple(Exact(name, shape, symmetric=symmetric) for name in names)
     each = mu * math.sqrt(1.0 / len(names))
     first = calibrate_gaussian(names[0], sensitivity, each, shape, **more)
     return first.repeated(names)

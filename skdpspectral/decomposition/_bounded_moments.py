@@ -26,9 +26,8 @@ from .._statistics.statistic import (
 )
 from .._tables.clipping import clip_rows, make_box, normalize_rows
 from .._tables.pairs import PairOrder, PairWalk, row_differences, sign_differences
-from ..accounting import calibrate_gaussian
 from ..accounting._gaussian import calibrate_alike
-from ..mechanisms import Concern, Exact, Remark, check_real, shown
+from ..mechanisms import Concern, Remark, check_real, shown
 from . import _kernels
 
 CENTERS = ("auto", "none", "pairs", "private")
@@ -356,10 +355,8 @@ def plan_second_moment(
     With `width`, it is of projections on so many directions.
     """
     shape, square = (n_features if width is None else width,) * 2, radius**2
-    if not math.isfinite(mu):
-        return (Exact(name, shape, symmetric=True),)
-    moment = calibrate_gaussian(
-        name,
+    return calibrate_alike(
+        [name],
         sensitivity.second_moment_sensitivity(radius, n_samples),
         mu,
         shape,
@@ -367,7 +364,6 @@ def plan_second_moment(
         summation_error=mean_summation_error(square, n_samples, n_features, weights),
         magnitude=2.0 * square,
     )
-    return (moment,)
 
 
 def share_of(plan: Any, name: str, other: str) -> float:
@@ -480,10 +476,8 @@ class LayeredMoment(SecondMoment):
 
     def mechanisms(self, mu: float) -> tuple:
         n, p, shape = self.n_samples, self.bounds.n_features, self._shape
-        if not math.isfinite(mu):
-            return (Exact(self.name, shape),)
-        moment = calibrate_gaussian(
-            self.name,
+        return calibrate_alike(
+            [self.name],
             sensitivity.second_moment_sensitivity(1.0, n),
             mu,
             shape,
@@ -491,7 +485,6 @@ class LayeredMoment(SecondMoment):
             summation_error=2.0 * mean_summation_error(1.0, n, p, self.bounds.weights),
             magnitude=2.0,
         )
-        return (moment,)
 
     def kernel(self, rows: Any, origin: Any, floor: float = 0.0) -> np.ndarray:
         """Packed second moments of the layers; parameters as of one moment."""

@@ -69,13 +69,6 @@ class MomentLayer(Statistic):
 GRID_BITS, CELL_BITS = 12, 3
 
 
-def row_squares(rows: Any) -> np.ndarray:
-    """Return squared lengths of dense or sparse rows, which may overflow."""
-    if sparse.issparse(rows):
-        return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
-    return np.vecdot(rows, rows)
-
-
 class LengthCounts:
     """Counts of rows longer than each point of a logarithmic grid, in `longer`.
 
@@ -91,7 +84,8 @@ class LengthCounts:
     def update(self, rows: Any) -> None:
         """Count dense or sparse rows; NaN counts as very long."""
         with np.errstate(all="ignore"):
-            logs = np.nan_to_num(np.log(row_squares(rows)), nan=np.inf, posinf=np.inf)
+            logs = np.log(_kernels.row_squares(rows))
+            logs = np.nan_to_num(logs, nan=np.inf, posinf=np.inf)
         places = np.searchsorted(self._points, logs)
         found = np.bincount(places, minlength=self.size + 2)
         self.longer += found[::-1].cumsum()[::-1][1:]
@@ -350,7 +344,7 @@ def clipped_parts(rows: Any, radii: tuple[float, ...], out: Any = None) -> list:
 def _far_part(rows: Any, near: float, far: float) -> Any:
     """Return the second part of the rows that have one, or None."""
     with np.errstate(all="ignore"):
-        squares = row_squares(rows)
+        squares = _kernels.row_squares(rows)
     # Rows within the first radius have no second part: most of all rows.
     longer = ~(squares <= near**2)
     if far <= near or not longer.any():

@@ -254,11 +254,7 @@ class LocalClient(AnsweringClient):
                 'calibration="paper" sets'
             )
         if private and plan.seeded:
-            said.append(
-                f"noise_seed is given: the noise of client {self.name!r} can be "
-                "reproduced and subtracted, so its answers are not private; leave "
-                "noise_seed=None except in tests"
-            )
+            said.append(self._seeded())
         if private and plan.delta >= 1.0 / n_samples:
             said.append(
                 f"client {self.name!r}: delta={plan.delta:g} is at least "
@@ -288,17 +284,7 @@ class LocalClient(AnsweringClient):
     def _answered(self, request: Request, brought) -> Reply:
         assert self._releases is not None
         numbers, values = self._releases.answer(request.topic, request.step, brought)
-        return Reply(
-            session=request.session,
-            task=self.task.digest,
-            step=request.step,
-            topic=request.topic,
-            client=self.name,
-            n_samples=len(self._X),
-            mu=self.plan.mu,
-            numbers=numbers,
-            values=values,
-        )
+        return self._reply(request, values, len(self._X), numbers)
 
 
 def run_in_process(

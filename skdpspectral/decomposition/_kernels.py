@@ -160,6 +160,13 @@ def blocked_second_moment(
     return total
 
 
+def row_squares(rows) -> np.ndarray:
+    """Return squared lengths of dense or sparse rows, which may overflow."""
+    if sparse.issparse(rows):
+        return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
+    return np.vecdot(rows, rows)
+
+
 def squared_parts(rows, components: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return squared lengths of rows along orthonormal `components` and across them.
 
@@ -167,11 +174,7 @@ def squared_parts(rows, components: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     """
     scores = np.asarray(rows @ components.T)
     along = np.vecdot(scores, scores)
-    if sparse.issparse(rows):
-        total = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
-    else:
-        total = np.vecdot(rows, rows)
-    return along, np.maximum(total - along, 0.0)
+    return along, np.maximum(row_squares(rows) - along, 0.0)
 
 
 def residual(rows, scores: np.ndarray, components: np.ndarray) -> np.ndarray:

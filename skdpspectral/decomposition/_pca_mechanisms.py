@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import register
 from .._statistics.statistic import Statistic
-from .._tables.readers import refuse_masked
+from .._tables.readers import as_numbers, refuse_masked
 from ..mechanisms import Assumption, check_real, check_reals, shown
 from ._bounded_moments import (
     Centered,
@@ -615,15 +615,9 @@ def _check_range_is_used(choice, searched: bool) -> None:
 def _numbers(name: str, value, size: int | None) -> np.ndarray:
     """Return one number or `size` numbers as float64, or an error that names them."""
     refuse_masked(value, name)
-    try:
-        array = np.asarray(value)
-        if array.dtype.kind not in "iufO" or isinstance(value, (bool, np.bool_)):
-            raise TypeError
-        array = array.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(
-            f"{name} must contain real numbers in the range of float64"
-        ) from None
+    array = as_numbers(value)
+    if array is None:
+        raise ValueError(f"{name} must contain real numbers in the range of float64")
     if array.ndim > 1 or (array.ndim == 1 and array.size != size):
         wanted = "a number" if size is None else f"a number or {size} numbers"
         raise ValueError(f"{name} must be {wanted}, got shape {array.shape}")

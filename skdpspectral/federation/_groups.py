@@ -476,6 +476,7 @@ class GroupClient(AnsweringClient):
         check_name(name)
         if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
             raise ValueError("accountant must be a PrivacyAccountant or None")
+        self._accountant = default_accountant() if accountant is None else accountant
         if noise_seed is not None and task.noise == "server":
             raise ValueError(
                 'noise_seed is not used with noise="server", where clients add no '
@@ -485,19 +486,12 @@ class GroupClient(AnsweringClient):
         self._model = clone(task._model)
         given = task._board, task.feature_names, X, y
         self._group = self._model._unread_group(*given, **how)
-        self._accountant = default_accountant() if accountant is None else accountant
         self._noise_seed = noise_seed
         plan = task.plan_of(epsilon, delta)
         self.plan = replace(plan, seeded=noise_seed is not None)
-        if self.plan.seeded:
-            warnings.warn(
-                f"noise_seed is given: the noise of client {name!r} can be reproduced "
-                "and subtracted, so its answers are not private; leave "
-                "noise_seed=None except in tests",
-                PrivacyLeakWarning,
-                stacklevel=2,
-            )
         self._open(name, task)
+        if self.plan.seeded:
+            warnings.warn(self._seeded(), PrivacyLeakWarning, stacklevel=2)
         self._release: Release | None = None
         self._read: tuple = ()
         self._rows: RememberedRows | None = None
@@ -546,17 +540,7 @@ class GroupClient(AnsweringClient):
             values = self._part(step)
         else:
             self._finish()
-        return Reply(
-            session=request.session,
-            task=task.digest,
-            step=step,
-            topic=request.topic,
-            client=self.name,
-            n_samples=0,
-            mu=self.plan.mu,
-            numbers=(),
-            values=values,
-        )
+        return self._reply(request, values)
 
     def _part(self, step: int) -> np.ndarray:
         """Return the group's part of the next sum, with noise if the client adds it."""

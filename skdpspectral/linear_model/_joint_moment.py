@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from scipy.special import softmax
 
 from .. import sensitivity
 from .._linalg.walks import RowWalk, reduce_rows
-from .._statistics.feature_scales import DifferenceHistograms, FeatureScales
+from .._statistics.feature_scales import FeatureScales
 from .._statistics.statistic import (
     Choice,
     Combination,
@@ -42,16 +42,9 @@ from .._tables.users import (
     read_targets,
 )
 from ..accounting import calibrate_gaussian
+from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Exact, Gaussian, Neighbors
 from ._kernels_ridge import sum_of_row_products
-
-
-def one_release(name, moved: float, mu: float, shape, *, symmetric=False, **how):
-    """Plan one release at a cost of mu; infinite mu means no noise."""
-    if not math.isfinite(mu):
-        return (Exact(name, shape, symmetric=symmetric),)
-    return (calibrate_gaussian(name, moved, mu, shape, symmetric=symmetric, **how),)
-
 
 # Votes of a search through all floats, and of one through lengths.
 _VOTES, _LENGTH_VOTES = 24, 12
@@ -218,7 +211,7 @@ class TargetMeans(Statistic):
         n, k = self.n_samples, self.n_targets
         moved = sensitivity.mean_sensitivity(self._radius, n)
         error = mean_summation_error(self._radius, n, k)
-        return one_release(self.name, moved, mu, (k,), summation_error=error)
+        return calibrate_alike([self.name], moved, mu, (k,), summation_error=error)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release means of the columns of rows in a given box."""
@@ -450,7 +443,7 @@ class MeanSquare(Statistic):
         # Numbers in [0, 1] are in a ball of half that size.
         moved = sensitivity.mean_sensitivity(0.5, self.n_samples)
         error = mean_summation_error(1.0, self.n_samples, self.n_columns)
-        return one_release(self.name, moved, mu, (1,), summation_error=error)
+        return calibrate_alike([self.name], moved, mu, (1,), summation_error=error)
 
     def run(self, release: Any, rows: Any, *given: Any) -> float:
         """Release it for rows about given centers, given scales and length."""
@@ -492,8 +485,8 @@ class JointMoment(Statistic):
         """Plan the release at a cost of mu; infinite for no noise."""
         shape = (self.n_columns + self.intercept,) * 2
         n, p = self.n_samples, self.n_columns
-        return one_release(
-            self.name,
+        return calibrate_alike(
+            [self.name],
             sensitivity.second_moment_sensitivity(1.0, n),
             mu,
             shape,
@@ -585,31 +578,6 @@ class Fitted:
 _SURER = {"X": 1.12, "y": 1.25}
 
 
-@dataclass(frozen=True)
-class SurerHistograms(DifferenceHistograms):
-    """Histograms of differences with a stricter threshold for the noise."""
-
-    factor: float = 1.0
-
-    def _limits(self, noise: float, rates: np.ndarray) -> np.ndarray:
-        return self.factor * super()._limits(noise, rates)
-
-
-@dataclass(frozen=True)
-class SurerScales(FeatureScales):
-    """Location and scale of columns, with prefixed names of releases."""
-
-    prefix: str = ""
-    factor: float = 1.0
-
-    def parts(self) -> Mapping[str, Statistic]:
-        """Return the statistics, in the order of their releases."""
-        parts: dict[str, Any] = dict(super().parts())
-        shape, boxed = (self.n_samples, self.n_features), self.box is not None
-        parts["differences"] = SurerHistograms(*shape, boxed, factor=self.factor)
-        return {k: replace(v, name=self.prefix + v.name) for k, v in parts.items()}
-
-
 class RegressionMoments(Combination):
     """Private scales of columns, unless public, followed by the joint moment.
 
@@ -678,8 +646,8 @@ class RegressionMoments(Combination):
             return False
         return self.boxes[name] is None or self._visible(name) < _BLIND[name]
 
-    def _scales(self, name: str) -> SurerScales:
-        return SurerScales(
+    def _scales(self, name: str) -> FeatureScales:
+        return FeatureScales(
             -(-self.n_samples // self.step),
             self.widths[name],
             self.intercept,

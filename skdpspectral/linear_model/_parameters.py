@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from .._base.sklearn_compat import FitProgress, Interval, StrOptions
 from .._base.strategies import register, snapshot
 from .._tables.ids import check_feature, position_of
-from .._tables.readers import column_names, refuse_masked
+from .._tables.readers import as_numbers, column_names, refuse_masked
 from .._tables.rows import table_shape
 from .._tables.users import UserTable, read_users
 from ..mechanisms import Neighbors
@@ -418,14 +418,8 @@ def start_of(model, solver, release, given, n_features: int):
 def _numbers(values, name: str) -> np.ndarray | None:
     """Return finite float64 numbers, or None."""
     refuse_masked(values, name)
-    try:
-        values = np.asarray(values)
-        if values.dtype.kind not in "biufO":
-            return None
-        values = values.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return values if np.isfinite(values).all() else None
+    found = as_numbers(values, "biufO")
+    return found if found is not None and np.isfinite(found).all() else None
 
 
 def columns_beside(model) -> dict[str, int | str]:

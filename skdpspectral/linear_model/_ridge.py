@@ -19,15 +19,13 @@ from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.labels import PrivateClassifier, n_outputs_of
 from .._base.sklearn_compat import Interval, StrOptions
 from .._linalg.walks import blas_threads
+from .._statistics.feature_scales import refuse_too_few
 from .._tables.clipping import make_box
 from .._tables.rows import check_rows, map_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant, gaussian_mu
 from ..mechanisms import check_count
 from . import _kernels_ridge as _kernels
 from ._joint_moment import RegressionMoments, deferred_joint_rows
-
-# Rows that scales and a mean can be made of.
-_FEWEST_ROWS = 2
 
 
 class MomentModel(TableEstimator):
@@ -60,11 +58,7 @@ class MomentModel(TableEstimator):
 
     def _statistic(self, n_samples: int, n_features: int, n_targets: int = 1):
         """Return the statistic of a fit of that shape, from public numbers."""
-        if n_samples < _FEWEST_ROWS:
-            raise ValueError(
-                f"n_samples={n_samples} must be at least {_FEWEST_ROWS}: scales are "
-                "computed from differences of rows"
-            )
+        refuse_too_few(n_samples)
         if self.n_components is not None and self.n_components > n_features:
             raise ValueError(
                 f"n_components={self.n_components} must be at most n_features="

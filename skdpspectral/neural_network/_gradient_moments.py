@@ -12,11 +12,11 @@ from .. import sensitivity
 from .._release.noise import public_order
 from .._release.streams import attainable_rate
 from .._statistics.statistic import Statistic
-from ..accounting import calibrate_gaussian
 from ..accounting._composition import sampled_gaussian
+from ..accounting._gaussian import calibrate_alike
 from ..factorizations import Exponential, Factorization, factorize
 from ..factorizations._factorizations import Paired
-from ..mechanisms import Exact, Mechanism, Neighbors
+from ..mechanisms import Mechanism, Neighbors
 from ._kernels import LARGEST, SUMMED, Factors
 
 SAMPLINGS = ("poisson", "in-turn")
@@ -192,18 +192,15 @@ class GradientMoments(Statistic):
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan all steps of batches in turn at a cost of mu; infinite for no noise."""
-        schedule, shape = self.schedule, (self.width,)
-        if not math.isfinite(mu):
-            return (Exact(_NAME, shape),)
-        mechanism = calibrate_gaussian(
-            _NAME,
+        schedule = self.schedule
+        return calibrate_alike(
+            [_NAME],
             self._moved(schedule.neighbors),
             mu,
-            shape,
+            (self.width,),
             correlation=schedule.correlation,
             **self._fields(),
         )
-        return (mechanism,)
 
     def sampled(self, noise_multiplier: float) -> tuple[Mechanism, ...]:
         """Plan all steps on Poisson samples, at a noise multiplier."""

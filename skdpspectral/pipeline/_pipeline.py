@@ -606,13 +606,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             If the fit was not private, or a step leaks.
         """
         fitted = self._fitted()
-        if not self.privacy_.private:
-            warnings.warn(
-                f"this {type(self).__name__} is not private: "
-                f"{self.privacy_.guarantee()}",
-                PrivacyLeakWarning,
-                stacklevel=2,
-            )
+        self._warn_unless_private()
         leaks = [s for s in report_after_charge(fitted) if s.verdict == "LEAKS"]
         if leaks and self.privacy_.private:
             warnings.warn(

@@ -12,16 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import StrOptions
-from .._statistics.feature_scales import FeatureScales
+from .._statistics.feature_scales import FeatureScales, refuse_too_few
 from .._statistics.place_windows import FEW_ROWS, WindowedScales, scales_of_features
 from .._statistics.scale_windows import ScaleWindows, public_size
 from .._tables.clipping import make_box
 from .._tables.rows import check_rows, deferred_rows, is_sparse, map_rows, saturated
 from ..accounting import PrivacyAccountant, gaussian_mu
 from ..mechanisms import PrivacyPlan
-
-# Rows that pairs can be made of.
-_FEWEST_ROWS = 2
 
 
 @documented
@@ -196,11 +193,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         self, n_samples: int, n_features: int
     ) -> FeatureScales | ScaleWindows | WindowedScales:
         """Return the statistic of a fit of that shape, from public numbers alone."""
-        if n_samples < _FEWEST_ROWS:
-            raise ValueError(
-                f"n_samples={n_samples} must be at least {_FEWEST_ROWS}: scales are "
-                "computed from differences of rows"
-            )
+        refuse_too_few(n_samples)
         box = None
         if self.bounds is not None:
             box = make_box(self.bounds, n_features, per_feature=True)

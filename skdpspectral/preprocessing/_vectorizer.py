@@ -22,7 +22,8 @@ from .._base.sklearn_compat import (
     output_container,
 )
 from .._linalg.walks import quietly
-from .._tables.ids import check_feature, position_of
+from .._statistics.feature_scales import refuse_too_few
+from .._tables.ids import check_feature, first_names, position_of
 from .._tables.readers import (
     column_names,
     frame_of_arrow,
@@ -53,9 +54,6 @@ from ._columns import (
 )
 from ._scaler import standardized
 
-# Rows that pairs can be made of.
-_FEWEST_ROWS = 2
-
 # What stands for the values of a dtype, and for values that are looked for.
 _DECLARED, _FOUND = "dtype", "find"
 
@@ -64,9 +62,6 @@ _DENSITY = 0.3
 
 # Kinds of columns that keep their names.
 _OWN_NAMES = {NUMBER, DURATION, USER}
-
-# Columns that a warning names.
-_NAMED = 5
 
 
 @documented
@@ -266,11 +261,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         return self._planned(self._statistics_of(table, self._public_categories(table)))
 
     def _statistics(self, n_samples, n_numbers, n_columns) -> TableStatistics:
-        if n_samples < _FEWEST_ROWS:
-            raise ValueError(
-                f"n_samples={n_samples} must be at least {_FEWEST_ROWS}: scales are "
-                "computed from differences of rows"
-            )
+        refuse_too_few(n_samples)
         budget = self._budget_of_fit()
         return TableStatistics(n_samples, n_numbers, n_columns, *budget)
 
@@ -445,12 +436,10 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         if not empty or not has_budget(self.privacy_):
             return
         threshold = self.privacy_["categories"].threshold
-        shown = ", ".join(repr(name) for name in empty[:_NAMED])
-        more = ", ..." if len(empty) > _NAMED else ""
         warnings.warn(
-            f"no category was found in {shown}{more}: no value has a private count "
-            f"above {threshold:.0f}. Use more rows or a larger epsilon, or pass public "
-            "categories; drop columns of ids, and name long text in text",
+            f"no category was found in {first_names(empty)}: no value has a private "
+            f"count above {threshold:.0f}. Use more rows or a larger epsilon, or pass "
+            "public categories; drop columns of ids, and name long text in text",
             NoisyFitWarning,
             stacklevel=3 + self._levels_around_fit,
         )

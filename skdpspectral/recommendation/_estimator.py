@@ -24,6 +24,7 @@ from ._table_columns import (
     deferred_ratings,
     find_columns,
     index_of,
+    of_one_type,
     parquet_ratings,
     read_catalog,
     read_range,
@@ -107,6 +108,17 @@ class CatalogEstimator(PrivateEstimator):
             return catalog_of_data(table.read().items)
         refuse_another_order(self.item_features, self.items)
         return read_catalog(self.items)
+
+    def _set_catalog(self, catalog) -> None:
+        """Set the ids of the items, or the numbers of their buckets."""
+        self.hashed_ = isinstance(catalog, range)
+        n_items = len(catalog)
+        ids = np.arange(n_items) if self.hashed_ else of_one_type(catalog.ids, "items")
+        self.items_ = ids.copy()
+
+    def _fitted_catalog(self):
+        """Return the catalog of the last fit."""
+        return range(len(self.items_)) if self.hashed_ else index_of(self.items_)
 
     def _warn_of_columns(self, X, kept=(), remedy: str = "", ratings=None) -> None:
         """Warn of columns of a table that are not used; one may hold the ratings."""

@@ -57,11 +57,9 @@ from ._table_columns import (
     deferred_ratings_beside,
     embedded_names,
     find_columns,
-    index_of,
     item_codes,
     join_columns,
     kept_columns,
-    of_one_type,
     public_features,
     read_range,
     units,
@@ -419,12 +417,9 @@ class DPItemEmbedding(TransformerMixin, CallbackSupportMixin, CatalogEstimator):
         )
 
     def _set_items(self, catalog) -> None:
-        n_items = len(catalog)
         names = column_names(self.item_features) or ()
         self.item_feature_names_ = np.array([str(name) for name in names], dtype=object)
-        self.hashed_ = isinstance(catalog, range)
-        ids = np.arange(n_items) if self.hashed_ else of_one_type(catalog.ids, "items")
-        self.items_ = ids.copy()
+        self._set_catalog(catalog)
 
     def transform(self, X):
         """Replace each item id with the features and embedding of the item.
@@ -447,8 +442,7 @@ class DPItemEmbedding(TransformerMixin, CallbackSupportMixin, CatalogEstimator):
         unread = deferred_ratings(self, X, reset=False)
         kept = kept_columns(self, unread.names, self.n_features_in_)
         table = unread.read(kept)
-        catalog = range(len(self.items_)) if self.hashed_ else index_of(self.items_)
-        codes = item_codes(catalog, table.items)
+        codes = item_codes(self._fitted_catalog(), table.items)
         columns = with_unknown(self.item_embeddings_, self._n_measures()).T.copy()
         embedded = list(np.take(columns, codes, axis=1, mode="wrap"))
         names = table.names or [f"x{j}" for j in range(len(table.columns))]

@@ -21,9 +21,8 @@ from .._linalg import eigen
 from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Combination, Statistic
 from .._statistics.user_sums import MOST_EXACT_USERS
-from ..accounting import calibrate_gaussian
 from ..accounting._gaussian import calibrate_alike
-from ..mechanisms import Concern, Exact, Mechanism, Neighbors, Remark
+from ..mechanisms import Concern, Mechanism, Neighbors, Remark
 from . import _kernels, _kernels_models
 from ._kernels import RatingsBlock, UserRatings
 from ._kernels_models import (
@@ -367,20 +366,15 @@ class ItemMoment(Statistic):
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan the sum: a user moves it by a matrix x x' of Frobenius norm 1."""
-        shape = (self.n_items, self.n_items)
         if not self.n_components:
             return ()
-        if not math.isfinite(mu):
-            return (Exact("second_moment", shape, symmetric=True),)
-        return (
-            calibrate_gaussian(
-                "second_moment",
-                sensitivity.projector_sum_sensitivity(Neighbors.ADD_REMOVE_ONE),
-                mu,
-                shape,
-                symmetric=True,
-                magnitude=MOST_EXACT_USERS,
-            ),
+        return calibrate_alike(
+            ["second_moment"],
+            sensitivity.projector_sum_sensitivity(Neighbors.ADD_REMOVE_ONE),
+            mu,
+            (self.n_items, self.n_items),
+            symmetric=True,
+            magnitude=MOST_EXACT_USERS,
         )
 
     def remarks(self) -> tuple[str, ...]:

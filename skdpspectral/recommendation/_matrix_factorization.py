@@ -32,9 +32,7 @@ from ._kernels_models import ItemModel, click_weights, user_weights
 from ._ratings_by_part import ClusterParts, ClusterRatings, RatingsByPart, unread_parts
 from ._table_columns import (
     deferred_ratings,
-    index_of,
     item_codes,
-    of_one_type,
     public_features,
     read_range,
     units,
@@ -321,10 +319,7 @@ class DPMatrixFactorization(
             self.item_offsets_ = quarter * model.offsets
         self.item_popularity_ = found.popularity
         self.item_factors_, self.ridge_ = model.features, model.ridge
-        self.hashed_ = isinstance(catalog, range)
-        n_items = len(catalog)
-        ids = np.arange(n_items) if self.hashed_ else of_one_type(catalog.ids, "items")
-        self.items_ = ids.copy()
+        self._set_catalog(catalog)
 
     # -- several groups of users ------------------------------------------------------
 
@@ -443,9 +438,6 @@ class DPMatrixFactorization(
         weights = list(rows.map(lambda block: fit(block, model), self.n_jobs))
         weights = np.vstack([np.zeros((0, len(model.ridge))), *weights])
         return RaterModels.fitted(index, weights, rows)
-
-    def _fitted_catalog(self):
-        return range(len(self.items_)) if self.hashed_ else index_of(self.items_)
 
     def _models(self) -> RaterModels:
         empty = RaterModels.empty(len(self.ridge_))

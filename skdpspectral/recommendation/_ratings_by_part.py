@@ -20,6 +20,7 @@ from .._tables.clusters import (
 from .._tables.ids import IdIndex, check_exact
 from .._tables.readers import (
     SlicedRows,
+    as_numbers,
     read_quietly,
     refuse_masked,
     refuse_same_names,
@@ -401,12 +402,7 @@ class _Targets:
 
     def numbers(self, column: np.ndarray) -> np.ndarray:
         """Ratings of a column of the table."""
-        numbers = None
-        if column.dtype.kind in "biufO":
-            try:
-                numbers = column.astype(np.float64)
-            except (TypeError, ValueError, OverflowError):  # their words may quote
-                numbers = None
+        numbers = as_numbers(column, "biufO")
         if numbers is None or not np.isfinite(numbers).all():
             raise ValueError(
                 f"rating_feature={self.name!r} must name a column of finite numbers: "

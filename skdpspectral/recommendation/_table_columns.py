@@ -34,6 +34,7 @@ from .._tables.ids import (
     position_of,
 )
 from .._tables.readers import (
+    as_numbers,
     column_names,
     read_entries,
     read_quietly,
@@ -159,12 +160,8 @@ def public_features(item_features, n_items: int) -> np.ndarray:
     if item_features is None:
         return np.zeros((n_items, 0))
     refuse_masked(item_features, "item_features")
-    features = np.empty(0)
-    with contextlib.suppress(TypeError, ValueError, OverflowError):
-        given = np.asarray(item_features)
-        if given.dtype.kind in "biufO":
-            features = given.astype(np.float64)
-    if features.ndim != 2 or len(features) != n_items:
+    features = as_numbers(item_features, "biufO")
+    if features is None or features.ndim != 2 or len(features) != n_items:
         raise ValueError(
             "item_features must contain numbers, of shape (n_items, n_item_features) "
             f"with n_items = {n_items} as in items; encode text as numbers, for "

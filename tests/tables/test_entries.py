@@ -583,13 +583,14 @@ GIVEN = {"X", "y", "users", "items", "ids", "labels", "column", "values", "group
 GIVEN |= {"y_true", "y_score", "true_users", "true_items", "clients", "targets"}
 GIVEN |= {"entries", "predicted", "ratings"}
 ALLOWED = {
-    # The reader.
-    "_tables/readers.py": {"objects", "_entries", "shape_of_lists", "_mapped_rows"},
+    # The reader, and that of parameters.
+    "_tables/readers.py": {
+        *("objects", "_entries", "shape_of_lists", "_mapped_rows", "as_numbers"),
+    },
     # Each entry becomes a float by itself.
     "_tables/rows.py": {"deferred_rows", "shape_of"},
     "metrics/_ranking.py": {"_numbers"},
     "metrics/_score_kinds.py": {"_components_and_rows", "_finite_array", "errors"},
-    "linear_model/_parameters.py": {"_numbers"},
     # Lists were read before, or are read beside it.
     "_tables/ids.py": {"check_exact", "_as_array", "_array_column", "find"},
     "_tables/users.py": {"_divided_by_client", "_read_labels"},
