@@ -307,6 +307,7 @@ def test_group_tasks_say_who_adds_the_noise(kinds, name, of_ledger):
         record = statement(kinds["users"]).to_dict()["record"]
         record["plans"] = [["", plan.to_dict()]]
         made = made_of(record, None)
+    assert 'model_name: "Federated"' in made.to_registry_yaml()
     said = answers(made)
     against, seen = said["Against whom?"], said[SEEN]
     for text in (*FLAT, "does not record other parties"):
