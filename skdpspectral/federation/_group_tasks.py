@@ -34,6 +34,7 @@ from ..mechanisms import (
     SharedGaussian,
     check_count,
 )
+from ..mechanisms._plan import NODE_NOISE, SERVER_NOISE
 from ..mechanisms._planned_releases import MOST_SHARES
 
 _ONCE = "A user with rows at k nodes is only protected at k times the cost mu."
@@ -70,18 +71,9 @@ def trust_remarks(
 ) -> tuple[str, ...]:
     """Return sentences on the trust model, for a plan of sums over all nodes."""
     if noise == "server":
-        said = (
-            "Nodes send exact sums over their users to a server, which adds the "
-            "noise: the guarantee is against everybody but that server."
-        )
-        return _on_trust(said), _on_trust(_ONCE)
+        return SERVER_NOISE, _on_trust(_ONCE)
     if noise == "node":
-        said = (
-            "Every node adds all of the noise to its own sums: the guarantee is "
-            "against the server and all other nodes."
-        )
-        once = _ONCE.replace("k times", "sqrt(k) times")
-        return _on_trust(said), _on_trust(once)
+        return NODE_NOISE, _on_trust(_ONCE.replace("k times", "sqrt(k) times"))
     single = plan.mu * math.sqrt(n_shares or 1)
     epsilon = gaussian_epsilon(single, plan.delta)
     if masked is not None:

@@ -90,6 +90,19 @@ class Remark(str):
         return Remark(f"{path}: {self}", self.concern)
 
 
+# Who adds the noise of sums over groups of users. Statements know plans by these.
+SERVER_NOISE = Remark(
+    "Nodes send exact sums over their users to a server, which adds the noise: the "
+    "guarantee is against everybody but that server.",
+    Concern.TRUST,
+)
+NODE_NOISE = Remark(
+    "Every node adds all of the noise to its own sums: the guarantee is against the "
+    "server and all other nodes.",
+    Concern.TRUST,
+)
+
+
 def by_weight(remarks: Iterable[Remark]) -> list[Remark]:
     """Return remarks, the one that matters most first."""
     return sorted(remarks, key=lambda remark: _WEIGHTS[remark.concern])

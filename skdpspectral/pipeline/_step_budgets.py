@@ -29,7 +29,11 @@ from ..accounting._ledger.planned_fits import (
     parts_of,
     rows_after,
 )
-from ..accounting._ledger.step_shares import StepShare, resolved_shares
+from ..accounting._ledger.step_shares import (
+    SHARES_OF_STEPS,
+    StepShare,
+    resolved_shares,
+)
 from ..mechanisms import (
     Alternatives,
     Assumption,
@@ -406,7 +410,7 @@ class StepBudgets:
             yield Remark(f"Its guarantee is void: {leak}.", Concern.LEAK)
         if len(self.weights) > 1:
             said = ", ".join(f"{path} {w:.3g}" for path, w in self.weights.items())
-            yield f"Its steps have these shares of the cost (mu**2): {said}."
+            yield f"{SHARES_OF_STEPS}{said}."
 
     def close(self) -> None:
         """End all shares: from now on steps have their own budgets."""

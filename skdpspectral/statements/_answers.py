@@ -83,13 +83,22 @@ def claim(facts: Facts) -> str:
     )
     said += "".join(f" This holds only {one.condition}." for one in facts.assumptions)
     if facts.budget:
+        said += " This requires all computations to be planned beforehand."
+    if _filtered(facts):
         most, delta = facts.budget["epsilon"], facts.budget["delta"]
         said += (
-            " This requires all computations to be planned beforehand. In any case, "
-            f"the budget sets the limit: {_times(most, delta)} (epsilon = "
-            f"{number(most)}, delta = {delta:g})."
+            f" In any case, the budget sets the limit: {_times(most, delta)} "
+            f"(epsilon = {number(most)}, delta = {delta:g})."
         )
     return said + " An audit refutes it: see part two." * _refuted(facts)
+
+
+def _filtered(facts: Facts) -> bool:
+    """Return whether a budget holds, whatever results decided what was fitted next.
+
+    What bounds of a model of rows cost is known only of fits chosen beforehand.
+    """
+    return bool(facts.budget) and Assumption.SPIKED_GAUSSIAN not in facts.assumptions
 
 
 def _refuted(facts: Facts) -> bool:
@@ -103,33 +112,62 @@ def _ids(facts: Facts) -> str:
     return "user ids" if facts.unit == "user" else "rows"
 
 
-def _group_odds(facts: Facts) -> str:
-    """Return the promise to people with several rows or user ids.
+def _odds_of_steps(n: float, epsilon: float, delta: float) -> str:
+    """Return the promise of n steps from one data set to the other."""
+    grown = n
+    if n * epsilon > _HUGE:
+        return _times(n * epsilon, delta)
+    if epsilon > 0.0:
+        grown = max(math.expm1(n * epsilon) / math.expm1(epsilon), 1.0)
+    return _times(n * epsilon, delta * grown)
+
+
+def _to_people(facts: Facts, odds: Callable[[float], str]) -> str:
+    """Return a promise to people with several rows or user ids.
 
     That is as many as the curator states, or else some examples.
     """
-
-    def odds(k: int) -> str:
-        n = float(min(k, _MANY))
-        if facts.mu is not None:
-            return _times(gaussian_epsilon(n * facts.mu, facts.delta), facts.delta)
-        # Of n steps from one data set to the other.
-        one, grown = facts.epsilon, n
-        if n * one > _HUGE:
-            return _times(n * one, facts.delta)
-        if one > 0.0:
-            grown = max(math.expm1(n * one) / math.expm1(one), 1.0)
-        return _times(n * one, facts.delta * grown)
-
     most = facts.stated.get("units_per_person")
     sizes = (2, 5, 10) if most is None else (most,)
-    return "; ".join(f"{k:,d} {_ids(facts)}: {odds(k)}" for k in sizes)
+    return "; ".join(
+        f"{k:,d} {_ids(facts)}: {odds(float(min(k, _MANY)))}" for k in sizes
+    )
+
+
+def _group_odds(facts: Facts) -> str:
+    """Return what follows from what was spent."""
+
+    def odds(n: float) -> str:
+        if facts.mu is not None:
+            return _times(gaussian_epsilon(n * facts.mu, facts.delta), facts.delta)
+        return _odds_of_steps(n, facts.epsilon or 0.0, facts.delta)
+
+    return _to_people(facts, odds)
+
+
+def _budget_odds(facts: Facts) -> str:
+    """Return what follows from the budget, by its epsilon and delta alone.
+
+    Its limit of mu is no bound: of delta, a part is for failures, and a first fit may
+    be all of it.
+    """
+    most = facts.budget or {}
+    return _to_people(
+        facts, lambda n: _odds_of_steps(n, most["epsilon"], most["delta"])
+    )
+
+
+def _right_by_pair(epsilon: float, delta: float) -> str:
+    """Return the largest success rate of guessing one bit, in percent."""
+    odds = math.exp(-epsilon)
+    return _rounded(100.0 * min(1.0, (1.0 + delta * odds) / (1.0 + odds)), 3)
 
 
 def _right(facts: Facts) -> str:
-    """Return the largest success rate of guessing one bit, in percent."""
-    odds = math.exp(-facts.epsilon)
-    return _rounded(100.0 * min(1.0, (1.0 + facts.delta * odds) / (1.0 + odds)), 3)
+    """Return the same by what is known of the mechanisms."""
+    if facts.distance is None:
+        return _right_by_pair(facts.epsilon or 0.0, facts.delta)
+    return _rounded(50.0 * (1.0 + facts.distance), 3)
 
 
 def _budget_left(facts: Facts) -> str:
@@ -176,6 +214,8 @@ _VALUES: dict[str, _Told] = {
     "and_mu": lambda f: "" if f.mu is None else f", mu = {_rounded(f.mu, 6)}",
     "audit": lambda f: f.record["audit"],
     "budget_left": _budget_left,
+    "budget_odds": _budget_odds,
+    "budget_right": lambda f: _right_by_pair(f.budget["epsilon"], f.budget["delta"]),
     "change": lambda f: _CHANGES[f.neighbors],
     "charged": lambda f: (
         f"from {f.period[0]} to {f.period[1]}"
@@ -191,11 +231,13 @@ _VALUES: dict[str, _Told] = {
     "exact": lambda f: {type(m) for p in f.plans for m in p.releases()} == {Exact},
     "exponential": lambda f: "exponential" in _kinds(f),
     "failed_fits": lambda f: "failed_fits" in f.stated,
+    "filtered": _filtered,
     "gaussian": lambda f: f.mu is not None,
     "group_odds": _group_odds,
     "guess": lambda f: _GUESSES[f.neighbors].format(f.unit),
     "ids": _ids,
     "known": lambda f: f.record["n_units"] or f.stated.get("n_units"),
+    "known_distance": lambda f: f.distance is not None,
     "mu": lambda f: _rounded(f.mu, 6),
     "n_clients": lambda f: f"{len(f.parties)} client{'s'[: len(f.parties) > 1]}",
     "n_entries": lambda f: (
@@ -204,11 +246,13 @@ _VALUES: dict[str, _Told] = {
     "n_parties": lambda f: len(f.parties),
     "n_units": lambda f: f.stated.get("n_units"),
     "named": lambda f: "thresholded-gaussian" in _kinds(f),
+    "node_noise": lambda f: "node" in f.noise_by,
     "of_noise": lambda f: "" if f.private or f.seeded else _OF_NOISE,
     "only_if": lambda f: "".join(_ONLY_IF.format(a) for a in f.assumptions),
     "own": lambda f: not all(group["external"] for group in f.groups),
     "pair": _pair,
     "promised": lambda f: f.private and f.groups,
+    "pair_right": lambda f: _right_by_pair(f.epsilon, f.delta),
     "refuted": _refuted,
     "released": lambda f: f.groups,
     "report": lambda f: f.record["report"] is not None,
@@ -219,6 +263,7 @@ _VALUES: dict[str, _Told] = {
     ),
     "searching": lambda f: f.record["kind"] == "search",
     "secret": lambda f: f.neighbors == "add-remove-one",
+    "server_noise": lambda f: "server" in f.noise_by,
     "several_parties": lambda f: len(f.parties) > 1,
     "spiked": lambda f: Assumption.SPIKED_GAUSSIAN in f.assumptions,
     "steps_left": _steps_left,

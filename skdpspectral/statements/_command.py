@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import itertools
 import json
 import math
@@ -28,7 +27,40 @@ _WRITERS: dict[str, Callable[[Statement], str]] = {
     "md": Statement.to_markdown,
     "yaml": Statement.to_registry_yaml,
 }
-_NO_WORDS = {"of", "n_units", "units_per_person", "audit", "registry"}
+# What to pass, by parameter of `statement`.
+_HELP = {
+    "title": "title of the page (default: what it is a statement of)",
+    "curator": "person or organization responsible for the data",
+    "intended_use": "what the results are used for",
+    "description": "what the results are, in a sentence or two",
+    "date": "date of the statement, such as 2026-01-31 (default: no date)",
+    "unit_meaning": (
+        "what one row or one user is, such as 'A row is a household.' Guarantees are "
+        "per row or per user"
+    ),
+    "n_units": "number of rows or users, only if it is public",
+    "units_per_person": (
+        "largest number of rows or user ids that one person may have; the page says "
+        "how well all of them together are protected"
+    ),
+    "tuning": (
+        "what was chosen by looking at the data and is not in the ledger: parameters, "
+        "features, models, the budget itself; say so if nothing was"
+    ),
+    "other_releases": (
+        "what else was published about the same data and is not in the ledger: scores, "
+        "summaries, plots, results of other tools; say so if nothing was"
+    ),
+    "failed_fits": "which fits failed, and what their errors showed to whom",
+    "access": "who can read the data, and how they are secured",
+    "collection": "how the data were collected, and how long they are kept",
+    "utility": "how accurate the results are, and on which rows this was measured",
+    "bias": "groups of people for whom the results are worse",
+    "docs_url": (
+        "address of this package's documentation, such as https://example.org/docs/, "
+        "to which the page links its proofs"
+    ),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,18 +78,21 @@ def _add_statement(add: Callable[..., argparse.ArgumentParser]) -> None:
         "-o",
         "--output",
         required=True,
-        help="file to write: .html, .json, .md or .yaml",
+        metavar="FILE",
+        help=(
+            "new file to write: a page (.html), the same as Markdown (.md) or JSON "
+            "(.json), or an entry for OpenDP's registry of deployments (.yaml)"
+        ),
     )
-    for name in inspect.signature(statement).parameters.keys() - _NO_WORDS:
-        parser.add_argument(f"--{name.replace('_', '-')}", help=f"{name}, as stated")
-    parser.add_argument(
-        "--n-units", type=int, help="number of rows or users, if public"
+    said = parser.add_argument_group(
+        "what the curator states",
+        "The page shows these texts and numbers as they are given, and nobody checks "
+        "them. What is left out is shown as not stated.",
     )
-    parser.add_argument(
-        "--units-per-person",
-        type=int,
-        help="largest possible number of rows or user ids of one person",
-    )
+    for name, what in _HELP.items():
+        kind, metavar = (int, "N") if name in _NUMBERS else (str, "TEXT")
+        option = f"--{name.replace('_', '-')}"
+        said.add_argument(option, type=kind, metavar=metavar, help=what)
 
 
 def _add_verify(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -70,8 +105,7 @@ def _state(options: argparse.Namespace) -> int:
     ending = options.output.rpartition(".")[2].lower()
     if ending not in _WRITERS:
         raise ValueError(f"--output must end with one of {', '.join(_WRITERS)}")
-    names = inspect.signature(statement).parameters.keys() - _NO_WORDS
-    given = {name: getattr(options, name) for name in (*names, *_NUMBERS)}
+    given = {name: getattr(options, name) for name in _HELP}
     made = statement(PrivacyAccountant(path=options.ledger), **given)
     with open(options.output, "x", encoding="utf-8", newline="\n") as file:
         file.write(_WRITERS[ending](made))

@@ -97,6 +97,12 @@ def lemmas_of(mechanism: Any, choice: str, unit: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def lemmas_of_step(mechanism: Any) -> list[str]:
+    """Return the lemmas of the cost of all releases of a pipeline's step."""
+    alone = mechanism.kind == "gaussian"
+    return ["composition"] if alone else _OF_KIND[mechanism.kind].split()
+
+
 _NUMBER = re.compile(r"-?\d[\d.,]*(e[-+]?\d+)?$")
 # Letters of Arabic and Indic scripts join by these, which print as nothing.
 _JOINERS = "\u200c\u200d"

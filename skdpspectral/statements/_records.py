@@ -12,7 +12,7 @@ import math
 import platform
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any
@@ -26,8 +26,8 @@ from ..accounting._ledger.planned_fits import fitted_within
 from ..decomposition._federated_pca import FederatedDPPCA
 from ..decomposition._federated_server import FederatedResult
 from ..decomposition._sparse_pca import SparseDPPCA
-from ..mechanisms import Assumption, ParallelPlan, PrivacyPlan
-from ..mechanisms._plan import Concern, Remark
+from ..mechanisms import Assumption, ParallelPlan, PrivacyPlan, SharedGaussian
+from ..mechanisms._plan import NODE_NOISE, SERVER_NOISE, Concern, Remark
 
 # Groups of entries, plans and blocks that a page shows.
 MOST_SHOWN = 40
@@ -125,7 +125,10 @@ class Facts:
     """The facts of a statement, in plain values; None for infinity.
 
     `why_not` is why there is no guarantee, if so. `mu` is None unless all mechanisms
-    are Gaussian. `plans` are those shown, of `n_plans`; `groups` are groups of equal
+    are Gaussian. `distance` is the largest total variation between the laws of the
+    results on neighbors, None where only epsilon and delta bound it. `noise_by` says
+    who adds the noise of sums over groups of users: "server", "node", or "parts", a
+    share each. `plans` are those shown, of `n_plans`; `groups` are groups of equal
     entries, or the plans of an estimator, of `n_groups`.
     """
 
@@ -134,6 +137,7 @@ class Facts:
     epsilon: float | None
     delta: float
     mu: float | None
+    distance: float | None
     curves: bool
     unit: str
     neighbors: str
@@ -146,6 +150,7 @@ class Facts:
     n_plans: int
     headings: tuple[str, ...]
     parties: tuple[str, ...]
+    noise_by: frozenset[str]
     asserted: tuple[str, ...]
     external: bool
     period: tuple[str, str] | None
@@ -175,7 +180,9 @@ class Facts:
     @property
     def summed(self) -> bool:
         """Whether several parties have added shares of the noise."""
-        return Assumption.SUMMED_PARTS in self.assumptions
+        return (
+            Assumption.SUMMED_PARTS in self.assumptions or PARTS_NOISE in self.noise_by
+        )
 
 
 def facts_of(record: Mapping[str, Any], accountant: PrivacyAccountant | None) -> Facts:
@@ -217,6 +224,26 @@ def _why_void(plan: PrivacyPlan) -> str | None:
     return next((str(one) for one in said if one.concern is Concern.LEAK), None)
 
 
+PARTS_NOISE = "parts"
+# Parts of a plan's text, without which nobody else adds its noise.
+_MARKS = (SERVER_NOISE, NODE_NOISE, SharedGaussian.kind)
+
+
+def _noise_by(plans: Iterable[str]) -> Iterator[str]:
+    """Yield who adds the noise of sums over groups of users, of plans as texts."""
+    for text in plans:
+        if not any(mark in text for mark in _MARKS):
+            continue
+        plan = PrivacyPlan.from_json(text)
+        shares = [m.n_shares for m in plan.releases() if isinstance(m, SharedGaussian)]
+        if shares and max(shares) > 1:
+            yield PARTS_NOISE
+        if NODE_NOISE in plan.remarks or (shares and min(shares) == 1):
+            yield "node"
+        if SERVER_NOISE in plan.remarks:
+            yield "server"
+
+
 def _facts(record: Mapping[str, Any], summary: Summary) -> Facts:
     entries, budget, total = summary.entries, summary.budget, summary.total
     unit, neighbors = (entries and summary.relation) or ("", "")
@@ -249,6 +276,7 @@ def _facts(record: Mapping[str, Any], summary: Summary) -> Facts:
         epsilon=finite(epsilon),
         delta=summary.spent.delta,
         mu=finite(total.mu) if gaussian else None,
+        distance=None if total.curves else total.delta(0.0),
         curves=bool(total.curves),
         unit=str(unit),
         neighbors=str(neighbors),
@@ -261,6 +289,7 @@ def _facts(record: Mapping[str, Any], summary: Summary) -> Facts:
         n_plans=len(texts),
         headings=tuple(map(_heading, itertools.islice(texts.values(), MOST_SHOWN))),
         parties=tuple(dict.fromkeys(e.block for e in entries if _is_client(e))),
+        noise_by=frozenset(_noise_by(texts)),
         asserted=tuple(
             sorted({division_of(e.partition)[1] for e in entries if e.asserted})
         ),

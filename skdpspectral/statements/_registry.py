@@ -90,7 +90,11 @@ def registry_fields(facts: Facts, content: Mapping[str, Any]) -> dict[str, Any]:
         "number_of_privacy_units": facts.record["n_units"] or stated.get("n_units"),
         "privacy_parameters": parameters if facts.private else None,
         "privacy_parameters_details": content["claim"],
-        "model_name": "Federated" if facts.parties or facts.summed else "Central",
+        "model_name": (
+            "Federated"
+            if facts.parties or facts.summed or facts.noise_by
+            else "Central"
+        ),
         "release_type": (
             "Many releases" if kind in ("stream", "ledger") else "One release"
         ),

@@ -12,10 +12,11 @@ from numbers import Integral
 from typing import Any
 
 from ..accounting import PrivacyAccountant
-from ..mechanisms import ParallelPlan, PrivacyPlan, shown
-from ..mechanisms._plan import on_one_line
+from ..accounting._ledger.step_shares import SHARES_OF_STEPS
+from ..mechanisms import Gaussian, ParallelPlan, PrivacyPlan, shown
+from ..mechanisms._plan import on_one_line, release_rows
 from ._answers import claim, questions_answered, shown_of
-from ._pages import html_page, lemmas_of, markdown_page
+from ._pages import html_page, lemmas_of, lemmas_of_step, markdown_page
 from ._records import MOST_SHOWN, Facts, facts_of, record_of
 from ._registry import REGISTRY_FIELDS, as_registry_yaml
 
@@ -304,6 +305,45 @@ def _few(names: list[str]) -> str:
     return on_one_line(", ".join(names[:3])) + others
 
 
+_OF_STEPS = (
+    "This is what a pipeline was charged before its fit: each line bounds the cost of "
+    "all releases of a step together. The releases themselves, with noise, sensitivity "
+    "and lemma, are listed by a statement of the fitted pipeline, and by "
+    "privacy_.details() of it."
+)
+
+
+def _is_of_steps(plan: PrivacyPlan) -> bool:
+    """Return whether a plan is the charge of a pipeline, with a cost for each step."""
+    if not plan.noisy or not plan.releases():
+        return False
+    named = plan.estimator == "PrivatePipeline" or any(
+        said.startswith(SHARES_OF_STEPS) for said in plan.remarks
+    )
+    return named and all(
+        isinstance(m, Gaussian)
+        and (m.sensitivity, m.magnitude, m.shape) == (1.0, 1.0, (1,))
+        and ": " not in m.name  # releases of a fit have the names of their steps
+        for m in plan.releases()
+    )
+
+
+def _steps(plan: PrivacyPlan) -> list[tuple[str, ...]]:
+    """Return the table of a pipeline's charge: no figures of single releases."""
+    more = {
+        "kind": lambda release, _: release.kind,
+        "grid": lambda *_: "",
+        "lemmas": lambda release, _: " ".join(lemmas_of_step(release)),
+    }
+    found = []
+    for step in plan.releases():
+        heads, row = release_rows([(step, "")], more)
+        cells = dict(zip(heads, row, strict=True))
+        hidden = dict.fromkeys(("shape", "noise sd", "sensitivity"), "")
+        found.append(tuple({**cells, "times": "all", **hidden}.values()))
+    return [heads, *found]
+
+
 def _plan(plan: PrivacyPlan, heading: str) -> dict[str, Any]:
     """Return what plans say of themselves, with the lemmas of their releases."""
     more = {
@@ -314,13 +354,15 @@ def _plan(plan: PrivacyPlan, heading: str) -> dict[str, Any]:
         ),
     }
     sentences = plan.sentences()
+    if _is_of_steps(plan):
+        sentences.append(_OF_STEPS)
     alike: dict[Any, tuple[list[str], PrivacyPlan]] = {}
     if isinstance(plan, ParallelPlan):
         for name, block in plan.blocks:
             alike.setdefault(block.mechanisms, ([], block))[0].append(name)
     said = shown_of(MOST_SHOWN, len(alike))
     sentences += [f"Releases of clients: {said}"] if said else []
-    heads, *rows = plan.table(more)
+    heads, *rows = _steps(plan) if _is_of_steps(plan) else plan.table(more)
     groups = list(alike.values())[:MOST_SHOWN]
     if groups:  # plan.table() is of one of the clients
         rows = [

@@ -19,9 +19,19 @@ from sklearn.preprocessing import StandardScaler
 from statement_tools import SECRET, SECRET_USER, make_rows, two_analysts
 
 import skdpspectral
-from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, statement
+from skdpspectral import (
+    DPPCA,
+    DPAdamClassifier,
+    DPStandardScaler,
+    FederatedDPPCA,
+    LRSRegressor,
+    PrivacyAccountant,
+    statement,
+)
 from skdpspectral.accounting import gaussian_epsilon
 from skdpspectral.audit import audit_epsilon
+from skdpspectral.federation import GroupTask
+from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.mechanisms import PrivacyPlan, ThresholdedGaussian
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
@@ -193,9 +203,43 @@ def test_figures_are_bounds_of_the_definition(kinds):
         times, inverse = (float(text.replace(",", "")) for text in found)
         assert delta(math.log(times), k * mu) <= 1.0 / inverse
         assert delta(math.log(times) - 0.02, k * mu) > 1.0 / inverse
-    # Whoever guesses is right no more often than the definition lets them.
-    right = re.search(r"at most ([\d.]+) %", said["How strong is the protection?"])
-    assert 0.0 <= float(right[1]) / 100 - (math.e + 1e-6) / (1.0 + math.e) < 1e-3
+    # Whoever guesses is right no more often than the best test of two normal laws, and
+    # than the definition lets them.
+    strong = said["How strong is the protection?"]
+    right, worst = (
+        float(re.search(text + r" ([\d.]+) %", strong)[1]) / 100
+        for text in ("is right in at most", "it would be")
+    )
+    assert 0.0 <= right - norm.cdf(mu / 2) < 1e-3
+    assert 0.0 <= worst - (math.e + 1e-6) / (1.0 + math.e) < 1e-3
+
+
+def test_guesses_are_bounded_by_what_is_known_of_the_mechanisms(kinds):
+    """The best guess is right with (1 + total variation) / 2."""
+    question = "How strong is the protection?"
+    pair = PrivacyAccountant()
+    pair.charge_external(2.0, 1e-6, "counts", unit="row", neighbors="replace-one")
+    said = answers(statement(pair))[question]
+    assert "right in at most 88.1 %" in said
+    assert "the limit for the worst of all methods" in said
+    plan = DPPCA(1, epsilon=2.0, center="none").privacy_plan(400, 4)
+    gaussian = PrivacyAccountant()
+    gaussian.charge(plan)
+    said = answers(statement(gaussian))[question]
+    assert "right in at most 58.9 %" in said
+    assert "it would be 88.1 %" in said
+    # What may fail shows everything, with a probability of its own.
+    texts = ThresholdedGaussian("categories", 1.4, 1.4, (2, 2), threshold=20.0)
+    failing = PrivacyPlan(8.0, 0.1, (texts,), "DPTableVectorizer", failure=0.05)
+    accountant = PrivacyAccountant()
+    accountant.charge(failing)
+    said = answers(statement(accountant))[question]
+    right = float(re.search(r"right in at most ([\d.]+) %", said)[1]) / 100
+    assert 0.0 <= right - (norm.cdf(failing.mu / 2) + 0.025) < 1e-3
+    # The budget holds if results decided what came next.
+    said = answers(statement(kinds["ledger"]))[question]
+    limit = re.search(r"it is at most ([\d.]+) %, by the budget", said)
+    assert 0.0 <= float(limit[1]) / 100 - 1.0 / (1.0 + math.exp(-4.0)) < 1e-3
 
 
 @pytest.mark.parametrize("name", ["leak", "seeded", "open"])
@@ -230,6 +274,122 @@ def test_servers_see_what_the_page_says(kinds):
     assert (
         "server and the other clients" in answers(statement(separate))["Against whom?"]
     )
+
+
+FLAT = ("Not against those who hold or process", "no other party took part")
+SEEN = "What do a server and other parties see?"
+
+
+def group_task(noise, **named):
+    model = LRSRegressor(sparsity=1, solver=PrivateRounds(n_rounds=2))
+    return GroupTask(model, 4, noise=noise, **named)
+
+
+GROUP_TASKS = {
+    "server": group_task("server"),
+    "node": group_task("node"),
+    "masked": group_task("distributed", n_shares=2, masked=["a", "b"]),
+    "summed": group_task("distributed", n_shares=2, trusted_sum=True),
+    "alone": group_task("distributed", n_shares=1),
+}
+
+
+@pytest.mark.parametrize("name", GROUP_TASKS)
+@pytest.mark.parametrize("of_ledger", [False, True])
+def test_group_tasks_say_who_adds_the_noise(kinds, name, of_ledger):
+    """Nobody is said to be trusted who is not, or the other way round."""
+    plan = GROUP_TASKS[name].plan
+    if of_ledger:
+        accountant = PrivacyAccountant(8.0, 1e-6)
+        accountant.charge(plan)
+        made = statement(accountant)
+    else:
+        record = statement(kinds["users"]).to_dict()["record"]
+        record["plans"] = [["", plan.to_dict()]]
+        made = made_of(record, None)
+    assert 'model_name: "Federated"' in made.to_registry_yaml()
+    said = answers(made)
+    against, seen = said["Against whom?"], said[SEEN]
+    for text in (*FLAT, "does not record other parties"):
+        assert text not in against + seen
+    assert "at several clients is protected less" in seen
+    assert "Which clients there are." in said["What is not protected?"]
+    trusted = "Not against the server that adds the noise" in against
+    assert trusted == (name == "server")
+    assert ("The server sees these sums." in seen) == (name == "server")
+    rests = said["What does the promise rest on?"]
+    assert ("shows nobody the exact sums" in rests) == (name == "server")
+    among = "The server and the other clients are among them" in against
+    assert among == (name in ("node", "alone"))
+    assert ("adds all of the noise" in seen) == (name in ("node", "alone"))
+    assert ("only sums over all parties" in against) == (name in ("masked", "summed"))
+    assert ("message of one party" in seen) == (name in ("masked", "summed"))
+
+
+def test_models_that_name_trust_are_no_group_tasks(kinds):
+    """Searches, recommenders and models of users have remarks on trust, too."""
+    billboard = group_task("server")._model.privacy_plan(4)
+    for of in (kinds["search"], kinds["users"], kinds["items"]):
+        said = answers(statement(of))
+        assert FLAT[0] in said["Against whom?"]
+        assert FLAT[1] in said[SEEN]
+    accountant = PrivacyAccountant()
+    accountant.charge(billboard)
+    what = str(GROUP_TASKS["server"].plan.remarks[0])  # words of another tool
+    relation = {"unit": "user", "neighbors": str(billboard.neighbors)}
+    accountant.charge_external(0.1, 0.0, what, **relation)
+    said = answers(statement(accountant))
+    assert FLAT[0] in said["Against whom?"]
+    assert "does not record other parties" in said[SEEN]
+
+
+def test_of_two_group_tasks_the_weaker_promise_is_told():
+    accountant = PrivacyAccountant()
+    accountant.charge(GROUP_TASKS["node"].plan)
+    accountant.charge(GROUP_TASKS["server"].plan)
+    against = answers(statement(accountant))["Against whom?"]
+    assert "Not against the server that adds the noise" in against
+    assert "server and the other clients are among them" not in against
+
+
+def test_a_ledger_has_the_cost_of_each_step_of_a_pipeline():
+    """It is charged before there are releases; the fitted pipeline lists these."""
+    accountant = PrivacyAccountant(4.0, 1e-6)
+    steps = DPStandardScaler(), DPPCA(2, center="none")
+    model = make_private_pipeline(*steps, accountant=accountant).fit(make_rows())
+    alone = make_private_pipeline(DPPCA(2), accountant=accountant).fit(make_rows())
+    first, second = statement(accountant).to_dict()["plans"]
+    for plan, names in ((first, ["dpstandardscaler", "dppca"]), (second, ["dppca"])):
+        heads, *rows = plan["releases"]
+        found = [dict(zip(heads, row, strict=True)) for row in rows]
+        assert [row["release"] for row in found] == names
+        assert {row["lemmas"] for row in found} == {"composition"}
+        assert {row["noise sd"] + row["sensitivity"] for row in found} == {""}
+        assert "statement of the fitted pipeline" in plan["sentences"][-1]
+    costs = [
+        float(row[first["releases"][0].index("mu")]) for row in first["releases"][1:]
+    ]
+    assert math.hypot(*costs) == pytest.approx(model.privacy_.mu, rel=1e-4)
+    for fitted in (model, alone):
+        (plan,) = statement(fitted).to_dict()["plans"]
+        assert plan["releases"][0][:7] == list(fitted.privacy_.table()[0])
+        assert [row[:7] for row in plan["releases"][1:]] == [
+            list(row) for row in fitted.privacy_.table()[1:]
+        ]
+        assert all(row[-1] for row in plan["releases"][1:])
+        assert not [s for s in plan["sentences"] if "before its fit" in s]
+
+
+def test_sampled_steps_of_a_pipeline_have_the_lemmas_of_their_cost():
+    steps = DPStandardScaler(), DPAdamClassifier(classes=[0, 1])
+    plan = make_private_pipeline(*steps, epsilon=3.0).privacy_plan(1000, 5)
+    accountant = PrivacyAccountant()
+    accountant.charge(plan)
+    (plan,) = statement(accountant).to_dict()["plans"]
+    assert [row[-1] for row in plan["releases"][1:]] == [
+        "composition",
+        "sampled-replacement dominating",
+    ]
 
 
 def test_failed_fits_are_in_ledgers_alone(kinds):
@@ -309,6 +469,41 @@ def test_budgets_bound_what_was_chosen_adaptively(kinds):
     unlimited = PrivacyAccountant()
     unlimited.charge(kinds["estimator"].privacy_)
     assert "the budget sets" not in statement(unlimited).to_dict()["claim"]
+
+
+def test_bounds_of_a_model_are_not_said_to_hold_for_chosen_fits(kinds):
+    accountant = PrivacyAccountant(4.0, 1e-6, failures=5e-7)
+    accountant.charge(kinds["model"].privacy_)
+    made = statement(accountant)
+    assert "In any case" not in made.to_dict()["claim"]
+    assert "planned beforehand" in made.to_dict()["claim"]
+    said = answers(made)
+    assert "the total is not a promise" in said["What does the promise rest on?"]
+    assert "by the budget" not in said["How strong is the protection?"]
+    composed = answers(made, "for_the_auditor")["Composition"]
+    assert "only for fits that were chosen beforehand" in composed
+
+
+@pytest.mark.parametrize("k", [2, 7])
+def test_people_with_several_rows_have_what_the_budget_promises(kinds, k):
+    """By its epsilon and delta, also if results decided what was fitted next."""
+    question = "What if one person has several rows?"
+    said = answers(statement(kinds["ledger"], units_per_person=k))[question]
+    spent, _, limit = said.partition("Whatever was fitted, and however it was chosen")
+    assert "planned in advance" in spent
+    if k * 4.0 > 13.8:
+        assert limit.endswith(f" {k} rows: no useful limit.")
+    else:
+        found = re.search(
+            r"at most ([\d.,]+) times .* chance of 1 in ([\d,]+)\.", limit
+        )
+        times, inverse = (float(text.replace(",", "")) for text in found.groups())
+        assert 0.0 <= times - math.exp(k * 4.0) < 0.01 * math.exp(k * 4.0)
+        grown = 1e-6 * sum(math.exp(4.0 * i) for i in range(k))
+        assert 0.0 <= 1.0 / inverse - grown < 0.01 * grown
+    unlimited = PrivacyAccountant()
+    unlimited.charge(kinds["estimator"].privacy_)
+    assert "Whatever was" not in answers(statement(unlimited))[question]
 
 
 def test_the_exponential_mechanism_is_no_gaussian(kinds):

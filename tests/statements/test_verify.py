@@ -1,5 +1,6 @@
 """Statements on the command line, and how changes of them and of ledgers are found."""
 
+import inspect
 import json
 import re
 import shutil
@@ -18,7 +19,7 @@ from skdpspectral import (
     PrivacyAccountant,
     statement,
 )
-from skdpspectral.statements._command import main
+from skdpspectral.statements._command import _HELP, main
 from skdpspectral.statements._statement import made_of
 
 # A text that looks like the end of a page, and like a record.
@@ -50,6 +51,20 @@ def verified(capsys, *arguments):
     said = capsys.readouterr().out.splitlines()
     assert len(said) == 1
     return code, said[0]
+
+
+def test_every_option_says_what_to_pass(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    with pytest.raises(SystemExit):
+        main(["statement", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "as stated" not in said.replace("shown as not stated", "")
+    parameters = set(inspect.signature(statement).parameters)
+    assert parameters - set(_HELP) == {"of", "audit", "registry"}
+    for name, what in _HELP.items():
+        assert f"--{name.replace('_', '-')} " in said
+        assert what in said
+        assert len(what.split()) >= 5
 
 
 @pytest.mark.parametrize("ending", ["html", "json", "md"])

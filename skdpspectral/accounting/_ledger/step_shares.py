@@ -33,6 +33,9 @@ from .planned_fits import Composition, composition_of, parts_of
 # Weights of mu**2. A final model learns more numbers from the rows than a scaler does.
 _SCALER, _OTHER, _MODEL = 1.0, 2.0, 4.0
 
+# The beginning of the remark of a pipeline's charge. Statements know it by this.
+SHARES_OF_STEPS = "Its steps have these shares of the cost (mu**2): "
+
 # Shares that are written as decimals sum to 1 but for rounding.
 _CLOSE = 1e-9
 
