@@ -32,7 +32,7 @@ ROWS = {
 }
 SLOW = tuple(ROWS)
 COUNTS = dict.fromkeys(("clip", "digits", "pixel", "ml-100k"), 20)
-COUNTS |= {"labels": 4, "units": 4, "adult": 3, "jester": 3}
+COUNTS |= {"labels": 7, "units": 4, "adult": 3, "jester": 3}
 REPEATS = {row: COUNTS[name] for row, (name, _) in ROWS.items()}
 WAYS = {
     "vote": "votes",
