@@ -177,7 +177,8 @@ def of_users(kind, model, scored, dealt):
     own = {} if kind is PrivateSearchCV else {"epsilon": 1.0}
     scorer = make_private_scorer("squared_error", limit=9.0, user_feature=scored, **own)
     cv = PrivateSplit(2, user_feature=dealt)
-    return kind(model, {"epsilon": [0.1, 0.2]}, scoring=scorer, **of_folds(kind, cv))
+    space = {"ridge_sparse": [0.1, 0.2]}
+    return kind(model, space, scoring=scorer, **of_folds(kind, cv))
 
 
 @pytest.mark.parametrize("kind", [GridSearchCV, PrivateSearchCV])
