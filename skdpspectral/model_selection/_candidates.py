@@ -162,7 +162,9 @@ def candidate_model(
     if not scaled:
         return model
     parts = list(private_parts(model))
-    if len(parts) == 1 and f"{parts[0]}epsilon" in candidate:
+    # Steps that a candidate removes may have the others' epsilons as their measure.
+    is_only = len(parts) == 1 == len(private_parts(estimator))
+    if is_only and f"{parts[0]}epsilon" in candidate:
         raise CandidateError(
             f"{parts[0]}epsilon has no effect in this search, because its epsilon "
             "replaces that of the only private step. Remove it from the candidates, or "
