@@ -100,6 +100,12 @@ _RESHAPE = (
 )
 
 
+_NO_TABLE = (
+    "X must be a table of rows, not a single value or the name of a file: open files "
+    'first, for example with numpy.load(path, mmap_mode="r") or pandas.read_csv'
+)
+
+
 @dataclass(frozen=True)
 class DeferredRead:
     """A table whose form was checked, and whose values were not read.
@@ -400,7 +406,9 @@ def _form_checked(validate) -> None:
         raise kind(_NOT_ROWS)
     if not re.search(r"\bX\b", line):
         line = f"X: {line}"
-    raise kind(f"{line}. {_RESHAPE}" if "Reshape your data" in message else line)
+    if "Reshape your data" in message:
+        line += f". {_NO_TABLE if 'scalar array' in line else _RESHAPE}"
+    raise kind(line)
 
 
 def _values_of(validate):

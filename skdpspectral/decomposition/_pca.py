@@ -19,7 +19,7 @@ from .._base.sklearn_compat import (
 )
 from .._statistics.scale_windows import public_size
 from .._statistics.statistic import HALF
-from .._tables.clipping import make_box
+from .._tables.clipping import make_box, units_within
 from .._tables.rows import deferred_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..mechanisms import check_count
@@ -526,7 +526,7 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
         if self.scale is not None or isinstance(self.mechanism, SpikedModel):
             return ""
         if self.bounds is not None:
-            return 'If features have different ranges, set scale="bounds". '
+            return units_within(self.bounds)
         ranks = ', or scale="ranks" with few rows' * (self._why_no_ranks() is None)
         return f'If features have different units, set scale="private"{ranks}. '
 

@@ -472,16 +472,18 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         ------
         ValueError
             If `level` is invalid, or if the smallest eigenvalue of the released moment
-            may be due to noise, so that no interval is reliable.
+            may be due to noise. Then no interval is reliable. Features that are sums
+            of others, such as all one-hot columns of one category, have this effect.
         """
         check_is_fitted(self)
         if not (isinstance(level, Real) and 0.0 < level < 1.0):
             raise ValueError(f"level must be a number in (0, 1), got {level!r}")
         if np.isnan(self.coef_std_).all():
             raise ValueError(
-                "conf_int: the smallest eigenvalue of the released moment does not "
-                "stand out from its noise, so intervals would be unreliable; fit with "
-                "more rows, a larger epsilon, fewer features or a smaller n_components"
+                "conf_int: a combination of features has no variance above the noise, "
+                "so intervals would be unreliable. Remove features that are sums of "
+                "others (of one-hot columns, drop one per category), or use more rows, "
+                "a larger epsilon or fewer features"
             )
         center = self._unpenalized()[0].reshape(self.coef_.shape)
         reach = float(ndtri(0.5 + 0.5 * level)) * self.coef_std_
