@@ -183,6 +183,23 @@ def standardized_by(values: np.ndarray, shares: np.ndarray) -> np.ndarray:
     return centered / deviation if deviation > 1e-9 else np.zeros_like(values)
 
 
+# Below the least popularity that slopes are found for lies this share of the evidence,
+# or so many items if that is more. Chosen on simulated catalogs and MovieLens 100K.
+_LOW_SHARE, _LOW_ITEMS = 0.1, 5.0
+
+
+def within_evidence(logged: np.ndarray, evidence: np.ndarray) -> np.ndarray:
+    """Raise log-popularity to where items have ratings: slopes are unknown below.
+
+    `evidence` (n_items,): shares of each item's value that its own ratings determine,
+    positive.
+    """
+    order = np.argsort(logged, kind="stable")
+    total = np.cumsum(evidence[order])
+    least = min(max(_LOW_SHARE * total[-1], _LOW_ITEMS), 0.5 * total[-1])
+    return np.maximum(logged, logged[order[np.searchsorted(total, least)]])
+
+
 def shrink(counts, sums, design, noise, spreads: tuple[float, float]) -> Shrunk:
     """Estimate values of items from noisy sums: empirical Bayes.
 
@@ -282,6 +299,10 @@ def measured_columns(columns: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return centered / np.sqrt(largest) if largest > 0.0 else np.zeros_like(columns)
 
 
+# Added to variances of components, so that quotients are finite.
+_SMALLEST_SPREAD = 1e-12
+
+
 def component_columns(values, components, noise: float, counts) -> np.ndarray:
     """Columns of items from components of a sum over users of products of residuals.
 
@@ -295,12 +316,14 @@ def component_columns(values, components, noise: float, counts) -> np.ndarray:
     seen = values > noise
     noise_share = np.divide(noise, values, out=np.ones(len(values)), where=seen)
     sizes = np.sqrt(np.where(seen, values, 0.0) * (1.0 - noise_share**2))
-    # An item that few rate has a small product with all others.
-    columns = components.T * sizes / np.sqrt(np.maximum(counts, 1.0))[:, None]
+    # An item that few rate has a small product with all others, and much noise.
+    inverse = 1.0 / np.maximum(counts, 1.0)[:, None]
+    columns = components.T * sizes * np.sqrt(inverse)
     shares = counts / counts.sum()
-    largest = max(
-        (float(shares @ (column * column)) for column in columns.T), default=0
-    )
+    spreads = shares @ (columns * columns) + _SMALLEST_SPREAD
+    errors = inverse * (0.5 * noise_share * sizes) ** 2 / len(columns)
+    columns *= spreads / (spreads + np.maximum(errors - shares @ errors, 0.0))
+    largest = (shares @ (columns * columns)).max(initial=0.0)
     return columns / np.sqrt(largest) if largest > 0.0 else columns
 
 
@@ -368,6 +391,8 @@ class ItemModel:
     ridge: np.ndarray
 
     def with_offsets(self, offsets: np.ndarray) -> ItemModel:
+        """Return the model with other offsets: the average user stays in the range."""
+        offsets = np.clip(offsets, -2.0 - self.level, 2.0 - self.level)
         features = self.features.copy()
         features[:, 1] = offsets
         return ItemModel(self.level, offsets, features, self.ridge)
@@ -409,8 +434,8 @@ class ItemModel:
 def item_model(level: float, offsets: np.ndarray, tastes: np.ndarray) -> ItemModel:
     """Return a model of offsets, and features that tastes differ in."""
     ridge = [LEVEL_RIDGE, OFFSET_RIDGE, *[TASTE_RIDGE] * tastes.shape[1]]
-    features = np.column_stack([np.ones(len(offsets)), offsets, tastes])
-    return ItemModel(level, offsets, features, np.array(ridge))
+    features = np.column_stack([np.ones((len(offsets), 2)), tastes])
+    return ItemModel(level, offsets, features, np.array(ridge)).with_offsets(offsets)
 
 
 def user_weights(block: RatingsBlock, model: ItemModel, *, keep=False) -> np.ndarray:
