@@ -179,7 +179,7 @@ def first_offsets(first: ReleasedSum, columns: np.ndarray) -> ItemOffsets:
     within = spread / (1.0 - spread)
     noise = noise_std**2 + within * weight * counts + _LEAST_NOISE
     evidence = counts**2 / (counts**2 + noise / _TYPICAL_SPREAD)
-    bounded = _kernels_models.within_evidence(logged, evidence)
+    bounded = _kernels_models.within_evidence(logged, evidence, 0.1)
     popular = _kernels_models.standardized(bounded)
     design = np.column_stack([np.ones(n_items), columns, popular, popular**2])
     residual, between = within, 0.0
@@ -588,7 +588,7 @@ class _Popularity:
         counts = _kernels_models.positive_counts(released)
         noise = noise_std**2 + weight * counts + _LEAST_NOISE
         evidence = counts**2 / (counts**2 + noise)
-        bounded = _kernels_models.within_evidence(logged, evidence)
+        bounded = _kernels_models.within_evidence(logged, evidence, 0.01)
         return cls(counts, logged, bounded, weight, columns)
 
     @property
@@ -599,7 +599,7 @@ class _Popularity:
     def factors(self, later: ReleasedSum) -> np.ndarray:
         """Return what tastes add to items, of at most unit variance."""
         total, noise_std = later
-        popular = _kernels_models.standardized(self.bounded)
+        popular = _kernels_models.standardized(self.logged)
         ones = np.ones(len(popular))
         design = np.column_stack([ones, self.columns, popular, popular**2])
         noise = (noise_std / _GROWTH) ** 2 + _LEAST_NOISE

@@ -183,20 +183,15 @@ def standardized_by(values: np.ndarray, shares: np.ndarray) -> np.ndarray:
     return centered / deviation if deviation > 1e-9 else np.zeros_like(values)
 
 
-# Below the least popularity that slopes are found for lies this share of the evidence,
-# or so many items if that is more. Chosen on simulated catalogs and MovieLens 100K.
-_LOW_SHARE, _LOW_ITEMS = 0.1, 5.0
-
-
-def within_evidence(logged: np.ndarray, evidence: np.ndarray) -> np.ndarray:
+def within_evidence(logged: np.ndarray, evidence, share: float) -> np.ndarray:
     """Raise log-popularity to where items have ratings: slopes are unknown below.
 
     `evidence` (n_items,): shares of each item's value that its own ratings determine,
-    positive.
+    positive. `share`: of the sum of evidence is below, or as much as that of 5 items.
     """
     order = np.argsort(logged, kind="stable")
     total = np.cumsum(evidence[order])
-    least = min(max(_LOW_SHARE * total[-1], _LOW_ITEMS), 0.5 * total[-1])
+    least = min(max(share * total[-1], 5.0), 0.5 * total[-1])
     return np.maximum(logged, logged[order[np.searchsorted(total, least)]])
 
 

@@ -366,7 +366,8 @@ class _Targets:
             # As scikit-learn's estimators say it, and what else there is.
             raise ValueError(
                 f"{type(estimator).__name__} requires y to be passed, but the target "
-                f"y is None, and X has no column named rating_feature={name!r}"
+                f"y is None, and X has no column named rating_feature={name!r}; pass a "
+                "matrix of users x items as scipy.sparse.csr_array(X)"
             )
         deferred_targets(estimator, y, n_rows)
         return cls(estimator, y, name, None)

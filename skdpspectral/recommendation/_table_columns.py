@@ -173,15 +173,16 @@ def public_features(item_features, n_items: int) -> np.ndarray:
 
 
 def refuse_another_order(item_features, items) -> None:
-    """Refuse a dataframe of features whose index orders the items differently."""
+    """Refuse a dataframe of features whose index has the items, but not as `items`."""
     if not hasattr(item_features, "iloc") or items is None or np.ndim(items) != 1:
         return
     labels, given = list(item_features.index), list(items)
     with contextlib.suppress(TypeError):  # of labels without a hash
-        if labels != given and set(labels) == set(given):
+        common = labels != list(range(len(labels))) and set(labels) & set(given)
+        if labels != given and common:
             raise ValueError(
-                "item_features has the items in its index in a different order from "
-                "items; pass item_features.loc[list(items)], or "
+                "item_features has an index of item ids that differ from items, or are "
+                "in a different order; pass items=item_features.index, or "
                 "item_features.to_numpy() if its rows follow items"
             )
 
@@ -396,9 +397,42 @@ def _unread_entries(estimator, X, reset: bool) -> DeferredRatings:
             f"{type(estimator).__name__} is expecting {estimator.n_features_in_} "
             "features as input: pass a table"
         )
+    _compare_with_catalog(estimator, X.shape, reset)
     if reset:
         validate_data(estimator, np.empty((1, 2)), reset=True, skip_check_array=True)
     return DeferredRatings(None, X.shape[1], lambda beside=(): _table_of_entries(X))
+
+
+def _compare_with_catalog(estimator, shape: tuple[int, int], reset: bool) -> None:
+    """Refuse a matrix whose columns are not the items of the catalog."""
+    items = estimator.items
+    if not reset:
+        items = None if estimator.hashed_ else estimator.items_
+    if items is None or isinstance(items, Integral):
+        return
+    ids, n_columns = read_catalog(items).ids, shape[1]
+    numbered = ids.dtype.kind in "biuf"
+    if numbered and np.array_equal(np.sort(ids), np.arange(n_columns)):
+        return
+    remedy = f"items=range({n_columns}) for these columns"
+    if len(ids) == shape[0] != n_columns:
+        remedy = f"X.T if the rows of X are the items, with items=range({len(ids)})"
+    raise ValueError(
+        f"X is a sparse matrix with {n_columns} columns, which are the items 0 to "
+        f"{n_columns - 1}, but items contains {len(ids)} ids that differ: pass {remedy}"
+    )
+
+
+def _refuse_wide(estimator, n_columns: int) -> None:
+    """Refuse a table without names that has one column per item of the catalog."""
+    n_items = 0 if isinstance(estimator.items, Integral) else np.size(estimator.items)
+    by_default = all(getattr(estimator, k) == v for k, (v, _) in _DEFAULTS.items())
+    if by_default and n_columns == n_items > 3:
+        raise ValueError(
+            f"X has {n_columns} columns, as many as items: pass a matrix of users x "
+            "items as scipy.sparse.csr_array(X); if X is a table of ratings, set "
+            "user_feature and item_feature"
+        )
 
 
 def _table_of_entries(X) -> RatingsTable:
@@ -465,6 +499,8 @@ def compared_columns(
         X = X.select(chosen) if hasattr(X, "column_names") else X[chosen]
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         return found
+    if reset:
+        _refuse_wide(estimator, shape[1])
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     check_sizes(*shape)
     return find_columns(estimator, names, shape[1])
