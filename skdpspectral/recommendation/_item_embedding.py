@@ -76,14 +76,7 @@ PENALTY = 100.0
 def columns_of_model(
     model: ItemModel, features: np.ndarray, counts, n_factors: int, units
 ) -> np.ndarray:
-    """Return the columns that a model of items rests on: (n_items, n_columns).
-
-    `model`: released offsets and factors. `features` (n_items, n_item_features): public
-    features, in any units. `counts` (n_items,): released sums of weights, positive.
-    `n_factors`: private factors, the last features of the model. `units`: middle of the
-    range of ratings, and a quarter of it. Returns means in units of ratings; all others
-    such that ``PENALTY`` suits them.
-    """
+    """Return the columns that a model of items rests on: (n_items, n_columns)."""
     middle, quarter = units
     last = model.features.shape[1] - n_factors
     means = middle + quarter * (model.level + model.offsets)

@@ -116,10 +116,7 @@ class ItemOffsets:
     growth: float = 1.0
 
     def with_residuals(self, second: ReleasedSum) -> ItemOffsets:
-        """Add the sums of the second round.
-
-        `second`: sums of residuals, and of the quotients of users' weights.
-        """
+        """Add the sums of the second round."""
         total, noise_std = second
         growth = (
             _kernels_models.LARGEST_RATIO
@@ -141,10 +138,7 @@ class ItemOffsets:
         )
 
     def factors(self, third: ReleasedSum) -> np.ndarray:
-        """Return what tastes add to items, of at most unit variance.
-
-        `third`: sums of products of residuals and tastes: (n_items, k).
-        """
+        """Return what tastes add to items, of at most unit variance."""
         total, noise_std = third
         k = total.shape[1]
         noise = (noise_std / self.growth) ** 2 + _LEAST_NOISE
@@ -155,11 +149,7 @@ class ItemOffsets:
 
 
 def first_offsets(first: ReleasedSum, columns: np.ndarray) -> ItemOffsets:
-    """Estimate offsets from the first round.
-
-    `first`: sums of weights, of weighted residuals, and of three numbers a user.
-    `columns` (n_items, d): standardized public features.
-    """
+    """Estimate offsets from the first round."""
     total, noise_std = first
     n_items = len(columns)
     sums, sides = (
@@ -390,11 +380,7 @@ class ItemMoment(Statistic):
         return ReleasedSum.of(release, "second_moment", total)
 
     def run(self, release, rows: CodedRatings) -> tuple[np.ndarray, np.ndarray]:
-        """Release the sum; return its components and their eigenvalues.
-
-        Returns `components` (n_components, n_items): orthonormal rows, leading first;
-        no more than items; `values` (n_components,): eigenvalues, floored at 0.
-        """
+        """Release the sum; return its components and their eigenvalues."""
         rank = min(self.n_components, self.n_items)
         if not rank:
             return np.zeros((0, self.n_items)), np.zeros(0)

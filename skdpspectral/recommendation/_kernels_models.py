@@ -244,13 +244,7 @@ def leading_columns(columns: np.ndarray, most: int) -> np.ndarray:
 
 
 def principal_columns(columns: np.ndarray, counts, least: float) -> np.ndarray:
-    """Scores of items on principal components of columns, by the items' counts.
-
-    `columns` (n_items, d). `counts` (n_items,): positive weights of the items.
-    `least`: the variance that scores are measured by is at least this. Returns
-    (n_items, d): scores, of variance at most 1: that of the first one, unless it is
-    `least`.
-    """
+    """Scores of items on principal components of columns, by the items' counts."""
     shares = counts / counts.sum()
     centered = columns - shares @ columns
     values, vectors = np.linalg.eigh(centered.T @ (centered * shares[:, None]))
@@ -266,10 +260,7 @@ _FACTOR_SPREADS, _LEAST_TASTE = (1e-5, 1.0), 1e-3
 
 
 def factors_of(counts, sums: np.ndarray, design: np.ndarray, noise) -> np.ndarray:
-    """Return what tastes add to items, of at most unit variance: (n_items, k).
-
-    `sums` (n_items, k): of products with tastes, of variances `noise`.
-    """
+    """Return what tastes add to items, of at most unit variance: (n_items, k)."""
     found = [
         shrink(counts, column, design, noise, _FACTOR_SPREADS) for column in sums.T
     ]
@@ -281,12 +272,7 @@ def factors_of(counts, sums: np.ndarray, design: np.ndarray, noise) -> np.ndarra
 
 
 def measured_columns(columns: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Measure columns as :func:`principal_columns` does, but do not turn them.
-
-    `columns` (n_items, d). `counts` (n_items,): positive weights of the items.
-    Returns (n_items, d): columns of weighted mean 0, over the deviation of their first
-    component: the same distances between items as the scores on all components.
-    """
+    """Measure columns as :func:`principal_columns` does, but do not turn them."""
     shares = counts / counts.sum()
     centered = columns - shares @ columns
     values = np.linalg.eigvalsh(centered.T @ (centered * shares[:, None]))
@@ -299,14 +285,7 @@ _SMALLEST_SPREAD = 1e-12
 
 
 def component_columns(values, components, noise: float, counts) -> np.ndarray:
-    """Columns of items from components of a sum over users of products of residuals.
-
-    `values` (k,): eigenvalues. `components` (k, n_items): orthonormal rows. `noise`:
-    spectral norm that noise alone would have, about. `counts` (n_items,): positive
-    counts of the items. Returns (n_items, k): components over roots of counts, by how
-    much of them is not noise: of variance at most 1 over the ratings, zero where there
-    is but noise.
-    """
+    """Columns of items from components of a sum over users of products of residuals."""
     # What is no larger than noise is taken for it, and so is what is not positive.
     seen = values > noise
     noise_share = np.divide(noise, values, out=np.ones(len(values)), where=seen)
@@ -323,37 +302,20 @@ def component_columns(values, components, noise: float, counts) -> np.ndarray:
 
 
 def tastes(columns: np.ndarray, counts, logged: np.ndarray) -> np.ndarray:
-    """What tastes differ in: components of public columns, and popularity.
-
-    `columns` (n_items, d): standardized public features. `counts`, `logged` (n_items,):
-    positive counts, and their logarithms. Returns (n_items, d + 1): the last column is
-    popularity, of unit variance over the ratings.
-    """
+    """What tastes differ in: components of public columns, and popularity."""
     popular = standardized_by(logged, counts / counts.sum())
     return np.column_stack([principal_columns(columns, counts, 0.0), popular])
 
 
 def uncorrelated(columns: np.ndarray, shares, ridge) -> tuple[np.ndarray, np.ndarray]:
-    """Turn columns such that they are uncorrelated over clicks, and of one penalty.
-
-    `columns` (n_items, d). `shares` (n_items,): shares of the items in all
-    clicks. `ridge` (d,): positive penalties of squared weights on the columns. Returns
-    `features` (n_items, d): of mean zero, whose weights have penalty 1; `back` (d, d):
-    weights on features times this are weights on columns.
-    """
+    """Turn columns such that they are uncorrelated over clicks, and of one penalty."""
     scaled = (columns - shares @ columns) / np.sqrt(ridge)
     vectors = np.linalg.eigh(scaled.T @ (scaled * shares[:, None]))[1]
     return scaled @ vectors, vectors.T / np.sqrt(ridge)
 
 
 def against_anchors(shares: np.ndarray, most: int) -> np.ndarray:
-    """Rows that tell which of the most popular items a user has, beyond their shares.
-
-    `shares` (n_items,): shares of the items in all clicks. `most`: number of such
-    items. Returns (n_items, most): zero for all other items. Summed over the items of a
-    user, they are the user's clicks of each of these items, less what popularity leads
-    one to expect.
-    """
+    """Rows that tell which popular items a user has, beyond their shares."""
     anchors = np.argsort(-shares, kind="stable")[:most]
     rows = np.zeros((len(shares), len(anchors)))
     rows[anchors] = np.eye(len(anchors)) - shares[anchors] / shares[anchors].sum()
