@@ -389,9 +389,10 @@ def _compare_with_catalog(estimator, shape: tuple[int, int], reset: bool) -> Non
     items = estimator.items
     if not reset:
         items = None if estimator.hashed_ else estimator.items_
-    if items is None or isinstance(items, Integral):
+    catalog, n_columns = read_catalog(items), shape[1]
+    if isinstance(catalog, range):
         return
-    ids, n_columns = read_catalog(items).ids, shape[1]
+    ids = catalog.ids
     numbered = ids.dtype.kind in "biuf"
     if numbered and np.array_equal(np.sort(ids), np.arange(n_columns)):
         return

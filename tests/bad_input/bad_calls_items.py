@@ -303,7 +303,7 @@ CASES += [
     ),
     bad(
         "ratings twice",
-        lambda s: s.fit(MATRIX, s.y[:9]),
+        lambda s: s.fit(MATRIX, s.y[:9], items=None),
         "y must be None if X is a sparse matrix",
     ),
     bad(
@@ -312,7 +312,12 @@ CASES += [
         "X",
         "0 sample(s)",
     ),
-    bad("rows: not finite by column", lambda s: s.fit(NAN * MATRIX, None), "X", "NaN"),
+    bad(
+        "rows: not finite by column",
+        lambda s: s.fit(NAN * MATRIX, None, items=None),
+        "X",
+        "NaN",
+    ),
     bad("matrix for a table", lambda s: s.transform(MATRIX), "X", "pass a table"),
 ]
 IDS = {
