@@ -204,7 +204,7 @@ class Ratings:
         data = fetch_movielens("ml-100k", as_frame=True)
         self.data = data.data[["user_id", "item_id"]]
         self.targets = np.asarray(data.target, dtype=float)
-        self.estimator = DPMatrixFactorization(items=data.item_ids)
+        self.estimator = DPMatrixFactorization(items=data.item_ids, rating_range=(1, 5))
         self.grid = {
             "n_components": [3, 0, 1, 2, 5, 8],
             "item_features": [data.item_features, None],
