@@ -228,6 +228,10 @@ _DEVIATIONS = 3.0
 # What is subtracted from squares of present values, so that none contributes much.
 _MIDDLE = 0.5
 
+# Deviations from a mean at which standardized values are cut: rare indicators are
+# nearer.
+FARTHEST = 30.0
+
 # Means of so many deviations of their noise from the edge may be of values beyond it.
 _FROM_THE_EDGE = 4.5
 
@@ -331,8 +335,11 @@ class FeatureMoments(Statistic):
         # the variance is noise.
         inside = np.abs(found.mean) < 1.0 - _FROM_THE_EDGE * found.noise
         seen = spreads.found & inside & found.enough
-        seen &= found.variance > _DEVIATIONS * found.deviation
-        scale = radius * np.sqrt(np.where(seen, found.variance, 1.0))
+        # Where noise hides the variance of a few large values, as of capital gains,
+        # their differences still show a scale.
+        clear = seen & (found.variance > _DEVIATIONS * found.deviation)
+        scale = radius * np.sqrt(np.where(clear, found.variance, 1.0))
+        scale = np.where(clear, scale, spreads.scale)
         return FeatureMeans(found.place(place, radius), scale, seen, found.present)
 
     def released(self, release: Any, rows: Any, row_map, place, radius) -> UnitMoments:

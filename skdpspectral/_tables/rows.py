@@ -139,6 +139,7 @@ def deferred_rows(
         compare_features(estimator, getattr(sliced, "named", sliced), reset)
         return DeferredRead(sliced.shape, lambda: finite_slices(sliced, allow_nan))
     shape = form_of(X, accept_sparse)
+    refuse_malformed(X)
     refuse_text(X)
     # A stand-in has neither names nor values.
     named = X if hasattr(X, "shape") else np.broadcast_to(0.0, shape)
@@ -254,6 +255,31 @@ def is_sparse(X) -> bool:
     dtypes = dtypes_of(X)
     columns = all(str(dtype).startswith("Sparse[") for dtype in dtypes)
     return sparse.issparse(X) or (columns and len(dtypes) > 0)
+
+
+def refuse_malformed(X) -> None:
+    """Refuse sparse matrices whose indices leave their shape: reading them crashes."""
+    if not sparse.issparse(X):
+        return
+    try:
+        if X.format == "coo":
+            pairs = zip(X.coords, X.shape, strict=True)
+            if all(((at >= 0) & (at < size)).all() for at, size in pairs):
+                return
+        else:
+            # A check prunes its matrix: here another one of the same arrays.
+            parts = (X.data, X.indices, X.indptr) if hasattr(X, "indptr") else None
+            made = type(X)(parts, shape=X.shape) if parts else X.tocsr()
+            made.check_format(full_check=True)
+            return
+    except MemoryError:
+        raise
+    except Exception:  # whose words may quote indices
+        pass
+    raise ValueError(
+        "X is a sparse matrix whose indices do not fit its shape: make it anew, for "
+        "example by sparse.csr_array((values, (rows, columns)), shape=...)"
+    )
 
 
 def is_date(dtype) -> bool:

@@ -22,7 +22,7 @@ from .._base.sklearn_compat import (
     output_container,
 )
 from .._linalg.walks import quietly
-from .._statistics.feature_scales import refuse_too_few
+from .._statistics.feature_scales import FARTHEST, refuse_too_few
 from .._tables.ids import check_feature, first_names, position_of
 from .._tables.readers import (
     column_names,
@@ -404,6 +404,10 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             self._set_law(table, public, law)
             self.n_samples_ = statistics.n_samples
             self.privacy_ = plan
+            self._warn_of_unseen(
+                "transform returns 0 for them",
+                "scale them by public bounds before",
+            )
             self._warn_of_ids(table, public)
         return self
 
@@ -532,6 +536,7 @@ class _Vectors:
         self._codes = {
             name: code_table(texts) for name, texts in fitted.categories_.items()
         }
+        self._reach = FARTHEST if has_budget(fitted.privacy_) else np.inf
         self._hashing = HashingVectorizer(n_features=fitted.n_text_features)
 
     def of(self, table: Table, rows: slice) -> np.ndarray:
@@ -541,7 +546,8 @@ class _Vectors:
         scaled = holes = np.zeros((n_rows, 0))
         if len(self._weights):
             numbers = table.numbers()[rows]
-            scaled = standardized(numbers, self._fitted.mean_, self._weights)
+            mean = self._fitted.mean_
+            scaled = standardized(numbers, mean, self._weights, self._reach)
             holes = np.isnan(numbers)
         place, first = 0, 0
         for j, (name, kind) in enumerate(self._fitted.kinds_.items()):
