@@ -15,8 +15,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from enum import Enum
+from fractions import Fraction
 from hashlib import blake2b
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import numpy as np
 from scipy.special import ndtri
@@ -241,8 +244,16 @@ _FIRST, _LAST, _TWO_DAYS = -62_135_596_800, 253_402_300_799, 172_800
 
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
+# First and last letters of texts of intervals.
+_BRACKETS = {"(]", "[)", "()", "[]"}
+
 # Rows of which values are counted together: a table of Python objects of them.
 _TOGETHER = 1 << 16
+
+
+# Types that are neither numbers, texts nor dates, and have texts of their own.
+_WITH_TEXTS = {datetime.time, datetime.timedelta, UUID}
+_TEXTS_OF_PANDAS = {"Interval", "Period", "Timedelta"}
 
 
 class _NoText:
@@ -267,6 +278,24 @@ def declared_values(dtype) -> list | None:
     declares = str(dtype).lower().startswith(("category", "enum"))
     values = getattr(dtype, "categories", None) if declares else None
     return None if values is None else list(values)
+
+
+def may_occur(text: str, dtype) -> bool:
+    """Return whether a value of a dtype may have a text, by the dtype alone."""
+    values = getattr(dtype, "categories", None)
+    own = dtype if values is None else getattr(values, "dtype", dtype)
+    name = str(own).lower()
+    if name.startswith("bool"):
+        return text in ("True", "False")
+    kind = kind_of(own)
+    try:
+        if kind == NUMBER:
+            return text in (text_of(float(text)), text_of(Decimal(text)))
+        if kind in (DATE, DAY):
+            return datetime.datetime.fromisoformat(text[:19]) is not None
+    except (ArithmeticError, ValueError):
+        return False
+    return not name.startswith("interval") or text[:1] + text[-1:] in _BRACKETS
 
 
 # -- one value -------------------------------------------------------------------------
@@ -303,18 +332,23 @@ def _text_of_others(value, kind) -> str | type[_NoText] | None:
         return text_of(
             float(value) if kind is np.longdouble else np.generic.item(value)
         )
-    if kind is Decimal:
-        return _text_of_decimal(value)
+    if kind is Decimal or kind is Fraction:
+        return _text_of_exact(value)
     if issubclass(kind, bytes):
         return _normal(bytes.decode(value, "utf-8", "backslashreplace"))
     if kind.__name__ in ("NAType", "NaTType"):
         return None
-    if issubclass(kind, np.datetime64):
+    if issubclass(kind, (np.datetime64, np.timedelta64)):
         return None if np.isnat(value) else str(value)
     if issubclass(kind, datetime.datetime):
         return datetime.datetime.isoformat(value)
     if issubclass(kind, datetime.date):
         return datetime.date.isoformat(value)
+    if issubclass(kind, Enum):
+        return _normal(f"{kind.__name__}.{value._name_}")
+    of_pandas = kind.__module__.split(".")[0] == "pandas"
+    if kind in _WITH_TEXTS or (of_pandas and kind.__name__ in _TEXTS_OF_PANDAS):
+        return _normal(str(value))
     return _NoText
 
 
@@ -324,12 +358,14 @@ def _text_of_float(value: float) -> str | None:
     return _digits(int(value)) if value.is_integer() else repr(value)
 
 
-def _text_of_decimal(value: Decimal) -> str | None:
+def _text_of_exact(value: Decimal | Fraction) -> str | None:
     """Return the text of an equal float or integer, or None."""
-    if value.is_nan():
+    if value != value:
         return None
     if value == float(value):
         return _text_of_float(float(value))
+    if isinstance(value, Fraction):
+        return _normal(str(value))
     exact = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN).normalize(value)
     if exact == exact.to_integral_value() and exact.adjusted() <= _DECIMAL_BITS:
         return _digits(int(exact))

@@ -345,7 +345,7 @@ def test_long_texts_are_short_and_stay_apart():
 
 def test_ids_by_mistake_are_named_by_column_and_not_by_value():
     X = table()[["age"]].assign(person=[f"person {i}" for i in range(N)])
-    with pytest.warns(UserWarning, match="no category was found in 'person'"):
+    with pytest.warns(UserWarning, match="rare or missing in 'person'"):
         model = fitted(X)
     assert model.categories_ == {"person": []}
     assert "person 1" not in f"{vars(model)}{model.privacy_}"
