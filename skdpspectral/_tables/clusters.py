@@ -96,10 +96,7 @@ class ClusterRows(SlicedRows):
         return added_on_cluster(sums, add_sums)
 
     def _pools(self, order: PairOrder, n_pools: int | None) -> list:
-        """Return tasks that gather the rows of the first pools on workers.
-
-        Rows of a sample stay on the workers, as they are used several times.
-        """
+        """Return tasks that gather the rows of the first pools on workers."""
         from dask import delayed
 
         if n_pools is None:
@@ -234,10 +231,7 @@ def run_on_cluster(run: Callable) -> Any:
 
 
 def cluster_rows(X) -> ClusterRows | None:
-    """Return rows of a dask array or dataframe of real numbers; None for other types.
-
-    The shape must be known; the rows of a dataframe are counted on the cluster.
-    """
+    """Return rows of a dask array or dataframe of numbers; None for other types."""
     table = cluster_table(X)
     return None if table is None else table.rows()
 

@@ -372,10 +372,7 @@ def row_slices(X):
 
 
 def map_rows(function, X) -> np.ndarray:
-    """Stack the results of a function of blocks of rows, in the dtype of the first.
-
-    Each result has as many rows as its block. X comes from :func:`check_rows`.
-    """
+    """Stack the results of a function of blocks of rows, in the dtype of the first."""
     out = None
     for rows in row_slices(X):
         made = function(X[rows])
@@ -386,10 +383,7 @@ def map_rows(function, X) -> np.ndarray:
 
 
 def saturated(values: np.ndarray) -> np.ndarray:
-    """Replace infinities by the largest floats, and NaN by zero, in place.
-
-    The next private step of a pipeline would raise or warn because of a single row.
-    """
+    """Replace infinities by the largest floats, and NaN by zero, in place."""
     return np.nan_to_num(values, copy=False)
 
 

@@ -49,10 +49,7 @@ _LIKELY = 0.9
 
 @dataclass(frozen=True)
 class CategoryCounts(Statistic):
-    """Counts of the values of several columns, of which frequent ones are released.
-
-    `failure` is the probability that a value of a single row is released.
-    """
+    """Counts of the values of several columns, of which frequent ones are released."""
 
     n_samples: int
     n_columns: int
@@ -121,10 +118,7 @@ class TableLaw(NamedTuple):
 
 @dataclass(frozen=True)
 class TableStatistics(Combination):
-    """Scales of numbers, and categories of columns, within one budget.
-
-    Each number and each column with categories has the same share of mu**2.
-    """
+    """Scales of numbers, and categories of columns, within one budget."""
 
     n_samples: int
     n_numbers: int
@@ -302,11 +296,7 @@ def may_occur(text: str, dtype) -> bool:
 
 
 def text_of(value) -> str | type[_NoText] | None:
-    """Return the text that represents a value, None for a missing one.
-
-    Equal values of different numeric types have the same text, except for booleans. No
-    code of a value is run.
-    """
+    """Return the text of a value, None for a missing one; runs no code of users."""
     kind = type(value)
     if kind is str:
         return _normal(value)
@@ -360,7 +350,7 @@ def _text_of_float(value: float) -> str | None:
 
 def _text_of_exact(value: Decimal | Fraction) -> str | None:
     """Return the text of an equal float or integer, or None."""
-    if value != value:
+    if isinstance(value, Decimal) and value.is_nan():
         return None
     if value == float(value):
         return _text_of_float(float(value))
@@ -462,11 +452,7 @@ def _durations(block) -> np.ndarray:
 
 
 def _times(block) -> np.ndarray:
-    """Return times in seconds; those with a zone in local time.
-
-    Times beyond `_FIRST` and `_LAST` are clipped first, since errors of conversions
-    between zones would reveal values.
-    """
+    """Return times in seconds, clipped first; those with a zone in local time."""
     if _is_pandas(block):
         dtype = getattr(block.dtype, "pyarrow_dtype", block.dtype)
         zone = getattr(dtype, "tz", None)
@@ -492,10 +478,7 @@ def _times(block) -> np.ndarray:
 
 
 def _has_clocks(series: type, zone) -> bool:
-    """Return whether pandas supports a zone; older ones fail for some of dateutil.
-
-    Their times are then in UTC, whatever the values are.
-    """
+    """Return whether pandas supports a zone; older ones fail for some of dateutil."""
     one = series(np.zeros(1, "datetime64[s]")).dt.tz_localize("UTC")
     try:
         one.dt.tz_convert(zone).dt.tz_localize(None)
@@ -560,10 +543,7 @@ class Column:
 
 
 class Table:
-    """Columns of a frame, an array or lists, read in slices of rows.
-
-    :meth:`read` turns lists into columns of objects.
-    """
+    """Columns of a frame, an array or lists, read in slices of rows."""
 
     def __init__(self, X, columns: Sequence[Column], n_rows: int):
         self.columns, self.n_rows = columns, n_rows
