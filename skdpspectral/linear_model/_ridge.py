@@ -109,6 +109,8 @@ class MomentModel(TableEstimator):
             self.n_samples_, self.privacy_ = n_samples, plan
             self._set_coefficients()
             self._complete(several=len(unread.shape) > 1)
+            if statistic.location is None:  # or the plan has said it
+                self._warn_of_unseen("their coefficients are 0")
         return self
 
     def _complete(self, several: bool) -> None:
@@ -253,7 +255,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     -----
     NoisyFitWarning
         If public numbers show that no feature can be seen at this budget, or if the
-        release shows that a target is not seen.
+        release shows that features or targets are not seen.
 
     See Also
     --------
