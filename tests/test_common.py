@@ -134,9 +134,13 @@ ESTIMATORS = [
     DPAdamClassifier(
         optimizer=Adam(noise_multiplier=2.0), accountant=PrivacyAccountant()
     ),
-    DPAdamRegressor(),
+    DPAdamRegressor(target_bounds=(-1, 1)),
     DPAdamRegressor(5, epsilon=None, target_bounds=(-100, 100)),
-    DPAdamRegressor(optimizer=Adam(sampling="in-turn"), accountant=PrivacyAccountant()),
+    DPAdamRegressor(
+        target_bounds=(-1, 1),
+        optimizer=Adam(sampling="in-turn"),
+        accountant=PrivacyAccountant(),
+    ),
     DPRidge(),
     DPRidge(epsilon=1000.0),
     DPRidge(1.0, epsilon=None),
@@ -339,7 +343,7 @@ def test_every_estimator_is_checked():
         LRSMLPRegressor(solver=FEW_STEPS),
         LRSRegressor(),
         DPAdamClassifier(),
-        DPAdamRegressor(),
+        DPAdamRegressor(target_bounds=(-1, 1)),
         DPItemEmbedding(),
         DPMatrixFactorization(),
         JMECovariance(horizon=1000),

@@ -20,12 +20,16 @@ from .._base.labels import PrivateClassifier, n_outputs_of
 from .._base.sklearn_compat import Interval, StrOptions
 from .._linalg.walks import blas_threads
 from .._statistics.feature_scales import refuse_too_few
-from .._tables.clipping import make_box
+from .._tables.clipping import Box, make_box
 from .._tables.rows import check_rows, map_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant, gaussian_mu
 from ..mechanisms import check_count
 from . import _kernels_ridge as _kernels
 from ._joint_moment import RegressionMoments, deferred_joint_rows
+
+# Deviations at which values that a step before has standardized are cut: with 30, R2
+# behind a vectorizer falls from .78 to .73 and from .57 to .44 on two of nine tables.
+_FAR = 5.0
 
 
 class MomentModel(TableEstimator):
@@ -65,9 +69,13 @@ class MomentModel(TableEstimator):
                 f"{n_features}; ask for fewer components"
             )
         self._alphas(self.alpha, n_targets)
-        box = None
+        box = square = None
+        units = self._input_units()
         if self.bounds is not None:
             box = make_box(self.bounds, n_features, per_feature=True)
+        elif units is not None and self._is_private():
+            limits = np.clip(units.limits, -_FAR, _FAR)
+            box, square = Box(*limits, n_features, per_feature=True), units.square
         target_box, target_units = self._given_of_targets(n_targets)
         return RegressionMoments(
             n_samples,
@@ -77,6 +85,7 @@ class MomentModel(TableEstimator):
             boxes=(box, target_box),
             intercept=bool(self.fit_intercept),
             target_units=target_units,
+            square=square,
         )
 
     def _given_of_targets(self, n_targets: int) -> tuple:
