@@ -1297,6 +1297,12 @@ def row_compositions():
         "stateless": (make_pipeline(FunctionTransformer(), DPPCA(1)), None),
         "covariance": (make_pipeline(scaler, JMECovariance(clip_norm=5.0)), None),
         "private pipeline": (make_private_pipeline(scaler, DPPCA(2)), None),
+        "private pipeline with units handed on": (
+            make_private_pipeline(
+                DPTableVectorizer(categories={3: [0.0, 1.0]}), DPRidge(), epsilon=200.0
+            ),
+            (),
+        ),
         "private pipeline of columns": (
             make_private_pipeline(
                 ColumnTransformer(
