@@ -536,8 +536,8 @@ _LEAST_SCALES, _MOST_SCALES = 0.25, 0.55
 
 _VISIBLE, _PER_NOISE = 0.1, 20.0
 
-# So are those of targets, if features need no scales; else it is the least. With that
-# alone, R2 is 0 in some fits of seven tables of a few thousand rows, and .2 to .8 in
+# So are those of targets without bounds, if features need no scales; else it is the
+# least. With that alone, R2 is 0 in some fits of seven tables of a few thousand rows, and .2 to .8 in
 # others.
 _TARGET_SHARE, _MOST_TARGET_SHARE = 0.06, 0.4
 
@@ -670,7 +670,7 @@ class RegressionMoments(Combination):
         least, most = _LEAST_SCALES, _MOST_SCALES
         if name == "y":
             least, most = _TARGET_SHARE, _MOST_TARGET_SHARE
-            if self._is_scaled("X"):
+            if self._is_scaled("X") or self.boxes[name] is not None:
                 return least
         needed = self._visible(name, 1.0) / _VISIBLE
         return float(np.clip(needed**2, least, most))

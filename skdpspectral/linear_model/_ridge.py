@@ -277,8 +277,11 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     and :meth:`conf_int` are covered.
 
     Means and scales, computed as in :class:`~skdpspectral.DPStandardScaler`, take 25 to
-    50 % of the budget's :math:`\mu^2` for the features, and 6 % for the targets. Each
-    joint row of standardized features, targets and a constant is clipped to norm c. The
+    50 % of the budget's :math:`\mu^2` for the features, and 6 % for the targets. If
+    features need no private scales, those of the targets take 6 to 40 %, more with few
+    rows. Features need none with `bounds`, or directly behind a
+    :class:`~skdpspectral.DPTableVectorizer` in a private pipeline. Each joint row of
+    standardized features, targets and a constant is clipped to norm c. The
     second moment of these rows has Frobenius sensitivity :math:`\sqrt2 c^2 / n`
     (:ref:`lemma-joint-rows`). If no target exceeds the noise, the locations of the
     targets are released instead of that moment: means within `target_bounds` or,

@@ -162,6 +162,9 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     about 100 bytes per short text: with a million distinct values of 12 letters, a fit
     takes 104 MB. The duration of a fit may depend on the values.
 
+    In a :class:`~skdpspectral.pipeline.PrivatePipeline`, a :class:`DPRidge` or
+    :class:`DPRidgeClassifier` directly behind it uses its units instead of new scales.
+
     References
     ----------
     Wilkins, Kifer, Zhang and Karrer (2024), Exact privacy analysis of the Gaussian

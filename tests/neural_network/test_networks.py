@@ -17,6 +17,7 @@ from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPAdamRegressor,
+    DPStandardScaler,
     LRSMLPRegressor,
     PrivacyAccountant,
     PrivacyLeakWarning,
@@ -26,6 +27,7 @@ from skdpspectral.audit import privacy_report
 from skdpspectral.neural_network import Adam, AlternatingAdam, _gradient_moments
 from skdpspectral.neural_network._gradient_moments import MOMENTS
 from skdpspectral.neural_network._kernels import Layout
+from skdpspectral.pipeline import make_private_pipeline
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.* is private with epsilon:skdpspectral.PrivacyLeakWarning"
@@ -86,6 +88,30 @@ def test_classes_are_public_by_name_or_with_a_warning():
             DPAdamClassifier().fit(X, labels)
         assert caught[0].filename == __file__
     DPAdamClassifier().fit(X, X[:, 0] > 0)  # true and false are all that there is
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_targets_without_bounds_are_refused_before_the_charge(alone):
+    accountant = PrivacyAccountant(1.0, 1e-6)
+    model = DPAdamRegressor(accountant=accountant)
+    if not alone:
+        model = make_private_pipeline(
+            DPStandardScaler(), DPAdamRegressor(), accountant=accountant
+        )
+    for ask in (model.plan_for, lambda rows: model.fit(rows, 1e3 * Y[:, 0])):
+        with pytest.raises(ValueError, match="target_bounds is required"):
+            ask(X)
+    assert len(accountant.ledger) == 0
+
+
+def test_predictions_are_within_the_bounds_of_targets():
+    given = {"epsilon": None, "batch_size": 3000, "n_epochs": 60}
+    model = DPAdamRegressor(target_bounds=([-1, 9], [1, 11]), **given)
+    with pytest.warns(PrivacyLeakWarning, match="without privacy"):
+        model.fit(X, Y * 2.0 + (0.0, 10.0))
+    found = model.predict(100.0 * X)
+    assert found.min(axis=0).tolist() == [-1.0, 9.0]
+    assert found.max(axis=0).tolist() == [1.0, 11.0]
 
 
 # -- what it costs --------------------------------------------------------------------
