@@ -537,8 +537,7 @@ _LEAST_SCALES, _MOST_SCALES = 0.25, 0.55
 _VISIBLE, _PER_NOISE = 0.1, 20.0
 
 # So are those of targets without bounds, if features need no scales; else it is the
-# least. With that alone, R2 is 0 in some fits of seven tables of a few thousand rows, and .2 to .8 in
-# others.
+# least. With that alone, R2 is 0 in some fits of five tables of a few thousand rows.
 _TARGET_SHARE, _MOST_TARGET_SHARE = 0.06, 0.4
 
 # Share of the mean square of rows in public bounds; and, for classes, that of their
