@@ -74,8 +74,8 @@ class MomentModel(TableEstimator):
         if self.bounds is not None:
             box = make_box(self.bounds, n_features, per_feature=True)
         elif units is not None and self._is_private():
-            limits = np.clip(units.limits, -_FAR, _FAR)
-            box, square = Box(*limits, n_features, per_feature=True), units.square
+            low, high = np.clip(units.limits, -_FAR, _FAR)
+            box, square = Box(low, high, n_features, per_feature=True), units.square
         target_box, target_units = self._given_of_targets(n_targets)
         return RegressionMoments(
             n_samples,
