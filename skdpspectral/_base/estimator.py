@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from numbers import Real
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -145,6 +145,17 @@ def noted_caveats() -> Iterator[list[str]]:
         _noted.reset(token)
 
 
+class OutputUnits(NamedTuple):
+    """Public facts about the standardized output of a fitted step.
+
+    `limits`, of shape (2, n_columns), are equal for a constant column. `square` is the
+    mean squared length of rows: 1 per number and per block of indicators.
+    """
+
+    limits: np.ndarray
+    square: float
+
+
 class PrivateEstimator(BaseEstimator):
     """Base class of all estimators whose fit spends a privacy budget.
 
@@ -230,6 +241,19 @@ class PrivateEstimator(BaseEstimator):
         """Return the share of the pipeline that is being fitted; None outside."""
         share = self._step_share
         return share if share is not None and share.is_open else None
+
+    def _output_units(self) -> OutputUnits | None:
+        """Return public or released facts about a fitted step's output, if any."""
+        return None
+
+    def _input_units(self) -> OutputUnits | None:
+        """Return the facts about its rows that the step before in a pipeline hands on.
+
+        Rows are clipped at the limits here: a step in error costs accuracy alone.
+        """
+        share = self._own_share()
+        step = None if share is None else share.before
+        return step._output_units() if hasattr(step, "privacy_") else None
 
     def _is_private(self) -> bool:
         share = self._own_share()

@@ -8,6 +8,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import pairwise
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -380,6 +381,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             leak = self._refused_leak(pipeline)
             self._set_run_seeds(steps)
             budgets = self._budgets(steps, leak)
+            _hand_on_units(pipeline)
             by_rows = budgets.plan.unit is Unit.ROW
             n_public = table_shape(X)[0] if by_rows else None
             self._warn_beforehand(n_public, float(self.delta), levels=0)
@@ -680,6 +682,14 @@ def _private_steps(pipeline: Pipeline, X: Any) -> list[PrivateStep]:
     return private_steps(
         pipeline, PlannedRows(X if known else np.broadcast_to(0.0, shape))
     )
+
+
+def _hand_on_units(pipeline: Pipeline) -> None:
+    """Let each private step ask the private step directly before it for its units."""
+    fitted = [s for _, s in pipeline.steps if s not in (None, "passthrough")]
+    for before, step in pairwise(fitted):
+        if all(isinstance(part, PrivateEstimator) for part in (before, step)):
+            step._step_share.before = before
 
 
 def _routes_metadata() -> bool:

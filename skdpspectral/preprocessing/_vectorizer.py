@@ -14,7 +14,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import Seed, Self, TableEstimator, unweighted
+from .._base.estimator import OutputUnits, Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import (
     Interval,
     StrOptions,
@@ -168,6 +168,9 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     objects count as rare values. Infinite numbers count as missing. Memory grows with
     the number of distinct values of a column, by about 100 bytes per short text. The
     duration of a fit may depend on the values.
+
+    In a :class:`~skdpspectral.pipeline.PrivatePipeline`, a :class:`DPRidge` or
+    :class:`DPRidgeClassifier` directly behind it uses its units instead of new scales.
 
     References
     ----------
@@ -537,6 +540,21 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         for part in rows:
             out[part] = to_vectors(table, part)
         return out
+
+    def _output_units(self) -> OutputUnits | None:
+        kinds = self.kinds_.items()
+        if USER in self.kinds_.values():
+            return None
+        sides, unseen = [], iter(self.unseen_features_)
+        for name, kind in kinds:
+            names = self._names_of(name, kind)
+            side = [(-float(kind == TEXT), 1.0)] * len(names)
+            for place in range(len(PARTS.get(kind, ()))):
+                side[place] = (0.0, 0.0) if next(unseen) else (-np.inf, np.inf)
+            sides += side
+        blocks = sum(kind not in PARTS for _, kind in kinds)
+        square = blocks + np.sum(~self.unseen_features_)
+        return OutputUnits(np.transpose(sides), float(square))
 
     def _is_sparse(self) -> bool:
         """Whether the output is sparse, by numbers that are public or released."""

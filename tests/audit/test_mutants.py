@@ -402,6 +402,13 @@ EXACT = {
         "return clip_norm / n_samples",
         "theory/test_sensitivity.py::test_the_bounds_are_attained",
     ),
+    "limits of a step before not clipped at": Mutant(
+        "bounded_joint_rows",
+        "np.clip(block[:, columns], *limits, out=rows)",
+        "rows[...] = block[:, columns]",
+        "pipeline/test_tables_in_pipelines.py"
+        "::test_a_step_that_errs_about_its_limits_costs_accuracy_alone",
+    ),
     "labels of a linear classifier read before the charge": Mutant(
         "DPRidgeClassifier",
         """        def read():

@@ -264,7 +264,7 @@ def test_conditions_of_each_candidate_are_said(order):
 
 def test_numbers_of_strategies_change_no_verdict_but_that_of_noise():
     scorer = make_private_scorer("r2", 1.0, limit=1.0, bounds=(-1.0, 1.0))
-    model = DPAdamRegressor(optimizer=Adam())
+    model = DPAdamRegressor(target_bounds=(-1, 1), optimizer=Adam())
 
     def report(**space):
         named = {f"optimizer__{name}": values for name, values in space.items()}

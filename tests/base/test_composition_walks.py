@@ -36,7 +36,7 @@ HARMLESS = (
 )
 MODELS = {
     "components": DPPCA(1),
-    "regressor": DPAdamRegressor(n_epochs=2),
+    "regressor": DPAdamRegressor(target_bounds=(-1, 1), n_epochs=2),
     "classifier": DPAdamClassifier(n_epochs=2, classes=[0, 1]),
 }
 CASES = [

@@ -342,7 +342,7 @@ def test_targets_of_another_form(targets, words):
 
 
 def test_several_targets_are_for_whom_takes_them():
-    regressor = DPAdamRegressor(batch_size=N)
+    regressor = DPAdamRegressor(target_bounds=(-1, 1), batch_size=N)
     model = pipeline(DPStandardScaler(), regressor, epsilon=8.0).fit(X, X[:, :2])
     assert model.predict(X).shape == (N, 2)
 

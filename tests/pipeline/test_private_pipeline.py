@@ -287,7 +287,7 @@ def seeded(*steps, **params):
     [
         (DPStandardScaler(), DPPCA(1)),
         (DPStandardScaler(), DPAdamClassifier()),
-        (DPStandardScaler(), DPAdamRegressor()),
+        (DPStandardScaler(), DPAdamRegressor(target_bounds=(-1, 1))),
         (LRSRegressor(),),
     ],
     ids=str,

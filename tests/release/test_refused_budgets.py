@@ -137,9 +137,20 @@ FITS = {
     "path": (X, lambda t, a: JMECovariance(accountant=a).release_path(t)),
     "batch": (X, lambda t, a: JMECovariance(horizon=99, accountant=a).partial_fit(t)),
     "clients": (X, lambda t, a: FederatedDPPCA(1, accountant=a).fit(t, clients=IDS)),
-    "network": (X, lambda t, a: DPAdamRegressor(accountant=a).fit(t, LABELS)),
-    "network's y": (LABELS, lambda t, a: DPAdamRegressor(accountant=a).fit(X, t)),
-    "two targets": (X[:, :2], lambda t, a: DPAdamRegressor(accountant=a).fit(X, t)),
+    "network": (
+        X,
+        lambda t, a: DPAdamRegressor(target_bounds=(-1, 1), accountant=a).fit(
+            t, LABELS
+        ),
+    ),
+    "network's y": (
+        LABELS,
+        lambda t, a: DPAdamRegressor(target_bounds=(-1, 1), accountant=a).fit(X, t),
+    ),
+    "two targets": (
+        X[:, :2],
+        lambda t, a: DPAdamRegressor(target_bounds=(-1, 1), accountant=a).fit(X, t),
+    ),
     "labels": (LABELS, lambda t, a: DPAdamClassifier(accountant=a).fit(X, t)),
     "column of labels": (
         LABELS[:, None],

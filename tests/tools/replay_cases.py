@@ -1145,7 +1145,7 @@ def row_searches():
         ),
         "regressor": (
             PrivateSearchCV(
-                DPAdamRegressor(**in_turn),
+                DPAdamRegressor(target_bounds=(-1, 1), **in_turn),
                 {"optimizer__learning_rate": [0.1, 0.5]},
                 scoring=squared,
                 **few,
@@ -1285,7 +1285,9 @@ def row_compositions():
             [0, 1],
         ),
         "scaler, pca, regressor": (
-            make_pipeline(scaler, DPPCA(2), DPAdamRegressor(**in_turn)),
+            make_pipeline(
+                scaler, DPPCA(2), DPAdamRegressor(target_bounds=(-1, 1), **in_turn)
+            ),
             (),
         ),
         "columns": (
@@ -1299,6 +1301,12 @@ def row_compositions():
         "stateless": (make_pipeline(FunctionTransformer(), DPPCA(1)), None),
         "covariance": (make_pipeline(scaler, JMECovariance(clip_norm=5.0)), None),
         "private pipeline": (make_private_pipeline(scaler, DPPCA(2)), None),
+        "private pipeline with units handed on": (
+            make_private_pipeline(
+                DPTableVectorizer(categories={3: [0.0, 1.0]}), DPRidge(), epsilon=200.0
+            ),
+            (),
+        ),
         "private pipeline of columns": (
             make_private_pipeline(
                 ColumnTransformer(
@@ -1479,7 +1487,7 @@ PLAIN = {
         DPStandardScaler(with_mean=False, epsilon=4.0),
         JMECovariance(moments="assume-centered"),
         DPAdamClassifier(classes=[0, 1], n_epochs=1),
-        DPAdamRegressor(optimizer=IN_TURN, n_epochs=1),
+        DPAdamRegressor(target_bounds=(-1, 1), optimizer=IN_TURN, n_epochs=1),
         DPRidge(),
         DPRidge(bounds=(-3, 3), target_bounds=(-9, 9)),
         # Of these few rows, medians and a mean about them; and a moment.

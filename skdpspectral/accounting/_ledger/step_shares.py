@@ -244,6 +244,7 @@ class StepShare:
         self.path, self.epsilon, self.delta = path, epsilon, delta
         self.noise_multiplier = noise_multiplier
         self.plan: PrivacyPlan | None = None  # that of the fit, once it has begun
+        self.before: Any = None  # the private step whose output this one is fitted to
         self.planned, self._relation = planned, relation
         self._n_samples, self._seeded, self._failure = n_samples, seeded, failure
         self._process, self._lock = process_name(), threading.Lock()
