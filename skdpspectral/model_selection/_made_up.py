@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from .._release.noise import public_order, public_start
 from .._tables.readers import column_names
 from .._tables.rows import dtypes_of, shape_of
 from ..accounting._ledger.planned_fits import estimators_within
@@ -31,13 +32,12 @@ def made_up(
 
     `declared` columns have public categories in their dtypes.
     """
-    rng = np.random.default_rng(0)
     known = _public_values(estimator)
     try:
-        rows = _rows(X, known, declared, takes_numbers(estimator), rng)
+        rows = _rows(X, known, declared, takes_numbers(estimator))
         unread = deferred_numbers(estimator, rows)
         read = [] if unread is None else [unread.read()]
-        targets = None if y is None else _targets(y, known.get("classes"), rng)
+        targets = None if y is None else _targets(y, known.get("classes"))
         return sliceable(rows, "X", *read), sliceable_targets(targets)
     except (NotImplementedError, TypeError, ValueError, OverflowError):
         return None  # of dtypes that nothing can be made of: intervals, structs
@@ -63,18 +63,14 @@ def _public_values(estimator: Any) -> dict[Any, Sequence[Any]]:
     return known
 
 
-def _rows(X: Any, known: dict, declared: frozenset, numbers: bool, rng: Any) -> Any:
+def _rows(X: Any, known: dict, declared: frozenset, numbers: bool) -> Any:
     n_columns = shape_of(X)[1]
     if sparse.issparse(X):
-        return sparse.random(
-            N_MADE_UP,
-            n_columns,
-            0.3,
-            "csr",
-            X.dtype,
-            rng,
-            lambda n: rng.integers(1, 6, n),
-        )
+        dense = [
+            _whole(place) * (_whole(place + n_columns) > 2)
+            for place in range(n_columns)
+        ]
+        return sparse.csr_matrix(np.stack(dense, axis=1).astype(X.dtype))
     names = column_names(X)
     if names is None:
         if not isinstance(X, (np.ndarray, list, tuple)):
@@ -83,14 +79,14 @@ def _rows(X: Any, known: dict, declared: frozenset, numbers: bool, rng: Any) -> 
         table = np.empty((N_MADE_UP, n_columns), dtype)
         for place in range(n_columns):
             given = known.get(place, known.get(place - n_columns))
-            table[:, place] = _values(dtype, given, numbers, rng)
+            table[:, place] = _values(dtype, given, numbers, place)
         return table if isinstance(X, np.ndarray) else table.tolist()
     columns = []
     for place, (name, dtype) in enumerate(zip(names, dtypes_of(X), strict=True)):
         given = known.get(str(name), known.get(place, known.get(place - n_columns)))
         if given is None and (str(name) in declared or str(dtype).startswith("Enum")):
             given = list(getattr(dtype, "categories", _WORDS))
-        columns.append(_column(X, dtype, _values(dtype, given, numbers, rng)))
+        columns.append(_column(X, dtype, _values(dtype, given, numbers, place)))
     if hasattr(X, "iloc"):
         import pandas as pd
 
@@ -123,25 +119,31 @@ def _column(like: Any, dtype: Any, values: np.ndarray) -> Any:
     raise NotImplementedError
 
 
-def _values(dtype: Any, given: Any, numbers: bool, rng: Any) -> np.ndarray:
+def _values(dtype: Any, given: Any, numbers: bool, place: int) -> np.ndarray:
     """Return values that fit a dtype: the given ones in turn, or any."""
     if given is not None:
         return _in_turn(given)
     kind = str(dtype).lower()
     if "bool" in kind:
-        return rng.random(N_MADE_UP) < 0.5
+        return _whole(place) > 3
     if any(time in kind for time in ("date", "timestamp")):
         return np.datetime64("2020-01-01", "ns") + np.arange(N_MADE_UP)
     if any(time in kind for time in ("timedelta", "duration")):
         return np.arange(N_MADE_UP).astype("m8[ns]")
     if any(name in kind for name in ("float", "double", "decimal")):
-        return rng.standard_normal(N_MADE_UP)
+        return 2.0 * public_start(place, (N_MADE_UP,))
     if "int" in kind and "interval" not in kind:
-        return rng.integers(1, 6, N_MADE_UP)
+        return _whole(place)
     if numbers:  # in columns of objects and texts
-        made = rng.integers(1, 6, N_MADE_UP)
+        made = _whole(place)
         return made.astype(object if kind == "object" else str)
-    return _in_turn(rng.permutation(_WORDS).tolist())
+    return _in_turn(_WORDS)[public_order(N_MADE_UP)]
+
+
+def _whole(number: int) -> np.ndarray:
+    """Return whole numbers from 1 to 5, by a public number."""
+    uniform = public_start(abs(number), (N_MADE_UP,))
+    return np.floor(2.5 * (uniform + 1.0)).astype(int) + 1
 
 
 def _in_turn(values: Sequence[Any]) -> np.ndarray:
@@ -151,12 +153,12 @@ def _in_turn(values: Sequence[Any]) -> np.ndarray:
     return found
 
 
-def _targets(y: Any, classes: Sequence[Any] | None, rng: Any) -> Any:
+def _targets(y: Any, classes: Sequence[Any] | None) -> Any:
     """Return targets: public classes in turn, or numbers from 1 to 5."""
     if classes is None:
-        values = rng.integers(1, 6, N_MADE_UP)
+        values = _whole(N_MADE_UP)
     else:
-        values = rng.permutation(_in_turn(classes))
+        values = _in_turn(classes)[public_order(N_MADE_UP)]
     shape = (N_MADE_UP, *shape_of(y, "y")[1:])
     if isinstance(y, (list, tuple)):
         return np.broadcast_to(

@@ -1384,12 +1384,6 @@ EXACT |= {
         "        ways = 1\n",
         f"{_KINDS}rare_samples_of_large_steps_are_composed",
     ),
-    "a curve connected from end to end": Mutant(
-        "_lower_hull",
-        "            if rise < (y[last] - y[middle]) * (x[middle] - x[first]):\n",
-        "            if False:\n",
-        f"{_KINDS}curves_that_are_only_known_at_points",
-    ),
     "a ledger of an older version read": Mutant(
         "check_version",
         "if version == SCHEMA_VERSION:",
@@ -1886,9 +1880,10 @@ EXACT |= {
     ),
     "a scorer that all blocks share": Mutant(
         "Ballot",
-        "estimator, candidates, scorer = cloudpickle.loads(self.pack)",
-        "estimator, candidates, scorer = vars(self).setdefault(\n"
-        '            "_kept", cloudpickle.loads(self.pack)\n        )',
+        "cloudpickle.loads(self.pack)\n            scores",
+        "vars(self).setdefault(\n"
+        '                "_kept", cloudpickle.loads(self.pack)\n            )\n'
+        "            scores",
         f"{_OWN_BLOCK}[object]",
     ),
     "blocks that share global generators": Mutant(
@@ -1896,6 +1891,24 @@ EXACT |= {
         "own_generators(number)",
         "quiet()",
         f"{_OWN_BLOCK}[draws]",
+    ),
+    "blocks that fail counted as halves": Mutant(
+        "votes",
+        "np.zeros(n_others), np.zeros(n_others)",
+        "np.zeros(n_others), np.full(n_others, 0.5)",
+        f"{_VOTE}a_block_in_which_all_fail_votes_for_the_incumbent",
+    ),
+    "a last fit without a limit": Mutant(
+        "FitLimit",
+        "self._mu = math.hypot(self._mu, plan.mu)",
+        "self._mu = max(self._mu, plan.mu)",
+        f"{_VOTE}a_limit_refuses_what_its_search_was_not_charged_for",
+    ),
+    "categories of a table in made-up rows": Mutant(
+        "_column",
+        '"category": "category"',
+        '"category": dtype',
+        f"{_VOTE}made_up_rows_hold_no_value",
     ),
     "an exponential mechanism charged at a half": Mutant(
         "ExponentialMechanism",
