@@ -56,8 +56,9 @@ def _public_values(estimator: Any) -> dict[Any, Sequence[Any]]:
         if getattr(part, "item_feature", None) is not None:
             items = getattr(part, "items", None)
             items = 5 if items is None else items
-            whole = isinstance(items, Integral)
-            known[part.item_feature] = list(range(items) if whole else items)
+            if isinstance(items, Integral):
+                items = range(int(items))
+            known[part.item_feature] = list(items)
         if getattr(part, "classes", None) is not None:
             known["classes"] = list(part.classes)
     return known
