@@ -44,8 +44,8 @@ rows, _ = make_spiked_covariance(40_000, 20, random_state=0)
 rows = rows + np.linspace(0, 4, 20)
 X, held_out = rows[:36_000], rows[36_000:]
 candidates = {
-    "center": ["none", "pairs", "private"],
-    "clip_norm": [None, 3.0, 10.0, 30.0],
+    "center": ["none", "pairs"],
+    "clip_norm": [None, 3.0, 10.0],
 }
 
 
@@ -56,7 +56,7 @@ def kept(model, X, y=None):
 
 given = DPPCA(1, clip_norm=1000.0)
 searches = []
-for total in (0.25, 0.5, 1.0, 2.0):
+for total in (1.0, 2.0):
     search = PrivateSearchCV(given, candidates, epsilon=total, scoring=kept)
     with PrivacyAccountant(epsilon=total) as accountant:
         searches.append(search.fit(X))

@@ -107,7 +107,7 @@ def _column(like: Any, dtype: Any, values: np.ndarray) -> Any:
         import pandas as pd
 
         # Categories of a dtype may be values of the table.
-        own = {"object": None, "category": "category"}.get(str(dtype), dtype)
+        own = {"category": "category"}.get(str(dtype), dtype)
         return pd.Series(entries, dtype=own)
     if library == "polars":
         import polars as pl

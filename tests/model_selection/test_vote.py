@@ -961,6 +961,7 @@ FAILING = {
     "raises": (raises, INTEGERS),
     "nan": (is_nan, INTEGERS),
     "labels that became objects": (None, LABELS),
+    "a series of objects": (None, pd.Series(LABELS)),
     "of another type": ("f1", WORDS),
     "needs probabilities": ("neg_log_loss", INTEGERS),
     "needs another method": (captured_variance, INTEGERS),
