@@ -191,7 +191,7 @@ def test_copies_of_compositions_hold_nothing_of_users(name, how):
 
 
 @pytest.mark.parametrize("name", ["LRSRegressor", "LRSMLPRegressor"])
-@pytest.mark.parametrize("how", ["winner", "refitted", "search of pipelines", "grid"])
+@pytest.mark.parametrize("how", ["winner", "search of pipelines", "grid"])
 def test_the_best_model_of_a_published_search_is_published(name, how):
     X, y = table(name)
     model = REGRESSORS[how](clone(ESTIMATORS[name]), X, y)
@@ -208,7 +208,7 @@ def test_the_best_model_of_a_published_search_is_published(name, how):
 
 def test_lists_of_a_published_search_are_those_of_a_stranger():
     X, y = table("DPMatrixFactorization")
-    search = private_search(ESTIMATORS["DPMatrixFactorization"], X, y, True)
+    search = private_search(ESTIMATORS["DPMatrixFactorization"], X, y)
     known, unknown = USERS[0], FIRST_ID + 10_000.0
     copied = search.publish().best_estimator_
     one, other = (copied.predict([[user, 3.0]]) for user in (known, unknown))
