@@ -143,7 +143,7 @@ def test_a_search_that_may_leak(search, said):
         (private({"p__epsilon": [50.0]}), "a share of the search's budget"),
         (
             private({"p__epsilon": [0.5, 0.1]}, step_budgets="given"),
-            "epsilon=0.1 to 0.5",
+            "epsilon=0.1 to 1",
         ),
     ],
 )

@@ -89,7 +89,7 @@ def search_of(**parameters):
         {"center": ["none", "pairs"]},
         n_blocks=8,
         scoring=make_private_scorer("captured_variance", clip_norm=5.0),
-        epsilon=8.0,
+        epsilon=12.0,
         noise_seed=0,
         **parameters,
     )
