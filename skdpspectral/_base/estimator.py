@@ -183,6 +183,8 @@ class PrivateEstimator(BaseEstimator):
     _takes_noise_multiplier: ClassVar[bool] = False
     # What a private pipeline pays for this step, while it is fitted.
     _step_share: StepShare | None = None
+    # What a fit of a search may cost, for which the search was charged.
+    _fit_limit: Any = None
 
     _get_param_names: ClassVar[Any] = classmethod(parameter_names)  # type: ignore[arg-type]
 
@@ -373,7 +375,10 @@ class PrivateEstimator(BaseEstimator):
             return release, *map(methodcaller("read"), unread)
         self._warn_beforehand(n_public, self.delta, levels)
         self._warn_of_weaker(plan, self.epsilon, levels)
-        release = kind(plan, self._governing_accountant(), self.noise_seed)
+        accountant = self._governing_accountant()
+        if self._fit_limit is not None:  # which streams are not entered into
+            accountant = self._fit_limit.charge(plan)
+        release = kind(plan, accountant, self.noise_seed)
         return release, *map(methodcaller("read"), unread)
 
     def _warn_beforehand(self, n_public: int | None, delta: float, levels=0) -> None:
@@ -416,12 +421,15 @@ class PrivateEstimator(BaseEstimator):
         )
         return True
 
-    def _set_source(self, accountant: PrivacyAccountant | None, seed) -> None:
-        """Set the ledger, and the noise seed, for a run of a search."""
-        self.set_params(accountant=accountant, noise_seed=seed)
+    def _set_source(self, limit, seed) -> None:
+        """Set what a fit of a search may cost, and its noise seed."""
+        self.set_params(noise_seed=seed)
+        self._fit_limit = limit
 
     def _governing_accountant(self):
-        """Return the estimator's own accountant, or that of a ``with`` block."""
+        """Return the limit of a search, the own accountant, or that of a block."""
+        if self._fit_limit is not None:
+            return self._fit_limit
         if self.accountant is not None:
             return self.accountant
         ambient = self._ambient()
@@ -474,6 +482,8 @@ class PrivateEstimator(BaseEstimator):
         share = self._own_share()
         if share is not None:  # ColumnTransformer fits clones
             clone._step_share = share
+        if self._fit_limit is not None:
+            clone._fit_limit = self._fit_limit
         block = block_at_hand()
         if block is not None:
             clone._made_in = block

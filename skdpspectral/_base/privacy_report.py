@@ -349,7 +349,7 @@ def _of_candidates(
 
 def fits_as_given(search) -> bool:
     """Return whether a search may fit its estimator without candidate values."""
-    return hasattr(search, "_fits_as_given") and bool(search._fits_as_given())
+    return hasattr(search, "_selects_privately")
 
 
 def users_scored(search) -> tuple[Any, bool]:
@@ -793,8 +793,7 @@ def _takes_some(estimator) -> bool:
 def reason_of_search(search) -> str | None:
     """Return what scores or folds of a search reveal; None if they are released."""
     if hasattr(search, "_selects_privately"):
-        reason: str | None = search._reason_of_leak()
-        return reason
+        return None  # scores stay in blocks
     reason = reason_of_scorer(search.scoring)
     if reason is not None:
         return reason

@@ -32,7 +32,6 @@ from scipy.special import ndtri, ndtri_exp
 from ..mechanisms import (
     ApproximateDP,
     Neighbors,
-    PrivateSelection,
     SampledGaussian,
     SubsampledGaussian,
     Unit,
@@ -48,7 +47,6 @@ from ._curves import (
     composed,
     composed_divergences,
     connect_dots,
-    divergences,
     joining_deltas,
     largest_loss,
     leaving_deltas,
@@ -57,13 +55,6 @@ from ._curves import (
     replaced_deltas,
 )
 from ._gaussian import MIN_DELTA, gaussian_delta, gaussian_epsilon, gaussian_mu
-from ._selection import (
-    all_runs_deltas,
-    delta_factor,
-    selection_delta,
-    selection_epsilon,
-    selection_shift,
-)
 
 # Steps of the grid of losses to a standard deviation of what is composed.
 _FINENESS = 16.0
@@ -74,9 +65,6 @@ _REACH = 12.0
 
 # Losses beyond are no privacy, and their exponentials overflow.
 _MOST_DEVIATION = 1000.0
-
-# Points at which the curve of a private selection is looked at.
-_CURVE_POINTS = 2**12
 
 # Probability that is counted as a loss without limit: what tails of one composition are
 # cut off, and what rounding errors of a Fourier transform may hide, for each power that
@@ -102,8 +90,6 @@ def composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
     """
     if mu == math.inf:
         return math.inf
-    if _is_one_selection(curves):
-        return _by_formulas(mu, curves, delta)
     if len(curves) > MOST_KINDS:
         delta -= certain_failure(curves)
         curves = coarsen_kinds(curves)
@@ -119,36 +105,18 @@ def is_within(mu: float, curves: Counted, epsilon: float, delta: float) -> bool:
         return False
     if _by_formulas(mu, curves, delta) <= epsilon:
         return True
-    if _is_one_selection(curves):
-        return False
     return composed_epsilon(mu, curves, delta) <= epsilon
 
 
-def _is_one_selection(curves: Counted) -> bool:
-    """Return whether `curves` is a single selection, whose own bound is final."""
-    kinds = [curve for curve, times in curves if times == 1]
-    return len(curves) == 1 and len(kinds) == 1 and type(kinds[0]) is PrivateSelection
-
-
 def _by_formulas(mu: float, curves: Counted, delta: float) -> float:
-    """Bound epsilon by sums, Renyi divergences, and profiles of selections."""
+    """Bound epsilon by sums and Renyi divergences."""
     added = _added_up(mu, curves, delta)
     left = delta - certain_failure(curves)
     if not left > 0.0:
         return added
     orders = _orders(curves)
     total = composed_divergences(mu, curves, orders)
-    bound = min(added, renyi_epsilon(orders, total, left))
-    selections = [(c, n) for c, n in curves if isinstance(c, PrivateSelection)]
-    if len(selections) < len(curves):
-        return bound
-    if _is_one_selection(curves) and delta >= MIN_DELTA:
-        bound = min(bound, selection_epsilon(selections[0][0], delta, mu))
-    cost, shift, log_factor = _profile(mu, selections)
-    share = math.exp(math.log(delta) - log_factor)
-    if share >= MIN_DELTA:
-        bound = min(bound, shift + gaussian_epsilon(cost, share))
-    return bound
+    return min(added, renyi_epsilon(orders, total, left))
 
 
 def _added_up(mu: float, curves: Counted, delta: float) -> float:
@@ -163,20 +131,6 @@ def _added_up(mu: float, curves: Counted, delta: float) -> float:
         return math.inf
     nearest = float(epsilon)
     return nearest if nearest >= epsilon else math.nextafter(nearest, math.inf)
-
-
-def _profile(
-    mu: float, selections: Sequence[tuple[PrivateSelection, int]]
-) -> tuple[float, float, float]:
-    """Return the Gaussian cost, the shift of epsilon and the log factor of delta.
-
-    Shifts of successive selections add up, and factors multiply
-    (:ref:`lemma-selection-profile`).
-    """
-    cost = math.hypot(mu, *(s.run_mu * math.sqrt(n) for s, n in selections))
-    shift = math.fsum(n * selection_shift(s) for s, n in selections)
-    log_factor = math.fsum(n * math.log(delta_factor(s)) for s, n in selections)
-    return cost, shift, log_factor
 
 
 @functools.lru_cache(maxsize=256)
@@ -207,14 +161,6 @@ def _composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
     orders = _orders(curves)
     total = composed_divergences(mu, curves, orders)
     bound = float(renyi_delta(orders, total, epsilon)) + certain_failure(curves)
-    selections = [(c, n) for c, n in curves if isinstance(c, PrivateSelection)]
-    if len(selections) == len(curves):
-        cost, shift, log_factor = _profile(mu, selections)
-        if epsilon >= shift:
-            delta = gaussian_delta(cost, epsilon - shift)
-            bound = min(bound, math.exp(min(log_factor, 700.0)) * delta)
-    if _is_one_selection(curves):
-        return min(bound, selection_delta(selections[0][0], epsilon, mu), 1.0)
     losses = composed_losses(mu, curves)
     if losses:
         delta = max(way.delta(epsilon) for way in losses)
@@ -262,8 +208,6 @@ def _deviation(curve: Curve) -> float:
     """Return about the standard deviation of a mechanism's, or one step's, loss."""
     if isinstance(curve, ApproximateDP):
         return curve.epsilon
-    if isinstance(curve, PrivateSelection):
-        return curve.run_mu
     one = 1.0 / curve.noise_multiplier
     square = math.expm1(min(one * one, 50.0))
     spread = min(one, curve.sampling_probability * math.sqrt(square))
@@ -304,8 +248,6 @@ def _parts(
     for curve, times in curves:
         if isinstance(curve, ApproximateDP):
             yield (_pair_losses(curve, step),), times
-        elif isinstance(curve, PrivateSelection):
-            yield (_selection_losses(curve, times, step),), times
         else:
             yield _sampled_step(curve, step), times * curve.steps
 
@@ -348,64 +290,6 @@ def _pair_losses(pair: ApproximateDP, step: float) -> LossDistribution:
     curve[-1] = 0.0  # at or above epsilon
     curve = pair.delta + (1.0 - pair.delta) * curve
     return connect_dots(points, curve - np.maximum(below, 0.0), step)
-
-
-def _selection_losses(
-    selection: PrivateSelection, times: int, step: float
-) -> LossDistribution:
-    """Return losses whose curve dominates that of a private selection."""
-    curve = divergences(selection, ORDERS)
-    reach = renyi_epsilon(ORDERS, curve, _CUT / times)
-    every = max(1, math.ceil(2.0 * reach / step / _CURVE_POINTS))
-    last = math.ceil(reach / step / every)
-    points = every * np.arange(-last, last + 1)
-    deltas = np.minimum(
-        renyi_delta(ORDERS, curve, step * points),
-        _selection_deltas(selection, np.asarray(step * points, dtype=np.float64)),
-    )
-    kept = _lower_hull(np.exp(step * points), deltas)
-    deltas -= np.maximum(-np.expm1(step * points), 0.0)
-    return connect_dots(points[kept], deltas[kept], step)
-
-
-def _selection_deltas(
-    selection: PrivateSelection, epsilons: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Return the profile of a selection at losses symmetric around 0."""
-    shift, most = selection_shift(selection), delta_factor(selection)
-    losses = epsilons[len(epsilons) // 2 :]
-    above = np.array(
-        [
-            most * gaussian_delta(selection.run_mu, epsilon - shift)
-            if epsilon >= shift
-            else 1.0
-            for epsilon in losses.tolist()
-        ]
-    )
-    above = np.minimum(above, all_runs_deltas(selection, losses))
-    # H(P, Q) at -e is 1 - exp(-e) + exp(-e) H(Q, P) at e.
-    factor = np.exp(np.minimum(epsilons, 0.0))
-    found = np.concatenate([above[:0:-1], above])
-    curve: npt.NDArray[np.float64] = np.minimum(1.0 - factor + factor * found, 1.0)
-    return curve
-
-
-def _lower_hull(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> list[int]:
-    r"""Return the vertices of the lower convex hull of points.
-
-    A curve is convex in :math:`e^\epsilon` and below its bounds, hence below the
-    chords.
-    """
-    kept: list[int] = []
-    for last in range(len(x)):
-        while len(kept) > 1:
-            first, middle = kept[-2], kept[-1]
-            rise = (y[middle] - y[first]) * (x[last] - x[middle])
-            if rise < (y[last] - y[middle]) * (x[middle] - x[first]):
-                break
-            kept.pop()
-        kept.append(last)
-    return kept
 
 
 _ROW, _USER = Unit.ROW, Unit.USER

@@ -405,9 +405,8 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             self.__dict__.update(pipeline_=pipeline, privacy_=plan)
         return result
 
-    def _set_source(self, accountant: PrivacyAccountant | None, seed: Any) -> None:
-        self.set_params(accountant=accountant)
-        self._run_seed = seed
+    def _set_source(self, limit: Any, seed: Any) -> None:
+        self._fit_limit, self._run_seed = limit, seed
 
     def _set_run_seeds(self, steps: list[PrivateStep]) -> None:
         """Seed each step of a run of a seeded search."""

@@ -176,24 +176,6 @@ def best_scores_per_epsilon(epsilons, scores) -> tuple[np.ndarray, np.ndarray]:
     return distinct, scores[order[first]]
 
 
-def best_of_private_searches(searches) -> tuple[list, list, list, str | None]:
-    """Return budgets, best scores, their errors by noise, and the name of the score.
-
-    All searches measure the same score; without searches its name is None.
-    """
-    searches = [searches] if hasattr(searches, "get_params") else list(searches)
-    for search in searches:
-        if not hasattr(search, "_selects_privately"):
-            raise TypeError("searches must be of the class PrivateSearchCV")
-        check_is_fitted(search, "best_score_")
-    names = sorted({search.scorer_.score for search in searches})
-    if len(names) > 1:
-        raise ValueError(f"searches must have the same score, got {names}")
-    found = [(s.privacy_.epsilon, s.best_score_, s.best_score_std_) for s in searches]
-    epsilons, scores, stds = np.reshape(found, (-1, 3)).T.tolist()
-    return epsilons, scores, stds, names[0] if names else None
-
-
 class CrossValidation:
     """Cross-validation of an estimator at several values of its epsilon.
 
@@ -572,44 +554,3 @@ class PrivacyUtilityDisplay(Display):
             score_name=score_name,
         )
         return display.plot(**drawing)
-
-    @classmethod
-    def from_private_search(cls, searches, *, score_name=None, **drawing):
-        """Plot the best scores of private searches against their budgets.
-
-        Parameters
-        ----------
-        searches : fitted PrivateSearchCV, or sequence of them
-            Searches with the same score and distinct epsilons of the whole search.
-        score_name : str or None, default=None
-            Label of the vertical axis. None derives it from the score.
-        **drawing : object
-            Arguments of :meth:`plot`. By default, bars show the noise's standard
-            errors.
-
-        Returns
-        -------
-        PrivacyUtilityDisplay
-            The drawn display.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If the arguments are not such searches.
-        sklearn.exceptions.NotFittedError
-            If a search is not fitted.
-
-        Notes
-        -----
-        Each search is a separate release, and the ledger states their total cost. A
-        best score is the maximum of several noisy scores, and slightly optimistic.
-        """
-        cls._check_drawing(drawing)
-        epsilons, best, stds, score = best_of_private_searches(searches)
-        display = cls(
-            epsilons=check_epsilons(epsilons, distinct=True),
-            scores=[[value] for value in best],
-            noise_std=stds,
-            score_name=name_of_score(score) if score_name is None else score_name,
-        )
-        return display.plot(**{"std_display_style": "errorbar", **drawing})

@@ -200,10 +200,6 @@ REFUSED = {
         make_pipeline(PCA(0.9), DPPCA(1)),
         "pca: the number of columns that PCA returns is not known",
     ),
-    "a number that is released": (
-        make_pipeline(DPPCA("auto", release="covariance", mechanism="auto"), DPPCA(1)),
-        "the number of columns that DPPCA returns is not known",
-    ),
     "a meta-estimator": (CalibratedClassifierCV(make_pipeline(DPPCA(1))), "n_fits"),
     "a search at random": (
         RandomizedSearchCV(DPPCA(1), {"epsilon": [1.0, 2.0]}, n_iter=1),

@@ -26,7 +26,7 @@ from skdpspectral.audit import privacy_report
 from skdpspectral.decomposition import SpikedModel
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.metrics._private_scorer import PrivateScorer
-from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit, RandomRuns
+from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
 from skdpspectral.neural_network import Adam
 
 PIPELINE = Pipeline([("s", "passthrough"), ("p", DPPCA())])
@@ -49,9 +49,7 @@ def halving(space, **parameters):
 
 
 def private(space, estimator=PIPELINE, **parameters):
-    return PrivateSearchCV(
-        estimator, space, strategy=RandomRuns(), scoring=NO_BUDGET, **parameters
-    )
+    return PrivateSearchCV(estimator, space, scoring=NO_BUDGET, **parameters)
 
 
 class OwnDistribution:
@@ -143,10 +141,9 @@ def test_a_search_that_may_leak(search, said):
         (halving({}, resource="p__n_components"), "epsilon=1, delta"),
         (grid({"estimator__p__epsilon": [5.0, 6.0]}, grid({})), "epsilon=5 to 6"),
         (private({"p__epsilon": [50.0]}), "a share of the search's budget"),
-        (private({"p__epsilon": stats.uniform(1, 9)}), "a share of the search's"),
         (
             private({"p__epsilon": [0.5, 0.1]}, step_budgets="given"),
-            "epsilon=0.1 to 0.5",
+            "epsilon=0.1 to 1",
         ),
     ],
 )
@@ -167,21 +164,15 @@ def test_a_halving_search_that_counts_labels_or_users():
     assert "joins or leaves" in str(privacy_report(halving({}, scoring=users)))
 
 
-def of_folds(kind, cv):
-    """Return the parameters of a search that has these folds."""
-    return {"strategy": RandomRuns(cv=cv)} if kind is PrivateSearchCV else {"cv": cv}
-
-
-def of_users(kind, model, scored, dealt):
+def of_users(model, scored, dealt):
     """Return a search over a model, with scores and folds of these users."""
-    own = {} if kind is PrivateSearchCV else {"epsilon": 1.0}
-    scorer = make_private_scorer("squared_error", limit=9.0, user_feature=scored, **own)
+    scorer = make_private_scorer(
+        "squared_error", limit=9.0, user_feature=scored, epsilon=1.0
+    )
     cv = PrivateSplit(2, user_feature=dealt)
-    space = {"ridge_sparse": [0.1, 0.2]}
-    return kind(model, space, scoring=scorer, **of_folds(kind, cv))
+    return GridSearchCV(model, {"ridge_sparse": [0.1, 0.2]}, scoring=scorer, cv=cv)
 
 
-@pytest.mark.parametrize("kind", [GridSearchCV, PrivateSearchCV])
 @pytest.mark.parametrize(
     ("fitted", "scored", "dealt", "said"),
     [
@@ -191,23 +182,15 @@ def of_users(kind, model, scored, dealt):
         ("a", "b", "b", "it has user_feature='a', and the scorer 'b'"),
     ],
 )
-def test_users_of_fits_scores_and_folds_are_one_column(
-    kind, fitted, scored, dealt, said
-):
+def test_users_of_fits_scores_and_folds_are_one_column(fitted, scored, dealt, said):
     """One user of the first column moves rows of others between folds of another."""
-    search = of_users(kind, LRSRegressor(user_feature=fitted), scored, dealt)
+    search = of_users(LRSRegressor(user_feature=fitted), scored, dealt)
     assert said in str(privacy_report(search))
     assert not privacy_report(search).private
-    same = of_users(kind, LRSRegressor(user_feature=fitted), fitted, fitted)
+    same = of_users(LRSRegressor(user_feature=fitted), fitted, fitted)
     assert privacy_report(same).private
-    if kind is PrivateSearchCV and isinstance(fitted, int):
-        X = np.column_stack([np.arange(60) % 6, np.arange(60) % 5, np.ones(60)])
-        with PrivacyAccountant() as accountant, pytest.raises(ValueError, match="both"):
-            search.fit(X, X[:, 2])
-        assert not accountant.ledger
 
 
-@pytest.mark.parametrize("kind", [GridSearchCV, PrivateSearchCV])
 @pytest.mark.parametrize("cv", [KFold(2), PrivateSplit(2)])
 @pytest.mark.parametrize(
     "model",
@@ -217,13 +200,11 @@ def test_users_of_fits_scores_and_folds_are_one_column(
         Pipeline([("p", DPPCA()), ("m", LRSRegressor(user_feature="a"))]),
     ],
 )
-def test_scores_of_rows_do_not_protect_users(kind, cv, model):
+def test_scores_of_rows_do_not_protect_users(cv, model):
     """The model of a user has no noise: scores of rows tell more than one of them."""
-    own = {} if kind is PrivateSearchCV else {"epsilon": 1.0}
-    scorer = make_private_scorer("squared_error", limit=9.0, **own)
+    scorer = make_private_scorer("squared_error", limit=9.0, epsilon=1.0)
     delta = "m__delta" if isinstance(model, Pipeline) else "delta"
-    folds = of_folds(kind, cv)
-    search = kind(model, {delta: [1e-6, 1e-5]}, scoring=scorer, **folds)
+    search = GridSearchCV(model, {delta: [1e-6, 1e-5]}, scoring=scorer, cv=cv)
     (leak,) = (step for step in privacy_report(search) if "one user" in step.reason)
     assert leak.estimator == "LRSRegressor"
     assert leak.verdict == "LEAKS"

@@ -25,7 +25,7 @@ from skdpspectral import (
     SparseDPPCA,
 )
 from skdpspectral.metrics import make_private_scorer
-from skdpspectral.model_selection import PrivateSearchCV, RandomRuns
+from skdpspectral.model_selection import PrivateSearchCV
 
 N = 24
 X = np.random.default_rng(0).normal(size=(N, 3)).round(2)
@@ -107,9 +107,7 @@ def dask_rows(values):
 def search(estimator, parameter, score, a, **given):
     scorer = make_private_scorer(score, **given)
     grid = {parameter: [1, 2]}
-    return PrivateSearchCV(
-        estimator, grid, strategy=RandomRuns(cv=2), scoring=scorer, accountant=a
-    )
+    return PrivateSearchCV(estimator, grid, n_blocks=2, scoring=scorer, accountant=a)
 
 
 class Model:

@@ -6,7 +6,6 @@ ten thousand pairs. Planted mistakes make sure that the replays see what they ar
 
 import warnings
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -175,19 +174,6 @@ def test_a_sensitivity_that_is_ten_per_cent_too_small_is_found(name, monkeypatch
     monkeypatch.setattr(Gaussian, "_charged", lambda self: 0.9 * charged(self))
     found = tally(CLOSE[name]()).found
     assert any(one.what.startswith("moved") for one in found)
-
-
-@pytest.mark.slow
-def test_a_run_that_costs_more_than_a_search_has_planned_is_found(monkeypatch):
-    def cases():
-        return replay_cases.search_cases(rng(), "array", names=("scaler and pca",))
-
-    def dearer():
-        for case in cases():
-            yield replace(case, searched=0.6 * case.searched)
-
-    check(tally(cases()))
-    assert any(one.what == "moved a run" for one in tally(dearer()).found)
 
 
 def of_fit(cls, after):

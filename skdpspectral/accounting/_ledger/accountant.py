@@ -132,10 +132,10 @@ class PrivacyAccountant:
         "zero-out-one". Must be given together with `unit`.
     failures : float or None, default=None
         Part of `delta` that a new ledger reserves for mechanisms that are not Gaussian:
-        fits on samples, private selections, and the deltas of other tools and of models
-        (:ref:`filters`). None reserves a tenth of `delta`, which costs Gaussian
-        mechanisms 0.4 to 0.5 % of mu. With 0 their limit is exact, and fits on samples
-        cost as much as without sampling.
+        fits on samples, and the deltas of other tools and of models (:ref:`filters`).
+        None reserves a tenth of `delta`, which costs Gaussian mechanisms 0.4 to 0.5 %
+        of mu. With 0 their limit is exact, and fits on samples cost as much as
+        without sampling.
     pure : float or None, default=None
         Part of `epsilon` that a new ledger reserves for :meth:`charge_external`. None
         reserves the epsilon of the first entry if that entry is external, and 0

@@ -452,7 +452,17 @@ def _pipeline_fits(
     for number, (step, child) in enumerate(steps[: private[-1] + 1]):
         yield from _walk(step, child, rows, groups)
         if number < private[-1]:
-            rows = rows_after(step, child, rows)
+            try:
+                rows = rows_after(step, child, rows)
+            except ValueError:
+                if not hasattr(child, "plan_for"):
+                    raise
+                # A release decides on the width, on which no cost depends.
+                rows = PlannedRows(_zeros((rows.shape(step)[0], _WIDE)), step)
+
+
+# Columns enough for any number of components.
+_WIDE = 4096
 
 
 def _search_fits(
