@@ -2,6 +2,7 @@
 
     python .ci/house.py imports          # rooms by floor, and what each imports
     python .ci/house.py fits [NAME ...]  # functions, files and changes of file of a fit
+    python .ci/house.py sizes            # lines and files of the package and its tests
 
 A room is a folder or a file of the package; its floor is one above the highest room
 that it imports. ``imports`` fails where rooms import each other. A change of file is a
@@ -19,7 +20,18 @@ import threading
 import warnings
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1] / "skdpspectral"
+REPOSITORY = Path(__file__).resolve().parents[1]
+ROOT = REPOSITORY / "skdpspectral"
+
+
+def sizes() -> dict[str, tuple[int, int]]:
+    """Return the lines and the files of the package and of its tests."""
+    found = {}
+    for folder in (ROOT, REPOSITORY / "tests"):
+        paths = sorted(folder.rglob("*.py"))
+        lines = sum(path.read_bytes().count(b"\n") for path in paths)
+        found[folder.name] = lines, len(paths)
+    return found
 
 
 def room_of(path: Path) -> str:
@@ -194,9 +206,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("imports")
+    commands.add_parser("sizes")
     commands.add_parser("fits").add_argument("names", nargs="*")
     options = parser.parse_args()
-    print_imports() if options.command == "imports" else print_fits(options.names)
+    if options.command == "fits":
+        print_fits(options.names)
+    elif options.command == "imports":
+        print_imports()
+    else:
+        for name, (lines, files) in sizes().items():
+            print(f"{name:14}{lines:7} lines in {files:4} files")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri, ndtri_exp
+from scipy.special import log_ndtr, ndtri, ndtri_exp
+from scipy.stats import binom
 
 from ..mechanisms import (
     ApproximateDP,
@@ -54,11 +55,23 @@ from ._curves import (
     renyi_epsilon,
     replaced_deltas,
 )
-from ._gaussian import MIN_DELTA, gaussian_delta, gaussian_epsilon, gaussian_mu
+from ._gaussian import (
+    _SLACK,
+    MIN_DELTA,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+)
 
 # Steps of the grid of losses to a standard deviation of what is composed.
 _FINENESS = 16.0
 _MOST_POINTS = 2.0**21
+
+# Points up to the largest loss of a step: more than these resolve it no better.
+_FAR_POINTS = 2.0**17
+
+# Values of the number of samples with a unit, over the same distribution.
+_COUNTS = 64
 
 # Losses beyond this many standard deviations have no mass that counts.
 _REACH = 12.0
@@ -116,7 +129,9 @@ def _by_formulas(mu: float, curves: Counted, delta: float) -> float:
         return added
     orders = _orders(curves)
     total = composed_divergences(mu, curves, orders)
-    return min(added, renyi_epsilon(orders, total, left))
+    return min(
+        added, renyi_epsilon(orders, total, left), _known_epsilon(mu, curves, left)
+    )
 
 
 def _added_up(mu: float, curves: Counted, delta: float) -> float:
@@ -161,6 +176,7 @@ def _composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
     orders = _orders(curves)
     total = composed_divergences(mu, curves, orders)
     bound = float(renyi_delta(orders, total, epsilon)) + certain_failure(curves)
+    bound = min(bound, _known_delta(mu, curves, epsilon))
     losses = composed_losses(mu, curves)
     if losses:
         delta = max(way.delta(epsilon) for way in losses)
@@ -168,6 +184,84 @@ def _composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
             bound, delta * (1.0 + RELATIVE) + TRANSFORM * count_distributions(curves)
         )
     return min(bound, 1.0)
+
+
+# -- samples that are known ------------------------------------------------------------
+
+
+def _known_epsilon(mu: float, curves: Counted, delta: float) -> float:
+    """Return the epsilon of steps on samples that are known, or on all units.
+
+    Infinite if other mechanisms are among them (:ref:`lemma-known-samples`).
+    """
+    if not _all_sampled(curves) or not MIN_DELTA <= delta < 1.0:
+        return math.inf
+    squares = (n * _cost_alone(curve) ** 2 for curve, n in curves)
+    low, high = 0.0, gaussian_epsilon(math.sqrt(mu * mu + math.fsum(squares)), delta)
+    if not 0.0 < high < math.inf or _known_delta(mu, curves, high) > delta:
+        return high
+    while high - low > _SUMS * high:
+        middle = 0.5 * (low + high)
+        if _known_delta(mu, curves, middle) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _known_delta(mu: float, curves: Counted, epsilon: float) -> float:
+    """Return the delta of steps on samples that are known; 1 if there are others."""
+    if not _all_sampled(curves):
+        return 1.0
+    squares, masses, lost, missed, replaced = _samples_with_unit(curves)
+    # A unit that is replaced: by another one, or against data without it.
+    ways = [(4.0, epsilon), (1.0, epsilon - missed)] if replaced else [(1.0, epsilon)]
+    found = [1.0]
+    for factor, left in ways:
+        if left < 0.0:
+            continue
+        cost = np.maximum(np.sqrt(mu * mu + factor * squares), 1e-100)
+        above = log_ndtr(0.5 * cost - left / cost)
+        below = left + log_ndtr(-0.5 * cost - left / cost)
+        with np.errstate(all="ignore"):
+            ratio = np.where(above > -math.inf, np.minimum(below - above, 0.0), 0.0)
+        delta = masses @ (np.exp(above) * -np.expm1(ratio))
+        found.append(float(delta) * (1.0 + _SUMS) + lost + TRANSFORM)
+    return min(found)
+
+
+def _all_sampled(curves: Counted) -> bool:
+    return all(isinstance(curve, SubsampledGaussian) for curve, _ in curves)
+
+
+@functools.lru_cache(maxsize=64)
+def _samples_with_unit(curves: Counted) -> tuple[Any, Any, float, float, bool]:
+    """Return sums of squared costs of the steps with a unit, and their probabilities.
+
+    A cost is that of a unit that leaves. Sums are rounded up to few values. Also return
+    the probability of a larger sum, minus the log probability of no step with the unit,
+    and whether units are replaced.
+    """
+    squares, masses = np.zeros(1), np.ones(1)
+    lost, missed, replaced = 0.0, 0.0, False
+    for curve, times in curves:
+        assert isinstance(curve, SubsampledGaussian)
+        rate, steps = curve.sampling_probability, times * curve.steps
+        with_unit = binom(steps, rate)
+        least, most = with_unit.ppf(_CUT), with_unit.isf(_CUT) + 1.0
+        counts = np.unique(np.round(np.linspace(max(least, 0.0), most, _COUNTS)))
+        above = with_unit.sf(counts)
+        here = -np.diff(above, prepend=1.0)
+        squares = np.add.outer(squares, counts / curve.noise_multiplier**2).ravel()
+        masses = np.multiply.outer(masses, here).ravel()
+        order = np.argsort(squares)
+        first = np.arange(0, len(order), -(-len(order) // _COUNTS))
+        squares = np.maximum.reduceat(squares[order], first)
+        masses = np.add.reduceat(masses[order], first)
+        lost += float(above[-1])
+        missed += math.inf if rate == 1.0 else -steps * math.log1p(-rate)
+        replaced |= curve.replaced
+    return squares, masses, lost, missed, replaced
 
 
 def _orders(curves: Counted) -> npt.NDArray[np.float64]:
@@ -214,6 +308,15 @@ def _deviation(curve: Curve) -> float:
     return 2.0 * spread if curve.replaced else spread
 
 
+def _largest_loss(curve: Curve) -> float:
+    """Return the largest loss of a step on samples; 0 for others."""
+    if not isinstance(curve, SubsampledGaussian):
+        return 0.0
+    return largest_loss(
+        curve.sampling_probability, curve.noise_multiplier, curve.replaced
+    )
+
+
 def count_distributions(curves: Counted) -> float:
     """Return the number of composed distributions, one of which is Gaussian."""
     return 1.0 + sum(times * getattr(curve, "steps", 1) for curve, times in curves)
@@ -232,6 +335,8 @@ def _grid(mu: float, curves: Counted) -> float | None:
     if deviation == 0.0:
         return 2.0**-10
     wanted = deviation / (_FINENESS * math.sqrt(count))
+    far = max((_largest_loss(curve) for curve, _ in curves), default=0.0)
+    wanted = max(wanted, min(far / _FAR_POINTS, deviation / 16.0))
     step = math.ldexp(0.5, math.frexp(max(wanted, span / _MOST_POINTS))[1])
     return step if step <= deviation / 16.0 else None
 
@@ -445,7 +550,7 @@ def calibrate_sampled(
     left = math.sqrt((limit - mu) * (limit + mu))
     high = (2.0 if replaced else 1.0) * math.sqrt(steps) / left
     if sampling_probability == 1.0:
-        return high
+        return high * (1.0 + _SLACK)
     return _calibrated(epsilon, delta, sampling_probability, steps, replaced, high, mu)
 
 
@@ -485,7 +590,8 @@ def least_noise(excess: Callable[[float], float], high: float) -> float:
             low, at_low = middle, found
         else:
             high, at_high = middle, found
-    return high
+    # What suffices without sampling has no room for rounding errors of its sum.
+    return high if math.isfinite(at_high) else high * (1.0 + _SLACK)
 
 
 def _between(low: float, at_low: float, high: float, at_high: float) -> float:

@@ -31,7 +31,7 @@ _REACH = 12.0
 # Points of a quadrature to a standard deviation, or to the width of the strip in which
 # the integrand has no singularity: errors fall like exp(-2 pi**2 * _FINENESS).
 _FINENESS = 4.0
-_MOST_POINTS = 2**22
+_MOST_POINTS = 2**16
 
 # Normal tails beyond are below 1e-17.
 _LAST = 8.5
@@ -335,7 +335,8 @@ def composed_divergences(mu: float, curves: Counted, orders: npt.ArrayLike) -> A
 _MOST_GRID_POINTS = 2**23
 
 # Exponents of Chernoff bounds, over the one that is best for a normal distribution.
-_EXPONENTS = np.exp2(np.arange(-8, 5) / 2.0)
+# That of rare and large losses is far below it.
+_EXPONENTS = np.exp2(np.arange(4, -61, -1) / 2.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -450,14 +451,20 @@ def _window(
     if not variance > 0.0:
         return low, high
     nats = -math.log(cut)
-    for exponent in (math.sqrt(2.0 * nats / variance) * _EXPONENTS).tolist():
-        for side in (exponent, -exponent):
-            moment = sum(n * _log_sum(side * x + masses) for x, masses, n in logs)
-            bound = (moment + nats) / side
-            if math.isfinite(bound) and side > 0.0:
-                high = min(high, math.ceil(bound))
-            elif math.isfinite(bound):
-                low = max(low, math.floor(bound))
+    for side in (1.0, -1.0):
+        least = math.inf
+        for exponent in (math.sqrt(2.0 * nats / variance) * _EXPONENTS).tolist():
+            moment = sum(
+                n * _log_sum(side * exponent * x + masses) for x, masses, n in logs
+            )
+            bound = (moment + nats) / exponent
+            if bound > least:  # it falls up to the best exponent, and rises beyond
+                break
+            least = bound if math.isfinite(bound) else least
+        if math.isfinite(least) and side > 0.0:
+            high = min(high, math.ceil(least))
+        elif math.isfinite(least):
+            low = max(low, math.floor(-least))
     return low, max(low, high)
 
 
