@@ -14,6 +14,7 @@ import contextlib
 import copy
 import io
 import itertools
+import math
 import os
 import pickle
 import random
@@ -38,7 +39,9 @@ from skdpspectral._release.noise import mirror_lower, round_to_integers
 from skdpspectral.decomposition import _federated_pca
 from skdpspectral.federation import _groups as _group_client
 from skdpspectral.mechanisms import (
+    CorrelatedGaussian,
     ExponentialMechanism,
+    Gaussian,
     Neighbors,
     PrivacyPlan,
     SampledGaussian,
@@ -104,6 +107,8 @@ class Tape:
     asked: list = field(default_factory=list)
     charged: list = field(default_factory=list)
     plans: list = field(default_factory=list)
+    # Costs of these; of clients, the largest, since a row is with one of them.
+    mus: list = field(default_factory=list)
     # Blocks that vote make fits of their own, of which nothing leaves but the votes.
     in_block: bool = False
     apart: str | None = None
@@ -123,6 +128,7 @@ class Tape:
     def charge(self, plan, accountant=None, noise_seed=None):
         """Note a plan, and refuse it if there is no budget."""
         self.plans.append(plan)
+        self.mus.append(plan.mu_beside_curves)
         self.charged.append(plan.to_json())
         if not self.budget:
             raise PrivacyBudgetError(SHADED)
@@ -250,8 +256,10 @@ class Tape:
             yield self
 
     def _charge_clients(self, estimator, plans):
+        begin = len(self.mus)
         for plan in plans.values():
             self.charge(plan)
+        self.mus[begin:] = [max(self.mus[begin:])]
 
 
 _add_noise, _sample = noise._add_noise, noise.Release.sample
@@ -401,9 +409,28 @@ def public_of(model):
     return found | {f"({name})": parameters[name] for name in sorted(parameters)}
 
 
+# Models of users are theirs, and noise of a stream is secret: the threat model says so.
+SECRET_STATE = {"_personal", "_stream", "_users_given", "_latest", "accountant"}
+
+
+def _inside(value, depth=3):
+    """Return all bits of an object, of the attributes of its attributes too."""
+    if type(value).__module__.startswith(("skdpspectral", "sklearn")) and depth:
+        held = getattr(value, "__dict__", {})
+        return type(value).__name__, tuple(
+            (name, _inside(one, depth - 1)) for name, one in sorted(held.items())
+        )
+    return encode(value)
+
+
 def leaving(model):
-    """Return everything that a fitted model shows, by name."""
+    """Return everything that a fitted model shows or holds, by name."""
     found = {f"attribute {k}": encode(v) for k, v in public_of(model).items()}
+    found |= {
+        f"private {k}": _inside(v)
+        for k, v in vars(model).items()
+        if f"attribute {k}" not in found and k not in SECRET_STATE
+    }
     found["repr"] = repr(model)
     for name in ("privacy_", "n_iter_"):
         if hasattr(model, name):
@@ -534,6 +561,8 @@ class Closest:
         Releases whose distance was measured.
     ratio, where
         The largest share of its cost that one has realized, and which one.
+    total : float
+        The largest share of its plan's mu that a whole fit has realized.
     found : list of Found
         Violations.
     unfit : dict of str to str
@@ -546,6 +575,7 @@ class Closest:
     n_releases: int = 0
     ratio: float = 0.0
     where: str = ""
+    total: float = 0.0
     found: list = field(default_factory=list)
     unfit: dict = field(default_factory=dict)
 
@@ -683,11 +713,19 @@ def _compare_releases(case, first, second, neighbor, closest, note):
         return
     limit = 1.0 + ROUNDING
     changed, steps = case.changed.get(neighbor), 1 + (neighbor in case.twice)
+    square = 0.0
     for mechanism, ratio in shares(first.tape, second.tape, changed):
         ratio /= steps
         closest.note(ratio, f"{case.name} | {neighbor} | {mechanism.name}")
         if not ratio <= limit:
             note(f"moved {mechanism.name}", f"{ratio} of what is charged")
+        if type(mechanism) in (Gaussian, CorrelatedGaussian):
+            square += (ratio * mechanism.mu) ** 2
+    planned = math.hypot(*first.tape.mus)
+    if planned:
+        closest.total = max(closest.total, math.sqrt(square) / planned if square else 0)
+        if math.sqrt(square) > planned * limit:
+            note("moved the fit", f"mu {math.sqrt(square)} of {planned} planned")
 
 
 def tally(cases, closest=None, budgets=(True,)):

@@ -555,6 +555,16 @@ def _signed(n, x, y):
     return signs, [y if k % 2 else -y for k in range(n)]
 
 
+class Foreign:
+    """An id that is no number and no text, and shows itself where it is printed."""
+
+    def __repr__(self):
+        return SECRET
+
+
+FOREIGN = Foreign()
+
+
 def hostile_users(rng):
     """Return what one user may have, by name."""
     return {
@@ -590,7 +600,12 @@ def tables_of_users(rng, form, replaced):
     strangers = hostile_users(rng)
     found = {f"{k}, replaced": users | {6: v} for k, v in strangers.items()}
     found["ids changed"] = {50 if k == 6 else k: v for k, v in users.items()}
+    # A user joins whose id another has: the other's rows are no longer what they were.
+    rows, y = users[6]
+    more, targets = strangers["ordinary"]
+    found["id of another, replaced"] = users | {6: ([*rows, *more], [*y, *targets])}
     changed_kinds = {"text": "u6", "fraction": 6.5, "flag": True, "large": 2**53 + 1}
+    changed_kinds |= {"surrogate": f"{SECRET}\ud800", "foreign": FOREIGN}
     if not replaced:
         found |= {f"{k}, joins": users | {50: v} for k, v in strangers.items()}
         found["leaves"] = {k: v for k, v in users.items() if k != 6}
@@ -796,6 +811,7 @@ def rating_cases(rng, estimator, form, n_tables=1):
         found = {f"{k}, joins": users | {50: v} for k, v in RATED.items()}
         found |= {f"{k}, replaces": users | {0: v} for k, v in RATED.items()}
         found["leaves"] = {k: v for k, v in users.items() if k != 5}
+        found["id of another, replaces"] = users | {0: users[0] + RATED["many ratings"]}
         invalid = set()
         if form in MIXED:
             found["text user joins"] = users | {"u": RATED["all alike"]}
@@ -804,7 +820,10 @@ def rating_cases(rng, estimator, form, n_tables=1):
             found["text item"] = users | {50: [(SECRET, 5.0), (1, 2.0)]}
             found["text rating: 0"] = users | {50: [(1, SECRET), (2, 1.0)]}
             found["text rating: 1"] = users | {50: [(1, 1.0), (2, SECRET)]}
+            found["surrogate joins"] = users | {f"{SECRET}\ud800": RATED["all alike"]}
+            found["foreign joins"] = users | {FOREIGN: RATED["all alike"]}
             invalid |= {"text user joins", "fraction joins", "text item"}
+            invalid |= {"surrogate joins", "foreign joins"}
             invalid |= {"text rating: 0", "text rating: 1", "large id joins"}
         for value, number in itertools.product((np.nan, np.inf), (0, 1)):
             name = f"{value} rating: {number}"
