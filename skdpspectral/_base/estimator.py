@@ -65,9 +65,6 @@ _WRONG = (AttributeError, EOFError, KeyError, TypeError, ValueError)
 
 _UNREADABLE = (*_WRONG, zipfile.BadZipFile, zlib.error)
 
-# Exact types of scorers whose scores are charged and released.
-SCORERS: set[type] = set()
-
 
 def published_copy(value):
     """Return a deep copy in which each private estimator is published.

@@ -229,8 +229,7 @@ def check_candidate(
     the search's guarantee is about; `hint` says what may be asked for, and `users` is
     the column of users that are scored.
     """
-    report = report_after_charge(model, users)
-    leaks = [step for step in report if step.verdict == "LEAKS"]
+    leaks = report_after_charge(model, users).leaks
     if leaks:
         raise CandidateError(
             f"{leaks[0].name} ({leaks[0].estimator}) leaks: {leaks[0].reason}; a "

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
+from sklearn.model_selection import (
+    KFold,
+    LeaveOneOut,
+    LeavePOut,
+    RepeatedKFold,
+    ShuffleSplit,
+    TimeSeriesSplit,
+)
 
 from .._base.estimator import noted_caveats
-from .._base.privacy_report import reason_of_scorer, reason_of_splits
+from .._base.privacy_report import has_own_methods
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import register
 from .._release.noise import record_release
@@ -19,7 +28,7 @@ from .._release.selection import SelectionRelease, number_of_candidates
 from .._tables.readers import read_quietly
 from .._tables.rows import table_shape
 from ..accounting._selection import LAWS, MOST_EXPECTED_RUNS
-from ..mechanisms import PrivacyPlan, Unit
+from ..mechanisms import PrivacyPlan, Unit, shown
 from ..metrics._private_scorer import PrivateScorer
 from ._candidates import (
     MOST_CHECKED,
@@ -311,3 +320,83 @@ class RandomRuns(BaseEstimator):
         if self.refit == "winner":
             found["best_estimator_"] = winner(best.model, plan)
         return found
+
+
+# These go by the number of rows alone, which is public where one row is replaced.
+_BY_POSITION = (
+    KFold,
+    LeaveOneOut,
+    LeavePOut,
+    RepeatedKFold,
+    ShuffleSplit,
+    TimeSeriesSplit,
+)
+
+_INSTEAD = {
+    Unit.ROW: "use PrivateSplit() or KFold()",
+    Unit.USER: "take PrivateSplit(user_feature=...)",
+}
+
+
+def reason_of_splits(
+    cv: Any, unit: Unit, *, classifier: bool, users: Any = None
+) -> str | None:
+    """Return why folds void a guarantee, and an alternative; None if they do not.
+
+    Each row, or user, must be assigned to its fold independently of others. A number as
+    `cv` means stratified folds for a classifier. `users` is the column of users that is
+    scored, or None.
+    """
+    instead = _INSTEAD[Unit(unit)]
+    own = getattr(cv, "_splits_by", None)
+    changed = hasattr(cv, "split") and has_own_methods(cv)
+    if (
+        own is not None
+        and not changed
+        and type(cv).__module__.startswith("skdpspectral.")
+    ):
+        if own is unit:
+            return reason_of_users("cv", getattr(cv, "user_feature", None), users)
+        return f"its folds are made for a guarantee of one {own}: {instead}"
+    number = cv is None or (isinstance(cv, Integral) and not isinstance(cv, bool))
+    if number and classifier:
+        return (
+            f"cv={cv} means StratifiedKFold for a classifier, so that one label moves "
+            f"other rows between folds: {instead}"
+        )
+    if number or (type(cv) in _BY_POSITION and not changed):
+        if unit is Unit.ROW:
+            return None
+        return (
+            "its folds depend on positions, so that a user who joins or leaves moves "
+            f"rows of other users between folds: {instead}"
+        )
+    kind = type(cv).__name__ if hasattr(cv, "split") else shown(cv)
+    return (
+        f"{kind} may look at labels, groups or users, so that one row moves others "
+        f"between folds: {instead}"
+    )
+
+
+def reason_of_users(name: str, feature: Any, users: Any) -> str | None:
+    """Return why a column of users is not the scored one; None if it is."""
+    if users is None or feature is None or feature == users:
+        return None
+    if isinstance(feature, str) != isinstance(users, str):
+        return None  # a name and a position may be of one column
+    return (
+        f"{name} has user_feature={feature!r}, and the scorer {users!r}: a user of one "
+        "column moves rows of others in another; use the same in both"
+    )
+
+
+def reason_of_scorer(scorer) -> str | None:
+    """Return what scores on private rows reveal; None if noise is added."""
+    if type(scorer) is not PrivateScorer or has_own_methods(scorer):
+        return (
+            "chooses parameters by scores on private rows, which no budget accounts "
+            "for: use make_private_scorer, or PrivateSearchCV"
+        )
+    if scorer.epsilon == math.inf or scorer.seeded:
+        return "its scores have no secret noise: pass epsilon to make_private_scorer"
+    return None

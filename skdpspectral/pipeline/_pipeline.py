@@ -36,13 +36,14 @@ from .._tables.rows import shape_of, table_shape
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._ledger.planned_fits import (
     Composition,
-    PlannedRows,
+    Rows,
+    Step,
     composition_of,
     estimators_within,
 )
 from ..accounting._ledger.step_shares import is_path_within
 from ..mechanisms import PrivacyPlan, Unit, check_count, check_real, shown
-from ._step_budgets import PrivateStep, StepBudgets, private_steps
+from ._step_budgets import StepBudgets, private_steps
 
 # Seeds of the steps of one run.
 _SEEDS_APART = 1013
@@ -128,7 +129,6 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
     See Also
     --------
     sklearn.pipeline.Pipeline : Each step has its own budget and ledger entry.
-    skdpspectral.PrivacyAccountant.allocate : Splits a budget over such pipeline steps.
 
     Notes
     -----
@@ -294,7 +294,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
                 part.n_jobs = 1
         return pipeline
 
-    def _budgets(self, steps: list[PrivateStep], leak: str = "") -> StepBudgets:
+    def _budgets(self, steps: list[Step], leak: str = "") -> StepBudgets:
         """Give steps their shares, and plan all of them; a leak is said in the plan."""
         return StepBudgets(
             steps,
@@ -407,7 +407,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         self.set_params(accountant=accountant)
         self._run_seed = seed
 
-    def _set_run_seeds(self, steps: list[PrivateStep]) -> None:
+    def _set_run_seeds(self, steps: list[Step]) -> None:
         """Seed each step of a run of a seeded search."""
         if self._run_seed is None:
             return
@@ -417,7 +417,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
 
     def _refused_leak(self, pipeline: Pipeline) -> str:
         """Refuse a step that leaks, or warn of it and return the reason."""
-        leaks = [s for s in report_after_charge(pipeline) if s.verdict == "LEAKS"]
+        leaks = report_after_charge(pipeline).leaks
         if not leaks:
             return ""
         step = leaks[0]
@@ -607,7 +607,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         """
         fitted = self._fitted()
         self._warn_unless_private()
-        leaks = [s for s in report_after_charge(fitted) if s.verdict == "LEAKS"]
+        leaks = report_after_charge(fitted).leaks
         if leaks and self.privacy_.private:
             warnings.warn(
                 f"step {leaks[0].name!r} leaks, and its copy does too: "
@@ -672,14 +672,12 @@ def _owner_of(error: Exception) -> str | None:
     return found
 
 
-def _private_steps(pipeline: Pipeline, X: Any) -> list[PrivateStep]:
+def _private_steps(pipeline: Pipeline, X: Any) -> list[Step]:
     """Return the private steps of a pipeline for a table."""
     shape = table_shape(X)
     # Of a table on a cluster that is the only one that is known.
     known = cluster_table(X) is None and getattr(X, "shape", None) == shape
-    return private_steps(
-        pipeline, PlannedRows(X if known else np.broadcast_to(0.0, shape))
-    )
+    return private_steps(pipeline, Rows(X if known else np.broadcast_to(0.0, shape)))
 
 
 def _routes_metadata() -> bool:
@@ -741,10 +739,10 @@ def _check_metadata(pipeline: Pipeline, method: str, params: dict[str, Any]) -> 
             )
 
 
-def _check_targets(steps: list[PrivateStep], y: Any) -> None:
+def _check_targets(steps: list[Step], y: Any) -> None:
     """Refuse targets of a form that no step accepts, before the charge."""
     for step in steps:
-        tags, n_rows = get_tags(step.estimator), step.rows.n_rows
+        tags, n_rows = get_tags(step.estimator), step.rows.shape[0]
         if tags.estimator_type not in ("classifier", "regressor"):
             continue
         if y is None and tags.target_tags.required:
