@@ -6,7 +6,6 @@ under which its fit takes nothing from values. Whatever is unknown counts as a l
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
@@ -32,6 +31,7 @@ from sklearn.random_projection import GaussianRandomProjection, SparseRandomProj
 from sklearn.utils.validation import check_is_fitted
 
 from ..accounting import PrivacyLeakWarning
+from ..accounting._errors import warn
 from ..accounting._ledger.planned_fits import (
     WALKED,
     Composition,
@@ -670,10 +670,9 @@ def publish(estimator):
         return estimator.publish()
     leaks = privacy_report(estimator).leaks
     if leaks:
-        warnings.warn(
+        warn(
             f"{leaks[0].name} ({leaks[0].estimator}) leaks, and its copy does too: "
             f"{leaks[0].reason}",
             PrivacyLeakWarning,
-            stacklevel=2,
         )
     return published_copy(estimator)

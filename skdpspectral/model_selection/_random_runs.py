@@ -273,7 +273,6 @@ class RandomRuns(BaseEstimator):
             *unread,
             n_public=n_rows if by_rows else None,
             kind=SelectionRelease,
-            levels=1,
         )
         X = read_quietly(lambda: sliceable(X, "X", *read), "X could not be read")
         y = read_quietly(lambda: sliceable(y, "y"), "y could not be read")

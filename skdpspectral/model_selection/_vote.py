@@ -454,7 +454,7 @@ class Vote(BaseEstimator):
         ) as progress:
             # It is charged here, and values are read from here on.
             release, *read = search._start_release(
-                plan, *ready.unread, n_public=ballot.n_rows, kind=VoteRelease, levels=1
+                plan, *ready.unread, n_public=ballot.n_rows, kind=VoteRelease
             )
             progress.begin(X, y, plan)
             X = read_quietly(lambda: sliceable(X, "X", *read), "X could not be read")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import math
 from collections.abc import Iterator, Mapping
@@ -11,10 +12,13 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import OneToOneFeatureMixin
+from sklearn.base import OneToOneFeatureMixin, clone
 from sklearn.utils import get_tags
 
 from .._base.estimator import PrivateEstimator
+from .._base.sklearn_compat import CALLBACK_ATTRIBUTES
+from .._tables.rows import deferred_rows
+from .._tables.users import deferred_targets
 from ..accounting import (
     calibrate_gaussian,
     calibrate_sampled,
@@ -30,7 +34,10 @@ from ..accounting._ledger.planned_fits import (
     composition_of,
     fitted_within,
     has_private,
+    is_estimator,
     steps_of,
+    with_any_width,
+    zeros,
 )
 from ..accounting._ledger.step_shares import SHARES_OF_STEPS, StepShare, is_path_within
 from ..mechanisms import (
@@ -164,6 +171,28 @@ def planned_within(step: Step, share: StepShare) -> PrivacyPlan:
     step.estimator._step_share = share
     with naming(step.path):
         return step.plan()
+
+
+def check_form_of_others(pipeline: Any, rows: Rows) -> None:
+    """Refuse rows whose form a step without noise does not accept."""
+    for step in steps_of("", pipeline, rows):
+        one = step.estimator
+        plain = is_estimator(one) and not isinstance(one, PrivateEstimator)
+        if step.kind is not None or not plain or not step.rows or not step.rows.own:
+            continue
+        tags = get_tags(one).input_tags
+        with naming(step.path):
+            given = getattr(one, "categories", None)
+            if isinstance(given, (list, tuple)) and len(given) != step.rows.shape[1]:
+                raise ValueError(
+                    f"categories must have one list for each of the "
+                    f"{step.rows.shape[1]} columns, got {len(given)}"
+                )
+            function = getattr(one, "func", None) is not None
+            other = tags.allow_nan or tags.categorical or tags.string
+            if function or (tags.two_d_array and not other):
+                sparse = tags.sparse or function
+                deferred_rows(None, step.rows.X, accept_sparse=sparse, in_blocks=True)
 
 
 @contextlib.contextmanager
@@ -324,8 +353,29 @@ class StepBudgets:
             failure=self._failure,
         )
         for path, share in self.step_shares.items():
-            # What the shape of a step's rows does not allow is said before the charge.
+            # What the form of a step's rows does not allow is said before the charge.
             share.check(planned_within(self._steps[path], share), None)
+
+    def check_forms(self, y: Any, params: Mapping[str, Any]) -> None:
+        """Try the fit of each step until it would be charged."""
+        for path, share in self.step_shares.items():
+            step, prefix = self._steps[path], f"{path}__"
+            assert step.rows is not None
+            given = {
+                name.removeprefix(prefix): value
+                for name, value in params.items()
+                if name.startswith(prefix)
+            }
+            targets = get_tags(step.estimator).target_tags.required
+            with naming(path):
+                if step.rows.own or not _takes_names(step.estimator):
+                    fit = functools.partial(_try, step.estimator, share, y, given)
+                    rows = step.rows
+                    if not rows.own:
+                        rows = replace(rows, X=zeros(rows.shape))
+                    with_any_width(rows, fit)
+                elif targets:
+                    deferred_targets(step.estimator, y, self._n_rows)
 
     def _trial(self, step: Step) -> PrivacyPlan:
         """Plan a step with arbitrary noise, to determine the kind of its releases."""
@@ -456,6 +506,22 @@ class StepBudgets:
             mechanisms += [_renamed(m, path) for m in share.plan.mechanisms]
             remarks += [Remark.of(said).under(path) for said in share.plan.remarks]
         return replace(self.plan, mechanisms=tuple(mechanisms), remarks=tuple(remarks))
+
+
+def _takes_names(estimator: Any) -> bool:
+    """Return whether an estimator finds columns by names, which zeros do not have."""
+    params = estimator.get_params(deep=False)
+    named = (v for name, v in params.items() if name.endswith("_feature"))
+    return any(isinstance(value, str) for value in named)
+
+
+def _try(estimator: Any, share: StepShare, y: Any, given: dict[str, Any], X: Any):
+    """Fit a copy, until it would be charged."""
+    trial = clone(estimator)
+    for name in CALLBACK_ATTRIBUTES:
+        vars(trial).pop(name, None)
+    with share.trial():
+        trial.fit(X, y, **given)
 
 
 def _renamed(mechanism: Any, path: str) -> Any:

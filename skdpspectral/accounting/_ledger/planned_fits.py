@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import product
@@ -146,12 +146,14 @@ class Rows:
     """The form of the rows that a step is fitted on.
 
     `X` are the user's rows, some of their columns, or zeros in place of what the step
-    `made_by` makes. Without `width_known`, an earlier fit decides on their columns.
+    `made_by` makes. Without `width_known`, an earlier fit decides on their columns, and
+    without `own` their dtypes are not those of the user's table.
     """
 
     X: Any
     made_by: str = ""
     width_known: bool = True
+    own: bool = True
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -185,26 +187,30 @@ class Step:
     def plan(self) -> PrivacyPlan:
         """Return the plan of a private estimator, from the form of its rows."""
         assert self.rows is not None
-        rows, n_rows = self.rows, self.rows.shape[0]
+        rows = self.rows
         if rows.made_by and reads_clients(self.estimator):
             raise ValueError(
                 f"{self.path}: the number of rows of each client is not known after "
                 f"{rows.made_by!r}; instead, pass check() the plan from privacy_plan "
                 "for the numbers of rows of all clients"
             )
-        if rows.width_known:
-            plan: PrivacyPlan = self.estimator.plan_for(rows.X)
-            return plan
-        # No cost depends on the width; some parameters require more columns.
-        for X in (rows.X, zeros((n_rows, _WIDE))):
-            try:
-                return self.estimator.plan_for(X)
-            except ValueError as error:
-                refused = error
-        raise refused
+        plan: PrivacyPlan = with_any_width(rows, self.estimator.plan_for)
+        return plan
 
 
+# Columns of a table whose width a release decides. No cost depends on their number;
+# some parameters require more than others.
 _WIDE = 4096
+
+
+def with_any_width(rows: Rows, call: Callable[[Any], Any]) -> Any:
+    """Return the result for rows, or for wide ones if the width is not known."""
+    try:
+        return call(rows.X)
+    except ValueError:
+        if rows.width_known:
+            raise
+    return call(zeros((rows.shape[0], _WIDE)))
 
 
 def steps_of(
@@ -242,15 +248,19 @@ def zeros(shape: tuple[int, int], dtype: Any = float) -> np.ndarray:
 
 def rows_after(path: str, step: Any, rows: Rows | None) -> Rows | None:
     """Return rows after a step: unchanged, or zeros of its output's shape."""
-    if rows is None or step is None or isinstance(step, str) or _keeps_columns(step):
+    if rows is None or step is None or isinstance(step, str):
         return rows
+    if _keeps_columns(step):
+        same = isinstance(step, FunctionTransformer) and step.func is None
+        return replace(rows, own=rows.own and same)
     if composition_of(step) is Composition.PIPELINE:
         for _, child in parts_of(step):
             rows = rows_after(path, child, rows)
         return rows
     (n_rows, n_columns), width = rows.shape, _width(path, step, rows)
     known = rows.width_known and width is not None
-    return Rows(zeros((n_rows, n_columns if width is None else width)), path, known)
+    X = zeros((n_rows, n_columns if width is None else width))
+    return Rows(X, path, known, own=False)
 
 
 def _keeps_columns(step: Any) -> bool:
@@ -306,7 +316,7 @@ def branches(
     for name, positions in chosen.items():
         if len(positions):
             X = _columns_at(rows, positions)
-            yield name, children[name], Rows(X, made_by)
+            yield name, children[name], Rows(X, made_by, own=rows.own)
 
 
 def _positions(path: str, composition: Any, rows: Rows) -> dict[str, np.ndarray]:

@@ -7,11 +7,14 @@ was planned, once.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from ...mechanisms import Assumption, Exact, Gaussian, PrivacyPlan, SampledGaussian
+from .._errors import without_warnings
 from .context import process_name
 
 # The beginning of the remark of a pipeline's charge. Statements know it by this.
@@ -28,6 +31,10 @@ _ROUNDING = 2.0**-41
 
 # Largest relative difference of a cost from what was charged.
 _SAME = 1e-6
+
+
+class FormChecked(BaseException):
+    """Ends a trial of a fit where it would be charged: its data have a valid form."""
 
 
 class StepShare:
@@ -75,7 +82,7 @@ class StepShare:
         self.planned, self._relation = planned, relation
         self._n_samples, self._seeded, self._failure = n_samples, seeded, failure
         self._process, self._lock = process_name(), threading.Lock()
-        self._closed = False
+        self._closed = self._on_trial = False
 
     @property
     def is_open(self) -> bool:
@@ -91,6 +98,16 @@ class StepShare:
         """End the share: from now on the step has its own budget."""
         self._closed = True
 
+    @contextlib.contextmanager
+    def trial(self) -> Iterator[None]:
+        """Let a fit run until it would be charged."""
+        self._on_trial = True
+        try:
+            with contextlib.suppress(FormChecked), without_warnings():
+                yield
+        finally:
+            self._on_trial = False
+
     def claim(self, plan: PrivacyPlan, n_public: int | None) -> None:
         """Use the share for the releases of a fit; raise if they are others."""
         if self._process != process_name():
@@ -100,6 +117,8 @@ class StepShare:
                 "the pipeline in one process"
             )
         self.check(plan, n_public)
+        if self._on_trial:
+            raise FormChecked
         with self._lock:
             if self.plan is not None or self._closed:
                 raise RuntimeError(
