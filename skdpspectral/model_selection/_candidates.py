@@ -244,11 +244,16 @@ def check_candidate(
     fits = planned_fits(model, X)
     for fit in fits:
         plan = fit.plan
-        if plan.curves or plan.assumption is not Assumption.NONE:
+        if plan.assumption is not Assumption.NONE:
             raise CandidateError(
-                f"{plan.estimator} is private under a model of the data, or uses "
-                "noise that is not Gaussian: a search supports neither. Where Poisson "
-                'samples are drawn, pass optimizer=Adam(sampling="in-turn")'
+                f"{plan.estimator} is private only {plan.assumption.condition}, which "
+                "a search does not support: choose another mechanism"
+            )
+        if plan.curves:
+            raise CandidateError(
+                f"{plan.estimator} draws Poisson samples, or has noise that is not "
+                "Gaussian, which a search does not support: pass "
+                'optimizer=Adam(sampling="in-turn"), or another mechanism'
             )
         if (plan.unit, plan.neighbors) != relation:
             unit, neighbors = relation

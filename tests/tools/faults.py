@@ -9,19 +9,6 @@ import polars as pl
 from scipy import sparse
 
 
-class Broken:
-    """An object with a shape, whose values cannot be had."""
-
-    def __init__(self, shape):
-        self.shape, self.dtype, self.ndim = shape, np.dtype(float), len(shape)
-
-    def __len__(self):
-        return self.shape[0]
-
-    def __array__(self, dtype=None, copy=None):
-        raise RuntimeError("secret")
-
-
 def faulty_rows(X):
     """Yield tables by the name of their fault."""
     n_rows, n_columns = X.shape
@@ -52,7 +39,7 @@ def faulty_rows(X):
     yield "texts", X.astype(str)
     yield "bytes", X.astype(bytes)
     yield "dates", np.full(X.shape, np.datetime64("2024-01-01"))
-    yield "matrix", np.matrix(X)
+    yield "matrix", X.view(np.matrix)
     yield "three dimensions", X[:, :, None]
     yield "one dimension", X[:, 0]
     yield "no rows", X[:0]

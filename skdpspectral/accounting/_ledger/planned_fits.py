@@ -354,7 +354,7 @@ def _positions(path: str, composition: Any, rows: Rows) -> dict[str, np.ndarray]
             # Of names that zeros do not have, the number is all that counts.
             many = [n if isinstance(c, str) else c for n, c in enumerate(many)]
         passed.append((name, "passthrough", many))
-    alone = ColumnTransformer(passed, remainder="passthrough", sparse_threshold=0)
+    alone = ColumnTransformer(passed, remainder="passthrough")
     try:
         found = np.asarray(alone.fit_transform(stand_in))[0]
     except (IndexError, KeyError, TypeError, ValueError) as error:
