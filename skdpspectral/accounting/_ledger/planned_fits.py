@@ -372,6 +372,8 @@ def _columns_at(rows: Rows, positions: np.ndarray) -> Any:
         return X.iloc[:, positions]
     if hasattr(X, "columns") and hasattr(X, "select"):
         return X[:, positions.tolist()]
+    if hasattr(X, "tocsr") or isinstance(X, np.matrix):
+        return X[:, positions]  # which few steps accept
     dtype = getattr(X, "dtype", None)
     dtype = dtype if isinstance(dtype, np.dtype) else float
     return zeros((rows.shape[0], len(positions)), dtype)
