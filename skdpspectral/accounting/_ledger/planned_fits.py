@@ -294,7 +294,7 @@ def _width(path: str, step: Any, rows: Rows) -> int | None:
         return sum(len(categories) for categories in step.categories)
     if isinstance(step, PolynomialFeatures):  # it takes the shape of rows alone
         return int(clone(step).fit(zeros((1, rows.shape[1]))).n_output_features_)
-    number = getattr(step, "n_components", None)
+    number: Any = getattr(step, "n_components", None)
     whole = isinstance(number, Integral) and not isinstance(number, bool)
     return int(number) if whole else None
 
