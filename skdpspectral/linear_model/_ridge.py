@@ -689,7 +689,7 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
 
     def _deferred_indicators(self, y, n_rows: int):
         """Check the form of labels; ``read()`` returns indicators of their classes."""
-        labels = self._deferred_labels(y, n_rows, levels=2)
+        labels = self._deferred_labels(y, n_rows)
         n_outputs = n_outputs_of(len(self.classes_))
 
         def read():

@@ -34,6 +34,7 @@ from ..accounting import (
     gaussian_epsilon,
     gaussian_mu,
 )
+from ..accounting._errors import warn
 from ..accounting._gaussian import MIN_DELTA
 from ..accounting._ledger.context import without_accountant
 from ..accounting._ledger.planned_fits import (
@@ -188,8 +189,7 @@ def check_candidate(
     the search's guarantee is about; `hint` says what may be asked for, and `users` is
     the column of users that are scored.
     """
-    report = report_after_charge(model, users)
-    leaks = [step for step in report if step.verdict == "LEAKS"]
+    leaks = report_after_charge(model, users).leaks
     if leaks:
         raise CandidateError(
             f"{leaks[0].name} ({leaks[0].estimator}) leaks: {leaks[0].reason}; a "
@@ -204,11 +204,16 @@ def check_candidate(
     fits = planned_fits(model, X)
     for fit in fits:
         plan = fit.plan
-        if plan.curves or plan.assumption is not Assumption.NONE:
+        if plan.assumption is not Assumption.NONE:
             raise CandidateError(
-                f"{plan.estimator} is private under a model of the data, or uses "
-                "noise that is not Gaussian: a search supports neither. Where Poisson "
-                'samples are drawn, pass optimizer=Adam(sampling="in-turn")'
+                f"{plan.estimator} is private only {plan.assumption.condition}, which "
+                "a search does not support: choose another mechanism"
+            )
+        if plan.curves:
+            raise CandidateError(
+                f"{plan.estimator} draws Poisson samples, or has noise that is not "
+                "Gaussian, which a search does not support: pass "
+                'optimizer=Adam(sampling="in-turn"), or another mechanism'
             )
         if (plan.unit, plan.neighbors) != relation:
             unit, neighbors = relation
@@ -326,11 +331,10 @@ def named(candidate: Mapping[str, Any]) -> Iterator[None]:
         ) from error
 
 
-def warn_beforehand(caveats: Iterable[str], level: int) -> None:
+def warn_beforehand(caveats: Iterable[str]) -> None:
     """Warn of caveats about candidates, from public numbers."""
     for caveat in dict.fromkeys(caveats):
-        said = f"of a candidate in param_grid: {caveat}"
-        warnings.warn(said, NoisyFitWarning, stacklevel=level + 1)
+        warn(f"of a candidate in param_grid: {caveat}", NoisyFitWarning)
 
 
 # Distance between the seeds of the steps of two fits.

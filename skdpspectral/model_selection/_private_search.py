@@ -418,12 +418,12 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         rehearse(self, ready, X, y)
         plan, budgets, ballot = ready.plan, ready.budgets, ready.ballot
         # Warnings of blocks stay in them: these go by public numbers alone.
-        warn_beforehand(ready.caveats, level=3 + self._levels_around_fit)
+        warn_beforehand(ready.caveats)
         steps = budgets.n_blocks + 1  # of the blocks, and of the last fit
         with FitProgress(self, steps, private=True, verbose=self.verbose) as progress:
             # It is charged here, and values are read from here on.
             release, *read = self._start_release(
-                plan, *ready.unread, n_public=ballot.n_rows, kind=VoteRelease, levels=1
+                plan, *ready.unread, n_public=ballot.n_rows, kind=VoteRelease
             )
             progress.begin(X, y, plan)
             X = read_quietly(lambda: sliceable(X, "X", *read), "X could not be read")

@@ -169,7 +169,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         layout = self._layout(n_features, n_outputs)
         optimization = self._optimization(layout, n_samples)
         plan = self._planned(optimization)
-        how = {"n_public": n_samples, "kind": optimization.kind, "levels": 1}
+        how = {"n_public": n_samples, "kind": optimization.kind}
         with self._progress(optimization) as progress:
             # It is charged here, and values are read from here on.
             release, X, y = self._start_release(plan, unread, unread_targets, **how)

@@ -1429,16 +1429,16 @@ EXACT |= {
         f"{_TABLE_STEPS}::test_a_step_with_another_failure_than_was_charged_is_refused",
     ),
     "scores of rows beside models of users": Mutant(
-        "_reason_of_private",
-        'if before.rows_scored and hasattr(estimator, "user_feature"):',
+        "_Walk",
+        'if self.rows_scored and hasattr(one, "user_feature"):',
         "if False:",
-        "audit/test_report_of_searches.py::test_scores_of_rows_do_not_protect_users",
+        "audit/test_report.py::test_scores_of_rows_do_not_protect_users",
     ),
     "columns of users not compared": Mutant(
-        "reason_of_users",
-        "if users is None or feature is None or feature == users:",
+        "_Walk",
+        "if None in (feature, users) or named != isinstance(users, str):",
         "if True:",
-        "audit/test_report_of_searches.py::test_users_of_fits_scores_and_folds_are_one_column",
+        "audit/test_report.py::test_users_of_fits_and_scores_are_one_column",
     ),
     "digests of entries not checked": Mutant(
         "_Inspection",
@@ -1631,12 +1631,6 @@ if hasattr(skdpspectral.LRSRegressor, "set_callbacks"):
 
 
 EXACT |= {
-    "folds by labels taken for sound": Mutant(
-        "reason_of_splits",
-        "    if number and classifier:\n",
-        "    if number and not classifier:\n",
-        "model_selection/test_private_split.py::test_what_is_known_of_other_folds",
-    ),
     "users dealt in one deal": Mutant(
         "PrivateSplit",
         "number[by_user] = np.arange(len(codes)) - np.repeat(\n"
@@ -2052,8 +2046,8 @@ EXACT |= {
     ),
     "a step of a pipeline that is not compared with its charge": Mutant(
         "StepShare",
-        "        self.check(plan, n_public)\n        with",
-        "        with",
+        "        self.check(plan, n_public)\n        if self._on_trial",
+        "        if self._on_trial",
         f"{_ATTACKS}a_step_that_changes_in_the_fit_releases_nothing",
     ),
     "rows that a step drops": Mutant(
@@ -2105,10 +2099,34 @@ EXACT |= {
         "if two == ():",
         f"{_REFUSED}_before_the_charge",
     ),
+    "a fit of a step that takes categories from rows": Mutant(
+        "_is_allowed",
+        "return isinstance(value, (list, tuple, np.ndarray))",
+        "return True",
+        "audit/test_report.py::test_a_leak_voids_what_comes_after",
+    ),
+    "a class derived from one that is stateless": Mutant(
+        "is_known",
+        "return known and not has_own_methods(estimator)",
+        "return True",
+        "audit/test_report.py::test_a_leak_voids_what_comes_after",
+    ),
+    "ids behind a step that changes them": Mutant(
+        "_passes_on",
+        "if not isinstance(child, PrivateEstimator):",
+        "if False:",
+        "audit/test_report.py::test_ids_that_may_be_others_are_flagged",
+    ),
+    "a form that is read after the charge": Mutant(
+        "PrivatePipeline",
+        "budgets.check_forms(y, {} if _routes_metadata() else params)",
+        "pass",
+        "pipeline/test_pipeline_mistakes.py::test_forms_that_no_step_accepts",
+    ),
     "columns of a column transformer that are not priced": Mutant(
         "branches",
-        "        if positions and not (",
-        "        if not positions and not (",
+        "        if len(positions):\n",
+        "        if not len(positions):\n",
         f"{_CHECKED}what_check_says_is_what_a_fit_costs",
     ),
 }

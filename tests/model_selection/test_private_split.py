@@ -3,12 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
     KFold,
-    PredefinedSplit,
     RepeatedKFold,
     ShuffleSplit,
     StratifiedKFold,
@@ -16,10 +14,7 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
 )
 
-from skdpspectral import DPPCA, DPMatrixFactorization
-from skdpspectral._base.privacy_report import reason_of_splits
-from skdpspectral.audit import privacy_report
-from skdpspectral.mechanisms import Unit
+from skdpspectral import DPPCA
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PerUserKFold, PrivateSplit
 
@@ -70,20 +65,17 @@ UNSOUND = [
 @pytest.mark.parametrize("cv", SOUND, ids=str)
 def test_folds_by_position_are_not_moved_by_a_label(cv):
     assert moved_by_a_label(cv) == 0
-    assert reason_of_splits(cv, Unit.ROW, classifier=True) is None
 
 
 @pytest.mark.parametrize("cv", UNSOUND, ids=str)
 def test_folds_by_labels_are_moved_by_one(cv):
     assert moved_by_a_label(cv) > 0
-    assert "PrivateSplit" in reason_of_splits(cv, Unit.ROW, classifier=False)
 
 
 @pytest.mark.parametrize("n_splits", [1, 2, 5])
 def test_folds_of_users_are_not_moved_by_others(n_splits):
     cv = PrivateSplit(n_splits, user_feature="user_id", random_state=0)
     assert moved_by_a_user(cv) == 0
-    assert reason_of_splits(cv, Unit.USER, classifier=False) is None
 
 
 @pytest.mark.parametrize(
@@ -92,27 +84,6 @@ def test_folds_of_users_are_not_moved_by_others(n_splits):
 def test_other_folds_are_moved_by_a_user_who_leaves(cv):
     cv.random_state = 0 if isinstance(cv, PrivateSplit) else None
     assert moved_by_a_user(cv) > 0
-    assert "user_feature" in reason_of_splits(cv, Unit.USER, classifier=False)
-
-
-@pytest.mark.parametrize(
-    ("cv", "classifier", "sound"),
-    [
-        (None, False, True),
-        (5, False, True),
-        (5, True, False),
-        (None, True, False),
-        ([(np.arange(60), np.arange(60, 120))], False, False),
-        (PredefinedSplit(LABELS), False, False),
-        (True, False, False),
-        (type("Own", (KFold,), {})(3), False, False),
-        (PrivateSplit(2, user_feature=0), False, False),
-    ],
-    ids=str,
-)
-def test_what_is_known_of_other_folds(cv, classifier, sound):
-    reason = reason_of_splits(cv, Unit.ROW, classifier=classifier)
-    assert (reason is None) is sound
 
 
 def test_every_row_is_held_out_once_and_parts_have_their_sizes():
@@ -255,37 +226,6 @@ def search(estimator=None, **parameters):
     scorer = make_private_scorer("captured_variance", 1.0, clip_norm=3.0)
     parameters = {"scoring": scorer, "cv": KFold(3), **parameters}
     return GridSearchCV(estimator or DPPCA(), {"n_components": [1, 2]}, **parameters)
-
-
-def test_a_search_with_private_scores_on_sound_folds_is_private():
-    assert privacy_report(search()).private
-
-
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ({"scoring": None}, "make_private_scorer"),
-        ({"scoring": "accuracy"}, "make_private_scorer"),
-        ({"cv": StratifiedKFold(3)}, "StratifiedKFold"),
-        ({"cv": GroupKFold(3)}, "GroupKFold"),
-        ({"scoring": make_private_scorer("accuracy", None)}, "no secret noise"),
-        ({"scoring": make_private_scorer("accuracy", 1.0, noise_seed=0)}, "noise"),
-        (
-            {
-                "estimator": DPMatrixFactorization(items=5, rating_range=(1, 5)),
-                "scoring": make_private_scorer("ndcg", 1.0, user_feature=0),
-            },
-            "user_feature",
-        ),
-        ({"estimator": LogisticRegression(), "cv": 5}, "StratifiedKFold"),
-    ],
-    ids=str,
-)
-def test_a_report_says_what_is_wrong_with_a_search(parameters, said):
-    report = privacy_report(search(**parameters))
-    (own,) = (step for step in report if step.name == "search")
-    assert own.verdict == "LEAKS"
-    assert said in own.reason
 
 
 def test_texts_of_numpy_are_dealt_as_those_of_python():

@@ -806,7 +806,7 @@ def test_reports_see_through_a_vote():
     # It may be kept, whatever all of the candidates put in its place.
     space = {"standardscaler": [DPStandardScaler()]}
     assert not privacy_report(search(LEAKY, space)).private
-    assert "the votes of its blocks" in str(privacy_report(search()))
+    assert "of which only the last is released" in str(privacy_report(search()))
 
 
 @pytest.mark.slow
