@@ -1174,11 +1174,12 @@ EXACT |= {
         "        if self._session is None:\n            self._start(request)",
         f"{_CLIENT}nothing_is_read_before_the_charge",
     ),
-    "fits of the same rows in one partition": Mutant(
-        "checked_blocks",
-        "    partition = new_name()",
-        '    partition = "clients"',
-        f"{_ESTIMATOR}two_fits_of_the_same_rows_add_up",
+    "clients of one fit as much as the first": Mutant(
+        "cost_of",
+        "max(c.mu for c in costs)",
+        "costs[-1].mu",
+        "accounting/test_accountant_composition.py::"
+        "test_clients_of_one_fit_are_one_entry",
     ),
     "clients not charged": Mutant(
         "FederatedEstimator",
@@ -1257,10 +1258,11 @@ _COPIES = "accounting/test_accountant_copies.py::test_"
 # Of the ledger, among threads, tasks, copies and users.
 EXACT |= {
     "threads without a context not charged": Mutant(
-        "_block_elsewhere",
-        "    candidates = ended[-1:] + opened\n",
-        "    candidates = []\n",
-        f"{_CONTEXTS}a_fresh_thread_never_runs_uncharged_beside_a_block",
+        "ambient_accountant",
+        "return min(handles, key=lambda handle: handle.allow_seeded, default=None)",
+        "return None",
+        "accounting/test_accountant_contexts.py::"
+        "test_a_fresh_thread_never_runs_uncharged_beside_a_block",
     ),
     "made-up data for all threads": Mutant(
         "without_accountant",
@@ -1269,15 +1271,15 @@ EXACT |= {
         f"{_CONTEXTS}audits_and_fits_of_other_threads",
     ),
     "an older copy of a ledger accepted": Mutant(
-        "check_identity",
-        "if now.generation < seen.generation or entry != seen.entry:",
-        "if False:",
+        "Transaction",
+        "if entry != seen[1:2] or mark[2] < seen[2]:",
+        "if entry != seen[1:2]:",
         f"{_COPIES}an_older_copy_of_the_same_entries_is_refused",
     ),
     "a second name of a ledger accepted": Mutant(
-        "check_only_name",
-        "        _remove_draft(path, found)\n        found = stat_of(path)\n",
-        "        _remove_draft(path, found)\n        return stat_of(path)\n",
+        "_check_file",
+        "if found.st_nlink > 1:",
+        "if False:",
         f"{_COPIES}hard_links_are_refused",
     ),
     "disjoint rows taken for disjoint users": Mutant(
@@ -1406,7 +1408,7 @@ EXACT |= {
         "Transaction",
         "        if not whole:\n",
         "        if False:\n",
-        f"{_EDITS}[tail deleted]",
+        f"{_EDITS}[partition]",
     ),
     "positions of streams not compared with the seal": Mutant(
         "Transaction",

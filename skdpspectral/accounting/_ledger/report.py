@@ -60,6 +60,9 @@ class Remaining(Spent):
     budget: Budget | None
     total: Total
 
+    def __repr__(self) -> str:
+        return f"Spent(epsilon={self.epsilon!r}, delta={self.delta!r})"
+
     def __str__(self) -> str:
         if self.budget is None:
             return "The ledger has no budget: fits of any epsilon are recorded."
