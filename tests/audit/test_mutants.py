@@ -1011,8 +1011,8 @@ EXACT |= {
     ),
     "stale copies of a stream go on": Mutant(
         "Transaction",
-        "                return False\n",
-        "                return True\n",
+        "        if self.stream(name) != before:\n",
+        "        if False:\n",
         f"{_STREAMS}stale_copies_are_refused",
     ),
     "streams copied without a ledger": Mutant(
@@ -1266,9 +1266,9 @@ EXACT |= {
     ),
     "made-up data for all threads": Mutant(
         "without_accountant",
-        "    nobody = _Block(None)\n",
-        "    nobody = _Block(None)\n    _everywhere.clear()\n",
-        f"{_CONTEXTS}audits_and_fits_of_other_threads",
+        "    open_block(None)\n",
+        "    open_block(None)\n    _open.clear()\n",
+        f"{_CONTEXTS}without_accountant_is_of_its_context_alone",
     ),
     "an older copy of a ledger accepted": Mutant(
         "Transaction",
@@ -1284,7 +1284,7 @@ EXACT |= {
     ),
     "disjoint rows taken for disjoint users": Mutant(
         "PrivacyAccountant",
-        "        part.check_unit(relation[0])\n",
+        "        self._check_blocks(plan, relation)\n",
         "",
         "accounting/test_accountant_composition.py::"
         "test_a_ledger_of_users_takes_no_word_about_rows",

@@ -166,9 +166,7 @@ def test_what_remains_explains_itself(n_fits):
         assert str(twin) == f"{said} {fits}"
     for _ in range(n_fits):
         accountant.charge(DPPCA(1, epsilon=float(most)).privacy_plan(1000, 5))
-    with pytest.raises(
-        PrivacyBudgetError, match="nothing still fits|nothing was charged"
-    ):
+    with pytest.raises(PrivacyBudgetError, match="nothing was charged"):
         accountant.charge(DPPCA(1, epsilon=1.0).privacy_plan(1000, 5))
 
 
