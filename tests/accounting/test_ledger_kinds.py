@@ -18,7 +18,7 @@ from scipy.stats import binom
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant
 from skdpspectral.accounting import _composition as _losses
-from skdpspectral.accounting import gaussian_delta, gaussian_epsilon
+from skdpspectral.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
 from skdpspectral.accounting._composition import (
     _lower_hull,
     composed_delta,
@@ -406,3 +406,17 @@ def test_many_kinds_are_few_that_cost_more(name):
     assert np.all(exact <= bound * (1.0 + 1e-9))
     assert np.all(bound <= 1.8 * exact)
     assert coarsen_kinds(counts[:50]) == counts[:50]
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 1e-3])
+def test_samples_may_be_charged_as_no_samples_at_a_tiny_epsilon(epsilon):
+    """Distributions of losses are too coarse there: the bound without sampling counts.
+
+    The noise is that of the whole table, so that sampling only adds privacy.
+    """
+    noise = 10**0.5 / gaussian_mu(epsilon, DELTA) * (1.0 + 1e-9)
+    plan = plan_of(SubsampledGaussian("a", 0.01, noise, 10), epsilon=epsilon)
+    for budget in ((), (epsilon, DELTA)):
+        accountant = PrivacyAccountant(*budget)
+        accountant.charge(plan)
+        assert len(accountant.ledger) == 1
