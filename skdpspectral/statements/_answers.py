@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..accounting import gaussian_epsilon
-from ..accounting._ledger.budget import Budget
+from ..accounting._ledger.costs import Budget
+from ..accounting._ledger.report import left_in_words
 from ..mechanisms import Assumption, Exact
 from ..mechanisms._plan import Concern, Remark, by_weight
 from ._records import MOST_SHOWN, Facts
@@ -171,8 +172,9 @@ def _right(facts: Facts) -> str:
 
 
 def _budget_left(facts: Facts) -> str:
-    limit = Budget(facts.budget["epsilon"], facts.budget["delta"])
-    said = limit.in_words(facts.epsilon or 0.0, facts.budget["remaining_epsilon"])
+    limit = Budget(facts.budget["epsilon"], facts.budget["delta"], 0.0)
+    left = facts.budget["remaining_epsilon"]
+    said = left_in_words(limit, facts.epsilon or 0.0, left)
     return said if said[0].isupper() else f"The budget: {said}"
 
 

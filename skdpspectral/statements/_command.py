@@ -14,9 +14,7 @@ from typing import Any
 from ..accounting import PrivacyAccountant
 from ..accounting._errors import LedgerError
 from ..accounting._ledger import command
-from ..accounting._ledger.accountant import summary_of
-from ..accounting._ledger.server import ledger_at
-from ..mechanisms import PrivacyPlan
+from ..mechanisms import ParallelPlan, PrivacyPlan
 from ._pages import record_in
 from ._records import ledger_facts, record_of, software_versions
 from ._statement import _NUMBERS, Statement, made_of, statement
@@ -147,7 +145,7 @@ def statement_faults(
     text: str, record: Mapping[str, Any], ledger: PrivacyAccountant
 ) -> Iterator[str]:
     """Yield the differences of a statement and a ledger, a sentence each."""
-    faults, _ = command.faults(ledger_at(ledger.path))
+    faults, _ = command.faults(ledger.path)
     yield from (f"the ledger is damaged: {fault}" for fault in faults)
     stated = record["ledger"]
     if stated is None:
@@ -161,7 +159,7 @@ def statement_faults(
             )
         if n > own:
             yield f"the statement has {n} entries, and the ledger {own}"
-        then = ledger_facts(ledger, summary_of(ledger, n))
+        then = ledger_facts(ledger.standing(n))
         if stated != then:
             yield f"entries 1 to {n} of the ledger do not match the statement"
         for name in ("kind", "name", "plans", "report", "n_units"):
@@ -195,24 +193,18 @@ def _missing_entries(
     record: Mapping[str, Any], accountant: PrivacyAccountant
 ) -> Iterator[str]:
     """Yield fits of a statement without an entry in the ledger."""
-    entries = [(e.block, PrivacyPlan.from_json(e.plan)) for e in accountant.ledger]
+    entries = [PrivacyPlan.from_json(e.plan) for e in accountant.ledger]
     for _, fields in record["plans"]:
         plan = PrivacyPlan.from_json(json.dumps(fields))
-        for block, own in getattr(plan, "blocks", ()) or ((None, plan),):
-            alike = (
-                place
-                for place, (name, charged) in enumerate(entries)
-                if block in (None, name) and _is_charged(own, charged)
-            )
-            found = next(alike, None)
-            if found is not None:
-                del entries[found]  # each fit has one of its own
-                continue
-            of = "" if block is None else f" of {block!r}"
-            yield (
-                f"the ledger has no entry of {own.estimator}{of} with epsilon="
-                f"{own.epsilon:g}, delta={own.delta:g} and these releases"
-            )
+        alike = (at for at, other in enumerate(entries) if _is_charged(plan, other))
+        found = next(alike, None)
+        if found is not None:
+            del entries[found]  # each fit has one of its own
+            continue
+        yield (
+            f"the ledger has no entry of {plan.estimator} with epsilon="
+            f"{plan.epsilon:g}, delta={plan.delta:g} and these releases"
+        )
 
 
 def _is_charged(fitted: PrivacyPlan, charged: PrivacyPlan) -> bool:
@@ -225,7 +217,12 @@ def _is_charged(fitted: PrivacyPlan, charged: PrivacyPlan) -> bool:
         counts = len(fitted.curves), len(charged.curves)
         if math.isclose(*costs, rel_tol=1e-9) and counts[0] == counts[1]:
             fitted = replace(fitted, mechanisms=charged.mechanisms)
-    return replace(fitted, remarks=()) == replace(charged, remarks=())
+    both = [replace(plan, remarks=()) for plan in (fitted, charged)]
+    for at, plan in enumerate(both):
+        if isinstance(plan, ParallelPlan):
+            blocks = ((n, replace(block, remarks=())) for n, block in plan.blocks)
+            both[at] = replace(plan, blocks=tuple(blocks))
+    return both[0] == both[1]
 
 
 if __name__ == "__main__":

@@ -19,10 +19,9 @@ from typing import Any
 
 from .._base.privacy_report import privacy_report
 from ..accounting import PrivacyAccountant
-from ..accounting._ledger.accountant import summary_of
-from ..accounting._ledger.budget import division_of, whole_data
-from ..accounting._ledger.entry_reports import LedgerEntry, Summary, finite
+from ..accounting._ledger.entries import LedgerEntry
 from ..accounting._ledger.planned_fits import fitted_within
+from ..accounting._ledger.report import Standing
 from ..decomposition._federated_pca import FederatedDPPCA
 from ..decomposition._federated_server import FederatedResult
 from ..decomposition._sparse_pca import SparseDPPCA
@@ -51,7 +50,7 @@ def record_of(of: Any, stated: Mapping[str, Any], audit: Any) -> dict[str, Any]:
     record: dict[str, Any] = {"kind": "ledger", "name": "PrivacyAccountant"}
     record |= {"plans": [], "ledger": None, "report": None, "n_units": None}
     if isinstance(of, PrivacyAccountant):
-        record["ledger"] = ledger_facts(of, summary_of(of))
+        record["ledger"] = ledger_facts(of.standing())
     else:
         of, found = _fitted_plans(of)
         record["kind"], record["name"] = _kind_of(of), type(of).__name__
@@ -69,10 +68,15 @@ def record_of(of: Any, stated: Mapping[str, Any], audit: Any) -> dict[str, Any]:
     return record
 
 
-def ledger_facts(accountant: PrivacyAccountant, summary: Summary) -> dict[str, Any]:
+def ledger_facts(standing: Standing) -> dict[str, Any]:
     """Return which ledger it is, and which state of it."""
-    found = {"id": accountant._id, "entries": len(summary.entries)}
-    return {**found, "digest": summary.digest}
+    found = {"id": standing.id, "entries": len(standing.entries)}
+    return {**found, "digest": standing.digest}
+
+
+def finite(number: float) -> float | None:
+    """Return a number, or None for infinity, which JSON lacks."""
+    return number if math.isfinite(number) else None
 
 
 def _audit(audit: Any) -> dict[str, float]:
@@ -189,15 +193,12 @@ def facts_of(record: Mapping[str, Any], accountant: PrivacyAccountant | None) ->
     """Return the facts of a record, with the ledger that it is of, if any."""
     if record["ledger"] is not None:
         assert accountant is not None
-        return _facts(record, summary_of(accountant, record["ledger"]["entries"]))
+        return _facts(record, accountant.standing(record["ledger"]["entries"]))
     plans = [PrivacyPlan.from_json(json.dumps(plan)) for _, plan in record["plans"]]
     together = PrivacyAccountant()  # composes them, and restates relations
     for (path, _), plan in zip(record["plans"], plans, strict=True):
-        if isinstance(plan, ParallelPlan):
-            together._charge_disjoint(plan.estimator, dict(plan.blocks))
-        else:
-            (together.named(path) if path else together).charge(plan)
-    facts = _facts(record, summary_of(together))
+        (together.named(path) if path else together).charge(plan)
+    facts = _facts(record, together.standing())
     if len(plans) == 1:  # what was asked for, to the last digit
         asked = {"epsilon": finite(plans[0].epsilon), "delta": plans[0].delta}
         facts = replace(facts, **asked)  # type: ignore[arg-type]
@@ -244,7 +245,7 @@ def _noise_by(plans: Iterable[str]) -> Iterator[str]:
             yield "server"
 
 
-def _facts(record: Mapping[str, Any], summary: Summary) -> Facts:
+def _facts(record: Mapping[str, Any], summary: Standing) -> Facts:
     entries, budget, total = summary.entries, summary.budget, summary.total
     unit, neighbors = (entries and summary.relation) or ("", "")
     texts: dict[str, list[LedgerEntry]] = {}
@@ -254,11 +255,11 @@ def _facts(record: Mapping[str, Any], summary: Summary) -> Facts:
     groups, n_groups = _groups(entries)
     gaussian = not total.curves and not total.failure
     left = None
-    if budget is not None and summary.remaining is not None:
+    if budget is not None:
         left = {
             "epsilon": budget.epsilon,
             "delta": budget.delta,
-            "remaining_epsilon": summary.remaining.epsilon,
+            "remaining_epsilon": summary.remaining,
         }
     epsilon, ends = summary.spent.epsilon, entries and (entries[0], entries[-1])
     doubtful = (
@@ -288,23 +289,25 @@ def _facts(record: Mapping[str, Any], summary: Summary) -> Facts:
         plans=tuple(map(PrivacyPlan.from_json, shown)),
         n_plans=len(texts),
         headings=tuple(map(_heading, itertools.islice(texts.values(), MOST_SHOWN))),
-        parties=tuple(dict.fromkeys(e.block for e in entries if _is_client(e))),
+        parties=_parties(texts),
         noise_by=frozenset(_noise_by(texts)),
         asserted=tuple(
-            sorted({division_of(e.partition)[1] for e in entries if e.asserted})
+            sorted({e.partition.partition(": ")[2] for e in entries if e.partition})
         ),
-        external=any("approximate-dp" in entry.kind for entry in entries),
+        external=any("approximate-dp" in entry.kinds for entry in entries),
         period=tuple(f"{e.time:%Y-%m-%d}" for e in ends) if ends else None,  # type: ignore[arg-type]
     )
 
 
-def _is_client(entry: LedgerEntry) -> bool:
-    """Return whether an entry is of a client, whose rows are known to be its own."""
-    return not entry.asserted and entry.block != whole_data().block
+def _parties(plans: Iterable[str]) -> tuple[str, ...]:
+    """Return the clients of federated fits, whose rows are known to be their own."""
+    found = (PrivacyPlan.from_json(text) for text in plans if '"blocks"' in text)
+    blocks = (getattr(plan, "blocks", ()) for plan in found)
+    return tuple(dict.fromkeys(name for block in blocks for name, _ in block))
 
 
 # What entries of a group have in common: all that is shown, or less where many differ.
-_ALIKE = ("kind", "estimator", "label", "block", "epsilon", "delta")
+_ALIKE = ("curves", "estimator", "label", "partition", "epsilon", "delta")
 
 
 def _groups(entries: tuple[LedgerEntry, ...]) -> tuple[tuple[dict[str, Any], ...], int]:
@@ -323,7 +326,7 @@ def _groups(entries: tuple[LedgerEntry, ...]) -> tuple[tuple[dict[str, Any], ...
 def _heading(entries: list[LedgerEntry]) -> str:
     """Return the heading of a plan, with the entries that have it."""
     first, n_others = entries[0], len(entries) - 1
-    label = first.block if _is_client(first) else first.label
+    label = first.label
     like = f" and {n_others} like it" if n_others else ""
     name = f"Entry {first.id}{', ' if label else ''}{label or ''}"
     return f"{name}{like}: {first.estimator}"
@@ -336,8 +339,8 @@ def _group(entries: list[LedgerEntry]) -> dict[str, Any]:
 
     epsilon, delta = common("epsilon"), common("delta")
     cost = math.hypot(*(entry.ledger_mu for entry in entries))
-    curves = any(entry.kind != "gaussian" for entry in entries)
-    labels = {e.block if _is_client(e) else e.label for e in entries}
+    curves = any(entry.kinds for entry in entries)
+    labels = {e.label for e in entries}
     label = f"{len(labels)} labels" if len(labels) > 1 else labels.pop()
     return {
         "entries": len(entries),
@@ -348,5 +351,5 @@ def _group(entries: list[LedgerEntry]) -> dict[str, Any]:
         "epsilon": None if epsilon is None else finite(epsilon),
         "delta": delta,
         "mu": None if curves else finite(cost),
-        "external": common("kind") == "approximate-dp",
+        "external": all(entry.kinds == ["approximate-dp"] for entry in entries),
     }
