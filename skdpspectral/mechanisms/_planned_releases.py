@@ -137,8 +137,10 @@ class _Curve:
     """A release whose cost has no finite ``mu``."""
 
     kind: ClassVar[str] = ""
+    cost_lemma: ClassVar[str] = ""
 
     name: str
+    lemma: str = field(default="", compare=False, repr=False, kw_only=True)
 
     @property
     def neighbors(self) -> frozenset[Neighbors] | None:
@@ -191,6 +193,7 @@ class SubsampledGaussian(_Curve):
     """
 
     kind: ClassVar[str] = "subsampled-gaussian"
+    cost_lemma: ClassVar[str] = "sampled-replacement dominating"
 
     sampling_probability: float
     noise_multiplier: float
@@ -255,6 +258,7 @@ class PrivateSelection(_Curve):
     """
 
     kind: ClassVar[str] = "private-selection"
+    cost_lemma: ClassVar[str] = "run-costs selection-profile"
 
     run_mu: float
     law: str = TRUNCATED_NEGATIVE_BINOMIAL
@@ -405,6 +409,9 @@ class Gaussian:
         Public bound on the norm of (computed - exact) statistic.
     magnitude : float, default=1.0
         Public bound on the absolute value of any entry of the computed statistic.
+    lemma : str, default=""
+        Names of the lemmas that bound the sensitivity, for statements. No number
+        depends on it.
 
     Notes
     -----
@@ -417,6 +424,7 @@ class Gaussian:
     """
 
     kind: ClassVar[str] = "gaussian"
+    cost_lemma: ClassVar[str] = "privacy-curve charge"
 
     name: str
     sensitivity: float
@@ -425,6 +433,7 @@ class Gaussian:
     symmetric: bool = False
     summation_error: float = 0.0
     magnitude: float = 1.0
+    lemma: str = field(default="", compare=False, repr=False, kw_only=True)
     # What follows from these, worked out once: every release asks for it.
     grid: float = field(init=False, repr=False, compare=False)
     charged_sensitivity: float = field(init=False, repr=False, compare=False)
@@ -542,6 +551,7 @@ class CorrelatedGaussian(Gaussian):
     """
 
     kind: ClassVar[str] = "correlated-gaussian"
+    cost_lemma: ClassVar[str] = "stream charge"
 
     column_norm: float = 1.0
     factorization: str = "trivial"
@@ -583,10 +593,12 @@ class Exact:
     """A release without noise: the explicit opt-out of privacy."""
 
     kind: ClassVar[str] = "exact"
+    cost_lemma: ClassVar[str] = ""
 
     name: str
     shape: tuple[int, ...]
     symmetric: bool = False
+    lemma: str = field(default="", compare=False, repr=False, kw_only=True)
 
     @property
     def mu(self) -> float:
@@ -613,6 +625,7 @@ class SampledGaussian(CorrelatedGaussian):
     """
 
     kind: ClassVar[str] = "sampled-gaussian"
+    cost_lemma: ClassVar[str] = "sampled-replacement dominating"
 
     sampling_probability: float = 1.0
 
@@ -674,6 +687,7 @@ class ThresholdedGaussian(Gaussian):
     """
 
     kind: ClassVar[str] = "thresholded-gaussian"
+    cost_lemma: ClassVar[str] = "thresholding charge"
 
     threshold: float = 0.0
 
@@ -720,11 +734,13 @@ class ExponentialMechanism:
     """
 
     kind: ClassVar[str] = "exponential"
+    cost_lemma: ClassVar[str] = "exponential-choice"
 
     name: str
     epsilon: float
     n_options: int
     sensitivity: float = 1.0
+    lemma: str = field(default="", compare=False, repr=False, kw_only=True)
     mu: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -791,6 +807,7 @@ class SharedGaussian(Gaussian):
     """
 
     kind: ClassVar[str] = "shared-gaussian"
+    cost_lemma: ClassVar[str] = "noise-shares charge"
 
     n_shares: int = 1
 

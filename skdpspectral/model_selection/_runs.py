@@ -145,7 +145,9 @@ class RunBudgets:
             beside=(lambda mu: exposure.costs(mu, score_share)[0]) if refit else None,
         )
         mu_fit, mu_score = exposure.costs(selection.run_mu, score_share)
-        last = calibrate_gaussian("refit", 1.0, mu_fit, (1,)) if refit else None
+        last = None
+        if refit:
+            last = calibrate_gaussian("refit", 1.0, mu_fit, (1,), lemma="run-costs")
         return cls(selection, mu_fit, mu_score, last, fit_failure, failure)
 
     def fit_epsilon(self, delta: float) -> float:

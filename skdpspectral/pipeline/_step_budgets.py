@@ -359,7 +359,7 @@ class StepBudgets:
         mu = gaussian_mu(self._epsilon, self._delta - self._failure)
         mus = dict(zip(split, split_mu(mu, tuple(split.values())), strict=True))
         planned: dict[str, Any] = {
-            path: calibrate_gaussian(path, 1.0, cost, (1,))
+            path: calibrate_gaussian(path, 1.0, cost, (1,), lemma="composition")
             for path, cost in mus.items()
             if not isinstance(self._plans[path].mechanisms[0], SampledGaussian)
         }
