@@ -109,8 +109,10 @@ def by_weight(remarks: Iterable[Remark]) -> list[Remark]:
 HEADS = ("release", "times", "shape", "noise sd", "sensitivity", "mu", "notes")
 
 
-def release_rows(releases: Iterable[tuple[Any, str]]) -> Iterator[tuple[Any, tuple]]:
-    """Yield the first of releases that differ only in their names, and their row.
+def release_rows(
+    releases: Iterable[tuple[Any, str]],
+) -> Iterator[tuple[Any, str, tuple[str, ...]]]:
+    """Yield the first of releases that differ only in names, its condition and a row.
 
     Releases come with their conditions. Those that are alike follow each other.
     """
@@ -122,7 +124,7 @@ def release_rows(releases: Iterable[tuple[Any, str]]) -> Iterator[tuple[Any, tup
         name = f"{first.name} to {others[-1][0].name}" if others else first.name
         noted = "; ".join(filter(None, (condition, first.notes())))
         cells = name, str(len(others) + 1), *_numbers(first), noted
-        yield first, tuple(map(on_one_line, cells))
+        yield first, condition, tuple(map(on_one_line, cells))
 
 
 def _numbers(mechanism: Any) -> tuple[str, ...]:
@@ -402,10 +404,10 @@ class PrivacyPlan:
         list of tuple of str
             One row per release, or per group of identical releases.
         """
-        return [HEADS, *(row for _, row in self.rows())]
+        return [HEADS, *(row for *_, row in self.rows())]
 
-    def rows(self) -> Iterator[tuple[Mechanism, tuple[str, ...]]]:
-        """Yield the first of each group of identical releases, and its row."""
+    def rows(self) -> Iterator[tuple[Any, str, tuple[str, ...]]]:
+        """Yield the first of identical releases, its condition, and their row."""
         return release_rows(_with_conditions(self.mechanisms))
 
     def _report(self) -> Report:

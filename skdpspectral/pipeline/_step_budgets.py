@@ -390,7 +390,13 @@ class StepBudgets:
             **given,
         )
         return sampled_gaussian(
-            path, 1.0, noise, (1,), max_steps=steps, sampling_probability=rate
+            path,
+            1.0,
+            noise,
+            (1,),
+            max_steps=steps,
+            sampling_probability=rate,
+            lemma="composition",
         )
 
     def _epsilon_within(self, mu: float, delta: float) -> float:
