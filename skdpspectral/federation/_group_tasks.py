@@ -348,7 +348,7 @@ class GroupTask:
             "noise": [self.noise, self.n_shares, self.masked],
             "features": self.feature_names,
             "board": _plain(self._board),
-            "plan": self.plan.to_dict(),
+            "plan": self.plan.without_lemmas().to_dict(),
         }
         text = json.dumps(said, sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).digest()[:TASK_BYTES]

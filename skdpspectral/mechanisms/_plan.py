@@ -418,6 +418,11 @@ class PrivacyPlan:
     def _repr_html_(self) -> str:
         return self._report()._repr_html_()
 
+    def without_lemmas(self) -> PrivacyPlan:
+        """Return a plan of the same releases, on which no digest of a task depends."""
+        own = tuple(replace(mechanism, lemma="") for mechanism in self.mechanisms)
+        return replace(self, mechanisms=own)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain Python values."""
         out: dict[str, Any] = {
