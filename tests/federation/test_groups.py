@@ -697,63 +697,6 @@ def test_sums_of_too_few_shares_are_not_used():
     assert not rounds._released
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("n_sent", [1, 15])
-def test_a_server_that_was_killed_goes_on(mode, n_sent):
-    """It draws no noise again, and asks the very same."""
-    task = shared_task(lrs(), 4, noise=mode, n_shares=MODES[mode])
-    ledgers = {name: PrivacyAccountant(2.5) for name in NAMES}
-    clients, rounds, sent = lrs_clients(task), make_rounds(task), []
-    for name, client in clients.items():
-        client._accountant = ledgers[name]
-    while len(sent) < n_sent:
-        sent.append(rounds.request().to_bytes())
-        answers = ask_all(rounds, clients)
-        if len(sent) < n_sent:
-            rounds.collect(answers)
-    again = GroupRounds(list(NAMES), task)
-    with record_releases() as released:
-        again.restore(sent)
-        assert again.request().to_bytes() == sent[-1]
-        while not again.done:
-            again.collect(ask_all(again, clients))
-    drawn = {m.name for m in task.plan.mechanisms[n_sent - 1 :]}
-    # Nodes have answered the last request already, and draw noise for later ones.
-    expected = drawn if mode == "server" else drawn - {sorted_names(task)[n_sent - 1]}
-    assert set(released) == expected
-    assert again.result().components_.shape == (1, 4)
-    np.testing.assert_array_equal(
-        again.result().components_, clients["west"].model.components_
-    )
-    assert all(len(ledger.ledger) == 1 for ledger in ledgers.values())
-
-
-def sorted_names(task):
-    return [m.name for m in task.plan.mechanisms]
-
-
-def test_what_is_no_session_is_not_restored():
-    task = GroupTask(lrs(), 4)
-    clients, rounds, sent = lrs_clients(task), make_rounds(task), []
-    for _ in range(3):
-        sent.append(rounds.request())
-        rounds.collect(ask_all(rounds, clients))
-    wrong = {
-        "one session of this task": [sent[1]],
-        "these are not": [sent[0], sent[2]],
-        "not consecutive requests": [sent[0], replace(sent[1], session=bytes(16))],
-        "asks for SUM": [replace(sent[0], topic=Topic.MODEL)],
-        "too short": [b"x"],
-    }
-    for said, requests in wrong.items():
-        with pytest.raises(MessageError, match=said):
-            make_rounds(task).restore(requests)
-    with pytest.raises(MessageError, match="not consecutive requests"):
-        make_rounds(GroupTask(lrs(epsilon=1.0), 4)).restore(sent)
-    with pytest.raises(MessageError, match="begun here"):
-        rounds.restore(sent)
-
-
 # -- what parties agree on -------------------------------------------------------------
 
 OTHERS = {
