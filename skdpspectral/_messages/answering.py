@@ -86,7 +86,7 @@ class AnsweringClient:
         answer a step twice, which costs more than two charges where parts are masked.
         """
         ledger = self._accountant
-        if ledger is None or getattr(ledger, "_partition", None) is not None:
+        if ledger is None or ledger._partition is not None:
             return charge(ledger)
         label = f"session {request.session.hex()} of {self.name}"
         label = ", ".join(filter(None, (ledger._label, label)))

@@ -38,7 +38,6 @@ from ..accounting import (
 )
 from ..accounting._gaussian import MIN_DELTA
 from ..accounting._ledger.context import without_accountant
-from ..accounting._ledger.entry_chain import forget
 from ..accounting._ledger.planned_fits import (
     Composition,
     PlannedFit,
@@ -50,6 +49,7 @@ from ..accounting._ledger.planned_fits import (
     planned_fits,
     reads_clients,
 )
+from ..accounting._ledger.store import forget
 from ..mechanisms import Assumption, PrivacyPlan, shown
 
 # Of larger grids, so many candidates are looked at before a search, and each when it is
@@ -452,9 +452,8 @@ def without_seed_warning() -> Iterator[None]:
 class _RunAccountant(PrivacyAccountant):
     """A ledger of one fit, whose errors name no entry."""
 
-    def _enter(self, *entries: Any) -> list[int]:
-        super()._enter(*entries)
-        return []
+    def _note(self, plan: PrivacyPlan, number: int) -> None:
+        pass
 
 
 @contextlib.contextmanager

@@ -128,7 +128,6 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
     See Also
     --------
     sklearn.pipeline.Pipeline : Each step has its own budget and ledger entry.
-    skdpspectral.PrivacyAccountant.allocate : Splits a budget over such pipeline steps.
 
     Notes
     -----

@@ -82,19 +82,13 @@ def _state(options: argparse.Namespace) -> int:
     return 0
 
 
-def _at(path):
-    from ..accounting._ledger.server import ledger_at
-
-    return ledger_at(path)
-
-
 def _verify(options: argparse.Namespace) -> int:
     with open(options.statement, encoding="utf-8", newline="") as file:
         text = file.read(_MOST + 1)
     if len(text) > _MOST:
         raise ValueError("the statement is too large to be valid")
     ledger = PrivacyAccountant(path=options.ledger)
-    damage = command.faults(_at(options.ledger))[0]
+    damage = command.faults(options.ledger)[0]
     if damage:
         print(command.plain(f"the ledger is damaged: {damage[0]}"))
         return 1

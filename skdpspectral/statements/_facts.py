@@ -23,7 +23,6 @@ from ..mechanisms import (
     SharedGaussian,
 )
 from ..mechanisms._plan import NODE_NOISE, SERVER_NOISE
-from ._standing import standing_of
 
 FORMAT = "skdpspectral-statement-2"
 # Groups of entries, plans and clients that a page shows.
@@ -144,7 +143,7 @@ def ledger_facts(
     accountant: PrivacyAccountant, n_entries: int | None = None, **more: Any
 ) -> Facts:
     """Return the facts of a ledger after some entries."""
-    found = standing_of(accountant, n_entries)
+    found = accountant.standing(n_entries)
     ledger = {"id": found.id, "entries": len(found.entries), "digest": found.digest}
     days = [f"{entry.time:%Y-%m-%d}" for entry in found.entries]
     ledger |= {"first_day": days[0], "last_day": days[-1]} if days else {}
@@ -164,7 +163,7 @@ def fit_facts(plan: PrivacyPlan, **more: Any) -> Facts:
     alone.charge(plan)
     kind = _KINDS.get(plan.estimator, "estimator")
     kind = "federation" if isinstance(plan, ParallelPlan) else kind
-    found = _facts(kind, plan.estimator, standing_of(alone, None), ledger=None, **more)
+    found = _facts(kind, plan.estimator, alone.standing(), ledger=None, **more)
     heading = f"Releases of {plan.estimator}"
     asked = {
         "epsilon": finite(plan.epsilon),  # what was asked for, to the last digit

@@ -54,7 +54,7 @@ from skdpspectral.accounting import (
     gaussian_mu,
     selection_epsilon,
 )
-from skdpspectral.accounting._ledger import entry_chain
+from skdpspectral.accounting._ledger import store
 from skdpspectral.audit import privacy_report
 from skdpspectral.datasets import make_ratings
 from skdpspectral.decomposition import SpikedModel
@@ -190,7 +190,7 @@ def _std(made):
 
 def test_nothing_tells_the_number_of_runs(outcomes, capfd):
     sizes, states, numbers = set(), set(), set()
-    known_ledgers = len(entry_chain._seen)
+    known_ledgers = len(store._seen)
     for seed in range(6):
         outcomes.clear()
         with warnings.catch_warnings(record=True) as said, record_releases() as told:
@@ -208,7 +208,7 @@ def test_nothing_tells_the_number_of_runs(outcomes, capfd):
         whole = {n: v for n, v in vars(made).items() if type(v) is int}
         assert whole == {**known, "noise_seed": seed, "verbose": 0}
     assert len(numbers) > 1
-    assert len(entry_chain._seen) == known_ledgers
+    assert len(store._seen) == known_ledgers
     assert len(sizes) == len(states) == 1
     assert capfd.readouterr() == ("", "")
 

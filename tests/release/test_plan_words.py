@@ -23,7 +23,7 @@ from skdpspectral import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
-from skdpspectral.accounting._ledger.budget import floored
+from skdpspectral.accounting._ledger.report import floored
 from skdpspectral.audit import privacy_report
 from skdpspectral.mechanisms import Concern, PrivacyPlan, Remark
 from skdpspectral.pipeline import make_private_pipeline

@@ -8,7 +8,6 @@ recognized here only.
 from __future__ import annotations
 
 import copy
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -39,8 +38,7 @@ from sklearn.preprocessing import (
 from sklearn.random_projection import BaseRandomProjection
 
 from ...mechanisms import PrivacyPlan, shown
-from .._composition import Total
-from .budget import check_plans
+from .costs import Refit, check_plans
 
 
 class Composition(Enum):
@@ -457,21 +455,28 @@ def _pipeline_fits(
 
 def _search_fits(
     name: str, search: Any, rows: PlannedRows, groups: Any
-) -> Iterator[PlannedFit]:
-    """Yield every candidate's fits, one per fold, and a refit of the most expensive."""
+) -> Iterator[Any]:
+    """Yield every candidate's fits, one per fold, and a refit of any of them."""
     folds, inside = _folds(name, search, rows, groups), f"{name}: estimator"
-    dearest: list[PlannedFit] = []
+    refits: list[list[Any]] = []
     candidates = _candidates(name, search)
     yield from _score_releases(search, rows.shape(name)[0], folds, len(candidates))
     for candidate in candidates:
         estimator = clone(search.estimator).set_params(**clone(candidate, safe=False))
         for fold, times in folds:
             fits = _walk(inside, estimator, fold, groups)
-            yield from (replace(fit, times=fit.times * times) for fit in fits)
+            yield from (_repeated(fit, times) for fit in fits)
         if search.refit:
-            again = list(_walk(inside, estimator, rows, groups))
-            dearest = max(dearest, again, key=_cost)
-    yield from dearest
+            refits.append(list(_walk(inside, estimator, rows, groups)))
+    if search.refit:
+        yield Refit(refits)
+
+
+def _repeated(fit: Any, times: int) -> Any:
+    """Return a fit that is made so often."""
+    if isinstance(fit, Refit):
+        return Refit([[_repeated(f, times) for f in own] for own in fit.alternatives])
+    return replace(fit, times=fit.times * times)
 
 
 def _score_releases(
@@ -514,17 +519,6 @@ def _folds(
         return [(rows.training_rows(train), 1) for train in trains]
     sizes = Counter(len(train) for train in trains)
     return [(rows.training_rows(np.arange(size)), n) for size, n in sizes.items()]
-
-
-def _cost(fits: list[PlannedFit]) -> float:
-    """Return the composed cost of fits, to compare candidates."""
-    if not fits:
-        return -1.0
-    if any(fit.plan.curves for fit in fits):
-        return sum(fit.times * fit.plan.epsilon for fit in fits)
-    mu = math.sqrt(sum(fit.times * fit.plan.mu**2 for fit in fits))
-    failure = min(1.0, sum(fit.times * fit.plan.failure for fit in fits))
-    return Total(mu, failure).epsilon(min(fit.plan.delta for fit in fits))
 
 
 def _candidates(name: str, search: Any) -> list[dict[str, Any]]:
