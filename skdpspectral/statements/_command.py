@@ -87,11 +87,11 @@ def _verify(options: argparse.Namespace) -> int:
         text = file.read(_MOST + 1)
     if len(text) > _MOST:
         raise ValueError("the statement is too large to be valid")
-    ledger = PrivacyAccountant(path=options.ledger)
     damage = command.faults(options.ledger)[0]
     if damage:
         print(command.plain(f"the ledger is damaged: {damage[0]}"))
         return 1
+    ledger = PrivacyAccountant(path=options.ledger)
     try:
         fault, confirmed = _compared(text, facts_in(record_in(text)), ledger)
     except LedgerError:
