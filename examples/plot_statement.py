@@ -48,9 +48,9 @@ made = statement(
 print(made)
 
 # %%
-# The first part of the same facts, as text:
+# The page, as notebooks display it:
 
-print(made.to_markdown().partition("### What is not protected?")[0])
+made
 
 # %%
 # The cost of each entry, and the budget
