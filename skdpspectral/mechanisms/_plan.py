@@ -420,8 +420,8 @@ class PrivacyPlan:
 
     def without_lemmas(self) -> PrivacyPlan:
         """Return a plan of the same releases, on which no digest of a task depends."""
-        own = tuple(replace(mechanism, lemma="") for mechanism in self.mechanisms)
-        return replace(self, mechanisms=own)
+        own: Any = self.mechanisms
+        return replace(self, mechanisms=tuple(replace(m, lemma="") for m in own))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain Python values."""
