@@ -48,11 +48,6 @@ made = statement(
 print(made)
 
 # %%
-# The page, as notebooks display it:
-
-made
-
-# %%
 # The cost of each entry, and the budget
 # --------------------------------------
 # Costs do not add up linearly: the squares of mu add up.

@@ -134,8 +134,8 @@ class RowScore(Statistic):
         moved = sensitivity.score_sensitivity(self.diameter, self.n_terms, self.n_times)
         error = sensitivity.summation_error(self.radius, self.n_terms, _BLOCK)
         more = {"summation_error": error, "magnitude": 2.0 * self.radius}
-        more["lemma"] = "score-sums"
-        return calibrate_alike(["score"], moved, mu, (self.width,), **more)
+        shape, lemma = (self.width,), "score-sums"
+        return calibrate_alike(["score"], moved, mu, shape, lemma=lemma, **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> ReleasedMeans:
         """Release the mean of contributions, an array of shape (n_terms, width)."""

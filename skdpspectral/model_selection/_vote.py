@@ -135,8 +135,8 @@ class VoteBudgets:
             challenger = calibrate_exponential(
                 _CHALLENGER, asking[0], n_challengers, moved, lemma=_LEMMA
             )
-        more = {"magnitude": float(blocks), "lemma": _LEMMA}
-        support = calibrate_gaussian(_SUPPORT, moved, asking[-1], (1,), **more)
+        given = _SUPPORT, moved, asking[-1], (1,)
+        support = calibrate_gaussian(*given, magnitude=float(blocks), lemma=_LEMMA)
         last = calibrate_gaussian(_FIT, 1.0, fit, (1,), lemma=_LEMMA)
         return cls(blocks, power, fit, challenger, support, last)
 

@@ -119,7 +119,7 @@ class _Answers(list[tuple[str, list[str]]]):
 
     def ask(self, question: str, *paragraphs: Any) -> None:
         """Add a question, with the paragraphs that are not empty."""
-        self.append((question, [str(said) for said in paragraphs if said]))
+        self.append((question, [said for said in paragraphs if said]))
 
 
 def _stated(facts: Facts, name: str) -> str:
@@ -189,17 +189,18 @@ def for_the_person_responsible(facts: Facts) -> _Answers:
     """Answer in plain words; without a promise, no figure and no comfort."""
     answers, ledger, unit = _Answers(), facts.ledger, facts.unit
     promised, private, stated = facts.promised, facts.private, facts.stated
-    ids = "user ids" if unit == "user" else "rows"
+    ids, clients = "user ids" if unit == "user" else "rows", facts.clients
     server, node = "server" in facts.noise_by, "node" in facts.noise_by
     summed, separate = facts.summed, facts.separate
+    external, several = "approximate-dp" in facts.kinds, len(clients) > 1
+    stream, search = facts.kind == "stream", facts.kind == "search"
     who = "Each user, with all of their rows: one value of the column of users."
-    meaning = "unit_meaning" in stated and _stated(facts, "unit_meaning")
     answers.ask(
         "Who is protected?",
         not private and f"Nobody. {facts.why_not}",
         private and not promised and "Nothing was released.",
         promised and (who if unit == "user" else "Every single row of the data."),
-        meaning,
+        "unit_meaning" in stated and _stated(facts, "unit_meaning"),
     )
     if promised:
         answers.ask(f"What if one person has several {ids}?", *_several(facts, ids))
@@ -222,28 +223,7 @@ def for_the_person_responsible(facts: Facts) -> _Answers:
             not (separate or summed or facts.noise_by)
             and "Not against those who hold or process the data: they are trusted.",
         )
-        by_pair = _right(facts.epsilon or 0.0, facts.delta)
-        known = facts.distance is not None
-        right = _rounded(50.0 * (1.0 + (facts.distance or 0.0)), 3)
-        budget = facts.filtered and facts.budget
-        answers.ask(
-            "How strong is the protection?",
-            claim(facts),
-            f"For example, somebody has to guess {_GUESSES[facts.neighbors].format(unit)}"
-            ", and both are equally likely. With the results, the guess is right in at "
-            f"most {right if known else by_pair} % of cases. Without them, it is 50 %.",
-            "This is the limit for the noise that was used. From epsilon and delta "
-            f"alone, for the worst of all methods, it would be {by_pair} %."
-            if known
-            else "This is the limit for the worst of all methods with this epsilon and "
-            "delta.",
-            budget
-            and "If results decided what was fitted next, it is at most "
-            f"{_right(budget['epsilon'], budget['delta'])} %, by the budget.",
-            (facts.epsilon or 0.0) > 10.0 and "This is little protection by itself.",
-            "The results describe the whole group, and may therefore suggest something "
-            "about one person. They would do so even without that person's data.",
-        )
+        answers.ask("How strong is the protection?", *_strength(facts))
         n_units, n = stated.get("n_units"), facts.n_units or stated.get("n_units")
         secret = facts.neighbors == "add-remove-one"
         public = f"No. The number of {unit}s is taken to be public"
@@ -255,12 +235,32 @@ def for_the_person_responsible(facts: Facts) -> _Answers:
         )
     answers.ask(
         "What is not protected?",
-        not private and "All that was learned from the data.",
-        *_not_protected(facts),
+        *(
+            [
+                "What is taken to be public: names and types of columns, classes and "
+                "categories that were given, bounds, and every other parameter. They "
+                "must not have been read off the data.",
+                "How long a computation took, how much memory it used, and its errors.",
+                "Exact scores, plots and summaries, and results of other tools that "
+                "are not in the figures.",
+                ledger
+                and "What other steps read from the data. A ledger does not know about "
+                "them, except for the steps of a PrivatePipeline.",
+                stream
+                and "The state of the running stream, and saved copies of it: whoever "
+                "has them can compute rows. Keep them like the data, and never run two "
+                "copies.",
+                "Predictions and transformed rows of private data, which are like "
+                "these rows.",
+                clients
+                and "Which clients there are, and how many rows each of them has.",
+                facts.noise_by and not clients and "Which clients there are.",
+            ]
+            if private
+            else ["All that was learned from the data."]
+        ),
     )
-    searched = facts.kind == "search" or {"private-selection", "exponential"} & {
-        *facts.kinds
-    }
+    searched = search or {"private-selection", "exponential"} & {*facts.kinds}
     answers.ask(
         "Was anything chosen or tuned on the data outside this account?",
         promised
@@ -273,17 +273,124 @@ def for_the_person_responsible(facts: Facts) -> _Answers:
         "by looking at the data, the promise at the top does not cover what that "
         "choice reveals.",
     )
-    external = "approximate-dp" in facts.kinds
     answers.ask(
         "Were the same data used for other releases?",
         _stated(facts, "other_releases"),
         external and "Entries of other tools, on their word, are in the figures.",
     )
     if promised:
-        answers.ask("What do a server and other parties see?", *_seen(facts))
-        answers.ask("What does the promise rest on?", *_grounds(facts))
-    answers.ask("What was released?", *_released(facts))
-    answers.ask("What has been spent, and what is left?", *_spent(facts))
+        noisy = (
+            "noisy releases, the names of clients and their numbers of rows, and never "
+            "a row."
+        )
+        answers.ask(
+            "What do a server and other parties see?",
+            summed
+            and "Each party adds a share of the noise. The promise of this page holds "
+            "against those who see only sums. Those who see the message of one party, "
+            "as a server does if no mask hides it, learn more about that party.",
+            separate
+            and not summed
+            and f"The data are those of {len(clients)} clients. Each adds noise before "
+            f"anything leaves it. The server and the others see {noisy}",
+            clients
+            and not (separate or summed)
+            and f"The rows of {len(clients)} client{'s' * several} were in one "
+            "program, and whoever ran it could see them. Each client's releases have noise of "
+            f"their own: on machines of their own, a server would see {noisy}",
+            server
+            and "Each client sends exact sums over its users to a server, which adds "
+            "the noise. The server sees these sums. All others see noisy sums, and "
+            "never a row.",
+            node
+            and not separate
+            and "Each client adds all of the noise before anything leaves it. The "
+            "server and the others see noisy sums, and never a row.",
+            not (clients or summed or facts.noise_by)
+            and (
+                "A ledger does not record other parties."
+                if ledger
+                else "No server and no other party took part, as far as this fit knows."
+            ),
+            several
+            and "Somebody with rows at several clients is a person with several rows.",
+            facts.noise_by
+            and not several
+            and "Somebody with rows at several clients is protected less than this "
+            "page says.",
+        )
+        rely = "rely only on the budget" if facts.filtered else "it is not a promise"
+        but = ", except in the figures of other tools" * external
+        answers.ask(
+            "What does the promise rest on?",
+            *(f"The promise holds only {each}." for each in facts.conditions),
+            not facts.conditions and "Nothing is assumed of the values in the data.",
+            "Bounds, classes and other settings must not have been read off the data.",
+            facts.divisions
+            and "It relies on an assertion that the blocks of these divisions are "
+            f"disjoint: {', '.join(facts.divisions)}",
+            server
+            and "The server adds the planned noise, and shows nobody the exact sums.",
+            external and "What other tools spent is taken at their word.",
+            ledger
+            and "The total assumes that all fits were planned in advance. If results "
+            f"decided what was fitted next, {rely}.",
+            "The program is unchanged, and nobody can predict the random numbers that "
+            "make up its noise.",
+            f"Rounding by the computer is counted in the figures{but}.",
+        )
+    answers.ask(
+        "What was released?",
+        not facts.entries and "Nothing so far.",
+        ledger and facts.entries and "The releases in the table of entries.",
+        not ledger
+        and (
+            f"What {facts.name} learned from the data: the noisy releases that part "
+            "two lists, and what follows from them."
+            if private
+            else "Values from the data, which noise does not protect."
+        ),
+        promised
+        and "thresholded-gaussian" in facts.kinds
+        and "Frequent texts of the table (such as names of cities) are released as "
+        f"they are; texts of a single {unit} are hidden, except with a small "
+        "probability.",
+        promised and _remarks(facts),
+    )
+    budget, alone = facts.budget or {}, private and not ledger
+    left = budget.get("remaining_epsilon")
+    answers.ask(
+        "What has been spent, and what is left?",
+        not private and "No figure limits what was given away.",
+        private
+        and stream
+        and "All steps of the stream, those to come included, are paid for together.",
+        private and stream and _steps_left(facts),
+        private and f"Spent: {_pair(facts)}.",
+        private and ledger and not budget and "No budget limits what may follow.",
+        alone
+        and "This page is of one fit. What else was spent on the same rows, and what "
+        "is left, is in the ledger that it was charged to, if there was one: ask for "
+        "the statement of that ledger.",
+        alone
+        and not search
+        and "If it is a step of a pipeline, or the best_estimator_ of a search, its "
+        "figure is not that of everything that was released: ask for the statement of "
+        "the whole.",
+        private
+        and budget
+        and f"The budget is epsilon = {budget['epsilon']:g} at delta = "
+        f"{budget['delta']:g}. The ledger refuses what would exceed it, before any "
+        "value is read.",
+        private
+        and budget
+        and (
+            f"One more fit may cost up to epsilon = {_floored(left)}. Costs do not add "
+            "up linearly."
+            if left
+            else "Nothing of it remains."
+        ),
+    )
     answers.ask(
         "What if a fit failed?",
         "It stays charged: a cost is entered before any value is read, and counts "
@@ -293,9 +400,7 @@ def for_the_person_responsible(facts: Facts) -> _Answers:
         else "Earlier fits cost privacy as well, even those that failed. They are in "
         "the ledger that they were charged to, if there was one, and not in these "
         "figures, which cover only this fit.",
-        _stated(facts, "failed_fits")
-        if "failed_fits" in stated
-        else "Which fits failed: not stated by the curator.",
+        f"Which fits failed: {_stated(facts, 'failed_fits')}",
     )
     answers.ask(
         "How can this be checked?",
@@ -312,181 +417,34 @@ def for_the_person_responsible(facts: Facts) -> _Answers:
     return answers
 
 
-def _not_protected(facts: Facts) -> Iterator[str]:
-    if not facts.private:
-        return
+def _strength(facts: Facts) -> Iterator[Any]:
+    """Yield how strong the protection is, as the success of a guess."""
+    by_pair, budget = _right(facts.epsilon or 0.0, facts.delta), facts.budget
+    guess = _GUESSES[facts.neighbors].format(facts.unit)
+    right, why = by_pair, "the worst of all methods with this epsilon and delta."
+    if facts.distance is not None:
+        right = _rounded(50.0 * (1.0 + facts.distance), 3)
+        why = (
+            "the noise that was used. From epsilon and delta alone, for the worst of "
+            f"all methods, it would be {by_pair} %."
+        )
+    yield claim(facts)
     yield (
-        "What is taken to be public: names and types of columns, classes and "
-        "categories that were given, bounds, and every other parameter. They must not "
-        "have been read off the data."
+        f"For example, somebody has to guess {guess}, and both are equally likely. "
+        f"With the results, the guess is right in at most {right} % of cases. Without "
+        f"them, it is 50 %. This is the limit for {why}"
     )
-    yield "How long a computation took, how much memory it used, and its errors."
+    if budget and facts.filtered:
+        most = _right(budget["epsilon"], budget["delta"])
+        yield (
+            "If results decided what was fitted next, it is at most "
+            f"{most} %, by the budget."
+        )
+    yield (facts.epsilon or 0.0) > 10.0 and "This is little protection by itself."
     yield (
-        "Exact scores, plots and summaries, and results of other tools that are not in "
-        "the figures."
+        "The results describe the whole group, and may therefore suggest something "
+        "about one person. They would do so even without that person's data."
     )
-    if facts.ledger:
-        yield (
-            "What other steps read from the data. A ledger does not know about them, "
-            "except for the steps of a PrivatePipeline."
-        )
-    if facts.kind == "stream":
-        yield (
-            "The state of the running stream, and saved copies of it: whoever has them "
-            "can compute rows. Keep them like the data, and never run two copies."
-        )
-    yield "Predictions and transformed rows of private data, which are like these rows."
-    if facts.clients:
-        yield "Which clients there are, and how many rows each of them has."
-    elif facts.noise_by:
-        yield "Which clients there are."
-
-
-def _seen(facts: Facts) -> Iterator[str]:
-    """Yield what a server and other parties see."""
-    clients, summed, separate = facts.clients, facts.summed, facts.separate
-    noisy = (
-        "noisy releases, the names of clients and their numbers of rows, and never a "
-        "row."
-    )
-    if summed:
-        yield (
-            "Each party adds a share of the noise. The promise of this page holds "
-            "against those who see only sums. Those who see the message of one party, "
-            "as a server does if no mask hides it, learn more about that party."
-        )
-    elif separate:
-        yield (
-            f"The data are those of {len(clients)} clients. Each adds noise before "
-            f"anything leaves it. The server and the others see {noisy}"
-        )
-    elif clients:
-        count = f"{len(clients)} client{'s'[: len(clients) > 1]}"
-        yield (
-            f"The rows of {count} were in one program, and whoever ran it could see "
-            "them. Each client's releases have noise of their own: on machines of "
-            f"their own, a server would see {noisy}"
-        )
-    if "server" in facts.noise_by:
-        yield (
-            "Each client sends exact sums over its users to a server, which adds the "
-            "noise. The server sees these sums. All others see noisy sums, and never a "
-            "row."
-        )
-    if "node" in facts.noise_by and not separate:
-        yield (
-            "Each client adds all of the noise before anything leaves it. The server "
-            "and the others see noisy sums, and never a row."
-        )
-    if not (clients or summed or facts.noise_by):
-        yield (
-            "A ledger does not record other parties."
-            if facts.ledger
-            else "No server and no other party took part, as far as this fit knows."
-        )
-    if len(clients) > 1:
-        yield "Somebody with rows at several clients is a person with several rows."
-    elif facts.noise_by:
-        yield (
-            "Somebody with rows at several clients is protected less than this page "
-            "says."
-        )
-
-
-def _grounds(facts: Facts) -> Iterator[str]:
-    """Yield what the promise rests on."""
-    for condition in facts.conditions:
-        yield f"The promise holds only {condition}."
-    if not facts.conditions:
-        yield "Nothing is assumed of the values in the data."
-    yield "Bounds, classes and other settings must not have been taken from the data."
-    if facts.divisions:
-        yield (
-            "It relies on an assertion that the blocks of these divisions are "
-            f"disjoint: {', '.join(facts.divisions)}"
-        )
-    if "server" in facts.noise_by:
-        yield ("The server adds the planned noise, and shows nobody the exact sums.")
-    external = "approximate-dp" in facts.kinds
-    if external:
-        yield "What other tools spent is taken at their word."
-    if facts.ledger:
-        relied = (
-            "rely only on the budget"
-            if facts.filtered
-            else ("the total is not a promise")
-        )
-        yield (
-            "The total assumes that all fits were planned in advance. If results "
-            f"decided what was fitted next, {relied}."
-        )
-    yield (
-        "The program is unchanged, and nobody can predict the random numbers that make "
-        "up its noise."
-    )
-    but = ", except in the figures of other tools" * external
-    yield f"Rounding by the computer is counted in the figures{but}."
-
-
-def _released(facts: Facts) -> Iterator[str]:
-    if not facts.entries:
-        yield "Nothing so far."
-    elif facts.ledger:
-        yield "The releases in the table of entries."
-    elif facts.private:
-        yield (
-            f"What {facts.name} learned from the data: the noisy releases that part "
-            "two lists, and what follows from them."
-        )
-    else:
-        yield "Values from the data, which noise does not protect."
-    if facts.promised and "thresholded-gaussian" in facts.kinds:
-        yield (
-            "Frequent texts of the table (such as names of cities) are released as "
-            f"they are; texts of a single {facts.unit} are hidden, except with a small "
-            "probability."
-        )
-    if facts.promised:
-        yield _remarks(facts)
-
-
-def _spent(facts: Facts) -> Iterator[str]:
-    budget = facts.budget
-    if not facts.private:
-        yield "No figure limits what was given away."
-        return
-    if facts.kind == "stream":
-        yield "All steps of the stream, those to come included, are paid for together."
-        yield _steps_left(facts)
-    if budget:
-        left, total = budget["remaining_epsilon"], f"epsilon = {budget['epsilon']:g}"
-        total += f" at delta = {budget['delta']:g}"
-        yield f"Spent: {_pair(facts)}. The budget is {total}."
-        yield (
-            f"One more fit may cost up to epsilon = {_floored(left)}. Costs do not add "
-            "up linearly."
-            if left
-            else "Nothing of it remains."
-        )
-        yield (
-            "The ledger refuses what would exceed the budget, before any value is read."
-        )
-        return
-    yield f"Spent: {_pair(facts)}."
-    if facts.ledger:
-        yield "No budget limits what may follow."
-        return
-    yield (
-        "This page is of one fit. What else was spent on the same rows, and what is "
-        "left, is in the ledger that it was charged to, if there was one: ask for the "
-        "statement of that ledger."
-    )
-    if facts.kind != "search":
-        yield (
-            "If it is a step of a pipeline, or the best_estimator_ of a search, its "
-            "figure is not that of everything that was released: ask for the statement "
-            "of the whole."
-        )
 
 
 def _floored(x: float) -> str:
@@ -495,29 +453,67 @@ def _floored(x: float) -> str:
 
 def for_the_auditor(facts: Facts) -> _Answers:
     """Answer what an auditor asks, with names of lemmas."""
-    answers, ledger, promised = _Answers(), facts.ledger, facts.promised
-    mu = "" if facts.mu is None else f", mu = {_rounded(facts.mu, 6)}"
+    answers, promised, private = _Answers(), facts.promised, facts.private
+    ledger, audit = facts.ledger or {}, facts.audit or {}
     external = "approximate-dp" in facts.kinds
     unknown = external and "Nothing is known of this in other tools' entries."
     exact = set(facts.kinds) == {"exact"} and "No noise was added."
     own = not exact and bool({*facts.kinds} - {"approximate-dp"})
-    of_noise = "" if facts.private or facts.seeded else "Of releases with noise alone: "
-    epsilon = number(facts.epsilon)
+    of_noise = "" if private or facts.seeded else "Of releases with noise alone: "
+    mu = "" if facts.mu is None else f", mu = {_rounded(facts.mu, 6)}"
     answers.ask(
         "Guarantee",
-        not facts.private and f"None. {facts.why_not}",
-        facts.private and not promised and "Nothing was released so far.",
+        not private and f"None. {facts.why_not}",
+        private and not promised and "Nothing was released so far.",
         promised
-        and f"({epsilon}, {facts.delta:g})-differential privacy{mu}, per {facts.unit} "
-        f"under {facts.neighbors}: neighboring data differ in that a {facts.unit} "
-        f"{_CHANGES[facts.neighbors]}.{_only(facts)}",
+        and f"({number(facts.epsilon)}, {facts.delta:g})-differential privacy{mu}, per "
+        f"{facts.unit} under {facts.neighbors}: neighboring data differ in that a "
+        f"{facts.unit} {_CHANGES[facts.neighbors]}.{_only(facts)}",
         promised
         and facts.mu is not None
-        and f"Gaussian differential privacy with mu = {_rounded(facts.mu, 6)} gives "
-        "epsilon at any delta. It is zero-concentrated with rho = "
-        f"{_rounded(0.5 * facts.mu**2, 4)}.",
+        and "Gaussian differential privacy with this mu gives epsilon at any delta. It "
+        f"is zero-concentrated with rho = {_rounded(0.5 * facts.mu**2, 4)}.",
     )
-    answers.ask("Composition", *_composition(facts))
+    exponential = "exponential" in facts.kinds and not facts.curves
+    limits = "The budget is a filter whose limits were fixed when the ledger was made"
+    answers.ask(
+        "Composition",
+        not promised and "No total is stated.",
+        promised
+        and facts.curves
+        and "Some costs are privacy curves: totals are upper bounds by privacy-loss "
+        "distributions, for mechanisms that were fixed beforehand (lemma dominating).",
+        promised
+        and exponential
+        and "All costs are mu: of Gaussian mechanisms exactly, of exponential ones as "
+        "an upper bound.",
+        promised
+        and not (exponential or facts.curves)
+        and "All mechanisms are Gaussian, and totals are exact.",
+        promised
+        and not facts.curves
+        and "Squares of mu add up, also where later releases of a fit were chosen by "
+        "earlier ones (lemma composition).",
+        promised
+        and facts.mu is None
+        and not facts.curves
+        and "What may fail has a probability of its own, which delta includes.",
+        promised
+        and facts.filtered
+        and f"{limits}; it holds for entries chosen adaptively (lemma box-filter).",
+        promised
+        and facts.budget
+        and not facts.filtered
+        and f"{limits}. Bounds of a model of rows hold in it only for fits that were "
+        "chosen beforehand (lemma box-filter).",
+        promised
+        and ledger
+        and not facts.budget
+        and "Without a budget, a total is no bound if results chose when to state it.",
+        promised
+        and (facts.divisions or facts.clients)
+        and "Disjoint blocks of one division cost what the dearest of them costs.",
+    )
     answers.ask(
         "Floating point",
         exact,
@@ -528,19 +524,19 @@ def for_the_auditor(facts: Facts) -> _Answers:
         "each mu is computed (lemmas grid and charge).",
         unknown,
     )
+    seed = (
+        "A seed that was given (noise_seed): there is no privacy against who knows it."
+    )
+    fresh = (
+        f"{of_noise}A cryptographic generator in counter mode (AES-128, or ChaCha20 "
+        "where the processor has no AES), with fresh keys of the operating system that "
+        "no two fits share. The guarantee is that of truly random noise, as far as "
+        "nobody can tell its output from that."
+    )
     answers.ask(
         "Source of randomness",
         exact,
-        own
-        and facts.seeded
-        and "A seed that was given (noise_seed): there is no privacy against who knows "
-        "it.",
-        own
-        and not facts.seeded
-        and f"{of_noise}A cryptographic generator in counter mode (AES-128, or ChaCha20 "
-        "where the processor has no AES), with fresh keys of the operating system that "
-        "no two fits share. The guarantee is that of truly random noise, as far as "
-        "nobody can tell its output from that.",
+        own and (seed if facts.seeded else fresh),
         unknown,
     )
     answers.ask(
@@ -548,128 +544,68 @@ def for_the_auditor(facts: Facts) -> _Answers:
         ", ".join(f"{name} {version}" for name, version in facts.versions.items()),
         "Of the process that made this statement; a ledger does not record versions.",
     )
-    if ledger:
-        n, days = ledger["entries"], [ledger.get("first_day"), ledger.get("last_day")]
-        when = f"on {days[0]}" if days[0] == days[1] else "from {} to {}".format(*days)
-        answers.ask(
-            "Ledger",
-            f"{'1 entry' if n == 1 else f'{n} entries'} of the ledger {ledger['id']}.",
-            n and f"Charged {when}, by the clock of their hosts, in UTC.",
-            f"Digest of all entries: {ledger['digest'] or 'none'}. It has no key.",
-        )
-    else:
-        answers.ask(
-            "Ledger",
-            "A statement of a fit alone: verify looks for its entry in a ledger.",
-            facts.separate
-            and "Each client has a ledger of its own, and can make a statement of it.",
-        )
+    n, days = ledger.get("entries"), [ledger.get(f"{k}_day") for k in ("first", "last")]
+    when = f"on {days[0]}" if days[0] == days[1] else "from {} to {}".format(*days)
+    answers.ask(
+        "Ledger",
+        not ledger
+        and "A statement of a fit alone: verify looks for its entry in a ledger.",
+        facts.separate
+        and not ledger
+        and "Each client has a ledger of its own, and can make a statement of it.",
+        ledger
+        and f"{'1 entry' if n == 1 else f'{n} entries'} of the ledger {ledger['id']}.",
+        n and f"Charged {when}, by the clock of their hosts, in UTC.",
+        ledger
+        and f"Digest of all entries: {ledger['digest'] or 'none'}. It has no key.",
+    )
     answers.ask(
         "Leaks",
         "Steps of a PrivatePipeline that leak are refused, or void its guarantee. "
         "privacy_report has verdicts on the steps of other compositions.",
     )
-    audit = facts.audit
     answers.ask(
         "Audit",
-        not audit and "No result of an audit was given.",
-        audit
-        and f"Lower bound on epsilon by {audit['n_trials']:g} fits on each of two "
+        f"Lower bound on epsilon by {audit['n_trials']:g} fits on each of two "
         f"neighbors: {audit['epsilon']:.5g} at delta = {audit['delta']:g}, with "
         f"confidence {audit['confidence']:g}; the audited fit claims "
         f"{number(audit['claimed_epsilon'])}. A bound above a claim at this delta "
-        "refutes it; one below does not prove it.",
+        "refutes it; one below does not prove it."
+        if audit
+        else "No result of an audit was given.",
     )
     return answers
 
 
-def _composition(facts: Facts) -> Iterator[str]:
-    if not facts.promised:
-        yield "No total is stated."
-        return
-    if facts.curves:
-        yield (
-            "Some costs are privacy curves: totals are upper bounds by privacy-loss "
-            "distributions, for mechanisms that were fixed beforehand (lemma "
-            "dominating)."
-        )
-    else:
-        exactly = "All mechanisms are Gaussian: squares of mu add up, exactly,"
-        if "exponential" in facts.kinds:
-            exactly = (
-                "All costs are mu: of Gaussian mechanisms exactly, of exponential ones "
-                "as an upper bound. Squares of mu add up,"
-            )
-        yield (
-            f"{exactly} also where later releases of a fit were chosen by earlier ones "
-            "(lemma composition)."
-        )
-        if facts.mu is None:
-            yield "What may fail has a probability of its own, which delta includes."
-    limits = "The budget is a filter whose limits were fixed when the ledger was made"
-    if facts.filtered:
-        yield f"{limits}; it holds for entries chosen adaptively (lemma box-filter)."
-    elif facts.budget:
-        yield (
-            f"{limits}. Bounds of a model of rows hold in it only for fits that were "
-            "chosen beforehand (lemma box-filter)."
-        )
-    elif facts.ledger:
-        yield "Without a budget, a total is no bound if results chose when to state it."
-    if facts.divisions or facts.clients:
-        yield "Disjoint blocks of one division cost what the dearest of them costs."
-
-
-# The questions of NIST SP 800-226, by its sections, and where their answers are.
-NIST = (
-    ("2.2 Which privacy parameters?", "Guarantee"),
-    ("2.3 Which variant of differential privacy?", "Guarantee; Composition"),
-    ("2.4 Which unit of privacy?", "Who is protected?"),
-    (
-        "2.5 With what may the guarantee be compared?",
-        "Only with guarantees of the same unit, the same relation of neighbors and the "
-        "same delta.",
-    ),
-    (
-        "2.6 Are there other releases of the same data?",
-        "Were the same data used for other releases?",
-    ),
-    (
-        "3.1 Which mechanisms, and how is sensitivity bounded?",
-        "The tables of releases have noise, sensitivity and the lemmas that bound it.",
-    ),
-    ("3.2 How accurate are the results?", "@utility"),
-    (
-        "3.3 Which biases may there be?",
-        "Noise is unbiased where it is added; clipping, thresholds and what follows "
-        "need not be, and small groups lose more than large ones. @bias",
-    ),
-    (
-        "3.5 How were models and their parameters chosen?",
-        "Was anything chosen or tuned on the data outside this account?",
-    ),
-    (
-        "4.1 Who may ask queries?",
-        "Those who can charge the ledger. A published result is final.",
-    ),
-    (
-        "4.2 Which threats, and who is trusted?",
-        "Against whom? What do a server and other parties see?",
-    ),
-    (
-        "4.3 How is the implementation protected?",
-        "Floating point; Source of randomness. Running time and memory are not "
-        "protected: nobody else may observe them.",
-    ),
-    ("4.4 How are data and access secured?", "@access"),
-    ("4.5 How exposed are the collected data?", "@collection"),
-)
+# The questions of NIST SP 800-226 by its sections: the question above that answers
+# them, "@" and what the curator states, or the answer.
+_NIST = {
+    "2.2 Which privacy parameters?": "Guarantee",
+    "2.3 Which variant of differential privacy?": "Guarantee; Composition",
+    "2.4 Which unit of privacy?": "Who is protected?",
+    "2.5 With what may the guarantee be compared?": "Only with guarantees of the same "
+    "unit, the same relation of neighbors and the same delta.",
+    "2.6 Are there other releases?": "Were the same data used for other releases?",
+    "3.1 Which mechanisms and sensitivities?": "The tables of releases",
+    "3.2 How accurate are the results?": "@utility",
+    "3.3 Which biases may there be?": "Noise is unbiased where it is added; clipping "
+    "and thresholds need not be, and small groups lose more than large ones. @bias",
+    "3.5 How were models chosen?": "Was anything chosen or tuned on the data outside "
+    "this account?",
+    "4.1 Who may ask queries?": "Those who can charge the ledger",
+    "4.2 Which threats, and who is trusted?": "Against whom? What do a server and "
+    "other parties see?",
+    "4.3 How is the implementation protected?": "Floating point; Source of randomness. "
+    "Running time and memory are not protected: nobody else may observe them.",
+    "4.4 How are data and access secured?": "@access",
+    "4.5 How exposed are the collected data?": "@collection",
+}
 
 
 def nist_table(facts: Facts) -> list[tuple[str, str]]:
     """Return the questions of NIST SP 800-226 with their answers."""
     rows = [("Section and question", "Answer, or the question above that has it")]
-    for question, answer in NIST:
+    for question, answer in _NIST.items():
         said, _, name = answer.partition("@")
         rows.append((question, said + (_stated(facts, name) if name else "")))
     return rows

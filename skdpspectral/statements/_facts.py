@@ -6,11 +6,10 @@ import itertools
 import json
 import math
 import platform
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import version
 from typing import Any
 
 from ..accounting import PrivacyAccountant
@@ -124,14 +123,8 @@ def facts_in(record: Mapping[str, Any]) -> Facts:
 def software_versions() -> dict[str, str]:
     """Return the versions of what a fit in this process computes with."""
     own = sys.modules["skdpspectral"].__version__
-    try:
-        listed = requires("skdpspectral") or []
-    except PackageNotFoundError:  # of a checkout that was never installed
-        listed = []
-    needed = [re.match(r"[\w-]+", of) for of in listed]
-    names = [of[0] for of in needed if of and "extra ==" not in of.string]
-    found = {name: version(name) for name in sorted(names)}
-    return {"skdpspectral": own, "python": platform.python_version(), **found}
+    others = {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
+    return {"skdpspectral": own, "python": platform.python_version(), **others}
 
 
 def finite(x: float) -> float | None:

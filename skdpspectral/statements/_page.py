@@ -126,8 +126,8 @@ def _entries(facts: Facts) -> Iterator[str]:
         place = " to ".join(map(str, ends))
         rows.append((place, what, group["label"] or "", *figures, group["entries"]))
     said = (
-        "Each line is the cost of that release alone. The total above is not the sum of "
-        "the lines."
+        "Each line is the cost of that release alone. The total above is not the sum "
+        "of the lines."
     )
     if facts.n_groups > len(facts.entries):
         said += f" These are the first {len(facts.entries)} of {facts.n_groups} lines."

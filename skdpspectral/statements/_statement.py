@@ -209,7 +209,7 @@ def statement(
         _check_number(name, stated[name])
     stated["date"] = _checked_date(date)
     stated["registry"] = _checked(registry)
-    more = {
+    more: dict[str, Any] = {
         "stated": {name: value for name, value in stated.items() if value},
         "audit": None if audit is None else _audit(audit),
         "versions": software_versions(),

@@ -531,7 +531,7 @@ def test_messages_of_others_are_refused():
         ),
         "asks for SUM": Request(SESSION, task.digest, 0, Topic.MEAN),
         "basis of shape": Request(SESSION, task.digest, 0, Topic.SUM, np.ones((3, 1))),
-        "not a reply of": b"garbage",
+        "not a request of": b"garbage",
     }
     for said, request in wrong.items():
         with pytest.raises(MessageError, match=said):
@@ -593,7 +593,7 @@ def test_answers_that_no_node_could_send_are_rejected_by_name():
         "another client's name": [answer(task, zeros, client="south")],
         "not for step": [answer(task, zeros, step=1)],
         "damaged": [answer(task, zeros).to_bytes()[:-1] + b"x"],
-        "not a request of": [b""],
+        "not a reply of": [b""],
     }
     for said, cases in wrong.items():
         for case in cases:

@@ -483,7 +483,7 @@ def test_bounds_of_a_model_are_not_said_to_hold_for_chosen_fits(kinds):
     assert "In any case" not in made.to_dict()["claim"]
     assert "planned beforehand" in made.to_dict()["claim"]
     said = answers(made)
-    assert "the total is not a promise" in said["What does the promise rest on?"]
+    assert "it is not a promise" in said["What does the promise rest on?"]
     assert "by the budget" not in said["How strong is the protection?"]
     composed = said["Composition"]
     assert "only for fits that were chosen beforehand" in composed
