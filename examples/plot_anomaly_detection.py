@@ -19,7 +19,9 @@ The data are public. On private data, the curves below would be separate release
 # The model is fitted to 60,000 normal connections. Other normal connections, and
 # attacks of all kinds, are scored.
 
+import sys
 import warnings
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -27,7 +29,11 @@ from sklearn.covariance import EmpiricalCovariance
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from skdpspectral import DPPCA, PrivacyLeakWarning
-from skdpspectral.datasets import load_kddcup99, make_spiked_covariance
+from skdpspectral.datasets import make_spiked_covariance
+
+here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
+sys.path.insert(0, str(here / "benchmarks"))
+from real_tables import load_kddcup99
 
 # The seeds below keep the page the same. A private fit has no seed.
 warnings.simplefilter("ignore", PrivacyLeakWarning)

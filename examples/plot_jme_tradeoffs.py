@@ -23,11 +23,11 @@ import numpy as np
 
 from skdpspectral import sensitivity
 from skdpspectral.factorizations import Exponential, Prefix, Window
-from skdpspectral.theory import stream_covariance_error
 
 here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
 sys.path.insert(0, str(here / "benchmarks"))
 from jme_figures import second_moment_errors
+from rates import stream_covariance_error
 
 # %%
 # Figure 1: errors of both moments

@@ -27,7 +27,10 @@ from skdpspectral.model_selection import PerUserKFold
 
 ratings = make_ratings(3000, 100, n_ratings_per_user=25, random_state=0, as_frame=True)
 model = DPMatrixFactorization(
-    items=ratings.item_ids, item_features=ratings.item_features, epsilon=1.0
+    items=ratings.item_ids,
+    item_features=ratings.item_features,
+    epsilon=1.0,
+    rating_range=(1, 5),
 )
 model.fit(ratings.data, ratings.target)
 items, scores = model.recommend([2, 3], n=5)
@@ -68,7 +71,9 @@ def rmse(predicted):
 
 def error(epsilon, **parameters):
     fitted = DPMatrixFactorization(
-        items=ratings.item_ids, epsilon=epsilon, **parameters
+        items=ratings.item_ids,
+        epsilon=epsilon,
+        **{"rating_range": (1, 5), **parameters},
     ).fit(X[train], y[train])
     return rmse(fitted.predict(X[test]))
 

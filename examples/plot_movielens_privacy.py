@@ -58,7 +58,9 @@ def sweep(ratings, seed=0):
     for k in components:
         for epsilon in [*epsilons, None]:
             model = make_pipeline(
-                DPItemEmbedding(k, method="moment", **public, epsilon=epsilon),
+                DPItemEmbedding(
+                    k, method="moment", **public, epsilon=epsilon, rating_range=(1, 5)
+                ),
                 LRSRegressor(sparsity=2, epsilon=epsilon, user_feature=0),
             )
             model.fit(X.iloc[train], y.iloc[train])

@@ -47,6 +47,7 @@ items = DPItemEmbedding(
     remainder=["night"],
     epsilon=1.0,
     accountant=accountant,
+    rating_range=(1, 5),
 )
 intercept = UserIntercept(offset_feature="movie_mean")
 users = LRSRegressor(0, 3, user_feature="person", fit_intercept=intercept)

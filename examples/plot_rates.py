@@ -5,7 +5,7 @@ Errors of private PCA against minimax rates
 This page is for readers of the theory. No private method can have an error below a rate
 that Cai, Xia and Zha (2024) prove, times an unknown constant. Li, Cai, Xia and Zhang
 (2024) have such a rate for rows that are divided among several clients.
-:func:`~skdpspectral.theory.minimax_rate` evaluates both. Here, measured errors are
+``minimax_rate`` in ``benchmarks/rates.py`` evaluates both. Here, measured errors are
 divided by these rates. **Where a curve is flat, the method has the best rate, and where
 it rises, it does not.** The height of a curve is meaningful only in comparison with
 other curves, because constants are unknown.

@@ -95,7 +95,6 @@ _ROOMS = (
     "preprocessing",
     "recommendation",
     "statements",
-    "theory",
 )
 
 

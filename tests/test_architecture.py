@@ -51,7 +51,6 @@ EDGES = {
     "plotting": {*SLICES, "accounting", "mechanisms"},
     "datasets": {*SLICES, "accounting", "mechanisms"},
     # Rates and closed forms for plans and figures: no guarantee rests on them.
-    "theory": {"mechanisms", "sensitivity"},
 }
 ALLOWED = {
     **SPINE,

@@ -180,17 +180,25 @@ ESTIMATORS = [
         )
     ),
     LRSRegressor(accountant=PrivacyAccountant()),
-    DPItemEmbedding(),
-    DPItemEmbedding(epsilon=None),
-    DPItemEmbedding(2, items=[0, 1, 2], item_features=[[0.0], [1.0], [2.0]]),
-    DPItemEmbedding(0, items=8),
-    DPItemEmbedding(2, method="residuals"),
-    DPItemEmbedding(method="moment", remainder="passthrough"),
-    DPItemEmbedding(max_ratings_per_user=1, accountant=PrivacyAccountant()),
-    DPMatrixFactorization(),
-    DPMatrixFactorization(epsilon=None),
-    DPMatrixFactorization(2, items=[0, 1, 2], item_features=[[0.0], [1.0], [2.0]]),
-    DPMatrixFactorization(0, items=8, accountant=PrivacyAccountant()),
+    DPItemEmbedding(rating_range=(1, 5)),
+    DPItemEmbedding(epsilon=None, rating_range=(1, 5)),
+    DPItemEmbedding(
+        2, items=[0, 1, 2], item_features=[[0.0], [1.0], [2.0]], rating_range=(1, 5)
+    ),
+    DPItemEmbedding(0, items=8, rating_range=(1, 5)),
+    DPItemEmbedding(2, method="residuals", rating_range=(1, 5)),
+    DPItemEmbedding(method="moment", remainder="passthrough", rating_range=(1, 5)),
+    DPItemEmbedding(
+        max_ratings_per_user=1, accountant=PrivacyAccountant(), rating_range=(1, 5)
+    ),
+    DPMatrixFactorization(rating_range=(1, 5)),
+    DPMatrixFactorization(epsilon=None, rating_range=(1, 5)),
+    DPMatrixFactorization(
+        2, items=[0, 1, 2], item_features=[[0.0], [1.0], [2.0]], rating_range=(1, 5)
+    ),
+    DPMatrixFactorization(
+        0, items=8, accountant=PrivacyAccountant(), rating_range=(1, 5)
+    ),
     DPMatrixFactorization(2, implicit=True),
     JMECovariance(),
     JMECovariance(epsilon=None),
@@ -317,7 +325,10 @@ def test_estimator_checks_of_settings(estimator):
 @pytest.mark.parametrize("cls", sorted({type(e) for e in ESTIMATORS}, key=str))
 @pytest.mark.filterwarnings("ignore")
 def test_checks_with_fresh_noise(cls):
-    results = check_estimator(cls(), on_skip=None, on_fail=None)
+    estimator = cls()
+    if hasattr(estimator, "rating_range"):  # which a fit requires
+        estimator.set_params(rating_range=(1, 5))
+    results = check_estimator(estimator, on_skip=None, on_fail=None)
     failed = {r["check_name"] for r in results if r["status"] == "failed"}
     assert failed <= COMPARE_FITS
     assert len(results) > 30
@@ -340,8 +351,8 @@ def test_every_estimator_is_checked():
         LRSRegressor(),
         DPAdamClassifier(),
         DPAdamRegressor(),
-        DPItemEmbedding(),
-        DPMatrixFactorization(),
+        DPItemEmbedding(rating_range=(1, 5)),
+        DPMatrixFactorization(rating_range=(1, 5)),
         JMECovariance(horizon=1000),
         FederatedDPPCA(1, client_feature=0),
         SparseDPPCA(),

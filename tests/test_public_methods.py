@@ -42,14 +42,14 @@ LRS_MLP = LRSMLPRegressor(
 )
 LRS_MLP.fit(X, X[:, 0], users=USERS)
 LRS = LRSRegressor(solver=PrivateRounds(n_rounds=1)).fit(X, X[:, 0], users=USERS)
-ITEMS = DPItemEmbedding(1, items=range(6)).fit(RATINGS, STARS)
+ITEMS = DPItemEmbedding(1, items=range(6), rating_range=(1, 5)).fit(RATINGS, STARS)
 IN_TURN = {"batch_size": 10, "n_epochs": 2, "optimizer": Adam(sampling="in-turn")}
 LABELS = (X[:, 0] > 0.0).astype(int)
 CLASSIFIER = DPAdamClassifier(classes=[0, 1], **IN_TURN).fit(X, LABELS)
 REGRESSOR = DPAdamRegressor(target_bounds=(-1, 1), **IN_TURN).fit(X, X[:, 0])
 RIDGE = DPRidge(epsilon=1e6, bounds=(-9, 9)).fit(X, X[:, 0] + X[:, 1] ** 2)
 RIDGE_CLASSIFIER = DPRidgeClassifier(epsilon=1e6, classes=[0, 1]).fit(X, LABELS)
-FACTORS = DPMatrixFactorization(items=range(6)).fit(RATINGS, STARS)
+FACTORS = DPMatrixFactorization(items=range(6), rating_range=(1, 5)).fit(RATINGS, STARS)
 
 OF_BOTH = {
     "publish": lambda m: m.publish(),
@@ -225,13 +225,15 @@ def fits(**arguments):
     return [
         lambda **a: LRSRegressor(**a).fit(X, X[:, 0], users=USERS, **arguments),
         lambda **a: LRSMLPRegressor(**a).fit(X, X[:, 0], users=USERS, **arguments),
-        lambda **a: DPItemEmbedding(items=6, **a).fit(RATINGS, STARS, **arguments),
-        lambda **a: DPMatrixFactorization(items=6, **a).fit(
+        lambda **a: DPItemEmbedding(items=6, **{"rating_range": (1, 5), **a}).fit(
             RATINGS, STARS, **arguments
         ),
-        lambda **a: DPItemEmbedding(items=6, **a).fit_transform(
+        lambda **a: DPMatrixFactorization(items=6, **{"rating_range": (1, 5), **a}).fit(
             RATINGS, STARS, **arguments
         ),
+        lambda **a: DPItemEmbedding(
+            items=6, **{"rating_range": (1, 5), **a}
+        ).fit_transform(RATINGS, STARS, **arguments),
     ]
 
 

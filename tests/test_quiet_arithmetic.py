@@ -57,7 +57,9 @@ FITS = {
     "DPStandardScaler": lambda: DPStandardScaler().fit(ROWS),
     "DPTableVectorizer": lambda: DPTableVectorizer().fit(ROWS),
     "JMECovariance": lambda: JMECovariance().fit(ROWS),
-    "DPItemEmbedding": lambda: DPItemEmbedding(1, **COMMON).fit(RATED, RATINGS),
+    "DPItemEmbedding": lambda: DPItemEmbedding(
+        1, **{"rating_range": (1, 5), **COMMON}
+    ).fit(RATED, RATINGS),
 }
 for threads in (None, 2):
     FITS |= {
@@ -73,7 +75,7 @@ for threads in (None, 2):
                 hidden_layer_sizes=3, n_jobs=n
             ).fit(ROWS, ROWS[:, 0], users=USERS),
             "DPMatrixFactorization": lambda n: DPMatrixFactorization(
-                n_jobs=n, **COMMON
+                n_jobs=n, **{"rating_range": (1, 5), **COMMON}
             ).fit(RATED, RATINGS),
         }.items()
     }

@@ -52,7 +52,10 @@ def measure(setting, seed):
     found = {}
     for epsilon in EPSILONS:
         model = DPMatrixFactorization(
-            items=ratings.item_ids, epsilon=epsilon, noise_seed=seed, **parameters
+            items=ratings.item_ids,
+            epsilon=epsilon,
+            noise_seed=seed,
+            **{"rating_range": (1, 5), **parameters},
         ).fit(X[train], y[train])
         rmse, ndcg = scores(y[test], model.predict(X[test]), X[test, 0])
         title = f":math:`\\epsilon = {epsilon}`" if epsilon else "no privacy"

@@ -52,7 +52,10 @@ def rated(seed):
     """Return a recommender, ratings sorted by user, and stars."""
     found, X, y = ratings()
     model = DPMatrixFactorization(
-        items=found.item_ids, item_features=found.item_features, noise_seed=seed
+        items=found.item_ids,
+        item_features=found.item_features,
+        noise_seed=seed,
+        rating_range=(1, 5),
     )
     return model, X, y
 

@@ -7,9 +7,10 @@ and Smirnov; higher criticism with half a million simulated null statistics gave
 """
 
 import numpy as np
+from real_tables import load_gordon2002
 from scipy import stats
 
-from skdpspectral.datasets import load_gordon2002, make_spiked_covariance
+from skdpspectral.datasets import make_spiked_covariance
 
 n_genes, rank, epsilon, delta = 251, 5, 0.4, 0.1
 clients = np.repeat(["first", "second"], [130, 51])

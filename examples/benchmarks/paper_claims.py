@@ -24,16 +24,17 @@
 import argparse
 
 import numpy as np
+from rates import minimax_rate
+from real_tables import load_gordon2002
 from scipy.linalg import toeplitz
 from scipy.stats import kstest, zscore
 from tables import ignore_leak_warnings, print_row, with_error
 
 from skdpspectral import DPAdamClassifier, SparseDPPCA
 from skdpspectral.accounting import gaussian_mu
-from skdpspectral.datasets import load_gordon2002, make_spiked_covariance
+from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.metrics import subspace_distance
 from skdpspectral.neural_network import Adam
-from skdpspectral.theory import minimax_rate
 
 
 def print_noise():

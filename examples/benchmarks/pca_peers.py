@@ -53,11 +53,11 @@ from covariance_peers import (
     separate_cov,
 )
 from pca_real_data import LOADERS, kept
+from real_tables import load_kddcup99
 from tables import ignore_leak_warnings, ignore_noise_warnings, print_row
 
 from skdpspectral import DPPCA
-from skdpspectral.datasets import load_kddcup99, make_spiked_covariance
-from skdpspectral.datasets._real import load_adult
+from skdpspectral.datasets import load_adult, make_spiked_covariance
 
 RANKS = (1, 2, 5)
 # Of the packages, which divide their budget between components.

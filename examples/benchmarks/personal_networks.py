@@ -21,11 +21,12 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+from real_tables import load_jester
 from scipy import sparse
 from scipy.sparse.linalg import svds
 
 from skdpspectral import LRSMLPRegressor, LRSRegressor, PrivacyLeakWarning
-from skdpspectral.datasets import fetch_movielens, load_jester
+from skdpspectral.datasets import fetch_movielens
 from skdpspectral.linear_model import Alternation, UserWeights
 from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 

@@ -34,6 +34,7 @@ import warnings
 
 import numpy as np
 from cells import Cells
+from real_tables import load_jester
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
@@ -48,8 +49,7 @@ from skdpspectral import (
     LRSRegressor,
 )
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
-from skdpspectral.datasets import fetch_movielens, load_digits, load_jester
-from skdpspectral.datasets._real import load_adult
+from skdpspectral.datasets import fetch_movielens, load_adult, load_digits
 from skdpspectral.decomposition import PrivateMean
 from skdpspectral.metrics import captured_variance, make_private_scorer
 from skdpspectral.model_selection import (
@@ -204,7 +204,7 @@ class Ratings:
         data = fetch_movielens("ml-100k", as_frame=True)
         self.data = data.data[["user_id", "item_id"]]
         self.targets = np.asarray(data.target, dtype=float)
-        self.estimator = DPMatrixFactorization(items=data.item_ids)
+        self.estimator = DPMatrixFactorization(items=data.item_ids, rating_range=(1, 5))
         self.grid = {
             "n_components": [3, 0, 1, 2, 5, 8],
             "item_features": [data.item_features, None],

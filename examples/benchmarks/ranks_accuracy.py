@@ -22,12 +22,13 @@ from pathlib import Path
 
 import numpy as np
 from cells import Cells
+from real_tables import load_coil2000
 from scipy.special import ndtri
 from sklearn import datasets
 from tables import ignore_leak_warnings, ignore_noise_warnings, print_row
 
 from skdpspectral import DPPCA
-from skdpspectral.datasets._real import load_adult, load_coil2000
+from skdpspectral.datasets import load_adult
 
 BUDGETS = (0.5, 1.0, 2.0, 4.0)
 MOST, WANTED = 5, (1, 2, 3, 5)

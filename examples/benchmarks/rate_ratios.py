@@ -1,11 +1,11 @@
 """Errors of private PCA over minimax rates, for the gallery."""
 
 import numpy as np
+from rates import minimax_rate
 
 from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.metrics import subspace_distance
-from skdpspectral.theory import minimax_rate
 
 delta, signal, noise, seeds = 1e-6, 10.0, 1.0, range(4)
 

@@ -58,7 +58,9 @@ def fit_file(folder, n_jobs):
     warnings.simplefilter("ignore", PrivacyLeakWarning)
     X, y = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in "Xy")
     offsets = np.load(folder / "offsets.npy")
-    model = DPMatrixFactorization(items=np.arange(len(offsets)), n_jobs=n_jobs)
+    model = DPMatrixFactorization(
+        items=np.arange(len(offsets)), n_jobs=n_jobs, rating_range=(1, 5)
+    )
     start, clock = time.process_time(), time.perf_counter()
     model.fit(X, y)
     return {

@@ -129,7 +129,7 @@ def pipeline(ratings, n_components, epsilon, seed, rank=1):
             method="moment",
             items=ratings.item_ids,
             item_features=public_features(ratings),
-            **common,
+            **{"rating_range": (1, 5), **common},
         ),
         LRSRegressor(rank, 2, user_feature=0, **common),
     )
@@ -183,7 +183,7 @@ def newcomer():
     with PrivacyAccountant() as accountant:
         start = time.perf_counter()
         model = make_pipeline(
-            DPItemEmbedding(items=ratings.item_ids),
+            DPItemEmbedding(items=ratings.item_ids, rating_range=(1, 5)),
             # Pipelines hand arrays on: users come first, expected ratings second.
             LRSRegressor(
                 0,

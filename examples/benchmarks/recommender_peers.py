@@ -131,6 +131,7 @@ def ours(data, epsilon):
         item_features=ratings.item_features,
         epsilon=epsilon,
         noise_seed=0,
+        rating_range=(1, 5),
     )
     with Watch() as fit:
         model.fit(ratings.data, ratings.target)

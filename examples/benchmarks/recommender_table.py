@@ -23,7 +23,10 @@ def model_of(ratings, epsilon, seed, **parameters):
     """Return a recommender with genres and years, unless told otherwise."""
     parameters = {"item_features": ratings.item_features} | parameters
     return DPMatrixFactorization(
-        items=ratings.item_ids, epsilon=epsilon, noise_seed=seed, **parameters
+        items=ratings.item_ids,
+        epsilon=epsilon,
+        noise_seed=seed,
+        **{"rating_range": (1, 5), **parameters},
     )
 
 
@@ -34,6 +37,7 @@ def pipeline(ratings, epsilon, seed, sparsity=None):
         item_features=ratings.item_features,
         epsilon=epsilon,
         noise_seed=seed,
+        rating_range=(1, 5),
     )
     known = {
         "user_feature": 0,

@@ -20,6 +20,7 @@ import warnings
 
 import numpy as np
 from cells import Cells
+from real_tables import load_coil2000, load_jester, load_kddcup99
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import ConvergenceWarning
@@ -29,8 +30,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPStandardScaler
-from skdpspectral.datasets import load_jester, load_kddcup99
-from skdpspectral.datasets._real import load_adult, load_coil2000
+from skdpspectral.datasets import load_adult
 
 LOADERS = {
     "coil2000": load_coil2000,

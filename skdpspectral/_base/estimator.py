@@ -309,6 +309,18 @@ class PrivateEstimator(BaseEstimator):
         remarks = (Remark(sentence, Concern.NOISE) for sentence in sentences)
         return replace(plan, remarks=(*plan.remarks, *remarks))
 
+    def _warn_of_unseen(self, become: str, remedy="pass public bounds") -> None:
+        """Warn how many features noise hides, by the released mask."""
+        count, p = int(self.unseen_features_.sum()), len(self.unseen_features_)
+        if count and self._is_private():
+            warnings.warn(
+                f"noise hides {count} of {p} features at this budget, and {become}: "
+                f"see unseen_features_. Use more rows, fewer features or a larger "
+                f"epsilon, or {remedy}; drop features that are constant",
+                NoisyFitWarning,
+                stacklevel=3 + self._levels_around_fit,
+            )
+
     def _caveats(self, statistic, plan: PrivacyPlan) -> tuple[str, ...]:
         """Return further caveats of a fit, from public numbers."""
         return ()

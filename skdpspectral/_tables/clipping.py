@@ -51,6 +51,16 @@ def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
     return Box(low, high, n_features, per_feature=per_feature)
 
 
+def units_within(bounds) -> str:
+    """Return the remedy for features in different units, by their bounds alone."""
+    if bounds is not None and np.ptp(np.subtract(bounds[1], bounds[0])) > 0:
+        return 'If features have different ranges, set scale="bounds". '
+    return (
+        "If features have different units, pass bounds with one value per feature and "
+        'scale="bounds". '
+    )
+
+
 def _numbers(side) -> np.ndarray:
     """Return one side of the bounds as float64 numbers."""
     refuse_masked(side, "bounds")

@@ -5,18 +5,12 @@ from ._ratings import fetch_movielens, make_ratings
 from ._real import (
     load_adult,
     load_digits,
-    load_gordon2002,
-    load_jester,
-    load_kddcup99,
 )
 
 __all__ = [
     "fetch_movielens",
     "load_adult",
     "load_digits",
-    "load_gordon2002",
-    "load_jester",
-    "load_kddcup99",
     "make_low_rank_sparse_tasks",
     "make_ratings",
     "make_spiked_covariance",

@@ -94,7 +94,6 @@ def to_pandas(bunch, target_name=None):
 
 
 MISSING_LEVEL = 255
-MISSING_RATING = 9900
 
 ADULT_CAPS = {
     "age": 100,  # years
@@ -115,55 +114,6 @@ sex native-country"""
 ADULT_LEVELS = dict(
     zip(ADULT_CATEGORIES.split(), (8, 16, 7, 14, 6, 5, 2, 41), strict=True)
 )
-
-KDD_COUNTS = """duration src_bytes dst_bytes land wrong_fragment urgent hot
-num_failed_logins logged_in num_compromised root_shell su_attempted num_root
-num_file_creations num_shells num_access_files num_outbound_cmds is_host_login
-is_guest_login count srv_count dst_host_count dst_host_srv_count"""
-
-KDD_FLAGS = "land logged_in root_shell su_attempted is_host_login is_guest_login"
-
-KDD_CAPS = {
-    # The documentation sets no maximum for how often an event happens within one
-    # connection: ten times or more count alike.
-    **dict.fromkeys(KDD_COUNTS.split(), 10),
-    **dict.fromkeys(KDD_FLAGS.split(), 1),  # described as "1 if ..., 0 otherwise"
-    "duration": 86_400,  # seconds: the traffic was recorded day by day
-    # The largest length of an IP datagram; longer transfers count alike.
-    **dict.fromkeys(("src_bytes", "dst_bytes"), 65_535),
-    # Full scale of the nine-bit counters of a two-second window, and of the
-    # eight-bit counters of a window of connections.
-    **dict.fromkeys(("count", "srv_count"), 511),
-    **dict.fromkeys(("dst_host_count", "dst_host_srv_count"), 255),
-}
-
-# The domains that the headers of the NSL-KDD edition declare. They cover the full
-# 1999 data, so that four services are absent from the 10 % sample.
-KDD_SERVICES = """aol auth bgp courier csnet_ns ctf daytime discard domain domain_u
-echo eco_i ecr_i efs exec finger ftp ftp_data gopher harvest hostnames http http_2784
-http_443 http_8001 imap4 IRC iso_tsap klogin kshell ldap link login mtp name
-netbios_dgm netbios_ns netbios_ssn netstat nnsp nntp ntp_u other pm_dump pop_2 pop_3
-printer private red_i remote_job rje shell smtp sql_net ssh sunrpc supdup systat
-telnet tftp_u tim_i time urh_i urp_i uucp uucp_path vmnet whois X11 Z39_50"""
-
-KDD_STATES = "OTH REJ RSTO RSTOS0 RSTR S0 S1 S2 S3 SF SH"
-
-KDD_LEVELS = {
-    "protocol_type": ["icmp", "tcp", "udp"],
-    "service": KDD_SERVICES.split(),
-    "flag": KDD_STATES.split(),
-}
-
-# The code ranges of the data dictionary, by name or else by the name's first letter
-# (M: share of the postcode area in classes; P: contribution in classes; A: number of
-# policies, up to 12).
-COIL_RANGES = {
-    "MOSTYPE": (1, 41),
-    **dict.fromkeys(("MAANTHUI", "MOSHOOFD"), (1, 10)),
-    **dict.fromkeys(("MGEMOMV", "MGEMLEEF"), (1, 6)),
-    **dict.fromkeys("MP", (0, 9)),
-    "A": (0, 12),
-}
 
 
 def load_adult(*, data_home=None, as_frame=False, units="bounded", encode=True):
@@ -227,13 +177,13 @@ def load_adult(*, data_home=None, as_frame=False, units="bounded", encode=True):
     )
     expect("numeric_names", raw["numeric_names"].tolist(), list(ADULT_CAPS))
     expect("categorical_names", raw["categorical_names"].tolist(), list(ADULT_LEVELS))
-    blocks = [_in_units(units, raw["numeric"], ADULT_CAPS, np.float64)]
+    blocks = [in_units(units, raw["numeric"], ADULT_CAPS, np.float64)]
     names = list(ADULT_CAPS)
     for column, (name, n_levels) in enumerate(ADULT_LEVELS.items()):
         expect(f"number of levels of {name}", len(raw[f"levels_{name}"]), n_levels)
-        blocks.append(_one_hot(raw["categorical"][:, column], n_levels, np.float64))
+        blocks.append(one_hot(raw["categorical"][:, column], n_levels, np.float64))
         names += [f"{name}={level}" for level in raw[f"levels_{name}"]]
-    bounds = _bounds_in_units(units, ADULT_CAPS, len(names))
+    bounds = bounds_in_units(units, ADULT_CAPS, len(names))
     bunch = as_bunch(load_adult, np.hstack(blocks), names, bounds)
     bunch.update(target=raw["income_gt_50k"], is_test=raw["is_test"].astype(bool))
     bunch = to_pandas(bunch, "income_gt_50k") if as_frame else bunch
@@ -252,150 +202,6 @@ def _with_texts(bunch, raw):
     bunch.feature_names = list(bunch.data)
     del bunch["bounds"]
     return bunch
-
-
-def load_kddcup99(*, data_home=None, as_frame=False, units="bounded"):
-    """Load the 10 % sample of KDD Cup 1999: 494,021 connections, scaled to [0, 1].
-
-    Simulated network traffic. The columns are 23 counts, 15 rates, and one column for
-    each of 3 protocols, 70 services and 11 flags of the format. Each count is divided
-    by a fixed cap from the format (duration one day in seconds; bytes 65,535; windowed
-    counts 511 and 255; events within one connection 10; yes-or-no attributes 1) and
-    clipped at 1. That makes 122 columns, including constant columns, because dropping
-    these would require looking at the data. The caps change src_bytes, dst_bytes, hot,
-    num_compromised, su_attempted, num_root and num_file_creations, each in less than
-    one row in a thousand.
-
-    Terms: none with the data. UCI reportedly lists it under CC BY 4.0.
-
-    Parameters
-    ----------
-    data_home : str or path-like, default=None
-        Folder that contains `kddcup99-10pct/kddcup99-10pct.npz`, with arrays `counts`
-        (n, 23), `counts_names`, `rate_x100` (n, 15) of rates times 100, `rate_names`,
-        and `code_<name>` (n,), `levels_<name>` for protocol_type, service, flag, label.
-        None uses the environment variable SKDPSPECTRAL_DATA.
-    as_frame : bool, default=False
-        Whether to return `data` and `target` as pandas objects.
-    units : {"bounded", "raw"}, default="bounded"
-        "raw" returns the counts as recorded, in seconds and bytes, not divided or
-        clipped.
-
-    Returns
-    -------
-    sklearn.utils.Bunch
-        `data` (494021, 122) in float32 (240 MB), `target` (494021,) with the labels as
-        strings, including the original final dot ("normal.", "smurf.", ...),
-        `feature_names`, `bounds` = (0.0, 1.0), or arrays of shape (122,) in raw units,
-        which some rows exceed, and `DESCR`.
-
-    Raises
-    ------
-    ValueError
-        If `units` is invalid.
-    OSError
-        If the file does not exist (FileNotFoundError) or is not as described.
-
-    References
-    ----------
-    S. Stolfo, W. Fan, W. Lee, A. Prodromidis and P. Chan (1999), KDD Cup 1999 Data,
-    UCI Machine Learning Repository, doi:10.24432/C51C7N.
-    """
-    columns = ["counts", "counts_names", "rate_x100", "rate_names"]
-    for name in [*KDD_LEVELS, "label"]:
-        columns += [f"code_{name}", f"levels_{name}"]
-    raw = read_archive("kddcup99-10pct", columns, data_home)
-    expect("counts_names", raw["counts_names"].tolist(), list(KDD_CAPS))
-    expect("number of rates", len(raw["rate_names"]), 15)
-    blocks = [
-        _in_units(units, raw["counts"], KDD_CAPS, np.float32),
-        np.minimum(raw["rate_x100"] / np.float32(100), np.float32(1)),
-    ]
-    names = [*KDD_CAPS, *raw["rate_names"]]
-    for name, vocabulary in KDD_LEVELS.items():
-        codes = _recode(raw[f"code_{name}"], raw[f"levels_{name}"], vocabulary)
-        blocks.append(_one_hot(codes, len(vocabulary), np.float32))
-        names += [f"{name}={level}" for level in vocabulary]
-    bounds = _bounds_in_units(units, KDD_CAPS, len(names))
-    bunch = as_bunch(load_kddcup99, np.hstack(blocks), names, bounds)
-    bunch.target = raw["levels_label"][raw["code_label"]]
-    return to_pandas(bunch, "label") if as_frame else bunch
-
-
-def load_jester(*, data_home=None, as_frame=False):
-    """Load part 1 of Jester: 24,983 users' ratings of 100 jokes, -10 to 10.
-
-    Missing ratings are 0, the middle of the range, and do not affect the second moment.
-
-    Terms: free for research that cites the reference below. Redistribution is not
-    mentioned.
-
-    Parameters
-    ----------
-    data_home : str or path-like, default=None
-        Folder that contains `jester-1/jester-1.npz`, with the array `rating_x100` (n,
-        100) of ratings times 100, and 9900 for missing ratings. None uses the
-        environment variable SKDPSPECTRAL_DATA.
-    as_frame : bool, default=False
-        Whether to return `data` as a pandas object.
-
-    Returns
-    -------
-    sklearn.utils.Bunch
-        `data` (24983, 100) in float64, `target` None, `feature_names`, `bounds` =
-        (-10.0, 10.0), the range of the rating scale, and `DESCR`.
-
-    Raises
-    ------
-    OSError
-        If the file does not exist (FileNotFoundError) or is not as described.
-
-    References
-    ----------
-    K. Goldberg, T. Roeder, D. Gupta and C. Perkins (2001), Eigentaste: a constant
-    time collaborative filtering algorithm, Information Retrieval 4(2), 133-151.
-    """
-    ratings = read_archive("jester-1", ["rating_x100"], data_home)["rating_x100"]
-    data = np.where(ratings == MISSING_RATING, 0.0, np.clip(ratings / 100.0, -10, 10))
-    names = [f"joke_{number}" for number in range(1, data.shape[1] + 1)]
-    bunch = as_bunch(load_jester, data, names, (-10.0, 10.0))
-    return to_pandas(bunch) if as_frame else bunch
-
-
-def load_coil2000(*, data_home=None, as_frame=False):
-    """Load the COIL 2000 challenge: 9,822 customers of an insurer, 85 codes each.
-
-    Integer codes: customer subtype 1 to 41, number of houses and main type 1 to 10,
-    household size and age class 1 to 6, other shares and classes 0 to 9, numbers of
-    policies 0 to 12.
-
-    Terms: owned and supplied by Sentient Machine Research; for non-commercial
-    research and education only, and expressly not for commercial education or
-    demonstration.
-
-    `coil2000-insurance/coil2000-insurance.npz` has arrays `x` (n, 85), `names`,
-    `caravan` and `is_test`. The Bunch has `data` (9822, 85) in float64, `target` with 1
-    for a caravan policy, `bounds`, two arrays of shape (85,) taken from the data
-    dictionary, and `is_test` with True for the 4,000 rows of the challenge's evaluation
-    file; else it, the parameters and errors are as of `load_jester`.
-
-    References
-    ----------
-    P. van der Putten and M. van Someren, editors (2000), CoIL Challenge 2000: The
-    Insurance Company Case, Sentient Machine Research, Amsterdam; LIACS Technical
-    Report 2000-09.
-    """
-    raw = read_archive(
-        "coil2000-insurance", ["x", "names", "caravan", "is_test"], data_home
-    )
-    initials = "".join(name[:1] for name in raw["names"])
-    expect("initials of the names", initials, "M" * 43 + "P" * 21 + "A" * 21)
-    ranges = [COIL_RANGES.get(name) or COIL_RANGES[name[0]] for name in raw["names"]]
-    low, high = np.array(ranges, dtype=np.float64).T
-    data = np.clip(raw["x"].astype(np.float64), low, high)
-    bunch = as_bunch(load_coil2000, data, raw["names"], (low, high))
-    bunch.update(target=raw["caravan"], is_test=raw["is_test"].astype(bool))
-    return to_pandas(bunch, "caravan") if as_frame else bunch
 
 
 def load_digits(*, as_frame=False):
@@ -424,22 +230,22 @@ def load_digits(*, as_frame=False):
     return bunch
 
 
-def _is_bounded(units):
+def is_bounded(units):
     """Return whether values are to be capped rather than raw."""
     if units not in ("bounded", "raw"):
         raise ValueError(f'units must be "bounded" or "raw", got {units!r}')
     return units == "bounded"
 
 
-def _in_units(units, counts, caps, dtype):
+def in_units(units, counts, caps, dtype):
     """Return counts divided by their caps, or as they are."""
-    if not _is_bounded(units):
+    if not is_bounded(units):
         return counts.astype(dtype)
     scaled = counts / np.array(list(caps.values()), dtype=np.float64)
     return np.clip(scaled, 0.0, 1.0).astype(dtype)
 
 
-def _bounds_in_units(units, caps, n_features):
+def bounds_in_units(units, caps, n_features):
     """Return the bounds of capped columns and of others in [0, 1]."""
     if units == "bounded":
         return 0.0, 1.0
@@ -448,92 +254,9 @@ def _bounds_in_units(units, caps, n_features):
     return np.zeros(n_features), high
 
 
-def _recode(codes, levels, vocabulary):
-    """Turn codes of the archive's levels into codes of a fixed vocabulary."""
-    levels = levels.tolist()
-    expect("levels outside the format", sorted(set(levels) - set(vocabulary)), [])
-    lookup = np.full(MISSING_LEVEL + 1, MISSING_LEVEL, dtype=np.uint8)
-    lookup[: len(levels)] = [vocabulary.index(level) for level in levels]
-    return lookup[codes]
-
-
-def _one_hot(codes, n_levels, dtype):
+def one_hot(codes, n_levels, dtype):
     """One column a level; a code outside the levels is a row of zeros."""
     block = np.zeros((len(codes), n_levels), dtype=dtype)
     rows = np.flatnonzero(codes < n_levels)
     block[rows, codes[rows]] = 1
     return block
-
-
-# The usual floor and ceiling of these chips' expression values: below lies background
-# (a fifth of all values are negative), above the scanner saturates.
-GORDON_RANGE = (10.0, 16_000.0)
-N_GORDON_PROBES = 12_533
-
-
-def load_gordon2002(*, data_home=None, as_frame=False, units="bounded"):
-    """Load Gordon's lung tissues: 181 samples, logarithms of 12,533 gene expressions.
-
-    There are 31 samples of malignant pleural mesothelioma and 150 of adenocarcinoma.
-    Values are clipped to the fixed range 10 to 16,000 and converted to base-2
-    logarithms. All probe sets are included, because selecting some by their variance or
-    their ability to separate the classes would require looking at the data.
-
-    There are too few rows for private components of so many features at a customary
-    budget. Use the data to reproduce the federated paper or to fit without privacy.
-
-    Terms: unknown. The values were a public supplement of the article below: cite it,
-    and ask before redistributing.
-
-    Parameters
-    ----------
-    data_home : str or path-like, default=None
-        Folder that contains `gordon2002/gordon2002.npz`, with arrays `x10` (n, 12533)
-        of expression values times 10, `y` (n,) with 1 for mesothelioma, `sample_name`
-        (n,) and `probe_id` (12533,). None uses the environment variable
-        SKDPSPECTRAL_DATA.
-    as_frame : bool, default=False
-        Whether to return `data` and `target` as pandas objects.
-    units : {"bounded", "raw"}, default="bounded"
-        "bounded" returns the clipped logarithms described above. "raw" returns
-        expression values as recorded. A fifth is negative, and no bounds are known.
-
-    Returns
-    -------
-    sklearn.utils.Bunch
-        `data` (181, 12533) in float64, `target` (181,) with 1 for mesothelioma and 0
-        for adenocarcinoma, `feature_names`, the names of the probe sets, `bounds` =
-        (log2 10, log2 16000), None in raw units, `sample_names` (181,) and `DESCR`.
-
-    Raises
-    ------
-    OSError
-        If the file does not exist (FileNotFoundError) or is not as described.
-    ValueError
-        If `units` is invalid.
-
-    References
-    ----------
-    G. J. Gordon, R. V. Jensen, L.-L. Hsiao, S. R. Gullans, J. E. Blumenstock,
-    S. Ramaswamy, W. G. Richards, D. J. Sugarbaker and R. Bueno (2002), Translation of
-    microarray data into clinically relevant cancer diagnostic tests using gene
-    expression ratios in lung cancer and mesothelioma, Cancer Research 62(17),
-    4963-4967.
-    """
-    raw = read_archive("gordon2002", ["x10", "y", "sample_name", "probe_id"], data_home)
-    _, n_probes = np.shape(raw["x10"])
-    expect("number of probe sets", n_probes, N_GORDON_PROBES)
-    data, bounds = _probes_in_units(units, raw["x10"] / 10.0)
-    bunch = as_bunch(load_gordon2002, data, raw["probe_id"], bounds)
-    bunch.update(target=raw["y"], sample_names=raw["sample_name"])
-    return to_pandas(bunch, "is_mesothelioma") if as_frame else bunch
-
-
-def _probes_in_units(units, values):
-    """Return values in the units that are asked for, and their bounds."""
-    if not _is_bounded(units):
-        return values, None
-    low, high = (float(end) for end in np.log2(GORDON_RANGE))
-    # Logarithms may be rounded otherwise one by one than in a block.
-    data = np.clip(np.log2(np.clip(values, *GORDON_RANGE)), low, high)
-    return data, (low, high)

@@ -25,6 +25,7 @@ from .._base.sklearn_compat import (
 )
 from .._base.strategies import register
 from .._messages.messages import MessageError
+from .._tables.clipping import units_within
 from .._tables.ids import encode_ids
 from .._tables.readers import SlicedRows, refuse_masked
 from .._tables.users import CLIENTS, ClusterIds, deferred_users, read_users
@@ -606,8 +607,7 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
             said = f"Not all of the {rank} components are above the noise."
         units = ""
         if self.scale is None:
-            given = "" if self.bounds is not None else "pass bounds and "
-            units = f' If features have different units, {given}set scale="bounds".'
+            units = f" {units_within(self.bounds)}".rstrip()
         remedies = " Use more rows, a larger epsilon or fewer components"
         if not averaged and len(self.clients_) > 1:
             remedies += ', or aggregation="matrix"'

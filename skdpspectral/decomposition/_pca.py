@@ -19,7 +19,7 @@ from .._base.sklearn_compat import (
 )
 from .._statistics.scale_windows import public_size
 from .._statistics.statistic import HALF
-from .._tables.clipping import make_box
+from .._tables.clipping import make_box, units_within
 from .._tables.rows import deferred_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..mechanisms import check_count
@@ -471,6 +471,8 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
             seen = self._warn_of_noise(hidden=not statistic.bounds.ranks)
             remarks = (*plan.remarks, *seen, *filter(None, [found.remark]))
             self.privacy_ = replace(plan, remarks=remarks)
+            if law is not None and law.seen.any() and not seen:
+                self._warn_of_unseen("transform ignores them")
             if law is None and HALF in statistic.bounds.weights:
                 self._warn_of_no_mean(found)
         return self
@@ -526,7 +528,7 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
         if self.scale is not None or isinstance(self.mechanism, SpikedModel):
             return ""
         if self.bounds is not None:
-            return 'If features have different ranges, set scale="bounds". '
+            return units_within(self.bounds)
         ranks = ', or scale="ranks" with few rows' * (self._why_no_ranks() is None)
         return f'If features have different units, set scale="private"{ranks}. '
 

@@ -17,7 +17,7 @@ from scipy.special import softmax
 
 from .. import sensitivity
 from .._linalg.walks import RowWalk, reduce_rows
-from .._statistics.feature_scales import FeatureScales
+from .._statistics.feature_scales import FARTHEST, FeatureScales
 from .._statistics.statistic import (
     Choice,
     Combination,
@@ -552,9 +552,6 @@ _BLIND = {"X": 0.25, "y": 0.15}
 # as make features visible that differ in this share of the pairs.
 _SCALED_ROWS, _RARELY = 100_000, 0.01
 
-# Deviations from a mean at which values are cut: rare indicators are nearer.
-_FARTHEST = 30.0
-
 # Relative noise at which rows are clipped at their usual length; by how much the radius
 # grows where there is less; and its limits in usual lengths.
 _USUAL_NOISE, _GROWTH, _LONGEST, _ENDLESS = 0.05, 0.25, 2.0, 1024.0
@@ -780,7 +777,7 @@ class RegressionMoments(Combination):
 
     def _limits(self, units: Units, noise: float) -> tuple[np.ndarray, np.ndarray]:
         """Return clipping limits: bounds, and many deviations from the mean."""
-        reach = _FARTHEST if noise and self.intercept else math.inf
+        reach = FARTHEST if noise and self.intercept else math.inf
         with np.errstate(all="ignore"):
             spread = np.where(units.seen, reach * units.scale, math.inf)
             low, high = units.center - spread, units.center + spread

@@ -631,7 +631,7 @@ def personalize(model, X, y, **users):
     >>> data = make_ratings(500, 20, n_ratings_per_user=10, random_state=0)
     >>> intercept = UserIntercept(offset_feature=1)
     >>> model = make_pipeline(
-    ...     DPItemEmbedding(items=data.item_ids),
+    ...     DPItemEmbedding(items=data.item_ids, rating_range=(1, 5)),
     ...     LRSRegressor(0, None, user_feature=0, fit_intercept=intercept),
     ... ).fit(data.data, data.target)
     >>> new = [[1000, 3], [1000, 5], [2000, 7]]

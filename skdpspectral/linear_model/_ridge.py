@@ -109,6 +109,8 @@ class MomentModel(TableEstimator):
             self.n_samples_, self.privacy_ = n_samples, plan
             self._set_coefficients()
             self._complete(several=len(unread.shape) > 1)
+            if statistic.location is None:  # or the plan has said it
+                self._warn_of_unseen("their coefficients are 0")
         return self
 
     def _complete(self, several: bool) -> None:
@@ -253,7 +255,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     -----
     NoisyFitWarning
         If public numbers show that no feature can be seen at this budget, or if the
-        release shows that a target is not seen.
+        release shows that features or targets are not seen.
 
     See Also
     --------
@@ -472,16 +474,18 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         ------
         ValueError
             If `level` is invalid, or if the smallest eigenvalue of the released moment
-            may be due to noise, so that no interval is reliable.
+            may be due to noise. Then no interval is reliable. Features that are sums
+            of others, such as all one-hot columns of one category, have this effect.
         """
         check_is_fitted(self)
         if not (isinstance(level, Real) and 0.0 < level < 1.0):
             raise ValueError(f"level must be a number in (0, 1), got {level!r}")
         if np.isnan(self.coef_std_).all():
             raise ValueError(
-                "conf_int: the smallest eigenvalue of the released moment does not "
-                "stand out from its noise, so intervals would be unreliable; fit with "
-                "more rows, a larger epsilon, fewer features or a smaller n_components"
+                "conf_int: a combination of features has no variance above the noise, "
+                "so intervals would be unreliable. Remove features that are sums of "
+                "others (of one-hot columns, drop one per category), or use more rows, "
+                "a larger epsilon or fewer features"
             )
         center = self._unpenalized()[0].reshape(self.coef_.shape)
         reach = float(ndtri(0.5 + 0.5 * level)) * self.coef_std_

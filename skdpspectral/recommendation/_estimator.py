@@ -93,7 +93,19 @@ class CatalogEstimator(PrivateEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        read_range(self.rating_range)
+        if self.rating_range is not None:
+            read_range(self.rating_range)
+
+    def _limits(self) -> tuple[float, float]:
+        """Return the range of ratings, which must be given unless there are none."""
+        if self.rating_range is not None:
+            return read_range(self.rating_range)
+        if getattr(self, "implicit", False):
+            return 0.0, 1.0
+        raise ValueError(
+            "rating_range is required: pass the public range of the ratings, such as "
+            "rating_range=(1, 5); it must not be taken from the ratings"
+        )
 
     def _catalog(self, table: DeferredRatings | None):
         """Return an index of items, or a number of buckets."""

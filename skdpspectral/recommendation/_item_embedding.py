@@ -61,7 +61,6 @@ from ._table_columns import (
     join_columns,
     kept_columns,
     public_features,
-    read_range,
     units,
     users_first,
 )
@@ -77,14 +76,7 @@ PENALTY = 100.0
 def columns_of_model(
     model: ItemModel, features: np.ndarray, counts, n_factors: int, units
 ) -> np.ndarray:
-    """Return the columns that a model of items rests on: (n_items, n_columns).
-
-    `model`: released offsets and factors. `features` (n_items, n_item_features): public
-    features, in any units. `counts` (n_items,): released sums of weights, positive.
-    `n_factors`: private factors, the last features of the model. `units`: middle of the
-    range of ratings, and a quarter of it. Returns means in units of ratings; all others
-    such that ``PENALTY`` suits them.
-    """
+    """Return the columns that a model of items rests on: (n_items, n_columns)."""
     middle, quarter = units
     last = model.features.shape[1] - n_factors
     means = middle + quarter * (model.level + model.offsets)
@@ -159,8 +151,9 @@ class DPItemEmbedding(TransformerMixin, CallbackSupportMixin, CatalogEstimator):
         scaled, except with ``method="moment"``.
     {epsilon}
     {delta}
-    rating_range : tuple (low, high), default=(1, 5)
-        Public range of ratings. Ratings outside this range are clipped to it.
+    rating_range : tuple (low, high) or None, default=None
+        Public range of ratings, which :meth:`fit` requires. Ratings outside this range
+        are clipped to it.
     max_ratings_per_user : int or None, default=None
         Maximum number of ratings per user; the last ones in the table are used. None
         uses all ratings. This limits the computation, not the sensitivity.
@@ -236,7 +229,10 @@ class DPItemEmbedding(TransformerMixin, CallbackSupportMixin, CatalogEstimator):
     >>> from skdpspectral.linear_model import UserIntercept
     >>> data = make_ratings(2000, 50, random_state=0, as_frame=True)
     >>> embedding = DPItemEmbedding(
-    ...     items=data.item_ids, item_features=data.item_features, epsilon=2.0
+    ...     items=data.item_ids,
+    ...     item_features=data.item_features,
+    ...     epsilon=2.0,
+    ...     rating_range=(1, 5),
     ... )
     >>> intercept = UserIntercept(ridge=5.0, offset_feature=1)
     >>> users = LRSRegressor(0, None, user_feature=0, fit_intercept=intercept)
@@ -261,7 +257,7 @@ class DPItemEmbedding(TransformerMixin, CallbackSupportMixin, CatalogEstimator):
         "item_feature": [Integral, str],
         "items": ["array-like", Interval(Integral, 1, 2**31, closed="both"), None],
         "item_features": ["array-like", None],
-        "rating_range": [tuple, list, np.ndarray],
+        "rating_range": [tuple, list, np.ndarray, None],
         "max_ratings_per_user": [Interval(Integral, 1, None, closed="left"), None],
         "remainder": [StrOptions({"drop", "passthrough"}), "array-like"],
     }
@@ -277,7 +273,7 @@ class DPItemEmbedding(TransformerMixin, CallbackSupportMixin, CatalogEstimator):
         item_features=None,
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
-        rating_range=(1, 5),
+        rating_range=None,
         max_ratings_per_user: int | None = None,
         remainder="drop",
         accountant: PrivacyAccountant | None = None,
@@ -302,8 +298,11 @@ class DPItemEmbedding(TransformerMixin, CallbackSupportMixin, CatalogEstimator):
 
     def _statistic(self, n_items: int):
         if self.method == "moment":
-            limits = read_range(self.rating_range)
-            most = self.max_ratings_per_user
+            known = self.rating_range is not None  # a plan does not depend on it
+            limits, most = (
+                self._limits() if known else (0, 1),
+                self.max_ratings_per_user,
+            )
             return ItemMoment(n_items, self.n_components, limits, most)
         features = public_features(self.item_features, n_items)
         kind = ItemComponents if self.method == "residuals" else ItemFeatures
@@ -327,6 +326,7 @@ class DPItemEmbedding(TransformerMixin, CallbackSupportMixin, CatalogEstimator):
         """
         with self._unchanged_on_error():
             self._check_parameters()
+            self._limits()
             unread, targets = self._unread(X, y)
             kept = kept_columns(self, column_names(X), self.n_features_in_)
             if isinstance(self.remainder, str):

@@ -82,7 +82,7 @@ class UserSum(Statistic):
 
 # Variance of offsets of items of equal popularity and features, in squares of a quarter
 # of the range.
-_OFFSET_SPREADS = (0.06, 1.0)
+_OFFSET_SPREADS, _TYPICAL_SPREAD = (0.06, 1.0), 0.2
 # Noise that is left where there is none, so that quotients are finite.
 _LEAST_NOISE = 1e-9
 # Of the variance within users at least this share is not that of items.
@@ -94,7 +94,7 @@ class ItemOffsets:
     """What is known of the items so far; all of it made from releases.
 
     `counts` (n_items,): positive sums of the weights of users who rated an item.
-    `logged` (n_items,): their logarithms.
+    `logged`, `bounded` (n_items,): their logarithms, and those within the evidence.
     `offsets`, `variance` (n_items,): posterior means and variances.
     `weight`: typical weight of a user, by ratings.
     `residual`: variance of ratings within users and items.
@@ -110,14 +110,12 @@ class ItemOffsets:
     weight: float
     residual: float
     n_users: float
+    bounded: np.ndarray
     design: np.ndarray
     growth: float = 1.0
 
     def with_residuals(self, second: ReleasedSum) -> ItemOffsets:
-        """Add the sums of the second round.
-
-        `second`: sums of residuals, and of the quotients of users' weights.
-        """
+        """Add the sums of the second round."""
         total, noise_std = second
         growth = (
             _kernels_models.LARGEST_RATIO
@@ -139,10 +137,7 @@ class ItemOffsets:
         )
 
     def factors(self, third: ReleasedSum) -> np.ndarray:
-        """Return what tastes add to items, of at most unit variance.
-
-        `third`: sums of products of residuals and tastes: (n_items, k).
-        """
+        """Return what tastes add to items, of at most unit variance."""
         total, noise_std = third
         k = total.shape[1]
         noise = (noise_std / self.growth) ** 2 + _LEAST_NOISE
@@ -153,11 +148,7 @@ class ItemOffsets:
 
 
 def first_offsets(first: ReleasedSum, columns: np.ndarray) -> ItemOffsets:
-    """Estimate offsets from the first round.
-
-    `first`: sums of weights, of weighted residuals, and of three numbers a user.
-    `columns` (n_items, d): standardized public features.
-    """
+    """Estimate offsets from the first round."""
     total, noise_std = first
     n_items = len(columns)
     sums, sides = (
@@ -170,13 +161,16 @@ def first_offsets(first: ReleasedSum, columns: np.ndarray) -> ItemOffsets:
     released = total[:n_items]
     counts = _kernels_models.positive_counts(released)
     logged = _kernels_models.log_counts(released, noise_std)
-    popular = _kernels_models.standardized(logged)
-    design = np.column_stack([np.ones(n_items), columns, popular, popular**2])
     # Of a user with m ratings m s^2 is the share of the ones in the squared norm: the
     # mean of s, weighted by ratings, is the quotient of the sums over users.
     share = _kernels_models.SHARE_BESIDE_THREE**2 * (1.0 - spread)
     weight = min(share * n_users / max(float(released.sum()), 1.0), 1.0)
     within = spread / (1.0 - spread)
+    noise = noise_std**2 + within * weight * counts + _LEAST_NOISE
+    evidence = counts**2 / (counts**2 + noise / _TYPICAL_SPREAD)
+    bounded = _kernels_models.within_evidence(logged, evidence, 0.1)
+    popular = _kernels_models.standardized(bounded)
+    design = np.column_stack([np.ones(n_items), columns, popular, popular**2])
     residual, between = within, 0.0
     for _ in range(2):  # the second time with the variance between items known
         noise = (1.0 + between) * noise_std**2 + residual * weight * counts
@@ -193,6 +187,7 @@ def first_offsets(first: ReleasedSum, columns: np.ndarray) -> ItemOffsets:
         weight,
         residual,
         n_users,
+        bounded,
         design,
     )
 
@@ -291,7 +286,7 @@ class RatingsModel(Combination):
         )
         step(1)
         found = first_offsets(first, columns)
-        tastes = _kernels_models.tastes(columns, found.counts, found.logged)
+        tastes = _kernels_models.tastes(columns, found.counts, found.bounded)
         model = item_model(found.level, found.offsets, tastes)
 
         residuals = partial(_residuals, model=model)
@@ -385,11 +380,7 @@ class ItemMoment(Statistic):
         return ReleasedSum.of(release, "second_moment", total)
 
     def run(self, release, rows: CodedRatings) -> tuple[np.ndarray, np.ndarray]:
-        """Release the sum; return its components and their eigenvalues.
-
-        Returns `components` (n_components, n_items): orthonormal rows, leading first;
-        no more than items; `values` (n_components,): eigenvalues, floored at 0.
-        """
+        """Release the sum; return its components and their eigenvalues."""
         rank = min(self.n_components, self.n_items)
         if not rank:
             return np.zeros((0, self.n_items)), np.zeros(0)
@@ -559,13 +550,14 @@ class _Popularity:
     """What is known of the items after the first round.
 
     `counts` (n_items,): positive sums of the weights of users who clicked an item.
-    `logged` (n_items,): their logarithms.
+    `logged`, `bounded` (n_items,): their logarithms, and those within the evidence.
     `weight`: typical weight of a user, by clicks.
     `columns` (n_items, d): standardized public features.
     """
 
     counts: np.ndarray
     logged: np.ndarray
+    bounded: np.ndarray
     weight: float
     columns: np.ndarray
 
@@ -579,7 +571,11 @@ class _Popularity:
         squared = _kernels_models.SHARE_BESIDE_ONE**2
         weight = min(squared * n_users / max(float(released.sum()), 1.0), 1.0)
         logged = _kernels_models.log_counts(released, noise_std)
-        return cls(_kernels_models.positive_counts(released), logged, weight, columns)
+        counts = _kernels_models.positive_counts(released)
+        noise = noise_std**2 + weight * counts + _LEAST_NOISE
+        evidence = counts**2 / (counts**2 + noise)
+        bounded = _kernels_models.within_evidence(logged, evidence, 0.01)
+        return cls(counts, logged, bounded, weight, columns)
 
     @property
     def shares(self) -> np.ndarray:
@@ -598,7 +594,7 @@ class _Popularity:
 
     def model(self, factors: np.ndarray) -> tuple[ItemModel, np.ndarray]:
         """Return a model of the items, and what turns weights back to columns."""
-        popular = _kernels_models.standardized_by(self.logged, self.shares)
+        popular = _kernels_models.standardized_by(self.bounded, self.shares)
         public = np.column_stack([self.columns, popular, popular**2])
         ridge = [_PUBLIC_RIDGE] * public.shape[1] + [_FACTOR_RIDGE] * factors.shape[1]
         columns = np.column_stack([public, factors])

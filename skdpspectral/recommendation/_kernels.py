@@ -228,11 +228,7 @@ class KeptProducts:
         self._last: tuple = (None, None, None)
 
     def pairs(self, old, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return places of pairs that are as they were, and products of all others.
-
-        `old` (n_items, q): features that sums were kept of. `features` (n_items, r):
-        features that sums are asked of.
-        """
+        """Return places of pairs that are as they were, and products of all others."""
         last_old, last, answer = self._last
         if last is features and last_old is old:
             return answer

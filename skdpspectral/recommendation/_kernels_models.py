@@ -183,6 +183,18 @@ def standardized_by(values: np.ndarray, shares: np.ndarray) -> np.ndarray:
     return centered / deviation if deviation > 1e-9 else np.zeros_like(values)
 
 
+def within_evidence(logged: np.ndarray, evidence, share: float) -> np.ndarray:
+    """Raise log-popularity to where items have ratings: slopes are unknown below.
+
+    `evidence` (n_items,): shares of each item's value that its own ratings determine,
+    positive. `share`: of the sum of evidence is below, or as much as that of 5 items.
+    """
+    order = np.argsort(logged, kind="stable")
+    total = np.cumsum(evidence[order])
+    least = min(max(share * total[-1], 5.0), 0.5 * total[-1])
+    return np.maximum(logged, logged[order[np.searchsorted(total, least)]])
+
+
 def shrink(counts, sums, design, noise, spreads: tuple[float, float]) -> Shrunk:
     """Estimate values of items from noisy sums: empirical Bayes.
 
@@ -232,13 +244,7 @@ def leading_columns(columns: np.ndarray, most: int) -> np.ndarray:
 
 
 def principal_columns(columns: np.ndarray, counts, least: float) -> np.ndarray:
-    """Scores of items on principal components of columns, by the items' counts.
-
-    `columns` (n_items, d). `counts` (n_items,): positive weights of the items.
-    `least`: the variance that scores are measured by is at least this. Returns
-    (n_items, d): scores, of variance at most 1: that of the first one, unless it is
-    `least`.
-    """
+    """Scores of items on principal components of columns, by the items' counts."""
     shares = counts / counts.sum()
     centered = columns - shares @ columns
     values, vectors = np.linalg.eigh(centered.T @ (centered * shares[:, None]))
@@ -254,10 +260,7 @@ _FACTOR_SPREADS, _LEAST_TASTE = (1e-5, 1.0), 1e-3
 
 
 def factors_of(counts, sums: np.ndarray, design: np.ndarray, noise) -> np.ndarray:
-    """Return what tastes add to items, of at most unit variance: (n_items, k).
-
-    `sums` (n_items, k): of products with tastes, of variances `noise`.
-    """
+    """Return what tastes add to items, of at most unit variance: (n_items, k)."""
     found = [
         shrink(counts, column, design, noise, _FACTOR_SPREADS) for column in sums.T
     ]
@@ -269,12 +272,7 @@ def factors_of(counts, sums: np.ndarray, design: np.ndarray, noise) -> np.ndarra
 
 
 def measured_columns(columns: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Measure columns as :func:`principal_columns` does, but do not turn them.
-
-    `columns` (n_items, d). `counts` (n_items,): positive weights of the items.
-    Returns (n_items, d): columns of weighted mean 0, over the deviation of their first
-    component: the same distances between items as the scores on all components.
-    """
+    """Measure columns as :func:`principal_columns` does, but do not turn them."""
     shares = counts / counts.sum()
     centered = columns - shares @ columns
     values = np.linalg.eigvalsh(centered.T @ (centered * shares[:, None]))
@@ -282,60 +280,42 @@ def measured_columns(columns: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return centered / np.sqrt(largest) if largest > 0.0 else np.zeros_like(columns)
 
 
-def component_columns(values, components, noise: float, counts) -> np.ndarray:
-    """Columns of items from components of a sum over users of products of residuals.
+# Added to variances of components, so that quotients are finite.
+_SMALLEST_SPREAD = 1e-12
 
-    `values` (k,): eigenvalues. `components` (k, n_items): orthonormal rows. `noise`:
-    spectral norm that noise alone would have, about. `counts` (n_items,): positive
-    counts of the items. Returns (n_items, k): components over roots of counts, by how
-    much of them is not noise: of variance at most 1 over the ratings, zero where there
-    is but noise.
-    """
+
+def component_columns(values, components, noise: float, counts) -> np.ndarray:
+    """Columns of items from components of a sum over users of products of residuals."""
     # What is no larger than noise is taken for it, and so is what is not positive.
     seen = values > noise
     noise_share = np.divide(noise, values, out=np.ones(len(values)), where=seen)
     sizes = np.sqrt(np.where(seen, values, 0.0) * (1.0 - noise_share**2))
-    # An item that few rate has a small product with all others.
-    columns = components.T * sizes / np.sqrt(np.maximum(counts, 1.0))[:, None]
+    # An item that few rate has a small product with all others, and much noise.
+    inverse = 1.0 / np.maximum(counts, 1.0)[:, None]
+    columns = components.T * sizes * np.sqrt(inverse)
     shares = counts / counts.sum()
-    largest = max(
-        (float(shares @ (column * column)) for column in columns.T), default=0
-    )
+    spreads = shares @ (columns * columns) + _SMALLEST_SPREAD
+    errors = inverse * (0.5 * noise_share * sizes) ** 2 / len(columns)
+    columns *= spreads / (spreads + np.maximum(errors - shares @ errors, 0.0))
+    largest = (shares @ (columns * columns)).max(initial=0.0)
     return columns / np.sqrt(largest) if largest > 0.0 else columns
 
 
 def tastes(columns: np.ndarray, counts, logged: np.ndarray) -> np.ndarray:
-    """What tastes differ in: components of public columns, and popularity.
-
-    `columns` (n_items, d): standardized public features. `counts`, `logged` (n_items,):
-    positive counts, and their logarithms. Returns (n_items, d + 1): the last column is
-    popularity, of unit variance over the ratings.
-    """
+    """What tastes differ in: components of public columns, and popularity."""
     popular = standardized_by(logged, counts / counts.sum())
     return np.column_stack([principal_columns(columns, counts, 0.0), popular])
 
 
 def uncorrelated(columns: np.ndarray, shares, ridge) -> tuple[np.ndarray, np.ndarray]:
-    """Turn columns such that they are uncorrelated over clicks, and of one penalty.
-
-    `columns` (n_items, d). `shares` (n_items,): shares of the items in all
-    clicks. `ridge` (d,): positive penalties of squared weights on the columns. Returns
-    `features` (n_items, d): of mean zero, whose weights have penalty 1; `back` (d, d):
-    weights on features times this are weights on columns.
-    """
+    """Turn columns such that they are uncorrelated over clicks, and of one penalty."""
     scaled = (columns - shares @ columns) / np.sqrt(ridge)
     vectors = np.linalg.eigh(scaled.T @ (scaled * shares[:, None]))[1]
     return scaled @ vectors, vectors.T / np.sqrt(ridge)
 
 
 def against_anchors(shares: np.ndarray, most: int) -> np.ndarray:
-    """Rows that tell which of the most popular items a user has, beyond their shares.
-
-    `shares` (n_items,): shares of the items in all clicks. `most`: number of such
-    items. Returns (n_items, most): zero for all other items. Summed over the items of a
-    user, they are the user's clicks of each of these items, less what popularity leads
-    one to expect.
-    """
+    """Rows that tell which popular items a user has, beyond their shares."""
     anchors = np.argsort(-shares, kind="stable")[:most]
     rows = np.zeros((len(shares), len(anchors)))
     rows[anchors] = np.eye(len(anchors)) - shares[anchors] / shares[anchors].sum()
@@ -368,6 +348,8 @@ class ItemModel:
     ridge: np.ndarray
 
     def with_offsets(self, offsets: np.ndarray) -> ItemModel:
+        """Return the model with other offsets: the average user stays in the range."""
+        offsets = np.clip(offsets, -2.0 - self.level, 2.0 - self.level)
         features = self.features.copy()
         features[:, 1] = offsets
         return ItemModel(self.level, offsets, features, self.ridge)
@@ -409,8 +391,8 @@ class ItemModel:
 def item_model(level: float, offsets: np.ndarray, tastes: np.ndarray) -> ItemModel:
     """Return a model of offsets, and features that tastes differ in."""
     ridge = [LEVEL_RIDGE, OFFSET_RIDGE, *[TASTE_RIDGE] * tastes.shape[1]]
-    features = np.column_stack([np.ones(len(offsets)), offsets, tastes])
-    return ItemModel(level, offsets, features, np.array(ridge))
+    features = np.column_stack([np.ones((len(offsets), 2)), tastes])
+    return ItemModel(level, offsets, features, np.array(ridge)).with_offsets(offsets)
 
 
 def user_weights(block: RatingsBlock, model: ItemModel, *, keep=False) -> np.ndarray:

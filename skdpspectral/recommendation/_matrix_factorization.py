@@ -34,7 +34,6 @@ from ._table_columns import (
     deferred_ratings,
     item_codes,
     public_features,
-    read_range,
     units,
 )
 
@@ -113,8 +112,9 @@ class DPMatrixFactorization(
     item_features : array-like of shape (n_items, n_item_features) or None, default=None
         Public features of the items in the order of `items`, such as genres. They are
         standardized, and are important for quality at small budgets.
-    rating_range : tuple (low, high), default=(1, 5)
-        Public range of ratings. Ratings outside this range are clipped to it.
+    rating_range : tuple (low, high) or None, default=None
+        Public range of ratings, which :meth:`fit` requires unless `implicit` is True.
+        Ratings outside this range are clipped to it.
     implicit : bool, default=False
         Whether rows are clicks, purchases or views without ratings. Only the pairs of
         users and items are then used, and y and a column of ratings are ignored.
@@ -186,7 +186,10 @@ class DPMatrixFactorization(
     >>> from skdpspectral.datasets import make_ratings
     >>> data = make_ratings(2000, 50, random_state=0, as_frame=True)
     >>> model = DPMatrixFactorization(
-    ...     items=data.item_ids, item_features=data.item_features, epsilon=2.0
+    ...     items=data.item_ids,
+    ...     item_features=data.item_features,
+    ...     epsilon=2.0,
+    ...     rating_range=(1, 5),
     ... )
     >>> model = model.fit(data.data, data.target)
     >>> items, scores = model.recommend([1, 2], n=3)
@@ -211,7 +214,7 @@ class DPMatrixFactorization(
         "rating_feature": [str],
         "items": ["array-like", Interval(Integral, 1, MOST_ITEMS, closed="both"), None],
         "item_features": ["array-like", None],
-        "rating_range": [tuple, list, np.ndarray],
+        "rating_range": [tuple, list, np.ndarray, None],
         "implicit": ["boolean"],
         "n_jobs": [Integral, None],
         "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
@@ -228,7 +231,7 @@ class DPMatrixFactorization(
         rating_feature: str = "rating",
         items=None,
         item_features=None,
-        rating_range=(1, 5),
+        rating_range=None,
         implicit: bool = False,
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
@@ -282,6 +285,7 @@ class DPMatrixFactorization(
         {outcome_of_fit}
         """
         self._check_parameters()
+        self._limits()
         with self._progress() as progress, self._unchanged_on_error():
             unread = unread_parts(self, X, y, reset=True)
             given = y is not None or self.implicit
@@ -336,7 +340,7 @@ class DPMatrixFactorization(
             raise ValueError("items is required: all nodes need the same catalog")
         catalog = self._catalog(None)
         ids = catalog if isinstance(catalog, range) else catalog.ids
-        rows = (ids, read_range(self.rating_range), bool(self.implicit))
+        rows = (ids, self._limits(), bool(self.implicit))
         return Billboard(self._statistic(len(catalog)), (), rows)
 
     def _unread_group(self, board: Billboard, names, X, y=None) -> Callable:
@@ -382,7 +386,7 @@ class DPMatrixFactorization(
         )
 
     def _units(self) -> tuple[float, float]:
-        return units(self.rating_range)
+        return units(self._limits())
 
     def _of_clicks(self) -> bool:
         """Return whether the last fit was one of clicks without ratings."""
@@ -412,9 +416,9 @@ class DPMatrixFactorization(
     def _grouped_ratings(self, table: RatingsByPart, catalog):
         """Return the ratings of items of the catalog by user, and the users."""
         if isinstance(table, ClusterParts):
-            return ClusterRatings(table, catalog, self.rating_range), None
+            return ClusterRatings(table, catalog, self._limits()), None
         index, counts = table.counted_users()
-        limits = read_range(self.rating_range)
+        limits = self._limits()
 
         def parts():
             for users, items, ratings in table.parts():
@@ -485,7 +489,7 @@ class DPMatrixFactorization(
         found = model.predict(items, own, self._models().weights_or_prior())
         if self._of_clicks():
             return found
-        return np.clip(self._in_units(found), *read_range(self.rating_range))
+        return np.clip(self._in_units(found), *self._limits())
 
     # Wrong values are spoken of by a check of parameters.
     @available_if(lambda self: not is_implicit(self))
@@ -579,7 +583,7 @@ class DPMatrixFactorization(
         >>> from skdpspectral import DPMatrixFactorization
         >>> from skdpspectral.datasets import make_ratings
         >>> data = make_ratings(2000, 50, random_state=0, as_frame=True)
-        >>> model = DPMatrixFactorization(items=data.item_ids)
+        >>> model = DPMatrixFactorization(items=data.item_ids, rating_range=(1, 5))
         >>> lists = model.fit(data.frame).recommend([1, 2], n=3, as_frame=True)
         >>> list(lists.columns)
         ['user_id', 'rank', 'item_id', 'rating', 'score']

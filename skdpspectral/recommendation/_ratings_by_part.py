@@ -62,12 +62,7 @@ class ClusterParts:
     def of(
         cls, table: ClusterTable, columns: tuple[int, int], ratings: int | None, y
     ) -> Callable[[], ClusterParts]:
-        """Return what reads users, items, and ratings of a column or beside the table.
-
-        `columns`: places of users and items. `ratings`: place of
-        the ratings; None where they are beside the table. `y`: ratings beside the
-        table; None for clicks.
-        """
+        """Return what reads users, items and ratings, which may be beside the table."""
         from dask import delayed
 
         beside = None
@@ -102,11 +97,7 @@ class UnreadOnCluster(NamedTuple):
 
 
 def unread_on_cluster(estimator, X, y) -> UnreadOnCluster | None:
-    """Check the form of a table on a cluster, for a fit; None where X is none.
-
-    `estimator`: with parameters `user_feature` and `item_feature`; gets names and
-    number of columns. `X`: the table. `y` (n_ratings,): ratings.
-    """
+    """Check the form of a table on a cluster, for a fit; None where X is none."""
     table = cluster_table(X)
     if table is None:
         return None
@@ -145,11 +136,7 @@ class ClusterRatings:
         self.n_users = 0 if counts is None else int(counts[0])
 
     def map(self, function: Callable, n_jobs: int | None = None) -> Iterator:
-        """Yield the sum of what a function makes of all blocks of users.
-
-        `function`: block -> sums over its users, exact in any order; public and
-        picklable.
-        """
+        """Yield the sum of what a function makes of all blocks of users."""
         total = self._users.reduce(partial(_sum_of_blocks, function=function))
         return iter(() if total is None else (total,))
 
@@ -262,16 +249,7 @@ class UnreadParts(NamedTuple):
 
 
 def unread_parts(estimator, X, y, *, reset: bool) -> UnreadParts:
-    """Check the form of a table and of its ratings, and read no value.
-
-    `estimator`: with parameters `user_feature`, `item_feature` and `rating_feature`;
-    gets, or is compared to, names and number of columns. `X`: the table. Parquet files,
-    memory maps and arrays of other libraries are read part by part, each time that
-    parts are asked for. `y` (n_rows,): Ratings. None takes the column `rating_feature`
-    of a table with column names, or the entries of a sparse matrix; or zeros, where
-    clicks have no ratings. `reset`: whether this is a fit. Returns how to read it.
-    Errors about values come from reading, or from parts.
-    """
+    """Check the form of a table and of its ratings, and read no value."""
     if not reset:  # what is made of them has a number a row, here
         X, y = brought_here(X), brought_here(y)
     table = cluster_table(X)
@@ -366,7 +344,8 @@ class _Targets:
             # As scikit-learn's estimators say it, and what else there is.
             raise ValueError(
                 f"{type(estimator).__name__} requires y to be passed, but the target "
-                f"y is None, and X has no column named rating_feature={name!r}"
+                f"y is None, and X has no column named rating_feature={name!r}; pass a "
+                "matrix of users x items as scipy.sparse.csr_array(X)"
             )
         deferred_targets(estimator, y, n_rows)
         return cls(estimator, y, name, None)

@@ -41,7 +41,13 @@ from .._tables.readers import (
     refuse_masked,
     refuse_same_names,
 )
-from .._tables.rows import DeferredRead, check_features, form_of, shape_of
+from .._tables.rows import (
+    DeferredRead,
+    check_features,
+    form_of,
+    refuse_malformed,
+    shape_of,
+)
 from .._tables.users import deferred_targets
 
 # Buckets of items where there is no catalog.
@@ -49,12 +55,7 @@ N_BUCKETS = 512
 
 
 def read_catalog(items) -> IdIndex | range:
-    """Return an index of the items that are given, or numbers of buckets.
-
-    `items` (n_items,): ids, all of them strings or all of them numbers; a number of
-    buckets; or None for as many as there are by default. Returns what
-    :func:`item_codes` takes.
-    """
+    """Return an index of the items that are given, or numbers of buckets."""
     if items is None:
         return range(N_BUCKETS)
     if isinstance(items, Integral):
@@ -173,15 +174,16 @@ def public_features(item_features, n_items: int) -> np.ndarray:
 
 
 def refuse_another_order(item_features, items) -> None:
-    """Refuse a dataframe of features whose index orders the items differently."""
+    """Refuse a dataframe of features whose index has the items, but not as `items`."""
     if not hasattr(item_features, "iloc") or items is None or np.ndim(items) != 1:
         return
     labels, given = list(item_features.index), list(items)
     with contextlib.suppress(TypeError):  # of labels without a hash
-        if labels != given and set(labels) == set(given):
+        common = labels != list(range(len(labels))) and set(labels) & set(given)
+        if labels != given and common:
             raise ValueError(
-                "item_features has the items in its index in a different order from "
-                "items; pass item_features.loc[list(items)], or "
+                "item_features has an index of item ids that differ from items, or are "
+                "in a different order; pass items=item_features.index, or "
                 "item_features.to_numpy() if its rows follow items"
             )
 
@@ -231,11 +233,7 @@ class ParquetRatings:
 
 
 def parquet_ratings(X) -> ParquetRatings | None:
-    """Return what reads a parquet file, or None where X is none.
-
-    `X`: a path of a file or of a directory of files, as a string or path; a
-    ``pyarrow.parquet.ParquetFile``; or a ``pyarrow.dataset.Dataset``.
-    """
+    """Return what reads a parquet file, or None where X is none."""
     if isinstance(X, (str, os.PathLike)):
         X = _opened(X)
     is_file = hasattr(X, "iter_batches") and hasattr(X, "schema_arrow")
@@ -317,14 +315,7 @@ class DeferredRatings(NamedTuple):
 
 
 def deferred_ratings(estimator, X, *, reset: bool) -> DeferredRatings:
-    """Check the form of a ratings table, and read no value.
-
-    `estimator`: with parameters `user_feature` and `item_feature`; gets, or is compared
-    to, names and number of columns. `X` (n_rows, n_columns): the table; numbers that
-    are read must be finite. A sparse matrix of users x items stands for the table of
-    its stored entries. `reset`: whether this is a fit. Returns its form, and how to
-    read it.
-    """
+    """Check the form of a ratings table, and read no value."""
     if not reset:  # what is made of them has a number a row, here
         X = brought_here(X)
     if sparse.issparse(X):
@@ -363,10 +354,7 @@ def deferred_ratings(estimator, X, *, reset: bool) -> DeferredRatings:
 
 
 def deferred_ratings_beside(estimator, table: DeferredRatings, y) -> list[DeferredRead]:
-    """Check the form of ratings beside a table; a sparse matrix holds them itself.
-
-    Returns the ratings, or nothing.
-    """
+    """Check the form of ratings beside a table; a sparse matrix holds them itself."""
     if table.n_items is None:
         return [deferred_targets(estimator, y, table.n_rows)]
     if y is not None:
@@ -383,6 +371,7 @@ def _unread_entries(estimator, X, reset: bool) -> DeferredRatings:
         raise ValueError(
             "X must contain real numbers in rows and columns if it is sparse"
         )
+    refuse_malformed(X)
     check_sizes(X.shape[0], 2)
     if X.format == "bsr":
         # One user's entries would decide which zeros of others are stored.
@@ -396,9 +385,43 @@ def _unread_entries(estimator, X, reset: bool) -> DeferredRatings:
             f"{type(estimator).__name__} is expecting {estimator.n_features_in_} "
             "features as input: pass a table"
         )
+    _compare_with_catalog(estimator, X.shape, reset)
     if reset:
         validate_data(estimator, np.empty((1, 2)), reset=True, skip_check_array=True)
     return DeferredRatings(None, X.shape[1], lambda beside=(): _table_of_entries(X))
+
+
+def _compare_with_catalog(estimator, shape: tuple[int, int], reset: bool) -> None:
+    """Refuse a matrix whose columns are not the items of the catalog."""
+    items = estimator.items
+    if not reset:
+        items = None if estimator.hashed_ else estimator.items_
+    catalog, n_columns = read_catalog(items), shape[1]
+    if isinstance(catalog, range):
+        return
+    ids = catalog.ids
+    numbered = ids.dtype.kind in "biuf"
+    if numbered and np.array_equal(np.sort(ids), np.arange(n_columns)):
+        return
+    remedy = f"items=range({n_columns}) for these columns"
+    if len(ids) == shape[0] != n_columns:
+        remedy = f"X.T if the rows of X are the items, with items=range({len(ids)})"
+    raise ValueError(
+        f"X is a sparse matrix with {n_columns} columns, which are the items 0 to "
+        f"{n_columns - 1}, but items contains {len(ids)} ids that differ: pass {remedy}"
+    )
+
+
+def _refuse_wide(estimator, n_columns: int) -> None:
+    """Refuse a table without names that has one column per item of the catalog."""
+    n_items = 0 if isinstance(estimator.items, Integral) else np.size(estimator.items)
+    by_default = all(getattr(estimator, k) == v for k, (v, _) in _DEFAULTS.items())
+    if by_default and n_columns == n_items > 3:
+        raise ValueError(
+            f"X has {n_columns} columns, as many as items: pass a matrix of users x "
+            "items as scipy.sparse.csr_array(X); if X is a table of ratings, set "
+            "user_feature and item_feature"
+        )
 
 
 def _table_of_entries(X) -> RatingsTable:
@@ -445,17 +468,7 @@ def _array_columns(X, places: list[int]) -> list:
 def compared_columns(
     estimator, X, names, shape: tuple[int, int], *, reset: bool
 ) -> tuple[int, int]:
-    """Find users and items, and note the columns of a fit or compare others to them.
-
-    Of an estimator that looks for ratings by name too, and a table of real names, the
-    columns of users and items alone: what stands beside them is not used, and need not
-    be there later.
-
-    `estimator`: gets, or is compared to, names and number of columns. `X`: with the
-    names and the number of columns of the table. `names`: names of the columns.
-    `shape`: of the table. `reset`: whether this is a fit. Returns positions of users
-    and items.
-    """
+    """Find users and items, and note the columns of a fit or compare others to them."""
     by_name = names is not None and all(isinstance(name, str) for name in names)
     by_name = by_name and hasattr(estimator, "rating_feature")
     if by_name and not are_numbered(names):
@@ -465,6 +478,8 @@ def compared_columns(
         X = X.select(chosen) if hasattr(X, "column_names") else X[chosen]
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         return found
+    if reset:
+        _refuse_wide(estimator, shape[1])
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     check_sizes(*shape)
     return find_columns(estimator, names, shape[1])
@@ -517,10 +532,7 @@ def _warn_of_places(estimator, names) -> None:
 
 
 def are_numbered(names) -> bool:
-    """Return whether column names are only numbers, or a stem with numbers.
-
-    These are whole numbers, or one word with consecutive numbers: x0, x1, ...
-    """
+    """Return whether column names are only numbers, or a stem with numbers."""
     if all(isinstance(name, Integral) for name in names):
         return True
     parts = [re.fullmatch(r"(.*?)(\d+)", str(name), re.DOTALL) for name in names]
@@ -557,11 +569,7 @@ _LARGEST = 2**53
 
 
 def kept_columns(model, names, n_columns: int) -> list[int]:
-    """Return positions of the further columns that are written.
-
-    `model`: with parameters `user_feature`, `item_feature` and `remainder`. `names`:
-    names of the columns, if they have any.
-    """
+    """Return positions of the further columns that are written."""
     used = find_columns(model, names, n_columns)
     if isinstance(model.remainder, str):
         kept = range(n_columns) if model.remainder == "passthrough" else ()
@@ -590,12 +598,7 @@ def kept_columns(model, names, n_columns: int) -> list[int]:
 
 
 def users_first(columns, user: int, item: int, embedded: list, kept) -> list:
-    """Put the users' column in front, so that a regressor finds it at position 0.
-
-    `columns`: columns, or their names. `user`, `item`: positions of users and items.
-    `embedded`: what stands in the place of items. `kept`: positions of further columns
-    that are written. Returns all columns that are written, in order.
-    """
+    """Put the users' column in front, so that a regressor finds it at position 0."""
     rest = [
         embedded if j == item else [column]
         for j, column in enumerate(columns)
@@ -607,27 +610,14 @@ def users_first(columns, user: int, item: int, embedded: list, kept) -> list:
 def embedded_names(
     stem: str, first: tuple[str, ...], public: list[str], n_public: int, n_embedded: int
 ) -> list[str]:
-    """Names of what stands in the place of items.
-
-    `stem`: name of the column of items. `first`: what comes first. `public`: names of
-    public features; empty if they have none. `n_public`, `n_embedded`: numbers of
-    public features and of private components. Returns names, of the public features
-    their own.
-    """
+    """Names of what stands in the place of items."""
     public = public or [f"{stem}_feature{j}" for j in range(n_public)]
     begin = [f"{stem}_{name}" for name in first]
     return [*begin, *public, *(f"{stem}_embedding{j}" for j in range(n_embedded))]
 
 
 def join_columns(columns: list, names: list, kind: str, like):
-    """Put columns of different types side by side.
-
-    `columns` (n_rows,). `names`: their names. `kind`: what to make;
-    dataframes keep each column's dtype. `like`: the table whose index a pandas
-    dataframe takes over. Returns (n_rows, n_columns): the table; an array of objects if
-    some column holds anything but numbers that float64 holds exactly.
-    Columns of a dataframe that would have the same name raise an error.
-    """
+    """Put columns of different types side by side."""
     if kind != "default":
         refuse_same_names(names, "transform")
     if kind == "pandas":

@@ -181,7 +181,12 @@ def test_items_and_users_one_after_another():
     table = np.column_stack([np.arange(60) % 6, np.arange(60) % 5, X[:, :2]])
     model = make_pipeline(
         DPItemEmbedding(
-            2, user_feature=0, item_feature=1, items=np.arange(5), remainder=[2]
+            2,
+            user_feature=0,
+            item_feature=1,
+            items=np.arange(5),
+            remainder=[2],
+            rating_range=(1, 5),
         ),
         LRSRegressor(user_feature=0),
     )

@@ -410,14 +410,16 @@ FILLED = SimpleImputer(strategy="constant", keep_empty_features=True)
         make_pipeline(PASSED, FIRST),
         make_pipeline(PASSED, Normalizer(), FIRST),
         make_pipeline(PASSED, FederatedDPPCA(client_feature=-1)),
-        make_pipeline(PASSED, DPItemEmbedding(item_feature=1)),
+        make_pipeline(PASSED, DPItemEmbedding(item_feature=1, rating_range=(1, 5))),
         # Without names its defaults are positions.
-        make_pipeline(PASSED, DPItemEmbedding()),
-        make_pipeline(PASSED, DPMatrixFactorization()),
+        make_pipeline(PASSED, DPItemEmbedding(rating_range=(1, 5))),
+        make_pipeline(PASSED, DPMatrixFactorization(rating_range=(1, 5))),
         make_pipeline(FeatureUnion([("a", DPPCA())]), FIRST),
         make_pipeline(PolynomialFeatures(), FIRST),
         make_pipeline(make_pipeline(PolynomialFeatures()), FIRST),
-        make_pipeline(DPItemEmbedding(), LRSRegressor(user_feature=1)),
+        make_pipeline(
+            DPItemEmbedding(rating_range=(1, 5)), LRSRegressor(user_feature=1)
+        ),
         ColumnTransformer([("site", FederatedDPPCA(client_feature=0), [3, 4])]),
         RFE(FIRST),
         BaggingRegressor(FIRST, bootstrap=False, max_features=0.5),
@@ -441,13 +443,13 @@ def test_positions_behind_a_step_that_moves_columns_are_flagged(estimator):
     [
         make_pipeline(PASSED, LRSRegressor(user_feature="user")),
         make_pipeline(PASSED, LRSRegressor()),
-        make_pipeline(DPItemEmbedding(user_feature=2), FIRST),
+        make_pipeline(DPItemEmbedding(user_feature=2, rating_range=(1, 5)), FIRST),
         make_pipeline("passthrough", None, FIRST),
         clean(Normalizer(), LRSRegressor()),
         make_pipeline(FunctionTransformer(), FIRST),
         make_pipeline(
             ColumnTransformer([("s", DPPCA(), [1, 2])]).set_output(transform="pandas"),
-            DPItemEmbedding(),
+            DPItemEmbedding(rating_range=(1, 5)),
         ),
         make_pipeline(DPStandardScaler(), MultiOutputRegressor(FIRST)),
         make_pipeline(DPStandardScaler(), RegressorChain(FIRST)),
@@ -472,7 +474,7 @@ def cleaned(columns, model):
         (make_pipeline(clean(), LRSRegressor(user_feature="user")), "pipeline"),
         (make_pipeline(DPStandardScaler(), Binarizer(), FIRST), "binarizer"),
         (make_pipeline(DPStandardScaler(), FILLED, FIRST), "simpleimputer"),
-        (clean(DPItemEmbedding()), "functiontransformer-1"),
+        (clean(DPItemEmbedding(rating_range=(1, 5))), "functiontransformer-1"),
         (
             make_pipeline(FeatureUnion([("c", clean())]), NAMED),
             "featureunion",

@@ -20,7 +20,9 @@ class Scene(of_items.Scene):
 
     def __init__(self, folder):
         super().__init__(folder)
-        self.model = DPMatrixFactorization(2, items=of_items.CATALOG)
+        self.model = DPMatrixFactorization(
+            2, items=of_items.CATALOG, rating_range=(1, 5)
+        )
         self.model.fit(self.X, self.y)
         self._before = self._state()
 
@@ -99,7 +101,11 @@ CASES += [
     bad("a table of users", lambda s: s.lists([[1], [2]]), "users", error=TypeError),
     bad(
         "lists of buckets",
-        lambda s: DPMatrixFactorization(items=9).fit(s.X, s.y).recommend([1]),
+        lambda s: (
+            DPMatrixFactorization(items=9, rating_range=(1, 5))
+            .fit(s.X, s.y)
+            .recommend([1])
+        ),
         "items",
         "buckets",
         "catalog",
@@ -126,7 +132,7 @@ CASES += [
     bad(
         "ratings twice",
         lambda s: (
-            DPMatrixFactorization(2, items=range(3))
+            DPMatrixFactorization(2, items=range(3), rating_range=(1, 5))
             .fit(MATRIX, None)
             .personalize(MATRIX, s.y)
         ),
@@ -146,7 +152,7 @@ CASES += [
     ),
     bad(
         "unknown parameter of factors",
-        lambda s: DPMatrixFactorization().set_params(rank=1),
+        lambda s: DPMatrixFactorization(rating_range=(1, 5)).set_params(rank=1),
         "rank",
     ),
     bad(
@@ -165,7 +171,7 @@ CASES += [
 CASES += [
     bad(
         f"size of a plan: {label}",
-        lambda s, v=value: DPMatrixFactorization().privacy_plan(v),
+        lambda s, v=value: DPMatrixFactorization(rating_range=(1, 5)).privacy_plan(v),
         "n_items",
         "positive integer",
     )
@@ -174,11 +180,13 @@ CASES += [
 CASES += [
     bad("no fit of factors", call, "not fitted", "fit", error=NotFittedError)
     for call in (
-        lambda s: DPMatrixFactorization().predict(s.X),
-        lambda s: DPMatrixFactorization().score(s.X, s.y),
-        lambda s: DPMatrixFactorization().recommend([1]),
-        lambda s: DPMatrixFactorization().personalize(s.X, s.y),
-        lambda s: DPMatrixFactorization().publish(),
-        lambda s: DPMatrixFactorization().save(s.folder / "unfitted.npz"),
+        lambda s: DPMatrixFactorization(rating_range=(1, 5)).predict(s.X),
+        lambda s: DPMatrixFactorization(rating_range=(1, 5)).score(s.X, s.y),
+        lambda s: DPMatrixFactorization(rating_range=(1, 5)).recommend([1]),
+        lambda s: DPMatrixFactorization(rating_range=(1, 5)).personalize(s.X, s.y),
+        lambda s: DPMatrixFactorization(rating_range=(1, 5)).publish(),
+        lambda s: DPMatrixFactorization(rating_range=(1, 5)).save(
+            s.folder / "unfitted.npz"
+        ),
     )
 ]

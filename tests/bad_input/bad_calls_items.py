@@ -32,7 +32,9 @@ class Scene:
         )
         self.y = np.array([SECRET_RATING, *rng.integers(1, 6, size=29)])
         kept = {"method": "moment", "remainder": "passthrough"}
-        self.model = DPItemEmbedding(2, items=CATALOG, **kept).fit(self.X, self.y)
+        self.model = DPItemEmbedding(
+            2, items=CATALOG, **{"rating_range": (1, 5), **kept}
+        ).fit(self.X, self.y)
         self.accountant = PrivacyAccountant(2.0)
         self._before = self._state()
 
@@ -96,7 +98,7 @@ PARAMETERS = {
     | NOT_A_NUMBER,
     "delta": {"zero": 0.0, "one": 1.0, "NaN": NAN, "below 1e-15": 1e-16, "None": None}
     | NOT_A_NUMBER,
-    "rating_range": {"number": 5.0, "word": "15", "None": None, "set": {1, 5}},
+    "rating_range": {"number": 5.0, "word": "15", "set": {1, 5}},
     "max_ratings_per_user": {**NOT_A_COUNT, "zero": 0},
     "accountant": {"word": "ledger", "number": 1.0, "class": PrivacyAccountant},
     "noise_seed": {"text": "seed", "negative": -1, "float": 1.5, "boolean": True},
@@ -113,6 +115,9 @@ PAIR = ("rating_range", "(low, high)", "low < high")
 RANGES = [(5, 1), (1, 1), (1,), (1, 3, 5), (), (NAN, 5), (1, INF), (-INF, 5), (1, None)]
 RANGES += [("1", "5"), (False, True), (1j, 5), ([1], [5]), (1, 10**400), np.eye(2)]
 CASES += [bad("range", lambda s, r=r: s.fit(rating_range=r), *PAIR) for r in RANGES]
+CASES.append(
+    bad("no range", lambda s: s.fit(rating_range=None), "rating_range is required")
+)
 # A quarter of them is no float, or one of few digits.
 NARROW = [(0, 5e-324), (0, 8e-308), (1e-310, 1.00000000000005e-310)]
 CASES += [
@@ -298,7 +303,7 @@ CASES += [
     ),
     bad(
         "ratings twice",
-        lambda s: s.fit(MATRIX, s.y[:9]),
+        lambda s: s.fit(MATRIX, s.y[:9], items=None),
         "y must be None if X is a sparse matrix",
     ),
     bad(
@@ -307,7 +312,12 @@ CASES += [
         "X",
         "0 sample(s)",
     ),
-    bad("rows: not finite by column", lambda s: s.fit(NAN * MATRIX, None), "X", "NaN"),
+    bad(
+        "rows: not finite by column",
+        lambda s: s.fit(NAN * MATRIX, None, items=None),
+        "X",
+        "NaN",
+    ),
     bad("matrix for a table", lambda s: s.transform(MATRIX), "X", "pass a table"),
 ]
 IDS = {
@@ -403,6 +413,7 @@ CASES += [
                 items=["a"],
                 item_features=pd.DataFrame({"hour": [1]}),
                 remainder=["hour"],
+                rating_range=(1, 5),
             )
             .set_output(transform="pandas")
             .fit(s.X, s.y)
@@ -471,7 +482,7 @@ SIZES = {"zero": 0, "boolean": True, "None": None, **NOT_A_COUNT}
 CASES += [
     bad(
         f"n_items: {label}",
-        lambda s, v=value: DPItemEmbedding().privacy_plan(v),
+        lambda s, v=value: DPItemEmbedding(rating_range=(1, 5)).privacy_plan(v),
         "n_items",
         "positive integer",
     )
@@ -486,7 +497,7 @@ CASES += [
     bad(
         "another number of names in",
         lambda s: (
-            DPItemEmbedding(1, items=["a"], remainder=[2])
+            DPItemEmbedding(1, items=["a"], remainder=[2], rating_range=(1, 5))
             .fit(s.array(), s.y)
             .get_feature_names_out(["a"])
         ),
@@ -523,7 +534,11 @@ CASES += [
     ),
     bad("remainder: twice", lambda s: s.fit(remainder=[2, "hour"]), "remainder"),
     bad("remainder: users", lambda s: s.fit(remainder=[0]), "remainder", "users"),
-    bad("unknown parameter", lambda s: DPItemEmbedding().set_params(rank=1), "rank"),
+    bad(
+        "unknown parameter",
+        lambda s: DPItemEmbedding(rating_range=(1, 5)).set_params(rank=1),
+        "rank",
+    ),
     bad(
         "damaged file",
         lambda s: DPItemEmbedding.load(s.saved(b"\0\0", b"\1\1")),
@@ -540,10 +555,10 @@ CASES += [
 CASES += [
     bad("not fitted", call, "not fitted", "fit", error=NotFittedError)
     for call in (
-        lambda s: DPItemEmbedding().transform(s.X),
-        lambda s: DPItemEmbedding().publish(),
-        lambda s: DPItemEmbedding().save(s.folder / "unfitted.npz"),
-        lambda s: DPItemEmbedding().get_feature_names_out(),
+        lambda s: DPItemEmbedding(rating_range=(1, 5)).transform(s.X),
+        lambda s: DPItemEmbedding(rating_range=(1, 5)).publish(),
+        lambda s: DPItemEmbedding(rating_range=(1, 5)).save(s.folder / "unfitted.npz"),
+        lambda s: DPItemEmbedding(rating_range=(1, 5)).get_feature_names_out(),
     )
 ]
 IN_VALUES = {"rows: NaN", "rows: not finite", "rows: not finite by column"}

@@ -104,8 +104,11 @@ def test_privacy_is_switched_off_loudly(tmp_path):
     for privacy_off in (None, INF):
         assert_warns(DPPCA(epsilon=privacy_off), np.eye(9, 4))
     ratings = bad_calls_items.Scene(tmp_path)
-    embedding = DPItemEmbedding(2, epsilon=None, remainder=[])
-    for model in (embedding, DPMatrixFactorization(2, epsilon=None)):
+    embedding = DPItemEmbedding(2, epsilon=None, remainder=[], rating_range=(1, 5))
+    for model in (
+        embedding,
+        DPMatrixFactorization(2, epsilon=None, rating_range=(1, 5)),
+    ):
         assert_warns(model, ratings.X, ratings.y)
 
 

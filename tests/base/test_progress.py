@@ -128,8 +128,16 @@ RATINGS = make_ratings(300, 20, random_state=0)
         (FederatedDPPCA(1), (ROWS,), 1),
         (FederatedDPPCA(1, release=ComponentCovariance(3.0)), (ROWS,), 2),
         (SparseDPPCA(1, n_nonzero_features=2, n_rounds=3), (ROWS,), None),
-        (DPItemEmbedding(items=20), (RATINGS.data, RATINGS.target), 3),
-        (DPItemEmbedding(items=20, method="residuals"), None, None),
+        (
+            DPItemEmbedding(items=20, rating_range=(1, 5)),
+            (RATINGS.data, RATINGS.target),
+            3,
+        ),
+        (
+            DPItemEmbedding(items=20, method="residuals", rating_range=(1, 5)),
+            None,
+            None,
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore::skdpspectral.NoisyFitWarning")

@@ -48,8 +48,10 @@ CATALOG = np.arange(float(N_ROWS))
 ESTIMATORS = {
     "LRSRegressor": LRSRegressor(user_feature=0),
     "LRSMLPRegressor": LRSMLPRegressor(user_feature=0, solver=FEW_STEPS),
-    "DPMatrixFactorization": DPMatrixFactorization(2, items=CATALOG),
-    "DPItemEmbedding": DPItemEmbedding(2, items=CATALOG),
+    "DPMatrixFactorization": DPMatrixFactorization(
+        2, items=CATALOG, rating_range=(1, 5)
+    ),
+    "DPItemEmbedding": DPItemEmbedding(2, items=CATALOG, rating_range=(1, 5)),
 }
 
 

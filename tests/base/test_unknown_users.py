@@ -36,7 +36,9 @@ HELD = {
         Y,
     ),
     "ratings": (
-        DPMatrixFactorization(1, items=list(range(8)), user_feature=0, item_feature=1),
+        DPMatrixFactorization(
+            1, items=list(range(8)), user_feature=0, item_feature=1, rating_range=(1, 5)
+        ),
         RATINGS,
         STARS,
     ),

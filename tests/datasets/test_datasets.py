@@ -4,20 +4,18 @@ import os
 
 import numpy as np
 import pytest
+from benchmark_scripts import load as load_script
 from scipy import stats
 
 from skdpspectral import datasets
 from skdpspectral.datasets import _real as archives
-from skdpspectral.datasets import _real as gordon
 from skdpspectral.datasets import _real as real
-from skdpspectral.datasets import (
-    load_digits,
-    load_gordon2002,
-    load_jester,
-    load_kddcup99,
-    make_spiked_covariance,
-)
-from skdpspectral.datasets._real import load_adult, load_coil2000
+from skdpspectral.datasets import load_adult, load_digits, make_spiked_covariance
+
+REAL_TABLES = load_script("real_tables")
+load_coil2000, load_jester = REAL_TABLES.load_coil2000, REAL_TABLES.load_jester
+load_gordon2002 = REAL_TABLES.load_gordon2002
+load_kddcup99 = REAL_TABLES.load_kddcup99
 
 HAS_DATA = bool(os.environ.get(archives.DATA_HOME_VARIABLE))
 needs_data = pytest.mark.skipif(
@@ -232,7 +230,7 @@ def kdd_arrays():
         coded[f"code_{name}"] = np.array([0, len(levels) - 1], np.uint8)
     return {
         "counts": counts,
-        "counts_names": np.array(list(real.KDD_CAPS)),
+        "counts_names": np.array(list(REAL_TABLES.KDD_CAPS)),
         "rate_x100": np.array([[0] * 15, [100] * 15], np.uint8),
         "rate_names": np.array([f"rate{i}" for i in range(15)]),
         **coded,
@@ -313,7 +311,7 @@ def test_coil_bounds_come_from_the_names(tmp_path):
     np.testing.assert_array_equal(bunch.data, [low, high])  # codes beyond are clipped
 
 
-def gordon_arrays(n_probes=gordon.N_GORDON_PROBES):
+def gordon_arrays(n_probes=REAL_TABLES.N_GORDON_PROBES):
     expression = np.full((2, n_probes), 1000, np.int32)
     expression[0, :5] = [-31340, 0, 100, 160_000, 923_773]
     return {

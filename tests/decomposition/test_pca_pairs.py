@@ -491,7 +491,14 @@ def test_components_of_noise_are_told_from_others():
     [
         ({}, 'different units, set scale="private", or scale="ranks" with few rows'),
         ({"release": "covariance"}, 'different units, set scale="private". Use more'),
-        ({"bounds": (-50.0, 50.0)}, 'different ranges, set scale="bounds". Use more'),
+        (
+            {"bounds": (-50.0, 50.0)},
+            'with one value per feature and scale="bounds". Use more',
+        ),
+        (
+            {"bounds": ([-50.0] * 19 + [-5.0], 50.0)},
+            'different ranges, set scale="bounds". Use more',
+        ),
         ({"scale": "ranks"}, "noise alone. Use more rows, a larger epsilon or fewer"),
     ],
 )

@@ -168,14 +168,19 @@ def test_columns_of_a_recommender_go_by_name():
     table = pd.DataFrame({"item_id": [1, 2, 3], "user_id": [1, 1, 2]})
     y, accountant = [1.0, 2.0, 3.0], PrivacyAccountant()
     items = np.arange(1, 4)
-    named = GroupTask(DPMatrixFactorization(items=items))
+    named = GroupTask(DPMatrixFactorization(items=items, rating_range=(1, 5)))
     GroupClient("a", named, table, y, accountant=accountant)
     placed = GroupTask(
-        DPMatrixFactorization(items=items, user_feature=0, item_feature=1)
+        DPMatrixFactorization(
+            items=items, user_feature=0, item_feature=1, rating_range=(1, 5)
+        )
     )
     with pytest.raises(ValueError, match="must be column names if X has column names"):
         GroupClient("a", placed, table, y, accountant=accountant)
     GroupClient("a", placed, table.to_numpy()[:, ::-1], y, accountant=accountant)
     assert not len(accountant.ledger)
     with pytest.raises(ValueError, match="must be None for a recommender"):
-        GroupTask(DPMatrixFactorization(items=items), feature_names=["u", "i"])
+        GroupTask(
+            DPMatrixFactorization(items=items, rating_range=(1, 5)),
+            feature_names=["u", "i"],
+        )

@@ -383,7 +383,9 @@ MODELS = {
     ),
     "DPMatrixFactorization": (
         DPMatrixFactorization(
-            items=RATINGS.item_ids, item_features=RATINGS.item_features
+            items=RATINGS.item_ids,
+            item_features=RATINGS.item_features,
+            rating_range=(1, 5),
         ),
         {},
     ),

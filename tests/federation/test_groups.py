@@ -63,7 +63,9 @@ def lrs(**parameters):
 
 def factors(**parameters):
     return DPMatrixFactorization(
-        items=RATINGS.item_ids, item_features=RATINGS.item_features, **parameters
+        items=RATINGS.item_ids,
+        item_features=RATINGS.item_features,
+        **{"rating_range": (1, 5), **parameters},
     )
 
 
@@ -727,9 +729,13 @@ def test_whatever_differs_has_another_digest():
         "ratings": GroupTask(factors()),
         "clicks": GroupTask(factors(implicit=True)),
         "range": GroupTask(factors(rating_range=(0, 5))),
-        "buckets": GroupTask(DPMatrixFactorization(items=20)),
-        "no features": GroupTask(DPMatrixFactorization(items=RATINGS.item_ids)),
-        "order": GroupTask(DPMatrixFactorization(items=RATINGS.item_ids[::-1])),
+        "buckets": GroupTask(DPMatrixFactorization(items=20, rating_range=(1, 5))),
+        "no features": GroupTask(
+            DPMatrixFactorization(items=RATINGS.item_ids, rating_range=(1, 5))
+        ),
+        "order": GroupTask(
+            DPMatrixFactorization(items=RATINGS.item_ids[::-1], rating_range=(1, 5))
+        ),
     }
     assert len({task.digest for task in tasks.values()}) == len(tasks)
 
@@ -763,7 +769,7 @@ def test_bad_arguments():
         (lrs(), 4, {"trusted_sum": True}, "trusted_sum requires"),
         (lrs(), 4, {"trusted_sum": 1}, "True or False"),
         (factors(), 20, {}, "n_features is not used"),
-        (DPMatrixFactorization(), None, {}, "items is required"),
+        (DPMatrixFactorization(rating_range=(1, 5)), None, {}, "items is required"),
     ):
         with pytest.raises(ValueError, match=said):
             GroupTask(model, n_features, **more)

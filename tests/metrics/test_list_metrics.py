@@ -53,7 +53,9 @@ def test_they_agree_with_scores_of_whole_rows():
 def test_lists_of_a_recommender_are_scored():
     data = make_ratings(300, 40, random_state=0)
     users = data.data[:, 0]
-    model = DPMatrixFactorization(items=data.item_ids, epsilon=None)
+    model = DPMatrixFactorization(
+        items=data.item_ids, epsilon=None, rating_range=(1, 5)
+    )
     model.fit(data.data, data.target)
     asked = np.unique(users)
     items, _ = model.recommend(asked, 40, exclude_seen=False)

@@ -601,7 +601,7 @@ def test_users_are_searched_for_as_users():
     data = make_ratings(200, 20, n_ratings_per_user=8, random_state=0, as_frame=True)
     scoring = make_private_scorer("squared_error", limit=16.0, user_feature="user_id")
     made = search(
-        DPMatrixFactorization(1, items=data.item_ids),
+        DPMatrixFactorization(1, items=data.item_ids, rating_range=(1, 5)),
         {"n_components": [0, 1]},
         scoring=scoring,
         expected_n_iter=2,

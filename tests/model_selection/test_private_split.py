@@ -253,7 +253,7 @@ def test_a_search_with_private_scores_on_sound_folds_is_private():
         ({"scoring": make_private_scorer("accuracy", 1.0, noise_seed=0)}, "noise"),
         (
             {
-                "estimator": DPMatrixFactorization(items=5),
+                "estimator": DPMatrixFactorization(items=5, rating_range=(1, 5)),
                 "scoring": make_private_scorer("ndcg", 1.0, user_feature=0),
             },
             "user_feature",

@@ -588,7 +588,11 @@ def test_a_published_search_has_an_unfitted_pipeline_too():
 def test_users_and_items():
     ratings = make_ratings(300, 20, n_ratings_per_user=8)
     model = make_private_pipeline(
-        DPItemEmbedding(items=ratings.item_ids, item_features=ratings.item_features),
+        DPItemEmbedding(
+            items=ratings.item_ids,
+            item_features=ratings.item_features,
+            rating_range=(1, 5),
+        ),
         LRSRegressor(user_feature=0),
         epsilon=4.0,
     ).fit(ratings.data, ratings.target)

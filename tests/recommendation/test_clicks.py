@@ -122,7 +122,11 @@ def test_users_are_fitted_on_their_own_and_saved(tmp_path):
 
 def test_clicks_have_no_score_and_no_level():
     assert not hasattr(MODEL, "score")
-    model = clone(CLICKS).set_params(implicit=False).fit(X, DATA.target)
+    model = (
+        clone(CLICKS)
+        .set_params(implicit=False, rating_range=(1, 5))
+        .fit(X, DATA.target)
+    )
     assert model.score(X, DATA.target) > 0
     assert np.isfinite(model.level_)
     model.set_params(implicit=True).fit(X)

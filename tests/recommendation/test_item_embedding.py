@@ -86,7 +86,12 @@ def moment_with_loops(X, y, items, most=None):
 def test_the_second_moment_is_that_of_loops_to_the_last_bit(seed, most):
     X, y = ratings(seed)
     model = DPItemEmbedding(
-        2, method="moment", items=ITEMS, epsilon=None, max_ratings_per_user=most
+        2,
+        method="moment",
+        items=ITEMS,
+        epsilon=None,
+        max_ratings_per_user=most,
+        rating_range=(1, 5),
     )
     expected = moment_with_loops(X, y, ITEMS, most)
     assert np.array_equal(moment_of(model, X, y) * WHOLE**2, expected)
@@ -95,7 +100,9 @@ def test_the_second_moment_is_that_of_loops_to_the_last_bit(seed, most):
 @without_privacy
 def test_attributes_follow_from_the_second_moment():
     X, y = ratings()
-    model = DPItemEmbedding(3, method="moment", items=ITEMS, epsilon=None)
+    model = DPItemEmbedding(
+        3, method="moment", items=ITEMS, epsilon=None, rating_range=(1, 5)
+    )
     moment = moment_of(model, X, y)
     values, vectors = np.linalg.eigh(moment)
     np.testing.assert_allclose(model.explained_variance_, values[:-4:-1])
@@ -111,7 +118,9 @@ def test_attributes_follow_from_the_second_moment():
 
 
 def test_noisy_eigenvalues_are_floored_at_zero():
-    model = DPItemEmbedding(8, method="moment", items=ITEMS, epsilon=0.1, noise_seed=0)
+    model = DPItemEmbedding(
+        8, method="moment", items=ITEMS, epsilon=0.1, noise_seed=0, rating_range=(1, 5)
+    )
     model.fit(*ratings())
     assert model.explained_variance_.min() == 0.0 < model.explained_variance_.max()
 
@@ -122,7 +131,9 @@ def test_noisy_eigenvalues_are_floored_at_zero():
 def fit_of(rows, y, **parameters):
     parameters = {"items": [10, 11, 12], "epsilon": None, **parameters}
     return moment_of(
-        DPItemEmbedding(1, method="moment", **parameters), np.array(rows), y
+        DPItemEmbedding(1, method="moment", **{"rating_range": (1, 5), **parameters}),
+        np.array(rows),
+        y,
     )
 
 
@@ -196,7 +207,12 @@ def test_the_order_of_users_is_nobodys_business():
     """Nor are rows of others between those of a user: no bit changes."""
     X, y = ratings(3)
     model = DPItemEmbedding(
-        3, method="moment", items=ITEMS, noise_seed=0, max_ratings_per_user=4
+        3,
+        method="moment",
+        items=ITEMS,
+        noise_seed=0,
+        max_ratings_per_user=4,
+        rating_range=(1, 5),
     )
     expected = clone(model).fit(X, y).components_
     for seed in range(5):
@@ -300,12 +316,16 @@ def test_as_many_users_as_sums_are_exact_for(monkeypatch):
     most = item_moment.MOST_EXACT_USERS
     assert most / user_item.EMBEDDING_STEP**2 <= 2.0**53
     mechanism = (
-        DPItemEmbedding(method="moment", epsilon=1e3).privacy_plan(2).mechanisms[0]
+        DPItemEmbedding(method="moment", epsilon=1e3, rating_range=(1, 5))
+        .privacy_plan(2)
+        .mechanisms[0]
     )
     assert most / mechanism.grid <= 2.0**51  # nothing is clamped
     monkeypatch.setattr(_choice_of_items, "MOST_RATERS", 2)
     accountant = PrivacyAccountant()
-    model = DPItemEmbedding(1, method="moment", items=[1], accountant=accountant)
+    model = DPItemEmbedding(
+        1, method="moment", items=[1], accountant=accountant, rating_range=(1, 5)
+    )
     model.fit([[0, 1], [1, 1]], [1, 2])
     with pytest.raises(ValueError, match="user_feature must contain at most"):
         model.fit([[0, 1], [1, 1], [2, 1]], [1, 2, 3])
@@ -318,7 +338,7 @@ def test_large_ids_are_not_rounded_together():
     """Two users who become one would move the sum by more than one."""
     big = 2**53
     X = np.array([[big, 10], [big + 1, 11], [big, 11]])
-    model = DPItemEmbedding(1, method="moment", items=[10, 11])
+    model = DPItemEmbedding(1, method="moment", items=[10, 11], rating_range=(1, 5))
     tables = [
         X,
         X.astype(np.uint64),
@@ -334,9 +354,9 @@ def test_large_ids_are_not_rounded_together():
         assert same.tolist() == [
             [bool(v) for v in row] for row in [[1, 0], [0, 1], [1, 0]]
         ]
-    items = DPItemEmbedding(1, method="moment", items=[big, big + 1], noise_seed=0).fit(
-        X[:, ::-1], [5, 4, 1]
-    )
+    items = DPItemEmbedding(
+        1, method="moment", items=[big, big + 1], noise_seed=0, rating_range=(1, 5)
+    ).fit(X[:, ::-1], [5, 4, 1])
     codes = _item_catalog.item_codes(
         _item_catalog.index_of(items.items_),
         np.array([big + 1, 0.5, big], object),
@@ -350,7 +370,9 @@ def test_large_ids_are_not_rounded_together():
 @without_privacy
 def test_without_privacy_the_catalog_comes_from_the_data():
     X, y = ratings()
-    model = DPItemEmbedding(2, method="moment", epsilon=None).fit(X, y)
+    model = DPItemEmbedding(2, method="moment", epsilon=None, rating_range=(1, 5)).fit(
+        X, y
+    )
     assert sorted(model.items_) == sorted(set(X[:, 1]))
     assert not model.hashed_
 
@@ -359,7 +381,7 @@ def test_with_a_budget_items_are_hashed_with_a_warning():
     X, y = ratings()
     hashed = "items=None: item ids are hashed into 512"
     with pytest.warns(UserWarning, match=hashed) as warned:
-        model = DPItemEmbedding(2, method="moment").fit(X, y)
+        model = DPItemEmbedding(2, method="moment", rating_range=(1, 5)).fit(X, y)
     assert warned[0].filename == __file__
     assert model.components_.shape == (2, 512)
     assert model.hashed_
@@ -402,7 +424,7 @@ def test_ids_that_are_equal_share_a_bucket():
 
 def test_buckets_embed_what_was_never_seen():
     X, y = ratings()
-    model = DPItemEmbedding(2, method="moment", items=16).fit(X, y)
+    model = DPItemEmbedding(2, method="moment", items=16, rating_range=(1, 5)).fit(X, y)
     out = model.transform(np.array([[0, "new"], [0, "new"], [0, "item 1"]], object))
     assert np.array_equal(out[0], out[1])
     assert any(
@@ -428,12 +450,16 @@ def test_the_container_of_the_catalog_makes_no_difference(container, kind, tmp_p
     ids = [kind(j) for j in (3, 1, 2)]
     X = np.array([[0, ids[0]], [0, ids[2]], [1, ids[1]]], dtype=object)
     model = DPItemEmbedding(
-        2, method="moment", items=CATALOGS[container](ids), noise_seed=0
+        2,
+        method="moment",
+        items=CATALOGS[container](ids),
+        noise_seed=0,
+        rating_range=(1, 5),
     )
     model.fit(X, [5, 1, 2])
-    wanted = DPItemEmbedding(2, method="moment", items=ids, noise_seed=0).fit(
-        X, [5, 1, 2]
-    )
+    wanted = DPItemEmbedding(
+        2, method="moment", items=ids, noise_seed=0, rating_range=(1, 5)
+    ).fit(X, [5, 1, 2])
     assert model.items_.tolist() == ids
     assert np.array_equal(model.components_, wanted.components_)
     model.save(tmp_path / "items.npz")
@@ -455,6 +481,7 @@ def test_no_components_release_nothing():
         items=ITEMS,
         item_features=FEATURES,
         accountant=accountant,
+        rating_range=(1, 5),
     )
     X, y = ratings()
     model.fit(X, y)
@@ -462,15 +489,15 @@ def test_no_components_release_nothing():
     assert model.privacy_.mu == accountant.spent()[0] == 0.0
     assert model.components_.shape == (0, 8)
     assert model.transform(X[:1]).shape == (1, 3)
-    assert DPItemEmbedding(0, method="moment", items=ITEMS).fit(X, y).transform(
-        X
-    ).shape == (300, 1)
+    assert DPItemEmbedding(0, method="moment", items=ITEMS, rating_range=(1, 5)).fit(
+        X, y
+    ).transform(X).shape == (300, 1)
 
 
 def test_public_features_stand_before_the_embedding():
     X, y = ratings()
     model = DPItemEmbedding(
-        2, method="moment", items=ITEMS, item_features=FEATURES
+        2, method="moment", items=ITEMS, item_features=FEATURES, rating_range=(1, 5)
     ).fit(X, y)
     assert np.array_equal(model.item_embeddings_[:, :2], FEATURES)
     out = model.transform(np.array([[1, "item 5"]], dtype=object))
@@ -483,7 +510,7 @@ def test_public_features_stand_before_the_embedding():
 def test_public_features_keep_their_names_through_a_file(library, tmp_path):
     features = library({"year": np.arange(8.0), "drama": np.arange(8) % 2 == 0})
     model = DPItemEmbedding(
-        1, method="moment", items=ITEMS, item_features=features
+        1, method="moment", items=ITEMS, item_features=features, rating_range=(1, 5)
     ).fit(*ratings())
     model.save(tmp_path / "items.npz")
     read = DPItemEmbedding.load(tmp_path / "items.npz")
@@ -493,10 +520,14 @@ def test_public_features_keep_their_names_through_a_file(library, tmp_path):
 
 
 def test_there_are_no_more_components_than_items():
-    model = DPItemEmbedding(50, method="moment", items=ITEMS).fit(*ratings())
+    model = DPItemEmbedding(50, method="moment", items=ITEMS, rating_range=(1, 5)).fit(
+        *ratings()
+    )
     assert model.components_.shape == (8, 8)
     assert model.privacy_.mechanisms[0].shape == (8, 8)
-    assert model.privacy_ == DPItemEmbedding(50, method="moment").privacy_plan(8)
+    assert model.privacy_ == DPItemEmbedding(
+        50, method="moment", rating_range=(1, 5)
+    ).privacy_plan(8)
 
 
 # -- copies ----------------------------------------------------------------------------
@@ -505,9 +536,9 @@ def test_there_are_no_more_components_than_items():
 def test_copies_and_files_transform_alike(tmp_path):
     X, y = ratings()
     accountant = PrivacyAccountant()
-    model = DPItemEmbedding(2, method="moment", items=ITEMS, accountant=accountant).fit(
-        X, y
-    )
+    model = DPItemEmbedding(
+        2, method="moment", items=ITEMS, accountant=accountant, rating_range=(1, 5)
+    ).fit(X, y)
     expected = model.transform(X).tolist()
     model.save(tmp_path / "items.npz")
     read = DPItemEmbedding.load(tmp_path / "items.npz")
@@ -550,7 +581,11 @@ def in_polars(X):
 
 def recommender(accountant):
     embedding = DPItemEmbedding(
-        2, method="moment", items=np.arange(6), accountant=accountant
+        2,
+        method="moment",
+        items=np.arange(6),
+        accountant=accountant,
+        rating_range=(1, 5),
     )
     users = LRSRegressor(
         user_feature=0, solver=PrivateRounds(n_rounds=2), accountant=accountant
@@ -617,7 +652,7 @@ def test_users_by_items_is_never_dense():
     rng = np.random.default_rng(0)
     X = np.column_stack([np.repeat(np.arange(t), n), rng.integers(p, size=t * n)])
     y = rng.integers(1, 6, size=t * n)
-    model = DPItemEmbedding(2, method="moment", items=np.arange(p))
+    model = DPItemEmbedding(2, method="moment", items=np.arange(p), rating_range=(1, 5))
     tracemalloc.start()
     model.fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]
@@ -626,7 +661,13 @@ def test_users_by_items_is_never_dense():
     assert model.components_.shape == (2, p)
 
 
-@pytest.mark.parametrize("model", [DPItemEmbedding(2), DPMatrixFactorization(2)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        DPItemEmbedding(2, rating_range=(1, 5)),
+        DPMatrixFactorization(2, rating_range=(1, 5)),
+    ],
+)
 def test_features_in_another_order_than_the_items_are_refused(model):
     """A dataframe whose index names the items says which row is whose."""
     table = pd.DataFrame(np.eye(3), index=["c", "a", "b"])

@@ -26,6 +26,7 @@ def model(**parameters):
             "remainder": "passthrough",
             "items": CATALOG,
             "noise_seed": 0,
+            "rating_range": (1, 5),
             **parameters,
         },
     )

@@ -113,7 +113,9 @@ def check_large_users(cls):
     X = np.array([[2**53, 0], [2**53 + 1, 1]])
     for rows in (X, X.tolist(), [[*map(int, row)] for row in X]):
         with scripted() as asked:
-            cls(1, method="moment", items=[0, 1]).fit(rows, [5.0, 5.0])
+            cls(1, method="moment", items=[0, 1], rating_range=(1, 5)).fit(
+                rows, [5.0, 5.0]
+            )
         assert asked["second_moment"][0, 1] == 0.0
 
 
@@ -129,7 +131,7 @@ def seen(cls, users, seed=None, **parameters):
     X, y = table(users, seed)
     with scripted(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = cls(2, **parameters).fit(X, y)
+        model = cls(2, **{"rating_range": (1, 5), **parameters}).fit(X, y)
     state = {k: v for k, v in vars(model).items() if k not in parameters}
     stranger = np.array([["somebody", 1], ["else", 3]], dtype=object)
     return {
@@ -165,9 +167,9 @@ def test_files_hold_the_same_bytes(tmp_path):
     base, files = ordinary(), set()
     for users in (base, base | {CANARY: HOSTILE["many ratings"]}, {1: [(0, 1.0)]}):
         with scripted():
-            model = DPItemEmbedding(2, method="moment", items=np.arange(5)).fit(
-                *table(users)
-            )
+            model = DPItemEmbedding(
+                2, method="moment", items=np.arange(5), rating_range=(1, 5)
+            ).fit(*table(users))
         model.save(tmp_path / "items.npz")
         files.add((tmp_path / "items.npz").read_bytes())
     assert len(files) == 1
@@ -204,12 +206,14 @@ def test_ratings_that_are_not_finite_are_refused_after_the_charge(value):
     X, y = table(ordinary())
     y[3] = value
     with pytest.raises(ValueError, match="Input y contains NaN or infinity"):
-        DPItemEmbedding(items=range(5), accountant=accountant).fit(X, y)
+        DPItemEmbedding(items=range(5), accountant=accountant, rating_range=(1, 5)).fit(
+            X, y
+        )
     assert len(accountant.ledger) == 1
 
 
 def test_the_plan_needs_no_data_and_holds_for_any_number_of_users():
-    model = DPItemEmbedding(2, method="moment", items=range(5))
+    model = DPItemEmbedding(2, method="moment", items=range(5), rating_range=(1, 5))
     plans = {model.fit(*table(ordinary(t))).privacy_.to_json() for t in (1, 6, 300)}
     assert plans == {model.privacy_plan(5).to_json()}
     (release,) = model.privacy_.mechanisms
@@ -223,7 +227,7 @@ def test_the_plan_needs_no_data_and_holds_for_any_number_of_users():
 def test_the_charge_is_exact_and_covers_the_grid(epsilon, n_items):
     """One, and half a step an entry for each of two roundings: no bit is lost."""
     (release,) = (
-        DPItemEmbedding(method="moment", epsilon=epsilon)
+        DPItemEmbedding(method="moment", epsilon=epsilon, rating_range=(1, 5))
         .privacy_plan(n_items)
         .mechanisms
     )
@@ -243,7 +247,13 @@ def test_the_means_of_the_audit_are_those_of_a_fit():
         transcripts = []
         for cls in (DPItemEmbedding, ReleasesAlone):
             with record_releases() as released:
-                cls(1, method="moment", items=range(2), noise_seed=5).fit(*table(users))
+                cls(
+                    1,
+                    method="moment",
+                    items=range(2),
+                    noise_seed=5,
+                    rating_range=(1, 5),
+                ).fit(*table(users))
             transcripts.append(released["second_moment"])
         assert np.array_equal(*transcripts)
 
@@ -396,4 +406,7 @@ def test_audit_refutes_what_is_not_normalized(monkeypatch):
 
 def test_mutants_leave_the_package_as_it_was():
     assert sys.modules["skdpspectral.recommendation._item_embedding"] is _item_embedding
-    assert clone(DPItemEmbedding()).__class__ is _item_embedding.DPItemEmbedding
+    assert (
+        clone(DPItemEmbedding(rating_range=(1, 5))).__class__
+        is _item_embedding.DPItemEmbedding
+    )

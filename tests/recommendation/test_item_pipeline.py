@@ -32,7 +32,7 @@ FEATURES = np.asarray(RATINGS.item_features)
 
 def embedding(n_components=3, **parameters):
     parameters = {"items": RATINGS.item_ids, "epsilon": 2.0, **parameters}
-    return DPItemEmbedding(n_components, **parameters)
+    return DPItemEmbedding(n_components, **{"rating_range": (1, 5), **parameters})
 
 
 def users_of(**parameters):
@@ -56,8 +56,10 @@ def test_the_pipeline_is_the_recommender(setting):
     """The same releases, bit by bit, and then the same ridge regressions of users."""
     parameters = {"items": RATINGS.item_ids, "noise_seed": 3, **SETTINGS[setting]}
     parameters = {"n_components": 3, "epsilon": 2.0, **parameters}
-    model = DPMatrixFactorization(**parameters)
-    pipeline = make_pipeline(DPItemEmbedding(**parameters), users_of())
+    model = DPMatrixFactorization(**{"rating_range": (1, 5), **parameters})
+    pipeline = make_pipeline(
+        DPItemEmbedding(**{"rating_range": (1, 5), **parameters}), users_of()
+    )
     found = []
     for estimator in (model, pipeline):
         with record_releases() as released:
@@ -89,7 +91,7 @@ def test_one_penalty_suits_all_columns():
     parameters = {"item_features": FEATURES, "noise_seed": 0}
     table = embedding(**parameters).fit(X, Y).item_embeddings_
     model = DPMatrixFactorization(
-        items=RATINGS.item_ids, epsilon=2.0, **parameters
+        items=RATINGS.item_ids, epsilon=2.0, **{"rating_range": (1, 5), **parameters}
     ).fit(X, Y)
     # Ridge regressions see features by their products over penalties alone.
     features = model.item_factors_[:, 1:]
@@ -194,7 +196,9 @@ def attributes(users, **parameters):
     """What a fit shows, where its releases are held fixed."""
     rows, ratings = item_tools.table(users)
     with scripted():
-        model = DPItemEmbedding(2, items=range(5), **parameters).fit(rows, ratings)
+        model = DPItemEmbedding(
+            2, items=range(5), **{"rating_range": (1, 5), **parameters}
+        ).fit(rows, ratings)
     return model.publish()
 
 
@@ -247,9 +251,12 @@ def asked_of(users, **parameters):
     """What a fit would release, given one transcript of what it has released."""
     rows, ratings = item_tools.table(users)
     with scripted() as asked:
-        DPItemEmbedding(2, method="residuals", items=range(5), **parameters).fit(
-            rows, ratings
-        )
+        DPItemEmbedding(
+            2,
+            method="residuals",
+            items=range(5),
+            **{"rating_range": (1, 5), **parameters},
+        ).fit(rows, ratings)
     return asked
 
 
@@ -298,7 +305,9 @@ def test_components_are_what_tastes_differ_in():
     train = np.random.default_rng(0).random(len(rows)) < 0.5
     found = {}
     for method in ("offsets", "residuals"):
-        items = DPItemEmbedding(1, method=method, epsilon=None, **common)
+        items = DPItemEmbedding(
+            1, method=method, epsilon=None, **{"rating_range": (1, 5), **common}
+        )
         model = make_pipeline(items, users_of()).fit(rows[train], values[train])
         error = model.predict(rows[~train]) - values[~train]
         found[method] = np.sqrt(np.mean(error**2))
@@ -326,7 +335,9 @@ def test_eigenvalues_below_zero_are_noise_without_a_warning():
     for noise, sizes in ((0.0, [1.0, 0.0]), (1.0, [1.0, 0.0]), (4.0, [0.0, 0.0])):
         columns = component_columns(values, components, noise, np.ones(2))
         assert np.allclose(np.abs(columns).max(axis=0) > 0.0, sizes)
-    items = DPItemEmbedding(2, method="residuals", items=range(2), epsilon=50.0)
+    items = DPItemEmbedding(
+        2, method="residuals", items=range(2), epsilon=50.0, rating_range=(1, 5)
+    )
     items.fit([[u, i] for u in range(9) for i in range(2)], np.tile([1.0, 5.0], 9))
     assert np.isfinite(items.item_embeddings_).all()
 

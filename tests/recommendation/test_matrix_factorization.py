@@ -24,7 +24,7 @@ without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWa
 RATINGS = make_ratings(1500, 60, n_ratings_per_user=15, random_state=0)
 X, Y = RATINGS.data, RATINGS.target.astype(float)
 COMMON = {"items": RATINGS.item_ids, "item_features": RATINGS.item_features}
-MODEL = DPMatrixFactorization(**COMMON).fit(X, Y)
+MODEL = DPMatrixFactorization(**{"rating_range": (1, 5), **COMMON}).fit(X, Y)
 
 
 def rmse(predicted, y):
@@ -83,7 +83,7 @@ def test_the_units_of_ratings_do_not_matter(range_):
     low, high = range_
     scaled = low + (Y - 1) * (high - low) / 4
     common = COMMON | {"noise_seed": 0}
-    one = DPMatrixFactorization(**common).fit(X, Y)
+    one = DPMatrixFactorization(**{"rating_range": (1, 5), **common}).fit(X, Y)
     other = DPMatrixFactorization(**common, rating_range=range_).fit(X, scaled)
     expected = low + (one.predict(X) - 1) * (high - low) / 4
     assert other.predict(X) == pytest.approx(expected, rel=1e-6, abs=1e-6)
@@ -98,7 +98,7 @@ def test_the_units_of_ratings_do_not_matter(range_):
 def test_every_kind_of_table_gives_the_same_model():
     frame = pd.DataFrame({"rated": 0, "item_id": X[:, 1], "user_id": X[:, 0]})
     matrix = sparse.csr_array((Y, (X[:, 0], X[:, 1])), shape=(1501, 61))
-    model = DPMatrixFactorization(noise_seed=1, **COMMON)
+    model = DPMatrixFactorization(noise_seed=1, **{"rating_range": (1, 5), **COMMON})
     expected = clone(model).fit(X, Y).predict(X[:50])
     of_rows = clone(model).set_params(items=range(61), item_features=None)
     tables = [(X.tolist(), X[:50]), (X.astype(str), X[:50].astype(str))]
@@ -192,7 +192,9 @@ def test_lists_as_a_frame_have_ratings_on_the_scale():
 def test_a_frame_has_the_names_of_the_columns_and_no_rating_of_clicks():
     table = pd.DataFrame({"who": ["ann", "bob"], "what": ["a", "b"]})
     names = {"user_feature": "who", "item_feature": "what", "rating_feature": "stars"}
-    model = DPMatrixFactorization(items=["a", "b"], **names).fit(table, [5.0, 1.0])
+    model = DPMatrixFactorization(
+        items=["a", "b"], **{"rating_range": (1, 5), **names}
+    ).fit(table, [5.0, 1.0])
     frame = model.recommend(["ann"], as_frame=True)
     assert list(frame) == ["who", "rank", "what", "stars", "score"]
     assert frame[["who", "what"]].to_numpy().tolist() == [["ann", "b"]]
@@ -260,7 +262,9 @@ def test_files_hold_one_user_or_none(tmp_path):
     ):
         assert np.array_equal(found, expected)
     assert mine.privacy_ == MODEL.privacy_
-    named = DPMatrixFactorization(items=["a", "b"]).fit([["ann", "a"]], [5.0])
+    named = DPMatrixFactorization(items=["a", "b"], rating_range=(1, 5)).fit(
+        [["ann", "a"]], [5.0]
+    )
     named.save(tmp_path / "ann.npz", user="ann")
     ann = DPMatrixFactorization.load(tmp_path / "ann.npz")
     assert ann.predict([["ann", "b"]]) == named.predict([["ann", "b"]])
@@ -270,7 +274,9 @@ def test_a_user_who_cannot_be_written_leaves_no_file(tmp_path):
     """Neither a new one nor an old one changed."""
     times = np.arange("2020-01-01", "2020-01-03", dtype="datetime64[D]")
     rows = pd.DataFrame({"user_id": times, "item_id": RATINGS.item_ids[:2]})
-    dated = DPMatrixFactorization(**COMMON).fit(rows, [4.0, 2.0])
+    dated = DPMatrixFactorization(**{"rating_range": (1, 5), **COMMON}).fit(
+        rows, [4.0, 2.0]
+    )
     before = b"of somebody else"
     for model, user, error in (
         (MODEL, 10**9, ValueError),
@@ -333,7 +339,7 @@ def test_cross_validation_by_rows_and_by_whole_users(folds):
 def test_threads_and_blocks_change_no_bit(monkeypatch):
     from skdpspectral.recommendation import _kernels as rows
 
-    model = DPMatrixFactorization(noise_seed=3, **COMMON)
+    model = DPMatrixFactorization(noise_seed=3, **{"rating_range": (1, 5), **COMMON})
     expected = clone(model).fit(X, Y).predict(X[:200])
     monkeypatch.setattr(rows, "_BLOCK_RATINGS", 100)
     for n_jobs in (None, 2):
@@ -342,24 +348,28 @@ def test_threads_and_blocks_change_no_bit(monkeypatch):
 
 
 def test_components_are_capped_by_what_tastes_there_are():
-    plan = DPMatrixFactorization(50, items=9).privacy_plan(9)
+    plan = DPMatrixFactorization(50, items=9, rating_range=(1, 5)).privacy_plan(9)
     assert [m.shape for m in plan.mechanisms] == [(21,), (10,), (9, 2)]
     said = "n_components={} is capped at {}, the number of item features"
     assert said.format(50, 2) in plan.remarks[-1]
-    plan = DPMatrixFactorization(2, items=9).privacy_plan(9)
+    plan = DPMatrixFactorization(2, items=9, rating_range=(1, 5)).privacy_plan(9)
     assert not any("capped" in remark for remark in plan.remarks)
     plan = DPMatrixFactorization(50, items=9, implicit=True).privacy_plan(9)
     assert "n_components=50 is capped at 8, the smaller of 8" in plan.remarks[-1]
-    plan = DPItemEmbedding(50, items=9, method="residuals").privacy_plan(9)
+    plan = DPItemEmbedding(
+        50, items=9, method="residuals", rating_range=(1, 5)
+    ).privacy_plan(9)
     assert "n_components=50 is capped at 9, the number of items" in plan.remarks[-1]
     features = np.eye(40)
-    plan = DPMatrixFactorization(50, items=range(40), item_features=features)
+    plan = DPMatrixFactorization(
+        50, items=range(40), item_features=features, rating_range=(1, 5)
+    )
     assert plan.privacy_plan(40).mechanisms[2].shape == (40, 26)
     plan.fit([[0, 1], [1, 3]], [5, 1])
     assert plan.item_factors_.shape == (40, 2 + 24 + 1 + 26)
 
 
 def test_lines_are_printed_when_asked(capsys):
-    DPMatrixFactorization(verbose=1, **COMMON).fit(X, Y)
+    DPMatrixFactorization(verbose=1, **{"rating_range": (1, 5), **COMMON}).fit(X, Y)
     told = capsys.readouterr().out.splitlines()
     assert told == [f"[DPMatrixFactorization] step {k} of 3" for k in (1, 2, 3)]

@@ -108,7 +108,9 @@ def check_features(cls):
         found = []
         for seed in range(3):
             with scripted():
-                model = cls(**SETTINGS[setting]).fit(*table(ordinary(seed=seed)))
+                model = cls(**{"rating_range": (1, 5), **SETTINGS[setting]}).fit(
+                    *table(ordinary(seed=seed))
+                )
             parts = [model.item_factors_, model.ridge_, model.item_popularity_]
             found.append(joblib.hash([*parts, getattr(model, "level_", None)]))
         assert len(set(found)) == 1
@@ -119,7 +121,7 @@ def seen(cls, users, seed=None, **parameters):
     X, y = table(users, seed)
     with scripted(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = cls(**parameters).fit(X, y)
+        model = cls(**{"rating_range": (1, 5), **parameters}).fit(X, y)
     published = model.publish()
     state = {k: v for k, v in vars(model).items() if k not in parameters}
     state.pop("_personal")
@@ -148,7 +150,7 @@ def check_own_bits(cls):
         found = []
         for users in ({CANARY: rated}, ordinary(t=300, n=9) | {CANARY: rated}):
             with scripted():
-                model = cls(**setting).fit(*table(users, 3))
+                model = cls(**{"rating_range": (1, 5), **setting}).fit(*table(users, 3))
             models = model._personal
             weights = models.weights[models.codes([CANARY], "users")]
             rows = np.array([[CANARY, j] for j in range(7)])
@@ -184,7 +186,7 @@ def test_random_users_move_the_sums_by_at_most_one():
             parameters["item_features"] = rng.standard_normal((10, 3))
         X, y = table({CANARY: rated})
         with scripted(trial) as asked:
-            DPMatrixFactorization(**parameters).fit(X, y)
+            DPMatrixFactorization(**{"rating_range": (1, 5), **parameters}).fit(X, y)
         for name, answer in asked.items():
             check_answer(answer, (trial, name))
             largest[name] = max(largest[name], float(np.linalg.norm(answer)))
@@ -207,7 +209,7 @@ def test_a_user_attains_one_in_all_rounds():
 
 
 def test_the_plan_needs_no_data_and_holds_for_any_number_of_users():
-    model = DPMatrixFactorization(**SETTINGS["features"])
+    model = DPMatrixFactorization(**SETTINGS["features"], rating_range=(1, 5))
     plans = {model.fit(*table(ordinary(t))).privacy_.to_json() for t in (1, 6, 300)}
     assert plans == {model.privacy_plan(5).to_json()}
     for release in model.privacy_.mechanisms:
@@ -228,7 +230,9 @@ def test_ratings_that_are_not_finite_are_refused_after_the_charge(value):
     X, y = table(ordinary())
     y[3] = value
     with pytest.raises(ValueError, match="Input y contains NaN or infinity"):
-        DPMatrixFactorization(items=range(5), accountant=accountant).fit(X, y)
+        DPMatrixFactorization(
+            items=range(5), accountant=accountant, rating_range=(1, 5)
+        ).fit(X, y)
     assert len(accountant.ledger) == 1
 
 
@@ -244,7 +248,9 @@ def test_ids_are_read_after_the_charge(column, value):
         X[3, column] = np.nan
         X = X.astype(float)
     with pytest.raises((TypeError, ValueError), match=r"user_feature|item_feature|NaN"):
-        DPMatrixFactorization(items=range(5), accountant=accountant).fit(X, y)
+        DPMatrixFactorization(
+            items=range(5), accountant=accountant, rating_range=(1, 5)
+        ).fit(X, y)
     assert len(accountant.ledger) == 1
 
 
@@ -355,9 +361,9 @@ MUTANTS = {
         check_features,
         MODEL,
         (
-            "tastes = _kernels_models.tastes(columns, found.counts, found.logged)",
+            "tastes = _kernels_models.tastes(columns, found.counts, found.bounded)",
             "rated = np.bincount(rows.items, minlength=len(columns)) + 1.0\n"
-            "        tastes = _kernels_models.tastes(columns, rated, found.logged)",
+            "        tastes = _kernels_models.tastes(columns, rated, found.bounded)",
         ),
     ),
     "residuals of the second round from others' ratings": (

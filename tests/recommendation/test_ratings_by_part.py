@@ -24,7 +24,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning
 DATA = make_ratings(300, 40, n_ratings_per_user=8, random_state=0)
 X, Y = DATA.data, DATA.target.astype(float)
 MODEL = DPMatrixFactorization(
-    items=DATA.item_ids, item_features=DATA.item_features, noise_seed=0
+    items=DATA.item_ids,
+    item_features=DATA.item_features,
+    noise_seed=0,
+    rating_range=(1, 5),
 )
 FRAME = pd.DataFrame({"rating": Y, "item_id": X[:, 1], "user_id": X[:, 0]})
 PAIRS = FRAME[["user_id", "item_id"]]
@@ -100,11 +103,17 @@ def test_real_names_without_the_defaults_are_refused(cls, names):
     accountant = PrivacyAccountant()
     frame = FRAME.set_axis(names, axis=1)
     with pytest.raises(ValueError, match=r"user_feature='user_id', but X has no"):
-        cls(items=DATA.item_ids, accountant=accountant).fit(frame, Y)
+        cls(items=DATA.item_ids, accountant=accountant, rating_range=(1, 5)).fit(
+            frame, Y
+        )
     half = {"user_feature": names[2]}
     if "item_id" not in names:
         with pytest.raises(ValueError, match=r"item_feature='item_id', but X has no"):
-            cls(items=DATA.item_ids, accountant=accountant, **half).fit(frame, Y)
+            cls(
+                items=DATA.item_ids,
+                accountant=accountant,
+                **{"rating_range": (1, 5), **half},
+            ).fit(frame, Y)
     assert not len(accountant.ledger)
 
 
@@ -160,7 +169,9 @@ def test_files_and_memory_maps_give_the_bits_of_arrays(stored, monkeypatch, rows
 
 
 def test_items_of_a_file_are_a_catalog_without_privacy(stored):
-    model = DPMatrixFactorization(epsilon=None).fit(stored / "one.parquet")
+    model = DPMatrixFactorization(epsilon=None, rating_range=(1, 5)).fit(
+        stored / "one.parquet"
+    )
     assert set(model.items_) == set(X[:, 1])
 
 
@@ -265,9 +276,9 @@ def test_a_table_that_changes_while_it_is_read_is_refused(users):
 
 def test_more_items_than_the_proof_allows_are_refused():
     with pytest.raises(ValueError, match=r"items"):
-        DPMatrixFactorization(items=2**26).fit(X, Y)
+        DPMatrixFactorization(items=2**26, rating_range=(1, 5)).fit(X, Y)
     with pytest.raises(ValueError, match=r"items must be at most 2\*\*26 - 1"):
-        DPMatrixFactorization().privacy_plan(2**26)
+        DPMatrixFactorization(rating_range=(1, 5)).privacy_plan(2**26)
 
 
 # -- what is read ----------------------------------------------------------------------
@@ -280,7 +291,7 @@ def test_columns_that_are_not_used_are_not_read(cls, kind):
     """What somebody has there neither refuses a fit nor is seen by it."""
     frame = PAIRS.assign(hour=np.nan)
     table = frame.to_numpy() if kind is np.asarray else kind(frame)
-    model = cls(items=DATA.item_ids, noise_seed=0).fit(table, Y)
+    model = cls(items=DATA.item_ids, noise_seed=0, rating_range=(1, 5)).fit(table, Y)
     found = (
         model.predict(table) if hasattr(model, "predict") else model.transform(table)
     )

@@ -146,6 +146,7 @@ def test_samples_can_not_be_made_anew_from_what_is_left_of_a_release():
     assert not any(isinstance(v, np.random.Generator) for v in vars(release).values())
 
 
+@pytest.mark.fresh_entropy
 def test_unseeded_streams_never_repeat():
     draws = {noise_generator().standard_normal() for _ in range(1000)}
     assert len(draws) == 1000

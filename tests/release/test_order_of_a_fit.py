@@ -65,12 +65,12 @@ FITS = {
     "networks of users": lambda rows, **p: LRSMLPRegressor(
         hidden_layer_sizes=2, **p
     ).fit(rows, Y, users=IDS),
-    "items": lambda rows, **p: DPItemEmbedding(items=5, **p).fit(
-        ratings(rows)[:, :2], Y
-    ),
-    "factors": lambda rows, **p: DPMatrixFactorization(items=5, **p).fit(
-        ratings(rows)[:, :2], Y
-    ),
+    "items": lambda rows, **p: DPItemEmbedding(
+        items=5, **{"rating_range": (1, 5), **p}
+    ).fit(ratings(rows)[:, :2], Y),
+    "factors": lambda rows, **p: DPMatrixFactorization(
+        items=5, **{"rating_range": (1, 5), **p}
+    ).fit(ratings(rows)[:, :2], Y),
     "clients": lambda rows, **p: FederatedDPPCA(1, **p).fit(rows, clients=IDS),
     "column of clients": lambda rows, **p: FederatedDPPCA(1, client_feature=0, **p).fit(
         with_column(rows)
@@ -261,7 +261,9 @@ def test_targets_are_read_after_the_charge(fit, value):
                 model = LRSRegressor(user_feature=0, accountant=accountant)
                 data = with_column(X)
             else:
-                model = DPItemEmbedding(2, items=5, accountant=accountant)
+                model = DPItemEmbedding(
+                    2, items=5, accountant=accountant, rating_range=(1, 5)
+                )
                 data = ratings(X)[:, :2]
             error = ValueError if budget is None else PrivacyBudgetError
             with pytest.raises(error) as caught:
@@ -285,7 +287,9 @@ def test_ids_of_users_are_read_after_the_charge(ids):
 def test_without_privacy_a_budget_refuses_before_items_are_read():
     table = ratings(X)[:, :2]
     table[:, 1] = None
-    model = DPItemEmbedding(2, epsilon=None, accountant=PrivacyAccountant(1.0))
+    model = DPItemEmbedding(
+        2, epsilon=None, accountant=PrivacyAccountant(1.0), rating_range=(1, 5)
+    )
     with pytest.raises(PrivacyBudgetError, match="epsilon"):
         model.fit(table, Y)
 

@@ -171,18 +171,20 @@ FITS = {
     "ratings": (
         RATINGS,
         lambda t, a: DPMatrixFactorization(
-            items=5, user_feature=1, item_feature=0, accountant=a
+            items=5, user_feature=1, item_feature=0, accountant=a, rating_range=(1, 5)
         ).fit(t, LABELS),
     ),
     "ratings' y": (
         LABELS,
-        lambda t, a: DPItemEmbedding(items=5, accountant=a).fit(RATINGS[:, ::-1], t),
+        lambda t, a: DPItemEmbedding(items=5, accountant=a, rating_range=(1, 5)).fit(
+            RATINGS[:, ::-1], t
+        ),
     ),
     "ratings beside a cluster": (
         LABELS,
-        lambda t, a: DPMatrixFactorization(items=5, accountant=a).fit(
-            dask_rows(RATINGS[:, ::-1]), t
-        ),
+        lambda t, a: DPMatrixFactorization(
+            items=5, accountant=a, rating_range=(1, 5)
+        ).fit(dask_rows(RATINGS[:, ::-1]), t),
     ),
     "search": (
         X,

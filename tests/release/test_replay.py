@@ -159,7 +159,9 @@ CLOSE = {
     ),
     "federation": lambda: client_cases(rng(), FederatedDPPCA(1), "array", 2),
     "regressor": lambda: user_cases(rng(), LRSRegressor(solver=ONE_ROUND), "array"),
-    "factors": lambda: rating_cases(rng(), DPMatrixFactorization(1), "array"),
+    "factors": lambda: rating_cases(
+        rng(), DPMatrixFactorization(1, rating_range=(1, 5)), "array"
+    ),
     "score": lambda: other_cases("scorers", "array"),
     "user score": lambda: other_cases("scorers of users", "array"),
     "optimizer": lambda: other_cases("optimizers", "array"),

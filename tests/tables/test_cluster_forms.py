@@ -46,12 +46,14 @@ def fit_regression(targets, users=USERS, rows=ROWS, **how):
 
 def fit_items(targets, **how):
     frame = dd.from_pandas(RATINGS, npartitions=2)
-    return DPItemEmbedding(**HOW, **how).fit(frame, targets)
+    return DPItemEmbedding(**HOW, **{"rating_range": (1, 5), **how}).fit(frame, targets)
 
 
 def fit_ratings(targets, **how):
     frame = dd.from_pandas(RATINGS, npartitions=2)
-    return DPMatrixFactorization(**HOW, **how).fit(frame, targets)
+    return DPMatrixFactorization(**HOW, **{"rating_range": (1, 5), **how}).fit(
+        frame, targets
+    )
 
 
 def refused(fit, *data, match, charged=0):

@@ -64,11 +64,11 @@ def fit_regression(frame, **how):
 
 def fit_ratings(frame, **how):
     how = {"items": range(7), "rating_range": (0, 4), **HOW, **how}
-    return DPMatrixFactorization(**how).fit(frame)
+    return DPMatrixFactorization(**{"rating_range": (1, 5), **how}).fit(frame)
 
 
 def fit_items(frame, **how):
-    model = DPItemEmbedding(items=range(7), **HOW, **how)
+    model = DPItemEmbedding(items=range(7), **HOW, **{"rating_range": (1, 5), **how})
     return model.fit(frame[["user", "item"]], frame["rating"])
 
 

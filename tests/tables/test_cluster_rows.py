@@ -280,8 +280,10 @@ def test_ratings_are_predicted_and_embedded_of_rows_that_are_brought_here():
     items = DATA.item_ids
     frame = dd.from_pandas(RATINGS, npartitions=3)
     with quiet():
-        model = DPMatrixFactorization(items=items, noise_seed=1).fit(RATINGS)
-        embedding = DPItemEmbedding(2, items=items, noise_seed=1)
+        model = DPMatrixFactorization(
+            items=items, noise_seed=1, rating_range=(1, 5)
+        ).fit(RATINGS)
+        embedding = DPItemEmbedding(2, items=items, noise_seed=1, rating_range=(1, 5))
         embedding.fit(RATINGS, RATINGS["rating"])
         np.testing.assert_array_equal(model.predict(frame), model.predict(RATINGS))
         assert model.score(frame) == model.score(RATINGS)
@@ -306,7 +308,9 @@ def test_ratings_of_strings_and_repeated_items():
     frame = pd.concat([RATINGS, RATINGS.iloc[::3].assign(rating=1)])
     frame = frame.assign(user_id=[f"u{user}" for user in frame.user_id])
     frame = frame.reset_index(drop=True)
-    model = DPMatrixFactorization(items=DATA.item_ids, noise_seed=1)
+    model = DPMatrixFactorization(
+        items=DATA.item_ids, noise_seed=1, rating_range=(1, 5)
+    )
     with quiet():
         wanted = outcome(model, frame)
         personal = model.predict(frame[:9])

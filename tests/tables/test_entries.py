@@ -367,7 +367,7 @@ def test_users_and_features_are_read_row_by_row(name, odd, into):
 @each_kind
 def test_ratings_are_read_row_by_row(odd, into):
     table = [[BIG + row[0], f"item {row[2]}", row[1]] for row in TABLES["integers"]]
-    model = DPMatrixFactorization(user_feature=0, item_feature=1)
+    model = DPMatrixFactorization(user_feature=0, item_feature=1, rating_range=(1, 5))
 
     def read(X):
         found = deferred_ratings(model, X, reset=True).read()
@@ -414,7 +414,11 @@ def fitted_models():
         return numbers, {
             "LRSRegressor": LRSRegressor(user_feature=0, noise_seed=0).fit(X, y),
             "DPMatrixFactorization": DPMatrixFactorization(
-                user_feature=0, item_feature=2, items=[0, 1, 2, 3, 4], noise_seed=0
+                user_feature=0,
+                item_feature=2,
+                items=[0, 1, 2, 3, 4],
+                noise_seed=0,
+                rating_range=(1, 5),
             ).fit(X, np.clip(3 + y, 1, 5)),
             "DPPCA": DPPCA(1, noise_seed=0).fit(X),
             "DPAdamClassifier": DPAdamClassifier(classes=[0, 1], noise_seed=0).fit(
@@ -517,7 +521,11 @@ def test_a_search_holds_out_the_same_rows_of_others(into, monkeypatch):
 def test_a_list_is_what_an_array_of_objects_is():
     table = [[f"user {row[0]}", row[2], row[1]] for row in TABLES["integers"]]
     model = DPItemEmbedding(
-        user_feature=0, item_feature=1, items=[0, 1, 2, 3, 4], noise_seed=0
+        user_feature=0,
+        item_feature=1,
+        items=[0, 1, 2, 3, 4],
+        noise_seed=0,
+        rating_range=(1, 5),
     )
     y = 3.0 + np.clip(rng.normal(size=N_ROWS), -1, 1)
     first = model.fit(objects(table), y).transform(objects(table))
@@ -557,7 +565,7 @@ def test_entries_stay_what_they_are():
         LRSRegressor(user_feature="u"),
         FederatedDPPCA(client_feature="u"),
         DPAdamClassifier(classes=[0, 1]),
-        DPMatrixFactorization(user_feature="u", item_feature="a"),
+        DPMatrixFactorization(user_feature="u", item_feature="a", rating_range=(1, 5)),
     ],
     ids=repr,
 )

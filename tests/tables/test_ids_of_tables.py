@@ -42,10 +42,12 @@ ENDING = {
     "user_feature": lambda X, y, ids: LRSRegressor(user_feature="id").fit(
         pd.DataFrame({"id": ids, "x": y}), y
     ),
-    "item_feature": lambda X, y, ids: DPItemEmbedding(items=9).fit(
+    "item_feature": lambda X, y, ids: DPItemEmbedding(items=9, rating_range=(1, 5)).fit(
         pd.DataFrame({"user_id": y.astype(int), "item_id": ids}), y
     ),
-    "items": lambda X, y, ids: DPItemEmbedding(items=ids[:2], remainder=[]).fit(X, y),
+    "items": lambda X, y, ids: DPItemEmbedding(
+        items=ids[:2], remainder=[], rating_range=(1, 5)
+    ).fit(X, y),
     "clients": lambda X, y, ids: FederatedDPPCA(1).fit(X, clients=ids),
 }
 
@@ -101,7 +103,9 @@ def test_bad_ids_are_refused(data, case):
         frame, _ = table(data)
         frame["user_id"] = ids
         frame["item_id"] = np.arange(200)
-        model = DPItemEmbedding(items=200, accountant=accountant, remainder=[])
+        model = DPItemEmbedding(
+            items=200, accountant=accountant, remainder=[], rating_range=(1, 5)
+        )
         with pytest.raises(ValueError, match=f"user_feature.*{message}"):
             model.fit(frame, y)
         frame = frame.rename(columns={"user_id": "item_id", "item_id": "user_id"})
@@ -160,7 +164,7 @@ ESTIMATORS = [
     LRSMLPRegressor(user_feature=0),
     LRSRegressor(),
     LRSRegressor(user_feature=0),
-    DPItemEmbedding(),
+    DPItemEmbedding(rating_range=(1, 5)),
 ]
 
 
@@ -176,7 +180,9 @@ def test_masked_rows_are_no_values(data, estimator):
         estimator.fit(masked, data[1])
 
 
-@pytest.mark.parametrize("estimator", [LRSRegressor(), DPItemEmbedding()], ids=str)
+@pytest.mark.parametrize(
+    "estimator", [LRSRegressor(), DPItemEmbedding(rating_range=(1, 5))], ids=str
+)
 @pytest.mark.filterwarnings("ignore")
 def test_masked_targets_are_no_values(data, estimator):
     y = np.ma.array(data[1], mask=[True] + 199 * [False])
@@ -189,7 +195,7 @@ def test_items_that_are_times_are_not_hashed_as_numbers(data):
     frame, y = table(data)
     frame["item_id"] = np.datetime64("2020-01-01", "ns") + np.arange(200)
     with pytest.raises(TypeError, match="must be a string or a number"):
-        DPItemEmbedding(items=7).fit(frame, y)
+        DPItemEmbedding(items=7, rating_range=(1, 5)).fit(frame, y)
 
 
 def hidden(shape):
@@ -236,7 +242,11 @@ def test_masked_features_and_weights_are_refused(data):
     table = np.column_stack([users, users % 5])
     with pytest.raises(ValueError, match="item_features has masked values"):
         DPItemEmbedding(
-            user_feature=0, item_feature=1, items=range(5), item_features=hidden((5, 2))
+            user_feature=0,
+            item_feature=1,
+            items=range(5),
+            item_features=hidden((5, 2)),
+            rating_range=(1, 5),
         ).fit(table, y)
     model = LRSRegressor(noise_seed=0).fit(X, y, users=users)
     with pytest.raises(ValueError, match="sample_weight has masked values"):

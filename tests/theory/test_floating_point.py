@@ -91,7 +91,9 @@ def test_every_release_states_what_it_rests_on():
     stated = {"start": (1.0, errors, users), **medians, **moments}
     _check_stated(LRSRegressor().privacy_plan(p), stated)
     items = {"second_moment": (1.0, 0.0, 2.0**31)}
-    _check_stated(DPItemEmbedding(method="moment").privacy_plan(p), items)
+    _check_stated(
+        DPItemEmbedding(method="moment", rating_range=(1, 5)).privacy_plan(p), items
+    )
 
 
 def _check_stated(plan, stated):

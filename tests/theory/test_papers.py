@@ -158,7 +158,7 @@ def test_what_cannot_hold_has_its_proof():
     [
         ":ref:`lemma-of-nobody`",
         ":class:`~skdpspectral.NoPCA`",
-        "``skdpspectral.theory.no_rate``",
+        "``skdpspectral.metrics.no_score``",
         "``tests/theory/test_nothing.py``",
         "``DPPCA(no_parameter=1)``",
         "``something else``",

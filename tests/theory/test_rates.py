@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from benchmark_scripts import load
 
-from skdpspectral.theory import minimax_rate
+minimax_rate = load("rates").minimax_rate
 
 MODEL = {
     "n_features": 50,

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from benchmark_scripts import load
 
-from skdpspectral.theory import stream_covariance_error
+stream_covariance_error = load("rates").stream_covariance_error
 
 N, D, S = 6, 2, 1.5
 STEPS = np.arange(1, N + 1)

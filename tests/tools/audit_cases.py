@@ -202,7 +202,9 @@ class UserCase:
         """Return what `audit_epsilon` is called with."""
         users, others = self.users()
         model = self.make(epsilon)
-        quick = lrs_tools.ReleasesAlone(**model.get_params(deep=False))
+        quick = lrs_tools.ReleasesAlone(
+            **model.get_params(deep=False), rating_range=(1, 5)
+        )
         X, y = table(users)
         X_neighbor, y_neighbor = table(others)
         return {
@@ -237,6 +239,7 @@ class RatingsCase:
     def make(self, epsilon, cls=DPItemEmbedding):
         """Return the estimator."""
         ids = {"user_feature": 0, "item_feature": 1, "items": range(2)}
+        ids["rating_range"] = (1, 5)
         return cls(1, method="moment", epsilon=epsilon, **ids)
 
     def arguments(self, epsilon, cls=item_tools.ReleasesAlone):
@@ -287,7 +290,7 @@ class FactorsCase:
         """Return the estimator."""
         features = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]]
         ids = {"user_feature": 0, "item_feature": 1, "items": range(4)}
-        ids |= {"item_features": features, **self.parameters}
+        ids |= {"item_features": features, "rating_range": (1, 5), **self.parameters}
         return (cls or self.estimator)(epsilon=epsilon, **ids)
 
     def arguments(self, epsilon, cls=None):
@@ -902,7 +905,9 @@ class StreamCase:
         neighbor = X.copy()
         X[self.step], neighbor[self.step] = self.row, self.replacement
         model = self.make(epsilon)
-        quick = stream_tools.ReleasesAlone(**model.get_params(deep=False))
+        quick = stream_tools.ReleasesAlone(
+            **model.get_params(deep=False), rating_range=(1, 5)
+        )
         return {
             "factory": quick,
             "X": X,

@@ -40,6 +40,7 @@ def exact_moment(cls, users, seed=None, **parameters):
     """What a fit would release without noise."""
     X, y = table(users, seed)
     with scripted() as asked:
+        parameters = {"rating_range": (1, 5), **parameters}
         cls(1, method="moment", **parameters).fit(X, y)
     return asked["second_moment"]
 
@@ -94,7 +95,7 @@ def exact_answers(cls, users, seed=None, **parameters):
     """What a fit would release without noise, every release given scripted ones."""
     X, y = table(users, seed)
     with scripted() as asked:
-        cls(**parameters).fit(X, y)
+        cls(**{"rating_range": (1, 5), **parameters}).fit(X, y)
     return asked
 
 

@@ -753,7 +753,7 @@ def matrix_cases(rng, form):
         found = {f"{k}, replaces": table.swapped(6, row) for k, row in changed.items()}
         found |= {f"{k}, joins": Table([*rows, row]) for k, row in changed.items()}
         found["leaves"] = Table(rows[:-1])
-        estimator = cls(1, **how, **more)
+        estimator = cls(1, rating_range=(1, 5), **how, **more)
         yield Case(
             f"{text_of(estimator)} | {form} of users and items",
             functools.partial(fit_matrix, estimator, form),
@@ -1214,7 +1214,11 @@ def search_users(kind, form, table):
     else:
         search = PrivateSearchCV(
             DPMatrixFactorization(
-                1, items=range(ITEMS), user_feature=user, item_feature=item
+                1,
+                items=range(ITEMS),
+                user_feature=user,
+                item_feature=item,
+                rating_range=(1, 5),
             ),
             {"n_components": [0, 1]},
             **few,
@@ -1396,7 +1400,9 @@ def hold_groups(kind, noise, table):
         model = LRSRegressor(1, 1, solver=PrivateRounds(n_rounds=2), epsilon=2.0)
         args = (model, P)
     else:
-        model = DPMatrixFactorization(1, items=range(ITEMS), epsilon=2.0)
+        model = DPMatrixFactorization(
+            1, items=range(ITEMS), epsilon=2.0, rating_range=(1, 5)
+        )
         args = (model,)
     shares = NOISES[noise]
     task = GroupTask(*args, noise=noise, n_shares=shares, trusted_sum=(shares or 1) > 1)
@@ -1489,8 +1495,8 @@ PLAIN = {
         LRSMLPRegressor(2, solver=FEW_STEPS, user_feature=-1),
     ],
     "ratings": [
-        DPItemEmbedding(1, items=range(ITEMS)),
-        DPMatrixFactorization(1, items=range(ITEMS)),
+        DPItemEmbedding(1, items=range(ITEMS), rating_range=(1, 5)),
+        DPMatrixFactorization(1, items=range(ITEMS), rating_range=(1, 5)),
         DPMatrixFactorization(1, items=range(ITEMS), implicit=True),
     ],
 }

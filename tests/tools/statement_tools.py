@@ -74,7 +74,10 @@ def all_kinds():
     yield "result", federated_result()
     yield "stream", JMECovariance(horizon=1000).partial_fit(X)
     yield "users", LRSRegressor().fit(X, X[:, 0], users=users)
-    yield "items", DPItemEmbedding(items=20).fit(ratings, np.ones(400))
+    yield (
+        "items",
+        DPItemEmbedding(items=20, rating_range=(1, 5)).fit(ratings, np.ones(400)),
+    )
     yield "seeded", DPPCA(2, noise_seed=0).fit(X)
     yield "open", DPPCA(2, epsilon=None).fit(X)
     yield "ledger", two_analysts()

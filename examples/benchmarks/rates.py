@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..mechanisms import check_count, check_real
-from ..sensitivity import free_moment_weight
+from skdpspectral.mechanisms import check_count, check_real
+from skdpspectral.sensitivity import free_moment_weight
 
 _TARGETS, _BOUNDS = ("components", "covariance"), ("lower", "upper")
 
@@ -93,7 +93,7 @@ def minimax_rate(
 
     Examples
     --------
-    >>> from skdpspectral.theory import minimax_rate
+    >>> from rates import minimax_rate
     >>> print(f"{minimax_rate(10_000, 50, 1, 10.0, 1.0, epsilon=0.5):.4f}")
     0.0268
     >>> clients = minimax_rate([10_000] * 10, 50, 1, 10.0, 1.0, epsilon=0.5)
@@ -254,7 +254,7 @@ def stream_covariance_error(
 
     Examples
     --------
-    >>> from skdpspectral.theory import stream_covariance_error
+    >>> from rates import stream_covariance_error
     >>> [round(e) for e in stream_covariance_error(30, 4, 4.0, method="pp-debiased")]
     [12671, 12679]
     """
