@@ -194,6 +194,7 @@ def for_the_person_responsible(facts: Facts) -> _Answers:
     summed, separate = facts.summed, facts.separate
     external, several = "approximate-dp" in facts.kinds, len(clients) > 1
     stream, search = facts.kind == "stream", facts.kind == "search"
+    n_clients = f"{len(clients)} client{'s' * several}"
     who = "Each user, with all of their rows: one value of the column of users."
     answers.ask(
         "Who is protected?",
@@ -291,13 +292,13 @@ def for_the_person_responsible(facts: Facts) -> _Answers:
             "as a server does if no mask hides it, learn more about that party.",
             separate
             and not summed
-            and f"The data are those of {len(clients)} clients. Each adds noise before "
+            and f"The data are those of {n_clients}. Each adds noise before "
             f"anything leaves it. The server and the others see {noisy}",
             clients
             and not (separate or summed)
-            and f"The rows of {len(clients)} client{'s' * several} were in one "
-            "program, and whoever ran it could see them. Each client's releases have noise of "
-            f"their own: on machines of their own, a server would see {noisy}",
+            and f"The rows of {n_clients} were in one program, and whoever ran it "
+            "could see them. Each client's releases have noise of their own: on machines of "
+            f"their own, a server would see {noisy}",
             server
             and "Each client sends exact sums over its users to a server, which adds "
             "the noise. The server sees these sums. All others see noisy sums, and "
