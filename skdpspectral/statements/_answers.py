@@ -297,8 +297,8 @@ def for_the_person_responsible(facts: Facts) -> _Answers:
             clients
             and not (separate or summed)
             and f"The rows of {n_clients} were in one program, and whoever ran it "
-            "could see them. Each client's releases have noise of their own: on machines of "
-            f"their own, a server would see {noisy}",
+            "could see them. Each client's releases have noise of their own: on "
+            f"machines of their own, a server would see {noisy}",
             server
             and "Each client sends exact sums over its users to a server, which adds "
             "the noise. The server sees these sums. All others see noisy sums, and "
