@@ -266,7 +266,7 @@ class PrivacyPlan:
         object.__setattr__(self, "remarks", tuple(map(Remark.of, self.remarks)))
         if not 0.0 <= self.failure < 1.0:
             raise ValueError(f"failure must be in [0, 1), got {self.failure}")
-        releases = tuple(_releases_of(self.mechanisms))
+        releases = tuple(each for each, _ in _with_conditions(self.mechanisms))
         choices = [m for m in self.mechanisms if isinstance(m, Alternatives)]
         names = [mechanism.name for mechanism in (*choices, *releases)]
         by_name = dict(zip(names, (*choices, *releases), strict=True))
@@ -449,24 +449,19 @@ class PrivacyPlan:
         """Read a plan that :meth:`to_json` wrote."""
         fields = json.loads(text)
         if "blocks" in fields:
-            return ParallelPlan.from_json(text)
-        fields.pop("statement", None)
-        fields["epsilon"] = math.inf if fields["epsilon"] is None else fields["epsilon"]
-        concerns = fields.pop("concerns", ["other"] * len(fields["remarks"]))
-        fields["remarks"] = tuple(map(Remark, fields["remarks"], concerns))
-        fields["mechanisms"] = tuple(
-            _mechanism_from_dict(entry) for entry in fields["mechanisms"]
-        )
-        return cls(**fields)
+            return ParallelPlan.of(
+                {each.pop("name"): _plan_of(each) for each in fields["blocks"]}
+            )
+        return _plan_of(fields)
 
 
-def _releases_of(mechanisms: Iterable[Mechanism]) -> Iterator[Mechanism]:
-    """Yield all mechanisms, and those of all branches in the place of a choice."""
-    for mechanism in mechanisms:
-        if isinstance(mechanism, Alternatives):
-            yield from itertools.chain.from_iterable(mechanism.branches)
-        else:
-            yield mechanism
+def _plan_of(fields: dict[str, Any]) -> PrivacyPlan:
+    fields.pop("statement", None)
+    fields["epsilon"] = math.inf if fields["epsilon"] is None else fields["epsilon"]
+    concerns = fields.pop("concerns", ["other"] * len(fields["remarks"]))
+    fields["remarks"] = tuple(map(Remark, fields["remarks"], concerns))
+    fields["mechanisms"] = tuple(map(_mechanism_from_dict, fields["mechanisms"]))
+    return PrivacyPlan(**fields)
 
 
 def _mechanism_to_dict(mechanism: Mechanism) -> dict[str, Any]:
@@ -565,12 +560,3 @@ class ParallelPlan(PrivacyPlan):
         """Return the plan as plain Python values."""
         blocks = [{"name": name, **plan.to_dict()} for name, plan in self.blocks]
         return {**super().to_dict(), "blocks": blocks}
-
-    @classmethod
-    def from_json(cls, text: str) -> ParallelPlan:
-        """Read a plan that :meth:`to_json` wrote."""
-        plans = {}
-        for entry in json.loads(text)["blocks"]:
-            name = entry.pop("name")
-            plans[name] = PrivacyPlan.from_json(json.dumps(entry))
-        return cls.of(plans)
