@@ -39,14 +39,16 @@ from .costs import (
     Refit,
     Relation,
     Share,
+    budget_of,
     check_plans,
     conversion_factor,
     cost_of,
+    relation_of,
     restated,
 )
 from .entries import LedgerEntry, Sums, new_row
 from .planned_fits import planned_fits
-from .report import LastSpent, Remaining, Spent, Standing, budget_of, relation_of
+from .report import LastSpent, Remaining, Spent, Standing
 
 _LARGEST_DELTA = 1.0 - 2.0**-53
 
@@ -144,7 +146,7 @@ class PrivacyAccountant:
         given = {**parts, "unit": unit, "neighbors": neighbors}
         given |= {} if epsilon is None else {n: asked[n] for n in ("epsilon", "delta")}
         self._keeper = None if path is not None else _TemporaryFolder()
-        self._path = place_of(path if self._keeper is None else self._keeper.file)
+        self._path = place_of(self._keeper.file if self._keeper else path or "")
         on_server = self._path.startswith(store.SERVER)
         if on_server or not os.path.lexists(self._path):
             if epsilon is None and not on_server and any(parts.values()):
@@ -349,11 +351,8 @@ class PrivacyAccountant:
         pair = ApproximateDP(
             what, check_real("epsilon", epsilon), check_real("delta", delta)
         )
-        unit = _word("unit", unit, Unit)
-        neighbors = _word("neighbors", neighbors, Neighbors)
-        self.charge(
-            PrivacyPlan(pair.epsilon, pair.delta, (pair,), what, unit, neighbors)
-        )
+        relation = _word("unit", unit, Unit), _word("neighbors", neighbors, Neighbors)
+        self.charge(PrivacyPlan(pair.epsilon, pair.delta, (pair,), what, *relation))
 
     def check(
         self,
@@ -780,7 +779,9 @@ def place_of(path: str | os.PathLike[str]) -> str:
     if text.startswith(store.SERVER):
         return store.check_address(text)
     if "://" in text:  # not quoted: it may have a password
-        raise ValueError("path must be a file, or begin with postgresql://")
+        raise ValueError(
+            "path must be a file, or an address that begins with postgresql://"
+        )
     return os.path.abspath(text)
 
 

@@ -154,8 +154,9 @@ def restated(curve: Curve, factor: float) -> Curve:
     if factor == 2.0 and not curve.replaced:
         return replace(curve, replaced=True)
     noise = curve.noise_multiplier * (1.0 if curve.replaced else 2.0) / factor
-    every = {"sampling_probability": 1.0, "noise_multiplier": noise, "replaced": True}
-    return replace(curve, **every)
+    return replace(
+        curve, sampling_probability=1.0, noise_multiplier=noise, replaced=True
+    )
 
 
 def curve_text(curve: Curve) -> str:
@@ -171,7 +172,8 @@ def curve_of(text: str) -> Curve:
     kind = fields.pop("kind")
     if kind not in _KINDS:
         raise LedgerError(f"this release of skdpspectral knows no mechanism {kind!r}")
-    return _KINDS[kind](name="", **fields)
+    curve: Curve = _KINDS[kind](name="", **fields)
+    return curve
 
 
 @dataclass(frozen=True)
@@ -266,6 +268,20 @@ def _balanced(cost: Cost, left: float, failures: float) -> tuple[float, float]:
         else:
             low = middle
     return (without, 0.0) if without <= m else (m, high)
+
+
+def budget_of(terms: dict[str, Any]) -> Budget | None:
+    """Return the budget of a ledger by its terms."""
+    if terms["epsilon"] is None:
+        return None
+    return Budget(*(terms[n] for n in ("epsilon", "delta", "failures", "pure")))
+
+
+def relation_of(terms: dict[str, Any]) -> Relation | None:
+    """Return the relation of a ledger by its terms."""
+    if terms["unit"] is None:
+        return None
+    return Unit(terms["unit"]), Neighbors(terms["neighbors"])
 
 
 class Refit(NamedTuple):

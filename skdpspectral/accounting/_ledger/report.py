@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...mechanisms import Assumption, Neighbors, PrivacyPlan, Unit
+from ...mechanisms import Assumption, PrivacyPlan
 from ...mechanisms._plan import html_table
 from .._composition import Total, least_mu
 from .._errors import LedgerError, PrivacyBudgetError
@@ -19,9 +19,11 @@ from .costs import (
     Relation,
     Share,
     as_float,
+    budget_of,
     conversion_factor,
     cost_of,
     curve_text,
+    relation_of,
     separate_ledger,
 )
 from .entries import LedgerEntry, Sums, digest_of, numbers_of
@@ -144,8 +146,8 @@ def refusal(
             f"{as_float(failures - before.failure):.3g}. For a new ledger, set "
             "PrivacyAccountant(failures=...)."
         )
-    most = f"a Gaussian fit of up to epsilon={floored(left):.6g}" if left else "nothing"
-    said.append(f"Of the budget, {most} still fits.")
+    fit = f"a Gaussian fit of up to epsilon={floored(left):.6g}" if left else "nothing"
+    said.append(f"Of the budget, {fit} still fits.")
     if any(curve.kind == "approximate-dp" for curve in plan.curves):
         said.append(
             f"Of epsilon, pure={budget.pure or 0.0:g} is kept for external charges; "
@@ -289,20 +291,6 @@ def faults(locked: Transaction) -> Iterator[str]:
             f"epsilon={spent:.6g} was spent with a budget of epsilon={budget.epsilon:g}"
             f", delta={budget.delta:g}"
         )
-
-
-def budget_of(terms: dict[str, Any]) -> Budget | None:
-    """Return the budget of a ledger by its terms."""
-    if terms["epsilon"] is None:
-        return None
-    return Budget(*(terms[n] for n in ("epsilon", "delta", "failures", "pure")))
-
-
-def relation_of(terms: dict[str, Any]) -> Relation | None:
-    """Return the relation of a ledger by its terms."""
-    if terms["unit"] is None:
-        return None
-    return Unit(terms["unit"]), Neighbors(terms["neighbors"])
 
 
 def _faults_of(entry: LedgerEntry, terms: dict[str, Any]) -> Iterator[str]:

@@ -123,7 +123,7 @@ class Transaction:
         row = self.execute(ask, (name,)).fetchone()
         if row is not None and row[1] != digest_of(name, row[:1]):
             raise self._damage(f"{name.partition(' ')[0]!r} is not as it was left")
-        return row and row[0]
+        return None if row is None else str(row[0])
 
     def _put(self, name: str, value: str) -> None:
         self.execute(_PUT, (name, value, digest_of(name, [value])))
