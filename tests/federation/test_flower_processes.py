@@ -234,7 +234,7 @@ def test_crashes(tools, tmp_path):
     with tools.Deployment(tmp_path) as made:
         give_sites(made)
         give_rows(made, SPARSE)
-        made.give_job(SPARSE, REGISTERED, timeout=25.0, **STEPS)
+        made.give_job(SPARSE, REGISTERED, timeout=90.0, **STEPS)
         start(made, "north", "south")  # so that the round cannot end
         made.submit()
         wait_for(made, "round 1 of 2: south answered")
@@ -243,7 +243,7 @@ def test_crashes(tools, tmp_path):
         made.wait_for_sites("south")
         made.start_node("east")
         said, found = made.outcome()
-    assert list(said["rejected"]) == ["south"]
+    assert list(said["rejected"]) == ["south"], said
     assert "no client of the session any more" in said["rejected"]["south"]
     assert said["clients"] == ["north", "east"]
     equal(found, in_two_rounds(NAMES, NAMES[:2]))
