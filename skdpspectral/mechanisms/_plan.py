@@ -418,11 +418,6 @@ class PrivacyPlan:
     def _repr_html_(self) -> str:
         return self._report()._repr_html_()
 
-    def without_lemmas(self) -> PrivacyPlan:
-        """Return a plan of the same releases, on which no digest of a task depends."""
-        own: Any = self.mechanisms
-        return replace(self, mechanisms=tuple(replace(m, lemma="") for m in own))
-
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain Python values."""
         out: dict[str, Any] = {

@@ -17,6 +17,7 @@ from skdpspectral import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
+from skdpspectral._statistics import user_sums
 from skdpspectral._statistics.user_sums import NO_USERS
 from skdpspectral.accounting import gaussian_epsilon
 from skdpspectral.audit import privacy_report
@@ -700,6 +701,18 @@ def test_sums_of_too_few_shares_are_not_used():
 
 
 # -- what parties agree on -------------------------------------------------------------
+
+
+def test_no_digest_depends_on_names_of_lemmas(monkeypatch):
+    before = GroupTask(lrs(), 4)
+    assert all(m.lemma for m in before.plan.mechanisms)
+    planned, name = user_sums.calibrate_gaussian, "calibrate_gaussian"
+    without = lambda *given, **how: planned(*given, **{**how, "lemma": ""})  # noqa: E731
+    monkeypatch.setattr(user_sums, name, without)
+    after = GroupTask(lrs(), 4)
+    assert not all(m.lemma for m in after.plan.mechanisms)
+    assert after.digest == before.digest
+
 
 OTHERS = {
     "epsilon": {"epsilon": 2.5},
