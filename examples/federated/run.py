@@ -67,6 +67,7 @@ def ml_100k():
         "parameters": {
             "items": data.item_ids.tolist(),
             "item_features": data.item_features.tolist(),
+            "rating_range": [1, 5],
             "epsilon": 1.0,
         },
         "noise": "node",

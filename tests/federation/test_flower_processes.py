@@ -114,6 +114,7 @@ FACTORS = {
     "parameters": {
         "items": RATINGS.item_ids.tolist(),
         "item_features": RATINGS.item_features.tolist(),
+        "rating_range": [1, 5],
         "epsilon": 2.0,
     },
     "noise": "node",
