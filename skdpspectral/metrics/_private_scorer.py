@@ -133,7 +133,8 @@ class RowScore(Statistic):
         moved = sensitivity.score_sensitivity(self.diameter, self.n_terms, self.n_times)
         error = sensitivity.summation_error(self.radius, self.n_terms, _BLOCK)
         more = {"summation_error": error, "magnitude": 2.0 * self.radius}
-        return calibrate_alike(["score"], moved, mu, (self.width,), **more)
+        shape, lemma = (self.width,), "score-sums"
+        return calibrate_alike(["score"], moved, mu, shape, lemma=lemma, **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> ReleasedMeans:
         """Release the mean of contributions, an array of shape (n_terms, width)."""
@@ -154,7 +155,8 @@ class UserScore(Statistic):
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         moved = sensitivity.counted_score_sensitivity(_HALF, _HALF)
-        return calibrate_alike(["score"], moved, mu, (2,), magnitude=MOST_EXACT_USERS)
+        more = {"magnitude": MOST_EXACT_USERS, "lemma": "score-sums"}
+        return calibrate_alike(["score"], moved, mu, (2,), **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> ReleasedMeans:
         """Release sum and count of users' values, an array of shape (n_users,)."""

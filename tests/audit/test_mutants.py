@@ -1503,8 +1503,8 @@ EXACT |= {
     ),
     "a digest that leaves a scaling out": Mutant(
         "pack",
-        "flags += (rows.scale is not None, isinstance",
-        "flags += (False, isinstance",
+        '"scale": None if rows.scale is None else "bounds",',
+        '"scale": None,',
         "federation/test_tasks.py::test_whatever_differs_has_another_digest",
     ),
     "a claimed noise believed": Mutant(
@@ -1585,9 +1585,9 @@ EXACT |= {
     ),
     "a node's rows read before its ledger is charged": Mutant(
         "GroupClient",
-        '        if self.task.noise == "server":\n            charge',
+        '        if self.task.noise == "server":\n            self._charge',
         "        self._group()\n"
-        '        if self.task.noise == "server":\n            charge',
+        '        if self.task.noise == "server":\n            self._charge',
         f"{_GROUPS}the_ledger_is_charged_before_rows_are_read",
     ),
     "exact sums of groups sent to all": Mutant(
@@ -1596,11 +1596,18 @@ EXACT |= {
         "self._release(mechanism.name, values)",
         f"{_GROUPS}a_session_gives_what_a_fit_in_one_place_gives[usual]",
     ),
-    "noise drawn again for a sum that was released": Mutant(
-        "GroupRounds",
-        "self._released.append(Released(values, float(said[-1])))",
-        "self._present = self._request",
-        f"{_GROUPS}a_server_that_was_killed_goes_on[15-server]",
+    "a session answered by two clients of one ledger": Mutant(
+        "AnsweringClient",
+        "if sum(entry.label == label for entry in ledger.ledger) > n_entries:",
+        "if False:",
+        "federation/test_client.py::"
+        "test_a_client_that_is_created_again_refuses_what_its_ledger_has",
+    ),
+    "remarks of a charge not compared by verify": Mutant(
+        "_is_charged",
+        " and remarks[0] <= remarks[1]",
+        "",
+        "statements/test_verify.py::test_forgeries_are_found",
     ),
     "users on the grid of another budget": Mutant(
         "GroupClient",
