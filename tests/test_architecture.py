@@ -48,7 +48,7 @@ EDGES = {
     "federation": {*SPINE, "decomposition"},
     # What was promised is told of plans and ledgers, and never of data.
     "statements": {"_base", "accounting", "decomposition", "mechanisms"},
-    "plotting": {*SLICES, "accounting", "mechanisms"},
+    "plotting": {*SLICES, "_base", "accounting", "mechanisms"},
     "datasets": {*SLICES, "accounting", "mechanisms"},
     # Rates and closed forms for plans and figures: no guarantee rests on them.
 }
