@@ -134,9 +134,13 @@ ESTIMATORS = [
     DPAdamClassifier(
         optimizer=Adam(noise_multiplier=2.0), accountant=PrivacyAccountant()
     ),
-    DPAdamRegressor(),
+    DPAdamRegressor(target_bounds=(-1, 1)),
     DPAdamRegressor(5, epsilon=None, target_bounds=(-100, 100)),
-    DPAdamRegressor(optimizer=Adam(sampling="in-turn"), accountant=PrivacyAccountant()),
+    DPAdamRegressor(
+        target_bounds=(-1, 1),
+        optimizer=Adam(sampling="in-turn"),
+        accountant=PrivacyAccountant(),
+    ),
     DPRidge(),
     DPRidge(epsilon=1000.0),
     DPRidge(1.0, epsilon=None),
@@ -325,9 +329,12 @@ def test_estimator_checks_of_settings(estimator):
 @pytest.mark.parametrize("cls", sorted({type(e) for e in ESTIMATORS}, key=str))
 @pytest.mark.filterwarnings("ignore")
 def test_checks_with_fresh_noise(cls):
-    estimator = cls()
-    if hasattr(estimator, "rating_range"):  # which a fit requires
-        estimator.set_params(rating_range=(1, 5))
+    # Public ranges have no default.
+    required = {"rating_range": (1, 5), "target_bounds": (-1, 1)}
+    names = required.keys() & {*cls().get_params()}
+    if cls is not DPAdamRegressor:
+        names -= {"target_bounds"}
+    estimator = cls(**{name: required[name] for name in names})
     results = check_estimator(estimator, on_skip=None, on_fail=None)
     failed = {r["check_name"] for r in results if r["status"] == "failed"}
     assert failed <= COMPARE_FITS
@@ -350,7 +357,7 @@ def test_every_estimator_is_checked():
         LRSMLPRegressor(solver=FEW_STEPS),
         LRSRegressor(),
         DPAdamClassifier(),
-        DPAdamRegressor(),
+        DPAdamRegressor(target_bounds=(-1, 1)),
         DPItemEmbedding(rating_range=(1, 5)),
         DPMatrixFactorization(rating_range=(1, 5)),
         JMECovariance(horizon=1000),

@@ -45,9 +45,9 @@ FITS = {
     "DPAdamClassifier": lambda: DPAdamClassifier(3, classes=[0, 1]).fit(
         ROWS, USERS % 2
     ),
-    "DPAdamRegressor": lambda: DPAdamRegressor(3, optimizer=Adam(moments="clip")).fit(
-        ROWS, ROWS
-    ),
+    "DPAdamRegressor": lambda: DPAdamRegressor(
+        3, target_bounds=(-1, 1), optimizer=Adam(moments="clip")
+    ).fit(ROWS, ROWS),
     "DPRidge": lambda: DPRidge(bounds=(-9, 9), target_bounds=(-9, 9)).fit(
         ROWS, ROWS[:, :2]
     ),

@@ -5,11 +5,11 @@ among all that a user has not had in training; delta = 1e-6.
 """
 
 import numpy as np
+from list_scores import list_recall_score
 from recommender import held_out
 from recommender_ratings import EPSILONS, ratings_of
 
 from skdpspectral import DPMatrixFactorization
-from skdpspectral.metrics import list_recall_score
 
 NEEDS_DATA = True
 HEADER = "Recall\\@20"

@@ -36,7 +36,6 @@ COUNTS |= {"labels": 7, "units": 4, "adult": 3, "jester": 3}
 REPEATS = {row: COUNTS[name] for row, (name, _) in ROWS.items()}
 WAYS = {
     "vote": "votes",
-    "runs": "random runs",
     "grid": "grid, all paid for",
     "default": "incumbent",
     "oracle": "best",

@@ -15,7 +15,6 @@ from skdpspectral.mechanisms import (
     ApproximateDP,
     Gaussian,
     PrivacyPlan,
-    PrivateSelection,
     SubsampledGaussian,
 )
 
@@ -26,7 +25,6 @@ KINDS = {
     "subsampled": lambda k: SubsampledGaussian(
         "steps", 5e-4 + 5e-8 * k, 2.0 + 1e-5 * k, 10
     ),
-    "selection": lambda k: PrivateSelection("best", 1e-3 + 1e-8 * k, gamma=0.5),
     "pair": lambda k: ApproximateDP("other", 5e-3 + 1e-6 * k, 1e-12),
 }
 

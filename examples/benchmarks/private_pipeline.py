@@ -123,17 +123,6 @@ def main():
 
             measured(f"epsilon={epsilon:g}, by hand, {share:g}", split, data, repeats)
 
-        def allocated(epsilon=epsilon):
-            accountant = PrivacyAccountant(epsilon, DELTA)
-            model = make_pipeline(clone(columns), clone(network))
-            model = accountant.allocate(model, frame[~test])
-            accountants = [n for n in model.get_params() if n.endswith("__accountant")]
-            return model.set_params(
-                **dict.fromkeys(accountants, accountant)
-            ), accountant
-
-        measured(f"epsilon={epsilon:g}, allocated", allocated, data, repeats)
-
 
 if __name__ == "__main__":
     main()

@@ -2,15 +2,13 @@
 
     python examples/benchmarks/private_search.py [--repeats 20] [--only digits]
                                                  [--epsilons 1 2 4]
-                                                 [--ways vote runs grid default oracle]
+                                                 [--ways vote grid default oracle]
                                                  [--save FILE] [--no-measuring]
 
 At each total epsilon (delta = 1e-6) the exact score on test rows, which no fit and no
 search has seen, of the model that is found by
 
 - ``vote``: PrivateSearchCV, whose incumbent is the first candidate of the grid;
-- ``runs``: PrivateSearchCV with RandomRuns, 20 runs on average; the winner's own fit on
-  three quarters of the rows;
 - ``grid``: all candidates of the grid once, on the same split, each paid for: fit and
   noisy score, and the best of the noisy scores;
 - ``default``: one fit of the first candidate of the grid, on all rows, for the whole
@@ -55,8 +53,6 @@ from skdpspectral.metrics import captured_variance, make_private_scorer
 from skdpspectral.model_selection import (
     PrivateSearchCV,
     PrivateSplit,
-    RandomRuns,
-    Vote,
 )
 from skdpspectral.model_selection._candidates import candidate_model, private_parts
 from skdpspectral.neural_network import Adam
@@ -291,15 +287,14 @@ def fitted(task, rows, epsilon, candidate):
         return None
 
 
-def by_search(task, train, epsilon, way):
+def by_search(task, train, epsilon):
     """Return the model that a private search finds."""
-    strategy = RandomRuns(cv=task.cv) if way == "runs" else Vote(n_blocks=task.n_blocks)
     search = PrivateSearchCV(
         clone(task.estimator).set_params(**task.first),
         task.grid,
         epsilon=epsilon,
         delta=DELTA,
-        strategy=strategy,
+        n_blocks=task.n_blocks,
         scoring=scorer_of(task),
     )
     return search.fit(*task.rows(train)).best_estimator_
@@ -348,7 +343,7 @@ def repeat(cells, task, name, epsilon, way, seed):
         candidate = list(ParameterGrid(task.grid))[chosen]
         model = fitted(task, train, epsilon, candidate)
     else:
-        model = by_search(task, train, epsilon, way)
+        model = by_search(task, train, epsilon)
     return None if model is None else task.score(model, test)
 
 
@@ -388,7 +383,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--only", nargs="+", default=list(TASKS), choices=TASKS)
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 2.0, 4.0])
-    ways = ["vote", "runs", "grid", "default", "oracle", "none"]
+    ways = ["vote", "grid", "default", "oracle", "none"]
     parser.add_argument("--ways", nargs="*", default=ways[:-1], choices=ways)
     parser.add_argument("--save", help="file of lines, read first and added to")
     parser.add_argument("--no-measuring", action="store_true")

@@ -32,6 +32,11 @@ import time
 
 import numpy as np
 import recommender_peers as peers
+from list_scores import (
+    catalog_coverage_score,
+    list_ndcg_score,
+    list_recall_score,
+)
 from recommender import held_out, mean_and_deviation
 from recommender_sparsity import jester
 from recommender_table import LENGTH, WIDTHS, model_of, pipeline, table
@@ -41,11 +46,6 @@ from tables import Cells, ignore_leak_warnings, print_row
 from skdpspectral import DPItemEmbedding, LRSRegressor
 from skdpspectral.datasets import fetch_movielens
 from skdpspectral.linear_model import UserIntercept, personalize
-from skdpspectral.metrics import (
-    catalog_coverage_score,
-    list_ndcg_score,
-    list_recall_score,
-)
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, None)
 KNOWN = (0, 1, 5, 16)

@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import recommender_peers as peers
 import recommender_rivals as rivals
+from list_scores import list_recall_score
 from recommender import held_out, mean_and_deviation
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import Bunch
@@ -13,7 +14,7 @@ from tables import print_row
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization, LRSRegressor
 from skdpspectral.datasets import fetch_movielens
 from skdpspectral.linear_model import UserIntercept
-from skdpspectral.metrics import list_recall_score, user_ndcg_score
+from skdpspectral.metrics import user_ndcg_score
 
 LENGTH, RELEVANT = 20, 4
 WIDTHS = 20

@@ -211,7 +211,8 @@ def adam(epsilon):
     """Return DPAdamRegressor with its defaults behind a private scaler of features."""
     parts = fifth_for_a_scaler(epsilon)
     scaler = DPStandardScaler(epsilon=parts[0])
-    return make_pipeline(scaler, DPAdamRegressor(epsilon=parts[1]))
+    model = DPAdamRegressor(epsilon=parts[1], target_bounds=(-3, 3))
+    return make_pipeline(scaler, model)
 
 
 def scaled_adam(train, test, epsilon, rng):

@@ -11,14 +11,13 @@ import json
 import math
 import pickle
 import types
-import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from numbers import Real
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -29,6 +28,7 @@ from .._linalg.walks import blas_threads
 from .._release.noise import NoiseSeed, Release
 from .._tables.rows import table_shape
 from ..accounting import NoisyFitWarning, PrivacyAccountant, PrivacyLeakWarning
+from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta
 from ..accounting._ledger.context import (
     accountant_to_send,
@@ -64,9 +64,6 @@ _SHARED = (type, types.BuiltinFunctionType, types.FunctionType)
 _WRONG = (AttributeError, EOFError, KeyError, TypeError, ValueError)
 
 _UNREADABLE = (*_WRONG, zipfile.BadZipFile, zlib.error)
-
-# Exact types of scorers whose scores are charged and released.
-SCORERS: set[type] = set()
 
 
 def published_copy(value):
@@ -145,6 +142,17 @@ def noted_caveats() -> Iterator[list[str]]:
         _noted.reset(token)
 
 
+class OutputUnits(NamedTuple):
+    """Public facts about the standardized output of a fitted step.
+
+    `limits`, of shape (2, n_columns), are equal for a constant column. `square` is the
+    mean squared length of rows: 1 per number and per block of indicators.
+    """
+
+    limits: np.ndarray
+    square: float
+
+
 class PrivateEstimator(BaseEstimator):
     """Base class of all estimators whose fit spends a privacy budget.
 
@@ -172,6 +180,8 @@ class PrivateEstimator(BaseEstimator):
     _takes_noise_multiplier: ClassVar[bool] = False
     # What a private pipeline pays for this step, while it is fitted.
     _step_share: StepShare | None = None
+    # What a fit of a search may cost, for which the search was charged.
+    _fit_limit: Any = None
 
     _get_param_names: ClassVar[Any] = classmethod(parameter_names)  # type: ignore[arg-type]
 
@@ -230,6 +240,19 @@ class PrivateEstimator(BaseEstimator):
         """Return the share of the pipeline that is being fitted; None outside."""
         share = self._step_share
         return share if share is not None and share.is_open else None
+
+    def _output_units(self) -> OutputUnits | None:
+        """Return public or released facts about a fitted step's output, if any."""
+        return None
+
+    def _input_units(self) -> OutputUnits | None:
+        """Return the facts about its rows that the step before in a pipeline hands on.
+
+        Rows are clipped at the limits here: a step in error costs accuracy alone.
+        """
+        share = self._own_share()
+        step = None if share is None else share.before
+        return step._output_units() if hasattr(step, "privacy_") else None
 
     def _is_private(self) -> bool:
         share = self._own_share()
@@ -304,13 +327,23 @@ class PrivateEstimator(BaseEstimator):
             noted.extend(caveats)
         if in_fit:
             for caveat in caveats:
-                level = 3 + self._levels_around_fit
-                warnings.warn(caveat, NoisyFitWarning, stacklevel=level)
+                warn(caveat, NoisyFitWarning)
         if not caveats:
             return plan
         sentences = (f"{said[:1].upper()}{said[1:].rstrip('.')}." for said in caveats)
         remarks = (Remark(sentence, Concern.NOISE) for sentence in sentences)
         return replace(plan, remarks=(*plan.remarks, *remarks))
+
+    def _warn_of_unseen(self, become: str, remedy="pass public bounds") -> None:
+        """Warn how many features noise hides, by the released mask."""
+        count, p = int(self.unseen_features_.sum()), len(self.unseen_features_)
+        if count and self._is_private():
+            warn(
+                f"noise hides {count} of {p} features at this budget, and {become}: "
+                f"see unseen_features_. Use more rows, fewer features or a larger "
+                f"epsilon, or {remedy}; drop features that are constant",
+                NoisyFitWarning,
+            )
 
     def _caveats(self, statistic, plan: PrivacyPlan) -> tuple[str, ...]:
         """Return further caveats of a fit, from public numbers."""
@@ -322,70 +355,69 @@ class PrivateEstimator(BaseEstimator):
         *unread,
         n_public: int | None = None,
         kind=Release,
-        levels: int = 0,
     ) -> tuple:
         """Issue early warnings, charge the plan, then read the data.
 
         `unread` are tables from ``deferred_rows``, whose values are checked after the
-        charge. There are `levels` more calls between this one and the user's. Returns
-        the release and the data.
+        charge. Returns the release and the data.
         """
         share = self._own_share()
         if share is not None:  # the pipeline has warned of it, and was charged
             share.claim(plan, n_public)
             release = kind(plan, None, self.noise_seed)
             return release, *map(methodcaller("read"), unread)
-        self._warn_beforehand(n_public, self.delta, levels)
-        self._warn_of_weaker(plan, self.epsilon, levels)
-        release = kind(plan, self._governing_accountant(), self.noise_seed)
+        self._warn_beforehand(n_public, self.delta)
+        self._warn_of_weaker(plan, self.epsilon)
+        accountant = self._governing_accountant()
+        if self._fit_limit is not None:  # which streams are not entered into
+            accountant = self._fit_limit.charge(plan)
+        release = kind(plan, accountant, self.noise_seed)
         return release, *map(methodcaller("read"), unread)
 
-    def _warn_beforehand(self, n_public: int | None, delta: float, levels=0) -> None:
+    def _warn_beforehand(self, n_public: int | None, delta: float) -> None:
         """Warn if a fit is not private or seeded, or delta is too large."""
-        level = 4 + self._levels_around_fit + levels
         if not self._is_private():
-            warnings.warn(
+            warn(
                 f"epsilon={self.epsilon}: {type(self).__name__} is fitted without "
                 "privacy; its attributes reveal the data",
                 PrivacyLeakWarning,
-                stacklevel=level,
             )
             return
         if self.noise_seed is not None:
-            warnings.warn(
+            warn(
                 f"noise_seed is given: the noise of {type(self).__name__} can be "
                 "reproduced and subtracted, so this fit is not private; leave "
                 "noise_seed=None except in tests",
                 PrivacyLeakWarning,
-                stacklevel=level,
             )
         if n_public is not None and delta >= 1.0 / n_public:
-            warnings.warn(
+            warn(
                 f"delta={delta:g} is at least 1 / n_samples = {1 / n_public:g}: "
                 "that would allow publishing whole rows at random; choose a smaller "
                 "delta",
                 PrivacyLeakWarning,
-                stacklevel=level,
             )
 
-    def _warn_of_weaker(self, plan: PrivacyPlan, epsilon, levels: int = 0) -> bool:
+    def _warn_of_weaker(self, plan: PrivacyPlan, epsilon) -> bool:
         """Warn, and return True, if a plan claims less than was requested."""
         if epsilon is None or not plan.epsilon > epsilon:
             return False
-        warnings.warn(
+        warn(
             f"{type(self).__name__} is private with epsilon={plan.epsilon:.4g}, not "
             f"{epsilon:g}: this is the guarantee of the noise that its parameters set",
             PrivacyLeakWarning,
-            stacklevel=4 + self._levels_around_fit + levels,
         )
         return True
 
-    def _set_source(self, accountant: PrivacyAccountant | None, seed) -> None:
-        """Set the ledger, and the noise seed, for a run of a search."""
-        self.set_params(accountant=accountant, noise_seed=seed)
+    def _set_source(self, limit, seed) -> None:
+        """Set what a fit of a search may cost, and its noise seed."""
+        self.set_params(noise_seed=seed)
+        self._fit_limit = limit
 
     def _governing_accountant(self):
-        """Return the estimator's own accountant, or that of a ``with`` block."""
+        """Return the limit of a search, the own accountant, or that of a block."""
+        if self._fit_limit is not None:
+            return self._fit_limit
         if self.accountant is not None:
             return self.accountant
         ambient = self._ambient()
@@ -438,6 +470,8 @@ class PrivateEstimator(BaseEstimator):
         share = self._own_share()
         if share is not None:  # ColumnTransformer fits clones
             clone._step_share = share
+        if self._fit_limit is not None:
+            clone._fit_limit = self._fit_limit
         block = block_at_hand()
         if block is not None:
             clone._made_in = block
@@ -456,11 +490,10 @@ class PrivateEstimator(BaseEstimator):
     def _warn_unless_private(self) -> None:
         """Warn, for :meth:`publish`, if the last fit was not private."""
         if not self.privacy_.private:
-            warnings.warn(
+            warn(
                 f"this {type(self).__name__} is not private: "
                 f"{self.privacy_.guarantee()}",
                 PrivacyLeakWarning,
-                stacklevel=3,
             )
 
     def publish(self):

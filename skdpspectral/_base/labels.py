@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
+from numbers import Number
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from .._tables.rows import DeferredRead
+from .._tables.rows import DeferredRead, dtypes_of, is_date, is_text
 from .._tables.users import deferred_labels
 from ..accounting import PrivacyLeakWarning
+from ..accounting._errors import warn
 from ..mechanisms import check_count
 
 
@@ -51,19 +52,19 @@ class PrivateClassifier(ClassifierMixin):
             n_classes = 2 if self.classes is None else np.size(self.classes)
         return n_outputs_of(check_count("n_classes", n_classes))
 
-    def _deferred_labels(self, y, n_rows: int, levels: int = 0) -> DeferredRead:
+    def _deferred_labels(self, y, n_rows: int) -> DeferredRead:
         """Set the classes, and check the form of the labels.
 
         With ``classes=None`` the labels that occur are public and read here. Other
-        errors about them are raised after the charge. There are `levels` calls between
-        the fit and this one.
+        errors about them are raised after the charge.
         """
         known = self._known_classes(y)
         unread = deferred_labels(self, y, n_rows)
+        self._check_kind(y)
         if known is not None:
             self.classes_ = _publishable(known)
             return unread
-        self._warn_of_classes(levels)
+        self._warn_of_classes()
         try:
             self.classes_ = self._occurring(unread.read())
         except ValueError:
@@ -76,6 +77,20 @@ class PrivateClassifier(ClassifierMixin):
             return labels
 
         return replace(unread, read=read)
+
+    def _check_kind(self, y) -> None:
+        """Refuse labels that by their dtype are none of the classes."""
+        if self.classes is None:
+            return
+        numbers = [isinstance(label, (Number, np.bool_)) for label in self.classes]
+        for dtype in dtypes_of(y):
+            as_number = isinstance(dtype, np.dtype) and dtype.kind in "biuf"
+            as_text = is_text(dtype) or is_date(dtype)
+            if (all(numbers) and as_text) or (not any(numbers) and as_number):
+                raise ValueError(
+                    f"y has labels of dtype {dtype}, which are none of the classes: "
+                    "pass classes as y has them, or convert y"
+                )
 
     def _occurring(self, labels: np.ndarray) -> np.ndarray:
         """Return the labels that occur; raise if they are invalid."""
@@ -111,13 +126,12 @@ class PrivateClassifier(ClassifierMixin):
             return None
         return "classes=None publishes which labels occur in y: pass classes=[...]"
 
-    def _warn_of_classes(self, levels: int) -> None:
+    def _warn_of_classes(self) -> None:
         if self._is_private():
-            warnings.warn(
+            warn(
                 "classes=None: the labels in y are assumed to be public knowledge and "
                 "are not protected; pass them as classes=[...]",
                 PrivacyLeakWarning,
-                stacklevel=4 + self._levels_around_fit + levels,
             )
 
     def _one_hot(self, labels: np.ndarray) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import warnings
 import zipfile
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -21,6 +20,7 @@ from .._tables.readers import refuse_masked
 from .._tables.rows import table_shape
 from .._tables.users import UserTable, check_targets
 from ..accounting import PrivacyLeakWarning
+from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
 from .documented import documented
 from .sklearn_compat import CALLBACK_LEVELS
@@ -49,12 +49,11 @@ def pooled_score(estimator, y, predictions, sample_weight, *, private: bool) -> 
     if sample_weight is not None and np.shape(sample_weight) != predictions.shape:
         raise ValueError("sample_weight must contain one number for each row of X")
     if private:
-        warnings.warn(
+        warn(
             "a score pooled over users is a release of their private models and "
             f"{estimator._pooled_values} that no budget accounts for; do not publish "
             "it",
             PrivacyLeakWarning,
-            stacklevel=3,
         )
     return r2_score(y, predictions, sample_weight=sample_weight)
 
@@ -77,7 +76,7 @@ class KeepsUsers:
         """Describe the prediction for unknown users, from public values."""
         raise NotImplementedError
 
-    def _warn_of_unknown(self, codes: np.ndarray, rows="rows", level=3) -> None:
+    def _warn_of_unknown(self, codes: np.ndarray, rows="rows") -> None:
         """Warn of rows, or of "users" with lists, whose users have no model.
 
         Their number depends on who was in the fit, which only the holder of users'
@@ -114,7 +113,7 @@ class KeepsUsers:
         else:
             return
         said += ". personalize() fits models of users to their own rows"
-        warnings.warn(said, UserWarning, stacklevel=level + 1)
+        warn(said, UserWarning)
 
     def save(self, path, *, user=None):
         """Save the result of :meth:`publish` as an ``.npz`` file of arrays and JSON.
@@ -167,11 +166,10 @@ class KeepsUsers:
     def __getstate__(self):
         state = super().__getstate__()
         if "_personal" in state and self._was_private():
-            warnings.warn(
+            warn(
                 f"this copy of {type(self).__name__} carries the models of its users, "
                 "which are not private; share the result of publish() instead",
                 PrivacyLeakWarning,
-                stacklevel=2,
             )
         return state
 
@@ -263,12 +261,11 @@ class PersonalEstimator(KeepsUsers):
     def _warn_of_one_user(self, table) -> None:
         if table.has_users or not self._is_private():
             return
-        warnings.warn(
+        warn(
             "all rows are treated as the rows of one user, and predictions are "
             "computed from them without noise; pass users=... or name their column "
             "with user_feature",
             PrivacyLeakWarning,
-            stacklevel=3 + self._levels_around_fit,
         )
 
     def _index(self, table: UserTable) -> IdIndex | None:
@@ -409,7 +406,7 @@ class PersonalEstimator(KeepsUsers):
         check_is_fitted(self)
         table, offsets = self._read_like_fit(X, users)
         codes = self._codes_of(table)
-        self._warn_of_unknown(codes, level=4)
+        self._warn_of_unknown(codes)
         # A warning would reveal something about the values of some user.
         with np.errstate(all="ignore"):
             return offsets + self._predicted(table, codes)

@@ -1,117 +1,54 @@
 """Which steps of a pipeline are private, which leak, and copies to hand on.
 
-Verdicts come first, then what compositions do to rows, then what a search may try.
+A step without noise is stateless only if its exact type is listed, with parameters
+under which its fit takes nothing from values. Whatever is unknown counts as a leak.
 """
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import islice, product
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from joblib import Memory
-from scipy.stats import randint
-from scipy.stats.distributions import rv_frozen
-from sklearn.base import clone, is_classifier
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import TransformedTargetRegressor, make_column_selector
-from sklearn.ensemble import (
-    AdaBoostClassifier,
-    AdaBoostRegressor,
-    BaggingClassifier,
-    BaggingRegressor,
-    StackingClassifier,
-    StackingRegressor,
-    VotingClassifier,
-    VotingRegressor,
-)
-from sklearn.feature_selection import (
-    RFE,
-    RFECV,
-    SelectFromModel,
-    SequentialFeatureSelector,
-)
-from sklearn.frozen import FrozenEstimator
-from sklearn.impute import KNNImputer, MissingIndicator, SimpleImputer
-from sklearn.model_selection import (
-    FixedThresholdClassifier,
-    KFold,
-    LeaveOneOut,
-    LeavePOut,
-    RepeatedKFold,
-    ShuffleSplit,
-    TimeSeriesSplit,
-    TunedThresholdClassifierCV,
-)
-from sklearn.multioutput import (
-    ClassifierChain,
-    MultiOutputClassifier,
-    MultiOutputRegressor,
-    RegressorChain,
-)
+from sklearn.base import clone
+from sklearn.compose import make_column_selector
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import (
+    Binarizer,
     FunctionTransformer,
-    MaxAbsScaler,
-    MinMaxScaler,
+    Normalizer,
     OneHotEncoder,
     OrdinalEncoder,
-    PowerTransformer,
-    QuantileTransformer,
-    RobustScaler,
-    StandardScaler,
-    TargetEncoder,
+    PolynomialFeatures,
 )
+from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 from sklearn.utils.validation import check_is_fitted
 
 from ..accounting import PrivacyLeakWarning
+from ..accounting._errors import warn
 from ..accounting._ledger.planned_fits import (
+    WALKED,
     Composition,
+    Step,
     composition_of,
     estimators_within,
     parts_of,
+    steps_of,
 )
-from ..mechanisms import Assumption, Unit, shown
+from ..accounting._ledger.step_shares import is_path_within
+from ..mechanisms import Assumption, shown
 from ..mechanisms._plan import html_table
-from .estimator import SCORERS, PrivateEstimator, TableEstimator, published_copy
-from .steps import (
-    ID_PARAMETERS,
-    Before,
-    given_categories,
-    has_own_methods,
-    is_known,
-    makes_sparse,
-    reason_of_disclosure,
-    reason_of_early_message,
-    reason_of_moved_ids,
-    stateless_reason,
-    values_after,
-)
-from .strategies import is_strategy
+from .estimator import PrivateEstimator, TableEstimator, published_copy
 
 PRIVATE, STATELESS, LEAKS = "private", "stateless", "LEAKS"
 
-# Of these a step is fitted alone: each has its verdict.
-_WALKED = (Composition.PIPELINE, Composition.UNION, Composition.COLUMNS)
-
-_SCALERS = (
-    MaxAbsScaler,
-    MinMaxScaler,
-    PowerTransformer,
-    QuantileTransformer,
-    RobustScaler,
-    StandardScaler,
-)
-
-_FOREIGN = (
-    "its class derives from a known class, or it has its own methods: how these "
-    "use private rows is not known"
-)
+_UNKNOWN = "unknown: treat as a leak"
 
 
 @dataclass(frozen=True)
@@ -126,24 +63,15 @@ class StepReport:
         Name of the estimator's class.
     verdict : {"private", "stateless", "LEAKS"}
         "private": fitted with a guarantee. "stateless": fitting uses no values.
-        "LEAKS": the fitted step may reveal rows.
+        "LEAKS": the fitted step may reveal rows, or is not known.
     reason : str
         Reason for the verdict, and a remedy.
-    budgets : tuple of tuple (epsilon, delta)
-        Budgets that a fit of a private estimator spends. There are several if a search
-        tries several. They are strings if each client has its own budget or a
-        `noise_multiplier` is given.
-    voids : bool
-        Whether the leak also voids later guarantees. One by an error or warning does
-        not.
     """
 
     name: str
     estimator: str
     verdict: str
     reason: str
-    budgets: tuple[tuple, ...] = field(default=(), repr=False)
-    voids: bool = field(default=True, repr=False)
 
 
 @dataclass(frozen=True)
@@ -161,7 +89,12 @@ class PrivacyReport:
     @property
     def private(self) -> bool:
         """Whether no step leaks."""
-        return all(step.verdict != LEAKS for step in self.steps)
+        return not self.leaks
+
+    @property
+    def leaks(self) -> list[StepReport]:
+        """The steps that leak."""
+        return [step for step in self.steps if step.verdict == LEAKS]
 
     def __iter__(self) -> Iterator[StepReport]:
         return iter(self.steps)
@@ -184,24 +117,24 @@ class PrivacyReport:
 def privacy_report(estimator) -> PrivacyReport:
     """Report for each step of a pipeline whether fitting it is private.
 
-    Nothing is fitted and no data are needed. Steps are reported as leaks unless they
-    are known to be harmless. This includes steps that may raise an error or warn before
-    the charge, depending on values. Numeric columns are assumed to have a numeric
-    dtype. In a search, a step leaks if it leaks for any candidate.
+    Nothing is fitted and no data are needed. Pipelines, column transformers, unions,
+    :class:`~skdpspectral.pipeline.PrivatePipeline` and
+    :class:`~skdpspectral.model_selection.PrivateSearchCV` are entered. Steps are
+    reported as leaks unless they are known to be harmless. This includes steps that may
+    raise an error or warn before the charge, depending on values.
 
     Parameters
     ----------
     estimator : estimator
-        A pipeline, column transformer, union, search, any other estimator that contains
-        estimators, or a single estimator. Unknown kinds of estimators are reported as
-        leaks. So are estimators of users or clients whose column is given by its
-        position, if they follow a step that moves columns.
+        A pipeline, column transformer, union, private search, or a single estimator.
+        Unknown kinds of estimators are reported as leaks. So are estimators of users or
+        clients behind a step that may move or change their column.
 
     Returns
     -------
     PrivacyReport
         Has `private`, which is True if no step leaks, and `steps`, each with `name`,
-        `estimator`, `verdict`, `reason` and `budgets`. ``str()`` returns a table.
+        `estimator`, `verdict` and `reason`. ``str()`` returns a table.
 
     Examples
     --------
@@ -215,7 +148,7 @@ def privacy_report(estimator) -> PrivacyReport:
     >>> [step.verdict for step in report]
     ['LEAKS', 'LEAKS']
     """
-    return PrivacyReport(tuple(_walk("", estimator, Before())))
+    return PrivacyReport(tuple(_Walk().verdicts(Step("", estimator))))
 
 
 def report_after_charge(estimator, users=None) -> PrivacyReport:
@@ -223,317 +156,439 @@ def report_after_charge(estimator, users=None) -> PrivacyReport:
 
     `users` is the column of users that its search scores.
     """
-    before = Before(charged=True, users=users)
-    return PrivacyReport(tuple(_walk("", estimator, before)))
+    walk = _Walk(charged=True, users=users)
+    return PrivacyReport(tuple(walk.verdicts(Step("", estimator))))
 
 
-def _walk(name: str, estimator, before: Before) -> Iterator[StepReport]:
-    """Yield verdicts; `before` has the effects of earlier steps on the rows."""
-    yield from _verdicts(name, estimator, before)
-    if composition_of(estimator) in _WALKED and not is_known(estimator):
-        kind = type(estimator).__name__
-        yield StepReport(name or kind.lower(), kind, LEAKS, _FOREIGN)
+# -- steps without noise -----------------------------------------------------------
+
+# Functions of one value each.
+_FUNCTIONS = (
+    *(np.absolute, np.arcsinh, np.cbrt, np.exp, np.expm1, np.log, np.log10, np.log1p),
+    *(np.log2, np.negative, np.sign, np.sqrt, np.square, np.tanh),
+)
+
+# Functions of one value and of numbers, which raise and warn for no number.
+_QUIET = {
+    np.clip: ({"a_min", "a_max"}, {"min", "max"}),
+    np.nan_to_num: (set(), {"nan"}, {"nan", "posinf", "neginf"}),
+}
+
+_GIVEN, _WHOLE = "a public list", "a number"
+
+# Without these parameters a fit takes nothing from values, and its results none. Each
+# may have one of several values.
+_COUNTED = {"min_frequency": (None,), "max_categories": (None,)}
+_PROJECTION = {"n_components": _WHOLE}
+_ALLOWED: dict[type, Mapping[str, Any]] = {
+    Binarizer: {},
+    GaussianRandomProjection: _PROJECTION,
+    HashingVectorizer: {
+        "input": ("content",),
+        "analyzer": ("word", "char", "char_wb"),
+        "preprocessor": (None,),
+        "tokenizer": (None,),
+        "strip_accents": (None, "ascii", "unicode"),
+    },
+    Normalizer: {},
+    OneHotEncoder: {
+        "categories": _GIVEN,
+        "handle_unknown": ("ignore", "infrequent_if_exist"),
+        "drop": (None,),
+        **_COUNTED,
+    },
+    OrdinalEncoder: {
+        "categories": _GIVEN,
+        "handle_unknown": ("use_encoded_value",),
+        **_COUNTED,
+    },
+    PolynomialFeatures: {},
+    SimpleImputer: {
+        "strategy": ("constant",),
+        "keep_empty_features": (True,),
+        "add_indicator": (False,),
+    },
+    SparseRandomProjection: _PROJECTION,
+}
+
+_SCALER, _TABLE = "DPStandardScaler()", "DPTableVectorizer()"
+
+# What to use in the place of estimators of scikit-learn, by their class.
+_INSTEAD = {
+    **dict.fromkeys(
+        ("MinMaxScaler", "PowerTransformer", "QuantileTransformer"), _SCALER
+    ),
+    **dict.fromkeys(("RobustScaler", "StandardScaler"), _SCALER),
+    "MaxAbsScaler": "DPStandardScaler(with_mean=False)",
+    **dict.fromkeys(("OneHotEncoder", "OrdinalEncoder", "TargetEncoder"), _TABLE),
+    "SimpleImputer": f'{_TABLE} or DPStandardScaler(missing="mean")',
+    "KNNImputer": "DPTableVectorizer(add_indicator=True)",
+    "MissingIndicator": "DPTableVectorizer(add_indicator=True)",
+    **dict.fromkeys(("IncrementalPCA", "PCA", "TruncatedSVD"), "DPPCA()"),
+    **dict.fromkeys(("LinearRegression", "Ridge", "RidgeCV"), "DPRidge()"),
+    **dict.fromkeys(("LogisticRegression", "RidgeClassifier"), "DPRidgeClassifier()"),
+    "MLPClassifier": "DPAdamClassifier()",
+    "MLPRegressor": "DPAdamRegressor()",
+    **dict.fromkeys(("GridSearchCV", "RandomizedSearchCV"), "PrivateSearchCV()"),
+}
 
 
-def _verdicts(name: str, estimator, before: Before) -> Iterator[StepReport]:
-    """Yield verdicts on the parts of an estimator, or on itself."""
-    prefix, kind = f"{name}__" if name else "", composition_of(estimator)
-    if kind is Composition.PIPELINE and isinstance(estimator, PrivateEstimator):
-        yield from _walk_private_pipeline(name, estimator, before)
-    elif kind is Composition.PIPELINE:
-        for step, child in parts_of(estimator):
-            leaks = None
-            for verdict in _walk(prefix + step, child, before):
-                yield verdict
-                if verdict.verdict == LEAKS and verdict.voids and leaks is None:
-                    leaks = verdict.name
-            before = before.after(child, prefix + step, leaks)
-        yield from _remembered(name, estimator)
-    elif kind in _WALKED:
-        if kind is Composition.COLUMNS:
-            before = before.moved_by(name or "columntransformer")
-        for step, child in parts_of(estimator):
-            yield from _walk(prefix + step, child, before)
-        yield from _chosen_columns(name, estimator)
-        yield from _by_density(name, estimator)
-    elif kind is Composition.SEARCH and is_known(estimator):
-        private = isinstance(estimator, PrivateEstimator)
-        walk = _walk_private_search if private else _walk_search
-        yield from walk(name, estimator, before)
-    elif kind is not None and not isinstance(estimator, PrivateEstimator):
-        yield from _walk_meta(name, estimator, before)
-    else:
-        yield _leaf(name or type(estimator).__name__.lower(), estimator, before)
+def is_known(estimator) -> bool:
+    """Return whether an estimator's code is from scikit-learn or this library."""
+    known = type(estimator).__module__.partition(".")[0] in ("sklearn", "skdpspectral")
+    return known and not has_own_methods(estimator)
 
 
-def _walk_private_pipeline(name: str, pipeline, before: Before) -> Iterator[StepReport]:
-    """Yield verdicts on the steps that share a budget, and on their pipeline.
-
-    It is charged before its steps are fitted.
-    """
-    plain, leaks = Pipeline(pipeline.steps, memory=pipeline.memory), False
-    for step in _verdicts(name, plain, replace(before, charged=True)):
-        if step.budgets:
-            share = "each fit spends a share of the pipeline's budget"
-            reason = step.reason.replace(_spent(step.budgets), share)
-            step = replace(step, reason=reason, budgets=())
-        leaks = leaks or step.verdict == LEAKS
-        yield step
-    own = name or type(pipeline).__name__.lower()
-    if leaks and is_known(pipeline):
-        reason = "a step leaks: its fit is refused"
-        yield StepReport(own, type(pipeline).__name__, LEAKS, reason)
-    else:
-        step = _private_verdict(own, pipeline, before)
-        if step.verdict == PRIVATE:
-            step = replace(step, reason=f"{step.reason} on all steps")
-        yield step
+def has_own_methods(one) -> bool:
+    """Return whether an object's attributes replace methods of its class."""
+    own = getattr(one, "__dict__", {})
+    return any(callable(getattr(type(one), name, None)) for name in own)
 
 
-def _remembered(name: str, pipeline) -> Iterator[StepReport]:
-    """Yield a leak if a custom object receives the rows and may keep them."""
-    memory = pipeline.memory
-    if memory is None or isinstance(memory, str) or type(memory) is Memory:
-        return
-    reason = "an object that is not a joblib.Memory receives its rows: set memory=None"
-    own = name or type(pipeline).__name__.lower()
-    yield StepReport(f"{own} (memory)", type(pipeline).__name__, LEAKS, reason)
-
-
-def _walk_meta(name: str, estimator, before: Before) -> Iterator[StepReport]:
-    """Yield verdicts on the estimators in an estimator, and then its own."""
-    prefix = f"{name}__" if name else ""
-    kind = type(estimator).__name__
-    # What stands for it where it is the whole, as in a search.
-    search = composition_of(estimator) is Composition.SEARCH
-    own = name or ("search" if search else kind.lower())
-    for parameter, child in parts_of(estimator):
-        inside = inside_of(estimator, parameter, own, before)
-        yield from _walk(prefix + parameter, child, inside)
-    yield _own_verdict(own, estimator, reason_of_leak(estimator, before))
-
-
-def _own_verdict(name: str, estimator, reason: str | None) -> StepReport:
-    """Return the verdict on an estimator beside those in it."""
-    kind = type(estimator).__name__
-    if reason is not None:
-        return StepReport(name, kind, LEAKS, reason)
-    reason = "fits the estimators in it, and uses the rows for nothing else"
-    return StepReport(name, kind, STATELESS, reason)
-
-
-def _walk_search(name: str, search, before: Before) -> Iterator[StepReport]:
-    """Yield verdicts on all estimators that a search may fit, and then its own."""
-    steps, reasons = _of_candidates(name, search, before)
-    yield from steps
-    reasons = [reason_of_leak(search, before), *reasons]
-    reasons = [reason for reason in reasons if reason is not None]
-    yield _own_verdict(name or "search", search, reasons[0] if reasons else None)
-
-
-def _of_candidates(
-    name: str, search, before: Before
-) -> tuple[list[StepReport], list[str]]:
-    """Return one verdict per step over all candidates, and why there may be others."""
-    path = f"{name}__estimator" if name else "estimator"
-    models, reasons = candidate_models(search)
-    users, by_rows = users_scored(search)
-    by_rows = before.rows_scored or by_rows
-    before = replace(before, users=users, rows_scored=by_rows)
-    found: dict[str, list[tuple[str, StepReport]]] = {}
-    for candidate, model in models:
-        for step in _walk(path, model, before):
-            found.setdefault(step.name, []).append((candidate, step))
-    return [_over_candidates(steps, len(models)) for steps in found.values()], reasons
-
-
-def fits_as_given(search) -> bool:
-    """Return whether a search may fit its estimator without candidate values."""
-    return hasattr(search, "_fits_as_given") and bool(search._fits_as_given())
-
-
-def users_scored(search) -> tuple[Any, bool]:
-    """Return the column of users that a search scores, and whether it scores rows."""
-    if hasattr(search, "_users_scored"):
-        scored: tuple[Any, bool] = search._users_scored()
-        return scored
-    users = getattr(search.scoring, "user_feature", None)
-    return users, users is None
-
-
-def _over_candidates(steps: list[tuple[str, StepReport]], n_models: int) -> StepReport:
-    """Return the worst verdict on a step that differs between candidates."""
-    kinds = " or ".join(dict.fromkeys(step.estimator for _, step in steps))
-    leaks = [(candidate, step) for candidate, step in steps if step.verdict == LEAKS]
-    if leaks:
-        candidate, worst = leaks[0]
-        if len(leaks) < n_models:
-            return replace(
-                worst, reason=f"{worst.reason}; the search tries {candidate}"
-            )
-        return worst
-    private = [step for _, step in steps if step.verdict == PRIVATE]
-    if not private:
-        return replace(steps[0][1], estimator=kinds)
-    budgets = tuple(dict.fromkeys(b for step in private for b in step.budgets))
-    reason = private[0].reason
-    if budgets:  # steps of a private pipeline have none
-        reason = reason.replace(_spent(private[0].budgets), _spent(budgets))
-    for step in private[1:]:  # a condition of one candidate is one of the search
-        for condition in step.reason.split("; ")[1:]:
-            if condition not in reason:
-                reason += f"; {condition}"
-    return replace(private[0], estimator=kinds, reason=reason, budgets=budgets)
-
-
-def _walk_private_search(name: str, search, before: Before) -> Iterator[StepReport]:
-    """Yield verdicts on the estimators of a private search, and on its scores.
-
-    It is charged before all runs, whose errors and warnings stay inside.
-    """
-    steps, reasons = _of_candidates(name, search, replace(before, charged=True))
-    for step in steps:
-        if step.budgets and search.step_budgets == "scaled":
-            spent = _spent(step.budgets)
-            share = "each fit spends a share of the search's budget"
-            step = replace(step, reason=step.reason.replace(spent, share))
-        yield step
-    leaks = any(step.verdict == LEAKS for step in steps)
-    own, kind = name or "search", type(search).__name__
-    reason = next(iter([reason_of_search(search), *reasons]), None)
-    if reason is None and leaks:
-        reason = "its estimator leaks: a search does not accept it"
-    if reason is not None:
-        yield StepReport(own, kind, LEAKS, reason)
-    else:
-        step = _private_verdict(own, search, before)
-        if step.verdict == PRIVATE:
-            said = " on all of its runs, and only the best run is released"
-            if fits_as_given(search):
-                said = " on the votes of its blocks and its last fit"
-            step = replace(step, reason=step.reason + said)
-        yield step
-
-
-def _chosen_columns(name: str, estimator) -> Iterator[StepReport]:
-    """Yield a leak for each selection of columns that may depend on values."""
-    for step, _, columns in getattr(estimator, "transformers", ()):
-        if callable(columns) and type(columns) is not make_column_selector:
-            path = f"{name}__{step}" if name else step
-            reason = "a function picks its columns and may look at values: name them"
-            yield StepReport(f"{path} (columns)", "ColumnTransformer", LEAKS, reason)
-
-
-def _by_density(name: str, estimator) -> Iterator[StepReport]:
-    """Yield a leak if values decide whether the output is sparse."""
-    threshold = getattr(estimator, "sparse_threshold", 0.0)
-    if threshold > 0.0 and any(
-        map(makes_sparse, estimators_within(estimator).values())
-    ):
-        own = name or "columntransformer"
-        reason = (
-            "the share of zeros decides whether its rows are sparse: set "
-            "sparse_threshold=0"
-        )
-        yield StepReport(f"{own} (density)", "ColumnTransformer", LEAKS, reason)
-
-
-def _leaf(name: str, estimator, before: Before) -> StepReport:
-    if estimator is None or isinstance(estimator, str):
-        return StepReport(name, str(estimator), STATELESS, "does nothing")
-    kind = type(estimator).__name__
-    if isinstance(estimator, PrivateEstimator):
-        return _private_verdict(name, estimator, before)
-    reason = stateless_reason(estimator)
-    if reason is None:
-        return StepReport(name, kind, LEAKS, _reason_of_leaf(estimator))
-    if not before.charged and values_after(estimator, before.values) is None:
-        return StepReport(
-            name, kind, LEAKS, reason_of_early_message(estimator), voids=False
-        )
-    return StepReport(name, kind, STATELESS, reason)
-
-
-def _reason_of_leaf(estimator) -> str:
-    """Return why a step leaks, and an alternative."""
+def _reason_of_leak(estimator) -> str | None:
+    """Return why a step without noise may leak; None for one that is stateless."""
+    kind = type(estimator)
     if not is_known(estimator):
-        return "how its own code uses private rows is not known"
-    reason = "is fitted on private rows without noise"
-    encodes = isinstance(estimator, (OneHotEncoder, OrdinalEncoder))
-    if encodes and given_categories(estimator) is None:
+        return f"{_UNKNOWN}; it has code of its own"
+    if kind is FunctionTransformer:
+        return _reason_of_function(estimator)
+    instead = _INSTEAD.get(kind.__name__)
+    if kind not in _ALLOWED and instead is None:
+        return _UNKNOWN
+    if kind not in _ALLOWED:
+        return f"fits or chooses on private rows without noise: use {instead} instead"
+    wrong = [
+        f"{name} to {values if isinstance(values, str) else shown(values[0])}"
+        for name, values in _ALLOWED[kind].items()
+        if not _is_allowed(getattr(estimator, name), values)
+    ]
+    if not wrong:
+        return None
+    private = "" if instead is None else f"use {instead} instead, or "
+    return f"its fit or its errors reveal values: {private}set {', '.join(wrong)}"
+
+
+def _is_allowed(value: Any, allowed: Any) -> bool:
+    if allowed is _GIVEN:
+        return isinstance(value, (list, tuple, np.ndarray))
+    if allowed is _WHOLE:
+        return isinstance(value, Integral) and not isinstance(value, bool)
+    return isinstance(value, (str, bool, type(None))) and value in allowed
+
+
+def _reason_of_function(step: FunctionTransformer) -> str | None:
+    """Return why a function may reveal values; None for one of single values."""
+    own = [(step.func, step.kw_args), (step.inverse_func, step.inv_kw_args)]
+    if not all(_takes_one_value(*one) for one in own) or callable(
+        step.feature_names_out
+    ):
         return (
-            f"{reason}: use DPTableVectorizer() instead, or pass categories=[...] "
-            "that are public"
+            f"{_UNKNOWN}; its function may look at other rows, or keep values: apply "
+            "it to each row before the pipeline, or use a function of numpy such as "
+            "np.log1p"
         )
-    if isinstance(estimator, TargetEncoder):
-        return f"{reason}: use DPTableVectorizer() instead"
-    telling = reason_of_disclosure(estimator)
-    if telling is not None:
-        return telling
-    if isinstance(estimator, _SCALERS):
-        return f"{reason}: use {_private_scaler(estimator)} instead"
-    if isinstance(estimator, SimpleImputer):
-        return (
-            f'{reason}: use DPTableVectorizer() or DPStandardScaler(missing="mean") '
-            'instead, or set strategy="constant", keep_empty_features=True and '
-            "add_indicator=False"
+    if step.func is not None and step.inverse_func is not None and step.check_inverse:
+        return "it warns of rows that do not come back: set check_inverse=False"
+    return None
+
+
+def _takes_one_value(function, arguments) -> bool:
+    arguments = arguments or {}
+    if any(function is known for known in _QUIET):
+        named = set(arguments) in _QUIET[function]
+        return named and all(
+            type(value) in (int, float) for value in arguments.values()
         )
-    if isinstance(estimator, (KNNImputer, MissingIndicator)):
-        return f"{reason}: use DPTableVectorizer(add_indicator=True) instead"
-    if encodes:
-        return f"{reason}: set min_frequency=None and max_categories=None"
-    return reason
-
-
-def _private_scaler(scaler) -> str:
-    """Return the name of the private counterpart of a scaler."""
-    centered = getattr(scaler, "with_mean", getattr(scaler, "with_centering", True))
-    centered = centered and not isinstance(scaler, MaxAbsScaler)
-    return f"DPStandardScaler({'' if centered else 'with_mean=False'})"
-
-
-def _private_verdict(name: str, estimator, before: Before) -> StepReport:
-    """Return the verdict on a private estimator."""
-    kind = type(estimator).__name__
-    reason = _reason_of_private(estimator, before)
-    if reason is not None:
-        return StepReport(name, kind, LEAKS, reason)
-    given = estimator._given_noise()
-    epsilon = _budget(estimator.epsilon) if given is None else f"that of {given}"
-    budgets = ((epsilon, _budget(estimator.delta)),)
-    return StepReport(
-        name, kind, PRIVATE, _spent(budgets) + _conditions(estimator), budgets
+    return not arguments and (
+        function is None or any(function is known for known in _FUNCTIONS)
     )
 
 
-def _reason_of_private(estimator, before: Before) -> str | None:
-    """Return why a private estimator is not private; None if it is."""
-    if not is_known(estimator):
-        return _FOREIGN
-    if not estimator._is_private():
-        return "its noise is switched off: set epsilon to a number"
-    if estimator.noise_seed is not None:
-        return "its noise comes from a seed: leave noise_seed=None"
-    unprotected = estimator._unprotected()
-    if unprotected is not None:
-        return unprotected
-    # What was fitted may be older than what its parameters say by now.
-    fitted = getattr(estimator, "privacy_", None)
-    if fitted is not None and not fitted.private:
-        how = "with noise from a seed" if fitted.seeded else "without noise"
-        return f"it was fitted {how}: fit it again"
-    if before.tainted is not None:
-        return f"its guarantee is void: {before.tainted!r} before it leaks"
-    if isinstance(estimator, TableEstimator):
-        return None  # rows are protected, whichever of their columns is passed on
-    if before.rows_scored and hasattr(estimator, "user_feature"):
-        return (
-            "it protects one user, but the scorer protects one row: both must be the "
-            "same (a score of users has a user_feature)"
+def _is_silent(step) -> bool:
+    """Return whether a stateless step raises and warns for no number."""
+    quiet = isinstance(step, FunctionTransformer) and not step.validate
+    return quiet and (step.func is None or any(step.func is f for f in _QUIET))
+
+
+# -- ids of users and clients ------------------------------------------------------
+
+_IDS = ("user_feature", "client_feature", "item_feature")
+
+# Names that stand for a position where a table has no names.
+_DEFAULT_NAMES = ("user_id", "item_id")
+
+
+def _reason_of_ids(step: Step) -> str | None:
+    """Return why a column of ids may be another one, or changed; None if it is not."""
+    one = step.estimator
+    for parameter in _IDS:
+        feature = getattr(one, parameter, None)
+        named = isinstance(feature, str)
+        named = named and not (
+            hasattr(one, "item_feature") and feature in _DEFAULT_NAMES
         )
-    feature = getattr(estimator, "user_feature", None)
-    reason = reason_of_users("it", feature, before.users)
-    return reason or reason_of_moved_ids(estimator, before)
+        if feature is None:
+            continue
+        if step.within is not None and not named:
+            changed: str | None = step.within
+        else:
+            changed = _changed_by(feature, step.behind, parameter, named)
+        if changed is not None:
+            return (
+                f"{_UNKNOWN}; {parameter}={feature!r} may be another column behind "
+                f"{changed!r}, or have other ids: put the estimator first, or pass the "
+                "column by its name through a ColumnTransformer with 'passthrough'"
+            )
+    return None
+
+
+def _changed_by(feature, behind, parameter: str, named: bool) -> str | None:
+    """Return the path of a step that may move or change ids; None if none does."""
+    for path, element in reversed(behind):
+        if element is None or element == "passthrough":
+            continue
+        if type(element) is FunctionTransformer and element.func is None:
+            continue
+        if getattr(element, "_puts_users_first", False) and is_known(element):
+            kept = feature in (0, element.user_feature)
+            return None if parameter == "user_feature" and kept else path
+        if not named or not _passes_on(element, feature):
+            return path
+    return None
+
+
+def _passes_on(element, feature: str) -> bool:
+    """Return whether a named column of ids comes out as it is, or not at all."""
+    # As ColumnTransformer writes names: remainder__user_id.
+    last = feature.rpartition("__")[2]
+    if isinstance(element, TableEstimator) and hasattr(element, "user_feature"):
+        return bool(element.user_feature == last)
+    if composition_of(element) is not Composition.COLUMNS:
+        return False
+    parts = [*element.transformers, ("remainder", element.remainder, ())]
+    for _, child, columns in parts:
+        if isinstance(child, str):
+            continue
+        named = [columns] if isinstance(columns, str) else columns
+        others = isinstance(named, list) and all(isinstance(c, str) for c in named)
+        if others and last not in {c.rpartition("__")[2] for c in named} and columns:
+            continue
+        if isinstance(child, TableEstimator) and hasattr(child, "user_feature"):
+            if child.user_feature == last:
+                continue
+            return False
+        # What comes out of a private step is no id.
+        if not isinstance(child, PrivateEstimator):
+            return False
+    return True
+
+
+# -- the verdicts ------------------------------------------------------------------
+
+_FOREIGN = f"{_UNKNOWN}; its class derives from a known one, or has its own methods"
+
+# Larger grids are not looked at.
+MAX_CANDIDATES = 512
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """Verdicts on the steps of an estimator, and what is known before it is fitted."""
+
+    charged: bool = False  # errors of its steps come after the charge, and are hidden
+    users: Any = None  # the column of users that a search scores
+    rows_scored: bool = False  # a search scores rows, and not users
+    share: str = ""  # what a fit spends, where it has no budget of its own
+    void: list[str] = field(default_factory=list)  # leaks into later steps
+
+    def verdicts(self, whole: Step) -> Iterator[StepReport]:
+        """Yield verdicts on all steps of an estimator."""
+        one = whole.estimator
+        for step in steps_of(whole.path, one, None, whole.behind, whole.within):
+            for found in self._verdict(step):
+                yield found
+                if found.verdict == LEAKS and found.reason != _EARLY:
+                    self.void.append(found.name)
+
+    def _verdict(self, step: Step) -> Iterator[StepReport]:
+        one, kind = step.estimator, type(step.estimator).__name__
+        path = step.path or kind.lower()
+        if isinstance(one, PrivateEstimator):
+            yield from self._private(step, path)
+        elif step.kind is Composition.FROZEN and is_known(one):
+            inside = f"{step.path}__estimator" if step.path else "estimator"
+            frozen = replace(step, path=inside, estimator=one.estimator)
+            yield from self.verdicts(frozen)
+        elif step.kind in WALKED:
+            reason = _reason_of_composition(one)
+            if reason is not None:
+                yield StepReport(path, kind, LEAKS, reason)
+        elif one is None or isinstance(one, str):
+            yield StepReport(path, str(one), STATELESS, "does nothing")
+        else:
+            reason = _reason_of_leak(one)
+            charged = self.charged or any(_charges(e) for _, e in step.behind)
+            if reason is None and not charged and not _is_silent(one):
+                reason = _EARLY
+            verdict = STATELESS if reason is None else LEAKS
+            yield StepReport(path, kind, verdict, reason or "its fit uses no values")
+
+    def _private(self, step: Step, path: str) -> Iterator[StepReport]:
+        """Yield verdicts on a private estimator, and on what it contains."""
+        one, said, inside = step.estimator, "", list[StepReport]()
+        if step.kind is Composition.PIPELINE and is_known(one):
+            share = "each fit spends a share of the pipeline's budget"
+            plain = Pipeline(one.steps, memory=one.memory)
+            walk = replace(self, charged=True, share=share)
+            inside = list(walk.verdicts(replace(step, estimator=plain)))
+            said = " on all steps"
+        elif step.kind is Composition.SEARCH and is_known(one):
+            path = step.path or "search"
+            inside, reason = self._candidates(step)
+            if reason is not None:
+                yield from inside
+                yield StepReport(path, type(one).__name__, LEAKS, reason)
+                return
+            said = " on all of its fits, of which only the last is released"
+        yield from inside
+        reason = self._reason_of_private(step)
+        if reason is None and any(found.verdict == LEAKS for found in inside):
+            reason = "a step leaks: its fit is refused"
+        if reason is not None:
+            yield StepReport(path, type(one).__name__, LEAKS, reason)
+            return
+        reason = f"{self.share or _spent(one)}{said}{_conditions(one)}"
+        yield StepReport(path, type(one).__name__, PRIVATE, reason)
+
+    def _candidates(self, step: Step) -> tuple[list[StepReport], str | None]:
+        """Return the worst verdict on each step of a search, and why it leaks."""
+        search = step.estimator
+        models, reason = _candidate_models(search)
+        users, by_rows = search._users_scored()
+        share = "each fit spends a share of the search's budget"
+        given = {"charged": True, "users": users, "rows_scored": by_rows}
+        walk = replace(self, share=share, **given)
+        inside = f"{step.path}__estimator" if step.path else "estimator"
+        worst: dict[str, StepReport] = {}
+        for said, model in models:
+            for found in walk.verdicts(replace(step, path=inside, estimator=model)):
+                if found.verdict == LEAKS and said:
+                    tried = f"{found.reason}; the search tries {said}"
+                    found = replace(found, reason=tried)
+                known = worst.setdefault(found.name, found)
+                if known.verdict != LEAKS and found.verdict in (PRIVATE, LEAKS):
+                    worst[found.name] = found
+        return list(worst.values()), search._reason_of_leak() or reason
+
+    def _reason_of_private(self, step: Step) -> str | None:
+        """Return why a private estimator is not private; None if it is."""
+        one = step.estimator
+        if not is_known(one):
+            return _FOREIGN
+        if not one._is_private():
+            return "its noise is switched off: set epsilon to a number"
+        if one.noise_seed is not None:
+            return "its noise comes from a seed: leave noise_seed=None"
+        unprotected = one._unprotected()
+        if unprotected is not None:
+            return str(unprotected)
+        # What was fitted may be older than what its parameters say by now.
+        fitted = getattr(one, "privacy_", None)
+        if fitted is not None and not fitted.private:
+            how = "with noise from a seed" if fitted.seeded else "without noise"
+            return f"it was fitted {how}: fit it again"
+        for leak in self.void:
+            if any(is_path_within(leak, path) for path, _ in step.behind):
+                return f"its guarantee is void: {leak!r} before it leaks"
+        if isinstance(one, TableEstimator):
+            return None  # rows are protected, whichever of their columns is passed on
+        if self.rows_scored and hasattr(one, "user_feature"):
+            return (
+                "it protects one user, but the scorer protects one row: both must be "
+                "the same (a score of users has a user_feature)"
+            )
+        return self._reason_of_other_users(step) or _reason_of_ids(step)
+
+    def _reason_of_other_users(self, step: Step) -> str | None:
+        """Return why the scored users are others than the fitted ones, or None."""
+        feature, users = getattr(step.estimator, "user_feature", None), self.users
+        named = isinstance(feature, str)
+        if None in (feature, users) or named != isinstance(users, str):
+            return None  # a name and a position may be of one column
+        if (feature.rpartition("__")[2] if named else feature) == users:
+            return None
+        if any(getattr(e, "_puts_users_first", False) for _, e in step.behind):
+            return None
+        return (
+            f"it has user_feature={feature!r}, and the scorer {users!r}: a user of one "
+            "column moves rows of others in another; use the same in both"
+        )
+
+
+_EARLY = (
+    "may raise an error or warn about values before the budget is charged: use "
+    "make_private_pipeline, which is charged first"
+)
+
+
+def _charges(step) -> bool:
+    """Return whether the fit of a step charges a budget, whatever is in the rows."""
+    if composition_of(step) is Composition.PIPELINE:
+        return any(_charges(child) for _, child in parts_of(step))
+    return isinstance(step, PrivateEstimator)
+
+
+def _reason_of_composition(one) -> str | None:
+    """Return what a composition itself may reveal; None for nothing."""
+    if not is_known(one):
+        return _FOREIGN
+    memory = getattr(one, "memory", None)
+    if not (memory is None or isinstance(memory, str) or type(memory) is Memory):
+        return "an object that is not a joblib.Memory receives rows: set memory=None"
+    for name, _, columns in getattr(one, "transformers", ()):
+        if callable(columns) and type(columns) is not make_column_selector:
+            return (
+                f"a function picks the columns of {name!r} and may look at values: "
+                "name them"
+            )
+    inside = estimators_within(one).values()
+    sparse = any(
+        isinstance(part, HashingVectorizer)
+        or (isinstance(part, OneHotEncoder) and part.sparse_output)
+        for part in inside
+    )
+    if getattr(one, "sparse_threshold", 0.0) > 0.0 and sparse:
+        return (
+            "the share of zeros decides whether rows are sparse: set sparse_threshold=0"
+        )
+    return None
+
+
+def _candidate_models(search: Any) -> tuple[list[tuple[str, Any]], str | None]:
+    """Return the models that a search may fit, said and made, and why others may be."""
+    space = getattr(search, "param_grid", None)
+    space = search.param_distributions if space is None else space
+    parts = [space] if isinstance(space, Mapping) else list(space)
+    models = [("", clone(search.estimator))]
+    for part in parts:
+        for name, values in part.items():
+            if type(values) not in (list, tuple, range, np.ndarray):
+                return models, (
+                    f"{_UNKNOWN}; {name} may have values that are not listed: pass a "
+                    "list of values"
+                )
+        candidates = (dict(zip(part, v, strict=True)) for v in product(*part.values()))
+        for candidate in islice(candidates, MAX_CANDIDATES + 1 - len(models)):
+            said = ", ".join(f"{name}={value!r}" for name, value in candidate.items())
+            own = clone(candidate, safe=False)
+            try:
+                models.append((said, clone(search.estimator).set_params(**own)))
+            except Exception as error:
+                kind = type(error).__name__
+                return models, f"tries {said}, which cannot be set ({kind})"
+        if next(candidates, None) is not None:
+            return models, f"{_UNKNOWN}; more than {MAX_CANDIDATES} candidates"
+    return models, None
 
 
 def _conditions(estimator) -> str:
@@ -554,26 +609,20 @@ def _conditions(estimator) -> str:
     return said
 
 
-def _budget(side) -> float | str:
-    """Return one component of a budget, or its range over clients."""
+def _spent(estimator) -> str:
+    """Describe the budget of a fit, or its range over clients."""
+    given = estimator._given_noise()
+    epsilon = _range(estimator.epsilon) if given is None else f"that of {given}"
+    return f"each fit spends epsilon={epsilon}, delta={_range(estimator.delta)}"
+
+
+def _range(side) -> str:
+    """Return one component of a budget, or the smallest and largest of clients."""
     if not isinstance(side, Mapping):
-        return float(side)
-    numbers = tuple(value for value in side.values() if isinstance(value, Real))
-    return f"{_range(numbers)} (each client its own)"
-
-
-def _spent(budgets: tuple[tuple, ...]) -> str:
-    """Describe the budget of a fit, or its range."""
-    epsilons, deltas = zip(*budgets, strict=True)
-    return f"each fit spends epsilon={_range(epsilons)}, delta={_range(deltas)}"
-
-
-def _range(sides: tuple) -> str:
-    """Return the smallest and the largest budget."""
-    numbers = sorted(side for side in sides if not isinstance(side, str))
+        return format(float(side), "g")
+    numbers = sorted(value for value in side.values() if isinstance(value, Real))
     ends = dict.fromkeys(format(number, "g") for number in numbers[:1] + numbers[-1:])
-    others = dict.fromkeys(side for side in sides if isinstance(side, str))
-    return " or ".join([*([" to ".join(ends)] if ends else []), *others])
+    return f"{' to '.join(ends)} (each client its own)"
 
 
 def publish(estimator):
@@ -619,359 +668,11 @@ def publish(estimator):
     check_is_fitted(estimator)
     if isinstance(estimator, PrivateEstimator):
         return estimator.publish()
-    leaks = [step for step in privacy_report(estimator) if step.verdict == LEAKS]
+    leaks = privacy_report(estimator).leaks
     if leaks:
-        warnings.warn(
+        warn(
             f"{leaks[0].name} ({leaks[0].estimator}) leaks, and its copy does too: "
             f"{leaks[0].reason}",
             PrivacyLeakWarning,
-            stacklevel=2,
         )
     return published_copy(estimator)
-
-
-# These go by the number of rows alone, which is public where one row is replaced.
-_BY_POSITION = (
-    KFold,
-    LeaveOneOut,
-    LeavePOut,
-    RepeatedKFold,
-    ShuffleSplit,
-    TimeSeriesSplit,
-)
-
-_INSTEAD = {
-    Unit.ROW: "use PrivateSplit() or KFold()",
-    Unit.USER: "take PrivateSplit(user_feature=...)",
-}
-
-
-def reason_of_splits(
-    cv: Any, unit: Unit, *, classifier: bool, users: Any = None
-) -> str | None:
-    """Return why folds void a guarantee, and an alternative; None if they do not.
-
-    Each row, or user, must be assigned to its fold independently of others. A number as
-    `cv` means stratified folds for a classifier. `users` is the column of users that is
-    scored, or None.
-    """
-    instead = _INSTEAD[Unit(unit)]
-    own = getattr(cv, "_splits_by", None)
-    changed = hasattr(cv, "split") and has_own_methods(cv)
-    if (
-        own is not None
-        and not changed
-        and type(cv).__module__.startswith("skdpspectral.")
-    ):
-        if own is unit:
-            return reason_of_users("cv", getattr(cv, "user_feature", None), users)
-        return f"its folds are made for a guarantee of one {own}: {instead}"
-    number = cv is None or (isinstance(cv, Integral) and not isinstance(cv, bool))
-    if number and classifier:
-        return (
-            f"cv={cv} means StratifiedKFold for a classifier, so that one label moves "
-            f"other rows between folds: {instead}"
-        )
-    if number or (type(cv) in _BY_POSITION and not changed):
-        if unit is Unit.ROW:
-            return None
-        return (
-            "its folds depend on positions, so that a user who joins or leaves moves "
-            f"rows of other users between folds: {instead}"
-        )
-    kind = type(cv).__name__ if hasattr(cv, "split") else shown(cv)
-    return (
-        f"{kind} may look at labels, groups or users, so that one row moves others "
-        f"between folds: {instead}"
-    )
-
-
-def reason_of_users(name: str, feature: Any, users: Any) -> str | None:
-    """Return why a column of users is not the scored one; None if it is."""
-    if users is None or feature is None or feature == users:
-        return None
-    if isinstance(feature, str) != isinstance(users, str):
-        return None  # a name and a position may be of one column
-    return (
-        f"{name} has user_feature={feature!r}, and the scorer {users!r}: a user of one "
-        "column moves rows of others in another; use the same in both"
-    )
-
-
-_BAGGING = (BaggingClassifier, BaggingRegressor)
-
-_BOOSTING = (AdaBoostClassifier, AdaBoostRegressor)
-
-_CHAINS = (ClassifierChain, RegressorChain)
-
-_STACKING = (StackingClassifier, StackingRegressor)
-
-_SELECTING = (RFE, RFECV, SequentialFeatureSelector)
-
-# These hand their rows on as they are, all of them or some.
-_ROWS_AS_THEY_ARE = (
-    *_BAGGING,
-    *_SELECTING,
-    CalibratedClassifierCV,
-    FixedThresholdClassifier,
-    FrozenEstimator,
-    MultiOutputClassifier,
-    MultiOutputRegressor,
-    SelectFromModel,
-    TunedThresholdClassifierCV,
-    VotingClassifier,
-    VotingRegressor,
-)
-
-# These hand columns on as they are, whatever they do to rows.
-_COLUMNS_AS_THEY_ARE = (*_ROWS_AS_THEY_ARE, *_BOOSTING, TransformedTargetRegressor)
-
-# These take nothing from the rows beside what the estimators in them take.
-_NOTHING_ELSE = (FrozenEstimator, MultiOutputRegressor, VotingRegressor)
-
-# These refuse targets that are not finite before they fit.
-_READ_TARGETS = (MultiOutputRegressor, RegressorChain, TransformedTargetRegressor)
-
-_TARGETS = (
-    "its functions may look at several targets at once, or warn about some before "
-    "anything is charged: use functions of numpy, and check_inverse=False"
-)
-
-_TARGETS_ARE_READ = (
-    "raises an error or warns on targets that are not finite before the budget is "
-    "charged: put a private step such as DPStandardScaler before it, charged first"
-)
-
-_NOTHING_KNOWN = "contains estimators, and how else it uses private rows is not known"
-
-
-def inside_of(estimator, parameter: str, name: str, before: Before) -> Before:
-    """Return the effects on rows as seen by an estimator inside another one."""
-    if not is_known(estimator):
-        return replace(before.moved_by(name), tainted=before.tainted or name)
-    if isinstance(estimator, _STACKING) and parameter != "final_estimator":
-        return before
-    if isinstance(estimator, _CHAINS) and estimator.cv is None:
-        # Targets of a row follow its features.
-        return before if before.moved else before.moved_by(name, at_end=True)
-    kept = isinstance(estimator, _ROWS_AS_THEY_ARE)
-    if isinstance(estimator, TransformedTargetRegressor):
-        kept = _treats_targets_alone(estimator)
-    if not kept:
-        before = replace(before, tainted=before.tainted or name)
-    if not isinstance(estimator, _COLUMNS_AS_THEY_ARE) or _takes_some(estimator):
-        before = before.moved_by(name)
-    return before
-
-
-def _of_targets(estimator: TransformedTargetRegressor):
-    """Return the transformer of the targets."""
-    if estimator.transformer is not None:
-        return estimator.transformer
-    return FunctionTransformer(
-        estimator.func, estimator.inverse_func, check_inverse=estimator.check_inverse
-    )
-
-
-def _treats_targets_alone(estimator: TransformedTargetRegressor) -> bool:
-    """Return whether targets are transformed row by row, without a check."""
-    if estimator.transformer is not None and estimator.check_inverse:
-        return False
-    return stateless_reason(_of_targets(estimator)) is not None
-
-
-def _takes_some(estimator) -> bool:
-    """Return whether the inner estimators use a subset of the columns."""
-    if isinstance(estimator, _BAGGING):
-        # One feature is not all of them, as the share 1.0 is.
-        every = isinstance(estimator.max_features, float)
-        every = every and estimator.max_features == 1.0
-        return estimator.bootstrap_features or not every
-    return isinstance(estimator, _SELECTING)
-
-
-def reason_of_search(search) -> str | None:
-    """Return what scores or folds of a search reveal; None if they are released."""
-    if hasattr(search, "_selects_privately"):
-        reason: str | None = search._reason_of_leak()
-        return reason
-    reason = reason_of_scorer(search.scoring)
-    if reason is not None:
-        return reason
-    unit = search.scoring.relation[0]
-    return _reason_of_halving(search, unit) or reason_of_splits(
-        search.cv,
-        unit,
-        classifier=is_classifier(search.estimator),
-        users=search.scoring.user_feature,
-    )
-
-
-def reason_of_scorer(scorer) -> str | None:
-    """Return what scores on private rows reveal; None if noise is added."""
-    if type(scorer) not in SCORERS or has_own_methods(scorer):
-        return (
-            "chooses parameters by scores on private rows, which no budget accounts "
-            "for: use make_private_scorer, or PrivateSearchCV"
-        )
-    if scorer.epsilon == math.inf or scorer.seeded:
-        return "its scores have no secret noise: pass epsilon to make_private_scorer"
-    return None
-
-
-def _reason_of_halving(search, unit: Unit) -> str | None:
-    """Return what a halving search reveals by its first subsets of rows."""
-    if getattr(search, "resource", None) != "n_samples":
-        return None
-    if unit is not Unit.ROW:
-        return (
-            "selects rows by their number, which changes for all rows when a user "
-            "joins or leaves: use GridSearchCV, or another resource"
-        )
-    if is_classifier(search.estimator) and isinstance(search.min_resources, str):
-        return (
-            f"min_resources={search.min_resources!r} counts the labels that occur: "
-            "set it to a number"
-        )
-    return None
-
-
-def reason_of_leak(estimator, before: Before) -> str | None:
-    """Return what an estimator itself learns from rows; None for nothing."""
-    if not is_known(estimator):
-        return _NOTHING_KNOWN
-    if composition_of(estimator) is Composition.SEARCH:
-        return reason_of_search(estimator)
-    if isinstance(estimator, _BAGGING):
-        return (
-            "resamples rows, so that one row may count several times and one user in "
-            "place of others: the ledger does not include this cost"
-        )
-    of_targets = isinstance(estimator, TransformedTargetRegressor)
-    if of_targets and not _treats_targets_alone(estimator):
-        return _TARGETS
-    if isinstance(estimator, _READ_TARGETS) and not before.charged:
-        return _TARGETS_ARE_READ
-    if of_targets:
-        return None
-    if isinstance(estimator, _NOTHING_ELSE):
-        return None
-    if isinstance(estimator, RegressorChain) and estimator.cv is None:
-        return None
-    return _NOTHING_KNOWN
-
-
-# Larger grids over steps, seeds and budgets are said to leak.
-MAX_CANDIDATES = 512
-
-_LISTS = (list, tuple, range, np.ndarray)
-
-_BUDGETS = ("epsilon", "delta")
-
-# A number for any other parameter of a private estimator changes no verdict.
-_DECISIVE = (*ID_PARAMETERS, "accountant", "noise_seed", "noise_multiplier")
-
-
-def candidate_models(search: Any) -> tuple[list[tuple[str, Any]], list[str]]:
-    """Return the models that a search may fit, and why there may be more.
-
-    Each comes with a description of its parameters; there is at least one. Parameters
-    that change no verdict are left out.
-    """
-    scaled = getattr(search, "step_budgets", None) == "scaled"
-    models: list[tuple[str, Any]] = []
-    reasons: list[str] = []
-    if fits_as_given(search):
-        models.append(("the estimator as given", clone(search.estimator)))
-    for part in _parts(search):
-        lists, unlisted = _decisive(search.estimator, part, scaled)
-        reasons += unlisted
-        if math.prod(map(len, lists.values())) > MAX_CANDIDATES - len(models):
-            reasons.append(
-                f"tries more than {MAX_CANDIDATES} combinations of {', '.join(lists)}: "
-                "list fewer of them"
-            )
-            # Each value at least once.
-            candidates: Iterator[dict] = _one_at_a_time(lists)
-        else:
-            values = product(*lists.values())
-            candidates = (dict(zip(lists, v, strict=True)) for v in values)
-        for candidate in candidates:
-            said = ", ".join(f"{name}={value!r}" for name, value in candidate.items())
-            try:
-                # As searches make it.
-                own = clone(candidate, safe=False)
-                models.append((said, clone(search.estimator).set_params(**own)))
-            except Exception as error:
-                reasons.append(
-                    f"tries {said}, which cannot be set ({type(error).__name__})"
-                )
-    return models or [("", search.estimator)], reasons
-
-
-def _parts(search: Any) -> list[dict[str, Any]]:
-    """Return the parameter spaces of a search."""
-    space = getattr(search, "param_grid", None)
-    if space is None:
-        space = search.param_distributions
-    parts = [space] if isinstance(space, Mapping) else list(space)
-    resource = getattr(search, "resource", "n_samples")
-    # Any number of them.
-    counted = {} if resource == "n_samples" else {resource: randint(1, 2**31)}
-    return [{**part, **counted} for part in parts] or [counted]
-
-
-def _decisive(
-    estimator: Any, part: Mapping[str, Any], scaled: bool
-) -> tuple[dict[str, list], list[str]]:
-    """Return the lists of values that may change a verdict, and what is unlisted."""
-    lists: dict[str, list] = {}
-    reasons: list[str] = []
-    for name, values in part.items():
-        listed = type(values) in _LISTS
-        if listed:
-            numbers = all(isinstance(value, Real) for value in values)
-        else:
-            numbers = _gives_numbers(values)
-        if numbers and _is_neutral(estimator, part, name, scaled):
-            continue
-        if listed:
-            lists[name] = list(values)
-        else:
-            reasons.append(
-                f"{name} may have values that are not listed: pass a list of values"
-            )
-    return lists, reasons
-
-
-def _is_neutral(
-    estimator: Any, part: Mapping[str, Any], name: str, scaled: bool
-) -> bool:
-    """Return whether no number for a parameter changes a verdict."""
-    prefix, _, last = name.rpartition("__")
-    if last in _DECISIVE or (last in _BUDGETS and not scaled):
-        return False
-    names = prefix.split("__") if prefix else []
-    if any("__".join(names[:depth]) in part for depth in range(1, len(names) + 1)):
-        return False  # another step may stand there
-    owners = {**estimator.get_params(deep=True), "": estimator}
-    owner = owners.get(prefix)
-    while is_strategy(owner):  # of the estimator that it is given to
-        prefix = prefix.rpartition("__")[0]
-        owner = owners.get(prefix)
-    return isinstance(owner, PrivateEstimator) and is_known(owner)
-
-
-def _gives_numbers(values: Any) -> bool:
-    """Return whether a distribution is scipy's own, which only returns numbers."""
-    parts = (values, getattr(values, "dist", None))
-    return isinstance(values, rv_frozen) and all(
-        type(part).__module__.startswith("scipy.") and not has_own_methods(part)
-        for part in parts
-    )
-
-
-def _one_at_a_time(lists: Mapping[str, list]) -> Iterator[dict[str, Any]]:
-    """Yield candidates that differ from the estimator in one parameter."""
-    for name, values in lists.items():
-        yield from ({name: value} for value in values[:MAX_CANDIDATES])

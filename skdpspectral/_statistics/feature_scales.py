@@ -162,10 +162,7 @@ class DifferenceHistograms(Statistic):
         return Spreads(found, reach, scale, np.clip(kept[:, 0] / squares, 0.0, 1.0))
 
     def _extend(self, highest, counts, noise: float) -> None:
-        """Move highest nodes up, in place, while the next ones have counts.
-
-        Thresholds next to found counts are lower: dropped tails make scales too small.
-        """
+        """Move highest nodes up, in place, while the next ones have counts."""
         for _ in range(_TAIL_NODES):
             ahead = np.minimum(highest[:, None] + (1, 2), self.n_nodes - 1)
             tail = np.take_along_axis(counts, ahead, axis=1)
@@ -228,15 +225,16 @@ _DEVIATIONS = 3.0
 # What is subtracted from squares of present values, so that none contributes much.
 _MIDDLE = 0.5
 
+# Deviations from a mean at which standardized values are cut: rare indicators are
+# nearer.
+FARTHEST = 30.0
+
 # Means of so many deviations of their noise from the edge may be of values beyond it.
 _FROM_THE_EDGE = 4.5
 
 
 class FeatureMeans(NamedTuple):
-    """Means and standard deviations, and whether variances exceed the noise.
-
-    `present` is the share of values that are not missing, or None.
-    """
+    """Means and standard deviations, and whether variances exceed the noise."""
 
     mean: np.ndarray
     scale: np.ndarray
@@ -318,11 +316,7 @@ class FeatureMoments(Statistic):
         return _times(units, spreads.reach)
 
     def run(self, release: Any, rows: Any, *given: Any) -> FeatureMeans:
-        """Release moments of mapped rows, in their units.
-
-        Given are a map of blocks of rows or None, released locations, and released
-        spreads.
-        """
+        """Release moments of mapped rows, in their units."""
         row_map, place, spreads = given
         noise = getattr(release.plan[self.name], "noise_std", 0.0)
         radius = self.radius(noise, spreads)
@@ -331,8 +325,11 @@ class FeatureMoments(Statistic):
         # the variance is noise.
         inside = np.abs(found.mean) < 1.0 - _FROM_THE_EDGE * found.noise
         seen = spreads.found & inside & found.enough
-        seen &= found.variance > _DEVIATIONS * found.deviation
-        scale = radius * np.sqrt(np.where(seen, found.variance, 1.0))
+        # Where noise hides the variance of a few large values, as of capital gains,
+        # their differences still show a scale.
+        clear = seen & (found.variance > _DEVIATIONS * found.deviation)
+        scale = radius * np.sqrt(np.where(clear, found.variance, 1.0))
+        scale = np.where(clear, scale, spreads.scale)
         return FeatureMeans(found.place(place, radius), scale, seen, found.present)
 
     def released(self, release: Any, rows: Any, row_map, place, radius) -> UnitMoments:
@@ -389,11 +386,7 @@ _MOST_ROWS, _MOST_CIRCLES = 1 << 17, 7
 
 @dataclass(frozen=True)
 class Phases(Statistic):
-    """Mean phases of features on circles of several lengths, from short to long.
-
-    The shortest circle gives the location up to a multiple of its length, the next
-    circle gives that multiple, and so on. Of many rows, a public subset is used.
-    """
+    """Mean phases of features on circles of several lengths, from short to long."""
 
     n_samples: int
     n_features: int
@@ -433,11 +426,7 @@ class Phases(Statistic):
         return self.order.pools_with(_MOST_ROWS)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release phases of rows; return a finite location of each feature.
-
-        If noise allows, it is within a fraction of the scale from the values. Given are
-        a map of blocks of rows or None, and released scales.
-        """
+        """Release phases of rows; return a finite location of each feature."""
         row_map, scale = given
         planned = release.plan[self.name]
         n_circles = planned.shape[1]
@@ -480,11 +469,7 @@ class FeatureLaw(NamedTuple):
 
 
 def in_units(of: Any, mean, scale, seen, present=None) -> FeatureLaw:
-    """Return a law in the units of the data, with defaults for unseen features.
-
-    `of` is a statistic with `n_features` and a `box`, or None, in whose units values
-    are.
-    """
+    """Return a law in the units of the data, with defaults for unseen features."""
     middle, unit = np.zeros(of.n_features), np.ones(of.n_features)
     if of.box is not None:
         middle, unit = of.box.midpoint, of.box.unit

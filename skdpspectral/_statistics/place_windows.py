@@ -94,10 +94,7 @@ class PlaceWindows(Statistic):
         return np.column_stack([overlapping(counts, _WIDTH), counts.sum(axis=1)])
 
     def run(self, release: Any, rows: Any, *given: Any) -> tuple:
-        """Release windows of rows; return places, and which of them are seen.
-
-        Given are a map of blocks of rows or None, and released scales.
-        """
+        """Release windows of rows; return places, and which of them are seen."""
         row_map, scale = given
         noise = getattr(release.plan[self.name], "noise_std", 0.0)
         exact = self.exact(rows, row_map, scale)
@@ -157,10 +154,7 @@ class PlaceWindows(Statistic):
 
 
 def _template(scale: np.ndarray, n_cells: int) -> np.ndarray:
-    """Return expected counts in windows of normal values about the middle of cell 0.
-
-    Scales are in units of cells.
-    """
+    """Return expected counts in windows of normal values about the middle of cell 0."""
     edges = np.arange(-_REACH, _REACH + 2) - 0.5
     shares = np.diff(ndtr(edges / scale[:, None]), axis=1)
     counts = np.zeros((len(scale), n_cells))
@@ -184,10 +178,7 @@ _FROM_THE_EDGE, _FROM_THE_PLACE = 4.5, 0.7
 
 @dataclass(frozen=True)
 class WindowedScales(Combination):
-    """Location and scale of each feature of few rows, with no bounds known.
-
-    The fields are those of :class:`FeatureScales`, which needs more rows.
-    """
+    """Location and scale of each feature of few rows, with no bounds known."""
 
     n_samples: int
     n_features: int

@@ -78,10 +78,7 @@ def public_size(n_samples: int, n_features: int, epsilon: float, delta: float) -
 
 
 class Shape(NamedTuple):
-    """Expected counts of a law of scale 1, of shape (_STEPS, windows), and its moment.
-
-    `square` is the mean of squared differences that are no ties.
-    """
+    """Expected counts of a law of scale 1, (_STEPS, windows), and its moment."""
 
     windows: np.ndarray
     square: float
@@ -242,7 +239,9 @@ class ScaleWindows(Statistic):
     def _prior(self) -> np.ndarray:
         """Return the prior probability of the octave of a scale."""
         place = self._first_place + np.arange(self._n_places)
-        weights = 1.0 / (1.0 + (place / _TAIL) ** 2)
+        # With lighter tails than Cauchy's, noise far from 1 is rarely taken for a
+        # scale: 2e-39 was, of columns of few ones.
+        weights = (1.0 + (place / _TAIL) ** 2) ** -2.0
         return weights / weights.sum()
 
     def _read(self, released, noise: float, prior) -> tuple[np.ndarray, np.ndarray]:
@@ -259,10 +258,7 @@ class ScaleWindows(Statistic):
         return logs, seen
 
     def _hidden(self, tried: list, rows: np.ndarray, log_prior) -> np.ndarray:
-        """Return which of some features are not seen whatever their exact odds are.
-
-        By bounds on odds: exact ones take long, above all where noise hides all scales.
-        """
+        """Return which of some features are not seen whatever their exact odds are."""
         n_places, n_pairs = len(log_prior), self.order.n_pairs
         masses = np.zeros((len(rows), n_places + _HIGHEST))
         total, best, reach = np.ones(len(rows)), np.zeros(len(rows)), 0.0
@@ -289,11 +285,7 @@ class ScaleWindows(Statistic):
         return (best < _NO_DOUBT) & (near.max(axis=1) < (_SURE - 1e-6) * total)
 
     def _tried(self, panel, noise: float) -> Iterator[tuple]:
-        """Yield shapes with their products with counts, and bounds on their odds.
-
-        A shape is a name, whether some pairs are ties, and a step of an octave; it has
-        prior odds. Bounds, of each place, are the same where odds are known.
-        """
+        """Yield shapes with their products with counts, and bounds on their odds."""
         n_pairs, products = self.order.n_pairs, self._products(panel)
         spread = math.hypot(noise, _MISFIT * n_pairs)
         for (name, ties), share in _SHAPES.items():
@@ -312,12 +304,7 @@ class ScaleWindows(Statistic):
                 yield name, ties, step, product, square, known, spread, low, odds
 
     def _candidates(self, panel, noise: float, prior):
-        """Return indices of features, scales of a posterior, and logarithmic odds.
-
-        A constant feature has the odds of `_ALIKE`, which are not among them. Odds that
-        are negligible may be left out, and so are those of :meth:`_hidden` features.
-        Features are in order.
-        """
+        """Return indices of features, scales of a posterior, and logarithmic odds."""
         n_pairs, log_prior = self.order.n_pairs, np.log(prior / _STEPS)
         tried, least = list(self._tried(panel, noise)), np.zeros((len(panel), 1))
         for *_, known, _, low, _ in tried:
@@ -359,10 +346,7 @@ class ScaleWindows(Statistic):
 
 
 def _near_any_share(products, square: float, spread: float, n_pairs: int):
-    """Return lower and upper bounds on odds of :func:`of_any_share`.
-
-    They take no tails of normal laws, which cost more than all else.
-    """
+    """Return lower and upper bounds on odds of :func:`of_any_share`."""
     deviation = spread / math.sqrt(square)
     mean = products * (1.0 / (square * deviation))
     nearest = np.clip(mean, 0.0, n_pairs / deviation)
@@ -380,10 +364,7 @@ def _near_any_share(products, square: float, spread: float, n_pairs: int):
 
 
 def of_any_share(products, square, spread: float, n_pairs):
-    """Return odds of a shape in an unknown share of the pairs, and that many pairs.
-
-    The share is uniform on [0, 1]; the rest of the pairs are ties.
-    """
+    """Return odds of a shape in a uniform share of the pairs, and that many pairs."""
     mean, deviation = products / square, spread / np.sqrt(square)
     upper, lower = (n_pairs - mean) / deviation, -mean / deviation
     # The probability of an interval, from the tail that loses no digits.

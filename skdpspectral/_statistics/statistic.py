@@ -59,10 +59,7 @@ class Statistic(abc.ABC):
         return ()
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
-        """Plan all releases within a budget; infinite epsilon means no noise.
-
-        `named` are further fields of the plan.
-        """
+        """Plan all releases within a budget; infinite epsilon means no noise."""
         mechanisms = self.mechanisms(gaussian_mu(epsilon, delta))
         return PrivacyPlan(epsilon, delta, mechanisms, remarks=self.remarks(), **named)
 
@@ -193,10 +190,7 @@ def mean_summation_error(
 
 @dataclass(frozen=True)
 class Terms:
-    """Blocks of `n_terms` rows about a point, or of differences over the root of two.
-
-    The release of their mean is multiplied by `weight`.
-    """
+    """Blocks of rows about a point, or of differences over the root of two."""
 
     walked: walks.Walked
     n_terms: int

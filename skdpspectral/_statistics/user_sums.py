@@ -81,10 +81,7 @@ class Released(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """The next sum over users to be released.
-
-    `value`: part of the users at hand, whole numbers in steps of a power of two.
-    """
+    """The next sum over users to be released."""
 
     name: str
     value: np.ndarray
@@ -101,10 +98,7 @@ class Billboard:
     def follow(
         self, plan: PrivacyPlan, rows: Any, released: Sequence[Released]
     ) -> Sum | Any:
-        """Run the statistic with earlier releases, in order.
-
-        Returns the next sum to be released, or the final result of the statistic.
-        """
+        """Run the statistic with earlier releases, in order."""
         relay = _RecordedReleases(plan, released)
         try:
             return self.statistic.run(relay, rows, *self.given, _NoProgress())

@@ -96,10 +96,7 @@ class ClusterRows(SlicedRows):
         return added_on_cluster(sums, add_sums)
 
     def _pools(self, order: PairOrder, n_pools: int | None) -> list:
-        """Return tasks that gather the rows of the first pools on workers.
-
-        Rows of a sample stay on the workers, as they are used several times.
-        """
+        """Return tasks that gather the rows of the first pools on workers."""
         from dask import delayed
 
         if n_pools is None:
@@ -234,10 +231,7 @@ def run_on_cluster(run: Callable) -> Any:
 
 
 def cluster_rows(X) -> ClusterRows | None:
-    """Return rows of a dask array or dataframe of real numbers; None for other types.
-
-    The shape must be known; the rows of a dataframe are counted on the cluster.
-    """
+    """Return rows of a dask array or dataframe of numbers; None for other types."""
     table = cluster_table(X)
     return None if table is None else table.rows()
 
@@ -416,8 +410,7 @@ def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
 
     It returns tasks for the parts of the column, and is called after the fit is
     charged. A column in memory is sent to the workers; the caller checks its form. It
-    must have one entry per row, and a series on the cluster must have the table's
-    parts.
+    must have one entry per row; rows correspond by their places.
     """
     from dask import compute, delayed
 
@@ -433,12 +426,9 @@ def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
             raise ValueError(f"{name} must be one column, got a dataframe")
         parts = list(column.to_delayed())
         sizes = run_on_cluster(lambda: compute(*map(delayed(len, pure=True), parts)))
-        if list(sizes) != table.sizes:
-            raise ValueError(
-                f"{name} must have as many rows in each part as X: make both from one "
-                "dataframe"
-            )
-        return lambda: list(map(array, parts))
+        if sum(sizes) != table.shape[0]:
+            raise wrong
+        return lambda: _aligned(list(map(array, parts)), sizes, table.sizes)
 
     def slices() -> list:
         values = as_array(column, name).ravel()
@@ -451,6 +441,17 @@ def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
         ]
 
     return slices
+
+
+def _aligned(parts: list, sizes, wanted: list[int]) -> list:
+    """Return parts of a column cut anew: dask joins small files, for a column alone."""
+    from dask import array
+
+    if list(sizes) == wanted:
+        return parts
+    pairs = zip(parts, sizes, strict=True)
+    whole = [array.from_delayed(part, (size,), float) for part, size in pairs]
+    return array.concatenate(whole).rechunk((tuple(wanted),)).to_delayed().tolist()
 
 
 def _plain_column(part, name: str) -> np.ndarray:

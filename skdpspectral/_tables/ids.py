@@ -140,10 +140,7 @@ def _as_array(column) -> np.ndarray:
 
 
 def id_array(ids, name: str) -> np.ndarray:
-    """Return ids as an array: numbers, times and durations in ns, or objects.
-
-    Masked ids, and times out of the range of nanoseconds, are refused.
-    """
+    """Return ids as an array: numbers, times and durations in ns, or objects."""
     refuse_masked(ids, name)
     ids = _as_array(list_as_objects(ids))
     if ids.ndim != 1:
@@ -157,10 +154,7 @@ def id_array(ids, name: str) -> np.ndarray:
 
 
 def list_as_objects(ids):
-    """Return a list of ids as an object array; other values unchanged.
-
-    numpy would turn [1, "1"] into two equal strings, and tuples into columns.
-    """
+    """Return a list of ids as an object array; other values unchanged."""
     if not isinstance(ids, (list, tuple)):
         return ids
     return objects(ids)
@@ -175,10 +169,7 @@ class Time:
 
 
 def _times_of_objects(ids: np.ndarray, name: str) -> np.ndarray:
-    """Convert zoneless times and durations among objects to nanoseconds, one by one.
-
-    If all are of one kind, they become an array of that kind.
-    """
+    """Convert zoneless times and durations among objects to nanoseconds, one by one."""
     if not any(issubclass(kind, _TIMES) for kind in set(map(type, ids.tolist()))):
         return ids
     keys = list(map(_numpy_time, ids.tolist()))

@@ -65,11 +65,7 @@ def _sparse_differences(first, second):
 
 
 def sign_differences(first, second, *, out=None):
-    """Return the signs of :func:`row_differences`, feature by feature: 1, 0 or -1.
-
-    Values are compared rather than subtracted, so that no difference is rounded to 0 or
-    overflows. NaN has sign 0.
-    """
+    """Return the signs of :func:`row_differences`, feature by feature: 1, 0 or -1."""
     if sparse.issparse(first):
         first, second = sparse.csr_array(first), sparse.csr_array(second)
         signs = sparse.csr_array(first > second, dtype=np.float64)
@@ -191,10 +187,7 @@ class PairOrder:
         return min(self.n_pools, -(-n_rows * self.n_pools // self.n_samples))
 
     def pools(self, X) -> Iterator:
-        """Yield pools of rows, and the order in which the rows of each are paired.
-
-        Each row of X, of shape (n_samples, n_features), is in one pool.
-        """
+        """Yield pools of rows, and the order in which the rows of each are paired."""
         size = self._slice_rows
         for numbers in self._slices_of_pools():
             starts = np.sort(numbers) * size
@@ -263,10 +256,7 @@ def _pairs_of_a_pool(rows, places, order: PairOrder, row_map, difference) -> Ite
 
 @dataclass(frozen=True)
 class PoolWalk:
-    """Blocks of the rows of the first `n_pools` pools, None for all.
-
-    `then` transforms a block before the kernel receives it.
-    """
+    """Blocks of the rows of the first `n_pools` pools, None for all."""
 
     order: PairOrder
     n_pools: int | None = None
@@ -286,12 +276,7 @@ class PoolWalk:
 
 @dataclass(frozen=True)
 class PairWalk:
-    """Blocks of differences of paired rows, of shape (b, n_features), in float64.
-
-    Dense blocks reuse memory. `row_map` maps rows before they are paired; `n_pools`
-    limits the pairs to the first pools; `then` transforms a block before the kernel
-    receives it; `difference` is :func:`row_differences` or :func:`sign_differences`.
-    """
+    """Blocks of differences of paired rows, of shape (b, n_features), in float64."""
 
     order: PairOrder
     row_map: Callable | None = None

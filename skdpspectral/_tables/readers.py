@@ -59,10 +59,7 @@ def refuse_masked(values, name: str) -> None:
 
 
 def as_numbers(values, kinds: str = "iufO") -> np.ndarray | None:
-    """Return a parameter, or an array, as float64 numbers; None if they are not.
-
-    Entries of rows are read by :func:`read_entries`, which converts each by itself.
-    """
+    """Return a parameter, or an array, as float64 numbers; None if they are not."""
     try:
         found = np.asarray(values)
         return found.astype(np.float64) if found.dtype.kind in kinds else None
@@ -227,10 +224,7 @@ class SlicedRows:
         return self.dtype if kept else np.dtype(np.float64)
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """Read a slice of rows, of any real dtype.
-
-        Errors quote neither values nor messages of the source.
-        """
+        """Read a slice of rows, of any real dtype."""
         start, stop, _ = rows.indices(self.shape[0])
         block = self._read(start, stop)
         wanted = (stop - start, self.shape[1])
@@ -256,10 +250,7 @@ class SlicedRows:
         out[...] = self[rows]
 
     def sample(self, key, n_rows: int, read: Callable[[], Iterable]) -> Iterable:
-        """Return rows from all over the table, which are requested several times.
-
-        The last ones, by `key`, are cached if they are few and not memory-mapped.
-        """
+        """Return rows from all over the table, which are requested several times."""
         size = n_rows * self.shape[1] * self.common_dtype.itemsize
         if self._pages is not None or size > _SAMPLE_BYTES:
             return read()
@@ -289,13 +280,7 @@ class SlicedRows:
 
 
 class MappedPages:
-    """Pages of a memory map, released after they were read.
-
-    Mapped pages count as memory of the process although the system could drop them; the
-    file is read again if needed. In Fortran order, a block touches up to 2 MB per
-    column. The map must be shared or read-only: changes of a private copy would be
-    lost.
-    """
+    """Pages of a shared or read-only memory map, released after they were read."""
 
     def __init__(self, mapping: mmap.mmap):
         self._mapping = mapping
@@ -334,12 +319,7 @@ def _touched_bytes(block: np.ndarray, extent: int, around: int) -> int:
 
 
 def sliced_rows(X) -> SlicedRows | None:
-    """Return rows to be read by slices; None for other types.
-
-    Supported are 2-D memory maps, and objects of other libraries with ``shape``,
-    ``dtype`` and slices, such as datasets of h5py and arrays of zarr and dask. They
-    must contain real numbers.
-    """
+    """Return memory maps and foreign arrays of numbers as slices; None for others."""
     if isinstance(X, np.ndarray):
         return _mapped_rows(X)
     if isinstance(X, (np.generic, list, tuple)) or sparse.issparse(X):
@@ -412,10 +392,7 @@ _FIRST_THAT_STREAMS = 19
 
 
 class _Group(NamedTuple):
-    """A row group of a parquet file, whose number of rows is in its footer.
-
-    ``batches()`` iterates over ``pyarrow.RecordBatch`` from the first row on.
-    """
+    """A row group of a parquet file, whose number of rows is in its footer."""
 
     n_rows: int
     batches: Callable[[], Iterator]
@@ -577,11 +554,7 @@ def _group_of_fragment(part, schema, size: int) -> _Group:
 
 
 class MappedRows(SlicedRows):
-    """Another table's rows under a map, with one slice in memory at a time.
-
-    The map returns a float64 block of the same shape, row by row; a :class:`Writing`
-    map reuses memory.
-    """
+    """Another table's rows under a map, with one slice in memory at a time."""
 
     def __init__(self, source, row_map: Callable) -> None:
         super().__init__(source, source.shape, np.dtype(np.float64))

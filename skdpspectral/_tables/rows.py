@@ -145,6 +145,7 @@ def deferred_rows(
         compare_features(estimator, getattr(sliced, "named", sliced), reset)
         return DeferredRead(sliced.shape, lambda: finite_slices(sliced, allow_nan))
     shape = form_of(X, accept_sparse)
+    refuse_malformed(X)
     refuse_text(X)
     # A stand-in has neither names nor values.
     named = X if hasattr(X, "shape") else np.broadcast_to(0.0, shape)
@@ -262,6 +263,31 @@ def is_sparse(X) -> bool:
     return sparse.issparse(X) or (columns and len(dtypes) > 0)
 
 
+def refuse_malformed(X) -> None:
+    """Refuse sparse matrices whose indices leave their shape: reading them crashes."""
+    if not sparse.issparse(X):
+        return
+    try:
+        if X.format == "coo":
+            pairs = zip(X.coords, X.shape, strict=True)
+            if all(((at >= 0) & (at < size)).all() for at, size in pairs):
+                return
+        else:
+            # A check prunes its matrix: here another one of the same arrays.
+            parts = (X.data, X.indices, X.indptr) if hasattr(X, "indptr") else None
+            made = type(X)(parts, shape=X.shape) if parts else X.tocsr()
+            made.check_format(full_check=True)
+            return
+    except MemoryError:
+        raise
+    except Exception:  # whose words may quote indices
+        pass
+    raise ValueError(
+        "X is a sparse matrix whose indices do not fit its shape: make it anew, for "
+        "example by sparse.csr_array((values, (rows, columns)), shape=...)"
+    )
+
+
 def is_date(dtype) -> bool:
     """Return whether a dtype is of dates, times or durations."""
     return bool(_DATES.match(str(_own_type(dtype)).lower()))
@@ -352,10 +378,7 @@ def row_slices(X):
 
 
 def map_rows(function, X) -> np.ndarray:
-    """Stack the results of a function of blocks of rows, in the dtype of the first.
-
-    Each result has as many rows as its block. X comes from :func:`check_rows`.
-    """
+    """Stack the results of a function of blocks of rows, in the dtype of the first."""
     out = None
     for rows in row_slices(X):
         made = function(X[rows])
@@ -366,10 +389,7 @@ def map_rows(function, X) -> np.ndarray:
 
 
 def saturated(values: np.ndarray) -> np.ndarray:
-    """Replace infinities by the largest floats, and NaN by zero, in place.
-
-    The next private step of a pipeline would raise or warn because of a single row.
-    """
+    """Replace infinities by the largest floats, and NaN by zero, in place."""
     return np.nan_to_num(values, copy=False)
 
 

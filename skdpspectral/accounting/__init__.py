@@ -20,9 +20,6 @@ from ._ledger.accountant import PrivacyAccountant
 from ._ledger.context import default_accountant as default_accountant
 from ._ledger.entry_reports import Spent as Spent
 from ._selection import calibrate_exponential as calibrate_exponential
-from ._selection import calibrate_selection
-from ._selection import selection_delta as selection_delta
-from ._selection import selection_epsilon as selection_epsilon
 
 __all__ = [
     "LedgerError",
@@ -30,7 +27,6 @@ __all__ = [
     "PrivacyAccountant",
     "PrivacyBudgetError",
     "PrivacyLeakWarning",
-    "calibrate_selection",
     "compose_mu",
     "gaussian_delta",
     "gaussian_epsilon",

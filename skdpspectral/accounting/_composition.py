@@ -27,12 +27,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri, ndtri_exp
+from scipy.special import log_ndtr, ndtri, ndtri_exp
+from scipy.stats import binom
 
 from ..mechanisms import (
     ApproximateDP,
     Neighbors,
-    PrivateSelection,
     SampledGaussian,
     SubsampledGaussian,
     Unit,
@@ -48,7 +48,6 @@ from ._curves import (
     composed,
     composed_divergences,
     connect_dots,
-    divergences,
     joining_deltas,
     largest_loss,
     leaving_deltas,
@@ -56,27 +55,29 @@ from ._curves import (
     renyi_epsilon,
     replaced_deltas,
 )
-from ._gaussian import MIN_DELTA, gaussian_delta, gaussian_epsilon, gaussian_mu
-from ._selection import (
-    all_runs_deltas,
-    delta_factor,
-    selection_delta,
-    selection_epsilon,
-    selection_shift,
+from ._gaussian import (
+    _SLACK,
+    MIN_DELTA,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
 )
 
 # Steps of the grid of losses to a standard deviation of what is composed.
 _FINENESS = 16.0
 _MOST_POINTS = 2.0**21
 
+# Points up to the largest loss of a step: more than these resolve it no better.
+_FAR_POINTS = 2.0**17
+
+# Values of the number of samples with a unit, over the same distribution.
+_COUNTS = 64
+
 # Losses beyond this many standard deviations have no mass that counts.
 _REACH = 12.0
 
 # Losses beyond are no privacy, and their exponentials overflow.
 _MOST_DEVIATION = 1000.0
-
-# Points at which the curve of a private selection is looked at.
-_CURVE_POINTS = 2**12
 
 # Probability that is counted as a loss without limit: what tails of one composition are
 # cut off, and what rounding errors of a Fourier transform may hide, for each power that
@@ -102,8 +103,6 @@ def composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
     """
     if mu == math.inf:
         return math.inf
-    if _is_one_selection(curves):
-        return _by_formulas(mu, curves, delta)
     if len(curves) > MOST_KINDS:
         delta -= certain_failure(curves)
         curves = coarsen_kinds(curves)
@@ -119,36 +118,20 @@ def is_within(mu: float, curves: Counted, epsilon: float, delta: float) -> bool:
         return False
     if _by_formulas(mu, curves, delta) <= epsilon:
         return True
-    if _is_one_selection(curves):
-        return False
     return composed_epsilon(mu, curves, delta) <= epsilon
 
 
-def _is_one_selection(curves: Counted) -> bool:
-    """Return whether `curves` is a single selection, whose own bound is final."""
-    kinds = [curve for curve, times in curves if times == 1]
-    return len(curves) == 1 and len(kinds) == 1 and type(kinds[0]) is PrivateSelection
-
-
 def _by_formulas(mu: float, curves: Counted, delta: float) -> float:
-    """Bound epsilon by sums, Renyi divergences, and profiles of selections."""
+    """Bound epsilon by sums and Renyi divergences."""
     added = _added_up(mu, curves, delta)
     left = delta - certain_failure(curves)
     if not left > 0.0:
         return added
     orders = _orders(curves)
     total = composed_divergences(mu, curves, orders)
-    bound = min(added, renyi_epsilon(orders, total, left))
-    selections = [(c, n) for c, n in curves if isinstance(c, PrivateSelection)]
-    if len(selections) < len(curves):
-        return bound
-    if _is_one_selection(curves) and delta >= MIN_DELTA:
-        bound = min(bound, selection_epsilon(selections[0][0], delta, mu))
-    cost, shift, log_factor = _profile(mu, selections)
-    share = math.exp(math.log(delta) - log_factor)
-    if share >= MIN_DELTA:
-        bound = min(bound, shift + gaussian_epsilon(cost, share))
-    return bound
+    return min(
+        added, renyi_epsilon(orders, total, left), _known_epsilon(mu, curves, left)
+    )
 
 
 def _added_up(mu: float, curves: Counted, delta: float) -> float:
@@ -163,20 +146,6 @@ def _added_up(mu: float, curves: Counted, delta: float) -> float:
         return math.inf
     nearest = float(epsilon)
     return nearest if nearest >= epsilon else math.nextafter(nearest, math.inf)
-
-
-def _profile(
-    mu: float, selections: Sequence[tuple[PrivateSelection, int]]
-) -> tuple[float, float, float]:
-    """Return the Gaussian cost, the shift of epsilon and the log factor of delta.
-
-    Shifts of successive selections add up, and factors multiply
-    (:ref:`lemma-selection-profile`).
-    """
-    cost = math.hypot(mu, *(s.run_mu * math.sqrt(n) for s, n in selections))
-    shift = math.fsum(n * selection_shift(s) for s, n in selections)
-    log_factor = math.fsum(n * math.log(delta_factor(s)) for s, n in selections)
-    return cost, shift, log_factor
 
 
 @functools.lru_cache(maxsize=256)
@@ -207,14 +176,7 @@ def _composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
     orders = _orders(curves)
     total = composed_divergences(mu, curves, orders)
     bound = float(renyi_delta(orders, total, epsilon)) + certain_failure(curves)
-    selections = [(c, n) for c, n in curves if isinstance(c, PrivateSelection)]
-    if len(selections) == len(curves):
-        cost, shift, log_factor = _profile(mu, selections)
-        if epsilon >= shift:
-            delta = gaussian_delta(cost, epsilon - shift)
-            bound = min(bound, math.exp(min(log_factor, 700.0)) * delta)
-    if _is_one_selection(curves):
-        return min(bound, selection_delta(selections[0][0], epsilon, mu), 1.0)
+    bound = min(bound, _known_delta(mu, curves, epsilon))
     losses = composed_losses(mu, curves)
     if losses:
         delta = max(way.delta(epsilon) for way in losses)
@@ -222,6 +184,84 @@ def _composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
             bound, delta * (1.0 + RELATIVE) + TRANSFORM * count_distributions(curves)
         )
     return min(bound, 1.0)
+
+
+# -- samples that are known ------------------------------------------------------------
+
+
+def _known_epsilon(mu: float, curves: Counted, delta: float) -> float:
+    """Return the epsilon of steps on samples that are known, or on all units.
+
+    Infinite if other mechanisms are among them (:ref:`lemma-known-samples`).
+    """
+    if not _all_sampled(curves) or not MIN_DELTA <= delta < 1.0:
+        return math.inf
+    squares = (n * _cost_alone(curve) ** 2 for curve, n in curves)
+    low, high = 0.0, gaussian_epsilon(math.sqrt(mu * mu + math.fsum(squares)), delta)
+    if not 0.0 < high < math.inf or _known_delta(mu, curves, high) > delta:
+        return high
+    while high - low > _SUMS * high:
+        middle = 0.5 * (low + high)
+        if _known_delta(mu, curves, middle) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _known_delta(mu: float, curves: Counted, epsilon: float) -> float:
+    """Return the delta of steps on samples that are known; 1 if there are others."""
+    if not _all_sampled(curves):
+        return 1.0
+    squares, masses, lost, missed, replaced = _samples_with_unit(curves)
+    # A unit that is replaced: by another one, or against data without it.
+    ways = [(4.0, epsilon), (1.0, epsilon - missed)] if replaced else [(1.0, epsilon)]
+    found = [1.0]
+    for factor, left in ways:
+        if left < 0.0:
+            continue
+        cost = np.maximum(np.sqrt(mu * mu + factor * squares), 1e-100)
+        above = log_ndtr(0.5 * cost - left / cost)
+        below = left + log_ndtr(-0.5 * cost - left / cost)
+        with np.errstate(all="ignore"):
+            ratio = np.where(above > -math.inf, np.minimum(below - above, 0.0), 0.0)
+        delta = masses @ (np.exp(above) * -np.expm1(ratio))
+        found.append(float(delta) * (1.0 + _SUMS) + lost + TRANSFORM)
+    return min(found)
+
+
+def _all_sampled(curves: Counted) -> bool:
+    return all(isinstance(curve, SubsampledGaussian) for curve, _ in curves)
+
+
+@functools.lru_cache(maxsize=64)
+def _samples_with_unit(curves: Counted) -> tuple[Any, Any, float, float, bool]:
+    """Return sums of squared costs of the steps with a unit, and their probabilities.
+
+    A cost is that of a unit that leaves. Sums are rounded up to few values. Also return
+    the probability of a larger sum, minus the log probability of no step with the unit,
+    and whether units are replaced.
+    """
+    squares, masses = np.zeros(1), np.ones(1)
+    lost, missed, replaced = 0.0, 0.0, False
+    for curve, times in curves:
+        assert isinstance(curve, SubsampledGaussian)
+        rate, steps = curve.sampling_probability, times * curve.steps
+        with_unit = binom(steps, rate)
+        least, most = with_unit.ppf(_CUT), with_unit.isf(_CUT) + 1.0
+        counts = np.unique(np.round(np.linspace(max(least, 0.0), most, _COUNTS)))
+        above = with_unit.sf(counts)
+        here = -np.diff(above, prepend=1.0)
+        squares = np.add.outer(squares, counts / curve.noise_multiplier**2).ravel()
+        masses = np.multiply.outer(masses, here).ravel()
+        order = np.argsort(squares)
+        first = np.arange(0, len(order), -(-len(order) // _COUNTS))
+        squares = np.maximum.reduceat(squares[order], first)
+        masses = np.add.reduceat(masses[order], first)
+        lost += float(above[-1])
+        missed += math.inf if rate == 1.0 else -steps * math.log1p(-rate)
+        replaced |= curve.replaced
+    return squares, masses, lost, missed, replaced
 
 
 def _orders(curves: Counted) -> npt.NDArray[np.float64]:
@@ -262,12 +302,19 @@ def _deviation(curve: Curve) -> float:
     """Return about the standard deviation of a mechanism's, or one step's, loss."""
     if isinstance(curve, ApproximateDP):
         return curve.epsilon
-    if isinstance(curve, PrivateSelection):
-        return curve.run_mu
     one = 1.0 / curve.noise_multiplier
     square = math.expm1(min(one * one, 50.0))
     spread = min(one, curve.sampling_probability * math.sqrt(square))
     return 2.0 * spread if curve.replaced else spread
+
+
+def _largest_loss(curve: Curve) -> float:
+    """Return the largest loss of a step on samples; 0 for others."""
+    if not isinstance(curve, SubsampledGaussian):
+        return 0.0
+    return largest_loss(
+        curve.sampling_probability, curve.noise_multiplier, curve.replaced
+    )
 
 
 def count_distributions(curves: Counted) -> float:
@@ -288,6 +335,8 @@ def _grid(mu: float, curves: Counted) -> float | None:
     if deviation == 0.0:
         return 2.0**-10
     wanted = deviation / (_FINENESS * math.sqrt(count))
+    far = max((_largest_loss(curve) for curve, _ in curves), default=0.0)
+    wanted = max(wanted, min(far / _FAR_POINTS, deviation / 16.0))
     step = math.ldexp(0.5, math.frexp(max(wanted, span / _MOST_POINTS))[1])
     return step if step <= deviation / 16.0 else None
 
@@ -304,8 +353,6 @@ def _parts(
     for curve, times in curves:
         if isinstance(curve, ApproximateDP):
             yield (_pair_losses(curve, step),), times
-        elif isinstance(curve, PrivateSelection):
-            yield (_selection_losses(curve, times, step),), times
         else:
             yield _sampled_step(curve, step), times * curve.steps
 
@@ -348,64 +395,6 @@ def _pair_losses(pair: ApproximateDP, step: float) -> LossDistribution:
     curve[-1] = 0.0  # at or above epsilon
     curve = pair.delta + (1.0 - pair.delta) * curve
     return connect_dots(points, curve - np.maximum(below, 0.0), step)
-
-
-def _selection_losses(
-    selection: PrivateSelection, times: int, step: float
-) -> LossDistribution:
-    """Return losses whose curve dominates that of a private selection."""
-    curve = divergences(selection, ORDERS)
-    reach = renyi_epsilon(ORDERS, curve, _CUT / times)
-    every = max(1, math.ceil(2.0 * reach / step / _CURVE_POINTS))
-    last = math.ceil(reach / step / every)
-    points = every * np.arange(-last, last + 1)
-    deltas = np.minimum(
-        renyi_delta(ORDERS, curve, step * points),
-        _selection_deltas(selection, np.asarray(step * points, dtype=np.float64)),
-    )
-    kept = _lower_hull(np.exp(step * points), deltas)
-    deltas -= np.maximum(-np.expm1(step * points), 0.0)
-    return connect_dots(points[kept], deltas[kept], step)
-
-
-def _selection_deltas(
-    selection: PrivateSelection, epsilons: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Return the profile of a selection at losses symmetric around 0."""
-    shift, most = selection_shift(selection), delta_factor(selection)
-    losses = epsilons[len(epsilons) // 2 :]
-    above = np.array(
-        [
-            most * gaussian_delta(selection.run_mu, epsilon - shift)
-            if epsilon >= shift
-            else 1.0
-            for epsilon in losses.tolist()
-        ]
-    )
-    above = np.minimum(above, all_runs_deltas(selection, losses))
-    # H(P, Q) at -e is 1 - exp(-e) + exp(-e) H(Q, P) at e.
-    factor = np.exp(np.minimum(epsilons, 0.0))
-    found = np.concatenate([above[:0:-1], above])
-    curve: npt.NDArray[np.float64] = np.minimum(1.0 - factor + factor * found, 1.0)
-    return curve
-
-
-def _lower_hull(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> list[int]:
-    r"""Return the vertices of the lower convex hull of points.
-
-    A curve is convex in :math:`e^\epsilon` and below its bounds, hence below the
-    chords.
-    """
-    kept: list[int] = []
-    for last in range(len(x)):
-        while len(kept) > 1:
-            first, middle = kept[-2], kept[-1]
-            rise = (y[middle] - y[first]) * (x[last] - x[middle])
-            if rise < (y[last] - y[middle]) * (x[middle] - x[first]):
-                break
-            kept.pop()
-        kept.append(last)
-    return kept
 
 
 _ROW, _USER = Unit.ROW, Unit.USER
@@ -561,7 +550,7 @@ def calibrate_sampled(
     left = math.sqrt((limit - mu) * (limit + mu))
     high = (2.0 if replaced else 1.0) * math.sqrt(steps) / left
     if sampling_probability == 1.0:
-        return high
+        return high * (1.0 + _SLACK)
     return _calibrated(epsilon, delta, sampling_probability, steps, replaced, high, mu)
 
 
@@ -601,7 +590,8 @@ def least_noise(excess: Callable[[float], float], high: float) -> float:
             low, at_low = middle, found
         else:
             high, at_high = middle, found
-    return high
+    # What suffices without sampling has no room for rounding errors of its sum.
+    return high if math.isfinite(at_high) else high * (1.0 + _SLACK)
 
 
 def _between(low: float, at_low: float, high: float, at_high: float) -> float:

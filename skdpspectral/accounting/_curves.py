@@ -1,7 +1,6 @@
 r"""Renyi divergences of mechanisms, and what they say of :math:`(\epsilon, \delta)`.
 
-The curve of a private selection is ``_selection.renyi_curve``. Those of one step of a
-Poisson-sampled Gaussian mechanism are in closed form.
+Those of one step of a Poisson-sampled Gaussian mechanism are in closed form.
 
 For a unit that joins or leaves, the pair is
 :math:`P = (1 - q) N(0, \sigma^2) + q N(1, \sigma^2)` and :math:`Q = N(0, \sigma^2)`.
@@ -23,7 +22,7 @@ import numpy.typing as npt
 from scipy import fft
 from scipy.special import log_ndtr, logsumexp
 
-from ..mechanisms import ApproximateDP, PrivateSelection
+from ..mechanisms import ApproximateDP
 from ..mechanisms._planned_releases import Curve
 
 # Beyond so many standard deviations there is no mass that counts.
@@ -32,7 +31,7 @@ _REACH = 12.0
 # Points of a quadrature to a standard deviation, or to the width of the strip in which
 # the integrand has no singularity: errors fall like exp(-2 pi**2 * _FINENESS).
 _FINENESS = 4.0
-_MOST_POINTS = 2**22
+_MOST_POINTS = 2**16
 
 # Normal tails beyond are below 1e-17.
 _LAST = 8.5
@@ -211,13 +210,6 @@ def _round_up_cost(curve: Curve, step: float) -> tuple[Curve, int]:
     """Return a mechanism of at least this cost, and its count in place of this one."""
     if isinstance(curve, ApproximateDP):
         return replace(curve, epsilon=_up(curve.epsilon, step), delta=0.0), 1
-    if isinstance(curve, PrivateSelection):
-        run_mu = _up(curve.run_mu, step)
-        if curve.mean is not None:
-            return replace(curve, run_mu=run_mu, mean=_up(curve.mean, step)), 1
-        assert curve.gamma is not None
-        gamma = 1.0 / _up(1.0 / curve.gamma, step)
-        return replace(curve, run_mu=run_mu, gamma=min(gamma, curve.gamma)), 1
     rate = min(_up(curve.sampling_probability, step), 1.0)
     noise = 1.0 / _up(1.0 / curve.noise_multiplier, step)
     noise = min(noise, curve.noise_multiplier)
@@ -249,10 +241,6 @@ def divergences(mechanism: Curve, orders: npt.ArrayLike) -> Array:
     points = np.asarray(orders, dtype=np.float64)
     if isinstance(mechanism, ApproximateDP):
         return randomized_response_divergences(mechanism.epsilon, points)
-    if isinstance(mechanism, PrivateSelection):
-        from ._selection import renyi_curve
-
-        return renyi_curve(mechanism, points)
     return np.array(
         _subsampled_divergences(
             mechanism.sampling_probability,
@@ -347,7 +335,8 @@ def composed_divergences(mu: float, curves: Counted, orders: npt.ArrayLike) -> A
 _MOST_GRID_POINTS = 2**23
 
 # Exponents of Chernoff bounds, over the one that is best for a normal distribution.
-_EXPONENTS = np.exp2(np.arange(-8, 5) / 2.0)
+# That of rare and large losses is far below it.
+_EXPONENTS = np.exp2(np.arange(4, -61, -1) / 2.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -462,14 +451,20 @@ def _window(
     if not variance > 0.0:
         return low, high
     nats = -math.log(cut)
-    for exponent in (math.sqrt(2.0 * nats / variance) * _EXPONENTS).tolist():
-        for side in (exponent, -exponent):
-            moment = sum(n * _log_sum(side * x + masses) for x, masses, n in logs)
-            bound = (moment + nats) / side
-            if math.isfinite(bound) and side > 0.0:
-                high = min(high, math.ceil(bound))
-            elif math.isfinite(bound):
-                low = max(low, math.floor(bound))
+    for side in (1.0, -1.0):
+        least = math.inf
+        for exponent in (math.sqrt(2.0 * nats / variance) * _EXPONENTS).tolist():
+            moment = sum(
+                n * _log_sum(side * exponent * x + masses) for x, masses, n in logs
+            )
+            bound = (moment + nats) / exponent
+            if bound > least:  # it falls up to the best exponent, and rises beyond
+                break
+            least = bound if math.isfinite(bound) else least
+        if math.isfinite(least) and side > 0.0:
+            high = min(high, math.ceil(least))
+        elif math.isfinite(least):
+            low = max(low, math.floor(-least))
     return low, max(low, high)
 
 

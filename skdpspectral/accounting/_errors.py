@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
+import sys
+import warnings
+from collections.abc import Iterator
+
 
 class PrivacyBudgetError(RuntimeError):
     """A release would exceed the budget; nothing was charged or released.
@@ -46,3 +52,31 @@ class NoisyFitWarning(UserWarning):
 
 class PrivacyLeakWarning(UserWarning):
     """The requested operation gives no privacy, or less than it may appear to."""
+
+
+# Modules between a user's line and a warning.
+_BETWEEN = ("skdpspectral", "sklearn", "joblib", "contextlib")
+
+_silent: contextvars.ContextVar[bool] = contextvars.ContextVar("silent", default=False)
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the user's line, which is outside of this package and scikit-learn."""
+    if _silent.get():
+        return
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _BETWEEN:
+            break
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+@contextlib.contextmanager
+def without_warnings() -> Iterator[None]:
+    """Leave out warnings of a fit that is tried, and not made."""
+    token = _silent.set(True)
+    try:
+        yield
+    finally:
+        _silent.reset(token)

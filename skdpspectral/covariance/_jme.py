@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_is_fitted
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.sklearn_compat import (
-    CALLBACK_LEVELS,
     CallbackSupportMixin,
     FitProgress,
     Interval,
@@ -403,9 +402,7 @@ class JMECovariance(
                 self, n_blocks, private=self._is_private(), verbose=False
             ) as progress:
                 # It is charged here, and values are read from here on.
-                run, X = self._begin(
-                    moments, features, rows, levels=1 + CALLBACK_LEVELS
-                )
+                run, X = self._begin(moments, features, rows)
                 progress.begin(X, y, run.plan)
                 with contextlib.closing(run):
                     for number, moments in enumerate(run.path(X), 1):
@@ -467,7 +464,7 @@ class JMECovariance(
     def _first_batch(self, rows: DeferredRead, features: dict) -> MomentRun:
         moments = self._moment_stream(None, rows.shape[1])
         self._check_horizon(moments.n_steps, 0, rows)
-        (run,) = self._begin(moments, features, levels=2)
+        (run,) = self._begin(moments, features)
         self._stream = run
         return run
 
@@ -601,9 +598,7 @@ class JMECovariance(
         if self.on_horizon != "restart":
             check_horizon(n_steps, seen, rows.shape[0])
 
-    def _begin(
-        self, moments: MomentStream, features: dict, *unread, levels: int = 0
-    ) -> tuple:
+    def _begin(self, moments: MomentStream, features: dict, *unread) -> tuple:
         """Charge a stream by its public shape, then read its rows."""
         plan = self._planned(moments)
         release, *read = self._start_release(
@@ -611,7 +606,6 @@ class JMECovariance(
             *unread,
             n_public=moments.n_steps,
             kind=functools.partial(StreamRelease, factorization=moments.factorization),
-            levels=1 + levels,
         )
         self._latest = object()
         run = MomentRun(moments, release, features, self._fixed_parameters())

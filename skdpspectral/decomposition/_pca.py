@@ -471,6 +471,8 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
             seen = self._warn_of_noise(hidden=not statistic.bounds.ranks)
             remarks = (*plan.remarks, *seen, *filter(None, [found.remark]))
             self.privacy_ = replace(plan, remarks=remarks)
+            if law is not None and law.seen.any() and not seen:
+                self._warn_of_unseen("transform ignores them")
             if law is None and HALF in statistic.bounds.weights:
                 self._warn_of_no_mean(found)
         return self

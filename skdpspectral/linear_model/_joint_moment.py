@@ -17,7 +17,7 @@ from scipy.special import softmax
 
 from .. import sensitivity
 from .._linalg.walks import RowWalk, reduce_rows
-from .._statistics.feature_scales import FeatureScales
+from .._statistics.feature_scales import FARTHEST, FeatureScales
 from .._statistics.statistic import (
     Choice,
     Combination,
@@ -530,11 +530,15 @@ def bounded_joint_rows(
 # looked for in public bounds: by the errors on two tables and made data.
 _HOPELESS = 0.08
 
-# Share of mu**2 of the scales of targets. That of features is such that those which
-# differ in one of ten pairs are visible, but at least and at most so much.
-_TARGET_SHARE, _LEAST_SCALES, _MOST_SCALES = 0.06, 0.25, 0.55
+# Shares of mu**2 of the scales of features are such that those which differ in one of
+# ten pairs are visible, but at least and at most so much.
+_LEAST_SCALES, _MOST_SCALES = 0.25, 0.55
 
 _VISIBLE, _PER_NOISE = 0.1, 20.0
+
+# So are those of targets without bounds, if features need no scales; else it is the
+# least. With that alone, R2 is 0 in some fits of five tables of a few thousand rows.
+_TARGET_SHARE, _MOST_TARGET_SHARE = 0.06, 0.4
 
 # Share of the mean square of rows in public bounds; and, for classes, that of their
 # mean: rows about it are shorter, and so is the radius that they are clipped to.
@@ -548,9 +552,6 @@ _BLIND = {"X": 0.25, "y": 0.15}
 # Rows that scales are made of, where there are as many and more: so many at least, and
 # as make features visible that differ in this share of the pairs.
 _SCALED_ROWS, _RARELY = 100_000, 0.01
-
-# Deviations from a mean at which values are cut: rare indicators are nearer.
-_FARTHEST = 30.0
 
 # Relative noise at which rows are clipped at their usual length; by how much the radius
 # grows where there is less; and its limits in usual lengths.
@@ -582,7 +583,8 @@ class RegressionMoments(Combination):
     """Private scales of columns, unless public, followed by the joint moment.
 
     `boxes` are public boxes of features and of targets, or None. `target_units` are
-    public centers and scales of targets, which replace private ones.
+    public centers and scales of targets, which replace private ones. `square` is the
+    mean squared length of features that are standardized already, or None.
     """
 
     def __init__(
@@ -595,11 +597,14 @@ class RegressionMoments(Combination):
         boxes: tuple[Box | None, Box | None] = (None, None),
         intercept: bool = True,
         target_units: tuple[float, float] | None = None,
+        square: float | None = None,
     ) -> None:
         self.n_samples, self._mu = n_samples, mu
         self.widths = {"X": n_features, "y": n_targets}
         self.boxes = dict(zip(self.widths, boxes, strict=True))
-        self.intercept, self.target_units = intercept, target_units
+        self.intercept, self.square = intercept, square
+        feature_units = None if square is None else (0.0, 1.0)
+        self.units = {"X": feature_units, "y": target_units}
         self.step = self._step()
         parts: dict[str, Statistic] = {}
         shares: dict[str, float] = {}
@@ -607,7 +612,7 @@ class RegressionMoments(Combination):
             if self._is_scaled(name):
                 parts[name] = self._scales(name)
                 shares[name] = self._scale_share(name)
-        if "X" not in parts:
+        if "X" not in parts and square is None:
             if intercept and target_units is not None:
                 parts["center"] = TargetMeans(
                     n_samples, n_features, "feature_means", likely=None
@@ -642,7 +647,7 @@ class RegressionMoments(Combination):
 
     def _is_scaled(self, name: str) -> bool:
         """Return whether features, or targets, get private scales."""
-        if name == "y" and self.target_units is not None:
+        if self.units[name] is not None:
             return False
         return self.boxes[name] is None or self._visible(name) < _BLIND[name]
 
@@ -658,10 +663,13 @@ class RegressionMoments(Combination):
 
     def _scale_share(self, name: str) -> float:
         """Return the share of mu**2 of private scales."""
+        least, most = _LEAST_SCALES, _MOST_SCALES
         if name == "y":
-            return _TARGET_SHARE
+            least, most = _TARGET_SHARE, _MOST_TARGET_SHARE
+            if self._is_scaled("X") or self.boxes[name] is not None:
+                return least
         needed = self._visible(name, 1.0) / _VISIBLE
-        return float(np.clip(needed**2, _LEAST_SCALES, _MOST_SCALES))
+        return float(np.clip(needed**2, least, most))
 
     def _visible(self, name: str, share: float | None = None) -> float:
         """Return about the share of pairs that must differ for a column to be seen."""
@@ -725,6 +733,8 @@ class RegressionMoments(Combination):
         columns = np.flatnonzero(units.seen)
         n_features = int(both[0].seen.sum())
         squares = n_features, len(columns) - n_features
+        if self.square is not None:
+            squares = self.square, squares[1]
         if "square" in self.parts():
             squares = self._mean_squares(release, rows, units, squares)
         noise = getattr(release.plan[self.moment.name], "noise_std", 0.0)
@@ -765,9 +775,9 @@ class RegressionMoments(Combination):
             law = self.parts()[name].run(release, rows.of(name, step=self.step))
             center = np.zeros(width) if law.mean is None else law.mean
             return Units(center, law.scale, law.seen)
-        if name == "y" and self.target_units is not None:
-            center, scale = (np.full(width, unit) for unit in self.target_units)
-            return Units(center, scale, np.ones(width, dtype=bool))
+        if self.units[name] is not None:
+            center, scale = (np.full(width, unit) for unit in self.units[name])
+            return Units(center, scale, box.high > box.low)
         half, center = box.half_widths * box.unit, box.midpoint
         if name == "X" and "center" in self.parts():
             center = self.parts()["center"].run(release, rows.of("X"), box)
@@ -777,7 +787,7 @@ class RegressionMoments(Combination):
 
     def _limits(self, units: Units, noise: float) -> tuple[np.ndarray, np.ndarray]:
         """Return clipping limits: bounds, and many deviations from the mean."""
-        reach = _FARTHEST if noise and self.intercept else math.inf
+        reach = FARTHEST if noise and self.intercept else math.inf
         with np.errstate(all="ignore"):
             spread = np.where(units.seen, reach * units.scale, math.inf)
             low, high = units.center - spread, units.center + spread

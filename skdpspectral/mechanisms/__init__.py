@@ -10,7 +10,7 @@ from ._plan import Concern as Concern
 from ._plan import ParallelPlan as ParallelPlan
 from ._plan import PrivacyPlan
 from ._plan import Remark as Remark
-from ._planned_releases import ApproximateDP, PrivateSelection, SubsampledGaussian
+from ._planned_releases import ApproximateDP, SubsampledGaussian
 from ._planned_releases import Assumption as Assumption
 from ._planned_releases import CorrelatedGaussian as CorrelatedGaussian
 from ._planned_releases import Exact as Exact
@@ -30,6 +30,5 @@ from ._planned_releases import shown as shown
 __all__ = [
     "ApproximateDP",
     "PrivacyPlan",
-    "PrivateSelection",
     "SubsampledGaussian",
 ]

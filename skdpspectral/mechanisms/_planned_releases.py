@@ -115,11 +115,6 @@ def check_count(name: str, value: object) -> int:
     return int(value)
 
 
-# Laws of the number of runs of a private selection.
-TRUNCATED_NEGATIVE_BINOMIAL = "truncated-negative-binomial"
-POISSON = "poisson"
-
-
 def _set_real(mechanism: object, field: str, at_least: float, below: float) -> None:
     """Keep a field as a float in a range; both ends of it are left out."""
     value = check_real(field, getattr(mechanism, field))
@@ -221,90 +216,6 @@ class SubsampledGaussian(_Curve):
 
 
 @dataclass(frozen=True)
-class PrivateSelection(_Curve):
-    r"""Best of a secret, random number of runs of Gaussian mechanisms.
-
-    Parameters
-    ----------
-    name : str
-        Name of the release, unique within a plan.
-    run_mu : float
-        Cost of one run, including its score, in Gaussian differential privacy.
-    law : {"truncated-negative-binomial", "poisson"}
-        Distribution of the number K of runs.
-    eta : float, default=0.0
-        Shape of the truncated negative binomial distribution, above -1. Use 0 for the
-        logarithmic and 1 for the geometric distribution, and 0 for a Poisson
-        distribution.
-    gamma : float or None, default=None
-        Parameter of the truncated negative binomial distribution, in (0, 1). Smaller
-        values give larger K. None for a Poisson distribution.
-    mean : float or None, default=None
-        Mean of a Poisson distribution, positive; None for the other distribution.
-
-    Notes
-    -----
-    **Formal guarantee.** Only the run with the best score is released. Neither K nor
-    anything about other runs is released. The Renyi divergences are bounded by theorems
-    2 and 6 of Papernot and Steinke [1]_.
-
-    References
-    ----------
-    .. [1] Papernot and Steinke (2022), Hyperparameter tuning with Renyi differential
-       privacy.
-    """
-
-    kind: ClassVar[str] = "private-selection"
-
-    run_mu: float
-    law: str = TRUNCATED_NEGATIVE_BINOMIAL
-    eta: float = 0.0
-    gamma: float | None = None
-    mean: float | None = None
-
-    def __post_init__(self) -> None:
-        _set_real(self, "run_mu", 0.0, math.inf)
-        _set_real(self, "eta", -1.0, math.inf)
-        if self.law == TRUNCATED_NEGATIVE_BINOMIAL:
-            _set_real(self, "gamma", 0.0, 1.0)
-            unused = self.mean is not None
-        elif self.law == POISSON:
-            _set_real(self, "mean", 0.0, math.inf)
-            unused = self.gamma is not None or self.eta != 0.0
-        else:
-            known = (TRUNCATED_NEGATIVE_BINOMIAL, POISSON)
-            raise ValueError(f"law must be one of {known}, got {self.law!r}")
-        if unused:
-            raise ValueError(
-                "eta and gamma belong to a truncated negative binomial law, mean to a "
-                f"Poisson law: leave out what does not belong to {self.law!r}"
-            )
-
-    @property
-    def expected_runs(self) -> float:
-        """Mean of the number K of runs."""
-        if self.mean is not None:
-            return self.mean
-        assert self.gamma is not None
-        log_gamma = math.log(self.gamma)
-        if self.eta == 0.0:
-            return (1.0 - self.gamma) / (self.gamma * -log_gamma)
-        grown = -math.expm1(self.eta * log_gamma)  # 1 - gamma**eta
-        return self.eta * (1.0 - self.gamma) / (self.gamma * grown)
-
-    def notes(self) -> str:
-        """Return notes for reports, in addition to the numbers."""
-        law = f"Poisson law of mean {self.mean}"
-        if self.mean is None:
-            law = f"truncated negative binomial law of eta {self.eta:g}"
-            law += f", gamma {self.gamma:g}"
-        return (
-            f"the best of K runs of mu = {self.run_mu:.6g} each; K is secret, drawn "
-            f"from a {law}, and {self.expected_runs:.4g} on average"
-        )
-
-
-@dataclass(frozen=True)
 class ApproximateDP(_Curve):
     """Any mechanism for which only an (epsilon, delta) pair is known.
 
@@ -333,8 +244,8 @@ class ApproximateDP(_Curve):
         return f"({self.epsilon:g}, {self.delta:g})-differentially private"
 
 
-CURVE_TYPES = (SubsampledGaussian, PrivateSelection, ApproximateDP)
-Curve = SubsampledGaussian | PrivateSelection | ApproximateDP
+CURVE_TYPES = (SubsampledGaussian, ApproximateDP)
+Curve = SubsampledGaussian | ApproximateDP
 
 
 # The grid is this much finer than the noise: fine enough to cost nothing, coarse

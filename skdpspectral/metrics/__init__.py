@@ -1,4 +1,4 @@
-"""Distances between subspaces, variance kept, Gaussians, rankings and lists of users.
+"""Distances between subspaces, variance kept, Gaussians, and rankings within users.
 
 What :func:`make_private_scorer` makes is private. None of the functions is: a score
 computed on private rows, or against a quantity estimated from them without noise, is
@@ -7,9 +7,6 @@ itself a release.
 
 from ._private_scorer import make_private_scorer
 from ._ranking import (
-    catalog_coverage_score,
-    list_ndcg_score,
-    list_recall_score,
     make_user_scorer,
     user_ndcg_score,
     user_recall_score,
@@ -19,10 +16,7 @@ from ._subspace import gaussian_kl, subspace_distance
 
 __all__ = [
     "captured_variance",
-    "catalog_coverage_score",
     "gaussian_kl",
-    "list_ndcg_score",
-    "list_recall_score",
     "make_private_scorer",
     "make_user_scorer",
     "subspace_distance",

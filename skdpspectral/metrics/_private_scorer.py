@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import sensitivity
-from .._base.estimator import SCORERS
 from .._base.personal import uncounted_users
 from .._linalg import walks
 from .._release import Release
@@ -534,6 +533,3 @@ def _accountant_of(estimator: Any) -> PrivacyAccountant | None:
         if isinstance(value, PrivacyAccountant):
             return value
     return None
-
-
-SCORERS.add(PrivateScorer)

@@ -1,4 +1,4 @@
-"""Rankings within users, and lists of items: NDCG, recall, coverage of the catalog.
+"""Rankings within users: NDCG and recall.
 
 Rows are sorted by user and score once, and every sum over a user is a sum over a
 segment: no loop over users.
@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from typing import Any
 
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array
 
-from .._tables.ids import IdIndex, check_feature, encode_ids, id_array, read_column
+from .._tables.ids import check_feature, encode_ids, read_column
 
 
 def user_ndcg_score(y_true, y_score, users, *, k=10):
@@ -322,191 +321,3 @@ def _check_relevant(relevant):
     if not is_number or not np.isfinite(relevant):
         raise ValueError(f"relevant must be a finite number, got {relevant!r}")
     return relevant
-
-
-_NOT_HELD_OUT = "no user with a list has a held-out item"
-
-
-def list_recall_score(true_users, true_items, users, items, *, k=None):
-    """Mean over users of the share of their held-out items that are in their lists.
-
-    Parameters
-    ----------
-    true_users, true_items : array-like of shape (n_rows,)
-        Pairs of a user and a held-out item: hashable ids. Duplicates count once.
-    users : array-like of shape (n_users,)
-        Users with lists, without duplicates.
-    items : array-like of shape (n_users, n)
-        Lists of these users, best items first, as returned by
-        :meth:`skdpspectral.DPMatrixFactorization.recommend`.
-    k : int or None, default=None
-        Number of top places to use, at least 1. None uses all.
-
-    Returns
-    -------
-    float
-        Score between 0 and 1. A user with more held-out items than places cannot reach
-        1. Users without held-out items are ignored. If no user remains, NaN is returned
-        with an `UndefinedMetricWarning`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of range, lengths differ, or an id is not hashable.
-
-    See Also
-    --------
-    user_recall_score : Recall based on scores of rows.
-    list_ndcg_score : Gives more weight to the first places.
-
-    Warnings
-    --------
-    The score is not private. For private users, it is an unaccounted release.
-
-    Examples
-    --------
-    >>> from skdpspectral.metrics import list_recall_score
-    >>> list_recall_score(["ann", "ann"], [1, 2], ["ann"], [[2, 3]])
-    0.5
-    """
-    hits, held_out = _hits(true_users, true_items, users, items, k)
-    return _mean_over_users(hits.sum(axis=1), held_out, _NOT_HELD_OUT)
-
-
-def list_ndcg_score(true_users, true_items, users, items, *, k=None):
-    r"""Mean over users of the normalized discounted cumulative gain of their lists.
-
-    An item that was held out for the user has gain 1, divided by :math:`\log_2(1 + j)`
-    at place j of the list. The sum of the gains is divided by the sum for a list that
-    starts with all held-out items of the user.
-
-    Parameters
-    ----------
-    true_users, true_items : array-like of shape (n_rows,)
-        Pairs of a user and a held-out item: hashable ids. Duplicates count once.
-    users : array-like of shape (n_users,)
-        Users with lists, without duplicates.
-    items : array-like of shape (n_users, n)
-        Lists of these users, best items first.
-    k : int or None, default=None
-        Number of top places to use, at least 1. None uses all.
-
-    Returns
-    -------
-    float
-        Score between 0 and 1. Users without held-out items are ignored. If no user
-        remains, NaN is returned with an `UndefinedMetricWarning`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of range, lengths differ, or an id is not hashable.
-
-    See Also
-    --------
-    user_ndcg_score : NDCG based on scores of rows, with arbitrary gains.
-    list_recall_score : Gives the same weight to all places.
-
-    Warnings
-    --------
-    The score is not private. For private users, it is an unaccounted release.
-
-    Examples
-    --------
-    >>> from skdpspectral.metrics import list_ndcg_score
-    >>> list_ndcg_score(["ann"], [1], ["ann"], [[1, 2]])
-    1.0
-    """
-    hits, held_out = _hits(true_users, true_items, users, items, k)
-    weights = 1.0 / np.log2(np.arange(2, hits.shape[1] + 2))
-    ideal = np.concatenate(([0.0], np.cumsum(weights)))
-    best = ideal[np.minimum(held_out, hits.shape[1])]
-    return _mean_over_users(hits @ weights, best, _NOT_HELD_OUT)
-
-
-def catalog_coverage_score(items, catalog):
-    """Share of the items of a catalog that appear in at least one list.
-
-    Parameters
-    ----------
-    items : array-like of shape (n_users, n)
-        Lists, as returned by :meth:`skdpspectral.DPMatrixFactorization.recommend`.
-    catalog : array-like of shape (n_items,)
-        Ids of all items, including all items of the lists.
-
-    Returns
-    -------
-    float
-        Share between 0 and 1. One list of popular items for all covers almost nothing.
-
-    Raises
-    ------
-    ValueError
-        If an argument has the wrong shape, or lists contain items outside the catalog.
-    TypeError
-        If an id is not hashable.
-
-    Warnings
-    --------
-    The score is not private. The lists of private users are an unaccounted release.
-
-    Examples
-    --------
-    >>> from skdpspectral.metrics import catalog_coverage_score
-    >>> catalog_coverage_score([[1, 2], [1, 3]], [1, 2, 3, 4])
-    0.75
-    """
-    index = IdIndex(catalog, "catalog")
-    if not len(index):
-        raise ValueError("catalog must contain at least one id")
-    flat, _ = _lists(items)
-    found = index.find(flat, "items")
-    if (found < 0).any():
-        raise ValueError("items must not contain ids that are not in catalog")
-    return len(np.unique(found)) / len(index)
-
-
-def _hits(true_users, true_items, users, items, k) -> tuple[np.ndarray, np.ndarray]:
-    """Return which places of lists were held out, and how many items of each user."""
-    pairs = id_array(true_users, "true_users"), id_array(true_items, "true_items")
-    flat, shape = _lists(items)
-    index = IdIndex(users, "users")
-    if len(index) != len(index.codes):
-        raise ValueError("users must not contain duplicate ids")
-    if shape[0] != len(index):
-        raise ValueError("users and items must have one entry per list")
-    if len(pairs[0]) != len(pairs[1]):
-        raise ValueError("true_users and true_items must have the same length")
-    n = _check_k(k, shape[1])
-    if not len(pairs[0]):
-        return np.zeros((shape[0], n), dtype=bool), np.zeros(shape[0], dtype=np.intp)
-    catalog = IdIndex(pairs[1], "true_items")
-    owners = index.find(pairs[0], "true_users")
-    known = owners >= 0
-    held_out = np.unique(owners[known] * len(catalog) + catalog.codes[known])
-    listed = catalog.find(flat, "items").reshape(shape)[:, :n]
-    keys = np.arange(shape[0])[:, None] * len(catalog) + listed
-    hits = np.isin(keys, held_out) & (listed >= 0)
-    return hits, np.bincount(held_out // len(catalog), minlength=shape[0])
-
-
-def _lists(items) -> tuple[np.ndarray, tuple[int, int]]:
-    """Return ids of lists one after another, and the shape of the lists."""
-    flat: Any
-    if isinstance(items, np.ndarray):
-        flat, shape = items.ravel(), items.shape if items.ndim == 2 else None
-    else:
-        rows = list(items) if np.iterable(items) else [items]
-        shape = _shape_of(rows)
-        flat = None if shape is None else [item for row in rows for item in row]
-    if shape is None or 0 in shape:
-        raise ValueError("items must have shape (n_users, n): one list of ids per user")
-    return id_array(flat, "items"), shape
-
-
-def _shape_of(rows) -> tuple[int, int] | None:
-    try:
-        lengths = {len(row) for row in rows}
-    except TypeError:
-        return None
-    return (len(rows), lengths.pop()) if len(lengths) == 1 else None

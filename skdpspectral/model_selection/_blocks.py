@@ -3,21 +3,18 @@
 Nothing but the votes leaves a block. They are a function of the block's rows and of
 public numbers alone: a block has its own copies of estimator and scorer, its own global
 generators, and fixed seeds. So one unit moves the votes of its own block and of no
-other, which is all that the guarantee rests on.
+other, which is all that the guarantee rests on. Scorers depend on their arguments
+alone: what they keep in a module of their own, all blocks would see.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
-import decimal
-import functools
 import io
 import math
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import FunctionType, ModuleType
 from typing import Any
 
 import cloudpickle
@@ -30,14 +27,14 @@ from sklearn.pipeline import Pipeline
 
 from .._base.sklearn_compat import take_rows
 from .._release.noise import without_recording
-from .._release.selection import isolated_process_state
+from .._release.selection import own_generators
 from .._tables.readers import column_names
 from .._tables.rows import dtypes_of, shape_of
 from ..accounting import PrivacyAccountant, gaussian_epsilon, gaussian_mu
 from ..accounting._ledger.context import without_accountant
 from ..accounting._ledger.planned_fits import estimators_within
 from ..metrics._private_scorer import PrivateScorer, make_private_scorer
-from ._candidates import candidate_model, private_parts, quiet, set_sources
+from ._candidates import candidate_model, named, private_parts, quiet, set_sources
 from ._splits import PrivateSplit
 from ._vote_kernels import Array, votes
 
@@ -48,10 +45,10 @@ _FEWEST_ROWS = 160
 # Batches have so many rows at least, unless those of the last fit have fewer.
 _FEWEST_IN_BATCH = 16
 
-# Nobody's memory of rows: modules that blocks share.
-_SHARED = {"sklearn", "skdpspectral", "numpy", "scipy", *sys.stdlib_module_names}
-
-_INSTALLED = {"site-packages", "dist-packages"}
+_REHEARSED = (
+    "a fit and its score fail on made-up rows of the form of X and y, so that votes "
+    "would be noise alone: check scoring, and the types of targets and columns"
+)
 
 
 def scorer_of_blocks(scoring: Any, estimator: Any) -> Any:
@@ -71,91 +68,26 @@ def scorer_of_blocks(scoring: Any, estimator: Any) -> Any:
 def packed(
     estimator: Any, candidates: Sequence[Mapping[str, Any]], scorer: Any
 ) -> bytes:
-    """Return what every block has a copy of: what one changes, no other block sees.
-
-    Functions and classes of the user's own modules, which are the scorer's and all that
-    are not installed, are copied with the globals that they use.
-    """
-    parts = (scorer, type(scorer), getattr(scorer, "_score_func", None))
-    own = {getattr(part, "__module__", None) for part in parts}
-    packs = (estimator, list(candidates), scorer)
-    # One thread at a time: what is copied as a whole is a setting of the process.
-    with without_accountant(), isolated_process_state(b""):
+    """Return what every block has a copy of: what one changes, no other block sees."""
+    with without_accountant():
         try:
-            return _pickled(packs, own)
+            _Pickler(file := io.BytesIO()).dump((estimator, list(candidates), scorer))
         except Exception as error:
             raise ValueError(
-                "estimator, param_distributions and scoring must be picklable: every "
-                f"block uses its own copy ({type(error).__name__})"
+                "estimator, param_grid and scoring must be picklable: every block uses "
+                f"its own copy ({type(error).__name__})"
             ) from error
-
-
-def _pickled(packs: tuple[Any, ...], own: set[Any]) -> bytes:
-    """Return a pickle in which the user's own modules are copied as a whole."""
-    registered: list[ModuleType] = []
-    try:
-        while True:  # copied globals may lead to further modules
-            pickler = _Pickler(file := io.BytesIO(), own)
-            pickler.dump(packs)
-            known = cloudpickle.list_registry_pickle_by_value()
-            found = [sys.modules[name] for name in sorted(pickler.found - known)]
-            if not found:
-                return file.getvalue()
-            for module in found:
-                cloudpickle.register_pickle_by_value(module)
-                registered.append(module)
-    finally:
-        for module in registered:
-            cloudpickle.unregister_pickle_by_value(module)
+    return file.getvalue()
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Notes the modules of the user's own, and copies their caches as empty ones.
-
-    Accountants become None: what blocks charge would count what fails in them, and a
-    budget that runs out in one block would make the next ones fail.
-    """
-
-    def __init__(self, file: io.BytesIO, own: set[Any]) -> None:
-        super().__init__(file)
-        self.own, self.found = own, set[str]()
+    """Replaces accountants by None: a budget that ends in a block would end in all."""
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how an object is pickled."""
         if isinstance(obj, PrivacyAccountant):
             return type(None), ()
-        cached = isinstance(obj, functools._lru_cache_wrapper)
-        if isinstance(obj, ModuleType):
-            self._note(obj.__name__)
-        elif cached or isinstance(obj, (FunctionType, type)):
-            noted = self._note(obj.__module__)
-            if cached and (noted or obj.__module__ == "__main__"):
-                return _cached_anew, (obj.__wrapped__, obj.cache_parameters())
-        reduced = super().reducer_override(obj)
-        if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) > 2:
-            # By the name that it has there, each copy would be the same class again.
-            make, (*given, _, more), *state = reduced
-            reduced = (make, (*given, None, more), *state)
-        return reduced
-
-    def _note(self, name: str | None) -> bool:
-        """Note a module by its name if it is the user's own; return whether it is."""
-        module = sys.modules.get(name or "__main__")
-        if module is None or name is None or name == "__main__":
-            return False
-        if name.partition(".")[0] in _SHARED:
-            return False
-        file = getattr(module, "__file__", None)
-        installed = file is None or not _INSTALLED.isdisjoint(Path(file).parts)
-        if installed and name not in self.own:
-            return False
-        self.found.add(name)
-        return True
-
-
-def _cached_anew(function: Any, parameters: dict[str, Any]) -> Any:
-    """Return a function with an empty cache of its own."""
-    return functools.lru_cache(**parameters)(function)
+        return super().reducer_override(obj)
 
 
 @dataclass(frozen=True)
@@ -163,15 +95,13 @@ class Ballot:
     """Public numbers that all blocks have in common.
 
     `pack` holds estimator, candidates and scorer, of which the first candidate is the
-    incumbent; `smooth` is the smoother of their scores, if any. The last fit may cost
-    `mu_fit`, to which budgets of steps are `scaled`; it has `n_rows` rows, None where
-    users of the column `user_feature` are protected and dealt to `n_blocks`. `n_folds`
-    are those inside of a block. Columns `declared` have public categories in their
-    dtypes.
+    incumbent. The last fit may cost `mu_fit`, to which budgets of steps are `scaled`;
+    it has `n_rows` rows, None where users of the column `user_feature` are protected
+    and dealt to `n_blocks`. `n_folds` are those inside of a block. Columns `declared`
+    have public categories in their dtypes.
     """
 
     pack: bytes
-    smooth: Array | None
     mu_fit: float
     scaled: bool
     n_folds: int
@@ -182,29 +112,41 @@ class Ballot:
 
     def __call__(self, number: int, X: Any, y: Any) -> tuple[Array, Array]:
         """Return the votes of a block on challengers, and which beat the incumbent."""
-        with (
-            quiet(),
-            config_context(),
-            decimal.localcontext(),
-            without_recording(),
-            isolated_process_state(number.to_bytes(16, "big")),
-        ):
-            scores = self._scores(number, X, y)
-            return votes(scores, self.smooth)
+        with self._apart(number):
+            estimator, candidates, scorer = cloudpickle.loads(self.pack)
+            scores = np.full(len(candidates), np.nan)
+            # What fails, for whatever reason, has the worst score, and nobody sees it.
+            with contextlib.suppress(Exception):
+                folds, steps = list(self._folds(X)), _FittedSteps()
+                for place, candidate in enumerate(candidates):
+                    with contextlib.suppress(Exception):
+                        model = self._model(estimator, candidate)
+                        given = (scorer, number, X, y, folds, steps)
+                        scores[place] = self._score(model, *given)
+            return votes(scores)
 
-    def _scores(self, number: int, X: Any, y: Any) -> Array:
+    def rehearse(self, X: Any, y: Any) -> None:
+        """Fit and score each candidate on made-up rows; errors name the candidate."""
         estimator, candidates, scorer = cloudpickle.loads(self.pack)
-        try:
-            folds = list(self._folds(X))
-        except Exception:
-            # As if every candidate had failed: a block may be too small.
-            return np.full(len(candidates), np.nan)
-        steps = _FittedSteps()
-        scores = (
-            self._score(estimator, candidate, scorer, number, X, y, folds, steps)
-            for candidate in candidates
-        )
-        return np.fromiter(scores, np.float64, len(candidates))
+        for candidate in candidates:
+            with named(candidate), self._apart(0):
+                try:
+                    model, folds = self._model(estimator, candidate), self._folds(X)
+                    given = (scorer, 0, X, y, [next(folds)], _FittedSteps())
+                    score = self._score(model, *given)
+                except Exception as error:
+                    raise ValueError(f"{_REHEARSED} ({error})") from error
+                if not math.isfinite(score):
+                    raise ValueError(f"{_REHEARSED} (the score is {score})")
+
+    @contextlib.contextmanager
+    def _apart(self, number: int) -> Iterator[None]:
+        """Give a block its own settings and global generators, and no ledger."""
+        with quiet(), config_context(), without_recording(), own_generators(number):
+            yield
+
+    def _model(self, estimator: Any, candidate: Mapping[str, Any]) -> Any:
+        return candidate_model(estimator, candidate, self.mu_fit, self.scaled)
 
     def _folds(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield training and test rows, by their places in the block."""
@@ -219,8 +161,7 @@ class Ballot:
 
     def _score(
         self,
-        estimator: Any,
-        candidate: Mapping[str, Any],
+        model: Any,
         scorer: Any,
         number: int,
         X: Any,
@@ -228,26 +169,19 @@ class Ballot:
         folds: list[tuple[np.ndarray, np.ndarray]],
         steps: _FittedSteps,
     ) -> float:
-        """Return the mean score of a candidate over folds; NaN if one of them fails."""
-        try:
-            model = candidate_model(estimator, candidate, self.mu_fit, self.scaled)
-            scores = []
-            for fold, (train, test) in enumerate(folds):
-                fitted, rows = self._prepared(model, train)
-                # The same noise for all candidates, whose difference is what counts.
-                set_sources(fitted, None, number * self.n_folds + fold)
-                if type(fitted) is Pipeline:
-                    fitted.set_params(memory=steps)
-                known = [take_rows(part, rows) for part in (X, y) if part is not None]
-                fitted.fit(*known)
-                held = None if y is None else take_rows(y, test)
-                scores.append(float(scorer(fitted, take_rows(X, test), held)))
-            return math.fsum(scores) / len(scores)
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            # Whatever it is, it is no more than the worst score, and nobody sees it.
-            return math.nan
+        """Return the mean score of a candidate over folds."""
+        scores = []
+        for fold, (train, test) in enumerate(folds):
+            fitted, rows = self._prepared(model, train)
+            # The same noise for all candidates, whose difference is what counts.
+            set_sources(fitted, None, number * self.n_folds + fold)
+            if type(fitted) is Pipeline:
+                fitted.set_params(memory=steps)
+            known = [take_rows(part, rows) for part in (X, y) if part is not None]
+            fitted.fit(*known)
+            held = None if y is None else take_rows(y, test)
+            scores.append(float(scorer(fitted, take_rows(X, test), held)))
+        return math.fsum(scores) / len(scores)
 
     def _prepared(self, model: Any, train: np.ndarray) -> tuple[Any, np.ndarray]:
         """Return a model for some rows of a block, and the rows to fit it on.
@@ -296,7 +230,7 @@ def rows_apart(
 
     Frames keep names and dtypes. But for the columns `declared`, categories become
     those of these rows. Rows are numbered anew, and notes on a frame and what its
-    subclass adds are left out. Objects that could be changed are copied.
+    subclass adds are left out.
     """
     polars = type(table).__module__.startswith("polars")
     if not hasattr(table, "iloc") and not polars:
@@ -310,8 +244,7 @@ def rows_apart(
     for place, (name, dtype) in enumerate(
         zip(column_names(part), dtypes_of(part), strict=True)
     ):
-        coded = _is_coded(dtype) and str(name) not in declared
-        if not coded and str(dtype) != "object":
+        if not _is_coded(dtype) or str(name) in declared:
             continue
         if polars:
             part = part.with_columns(_recoded(part[name]))
@@ -328,28 +261,16 @@ def _plain(table: Any) -> Any:
 
 
 def _values_apart(values: Any, rows: np.ndarray) -> Any:
-    """Return some rows of an array, or entries of an index or array of pandas."""
+    """Return some rows of an array; of an index or array of pandas as a series."""
     if isinstance(values, np.ndarray):
-        return _unshared(values.view(np.ndarray)[rows])
+        return values.view(np.ndarray)[rows]
     if not type(values).__module__.startswith("pandas"):
         return take_rows(values, rows)
     import pandas as pd
 
     if isinstance(values, pd.MultiIndex):
         values = values.to_flat_index()
-    column = _recoded(pd.Series(values).iloc[rows].reset_index(drop=True))
-    return pd.Index(column) if isinstance(values, pd.Index) else column.array
-
-
-# Of these types, no value can be changed.
-_FIXED = {str, bytes, bool, int, float, complex, type(None)}
-
-
-def _unshared(values: Any) -> Any:
-    """Return values of which other rows have no object that could be changed."""
-    if values.dtype != object or _FIXED.issuperset(map(type, values.ravel())):
-        return values
-    return cloudpickle.loads(cloudpickle.dumps(values))
+    return _recoded(pd.Series(values).iloc[rows].reset_index(drop=True))
 
 
 def _is_coded(dtype: Any) -> bool:
@@ -363,10 +284,7 @@ def _recoded(column: Any) -> Any:
         return column.cast(str) if _is_coded(column.dtype) else column
     if _is_coded(column.dtype):
         return column.astype(object).astype("category")
-    if column.dtype != object:
-        return column
-    values = _unshared(column.to_numpy())
-    return type(column)(values, dtype=object, name=column.name)
+    return column
 
 
 class _FittedSteps:

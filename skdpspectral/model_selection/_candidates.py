@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
-import tempfile
+import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import product
 from numbers import Real
 from typing import Any
 
@@ -21,7 +19,7 @@ from sklearn.utils import get_tags
 from .._base.estimator import PrivateEstimator
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
-from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, take_rows
+from .._base.sklearn_compat import CALLBACK_ATTRIBUTES
 from .._tables.readers import (
     column_names,
     frame_of_arrow,
@@ -31,14 +29,14 @@ from .._tables.readers import (
 from .._tables.rows import DeferredRead, deferred_rows, shape_of, table_shape
 from ..accounting import (
     NoisyFitWarning,
-    PrivacyAccountant,
+    PrivacyBudgetError,
     PrivacyLeakWarning,
     gaussian_epsilon,
     gaussian_mu,
 )
+from ..accounting._errors import warn
 from ..accounting._gaussian import MIN_DELTA
 from ..accounting._ledger.context import without_accountant
-from ..accounting._ledger.entry_chain import forget
 from ..accounting._ledger.planned_fits import (
     Composition,
     PlannedFit,
@@ -52,10 +50,6 @@ from ..accounting._ledger.planned_fits import (
 )
 from ..mechanisms import Assumption, PrivacyPlan, shown
 
-# Of larger grids, so many candidates are looked at before a search, and each when it is
-# drawn.
-MOST_CHECKED = 512
-
 # A planned cost may exceed what it was made of by rounding.
 _ROUNDING = 2.0**-41
 
@@ -64,51 +58,8 @@ class CandidateError(ValueError):
     """What a candidate asks for is not to be had under the search's guarantee."""
 
 
-def check_distributions(distributions: Any) -> None:
-    """Refuse what is no space of candidates."""
-    several = isinstance(distributions, (list, tuple))
-    parts = distributions if several else [distributions]
-    if not parts:
-        raise ValueError("param_distributions must not be empty")
-    for part in parts:
-        if not isinstance(part, Mapping):
-            raise TypeError(
-                "param_distributions must be a dict of parameter names to lists or "
-                f"distributions, or a list of such dicts, got {shown(part)}"
-            )
-        for name, values in part.items():
-            if not isinstance(name, str):
-                raise TypeError("param_distributions must have names of parameters")
-            if hasattr(values, "rvs"):
-                continue
-            sized = hasattr(values, "__len__") and hasattr(values, "__getitem__")
-            if isinstance(values, (str, Mapping)) or not sized:
-                raise TypeError(
-                    f"param_distributions[{name!r}] must be a list, or a distribution "
-                    f"with a method rvs, got {shown(values)}"
-                )
-            if not len(values):
-                raise ValueError(f"param_distributions[{name!r}] must not be empty")
-
-
-def listed(distributions: Any, most: int = MOST_CHECKED) -> Iterator[dict[str, Any]]:
-    """Yield candidates that are known beforehand, at most so many.
-
-    Of parameters with a distribution the estimator's own value is kept.
-    """
-    parts = [distributions] if isinstance(distributions, Mapping) else distributions
-    left = most
-    for part in parts:
-        lists = {n: v for n, v in sorted(part.items()) if not hasattr(v, "rvs")}
-        for values in product(*lists.values()):
-            if not left:
-                return
-            left -= 1
-            yield dict(zip(lists, values, strict=True))
-
-
 def check_estimator(estimator: Any) -> None:
-    """Refuse what reveals something of runs or blocks, or has a ledger of its own."""
+    """Refuse what reveals something of blocks, or has a ledger of its own."""
     if not is_estimator(estimator):
         raise TypeError(
             f"estimator must be an unfitted estimator, got {shown(estimator)}"
@@ -156,7 +107,7 @@ def candidate_model(
     mu_fit: float,
     scaled: bool,
 ) -> Any:
-    """Return the unfitted model of a candidate, with its budgets in a run."""
+    """Return the unfitted model of a candidate, with its budgets."""
     model = clone(estimator).set_params(**clone(dict(candidate), safe=False))
     check_estimator(model)
     if not scaled:
@@ -189,6 +140,15 @@ def private_parts(model: Any) -> dict[str, Any]:
         for prefix, part in found.items()
         if not any(prefix != p and prefix.startswith(p) for p in owners)
     }
+
+
+def users_of(estimator: Any) -> Any:
+    """Return the column of users of the private estimators in one; None for rows."""
+    named = (
+        getattr(part, "user_feature", None)
+        for part in private_parts(estimator).values()
+    )
+    return next((feature for feature in named if feature is not None), None)
 
 
 def with_budgets(model: Any, mu_fit: float) -> Any:
@@ -229,8 +189,7 @@ def check_candidate(
     the search's guarantee is about; `hint` says what may be asked for, and `users` is
     the column of users that are scored.
     """
-    report = report_after_charge(model, users)
-    leaks = [step for step in report if step.verdict == "LEAKS"]
+    leaks = report_after_charge(model, users).leaks
     if leaks:
         raise CandidateError(
             f"{leaks[0].name} ({leaks[0].estimator}) leaks: {leaks[0].reason}; a "
@@ -245,32 +204,37 @@ def check_candidate(
     fits = planned_fits(model, X)
     for fit in fits:
         plan = fit.plan
-        if plan.curves or plan.assumption is not Assumption.NONE:
+        if plan.assumption is not Assumption.NONE:
             raise CandidateError(
-                f"{plan.estimator} is private under a model of the data, or uses "
-                "noise that is not Gaussian: a search supports neither. Where Poisson "
-                'samples are drawn, pass optimizer=Adam(sampling="in-turn")'
+                f"{plan.estimator} is private only {plan.assumption.condition}, which "
+                "a search does not support: choose another mechanism"
+            )
+        if plan.curves:
+            raise CandidateError(
+                f"{plan.estimator} draws Poisson samples, or has noise that is not "
+                "Gaussian, which a search does not support: pass "
+                'optimizer=Adam(sampling="in-turn"), or another mechanism'
             )
         if (plan.unit, plan.neighbors) != relation:
             unit, neighbors = relation
             raise CandidateError(
                 f"{plan.estimator} protects one {plan.unit} under {plan.neighbors}, "
-                f"but the scorer protects one {unit} under {neighbors}: both must be "
-                "the same (a score of users has a user_feature)"
+                f"but the given estimator protects one {unit} under {neighbors}: all "
+                "candidates must protect the same"
             )
         if plan.seeded:
             raise CandidateError(f"{plan.estimator} has a noise_seed: set it to None")
     mu = math.sqrt(sum(fit.times * fit.plan.mu**2 for fit in fits))
     if not mu <= mu_fit * (1.0 + _ROUNDING):
         raise CandidateError(
-            f"a fit of {type(model).__name__} costs mu={mu:.6g}, but one fit of a run "
+            f"a fit of {type(model).__name__} costs mu={mu:.6g}, but the last fit "
             f"may cost mu={mu_fit:.6g}: {hint}"
         )
     if _failure_of(fits) > failure:
         raise CandidateError(
             f"a fit of {type(model).__name__} fails with probability "
-            f"{_failure_of(fits):.3g}, but one fit of a run may fail with at most "
-            f"{failure:.3g}: list its parameters, or lower delta of its steps"
+            f"{_failure_of(fits):.3g}, but the search allows for {failure:.3g}: "
+            "lower delta of its steps"
         )
 
 
@@ -289,7 +253,7 @@ def failure_of_fits(
     mu = gaussian_mu(float(search.epsilon), float(search.delta))
     scaled, rows, most = search.step_budgets == "scaled", stand_in(X), 0.0
     for candidate in candidates:
-        with _named(candidate):
+        with named(candidate):
             model = candidate_model(search.estimator, candidate, mu, scaled)
             most = max(most, _failure_of(planned_fits(model, rows)))
     return most
@@ -306,21 +270,18 @@ def delta_beside(delta: float, failure: float) -> float:
     return delta - failure
 
 
-def stand_in(X: Any, n_rows: int | None = None) -> Any:
+def stand_in(X: Any) -> Any:
     """Return rows with the names and dtypes of a table, for plans.
 
     Zeros replace numeric arrays, and tables that are not frames in memory.
     """
     shape = table_shape(X)
-    n_rows = shape[0] if n_rows is None else n_rows
     if isinstance(X, (list, tuple)):
-        return np.broadcast_to(np.array(None), (n_rows, shape[1]))
+        return np.broadcast_to(np.array(None), shape)
     frame = column_names(X) is not None and getattr(X, "shape", None) == shape
-    if type(X).__module__.startswith("pyarrow"):
-        return X.slice(0, n_rows)  # older releases of scikit-learn can't take its rows
     if frame or (isinstance(X, np.ndarray) and X.dtype.kind in "OSTU"):
-        return take_rows(X, slice(0, n_rows))
-    return np.broadcast_to(0.0, (n_rows, shape[1]))
+        return X
+    return np.broadcast_to(0.0, shape)
 
 
 def checked_form(estimator: Any, X: Any, y: Any) -> tuple[list[DeferredRead], int]:
@@ -333,35 +294,31 @@ def checked_form(estimator: Any, X: Any, y: Any) -> tuple[list[DeferredRead], in
 
 
 def check_candidates(
-    estimator: Any,
+    search: Any,
     candidates: Iterable[Mapping[str, Any]],
     X: Any,
-    n_train: int,
     relation: tuple,
     mu_fit: float,
-    scaled: bool,
-    delta: float,
-    users: Any = None,
-    failure: float = 0.0,
+    users: Any,
+    failure: float,
 ) -> None:
     """Refuse candidates before anything runs, by the form of rows alone."""
-    most = f"at most epsilon={gaussian_epsilon(mu_fit, delta):.6g} at this delta"
-    some = stand_in(X, n_train)
+    most = gaussian_epsilon(mu_fit, float(search.delta))
     for candidate in candidates:
-        with _named(candidate):
-            model = candidate_model(estimator, candidate, mu_fit, scaled)
+        with named(candidate):
+            scaled = search.step_budgets == "scaled"
+            model = candidate_model(search.estimator, candidate, mu_fit, scaled)
             if sparse.issparse(X) and not get_tags(model).input_tags.sparse:
                 raise TypeError(
                     "Sparse data was passed for X, but it requires dense data"
                 )
-            rows = some
-            if reads_clients(model):
-                rows = take_rows(X, np.arange(n_train))
-            check_candidate(model, rows, relation, mu_fit, most, users, failure)
+            rows = X if reads_clients(model) else stand_in(X)
+            hint = f"at most epsilon={most:.6g} at this delta"
+            check_candidate(model, rows, relation, mu_fit, hint, users, failure)
 
 
 @contextlib.contextmanager
-def _named(candidate: Mapping[str, Any]) -> Iterator[None]:
+def named(candidate: Mapping[str, Any]) -> Iterator[None]:
     """Prefix errors with the candidate that caused them."""
     try:
         yield
@@ -370,69 +327,84 @@ def _named(candidate: Mapping[str, Any]) -> Iterator[None]:
             raise CandidateError(f"estimator: {error}") from error
         said = ", ".join(f"{name}={v!r}" for name, v in candidate.items())
         raise CandidateError(
-            f"param_distributions: the candidate ({said}) of estimator: {error}"
+            f"param_grid: the candidate ({said}) of estimator: {error}"
         ) from error
 
 
-def warn_beforehand(caveats: Iterable[str], level: int) -> None:
+def warn_beforehand(caveats: Iterable[str]) -> None:
     """Warn of caveats about candidates, from public numbers."""
     for caveat in dict.fromkeys(caveats):
-        said = f"of a candidate in param_distributions: {caveat}"
-        warnings.warn(said, NoisyFitWarning, stacklevel=level + 1)
+        warn(f"of a candidate in param_grid: {caveat}", NoisyFitWarning)
 
 
-# Where files are memory, if there is such a place: ledgers of runs need not last.
-_MEMORY = "/dev/shm"
-
-# Seeds of one run, made of its own: for its score, and for its fits.
+# Distance between the seeds of the steps of two fits.
 _SEEDS_APART = 1009
 
 
-def fitted_within_budget(
-    model: Any,
-    X: Any,
-    y: Any,
-    mu: float,
-    delta: float,
-    plan: PrivacyPlan,
-    seed: int | None,
-    failure: float = 0.0,
-) -> Any:
-    """Fit a model whose private steps together cost at most mu.
+class FitLimit:
+    """In the place of a ledger: what one fit of a search may cost, charged before."""
 
-    The steps keep neither their ledger nor their seeds. `plan` is that of the search.
+    def __init__(self, mu: float, failure: float, relation: tuple) -> None:
+        self._most, self._relation = (mu, failure), relation
+        self._mu, self._failure, self._lock = 0.0, 0.0, threading.Lock()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("the budget of a fit cannot be copied to another process")
+
+    def charge(self, plan: PrivacyPlan) -> None:
+        """Count a fit, or refuse what the search was not charged for."""
+        self.check(plan)
+        with self._lock:
+            self._mu = math.hypot(self._mu, plan.mu)
+            self._failure += plan.failure
+            spent = (self._mu, self._failure)
+        if any(
+            x > y * (1.0 + _ROUNDING) for x, y in zip(spent, self._most, strict=True)
+        ):
+            raise PrivacyBudgetError("a fit would cost more than its search allows")
+
+    def check(self, plan: PrivacyPlan) -> None:
+        """Refuse a plan of another kind."""
+        exact = not plan.curves and plan.assumption is Assumption.NONE
+        if not exact or (plan.unit, plan.neighbors) != self._relation:
+            raise PrivacyBudgetError("a fit has another guarantee than its search")
+
+    def _charge_disjoint(self, name: str, plans: Mapping[str, PrivacyPlan]) -> None:
+        """Count the costliest of several blocks of rows."""
+        for plan in plans.values():
+            self.check(plan)
+        self.charge(max(plans.values(), key=lambda plan: (plan.mu, plan.failure)))
+
+
+def fitted_within_budget(
+    model: Any, X: Any, y: Any, limit: FitLimit, seed: int | None
+) -> Any:
+    """Fit a model whose private steps together cost at most a limit.
+
+    Jobs of the fit are threads, which share the limit.
     """
-    with _run_accountant(mu, delta, plan, seed, failure) as accountant:
-        set_sources(model, accountant, seed)
+    set_sources(model, limit, seed)
+    with without_seed_warning(), parallel_config(backend="threading"):
         model.fit(X) if y is None else model.fit(X, y)
     # Column transformers, and pipelines with a memory, have fitted copies of steps.
-    for part in (*private_parts(model).values(), *private_fitted(model)):
+    fitted = (part for part in fitted_within(model) if hasattr(part, "_set_source"))
+    for part in (*private_parts(model).values(), *fitted):
         part._set_source(None, None)
-        vars(part).pop("_made_in", None)
+        for name in ("_made_in", "_fit_limit"):
+            vars(part).pop(name, None)
     return model
 
 
-def set_sources(model: Any, accountant: Any, seed: int | None) -> None:
-    """Set the ledger of the private steps of a model, and seeds of their own."""
+def set_sources(model: Any, limit: FitLimit | None, seed: int | None) -> None:
+    """Set what the private steps of a model may cost, and seeds of their own."""
     for number, part in enumerate(private_parts(model).values()):
         own = None if seed is None else (_SEEDS_APART * seed + number) % 2**31
-        part._set_source(accountant, own)
-
-
-def private_fitted(model: Any) -> Iterator[PrivateEstimator]:
-    """Yield the private estimators in a fitted model."""
-    for part in fitted_within(model):
-        if isinstance(part, PrivateEstimator):
-            yield part
+        part._set_source(limit, own)
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Suppress all output, which would reveal the number of runs.
-
-    Jobs of a fit become threads, as worker processes have their own warnings, output
-    and global generators.
-    """
+    """Charge nothing and warn of nothing; jobs of a fit are threads."""
     with (
         np.errstate(all="ignore"),
         without_accountant(),
@@ -449,37 +421,6 @@ def without_seed_warning() -> Iterator[None]:
         yield
 
 
-class _RunAccountant(PrivacyAccountant):
-    """A ledger of one fit, whose errors name no entry."""
-
-    def _enter(self, *entries: Any) -> list[int]:
-        super()._enter(*entries)
-        return []
-
-
-@contextlib.contextmanager
-def _run_accountant(
-    mu: float, delta: float, plan: PrivacyPlan, seed: int | None, failure: float = 0.0
-) -> Iterator[PrivacyAccountant]:
-    """Give a ledger for one fit, which refuses what is beyond its budget."""
-    place = _MEMORY if os.access(_MEMORY, os.W_OK | os.X_OK) else None
-    with tempfile.TemporaryDirectory(prefix="skdpspectral-", dir=place) as folder:
-        accountant = _RunAccountant(
-            gaussian_epsilon(mu, (delta - failure) / (1.0 - failure)),
-            delta,
-            path=os.path.join(folder, "run.db"),
-            unit=str(plan.unit),
-            neighbors=str(plan.neighbors),
-            failures=failure,  # beside which the limit of a run's mu is exact
-            allow_seeded=seed is not None,
-        )
-        try:
-            yield accountant
-        finally:
-            # Of a ledger a fit, what is known of them would tell how many there were.
-            forget(accountant._id)
-
-
 def sliceable(table: Any, name: str, read: Any = None) -> Any:
     """Return a table whose rows can be taken, with its names if it has any."""
     if sparse.issparse(table):
@@ -489,6 +430,13 @@ def sliceable(table: Any, name: str, read: Any = None) -> Any:
     if table is None or hasattr(table, "shape"):
         return table
     return read_entries(table, name) if read is None else read
+
+
+def sliceable_targets(y: Any) -> Any:
+    """Return targets of which rows can be taken; lists stay lists."""
+    if isinstance(y, tuple) or hasattr(y, "to_pylist"):
+        return list(y) if isinstance(y, tuple) else y.to_pylist()
+    return y
 
 
 def deferred_numbers(estimator: Any, X: Any) -> DeferredRead | None:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import ParameterGrid
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -24,22 +25,32 @@ from .._base.estimator import (
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
     CallbackSupportMixin,
+    FitProgress,
     Interval,
     StrOptions,
     with_callbacks,
 )
-from .._base.strategies import (
-    check_arguments,
-    check_values,
-    is_strategy,
-    snapshot,
-)
+from .._base.strategies import check_arguments
+from .._release.selection import VoteRelease
+from .._tables.readers import read_quietly
 from ..accounting import PrivacyAccountant, gaussian_epsilon
 from ..mechanisms import check_count, check_real
 from ..metrics._private_scorer import PrivateScorer
-from ._candidates import check_distributions, check_estimator
-from ._random_runs import RandomRuns
-from ._vote import Vote
+from ._blocks import scorer_of_blocks
+from ._candidates import (
+    FitLimit,
+    candidate_model,
+    check_estimator,
+    fitted_within_budget,
+    sliceable,
+    sliceable_targets,
+    users_of,
+    warn_beforehand,
+)
+from ._vote import MIN_BLOCK_SIZE, elected, planned, prepared, rehearse, results
+
+# Largest number of candidates, each of which is checked before the charge.
+_MOST_CANDIDATES = 512
 
 # Columns of rows that are planned for without any.
 _STAND_IN_COLUMNS = 64
@@ -81,10 +92,10 @@ def _of_best(name: str, summary: str):
 class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator):
     r"""Private parameter search with a single budget.
 
-    With the default strategy, disjoint blocks of the rows vote on the candidates. The
-    given estimator is the *incumbent*, which is kept unless the votes clearly favor
-    another candidate. The chosen candidate is fitted on all rows with nine tenths of
-    the budget. Read more in the :ref:`user guide <choosing_parameters>`.
+    Disjoint blocks of the rows vote on the candidates. The given estimator is the
+    *incumbent*, which is kept unless the votes clearly favor another candidate. The
+    chosen candidate is fitted on all rows with nine tenths of the budget. Read more in
+    the :ref:`user guide <choosing_parameters>`.
 
     Parameters
     ----------
@@ -92,36 +103,41 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         A private estimator of this package, or a pipeline whose fitted steps are all
         private or harmless according to :func:`~skdpspectral.audit.privacy_report`.
         Leave its `accountant` and `noise_seed` at None and pass them to the search
-        instead. This estimator is the incumbent of :class:`Vote`.
-    param_distributions : dict or list of dicts
-        Lists or distributions (with an ``rvs`` method) by parameter name, as in
-        :class:`~sklearn.model_selection.RandomizedSearchCV`. They are public.
+        instead. This estimator is the incumbent.
+    param_grid : dict or list of dicts
+        Lists of values by parameter name, as in
+        :class:`~sklearn.model_selection.GridSearchCV`, for at most 512 candidates. They
+        are public.
     epsilon : float, default=1.0
         Privacy budget of the whole search, positive and finite.
     {delta}
-    strategy : "vote", Vote or RandomRuns, default="vote"
-        How the search chooses a candidate. "vote" means ``Vote()``.
+    n_blocks : int or "auto", default="auto"
+        Number of blocks m, at least 2. "auto" uses :math:`\lceil 14 / \mu_v \rceil`,
+        where :math:`\mu_v` is the cost of the votes, but at most the number that leaves
+        20 rows per block. If users are protected, their number is private: set a number
+        that gives each block about twenty users or more.
     scoring : str, callable or PrivateScorer, default=None
-        How candidates are scored. With :class:`Vote`, any scikit-learn scorer, as a
-        name or a callable ``scorer(estimator, X, y)``; None uses the estimator's
-        ``score`` method. Scores are never released. The scorer must be picklable and
-        depend only on its arguments. If it contains a ledger, that ledger is None
-        within blocks. With :class:`RandomRuns`, the result of
-        :func:`~skdpspectral.metrics.make_private_scorer` without an epsilon of its own,
-        or the name of a private score that needs no parameters.
+        How blocks score candidates: any scikit-learn scorer, as a name or a callable
+        ``scorer(estimator, X, y)``, or the result of
+        :func:`~skdpspectral.metrics.make_private_scorer` without an epsilon. None uses
+        the estimator's ``score`` method. Scores are never released. The scorer must be
+        picklable and depend only on its arguments. If it contains a ledger, that ledger
+        is None within blocks.
+    cv : int, default=3
+        Number of folds within a block, from 2 to 20.
     step_budgets : {"scaled", "given"}, default="scaled"
         Meaning of the epsilons of private steps. With "scaled", a fit always uses its
         whole budget, and the epsilons only determine how steps share it. With "given",
         the epsilons are used unchanged, and a candidate that exceeds the budget raises
         an error (see :meth:`privacy_plan`).
     n_jobs : int or None, default=None
-        Number of processes for the blocks of :class:`Vote`. None means 1, unless in a
+        Number of processes for the blocks. None means 1, unless in a
         ``joblib.parallel_config`` context, and -1 means all cores.
     {accountant}
     {noise_seed}
     verbose : bool or int, default=0
-        Whether to print one line for each block of :class:`Vote` and for the last fit.
-        The lines contain no votes. Callbacks are notified of the same steps.
+        Whether to print one line for each block and for the last fit. The lines contain
+        no votes. Callbacks are notified of the same steps.
 
     Attributes
     ----------
@@ -129,27 +145,19 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         Parameters of the chosen candidate, or the incumbent's values of the searched
         ones.
     best_estimator_ : estimator
-        The chosen candidate, fitted on all rows. For :class:`RandomRuns`, see its
-        `refit`.
+        The chosen candidate, fitted on all rows.
     kept_ : bool
-        Whether the incumbent was kept (:class:`Vote`).
+        Whether the incumbent was kept.
     n_blocks_ : int
-        Number of blocks that voted, 0 if there was no vote (:class:`Vote`).
+        Number of blocks that voted, 0 if there was no vote.
     support_ : float
         Noisy share of blocks in which the proposed challenger beats the incumbent, NaN
-        if there was no vote (:class:`Vote`).
+        if there was no vote. It is close to 0 if fits or scores fail in all blocks.
     support_std_ : float
-        Standard error of `support_` due to its noise (:class:`Vote`).
-    best_score_ : float
-        Noisy score of the best run. The maximum of several noisy scores is slightly
-        optimistic (:class:`RandomRuns`).
-    best_score_std_ : float
-        Standard error of `best_score_` due to the noise of one score
-        (:class:`RandomRuns`).
+        Standard error of `support_` due to its noise.
     cv_results_ : dict of ndarray
-        As in other searches, but without scores. With :class:`Vote`, it contains all
-        candidates, starting with the incumbent, and the `support` of the proposed
-        candidate. With :class:`RandomRuns`, it only contains the best candidate.
+        As in other searches, but without scores. It contains all candidates, starting
+        with the incumbent, and the `support` of the proposed candidate.
     best_index_ : int
         Index of the chosen candidate in `cv_results_`.
     n_splits_, multimetric_ : int, bool
@@ -169,13 +177,43 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     **Formal guarantee.** With ``noise_seed=None`` the search is (`epsilon`,
     `delta`)-differentially private for the privacy unit of its estimators: one row that
     is replaced, or one user who joins or leaves. All fitted attributes are covered
-    jointly, except user models, as in the estimators themselves. Proofs are given in
-    :ref:`lemma-blocks-vote` and :ref:`lemma-selection-profile`.
+    jointly, except user models, as in the estimators themselves. The proof is given in
+    :ref:`lemma-blocks-vote`.
+
+    Each row or user is in one block and affects only the votes of that block. A private
+    selection proposes one challenger, with :math:`\mu_1 = \mu_v / \sqrt 2`. A private
+    count with :math:`\mu_2 = \mu_1` then tests it against the incumbent: it must exceed
+    half of the blocks by half a standard deviation of its noise. The last fit costs
+    :math:`\mu_f`. Together they cost :math:`\mu^2 = \mu_1^2 + \mu_2^2 + \mu_f^2`, a
+    tenth of it for the votes. With a single challenger there is no proposal, and the
+    test has :math:`\mu_2 = \mu_v`.
 
     The ledger is charged once for the whole search, before any value is read. Warnings
-    of fits that only vote or compete are suppressed. Warnings about listed candidates
-    that follow from shapes and parameters are issued before the charge. The guarantee
-    does not cover the duration of a search.
+    of fits in blocks are suppressed. Warnings about candidates that follow from shapes
+    and parameters are issued before the charge. The guarantee does not cover the
+    duration of a search.
+
+    **When there is no vote.** If :math:`m \mu_v < 4`, votes could not distinguish
+    candidates, and the incumbent is fitted with the whole budget. This depends only on
+    public numbers and is stated by ``privacy_plan``.
+
+    **Within a block**, training rows are repeated until there are at least 160. Fits
+    use the :math:`\mu` at which their noise relative to the data matches the last fit.
+    A parameter that counts rows, such as `batch_size` of
+    :class:`~skdpspectral.DPAdamClassifier`, is scaled accordingly, so that epochs have
+    as many steps; rows are then repeated until batches have at least 16 rows. Blocks
+    use copies of the estimator and the scorer, and fixed seeds. A candidate that fails
+    in a block gets the worst score of that block, and a block in which all candidates
+    fail votes for the incumbent. Before the charge, each candidate is fitted and scored
+    once on made-up rows in the containers and dtypes of X and y. If this fails, the
+    search raises an error and nothing is charged. A block of a dataframe keeps column
+    names and dtypes, but the categories of a dtype become those of the block's own
+    values, unless :class:`~skdpspectral.DPTableVectorizer` takes them as public by
+    "dtype". Scorers get arrays and indexes of pandas as a series.
+
+    **A score of the winner** is not part of the search. Hold out rows, and score
+    `best_estimator_` on them with a
+    :func:`~skdpspectral.metrics.make_private_scorer` that has its own epsilon.
 
     Examples
     --------
@@ -200,15 +238,16 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
 
     _selects_privately: ClassVar[bool] = True
     _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
-    _array_parameters: ClassVar[tuple[str, ...]] = ("estimator", "param_distributions")
+    _array_parameters: ClassVar[tuple[str, ...]] = ("estimator", "param_grid")
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "estimator": "no_validation",
-        "param_distributions": "no_validation",
+        "param_grid": "no_validation",
         "epsilon": [Interval(Real, 0, None, closed="neither")],
-        "strategy": [StrOptions({"vote"}), Vote, RandomRuns],
+        "n_blocks": [StrOptions({"auto"}), Interval(Integral, 2, None, closed="left")],
         "scoring": [PrivateScorer, str, callable, None],
+        "cv": [Interval(Integral, 2, MIN_BLOCK_SIZE, closed="both")],
         "step_budgets": [StrOptions({"scaled", "given"})],
         "n_jobs": [Integral, None],
         "verbose": ["verbose"],
@@ -217,12 +256,13 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     def __init__(
         self,
         estimator,
-        param_distributions,
+        param_grid,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
-        strategy="vote",
+        n_blocks: Any = "auto",
         scoring=None,
+        cv: int = 3,
         step_budgets: str = "scaled",
         n_jobs: int | None = None,
         accountant: PrivacyAccountant | None = None,
@@ -230,11 +270,12 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         verbose: int = 0,
     ) -> None:
         self.estimator = estimator
-        self.param_distributions = param_distributions
+        self.param_grid = param_grid
         self.epsilon = epsilon
         self.delta = delta
-        self.strategy = strategy
+        self.n_blocks = n_blocks
         self.scoring = scoring
+        self.cv = cv
         self.step_budgets = step_budgets
         self.n_jobs = n_jobs
         self.accountant = accountant
@@ -263,7 +304,7 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
             If a parameter is invalid, or the budget is too small.
         """
         self._check_parameters()
-        return self._strategy()._plan(self, _stand_in(n_samples, n_features))
+        return planned(self, _stand_in(n_samples, n_features))[2]
 
     def plan_for(self, X):
         """Describe what a search on X will release and cost; nothing is fitted.
@@ -290,7 +331,7 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         """
         self._check_parameters()
         with noted_caveats():
-            return self._strategy()._plan_for(self, X)
+            return prepared(self, X, None, self._scorer()).plan
 
     def fit_epsilon(self, n_samples, n_features=None):
         """Return the maximum epsilon of one fit at the delta of the search.
@@ -306,46 +347,41 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
             Epsilon of a fit. Set it in the steps with ``step_budgets="given"``.
         """
         self._check_parameters()
-        mu = self._strategy()._fit_mu(self, _stand_in(n_samples, n_features))
-        return gaussian_epsilon(mu, float(self.delta))
+        _, budgets, _ = planned(self, _stand_in(n_samples, n_features))
+        return gaussian_epsilon(budgets.mu_fit, float(self.delta))
 
-    def _strategy(self) -> Any:
-        """Return the strategy as it is now, for it may be changed during a fit."""
-        return Vote() if isinstance(self.strategy, str) else snapshot(self.strategy)
+    def _scorer(self) -> Any:
+        return scorer_of_blocks(self.scoring, self.estimator)
 
     def _check_parameters(self) -> None:
         if self.epsilon is None or self.epsilon == math.inf:
             raise ValueError(
                 "epsilon of a private search must be a number: without privacy, use "
-                "RandomizedSearchCV"
+                "GridSearchCV"
             )
         for name in ("epsilon", "delta"):
             check_real(name, getattr(self, name))
-        # The estimator is no strategy: what it holds is checked by its own fit.
         values = self.get_params(deep=False)
         constraints, arrays = self._parameter_constraints, self._array_parameters
         check_arguments(type(self).__name__, constraints, values, arrays)
-        if not isinstance(self.strategy, str):
-            if not is_strategy(self.strategy):
-                raise ValueError('strategy must be "vote", a Vote or a RandomRuns')
-            check_values(self.strategy, getattr(self.strategy, "_array_parameters", ()))
         if self.n_jobs == 0:
             raise ValueError("n_jobs must be None or a number of processes, not 0")
         self._check_budget()
-        check_distributions(self.param_distributions)
+        try:
+            n_candidates = len(ParameterGrid(self.param_grid))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"param_grid: {error}") from None
+        if not 1 <= n_candidates <= _MOST_CANDIDATES:
+            raise ValueError(
+                f"param_grid must have 1 to {_MOST_CANDIDATES} candidates, got "
+                f"{n_candidates}: list fewer, for example those that ParameterSampler "
+                "draws"
+            )
         check_estimator(self.estimator)
-        self._strategy()._check(self)
-
-    def _reason_of_leak(self) -> str | None:
-        reason: str | None = self._strategy()._reason_of_leak(self)
-        return reason
-
-    def _fits_as_given(self) -> bool:
-        return isinstance(self._strategy(), Vote)
+        self._scorer()
 
     def _users_scored(self) -> tuple[Any, bool]:
-        scored: tuple[Any, bool] = self._strategy()._users_scored(self)
-        return scored
+        return users_of(self.estimator), False
 
     @with_callbacks
     @unweighted
@@ -362,31 +398,66 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
             Targets, if the estimator or the scorer needs them.
 
         {outcome_of_fit}
-        RuntimeError
-            If :class:`RandomRuns` drew no run or got no score. The search is charged.
         """
         with self._unchanged_on_error(own_arithmetic=False):
             self._check_parameters()
             # As it is now, for it may be changed during the search.
             taken = object.__new__(type(self))
             taken.__dict__.update(self.__dict__, estimator=clone(self.estimator))
-            found = self._strategy()._search(taken, X, y)
+            found = taken._found(X, y)
             earlier = [name for name in vars(self) if name.endswith("_")]
             for name in set(earlier) - set(found):
                 self.__dict__.pop(name, None)
             self.__dict__.update(found)
         return self
 
+    def _found(self, X: Any, y: Any) -> dict[str, Any]:
+        """Charge, ask the blocks, and fit; return the fitted attributes."""
+        scorer = self._scorer()
+        ready = prepared(self, X, y, scorer)
+        rehearse(self, ready, X, y)
+        plan, budgets, ballot = ready.plan, ready.budgets, ready.ballot
+        # Warnings of blocks stay in them: these go by public numbers alone.
+        warn_beforehand(ready.caveats)
+        steps = budgets.n_blocks + 1  # of the blocks, and of the last fit
+        with FitProgress(self, steps, private=True, verbose=self.verbose) as progress:
+            # It is charged here, and values are read from here on.
+            release, *read = self._start_release(
+                plan, *ready.unread, n_public=ballot.n_rows, kind=VoteRelease
+            )
+            progress.begin(X, y, plan)
+            X = read_quietly(lambda: sliceable(X, "X", *read), "X could not be read")
+            y = read_quietly(lambda: sliceable_targets(y), "y could not be read")
+            choice = elected(self, ready, release, X, y, progress)
+            index = 0 if choice.kept else choice.proposed
+            model = candidate_model(
+                self.estimator, ready.candidates[index], budgets.mu_fit, ballot.scaled
+            )
+            relation = (plan.unit, plan.neighbors)
+            limit = FitLimit(budgets.mu_fit, plan.failure, relation)
+            model = fitted_within_budget(model, X, y, limit, release.draw_seed())
+            progress.step(steps)
+            progress.end()
+        table = results(self.estimator, ready.candidates, choice)
+        return {
+            "best_params_": table["params"][index],
+            "best_index_": index,
+            "best_estimator_": model,
+            "kept_": choice.kept,
+            "support_": choice.support,
+            "support_std_": choice.std,
+            "n_blocks_": budgets.n_blocks,
+            "n_splits_": int(self.cv),
+            "scorer_": scorer,
+            "multimetric_": False,
+            "cv_results_": table,
+            "privacy_": plan,
+        }
+
     # -- methods of the best model ---------------------------------------------------
 
     def _best(self):
-        check_is_fitted(self, "best_params_")
-        if not hasattr(self, "best_estimator_"):
-            raise NotFittedError(
-                f"this {type(self).__name__} was fitted with refit=False, and has no "
-                "best_estimator_: fit a model with best_params_, or search with "
-                "refit='winner' or True"
-            )
+        check_is_fitted(self, "best_estimator_")
         return self.best_estimator_
 
     def __sklearn_tags__(self):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import math
 from collections.abc import Iterator
@@ -14,14 +13,12 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state, indexable
 
 from .._tables.ids import (
-    Time,
     check_exact,
     check_feature,
     encode_array,
     encode_ids,
     id_array,
     read_column,
-    words_of_instant,
 )
 from .._tables.rows import shape_of
 from ..mechanisms import Unit, check_real
@@ -29,6 +26,11 @@ from ..mechanisms import Unit, check_real
 _KEY_BYTES = 16
 
 _DIGEST_BYTES = 8
+
+_NO_ID = (
+    "user_feature must contain integers or strings: convert other ids, for example "
+    "with astype(str)"
+)
 
 
 class PrivateSplit(BaseCrossValidator):
@@ -69,10 +71,8 @@ class PrivateSplit(BaseCrossValidator):
     as private as the rows. Rows with the same id belong to the same user, and are
     assigned in the order of the table.
 
-    A column may contain ids of several types; the assignment of a user's rows does not
-    depend on the other ids. Times without a time zone are compared in nanoseconds, and
-    a date is midnight of that day. The dtype of a column is public. A column of floats
-    may only contain integers below :math:`2^{53}`: pass others as integers or strings.
+    Ids are integers or strings. A column of floats may only contain integers below
+    :math:`2^{53}`. The assignment of a user's rows does not depend on the other ids.
 
     Examples
     --------
@@ -224,32 +224,21 @@ def user_places(
 
 
 def _place(user: Any, key: bytes) -> float:
-    """Return a user's starting point in [0, 1), from id and key."""
-    text = _words_of(user).encode()
-    digest = hashlib.blake2b(text, digest_size=_DIGEST_BYTES, key=key).digest()
-    return math.ldexp(int.from_bytes(digest, "big") >> 11, -53)
+    """Return a user's starting point in [0, 1), from id and key.
 
-
-def _words_of(user: Any) -> str:
-    """Return a text of an id, independent of its type.
-
-    The dtype of a column depends on other users' ids: equal ids get the same text in
-    any dtype.
+    The dtype of a column depends on other users' ids: equal ids have the same text in
+    any dtype. No method of an id is called.
     """
-    if isinstance(user, datetime.datetime) and user.tzinfo is not None:
-        return words_of_instant(user)
-    if isinstance(user, (np.datetime64, np.timedelta64)):  # which are in nanoseconds
-        user = Time(user.dtype.kind, int(user.astype(np.int64)))
-    if isinstance(user, Time):
-        return f"{user.kind} {user.nanoseconds}"
-    if isinstance(user, (bool, np.bool_, Integral, np.integer)):
-        return f"number {int(user)}"
-    if isinstance(user, (float, np.floating)):
-        return f"number {int(user)}"  # whole, or it would have been refused
-    for kind in (str, bytes):  # of numpy too, as lists of a frame's column may be
-        if isinstance(user, kind):
-            return f"{kind.__name__} {kind.__str__(user)}"
-    return f"{type(user).__name__} {user!s}"
+    if isinstance(user, (bool, np.bool_, Integral, np.integer, float, np.floating)):
+        text = f"number {int(user)}"  # whole, or it would have been refused
+    elif isinstance(user, str):
+        text = f"str {str.__str__(user)}"
+    else:
+        raise TypeError(_NO_ID) from None
+    digest = hashlib.blake2b(
+        text.encode(errors="surrogatepass"), digest_size=_DIGEST_BYTES, key=key
+    ).digest()
+    return math.ldexp(int.from_bytes(digest, "big") >> 11, -53)
 
 
 class PerUserKFold(BaseCrossValidator):

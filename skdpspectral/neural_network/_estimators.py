@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from functools import partial
 from numbers import Integral
 from typing import ClassVar
 
@@ -170,7 +169,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         layout = self._layout(n_features, n_outputs)
         optimization = self._optimization(layout, n_samples)
         plan = self._planned(optimization)
-        how = {"n_public": n_samples, "kind": optimization.kind, "levels": 1}
+        how = {"n_public": n_samples, "kind": optimization.kind}
         with self._progress(optimization) as progress:
             # It is charged here, and values are read from here on.
             release, X, y = self._start_release(plan, unread, unread_targets, **how)
@@ -253,9 +252,8 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
     {epsilon}
     {delta}
     target_bounds : tuple (low, high) or None, default=None
-        Public bounds of the targets: numbers, or one number per target. Targets are
-        clipped to these bounds and scaled to [-1, 1]. Without bounds, targets are used
-        unscaled and should be of the order of one.
+        Public bounds of the targets, required: numbers, or one number per target.
+        Targets and predictions are clipped to these bounds.
     activation : {"tanh", "relu"}, default="tanh"
         Activation function of the hidden layers.
     {adam_batches}
@@ -265,8 +263,8 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
     ----------
     {adam_attributes}
     target_center_, target_scale_ : ndarray of shape (n_outputs,)
-        Center and scale of the targets: a prediction is the network's output times
-        `target_scale_` plus `target_center_`.
+        Center and half of the extent of `target_bounds`. A prediction is the network's
+        output, clipped to [-1, 1], times `target_scale_` plus `target_center_`.
     multi_output_ : bool
         Whether y was two-dimensional.
 
@@ -281,7 +279,8 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, size=(4000, 3))
     >>> y = X @ [1.0, -1.0, 0.5]
-    >>> model = DPAdamRegressor(batch_size=4000, n_epochs=60).fit(X, y)
+    >>> model = DPAdamRegressor(target_bounds=(-3, 3), batch_size=4000, n_epochs=60)
+    >>> model = model.fit(X, y)
     >>> model.score(X, y) > 0.8
     True
     """
@@ -326,6 +325,14 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         self.noise_seed = noise_seed
         self.verbose = verbose
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.target_bounds is None:
+            raise ValueError(
+                "target_bounds is required: pass public bounds (low, high) of the "
+                "targets, or use DPRidge, which finds their scale privately"
+            )
+
     def privacy_plan(self, n_samples, n_features, n_outputs=1):
         """Describe what a fit will release and cost; no data are needed.
 
@@ -357,7 +364,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         X : array-like of shape (n_samples, n_features)
             Rows, all finite; never modified.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets, which are clipped to `target_bounds` if these are given.
+            Targets, which are clipped to `target_bounds`.
 
         {outcome_of_fit}
         """
@@ -367,15 +374,14 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
             columns = deferred_target_columns(self, y, unread.shape[0])
             n_outputs = columns.shape[1] if len(columns.shape) > 1 else 1
             box = target_box(self.target_bounds, n_outputs)
-            self._fit(unread, columns, n_outputs, partial(self._targets, box=box))
+
+            def as_outputs(targets):
+                return scaled_targets(targets.reshape(-1, n_outputs), box)
+
+            self._fit(unread, columns, n_outputs, as_outputs)
             self.target_center_, self.target_scale_ = box
             self.multi_output_ = len(columns.shape) > 1
         return self
-
-    def _targets(self, y: np.ndarray, box) -> np.ndarray:
-        """Return targets of the outputs, of shape (n_samples, n_outputs)."""
-        targets = y.reshape(len(y), -1)
-        return targets if self.target_bounds is None else scaled_targets(targets, box)
 
     def predict(self, X):
         """Predict targets.
@@ -388,9 +394,9 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Predictions in the units of the targets.
+            Predictions in the units of the targets, clipped to `target_bounds`.
         """
-        found = self._outputs(X)
+        found = np.clip(self._outputs(X), -1.0, 1.0)
         found = found * self.target_scale_ + self.target_center_
         return found if self.multi_output_ else found[:, 0]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 import traceback
-import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import pairwise
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -34,15 +34,17 @@ from .._base.sklearn_compat import (
 from .._tables.clusters import cluster_table
 from .._tables.rows import shape_of, table_shape
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning
+from ..accounting._errors import warn
 from ..accounting._ledger.planned_fits import (
     Composition,
-    PlannedRows,
+    Rows,
+    Step,
     composition_of,
     estimators_within,
 )
 from ..accounting._ledger.step_shares import is_path_within
 from ..mechanisms import PrivacyPlan, Unit, check_count, check_real, shown
-from ._step_budgets import PrivateStep, StepBudgets, private_steps
+from ._step_budgets import StepBudgets, check_form_of_others, private_steps
 
 # Seeds of the steps of one run.
 _SEEDS_APART = 1013
@@ -128,7 +130,6 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
     See Also
     --------
     sklearn.pipeline.Pipeline : Each step has its own budget and ledger entry.
-    skdpspectral.PrivacyAccountant.allocate : Splits a budget over such pipeline steps.
 
     Notes
     -----
@@ -252,7 +253,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             If a parameter or a step is invalid, or X has an invalid form.
         """
         self._check_parameters()
-        return self._budgets(_private_steps(self._unfitted(), X)).plan
+        return self._budgets(private_steps(self._unfitted(), _rows_of(X))).plan
 
     def _check_parameters(self) -> None:
         if self.memory is not None:
@@ -294,7 +295,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
                 part.n_jobs = 1
         return pipeline
 
-    def _budgets(self, steps: list[PrivateStep], leak: str = "") -> StepBudgets:
+    def _budgets(self, steps: list[Step], leak: str = "") -> StepBudgets:
         """Give steps their shares, and plan all of them; a leak is said in the plan."""
         return StepBudgets(
             steps,
@@ -375,14 +376,19 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             pipeline, own = self._unfitted(), self.accountant
             accountant = self._governing_accountant() if own is None else own
             _check_metadata(pipeline, method, params)
-            steps = _private_steps(pipeline, X)
+            rows = _rows_of(X)
+            steps = private_steps(pipeline, rows)
             _check_targets(steps, y)
             leak = self._refused_leak(pipeline)
             self._set_run_seeds(steps)
             budgets = self._budgets(steps, leak)
+            _hand_on_units(pipeline)
+            if rows.X is X and not hasattr(y, "to_delayed"):
+                check_form_of_others(pipeline, rows)
+                budgets.check_forms(y, {} if _routes_metadata() else params)
             by_rows = budgets.plan.unit is Unit.ROW
             n_public = table_shape(X)[0] if by_rows else None
-            self._warn_beforehand(n_public, float(self.delta), levels=0)
+            self._warn_beforehand(n_public, float(self.delta))
             # A fitted step that is fitted again is charged to the same ledger.
             for step in steps:
                 step.estimator.set_params(accountant=own)
@@ -403,11 +409,10 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             self.__dict__.update(pipeline_=pipeline, privacy_=plan)
         return result
 
-    def _set_source(self, accountant: PrivacyAccountant | None, seed: Any) -> None:
-        self.set_params(accountant=accountant)
-        self._run_seed = seed
+    def _set_source(self, limit: Any, seed: Any) -> None:
+        self._fit_limit, self._run_seed = limit, seed
 
-    def _set_run_seeds(self, steps: list[PrivateStep]) -> None:
+    def _set_run_seeds(self, steps: list[Step]) -> None:
         """Seed each step of a run of a seeded search."""
         if self._run_seed is None:
             return
@@ -417,7 +422,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
 
     def _refused_leak(self, pipeline: Pipeline) -> str:
         """Refuse a step that leaks, or warn of it and return the reason."""
-        leaks = [s for s in report_after_charge(pipeline) if s.verdict == "LEAKS"]
+        leaks = report_after_charge(pipeline).leaks
         if not leaks:
             return ""
         step = leaks[0]
@@ -427,10 +432,9 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
                 f'{said}. Nothing was charged; with on_leak="warn" it is fitted '
                 "anyway, but the pipeline then has no guarantee"
             )
-        warnings.warn(
+        warn(
             f"{said}: what this pipeline publishes is not private",
             PrivacyLeakWarning,
-            stacklevel=4 + CALLBACK_LEVELS,
         )
         return said
 
@@ -607,13 +611,12 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         """
         fitted = self._fitted()
         self._warn_unless_private()
-        leaks = [s for s in report_after_charge(fitted) if s.verdict == "LEAKS"]
+        leaks = report_after_charge(fitted).leaks
         if leaks and self.privacy_.private:
-            warnings.warn(
+            warn(
                 f"step {leaks[0].name!r} leaks, and its copy does too: "
                 f"{leaks[0].reason}",
                 PrivacyLeakWarning,
-                stacklevel=2,
             )
         parameters = self.get_params(deep=False)
         parameters.update(accountant=None)
@@ -672,14 +675,20 @@ def _owner_of(error: Exception) -> str | None:
     return found
 
 
-def _private_steps(pipeline: Pipeline, X: Any) -> list[PrivateStep]:
-    """Return the private steps of a pipeline for a table."""
+def _rows_of(X: Any) -> Rows:
+    """Return the form of a table; of one on a cluster, the shape alone is known."""
     shape = table_shape(X)
-    # Of a table on a cluster that is the only one that is known.
-    known = cluster_table(X) is None and getattr(X, "shape", None) == shape
-    return private_steps(
-        pipeline, PlannedRows(X if known else np.broadcast_to(0.0, shape))
-    )
+    if cluster_table(X) is not None:
+        return Rows(np.broadcast_to(0.0, shape), own=False)
+    return Rows(X)
+
+
+def _hand_on_units(pipeline: Pipeline) -> None:
+    """Let each private step ask the private step directly before it for its units."""
+    fitted = [s for _, s in pipeline.steps if s not in (None, "passthrough")]
+    for before, step in pairwise(fitted):
+        if all(isinstance(part, PrivateEstimator) for part in (before, step)):
+            step._step_share.before = before
 
 
 def _routes_metadata() -> bool:
@@ -741,10 +750,10 @@ def _check_metadata(pipeline: Pipeline, method: str, params: dict[str, Any]) -> 
             )
 
 
-def _check_targets(steps: list[PrivateStep], y: Any) -> None:
+def _check_targets(steps: list[Step], y: Any) -> None:
     """Refuse targets of a form that no step accepts, before the charge."""
     for step in steps:
-        tags, n_rows = get_tags(step.estimator), step.rows.n_rows
+        tags, n_rows = get_tags(step.estimator), step.rows.shape[0]
         if tags.estimator_type not in ("classifier", "regressor"):
             continue
         if y is None and tags.target_tags.required:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn.base import OneToOneFeatureMixin, clone
+from sklearn.utils import get_tags
 
 from .._base.estimator import PrivateEstimator
+from .._base.sklearn_compat import CALLBACK_ATTRIBUTES
+from .._tables.rows import deferred_rows
+from .._tables.users import deferred_targets
 from ..accounting import (
     calibrate_gaussian,
     calibrate_sampled,
@@ -21,19 +29,17 @@ from ..accounting import (
 from ..accounting._composition import sampled_gaussian
 from ..accounting._ledger.planned_fits import (
     Composition,
-    PlannedRows,
-    branches,
+    Rows,
+    Step,
     composition_of,
-    estimators_within,
     fitted_within,
-    parts_of,
-    rows_after,
+    has_private,
+    is_estimator,
+    steps_of,
+    with_any_width,
+    zeros,
 )
-from ..accounting._ledger.step_shares import (
-    SHARES_OF_STEPS,
-    StepShare,
-    resolved_shares,
-)
+from ..accounting._ledger.step_shares import SHARES_OF_STEPS, StepShare, is_path_within
 from ..mechanisms import (
     Alternatives,
     Assumption,
@@ -44,11 +50,8 @@ from ..mechanisms import (
     Remark,
     SampledGaussian,
     Unit,
+    shown,
 )
-
-# Columns that stand for those of a table whose width an earlier release decides. No
-# cost depends on their number; some parameters ask for more columns than others.
-_STAND_IN_WIDTHS = (None, 4096)
 
 # Rounding of a sum of failures, by far.
 _ROUNDING = 2.0**-44
@@ -56,47 +59,103 @@ _ROUNDING = 2.0**-44
 # Any noise will do to learn how often a step draws samples.
 _TRIAL_NOISE = 10.0
 
+# Weights of mu**2. A final model learns more numbers from the rows than a scaler does.
+_SCALER, _OTHER, _MODEL = 1.0, 2.0, 4.0
 
-@dataclass(frozen=True)
-class PrivateStep:
-    """A private estimator in a pipeline, with the shape of its input rows.
-
-    `width_known` is whether the number of columns is public before the fit.
-    """
-
-    path: str
-    estimator: PrivateEstimator
-    rows: PlannedRows
-    width_known: bool
-
-    def plan(self, share: StepShare) -> PrivacyPlan:
-        """Return the plan of a fit within a share; errors name the step."""
-        self.estimator._step_share = share
-        try:
-            return self._plan()
-        except (TypeError, ValueError) as error:
-            said = f"step {self.path!r}: {error}"
-            raise (TypeError if isinstance(error, TypeError) else ValueError)(
-                said
-            ) from error
-
-    def _plan(self) -> PrivacyPlan:
-        X = self.rows.X
-        if self.width_known:
-            return self.estimator.plan_for(X)
-        for width in _STAND_IN_WIDTHS:
-            shape = (self.rows.n_rows, width or self.rows.shape(self.path)[1])
-            try:
-                return self.estimator.plan_for(np.broadcast_to(0.0, shape))
-            except ValueError:
-                if width is not None:
-                    raise
-        raise AssertionError
+# Shares that are written as decimals sum to 1 but for rounding.
+_CLOSE = 1e-9
 
 
-def private_steps(pipeline: Any, rows: PlannedRows) -> list[PrivateStep]:
+def _step_weight(estimator: Any) -> float:
+    """Return the public weight of a step, by its class or kind."""
+    own = getattr(estimator, "_budget_weight", None)
+    if own is not None:
+        return float(own)
+    if get_tags(estimator).estimator_type in ("classifier", "regressor"):
+        return _MODEL
+    return _SCALER if isinstance(estimator, OneToOneFeatureMixin) else _OTHER
+
+
+def resolved_shares(shares: Any, steps: Mapping[str, Any]) -> dict[str, float]:
+    """Return the share of mu**2 of each step that releases something, by its path."""
+    if isinstance(shares, str) and shares == "auto":
+        return _by_weights(steps, 1.0)
+    if not isinstance(shares, Mapping):
+        raise ValueError(
+            f'shares must be "auto" or a dict of step names to numbers, got '
+            f"{shown(shares)}"
+        )
+    for name, share in shares.items():
+        _check_share(name, share, steps)
+    total = math.fsum(shares.values())
+    if abs(total - 1.0) > _CLOSE:
+        raise ValueError(
+            f"shares must sum to 1, got {dict(shares)}, which sum to {total:g}: divide "
+            "each by that"
+        )
+    found: dict[str, float] = {}
+    for name, share in shares.items():
+        # A longer path says more of its steps than a shorter one.
+        inside = {p: s for p, s in steps.items() if _owner(p, shares) == name}
+        if not inside:
+            raise ValueError(
+                f"shares has an entry for {name!r} as well as for each step in it: "
+                "remove one of these entries"
+            )
+        found |= _by_weights(inside, share / total)
+    missing = [path for path in steps if path not in found]
+    if missing:
+        raise ValueError(
+            f"shares has no entry for step {missing[0]!r}: give each private step "
+            f"a share, {', '.join(map(repr, steps))}"
+        )
+    return {path: found[path] for path in steps}
+
+
+def _check_share(name: Any, share: Any, steps: Mapping[str, Any]) -> None:
+    """Refuse shares of unknown steps, and shares that are not positive."""
+    if not any(is_path_within(path, name) for path in steps):
+        raise ValueError(
+            f"shares has an entry for {name!r}, which is not a private step: the "
+            f"steps are {', '.join(map(repr, steps))}"
+        )
+    number = isinstance(share, Real) and not isinstance(share, bool)
+    if not (number and 0.0 < float(share) <= 1.0 + _CLOSE):
+        raise ValueError(
+            f"shares[{name!r}] must be a number in (0, 1], got {shown(share)}"
+        )
+
+
+def _owner(path: str, shares: Mapping[str, Any]) -> str | None:
+    """Return the longest name in `shares` that contains a path."""
+    return max((n for n in shares if is_path_within(path, n)), key=len, default=None)
+
+
+def _by_weights(steps: Mapping[str, Any], share: float) -> dict[str, float]:
+    """Split a share by the weights of steps."""
+    weights = {path: _step_weight(step) for path, step in steps.items()}
+    total = math.fsum(weights.values())
+    return {path: share * weight / total for path, weight in weights.items()}
+
+
+def private_steps(pipeline: Any, rows: Rows) -> list[Step]:
     """Return the private steps of a pipeline, including nested ones, in order."""
-    steps = list(_walk("", pipeline, rows, True))
+    steps = []
+    for step in steps_of("", pipeline, rows):
+        one, private = step.estimator, isinstance(step.estimator, PrivateEstimator)
+        if step.kind is not Composition.FROZEN and getattr(one, "memory", None):
+            raise ValueError(
+                f"memory of {step.path or 'the pipeline'!r} must be None: a cached "
+                "step would be used again with the noise of another budget"
+            )
+        if private:
+            steps.append(step)
+        elif step.kind in (Composition.SEARCH, Composition.OTHER) and has_private(one):
+            raise TypeError(
+                f"step {step.path!r}: how often {type(one).__name__} fits the private "
+                "estimators in it is not known; make them steps of the pipeline, a "
+                "ColumnTransformer or a FeatureUnion"
+            )
     if not steps:
         raise ValueError(
             "steps must contain a private estimator of this package: without one, use "
@@ -107,60 +166,43 @@ def private_steps(pipeline: Any, rows: PlannedRows) -> list[PrivateStep]:
     return steps
 
 
-def _walk(
-    path: str, estimator: Any, rows: PlannedRows, known: bool
-) -> Iterator[PrivateStep]:
-    kind, prefix = composition_of(estimator), f"{path}__" if path else ""
-    if estimator is None or isinstance(estimator, str) or kind is Composition.FROZEN:
-        return
-    if getattr(estimator, "memory", None) is not None:
-        raise ValueError(
-            f"memory of {path or 'the pipeline'!r} must be None: a cached step would "
-            "be used again with the noise of another budget"
-        )
-    if isinstance(estimator, PrivateEstimator):
-        yield PrivateStep(path, estimator, rows, known)
-    elif kind is Composition.PIPELINE:
-        for name, child in parts_of(estimator):
-            yield from _walk(prefix + name, child, rows, known)
-            rows, known = _behind(prefix + name, child, rows, known)
-    elif kind in (Composition.UNION, Composition.COLUMNS):
-        for name, child, some in _branches(prefix, estimator, rows, known):
-            yield from _walk(name, child, some, known)
-    elif any(
-        isinstance(part, PrivateEstimator)
-        for part in estimators_within(estimator).values()
-    ):
-        raise TypeError(
-            f"step {path!r}: how often {type(estimator).__name__} fits the private "
-            "estimators in it is not known; make them steps of the pipeline, a "
-            "ColumnTransformer or a FeatureUnion"
-        )
+def planned_within(step: Step, share: StepShare) -> PrivacyPlan:
+    """Return the plan of a step within a share; errors name the step."""
+    step.estimator._step_share = share
+    with naming(step.path):
+        return step.plan()
 
 
-def _branches(
-    prefix: str, composition: Any, rows: PlannedRows, known: bool
-) -> Iterator[tuple[str, Any, PlannedRows]]:
-    if known:
-        try:
-            yield from branches(prefix, composition, rows)
-            return
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"step {prefix.rstrip('_')!r}: {error}") from error
-    for name, child in parts_of(composition):
-        yield prefix + name, child, rows
+def check_form_of_others(pipeline: Any, rows: Rows) -> None:
+    """Refuse rows whose form a step without noise does not accept."""
+    for step in steps_of("", pipeline, rows):
+        one = step.estimator
+        plain = is_estimator(one) and not isinstance(one, PrivateEstimator)
+        if step.kind is not None or not plain or not step.rows or not step.rows.own:
+            continue
+        tags = get_tags(one).input_tags
+        with naming(step.path):
+            given = getattr(one, "categories", None)
+            if isinstance(given, (list, tuple)) and len(given) != step.rows.shape[1]:
+                raise ValueError(
+                    f"categories must have one list for each of the "
+                    f"{step.rows.shape[1]} columns, got {len(given)}"
+                )
+            function = getattr(one, "func", None) is not None
+            other = tags.allow_nan or tags.categorical or tags.string
+            if function or (tags.two_d_array and not other):
+                sparse = tags.sparse or function
+                deferred_rows(None, step.rows.X, accept_sparse=sparse, in_blocks=True)
 
 
-def _behind(
-    path: str, step: Any, rows: PlannedRows, known: bool
-) -> tuple[PlannedRows, bool]:
-    """Return rows after a step, and whether their number of columns is known."""
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Prefix errors with the step that caused them."""
     try:
-        return rows_after(path, step, rows), known
-    except ValueError:
-        width = rows.shape(path)[1]
-        stand_in = np.broadcast_to(0.0, (rows.n_rows, width))
-        return PlannedRows(stand_in, changed_by=path), False
+        yield
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"step {path!r}: {error}") from error
 
 
 def _defaults(cls: Any) -> dict[str, Any]:
@@ -250,7 +292,7 @@ class StepBudgets:
 
     Parameters
     ----------
-    steps : list of PrivateStep
+    steps : list of Step
         The steps, of which the estimators are given their shares.
     epsilon : float
         Of all steps; infinite without privacy.
@@ -266,7 +308,7 @@ class StepBudgets:
 
     def __init__(
         self,
-        steps: list[PrivateStep],
+        steps: list[Step],
         epsilon: float,
         delta: float,
         shares: Any,
@@ -276,6 +318,8 @@ class StepBudgets:
     ) -> None:
         self._epsilon, self._delta = epsilon, delta
         self._steps = {step.path: step for step in steps}
+        assert steps[0].rows is not None
+        self._n_rows = steps[0].rows.shape[0]
         self._deltas: dict[str, float] = {}
         self._plans = {step.path: self._trial(step) for step in steps}
         # Failures of all steps together are those that one of them would have.
@@ -309,17 +353,38 @@ class StepBudgets:
             failure=self._failure,
         )
         for path, share in self.step_shares.items():
-            # What the shape of a step's rows does not allow is said before the charge.
-            share.check(self._steps[path].plan(share), None)
+            # What the form of a step's rows does not allow is said before the charge.
+            share.check(planned_within(self._steps[path], share), None)
 
-    def _trial(self, step: PrivateStep) -> PrivacyPlan:
+    def check_forms(self, y: Any, params: Mapping[str, Any]) -> None:
+        """Try the fit of each step until it would be charged."""
+        for path, share in self.step_shares.items():
+            step, prefix = self._steps[path], f"{path}__"
+            assert step.rows is not None
+            given = {
+                name.removeprefix(prefix): value
+                for name, value in params.items()
+                if name.startswith(prefix)
+            }
+            targets = get_tags(step.estimator).target_tags.required
+            with naming(path):
+                if step.rows.own or not _takes_names(step.estimator):
+                    fit = functools.partial(_try, step.estimator, share, y, given)
+                    rows = step.rows
+                    if not rows.own:
+                        rows = replace(rows, X=zeros(rows.shape))
+                    with_any_width(rows, fit)
+                elif targets:
+                    deferred_targets(step.estimator, y, self._n_rows)
+
+    def _trial(self, step: Step) -> PrivacyPlan:
         """Plan a step with arbitrary noise, to determine the kind of its releases."""
         noise = None
         if step.estimator._takes_noise_multiplier and math.isfinite(self._epsilon):
             noise = _TRIAL_NOISE
         delta = self._deltas.get(step.path, self._delta)
         trial = StepShare(step.path, self._epsilon, delta, noise_multiplier=noise)
-        plan = step.plan(trial)
+        plan = planned_within(step, trial)
         _check_plan(step.path, step.estimator, plan)
         return plan
 
@@ -328,7 +393,7 @@ class StepBudgets:
         planned = self._planned(split)
         n_public = None
         if self._relation[0] is Unit.ROW:
-            n_public = next(iter(self._steps.values())).rows.n_rows
+            n_public = self._n_rows
         for path, plan in self._plans.items():
             mechanism = planned.get(path)
             epsilon, noise = self._epsilon, None
@@ -441,6 +506,22 @@ class StepBudgets:
             mechanisms += [_renamed(m, path) for m in share.plan.mechanisms]
             remarks += [Remark.of(said).under(path) for said in share.plan.remarks]
         return replace(self.plan, mechanisms=tuple(mechanisms), remarks=tuple(remarks))
+
+
+def _takes_names(estimator: Any) -> bool:
+    """Return whether an estimator finds columns by names, which zeros do not have."""
+    params = estimator.get_params(deep=False)
+    named = (v for name, v in params.items() if name.endswith("_feature"))
+    return any(isinstance(value, str) for value in named)
+
+
+def _try(estimator: Any, share: StepShare, y: Any, given: dict[str, Any], X: Any):
+    """Fit a copy, until it would be charged."""
+    trial = clone(estimator)
+    for name in CALLBACK_ATTRIBUTES:
+        vars(trial).pop(name, None)
+    with share.trial():
+        trial.fit(X, y, **given)
 
 
 def _renamed(mechanism: Any, path: str) -> Any:

@@ -15,8 +15,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from enum import Enum
+from fractions import Fraction
 from hashlib import blake2b
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import numpy as np
 from scipy.special import ndtri
@@ -46,10 +49,7 @@ _LIKELY = 0.9
 
 @dataclass(frozen=True)
 class CategoryCounts(Statistic):
-    """Counts of the values of several columns, of which frequent ones are released.
-
-    `failure` is the probability that a value of a single row is released.
-    """
+    """Counts of the values of several columns, of which frequent ones are released."""
 
     n_samples: int
     n_columns: int
@@ -118,10 +118,7 @@ class TableLaw(NamedTuple):
 
 @dataclass(frozen=True)
 class TableStatistics(Combination):
-    """Scales of numbers, and categories of columns, within one budget.
-
-    Each number and each column with categories has the same share of mu**2.
-    """
+    """Scales of numbers, and categories of columns, within one budget."""
 
     n_samples: int
     n_numbers: int
@@ -241,8 +238,16 @@ _FIRST, _LAST, _TWO_DAYS = -62_135_596_800, 253_402_300_799, 172_800
 
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
+# First and last letters of texts of intervals.
+_BRACKETS = {"(]", "[)", "()", "[]"}
+
 # Rows of which values are counted together: a table of Python objects of them.
 _TOGETHER = 1 << 16
+
+
+# Types that are neither numbers, texts nor dates, and have texts of their own.
+_WITH_TEXTS = {datetime.time, datetime.timedelta, UUID}
+_TEXTS_OF_PANDAS = {"Interval", "Period", "Timedelta"}
 
 
 class _NoText:
@@ -269,15 +274,29 @@ def declared_values(dtype) -> list | None:
     return None if values is None else list(values)
 
 
+def may_occur(text: str, dtype) -> bool:
+    """Return whether a value of a dtype may have a text, by the dtype alone."""
+    values = getattr(dtype, "categories", None)
+    own = dtype if values is None else getattr(values, "dtype", dtype)
+    name = str(own).lower()
+    if name.startswith("bool"):
+        return text in ("True", "False")
+    kind = kind_of(own)
+    try:
+        if kind == NUMBER:
+            return text in (text_of(float(text)), text_of(Decimal(text)))
+        if kind in (DATE, DAY):
+            return datetime.datetime.fromisoformat(text[:19]) is not None
+    except (ArithmeticError, ValueError):
+        return False
+    return not name.startswith("interval") or text[:1] + text[-1:] in _BRACKETS
+
+
 # -- one value -------------------------------------------------------------------------
 
 
 def text_of(value) -> str | type[_NoText] | None:
-    """Return the text that represents a value, None for a missing one.
-
-    Equal values of different numeric types have the same text, except for booleans. No
-    code of a value is run.
-    """
+    """Return the text of a value, None for a missing one; runs no code of users."""
     kind = type(value)
     if kind is str:
         return _normal(value)
@@ -303,18 +322,23 @@ def _text_of_others(value, kind) -> str | type[_NoText] | None:
         return text_of(
             float(value) if kind is np.longdouble else np.generic.item(value)
         )
-    if kind is Decimal:
-        return _text_of_decimal(value)
+    if kind is Decimal or kind is Fraction:
+        return _text_of_exact(value)
     if issubclass(kind, bytes):
         return _normal(bytes.decode(value, "utf-8", "backslashreplace"))
     if kind.__name__ in ("NAType", "NaTType"):
         return None
-    if issubclass(kind, np.datetime64):
+    if issubclass(kind, (np.datetime64, np.timedelta64)):
         return None if np.isnat(value) else str(value)
     if issubclass(kind, datetime.datetime):
         return datetime.datetime.isoformat(value)
     if issubclass(kind, datetime.date):
         return datetime.date.isoformat(value)
+    if issubclass(kind, Enum):
+        return _normal(f"{kind.__name__}.{value._name_}")
+    of_pandas = kind.__module__.split(".")[0] == "pandas"
+    if kind in _WITH_TEXTS or (of_pandas and kind.__name__ in _TEXTS_OF_PANDAS):
+        return _normal(str(value))
     return _NoText
 
 
@@ -324,12 +348,14 @@ def _text_of_float(value: float) -> str | None:
     return _digits(int(value)) if value.is_integer() else repr(value)
 
 
-def _text_of_decimal(value: Decimal) -> str | None:
+def _text_of_exact(value: Decimal | Fraction) -> str | None:
     """Return the text of an equal float or integer, or None."""
-    if value.is_nan():
+    if isinstance(value, Decimal) and value.is_nan():
         return None
     if value == float(value):
         return _text_of_float(float(value))
+    if isinstance(value, Fraction):
+        return _normal(str(value))
     exact = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN).normalize(value)
     if exact == exact.to_integral_value() and exact.adjusted() <= _DECIMAL_BITS:
         return _digits(int(exact))
@@ -426,11 +452,7 @@ def _durations(block) -> np.ndarray:
 
 
 def _times(block) -> np.ndarray:
-    """Return times in seconds; those with a zone in local time.
-
-    Times beyond `_FIRST` and `_LAST` are clipped first, since errors of conversions
-    between zones would reveal values.
-    """
+    """Return times in seconds, clipped first; those with a zone in local time."""
     if _is_pandas(block):
         dtype = getattr(block.dtype, "pyarrow_dtype", block.dtype)
         zone = getattr(dtype, "tz", None)
@@ -456,10 +478,7 @@ def _times(block) -> np.ndarray:
 
 
 def _has_clocks(series: type, zone) -> bool:
-    """Return whether pandas supports a zone; older ones fail for some of dateutil.
-
-    Their times are then in UTC, whatever the values are.
-    """
+    """Return whether pandas supports a zone; older ones fail for some of dateutil."""
     one = series(np.zeros(1, "datetime64[s]")).dt.tz_localize("UTC")
     try:
         one.dt.tz_convert(zone).dt.tz_localize(None)
@@ -524,10 +543,7 @@ class Column:
 
 
 class Table:
-    """Columns of a frame, an array or lists, read in slices of rows.
-
-    :meth:`read` turns lists into columns of objects.
-    """
+    """Columns of a frame, an array or lists, read in slices of rows."""
 
     def __init__(self, X, columns: Sequence[Column], n_rows: int):
         self.columns, self.n_rows = columns, n_rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import numpy as np
@@ -12,13 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import StrOptions
-from .._statistics.feature_scales import FeatureScales, refuse_too_few
+from .._statistics.feature_scales import FARTHEST, FeatureScales, refuse_too_few
 from .._statistics.place_windows import FEW_ROWS, WindowedScales, scales_of_features
 from .._statistics.scale_windows import ScaleWindows, public_size
 from .._tables.clipping import make_box
 from .._tables.rows import check_rows, deferred_rows, is_sparse, map_rows, saturated
 from ..accounting import PrivacyAccountant, gaussian_mu
 from ..mechanisms import PrivacyPlan
+from ..mechanisms._plan import has_budget
 
 
 @documented
@@ -80,7 +82,8 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     Warns
     -----
     NoisyFitWarning
-        If public numbers show that there are too few rows to see most features.
+        If public numbers show that there are too few rows to see most features; or if
+        features are unseen, with their number.
 
     See Also
     --------
@@ -252,6 +255,9 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             self._set_law(scales.run(release, X))
             self.n_samples_ = scales.n_samples
             self.privacy_ = plan
+            zero = self.unseen == "zero"
+            become = "returns 0 for them" if zero else "does not scale them"
+            self._warn_of_unseen(f"transform {become}")
         return self
 
     def _refuse_sparse(self, X) -> None:
@@ -289,7 +295,9 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows, which are not clipped. Sparse rows stay sparse and require a scaler
+            Rows. With means and scales, values are clipped at 30 standard deviations
+            from the mean, except for ``epsilon=None``: noise may make a scale far too
+            small. Sparse rows stay sparse and require a scaler
             fitted with ``with_mean=False``.
 
         Returns
@@ -308,12 +316,15 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             allow_nan=self._allows_nan(),
         )
         weights, mean = self._weights(), self.mean_
+        reach = np.full(self.n_features_in_, math.inf)
+        if mean is not None and self.scale_ is not None and has_budget(self.privacy_):
+            reach[~self.unseen_features_] = FARTHEST
         precision = np.float32 if X.dtype == np.float32 else np.float64
         if sparse.issparse(X):
             return _scaled_columns(X, weights, precision)
 
         def standardize(block):
-            return standardized(block, mean, weights, precision)
+            return standardized(block, mean, weights, reach, precision)
 
         with np.errstate(all="ignore"):
             return map_rows(standardize, X)
@@ -329,7 +340,8 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         Returns
         -------
         ndarray or sparse CSR matrix of shape (n_samples, n_features)
-            Rows in the units of the data. Features set to zero become their `mean_`.
+            Rows in the units of the data. Features set to zero become their `mean_`,
+            and values that were clipped stay clipped.
         """
         check_is_fitted(self)
         self._refuse_filling(X)
@@ -354,10 +366,11 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             )
 
 
-def standardized(block, mean, weights, precision=np.float64) -> np.ndarray:
-    """Return weighted deviations of rows from means, if any; 0 for missing values."""
+def standardized(block, mean, weights, reach, precision=np.float64) -> np.ndarray:
+    """Return clipped weighted deviations from means, if any; 0 for missing values."""
     block = np.asarray(block, dtype=np.float64)
     block = block * weights if mean is None else (block - mean) * weights
+    np.clip(block, -reach, reach, out=block)
     return saturated(block.astype(precision, copy=False))
 
 

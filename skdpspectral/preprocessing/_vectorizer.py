@@ -14,7 +14,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import Seed, Self, TableEstimator, unweighted
+from .._base.estimator import OutputUnits, Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import (
     Interval,
     StrOptions,
@@ -22,7 +22,8 @@ from .._base.sklearn_compat import (
     output_container,
 )
 from .._linalg.walks import quietly
-from .._statistics.feature_scales import refuse_too_few
+from .._statistics.feature_scales import FARTHEST, refuse_too_few
+from .._tables.clusters import is_on_cluster
 from .._tables.ids import check_feature, first_names, position_of
 from .._tables.readers import (
     column_names,
@@ -49,6 +50,7 @@ from ._columns import (
     code_table,
     declared_values,
     kind_of,
+    may_occur,
     slices,
     text_of,
 )
@@ -59,6 +61,9 @@ _DECLARED, _FOUND = "dtype", "find"
 
 # With sparse_output="auto": the largest share of columns that may be nonzero.
 _DENSITY = 0.3
+
+# Share of rows whose categories are found, below which a column is warned of.
+_MOST = 0.5
 
 # Kinds of columns that keep their names.
 _OWN_NAMES = {NUMBER, DURATION, USER}
@@ -132,7 +137,8 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     -----
     NoisyFitWarning
         If there are too few rows to see any number or category, which depends only on
-        public numbers; or if no category of a column was released, for example for ids.
+        public numbers; if numbers are unseen; or if most rows have no released category
+        of a column, for example of ids, or of numbers in a column of objects.
 
     See Also
     --------
@@ -156,11 +162,15 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     probability that is part of `delta` (:ref:`lemma-thresholding`).
 
     Texts are compared in Unicode normal form C. Texts of more than 100 characters are
-    represented by their beginning and a digest. Numbers in object columns are compared
-    by their digits; other objects, except dates, count as rare values. Infinite numbers
-    count as missing. Memory grows with the number of distinct values of a column, by
-    about 100 bytes per short text: with a million distinct values of 12 letters, a fit
-    takes 104 MB. The duration of a fit may depend on the values.
+    represented by their beginning and a digest. Numbers in object columns are
+    categories, compared by their digits: convert such columns with ``pd.to_numeric``.
+    Dates, times, intervals, periods, enums and UUIDs are compared by their texts; other
+    objects count as rare values. Infinite numbers count as missing. Memory grows with
+    the number of distinct values of a column, by about 100 bytes per short text. The
+    duration of a fit may depend on the values.
+
+    In a :class:`~skdpspectral.pipeline.PrivatePipeline`, a :class:`DPRidge` or
+    :class:`DPRidgeClassifier` directly behind it uses its units instead of new scales.
 
     References
     ----------
@@ -360,7 +370,13 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             if isinstance(values, str) and values == _DECLARED:
                 values = _declared(column.name, declared)
             if not (isinstance(values, str) and values == _FOUND):
-                public[column.name] = _texts(column.name, values)
+                texts = public[column.name] = _texts(column.name, values)
+                if texts and not any(may_occur(t, column.dtype) for t in texts):
+                    raise ValueError(
+                        f"categories: no value of column {column.name!r}, of dtype "
+                        f"{column.dtype}, has one of the given categories as its text: "
+                        "convert the column with astype(str), or give its values"
+                    )
             elif kind_of(column.dtype) not in (CATEGORIES, NUMBER):
                 raise ValueError(
                     f"categories: column {column.name!r} of dtype {column.dtype} has "
@@ -404,7 +420,11 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             self._set_law(table, public, law)
             self.n_samples_ = statistics.n_samples
             self.privacy_ = plan
-            self._warn_of_ids(table, public)
+            self._warn_of_unseen(
+                "transform returns 0 for them",
+                "scale them by public bounds before",
+            )
+            self._warn_of_rare(table, public, law)
         return self
 
     def _set_law(self, table: Table, public: Mapping, law) -> None:
@@ -429,17 +449,25 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             self.present_shares_ = law.numbers.present
             self.unseen_features_ = ~law.numbers.seen
 
-    def _warn_of_ids(self, table: Table, public: Mapping) -> None:
-        """Warn of columns without a released category."""
-        found = [table.columns[place].name for place in _found(table, public)]
-        empty = [name for name in found if not self.categories_[name]]
-        if not empty or not has_budget(self.privacy_):
+    def _warn_of_rare(self, table: Table, public: Mapping, law) -> None:
+        """Warn of columns of which most rows have no released category."""
+        if not has_budget(self.privacy_):
+            return
+        rare = []
+        for place, counts in zip(_found(table, public), law.categories, strict=True):
+            name = table.columns[place].name
+            kept = sum(counts[text] for text in self.categories_[name])
+            if kept < _MOST * self.n_samples_:
+                rare.append(name)
+        if not rare:
             return
         threshold = self.privacy_["categories"].threshold
         warnings.warn(
-            f"no category was found in {first_names(empty)}: no value has a private "
-            f"count above {threshold:.0f}. Use more rows or a larger epsilon, or pass "
-            "public categories; drop columns of ids, and name long text in text",
+            f"most values are rare or missing in {first_names(rare)}: categories need "
+            f"a private count above {threshold:.0f}. Convert objects that are numbers "
+            "or dates with pd.to_numeric or pd.to_datetime; drop columns of ids, and "
+            "name long text in text. Otherwise use more rows or a larger epsilon, or "
+            "pass public categories",
             NoisyFitWarning,
             stacklevel=3 + self._levels_around_fit,
         )
@@ -513,6 +541,21 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             out[part] = to_vectors(table, part)
         return out
 
+    def _output_units(self) -> OutputUnits | None:
+        kinds = self.kinds_.items()
+        if USER in self.kinds_.values():
+            return None
+        sides, unseen = [], iter(self.unseen_features_)
+        for name, kind in kinds:
+            names = self._names_of(name, kind)
+            side = [(-float(kind == TEXT), 1.0)] * len(names)
+            for place in range(len(PARTS.get(kind, ()))):
+                side[place] = (0.0, 0.0) if next(unseen) else (-np.inf, np.inf)
+            sides += side
+        blocks = sum(kind not in PARTS for _, kind in kinds)
+        square = blocks + np.sum(~self.unseen_features_)
+        return OutputUnits(np.transpose(sides), float(square))
+
     def _is_sparse(self) -> bool:
         """Whether the output is sparse, by numbers that are public or released."""
         if self.sparse_output != "auto":
@@ -532,6 +575,7 @@ class _Vectors:
         self._codes = {
             name: code_table(texts) for name, texts in fitted.categories_.items()
         }
+        self._reach = FARTHEST if has_budget(fitted.privacy_) else np.inf
         self._hashing = HashingVectorizer(n_features=fitted.n_text_features)
 
     def of(self, table: Table, rows: slice) -> np.ndarray:
@@ -541,7 +585,8 @@ class _Vectors:
         scaled = holes = np.zeros((n_rows, 0))
         if len(self._weights):
             numbers = table.numbers()[rows]
-            scaled = standardized(numbers, self._fitted.mean_, self._weights)
+            mean = self._fitted.mean_
+            scaled = standardized(numbers, mean, self._weights, self._reach)
             holes = np.isnan(numbers)
         place, first = 0, 0
         for j, (name, kind) in enumerate(self._fitted.kinds_.items()):
@@ -579,6 +624,11 @@ def _with_columns(X):
         raise TypeError("X must not be an np.matrix: pass np.asarray(X)")
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError("X must not be a masked array: pass X.filled(np.nan)")
+    if is_on_cluster(X):
+        raise TypeError(
+            "DPTableVectorizer does not take dask collections as X: pass X.compute(), "
+            "or scale numbers alone with DPStandardScaler"
+        )
     if hasattr(X, "iloc") or type(X).__module__.startswith("polars"):
         return X
     if is_arrow(X):
@@ -608,7 +658,7 @@ def _kind(name, dtype) -> str:
         complex_ = "Complex data not supported: " if str(dtype)[:7] == "complex" else ""
         raise ValueError(
             f"{complex_}column {name!r} of X has dtype {dtype}, which is not "
-            "converted to numbers: drop or convert it"
+            "converted to numbers: drop it, or convert it, for example with astype(str)"
         )
     return kind
 

@@ -41,7 +41,13 @@ from .._tables.readers import (
     refuse_masked,
     refuse_same_names,
 )
-from .._tables.rows import DeferredRead, check_features, form_of, shape_of
+from .._tables.rows import (
+    DeferredRead,
+    check_features,
+    form_of,
+    refuse_malformed,
+    shape_of,
+)
 from .._tables.users import deferred_targets
 
 # Buckets of items where there is no catalog.
@@ -365,6 +371,7 @@ def _unread_entries(estimator, X, reset: bool) -> DeferredRatings:
         raise ValueError(
             "X must contain real numbers in rows and columns if it is sparse"
         )
+    refuse_malformed(X)
     check_sizes(X.shape[0], 2)
     if X.format == "bsr":
         # One user's entries would decide which zeros of others are stored.

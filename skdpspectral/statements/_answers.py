@@ -200,9 +200,6 @@ def _remarks(facts: Facts) -> list[str]:
     return [" ".join(list(dict.fromkeys(told))[:MOST_REMARKS])] if told else []
 
 
-_KINDS_OF_SEARCHES = {"private-selection", "exponential"}
-
-
 def _kinds(facts: Facts) -> set[str]:
     return {release.kind for plan in facts.plans for release in plan.releases()}
 
@@ -258,9 +255,7 @@ _VALUES: dict[str, _Told] = {
     "report": lambda f: f.record["report"] is not None,
     "rho": lambda f: _rounded(0.5 * f.mu**2, 4),
     "right": _right,
-    "searched": lambda f: (
-        f.record["kind"] == "search" or _KINDS_OF_SEARCHES & _kinds(f)
-    ),
+    "searched": lambda f: f.record["kind"] == "search" or "exponential" in _kinds(f),
     "searching": lambda f: f.record["kind"] == "search",
     "secret": lambda f: f.neighbors == "add-remove-one",
     "server_noise": lambda f: "server" in f.noise_by,

@@ -34,8 +34,7 @@ _PAGES = {
     "item_models": "answers",
     "federation": "power-product session shared-center",
     "groups": "noise-shares",
-    "selection": "score-sums run-costs selection-profile exponential-choice "
-    "blocks-vote",
+    "selection": "score-sums exponential-choice blocks-vote",
 }
 PAGE_OF = {name: page for page, names in _PAGES.items() for name in names.split()}
 
@@ -47,7 +46,6 @@ _OF_KIND = {
     "shared-gaussian": "noise-shares charge",
     "thresholded-gaussian": "thresholding charge",
     "subsampled-gaussian": "sampled-replacement dominating",
-    "private-selection": "run-costs selection-profile",
     "exponential": "exponential-choice",
 }
 
@@ -78,7 +76,6 @@ _OF_NAME = (
     ("start", "projector-sums"),
     ("median", "votes"),
     ("(offsets|residuals|factors)", "user-sums answers"),
-    ("refit", "run-costs"),
     ("challenger|support|fit", "blocks-vote"),
 )
 

@@ -113,7 +113,7 @@ def _fitted_plans(of: Any) -> tuple[Any, list[tuple[str, PrivacyPlan]]]:
 def _kind_of(of: Any) -> str:
     if hasattr(of, "steps"):
         return "pipeline"
-    if hasattr(of, "param_distributions"):
+    if hasattr(of, "_selects_privately"):
         return "search"
     if isinstance(of.privacy_, ParallelPlan) or hasattr(of, "clients_"):
         return "federation"

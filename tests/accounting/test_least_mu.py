@@ -21,7 +21,6 @@ from skdpspectral.accounting._composition import (
 from skdpspectral.accounting._curves import LossDistribution
 from skdpspectral.mechanisms import (
     ApproximateDP,
-    PrivateSelection,
     SubsampledGaussian,
 )
 
@@ -199,16 +198,6 @@ def test_small_epsilons_cost_something(epsilon):
     """The quantile has no digits there; its tangent does, and is above."""
     line = math.sqrt(0.5 * math.pi) * epsilon
     assert line * (1.0 - epsilon**2) <= pure_mu(epsilon) <= line * (1.0 + 2e-9)
-
-
-def test_a_selection_has_a_least_mu():
-    selection = PrivateSelection("", 0.1, eta=1.0, gamma=0.2)
-    mu = least_mu(0.0, counted((selection, 1)), FAILURE)
-    assert 0.1 < mu < 1.0
-    for epsilon in (0.1, 0.5, 1.0):
-        above = FAILURE + gaussian_delta(mu, epsilon)
-        two = composed_delta(0.0, counted((selection, 2)), epsilon)
-        assert two <= FAILURE + above + gaussian_delta(math.sqrt(2.0) * mu, epsilon)
 
 
 # -- calibration -----------------------------------------------------------------------

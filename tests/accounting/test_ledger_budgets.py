@@ -22,12 +22,11 @@ from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetErr
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.accounting._composition import composed_epsilon
 from skdpspectral.accounting._ledger.command import faults
-from skdpspectral.accounting._selection import calibrate_selection
 from skdpspectral.mechanisms import (
     Alternatives,
+    ApproximateDP,
     Gaussian,
     ParallelPlan,
-    PrivateSelection,
     SubsampledGaussian,
 )
 
@@ -64,22 +63,12 @@ def test_bad_external_charges_enter_nothing(name):
         accountant.charge_external(1.0, 0.0, "x")
 
 
-selection = PrivateSelection
 BAD_MECHANISMS = {
     "q zero": (lambda: SubsampledGaussian("a", 0.0, 1.0), "sampling_probability must"),
     "q above one": (lambda: SubsampledGaussian("a", 1.1, 1.0), "sampling_probability"),
     "no noise": (lambda: SubsampledGaussian("a", 0.1, 0.0), "noise_multiplier must"),
     "steps zero": (lambda: SubsampledGaussian("a", 0.1, 1.0, 0), "steps must be"),
     "steps broken": (lambda: SubsampledGaussian("a", 0.1, 1.0, 2.5), "steps must be"),
-    "free run": (lambda: selection("a", 0.0, gamma=0.1), "run_mu must be in"),
-    "open run": (lambda: selection("a", math.inf, gamma=0.1), "run_mu must be in"),
-    "no gamma": (lambda: selection("a", 0.1), "gamma must be a real number"),
-    "gamma one": (lambda: selection("a", 0.1, gamma=1.0), "gamma must be in"),
-    "eta": (lambda: selection("a", 0.1, eta=-1.0, gamma=0.1), "eta must be in"),
-    "law": (lambda: selection("a", 0.1, "uniform", gamma=0.1), "law must be one of"),
-    "mean": (lambda: selection("a", 0.1, "poisson"), "mean must be a real number"),
-    "both": (lambda: selection("a", 0.1, "poisson", mean=3, gamma=0.1), "leave out"),
-    "mean of the other": (lambda: selection("a", 0.1, gamma=0.1, mean=3), "leave out"),
     "shuffled": (
         lambda: plan_of(CURVES["subsampled"], **ROWS),
         "no guarantee under replace-one",
@@ -187,7 +176,7 @@ def test_the_first_entry_says_how_much_epsilon_is_pure():
 
 
 def test_a_first_entry_may_be_the_whole_budget():
-    best = calibrate_selection("best", 1.0, DELTA, 20)
+    best = ApproximateDP("other", 1.0, DELTA)
     accountant = PrivacyAccountant(1.0, DELTA)
     accountant.charge(plan_of(best, epsilon=1.0))
     assert accountant.spent().epsilon == pytest.approx(1.0, rel=1e-6)

@@ -19,27 +19,22 @@ from skdpspectral import DPPCA, LedgerError, PrivacyAccountant
 from skdpspectral.accounting import _composition as _losses
 from skdpspectral.accounting import gaussian_delta, gaussian_epsilon
 from skdpspectral.accounting._composition import (
-    _lower_hull,
     composed_delta,
     composed_epsilon,
 )
 from skdpspectral.accounting._curves import (
-    ORDERS,
     coarsen_kinds,
     composed,
     composed_divergences,
     connect_dots,
     gaussian_divergences,
-    renyi_delta,
     renyi_epsilon,
 )
 from skdpspectral.accounting._ledger.command import faults
-from skdpspectral.accounting._selection import selection_delta
 from skdpspectral.mechanisms import (
     ApproximateDP,
     Gaussian,
     PrivacyPlan,
-    PrivateSelection,
     SubsampledGaussian,
 )
 
@@ -84,29 +79,6 @@ def test_failures_of_many_kinds_come_out_of_delta():
     left = composed_epsilon(0.0, safe, 1e-6 - 70 * 1e-8)
     assert composed_epsilon(0.0, failing, 1e-6) == pytest.approx(left)
     assert composed_delta(0.0, failing, 1.0) >= 6.9e-7
-
-
-@pytest.mark.parametrize("mu", [0.1, 1.0])
-def test_curves_that_are_only_known_at_points(mu):
-    """The exact curve of a Gaussian, and the best that its Renyi divergences say."""
-    step, points = 2.0**-9, np.arange(-4000, 4001)
-    exact = np.array([gaussian_delta(mu, abs(e)) for e in step * points])
-    factor = np.exp(np.minimum(step * points, 0.0))
-    exact = np.minimum(1.0 - factor + factor * exact, 1.0)
-    renyi = renyi_delta(ORDERS, gaussian_divergences(mu, ORDERS), step * points)
-    assert np.all(renyi >= exact)
-    for curve, most in ((exact, 1.002), (renyi, 30.0)):
-        kept = _lower_hull(np.exp(step * points), curve)
-        excess = curve - np.maximum(-np.expm1(step * points), 0.0)
-        losses = connect_dots(points[kept], excess[kept], step)
-        with np.errstate(all="ignore"):
-            many = composed([(losses, 100)], 1e-15)
-        for epsilon in (0.3, 0.5 * mu**2 + mu, 0.5 * mu**2 + 3.0 * mu):
-            delta = losses.delta(epsilon)
-            assert 1.0 - 1e-9 <= delta / gaussian_delta(mu, epsilon) <= most
-            assert losses.epsilon(delta) == pytest.approx(epsilon, rel=1e-6)
-            delta = many.delta(10.0 * epsilon)
-            assert delta >= (1.0 - 1e-9) * gaussian_delta(10.0 * mu, 10.0 * epsilon)
 
 
 GRID = [(0.3, 4.0, 60), (1e-3, 0.7, 300), (0.02, 2.0, 300), (0.3, 1.0, 1)]
@@ -164,22 +136,6 @@ def test_pairs_against_the_optimal_composition_theorem(seed):
     equal = counted((ApproximateDP("", 0.3, 1e-7), 9))
     exact = optimal_delta([(0.3, 1e-7)] * 9, 1.0)
     assert exact <= composed_delta(0.0, equal, 1.0) <= exact * 1.01
-
-
-def test_a_selection_costs_in_company_what_its_profile_allows():
-    """Of one the profile itself; of several no more than the product of theirs."""
-    best = CURVES["selection"]
-    one, three = counted((best, 1)), counted((best, 3))
-    assert composed_delta(0.3, one, 1.2) == pytest.approx(
-        selection_delta(best, 1.2, 0.3), rel=1e-9
-    )
-    single = composed_epsilon(0.0, one, DELTA)
-    several = composed_epsilon(0.0, three, DELTA)
-    assert 1.2 * single < several < 3.0 * single
-    # An (epsilon, delta) pair beside it sends it through its curve.
-    beside = counted((best, 1), (ApproximateDP("", 1e-9, 0.0), 1))
-    assert single * (1.0 - 1e-6) <= composed_epsilon(0.0, beside, DELTA)
-    assert composed_epsilon(0.0, beside, DELTA) <= single * 1.01
 
 
 @pytest.mark.sampled(4)
@@ -274,8 +230,6 @@ def test_pairs_of_no_delta_at_all():
 
 RESTATED = {
     "subsampled": SubsampledGaussian("", 0.01, 1.0, 500, True),
-    "selection": PrivateSelection("", 0.2, gamma=0.05),
-    "poisson selection": PrivateSelection("", 0.2, "poisson", mean=10.0),
     "pair": ApproximateDP("", 1.0, (1.0 + math.exp(0.5)) * 1e-8),
 }
 
@@ -300,7 +254,7 @@ def test_guarantees_of_users_who_leave_count_for_replaced_rows(name, budget):
 
 
 def test_failures_of_a_model_are_not_restated():
-    plan = plan_of(CURVES["selection"], failure=1e-7)
+    plan = plan_of(CURVES["subsampled"], failure=1e-7)
     with pytest.raises(LedgerError, match="under its model"):
         PrivacyAccountant(**ROWS).charge(plan)
 
@@ -310,8 +264,8 @@ def test_seeds_and_failures_count_as_before():
     accountant.charge(plan_of(CURVES["pair"], seeded=True))
     assert accountant.spent().epsilon == math.inf
     accountant = PrivacyAccountant()
-    accountant.charge(plan_of(CURVES["selection"], failure=4e-7))
-    left = composed_epsilon(0.0, counted((CURVES["selection"], 1)), 6e-7)
+    accountant.charge(plan_of(CURVES["subsampled"], failure=4e-7))
+    left = composed_epsilon(0.0, counted((CURVES["subsampled"], 1)), 6e-7)
     assert accountant.spent(DELTA).epsilon == pytest.approx(left, rel=1e-6)
 
 
@@ -373,8 +327,6 @@ def test_many_kinds_are_few_that_cost_more(name):
     base = CURVES[name]
     spread = {
         "subsampled": ("noise_multiplier", "sampling_probability"),
-        "selection": ("run_mu", "gamma"),
-        "poisson selection": ("run_mu", "mean"),
         "pair": ("epsilon", "delta"),
     }[name]
     first, second = (getattr(base, field) for field in spread)

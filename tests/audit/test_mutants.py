@@ -402,6 +402,13 @@ EXACT = {
         "return clip_norm / n_samples",
         "theory/test_sensitivity.py::test_the_bounds_are_attained",
     ),
+    "limits of a step before not clipped at": Mutant(
+        "bounded_joint_rows",
+        "np.clip(block[:, columns], *limits, out=rows)",
+        "rows[...] = block[:, columns]",
+        "pipeline/test_tables_in_pipelines.py"
+        "::test_a_step_that_errs_about_its_limits_costs_accuracy_alone",
+    ),
     "labels of a linear classifier read before the charge": Mutant(
         "DPRidgeClassifier",
         """        def read():
@@ -1384,12 +1391,6 @@ EXACT |= {
         "        ways = 1\n",
         f"{_KINDS}rare_samples_of_large_steps_are_composed",
     ),
-    "a curve connected from end to end": Mutant(
-        "_lower_hull",
-        "            if rise < (y[last] - y[middle]) * (x[middle] - x[first]):\n",
-        "            if False:\n",
-        f"{_KINDS}curves_that_are_only_known_at_points",
-    ),
     "a ledger of an older version read": Mutant(
         "check_version",
         "if version == SCHEMA_VERSION:",
@@ -1428,16 +1429,16 @@ EXACT |= {
         f"{_TABLE_STEPS}::test_a_step_with_another_failure_than_was_charged_is_refused",
     ),
     "scores of rows beside models of users": Mutant(
-        "_reason_of_private",
-        'if before.rows_scored and hasattr(estimator, "user_feature"):',
+        "_Walk",
+        'if self.rows_scored and hasattr(one, "user_feature"):',
         "if False:",
-        "audit/test_report_of_searches.py::test_scores_of_rows_do_not_protect_users",
+        "audit/test_report.py::test_scores_of_rows_do_not_protect_users",
     ),
     "columns of users not compared": Mutant(
-        "reason_of_users",
-        "if users is None or feature is None or feature == users:",
+        "_Walk",
+        "if None in (feature, users) or named != isinstance(users, str):",
         "if True:",
-        "audit/test_report_of_searches.py::test_users_of_fits_scores_and_folds_are_one_column",
+        "audit/test_report.py::test_users_of_fits_and_scores_are_one_column",
     ),
     "digests of entries not checked": Mutant(
         "_Inspection",
@@ -1629,103 +1630,7 @@ if hasattr(skdpspectral.LRSRegressor, "set_callbacks"):
     )
 
 
-SEARCH = "model_selection/test_private_search.py::"
 EXACT |= {
-    "best by exact score": Mutant(
-        "Runs",
-        "score, std = self.scorer.released(release, measured)\n",
-        "score, std = self.scorer.released(release, measured)\n"
-        "            score = float(measured[0].values.mean())\n",
-        f"{SEARCH}test_the_best_is_the_best_of_the_released_scores",
-    ),
-    "number of runs fixed": Mutant(
-        "draw_number",
-        "    bits = int.from_bytes(",
-        "    return round(selection.expected_runs)\n    bits = int.from_bytes(",
-        f"{SEARCH}test_the_number_of_runs_has_its_law",
-    ),
-    "a line a run": Mutant(
-        "Runs",
-        "        yield from (self._run(*one) for one in candidates)\n",
-        "        for number, one in enumerate(candidates):\n"
-        "            print(number)\n"
-        "            yield self._run(*one)\n",
-        f"{SEARCH}test_nothing_tells_the_number_of_runs",
-    ),
-    "warnings of runs let out": Mutant(
-        "_silence",
-        'warnings.simplefilter("ignore")',
-        "pass",
-        f"{SEARCH}test_nothing_tells_the_number_of_runs",
-    ),
-    "runs told to audits": Mutant(
-        "SelectionRelease",
-        "with without_recording(), isolated",
-        "with isolated",
-        f"{SEARCH}test_nothing_tells_the_number_of_runs",
-    ),
-    "runs told by global generators": Mutant(
-        "_replace_generators",
-        "mtrand.set_bit_generator(np.random.MT19937(words))",
-        "pass",
-        f"{SEARCH}test_global_generators_tell_no_number_of_runs",
-    ),
-    "mean number of runs forgotten": Mutant(
-        "delta_factor",
-        "    return selection.expected_runs\n",
-        "    return 1.0\n",
-        "theory/test_selection.py::test_the_table_of_prices",
-    ),
-    "shift of epsilon forgotten": Mutant(
-        "selection_shift",
-        "return (1.0 + selection.eta) * _log_odds_of_no_more(mu, _gamma(selection))",
-        "return 0.0 * mu",
-        "theory/test_selection.py::test_the_bound_is_met_within_a_factor",
-    ),
-    "shift of epsilon a little too small": Mutant(
-        "_log_odds_of_no_more",
-        "return high * (1.0 + _SLACK)",
-        "return 0.99 * high",
-        "theory/test_selection.py::test_the_shift_is_the_least_that_the_proof_allows",
-    ),
-    "all runs told at the cost of one": Mutant(
-        "all_runs_deltas",
-        "selection.run_mu * math.sqrt(number)",
-        "selection.run_mu",
-        "theory/test_selection.py::test_bounds_hold_for_the_law_by_enumeration",
-    ),
-    "runs beyond their budget let in": Mutant(
-        "_run_accountant",
-        "gaussian_epsilon(mu, (delta - failure) / (1.0 - failure)),\n",
-        "100.0 * gaussian_epsilon(mu, delta),\n",
-        f"{SEARCH}test_what_is_drawn_and_asks_for_more_fails",
-    ),
-    "failures of runs counted once": Mutant(
-        "RunBudgets",
-        "failure = fit_failure * fits",
-        "failure = fit_failure",
-        "model_selection/test_tables_in_searches.py::"
-        "test_a_search_is_one_entry_with_its_failures",
-    ),
-    "rows in several folds paid for once": Mutant(
-        "Exposure",
-        "(1.0 - score_share * bool(folds)) / fits",
-        "(1.0 - score_share * bool(folds))",
-        f"{SEARCH}test_no_row_pays_more_than_a_run_costs",
-    ),
-    "last fit not charged": Mutant(
-        "RunBudgets",
-        "return (self.selection,) if self.refit is None else (self.selection, "
-        "self.refit)",
-        "return (self.selection,)",
-        f"{SEARCH}test_a_search_is_one_entry_of_what_it_promised",
-    ),
-    "folds by labels taken for sound": Mutant(
-        "reason_of_splits",
-        "    if number and classifier:\n",
-        "    if number and not classifier:\n",
-        "model_selection/test_private_split.py::test_what_is_known_of_other_folds",
-    ),
     "users dealt in one deal": Mutant(
         "PrivateSplit",
         "number[by_user] = np.arange(len(codes)) - np.repeat(\n"
@@ -1952,7 +1857,7 @@ EXACT |= {
     ),
     "blocks dealt by value": Mutant(
         "_deal",
-        "order = public_order(n_rows)",
+        "order = public_order(ballot.n_rows)",
         "order = np.argsort(np.asarray(X)[:, 0])",
         f"{_OWN_BLOCK}[plain]",
     ),
@@ -1963,9 +1868,9 @@ EXACT |= {
         f"{_VOTE}a_user_moves_the_votes_of_their_own_block",
     ),
     "the incumbent among its challengers": Mutant(
-        "_distinct",
-        "enumerate(seen) if _same",
-        "enumerate(seen) if k and _same",
+        "candidates_of",
+        "for others in known):",
+        "for others in known[1:]):",
         f"{_VOTE}the_incumbent_is_no_challenger",
     ),
     "the test of a challenger without noise": Mutant(
@@ -1976,16 +1881,35 @@ EXACT |= {
     ),
     "a scorer that all blocks share": Mutant(
         "Ballot",
-        "estimator, candidates, scorer = cloudpickle.loads(self.pack)",
-        "estimator, candidates, scorer = vars(self).setdefault(\n"
-        '            "_kept", cloudpickle.loads(self.pack)\n        )',
+        "cloudpickle.loads(self.pack)\n            scores",
+        "vars(self).setdefault(\n"
+        '                "_kept", cloudpickle.loads(self.pack)\n            )\n'
+        "            scores",
         f"{_OWN_BLOCK}[object]",
     ),
     "blocks that share global generators": Mutant(
         "Ballot",
-        'isolated_process_state(number.to_bytes(16, "big"))',
+        "own_generators(number)",
         "quiet()",
         f"{_OWN_BLOCK}[draws]",
+    ),
+    "blocks that fail counted as halves": Mutant(
+        "votes",
+        "np.zeros(n_others), np.zeros(n_others)",
+        "np.zeros(n_others), np.full(n_others, 0.5)",
+        f"{_VOTE}a_block_in_which_all_fail_votes_for_the_incumbent",
+    ),
+    "a last fit without a limit": Mutant(
+        "FitLimit",
+        "self._mu = math.hypot(self._mu, plan.mu)",
+        "self._mu = max(self._mu, plan.mu)",
+        f"{_VOTE}a_limit_refuses_what_its_search_was_not_charged_for",
+    ),
+    "categories of a table in made-up rows": Mutant(
+        "_column",
+        '"category": "category"',
+        '"category": dtype',
+        f"{_VOTE}made_up_rows_hold_no_value",
     ),
     "an exponential mechanism charged at a half": Mutant(
         "ExponentialMechanism",
@@ -2122,8 +2046,8 @@ EXACT |= {
     ),
     "a step of a pipeline that is not compared with its charge": Mutant(
         "StepShare",
-        "        self.check(plan, n_public)\n        with",
-        "        with",
+        "        self.check(plan, n_public)\n        if self._on_trial",
+        "        if self._on_trial",
         f"{_ATTACKS}a_step_that_changes_in_the_fit_releases_nothing",
     ),
     "rows that a step drops": Mutant(
@@ -2175,10 +2099,34 @@ EXACT |= {
         "if two == ():",
         f"{_REFUSED}_before_the_charge",
     ),
+    "a fit of a step that takes categories from rows": Mutant(
+        "_is_allowed",
+        "return isinstance(value, (list, tuple, np.ndarray))",
+        "return True",
+        "audit/test_report.py::test_a_leak_voids_what_comes_after",
+    ),
+    "a class derived from one that is stateless": Mutant(
+        "is_known",
+        "return known and not has_own_methods(estimator)",
+        "return True",
+        "audit/test_report.py::test_a_leak_voids_what_comes_after",
+    ),
+    "ids behind a step that changes them": Mutant(
+        "_passes_on",
+        "if not isinstance(child, PrivateEstimator):",
+        "if False:",
+        "audit/test_report.py::test_ids_that_may_be_others_are_flagged",
+    ),
+    "a form that is read after the charge": Mutant(
+        "PrivatePipeline",
+        "budgets.check_forms(y, {} if _routes_metadata() else params)",
+        "pass",
+        "pipeline/test_pipeline_mistakes.py::test_forms_that_no_step_accepts",
+    ),
     "columns of a column transformer that are not priced": Mutant(
         "branches",
-        "        if positions and not (",
-        "        if not positions and not (",
+        "        if len(positions):\n",
+        "        if not len(positions):\n",
         f"{_CHECKED}what_check_says_is_what_a_fit_costs",
     ),
 }

@@ -37,6 +37,7 @@ def outcomes(seed, moments, neighbors, target, sigma):
     if target is not None:
         X[0], y[0] = 1e6, target
     model = DPAdamRegressor(
+        target_bounds=(-1, 1),
         batch_size=SIZE,
         n_epochs=STEPS // 2,
         optimizer=Adam(

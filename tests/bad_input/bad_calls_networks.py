@@ -57,7 +57,9 @@ def fit_classifier(X=X, y=LABELS, **parameters):
 
 
 def fit_regressor(X=X, y=TARGETS, **parameters):
-    return DPAdamRegressor(**of_adam(parameters)).fit(X, y)
+    return DPAdamRegressor(**{"target_bounds": (-1, 1), **of_adam(parameters)}).fit(
+        X, y
+    )
 
 
 def make_optimizer(n_parameters=3, n_samples=30, **parameters):
@@ -242,7 +244,7 @@ CASES += [
 CASES.append(
     bad(
         "weights",
-        lambda s: DPAdamRegressor(accountant=s.accountant).fit(
+        lambda s: DPAdamRegressor(target_bounds=(-1, 1), accountant=s.accountant).fit(
             X, LABELS, sample_weight=np.ones(30)
         ),
         "sample_weight",

@@ -222,7 +222,9 @@ def test_no_plan_is_made_of_parameters_that_do_not_go_together():
         model.optimizer.set_params(sampling="in-turn", factorization="blt")
         return made(model, *shape)
 
-    model = DPAdamRegressor(n_epochs=2, optimizer=Adam(), accountant=ledger)
+    model = DPAdamRegressor(
+        target_bounds=(-1, 1), n_epochs=2, optimizer=Adam(), accountant=ledger
+    )
     model._layout = changed_then.__get__(model)
     with pytest.raises(ValueError, match="n_epochs=1"):
         model.fit(networks.X, networks.TARGETS)
@@ -231,7 +233,7 @@ def test_no_plan_is_made_of_parameters_that_do_not_go_together():
 
 def test_the_optimizer_is_searched_as_a_nested_parameter():
     grid = {"optimizer__learning_rate": [0.01, 0.1], "optimizer__moments": ["pp"]}
-    model = DPAdamRegressor(n_epochs=1, optimizer=Adam())
+    model = DPAdamRegressor(target_bounds=(-1, 1), n_epochs=1, optimizer=Adam())
     search = GridSearchCV(model, grid, cv=2).fit(networks.X, networks.TARGETS)
     assert search.best_estimator_.optimizer.learning_rate in (0.01, 0.1)
     with pytest.raises(ValueError, match="optimizer='adam' has no parameters"):

@@ -14,7 +14,7 @@ from skdpspectral import (
 from skdpspectral.datasets import make_ratings
 from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.metrics import make_private_scorer
-from skdpspectral.model_selection import PrivateSearchCV, RandomRuns, Vote
+from skdpspectral.model_selection import PrivateSearchCV
 
 pytestmark = [
     pytest.mark.skipif(
@@ -83,13 +83,13 @@ def test_callbacks_of_components_without_privacy_see_the_rows():
     assert spy.ended
 
 
-def search_of(strategy, **parameters):
+def search_of(**parameters):
     return PrivateSearchCV(
         DPPCA(2),
         {"center": ["none", "pairs"]},
-        strategy=strategy,
+        n_blocks=8,
         scoring=make_private_scorer("captured_variance", clip_norm=5.0),
-        epsilon=4.0,
+        epsilon=12.0,
         noise_seed=0,
         **parameters,
     )
@@ -98,25 +98,16 @@ def search_of(strategy, **parameters):
 @pytest.mark.parametrize("n_jobs", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_search_counts_its_blocks_and_the_last_fit(n_jobs):
     spy = Spy()
-    strategy = Vote(n_blocks=8, share=0.5)
-    search = search_of(strategy, n_jobs=n_jobs).set_callbacks(spy).fit(ROWS)
+    search = search_of(n_jobs=n_jobs).set_callbacks(spy).fit(ROWS)
     assert search.n_blocks_ == 8
     assert spy.steps == spy.most == 9
     assert not spy.seen
     assert spy.ended
-    alone = search_of(strategy).fit(ROWS)
+    alone = search_of().fit(ROWS)
     assert alone.support_ == search.support_
     np.testing.assert_array_equal(
         alone.best_estimator_.components_, search.best_estimator_.components_
     )
-
-
-def test_nothing_is_told_of_a_secret_number_of_runs():
-    spy = Spy()
-    search = search_of(RandomRuns(expected_n_iter=2)).set_callbacks(spy)
-    search.fit(ROWS)
-    assert spy.most is None
-    assert spy.steps == 0
 
 
 RATINGS = make_ratings(300, 20, random_state=0)

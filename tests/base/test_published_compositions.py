@@ -31,7 +31,7 @@ from skdpspectral._base.personal import KeepsUsers
 from skdpspectral.audit import publish
 from skdpspectral.decomposition import Gaussian
 from skdpspectral.metrics import make_private_scorer
-from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit, RandomRuns
+from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
 from skdpspectral.neural_network import AlternatingAdam
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -65,12 +65,12 @@ def scorer():
     return make_private_scorer("squared_error", 50.0, limit=16.0, user_feature=0)
 
 
-def private_search(estimator, X, y, refit, space=None):
+def private_search(estimator, X, y, space=None):
     search = PrivateSearchCV(
         estimator,
         {"delta": [1e-6]} if space is None else space,
         epsilon=60.0,
-        strategy=RandomRuns(expected_n_iter=2, n_iter_law="geometric", refit=refit),
+        n_blocks=2,
         scoring=make_private_scorer("squared_error", limit=16.0, user_feature=0),
     )
     return search.fit(X, y)
@@ -85,7 +85,7 @@ def frozen_in_search(estimator, X, y):
     """The estimator that a search was given is fitted, and so are its candidates."""
     fitted = clone(estimator).fit(X, y)
     space = {"m": [fitted]}
-    return private_search(Pipeline([("m", fitted)]), X, y, "winner", space)
+    return private_search(Pipeline([("m", fitted)]), X, y, space)
 
 
 REGRESSORS = {
@@ -97,10 +97,9 @@ REGRESSORS = {
     "outputs": lambda e, X, y: MultiOutputRegressor(e).fit(X, np.c_[y, y]),
     "chain": lambda e, X, y: RegressorChain(e, order=[0]).fit(X, y[:, None]),
     "frozen": lambda e, X, y: FrozenEstimator(e.fit(X, y)),
-    "winner": lambda e, X, y: private_search(e, X, y, "winner"),
-    "refitted": lambda e, X, y: private_search(e, X, y, True),
+    "winner": lambda e, X, y: private_search(e, X, y),
     "search of pipelines": lambda e, X, y: private_search(
-        Pipeline([("m", e)]), X, y, "winner", {"m__delta": [1e-6]}
+        Pipeline([("m", e)]), X, y, {"m__delta": [1e-6]}
     ),
     "search of the fitted": frozen_in_search,
     "grid": grid,
@@ -194,7 +193,7 @@ def test_copies_of_compositions_hold_nothing_of_users(name, how):
 
 
 @pytest.mark.parametrize("name", ["LRSRegressor", "LRSMLPRegressor"])
-@pytest.mark.parametrize("how", ["winner", "refitted", "search of pipelines", "grid"])
+@pytest.mark.parametrize("how", ["winner", "search of pipelines", "grid"])
 def test_the_best_model_of_a_published_search_is_published(name, how):
     X, y = table(name)
     model = REGRESSORS[how](clone(ESTIMATORS[name]), X, y)
@@ -211,7 +210,7 @@ def test_the_best_model_of_a_published_search_is_published(name, how):
 
 def test_lists_of_a_published_search_are_those_of_a_stranger():
     X, y = table("DPMatrixFactorization")
-    search = private_search(ESTIMATORS["DPMatrixFactorization"], X, y, True)
+    search = private_search(ESTIMATORS["DPMatrixFactorization"], X, y)
     known, unknown = USERS[0], FIRST_ID + 10_000.0
     copied = search.publish().best_estimator_
     one, other = (copied.predict([[user, 3.0]]) for user in (known, unknown))

@@ -17,7 +17,7 @@ from skdpspectral import (
 from skdpspectral.datasets import make_low_rank_sparse_tasks
 from skdpspectral.linear_model import GivenDirections, UserIntercept, UserWeights
 from skdpspectral.metrics import make_private_scorer
-from skdpspectral.model_selection import PerUserKFold, PrivateSearchCV, RandomRuns
+from skdpspectral.model_selection import PerUserKFold, PrivateSearchCV
 
 N_USERS, N_ROWS, D = 40, 6, 3
 IDS = np.repeat(np.arange(N_USERS), N_ROWS)
@@ -159,9 +159,9 @@ def test_a_private_search_counts_nobody():
     search = PrivateSearchCV(
         LRSRegressor(user_feature=0),
         {"sparsity": [0, 1]},
-        strategy=RandomRuns(),
+        n_blocks=9,
         scoring=scorer,
-        epsilon=5.0,
+        epsilon=20.0,
     ).set_params(noise_seed=0)
     counted = []
     with pytest.MonkeyPatch.context() as patch:

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from skdpspectral import DPPCA, JMECovariance
 from skdpspectral._linalg import walks as threads
 from skdpspectral._linalg.walks import blas_threads, map_in_threads
-from skdpspectral.model_selection import PrivateSearchCV, RandomRuns, _random_runs
+from skdpspectral.model_selection import PrivateSearchCV, _vote
 from skdpspectral.neural_network import DPAdamRegressor
 from skdpspectral.neural_network import _kernels as neural_network
 
@@ -206,9 +206,7 @@ def test_a_search_does_not_limit_the_models_of_others(monkeypatch):
     def stop(*args):
         raise KeyError(pools())
 
-    search = PrivateSearchCV(
-        DPPCA(1), {"clip_norm": [1.0]}, strategy=RandomRuns(), scoring="accuracy"
-    )
-    monkeypatch.setattr(_random_runs, "checked_form", stop)
+    search = PrivateSearchCV(DPPCA(1), {"clip_norm": [1.0]}, scoring="accuracy")
+    monkeypatch.setattr(_vote, "checked_form", stop)
     with pytest.raises(KeyError, match=r"\{3\}"):
         search.fit(np.eye(40, 3))

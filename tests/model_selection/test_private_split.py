@@ -1,16 +1,12 @@
 """Folds under which guarantees hold, and those that break them."""
 
-import datetime
-
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
     KFold,
-    PredefinedSplit,
     RepeatedKFold,
     ShuffleSplit,
     StratifiedKFold,
@@ -18,10 +14,7 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
 )
 
-from skdpspectral import DPPCA, DPMatrixFactorization
-from skdpspectral._base.privacy_report import reason_of_splits
-from skdpspectral.audit import privacy_report
-from skdpspectral.mechanisms import Unit
+from skdpspectral import DPPCA
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PerUserKFold, PrivateSplit
 
@@ -72,20 +65,17 @@ UNSOUND = [
 @pytest.mark.parametrize("cv", SOUND, ids=str)
 def test_folds_by_position_are_not_moved_by_a_label(cv):
     assert moved_by_a_label(cv) == 0
-    assert reason_of_splits(cv, Unit.ROW, classifier=True) is None
 
 
 @pytest.mark.parametrize("cv", UNSOUND, ids=str)
 def test_folds_by_labels_are_moved_by_one(cv):
     assert moved_by_a_label(cv) > 0
-    assert "PrivateSplit" in reason_of_splits(cv, Unit.ROW, classifier=False)
 
 
 @pytest.mark.parametrize("n_splits", [1, 2, 5])
 def test_folds_of_users_are_not_moved_by_others(n_splits):
     cv = PrivateSplit(n_splits, user_feature="user_id", random_state=0)
     assert moved_by_a_user(cv) == 0
-    assert reason_of_splits(cv, Unit.USER, classifier=False) is None
 
 
 @pytest.mark.parametrize(
@@ -94,27 +84,6 @@ def test_folds_of_users_are_not_moved_by_others(n_splits):
 def test_other_folds_are_moved_by_a_user_who_leaves(cv):
     cv.random_state = 0 if isinstance(cv, PrivateSplit) else None
     assert moved_by_a_user(cv) > 0
-    assert "user_feature" in reason_of_splits(cv, Unit.USER, classifier=False)
-
-
-@pytest.mark.parametrize(
-    ("cv", "classifier", "sound"),
-    [
-        (None, False, True),
-        (5, False, True),
-        (5, True, False),
-        (None, True, False),
-        ([(np.arange(60), np.arange(60, 120))], False, False),
-        (PredefinedSplit(LABELS), False, False),
-        (True, False, False),
-        (type("Own", (KFold,), {})(3), False, False),
-        (PrivateSplit(2, user_feature=0), False, False),
-    ],
-    ids=str,
-)
-def test_what_is_known_of_other_folds(cv, classifier, sound):
-    reason = reason_of_splits(cv, Unit.ROW, classifier=classifier)
-    assert (reason is None) is sound
 
 
 def test_every_row_is_held_out_once_and_parts_have_their_sizes():
@@ -160,12 +129,7 @@ def test_ids_that_are_equal_are_one_user():
     assert first == [test.tolist() for _, test in cv.split(whole.astype(np.int8))]
 
 
-ZONE = datetime.timezone(datetime.timedelta(hours=2))
 KINDS_OF_IDS = {
-    "dates": [datetime.date(2024, 1, day) for day in range(1, 13)],
-    "times": list(pd.date_range("2024-01-01", periods=12, unit="s")),
-    "instants": list(pd.date_range("2024-01-01", periods=12, tz="Europe/Berlin")),
-    "durations": list(pd.to_timedelta(np.arange(12), unit="h")),
     "integers": list(range(12)),
     "numbers as floats": [float(number) for number in range(12)],
     "texts": [f"user {number}" for number in range(12)],
@@ -173,15 +137,12 @@ KINDS_OF_IDS = {
 COMPANY = [
     "a text",
     5000,
-    datetime.date(2030, 1, 1),
-    datetime.timedelta(days=9999),
-    pd.Timestamp("2030-01-01", tz="UTC"),
-    datetime.datetime(2030, 1, 1, tzinfo=ZONE),
+    1.0e15,
 ]
 
 
 @pytest.mark.parametrize("ids", KINDS_OF_IDS.values(), ids=KINDS_OF_IDS)
-@pytest.mark.parametrize("other", COMPANY, ids=str)
+@pytest.mark.parametrize("other", COMPANY, ids=ascii)
 def test_one_user_of_another_kind_moves_nobody(ids, other):
     cv = PrivateSplit(3, user_feature="user_id", random_state=0)
     mine = np.repeat(np.arange(len(ids)), 4)
@@ -190,6 +151,35 @@ def test_one_user_of_another_kind_moves_nobody(ids, other):
     joined = pd.DataFrame({"user_id": pd.Series(rows).infer_objects()})
     for (_, test), (_, beside) in zip(cv.split(alone), cv.split(joined), strict=True):
         np.testing.assert_array_equal(test, beside[beside < len(mine)])
+
+
+class Foreign:
+    """An id that tells itself where it can."""
+
+    def __str__(self):
+        raise ValueError("secret 7")
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [Foreign(), pd.Timestamp("2030-01-01", tz="UTC"), b"secret 7", ("secret 7",)],
+    ids=["object", "instant", "bytes", "tuple"],
+)
+def test_ids_that_are_no_numbers_or_texts_are_refused_without_a_word_of_them(foreign):
+    cv = PrivateSplit(2, user_feature="user_id", random_state=0)
+    table = pd.DataFrame({"user_id": pd.Series([1, 2, foreign, 4], dtype=object)})
+    with pytest.raises(TypeError, match="integers or strings") as error:
+        next(cv.split(table))
+    assert "secret" not in str(error.value)
+    assert error.value.__cause__ is error.value.__context__ is None
+
+
+def test_texts_without_an_encoding_are_ids():
+    cv = PrivateSplit(2, user_feature=0, random_state=0)
+    table = np.array([["a"], ["secret \ud800"], ["a"], ["b"]], dtype=object)
+    assert len(list(cv.split(table))) == 2
 
 
 def test_ids_that_a_float_rounds_are_refused():
@@ -238,46 +228,13 @@ def search(estimator=None, **parameters):
     return GridSearchCV(estimator or DPPCA(), {"n_components": [1, 2]}, **parameters)
 
 
-def test_a_search_with_private_scores_on_sound_folds_is_private():
-    assert privacy_report(search()).private
-
-
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ({"scoring": None}, "make_private_scorer"),
-        ({"scoring": "accuracy"}, "make_private_scorer"),
-        ({"cv": StratifiedKFold(3)}, "StratifiedKFold"),
-        ({"cv": GroupKFold(3)}, "GroupKFold"),
-        ({"scoring": make_private_scorer("accuracy", None)}, "no secret noise"),
-        ({"scoring": make_private_scorer("accuracy", 1.0, noise_seed=0)}, "noise"),
-        (
-            {
-                "estimator": DPMatrixFactorization(items=5, rating_range=(1, 5)),
-                "scoring": make_private_scorer("ndcg", 1.0, user_feature=0),
-            },
-            "user_feature",
-        ),
-        ({"estimator": LogisticRegression(), "cv": 5}, "StratifiedKFold"),
-    ],
-    ids=str,
-)
-def test_a_report_says_what_is_wrong_with_a_search(parameters, said):
-    report = privacy_report(search(**parameters))
-    (own,) = (step for step in report if step.name == "search")
-    assert own.verdict == "LEAKS"
-    assert said in own.reason
-
-
-@pytest.mark.parametrize("kind", [np.str_, np.bytes_])
-def test_texts_of_numpy_are_dealt_as_those_of_python(kind):
+def test_texts_of_numpy_are_dealt_as_those_of_python():
     """A frame's column may hold either, and pandas decides it by all of its rows."""
-    plain = kind.__mro__[1]
-    ids = [kind(f"user {i % 17}", *(["ascii"] * (plain is bytes))) for i in range(200)]
+    ids = [np.str_(f"user {i % 17}") for i in range(200)]
     split = PrivateSplit(3, user_feature=0, random_state=0)
     dealt = [
         [test for _, test in split.split([[user, 0.0] for user in users])]
-        for users in (ids, list(map(plain, ids)))
+        for users in (ids, list(map(str, ids)))
     ]
     for given, expected in zip(*dealt, strict=True):
         assert np.array_equal(given, expected)

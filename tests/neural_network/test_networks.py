@@ -17,6 +17,7 @@ from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPAdamRegressor,
+    DPStandardScaler,
     LRSMLPRegressor,
     PrivacyAccountant,
     PrivacyLeakWarning,
@@ -26,6 +27,7 @@ from skdpspectral.audit import privacy_report
 from skdpspectral.neural_network import Adam, AlternatingAdam, _gradient_moments
 from skdpspectral.neural_network._gradient_moments import MOMENTS
 from skdpspectral.neural_network._kernels import Layout
+from skdpspectral.pipeline import make_private_pipeline
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.* is private with epsilon:skdpspectral.PrivacyLeakWarning"
@@ -88,6 +90,30 @@ def test_classes_are_public_by_name_or_with_a_warning():
     DPAdamClassifier().fit(X, X[:, 0] > 0)  # true and false are all that there is
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_targets_without_bounds_are_refused_before_the_charge(alone):
+    accountant = PrivacyAccountant(1.0, 1e-6)
+    model = DPAdamRegressor(accountant=accountant)
+    if not alone:
+        model = make_private_pipeline(
+            DPStandardScaler(), DPAdamRegressor(), accountant=accountant
+        )
+    for ask in (model.plan_for, lambda rows: model.fit(rows, 1e3 * Y[:, 0])):
+        with pytest.raises(ValueError, match="target_bounds is required"):
+            ask(X)
+    assert len(accountant.ledger) == 0
+
+
+def test_predictions_are_within_the_bounds_of_targets():
+    given = {"epsilon": None, "batch_size": 3000, "n_epochs": 60}
+    model = DPAdamRegressor(target_bounds=([-1, 9], [1, 11]), **given)
+    with pytest.warns(PrivacyLeakWarning, match="without privacy"):
+        model.fit(X, Y * 2.0 + (0.0, 10.0))
+    found = model.predict(100.0 * X)
+    assert found.min(axis=0).tolist() == [-1.0, 9.0]
+    assert found.max(axis=0).tolist() == [1.0, 11.0]
+
+
 # -- what it costs --------------------------------------------------------------------
 
 
@@ -96,7 +122,13 @@ def test_classes_are_public_by_name_or_with_a_warning():
 def test_a_fit_costs_what_it_was_asked_to_cost(sampling, neighbors):
     accountant = PrivacyAccountant()
     optimizer = Adam(sampling=sampling, neighbors=neighbors)
-    model = DPAdamRegressor(2, epsilon=3.0, optimizer=optimizer, accountant=accountant)
+    model = DPAdamRegressor(
+        2,
+        target_bounds=(-1, 1),
+        epsilon=3.0,
+        optimizer=optimizer,
+        accountant=accountant,
+    )
     plan = model.plan_for(X)
     model.fit(X, Y[:, 0])
     assert model.privacy_ == plan
@@ -128,7 +160,9 @@ def test_one_ledger_holds_components_and_networks():
 def test_a_budget_of_one_fit_lets_one_fit_in():
     accountant = PrivacyAccountant(3.0, 1e-6)
     in_turn = Adam(sampling="in-turn")
-    model = DPAdamRegressor(epsilon=3.0, optimizer=in_turn, accountant=accountant)
+    model = DPAdamRegressor(
+        target_bounds=(-1, 1), epsilon=3.0, optimizer=in_turn, accountant=accountant
+    )
     model.fit(X, Y[:, 0])
     with pytest.raises(RuntimeError):
         model.fit(X, Y[:, 0])
@@ -142,8 +176,8 @@ def test_a_budget_of_one_fit_lets_one_fit_in():
     "estimator",
     [
         DPAdamClassifier(3),
-        DPAdamRegressor((3, 2)),
-        DPAdamRegressor(optimizer=Adam(0.1, sampling="in-turn")),
+        DPAdamRegressor((3, 2), target_bounds=(-1, 1)),
+        DPAdamRegressor(target_bounds=(-1, 1), optimizer=Adam(0.1, sampling="in-turn")),
     ],
 )
 def test_it_can_be_saved_and_published(estimator, tmp_path):
@@ -190,7 +224,7 @@ class Counter:
 @pytest.mark.parametrize(
     ("model", "n_iter", "given"),
     [
-        (DPAdamRegressor(n_epochs=2), 24, {}),
+        (DPAdamRegressor(target_bounds=(-1, 1), n_epochs=2), 24, {}),
         (
             LRSMLPRegressor(hidden_layer_sizes=2, solver=AlternatingAdam(4, 1, 1)),
             4,
@@ -215,7 +249,9 @@ def test_callbacks_count_steps_and_see_nothing(model, n_iter, given):
 
 
 def test_progress_has_nothing_of_the_data(capsys):
-    DPAdamRegressor(n_epochs=1, batch_size=1500, verbose=1).fit(X, Y[:, 0])
+    DPAdamRegressor(target_bounds=(-1, 1), n_epochs=1, batch_size=1500, verbose=1).fit(
+        X, Y[:, 0]
+    )
     lines = capsys.readouterr().out.splitlines()
     assert lines == [f"[DPAdamRegressor] step {t} of 2" for t in (1, 2)]
 
@@ -237,7 +273,9 @@ def shift_of(n_fits, moments="pp"):
         table[0], y[0] = CANARY, canary * 100.0
         found = []
         for _ in range(n_fits):
-            model = DPAdamRegressor(batch_size=4, n_epochs=1, optimizer=adam)
+            model = DPAdamRegressor(
+                target_bounds=(-1, 1), batch_size=4, n_epochs=1, optimizer=adam
+            )
             with record_releases() as released:
                 model.fit(table, y)
             found.append(released["gradients"][0])
@@ -279,7 +317,9 @@ def test_the_audit_refutes_planted_mistakes(monkeypatch):
     monkeypatch.setattr(patched, "_weighted", squared_sum)
     moments = _gradient_moments.GradientMoments(
         1,
-        DPAdamRegressor(batch_size=64)._optimization(Layout((1, 1)), 64).schedule,
+        DPAdamRegressor(target_bounds=(-1, 1), batch_size=64)
+        ._optimization(Layout((1, 1)), 64)
+        .schedule,
         clip_norm=1.0,
         moments="jme",
         moment_weight=0.5,
@@ -309,7 +349,9 @@ def test_membership_shows_no_more_than_the_curve_allows():
         for _ in range(150):
             targets = y.copy()
             targets[0] = 3.0 if member else -3.0
-            model = DPAdamRegressor(epsilon=0.5, delta=1e-5, batch_size=20)
+            model = DPAdamRegressor(
+                target_bounds=(-1, 1), epsilon=0.5, delta=1e-5, batch_size=20
+            )
             model.fit(X[:60], targets)
             scores[member].append(model.predict(X[:1])[0])
     area = roc_auc_score([0] * 150 + [1] * 150, scores[0] + scores[1])

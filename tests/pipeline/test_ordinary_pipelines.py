@@ -1,11 +1,13 @@
-"""Ordinary pipelines: what an accountant says before, and budgets that it allocates."""
+"""Ordinary pipelines: what an accountant says of their fits beforehand."""
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder
 
 from skdpspectral import (
     DPPCA,
@@ -15,7 +17,6 @@ from skdpspectral import (
     PrivacyAccountant,
     PrivacyBudgetError,
 )
-from skdpspectral.accounting import gaussian_mu
 from skdpspectral.pipeline import make_private_pipeline
 
 N = 500
@@ -140,95 +141,33 @@ def test_what_check_lets_through_is_let_in(name):
     assert len(accountant.ledger) == n_entries
 
 
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [
-        (
-            ColumnTransformer([("a", DPStandardScaler(), lambda frame: ["a"])]),
-            "ColumnTransformer: a: the columns that a function selects are not known",
-        ),
-        (
-            make_pipeline(
-                ColumnTransformer([("t", OneHotEncoder(), ["text"])]), DPPCA(1)
-            ),
-            "t: the number of columns that OneHotEncoder returns is not known",
-        ),
-        (
-            make_pipeline(
-                columns(), ColumnTransformer([("f", FederatedDPPCA(1), [0, 1])])
-            ),
-            None,
-        ),
-    ],
-    ids=["function", "categories", "federated"],
-)
-def test_what_is_not_known_beforehand(model, words):
+def test_what_is_not_known_beforehand():
     accountant = PrivacyAccountant(50.0, 1e-6)
-    if words is None:
-        assert accountant.check(model, X).epsilon > 0.0
-        return
-    with pytest.raises(ValueError, match=words):
+    model = ColumnTransformer([("a", DPStandardScaler(), lambda frame: ["a"])])
+    with pytest.raises(ValueError, match="a: the columns that a function selects"):
         accountant.check(model, X)
 
 
-# -- budgets of steps ----------------------------------------------------------------
+def test_widths_that_a_step_decides_cost_nothing():
+    found = ColumnTransformer([("t", OneHotEncoder(), ["text"])])
+    accountant = PrivacyAccountant(50.0, 1e-6)
+    said = accountant.check(make_pipeline(found, DPPCA(1)), X)
+    assert said.epsilon == pytest.approx(1.0)
+    clients = ColumnTransformer([("f", FederatedDPPCA(1), [0, 1])])
+    assert accountant.check(make_pipeline(columns(), clients), X).epsilon > 0.0
 
 
-def charged(model, accountant):
-    """Fit a model whose steps are charged to an accountant."""
-    with accountant:
-        return model.fit(X, y)
-
-
-def test_steps_of_gaussian_noise_get_shares_of_mu():
-    accountant = PrivacyAccountant()
-    model = make_pipeline(columns(PCA), DPPCA(3))
-    found = accountant.allocate(model, X, epsilon=2.0, delta=1e-7)
-    assert model[1].epsilon == 1.0
-    assert accountant.ledger == ()
-    charged(found, accountant)
-    mus = np.array([entry.mu for entry in accountant.ledger])
-    total = gaussian_mu(2.0, 1e-7)
-    shares = (mus / total) ** 2
-    # Ledgers set a tenth of delta aside for what is not Gaussian.
-    assert 0.99 < shares.sum() <= 1.0
-    np.testing.assert_allclose(
-        shares / shares.sum(), np.array([1, 2, 2]) / 5, rtol=1e-6
-    )
-    assert accountant.spent(1e-7).epsilon <= 2.0
-
-
-@pytest.mark.parametrize("share", [0.2, 0.7])
-def test_samples_get_what_their_ledger_lets_in(share):
-    accountant = PrivacyAccountant(1.5, 1e-6)
-    shares = {"columntransformer": share, "dpadamclassifier": 1.0 - share}
-    model = make_pipeline(columns(), classifier(batch_size=50))
-    found = accountant.allocate(model, X, shares=shares)
-    charged(found, accountant)
-    assert len(accountant.ledger) == 2
-    assert 1.4 < accountant.spent().epsilon <= 1.5
-
-
-def test_what_was_spent_before_counts():
-    accountant = PrivacyAccountant(2.0, 1e-6)
-    accountant.charge(DPPCA(1, epsilon=1.2).privacy_plan(N, 4))
-    model = make_pipeline(DPStandardScaler(), DPPCA(2))
-    with pytest.raises(ValueError, match="not a private step"):
-        accountant.allocate(model, X[NUMBERS], shares={"pca": 1.0})
-    found = accountant.allocate(model, X[NUMBERS])
-    with accountant:
-        found.fit(X[NUMBERS])
-    assert 1.95 < accountant.spent().epsilon <= 2.0
-
-
-def test_what_cannot_be_allocated():
-    model = make_pipeline(DPStandardScaler(), DPPCA(2))
-    with pytest.raises(ValueError, match="epsilon must be given"):
-        PrivacyAccountant().allocate(model, X[NUMBERS])
-    plain = make_pipeline(FunctionTransformer())
-    with pytest.raises(ValueError, match="no private estimator"):
-        PrivacyAccountant().allocate(plain, X[NUMBERS], epsilon=1.0)
-    accountant = PrivacyAccountant(1.0, 1e-6)
-    accountant.charge(DPPCA(1, epsilon=1.0).privacy_plan(N, 4))
-    with pytest.raises(PrivacyBudgetError):
-        accountant.allocate(model, X[NUMBERS], epsilon=0.5)
+@pytest.mark.parametrize("deltas", [[1e-9, 1e-6], [1e-6, 1e-9]])
+def test_a_refit_is_counted_by_what_the_ledger_charges(deltas):
+    """Epsilons of the candidates are alike, and their costs are not."""
+    model = classifier(0.5, batch_size=50)
+    rows = X[NUMBERS].to_numpy()
+    found = [clone(model).set_params(delta=delta) for delta in deltas]
+    folds = [one.privacy_plan(N // 2, 4) for one in found for _ in range(2)]
+    totals = [
+        PrivacyAccountant(9.0, 1e-5).check([*folds, one.privacy_plan(N, 4)]).epsilon
+        for one in found
+    ]
+    grid = GridSearchCV(model, {"delta": deltas}, cv=2)
+    said = PrivacyAccountant(9.0, 1e-5).check(grid, rows)
+    assert said.epsilon == max(totals) > min(totals)

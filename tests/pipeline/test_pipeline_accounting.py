@@ -53,7 +53,10 @@ def random_pipeline(rng):
     batch = max(1, int(n * 10 ** rng.uniform(-3, -0.5))) if sampled else n
     optimizer = Adam(sampling="poisson")
     final = DPAdamRegressor(
-        batch_size=batch, n_epochs=int(rng.integers(1, 20)), optimizer=optimizer
+        target_bounds=(-1, 1),
+        batch_size=batch,
+        n_epochs=int(rng.integers(1, 20)),
+        optimizer=optimizer,
     )
     if rng.random() < 0.5:
         final = DPAdamClassifier(

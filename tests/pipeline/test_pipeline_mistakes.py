@@ -6,6 +6,7 @@ Nothing is charged by them.
 import numpy as np
 import pandas as pd
 import pytest
+from faults import faulty_rows, faulty_targets
 from joblib import Memory
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
@@ -124,7 +125,7 @@ MISTAKES = {
         r'shares must be "auto" or a dict',
     ),
     "rows and users": (
-        lambda: pipeline(DPStandardScaler(), LRSRegressor(user_feature=0)),
+        lambda: pipeline(DPStandardScaler(), LRSRegressor()),
         r"'dpstandardscaler' protects one row.*'lrsregressor' one user.*choose",
     ),
     "two relations": (
@@ -139,11 +140,11 @@ MISTAKES = {
     ),
     "an imputer that leaks": (
         lambda: pipeline(SimpleImputer(), DPPCA(2)),
-        r"step 'simpleimputer' .*leaks.*strategy=\"constant\"",
+        r"step 'simpleimputer' .*leaks.*set strategy to 'constant', keep_empty",
     ),
     "categories that are found": (
         lambda: pipeline(chosen(OneHotEncoder(), [0]), DPPCA(1)),
-        r"step 'columntransformer__some' .*leaks.*pass categories",
+        r"step 'columntransformer__some' .*categories to a public list, handle_unknown",
     ),
     "a last step that leaks": (
         lambda: pipeline(DPPCA(2), LogisticRegression()),
@@ -225,7 +226,7 @@ MISTAKES = {
     ),
     "the wrong columns": (
         lambda: pipeline(chosen(DPStandardScaler(), lambda rows: [0]), DPPCA(1)),
-        r"step 'columntransformer': .*the columns that a function selects.*name them",
+        r"columntransformer__some: the columns that a function selects.*name them",
     ),
     "clients, whose ids are not looked at": (
         lambda: pipeline(DPStandardScaler(), FederatedDPPCA(1, client_feature=0)),
@@ -307,11 +308,11 @@ def charge_of_error(model, words, X, y=None, **params):
 @pytest.mark.parametrize(
     ("columns", "rows", "words"),
     [
-        (["e"], FRAME, r"step 'columntransformer': .*__some: X has no column 'e'"),
+        (["e"], FRAME, r"columntransformer picks columns that X does not have: .*'e'"),
         (["a"], TWICE, r"X has two columns named 'b'; rename"),
-        ([0, 9], X, r"__some: X has 4 columns, so there is no column 9"),
-        ([-5], X, r"__some: X has 4 columns, so there is no column -5"),
-        ([True, False], X, r"a mask of 2 columns does not fit the 4 of X"),
+        ([0, 9], X, r"columntransformer picks columns that X does not have"),
+        ([-5], X, r"must be in \[0, 3\] or \[-4, 0\]"),
+        ([True, False], X, r"columntransformer picks columns that X does not have"),
         (
             "a",
             FRAME,
@@ -342,7 +343,7 @@ def test_targets_of_another_form(targets, words):
 
 
 def test_several_targets_are_for_whom_takes_them():
-    regressor = DPAdamRegressor(batch_size=N)
+    regressor = DPAdamRegressor(target_bounds=(-1, 1), batch_size=N)
     model = pipeline(DPStandardScaler(), regressor, epsilon=8.0).fit(X, X[:, :2])
     assert model.predict(X).shape == (N, 2)
 
@@ -355,3 +356,16 @@ def test_parameters_that_a_step_does_not_take(name):
     )
     words = f"step 'dpadamclassifier' does not accept '{name}': remove {given}"
     assert charge_of_error(model, words, X, y, **{given: np.ones(N)}) == 0
+
+
+@pytest.mark.parametrize("fault", ["text column", "date column", "sparse", "texts"])
+def test_forms_that_no_step_accepts(fault):
+    rows = dict(faulty_rows(X))[fault]
+    assert charge_of_error(pipeline(*SCALED), "step 'dpstandardscaler': ", rows) == 0
+
+
+@pytest.mark.parametrize("fault", ["texts", "dates", "complex"])
+def test_targets_that_no_step_accepts(fault):
+    targets = dict(faulty_targets(X[:, 0]))[fault]
+    model = pipeline(DPStandardScaler(), DPAdamRegressor(batch_size=N))
+    assert charge_of_error(model, "step 'dpadamregressor': ", X, targets) == 0

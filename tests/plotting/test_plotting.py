@@ -26,8 +26,7 @@ from skdpspectral import (
     PrivacyLeakWarning,
 )
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.metrics import captured_variance, make_private_scorer
-from skdpspectral.model_selection import PrivateSearchCV, RandomRuns
+from skdpspectral.metrics import captured_variance
 from skdpspectral.plotting import PrivacyUtilityDisplay
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -465,49 +464,6 @@ def test_searches_that_make_no_curve_are_refused(X):
     ).fit(X)
     with pytest.raises(ValueError, match="different numbers of rows"):
         PrivacyUtilityDisplay.from_search(halving)
-
-
-# -- private searches ------------------------------------------------------------------
-
-
-def private_search(epsilon, seed=0):
-    X, _ = make_spiked_covariance(600, 4, random_state=0)
-    return PrivateSearchCV(
-        DPPCA(1),
-        {"center": ["none", "pairs"]},
-        epsilon=epsilon,
-        strategy=RandomRuns(expected_n_iter=2, n_iter_law="geometric"),
-        scoring=make_private_scorer("captured_variance", clip_norm=5.0),
-        noise_seed=seed,
-    ).fit(X)
-
-
-@pytest.mark.filterwarnings("ignore:noise_seed is given")
-def test_best_scores_of_private_searches_have_bars_of_their_noise():
-    searches = [private_search(8.0), private_search(2.0)]
-    display = PrivacyUtilityDisplay.from_private_search(searches)
-    line, _, (bars,) = display.errorbar_
-    assert list(line.get_xdata()) == [2.0, 8.0]
-    assert list(line.get_ydata()) == [s.best_score_ for s in searches[::-1]]
-    heights = [segment[1, 1] - segment[0, 1] for segment in bars.get_segments()]
-    stds = [s.best_score_std_ for s in searches[::-1]]
-    np.testing.assert_allclose(heights, 2 * np.array(stds))
-    assert display.ax_.get_ylabel() == "Captured variance"
-    one = PrivacyUtilityDisplay.from_private_search(searches[0])
-    assert len(one.scores) == 1
-
-
-@pytest.mark.filterwarnings("ignore:noise_seed is given")
-def test_what_is_no_private_search_is_refused():
-    made = private_search(8.0)
-    with pytest.raises(TypeError, match="PrivateSearchCV"):
-        PrivacyUtilityDisplay.from_private_search([made, GridSearchCV(DPPCA(), {})])
-    with pytest.raises(NotFittedError):
-        PrivacyUtilityDisplay.from_private_search(PrivateSearchCV(DPPCA(), {}))
-    with pytest.raises(ValueError, match="distinct"):
-        PrivacyUtilityDisplay.from_private_search([made, made])
-    with pytest.raises(ValueError, match="epsilons"):
-        PrivacyUtilityDisplay.from_private_search([])
 
 
 def test_noise_and_folds_are_drawn_together():

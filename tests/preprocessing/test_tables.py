@@ -345,7 +345,7 @@ def test_long_texts_are_short_and_stay_apart():
 
 def test_ids_by_mistake_are_named_by_column_and_not_by_value():
     X = table()[["age"]].assign(person=[f"person {i}" for i in range(N)])
-    with pytest.warns(UserWarning, match="no category was found in 'person'"):
+    with pytest.warns(UserWarning, match="rare or missing in 'person'"):
         model = fitted(X)
     assert model.categories_ == {"person": []}
     assert "person 1" not in f"{vars(model)}{model.privacy_}"
@@ -358,7 +358,7 @@ def test_ids_by_mistake_are_named_by_column_and_not_by_value():
 def test_no_value_of_a_single_row_is_named_in_a_million():
     """A value is named with a probability of 1e-8: in 1 of 100 tests of fresh noise."""
     X = np.arange(10**6).astype(str).astype(object)[:, None]
-    with pytest.warns(UserWarning, match="no category"):
+    with pytest.warns(UserWarning, match="rare or missing"):
         model = DPTableVectorizer(epsilon=1.0, delta=1e-7, noise_seed=0).fit(X)
     assert model.categories_ == {"x0": []}
 

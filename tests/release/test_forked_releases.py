@@ -7,10 +7,8 @@ import pytest
 from release_tools import Release
 
 from skdpspectral import DPPCA, JMECovariance
-from skdpspectral._release.selection import SelectionRelease
 from skdpspectral.federation import LocalClient, MessageError, Request, Topic, make_task
 from skdpspectral.metrics import make_private_scorer
-from skdpspectral.model_selection import PrivateSearchCV, RandomRuns
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
@@ -55,12 +53,9 @@ def test_a_forked_client_answers_nothing(begun):
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_has_no_source_of_noise():
-    """A fork by another thread in the middle of a search or a stream."""
+    """A fork by another thread in the middle of a fit or a stream."""
     plan = DPPCA(1).privacy_plan(100, 2)
-    search = PrivateSearchCV(
-        DPPCA(1), {"clip_norm": [1.0, 2.0]}, strategy=RandomRuns(cv=2), scoring=SCORE
-    ).privacy_plan(100)
-    owners = [Release(plan), SelectionRelease(search)]
+    owners = [Release(plan)]
     stream = JMECovariance(horizon=9).partial_fit(np.eye(2))
     owners.append(stream._stream._release)
     child = os.fork()

@@ -81,7 +81,9 @@ FITS = {
     ),
     "scales": lambda rows, **p: DPStandardScaler(**p).fit(rows),
     "tables": lambda rows, **p: DPTableVectorizer(**p).fit(rows),
-    "network": lambda rows, **p: DPAdamRegressor(**p).fit(rows, Y),
+    "network": lambda rows, **p: DPAdamRegressor(target_bounds=(-1, 1), **p).fit(
+        rows, Y
+    ),
     "classes": lambda rows, **p: DPAdamClassifier(classes=[0, 1], **p).fit(
         rows, IDS % 2
     ),

@@ -25,7 +25,7 @@ from skdpspectral import (
     SparseDPPCA,
 )
 from skdpspectral.metrics import make_private_scorer
-from skdpspectral.model_selection import PrivateSearchCV, RandomRuns
+from skdpspectral.model_selection import PrivateSearchCV
 
 N = 24
 X = np.random.default_rng(0).normal(size=(N, 3)).round(2)
@@ -107,9 +107,7 @@ def dask_rows(values):
 def search(estimator, parameter, score, a, **given):
     scorer = make_private_scorer(score, **given)
     grid = {parameter: [1, 2]}
-    return PrivateSearchCV(
-        estimator, grid, strategy=RandomRuns(cv=2), scoring=scorer, accountant=a
-    )
+    return PrivateSearchCV(estimator, grid, n_blocks=2, scoring=scorer, accountant=a)
 
 
 class Model:
@@ -137,9 +135,20 @@ FITS = {
     "path": (X, lambda t, a: JMECovariance(accountant=a).release_path(t)),
     "batch": (X, lambda t, a: JMECovariance(horizon=99, accountant=a).partial_fit(t)),
     "clients": (X, lambda t, a: FederatedDPPCA(1, accountant=a).fit(t, clients=IDS)),
-    "network": (X, lambda t, a: DPAdamRegressor(accountant=a).fit(t, LABELS)),
-    "network's y": (LABELS, lambda t, a: DPAdamRegressor(accountant=a).fit(X, t)),
-    "two targets": (X[:, :2], lambda t, a: DPAdamRegressor(accountant=a).fit(X, t)),
+    "network": (
+        X,
+        lambda t, a: DPAdamRegressor(target_bounds=(-1, 1), accountant=a).fit(
+            t, LABELS
+        ),
+    ),
+    "network's y": (
+        LABELS,
+        lambda t, a: DPAdamRegressor(target_bounds=(-1, 1), accountant=a).fit(X, t),
+    ),
+    "two targets": (
+        X[:, :2],
+        lambda t, a: DPAdamRegressor(target_bounds=(-1, 1), accountant=a).fit(X, t),
+    ),
     "labels": (LABELS, lambda t, a: DPAdamClassifier(accountant=a).fit(X, t)),
     "column of labels": (
         LABELS[:, None],

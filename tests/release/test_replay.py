@@ -6,7 +6,6 @@ ten thousand pairs. Planted mistakes make sure that the replays see what they ar
 
 import warnings
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from replay import Tape, compare, play, tally
 from replay_cases import (
     FORMS,
     ONE_ROUND,
+    Foreign,
     all_families,
     cases_of_form,
     client_cases,
@@ -44,7 +44,7 @@ from skdpspectral import (
 from skdpspectral._release import noise
 from skdpspectral._tables import clipping
 from skdpspectral.covariance import Window
-from skdpspectral.mechanisms import Gaussian
+from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 from skdpspectral.model_selection import PrivateSplit
 
 FAMILIES = all_families(ESTIMATORS)
@@ -177,19 +177,6 @@ def test_a_sensitivity_that_is_ten_per_cent_too_small_is_found(name, monkeypatch
     assert any(one.what.startswith("moved") for one in found)
 
 
-@pytest.mark.slow
-def test_a_run_that_costs_more_than_a_search_has_planned_is_found(monkeypatch):
-    def cases():
-        return replay_cases.search_cases(rng(), "array", names=("scaler and pca",))
-
-    def dearer():
-        for case in cases():
-            yield replace(case, searched=0.6 * case.searched)
-
-    check(tally(cases()))
-    assert any(one.what == "moved a run" for one in tally(dearer()).found)
-
-
 def of_fit(cls, after):
     """Return a fit that does something more with what it was given."""
     fit = cls.fit
@@ -209,6 +196,10 @@ def _count(X):
 
 
 AFTER = {
+    "a private attribute": lambda self, X: lambda: setattr(self, "_n_long", _count(X)),
+    "an object of a private attribute": lambda self, X: (
+        lambda: setattr(self, "_rows", DPPCA(clip_norm=float(_count(X))))
+    ),
     "an attribute": lambda self, X: lambda: setattr(self, "n_long_", _count(X)),
     "a parameter": lambda self, X: (
         lambda: setattr(self, "clip_norm", float(np.abs(X).max()))
@@ -239,6 +230,34 @@ def test_what_a_fit_says_of_values_is_found(name, monkeypatch):
     found = tally(row_cases(rng(), DPPCA(1, center="none"), "array")).found
     assert found
     assert not any(one.what.startswith("moved") for one in found)
+
+
+def test_a_plan_that_states_less_than_its_releases_cost_is_found(monkeypatch):
+    total = PrivacyPlan.mu_beside_curves.fget
+    monkeypatch.setattr(
+        PrivacyPlan, "mu_beside_curves", property(lambda self: 0.9 * total(self))
+    )
+    found = tally(row_cases(rng(), DPPCA(1, center="none"), "array")).found
+    assert {"moved the fit"} <= {one.what for one in found}
+
+
+@pytest.mark.parametrize("odd", ["surrogate", "foreign"])
+def test_an_error_that_quotes_an_odd_id_is_found(odd, monkeypatch):
+    fit = LRSRegressor.fit
+
+    def wrong(self, X, y, users=None):
+        try:
+            return fit(self, X, y, users=users)
+        except (TypeError, ValueError):
+            strange = [
+                k for k in users if isinstance(k, str if odd[0] == "s" else Foreign)
+            ]
+            raise ValueError(f"ids {strange} cannot be read") from None
+
+    monkeypatch.setattr(LRSRegressor, "fit", wrong)
+    cases = user_cases(rng(), LRSRegressor(solver=ONE_ROUND), "list")
+    found = [one for one in tally(cases).found if odd in one.neighbor]
+    assert {"a secret in a text"} <= {one.what for one in found}
 
 
 def test_a_clip_that_is_left_out_is_found(monkeypatch):
@@ -330,7 +349,10 @@ def test_others_whose_models_move_are_found(monkeypatch):
     monkeypatch.setattr(LRSRegressor, "fit", wrong)
     monkeypatch.setattr(LRSRegressor, "predict", predict)
     found = tally(cases).found
-    assert {one.what for one in found} == {"predictions of others"}
+    assert {one.what for one in found} == {
+        "predictions of others",
+        "private _n_users",
+    }
 
 
 def test_a_deal_of_users_by_their_order_is_found(monkeypatch):

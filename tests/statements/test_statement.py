@@ -509,7 +509,7 @@ def test_people_with_several_rows_have_what_the_budget_promises(kinds, k):
 def test_the_exponential_mechanism_is_no_gaussian(kinds):
     grid = {"center": ["none", "pairs"]}
     scorer = make_private_scorer("captured_variance", clip_norm=10.0)
-    search = PrivateSearchCV(DPPCA(1), grid, scoring=scorer, strategy="vote")
+    search = PrivateSearchCV(DPPCA(1), grid, scoring=scorer)
     votes = search.privacy_plan(20_000)
     assert re.search(r"^\d+ blocks vote\.$", votes.details(), re.M)
     accountant = PrivacyAccountant()

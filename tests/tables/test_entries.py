@@ -36,7 +36,7 @@ from skdpspectral._tables.users import (
 )
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.metrics._private_scorer import by_user
-from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit, RandomRuns
+from skdpspectral.model_selection import PrivateSplit
 from skdpspectral.recommendation._table_columns import deferred_ratings
 
 ROOT = Path(skdpspectral.__file__).parent
@@ -484,37 +484,6 @@ def test_targets_are_read_row_by_row(odd, into):
     second = unless_refused(lambda: deferred_target_columns(None, other, N_ROWS).read())
     if second is not None:
         np.testing.assert_array_equal(first[OTHERS], second[OTHERS])
-
-
-@pytest.mark.filterwarnings("ignore")
-@each_container
-def test_a_search_holds_out_the_same_rows_of_others(into, monkeypatch):
-    seen = []
-    split = PrivateSplit.split
-
-    def recorded(self, X, y=None, groups=None):
-        found = list(split(self, X, y, groups))
-        seen.append(found)
-        return found
-
-    monkeypatch.setattr(PrivateSplit, "split", recorded)
-    table = [[int(row[0]), row[1], row[2]] for row in TABLES["integers"]]
-    table[0][1] = 0.0
-    for X in (table, replaced(table, ROW, 1, ".5")):
-        search = PrivateSearchCV(
-            LRSRegressor(user_feature=0),
-            {"n_components": [1]},
-            strategy=RandomRuns(
-                expected_n_iter=3,
-                cv=PrivateSplit(2, user_feature=0, random_state=0),
-            ),
-            scoring=make_private_scorer("squared_error", limit=4.0, user_feature=0),
-            noise_seed=0,
-        )
-        unless_refused(search.fit, into(X), [0.0] * N_ROWS)
-    assert len(seen) == 2
-    for (_, first), (_, second) in zip(*seen, strict=True):
-        np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.filterwarnings("ignore")

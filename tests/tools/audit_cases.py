@@ -548,7 +548,9 @@ CASES |= {
     "network-classes": NetworkCase(
         DPAdamClassifier, {"classes": [0, 1]}, 1e6, (1.0, 0.0), 0
     ),
-    "network-targets": NetworkCase(DPAdamRegressor, {}, 0.0, (1e9, -1e9), 1),
+    "network-targets": NetworkCase(
+        DPAdamRegressor, {"target_bounds": (-1, 1)}, 0.0, (1e9, -1e9), 1
+    ),
     "user-networks-replaced": UserNetworkCase(),
 }
 

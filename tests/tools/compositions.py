@@ -94,7 +94,7 @@ RECOMMENDER = DPMatrixFactorization(
 CLICKS = clone(RECOMMENDER).set_params(implicit=True)
 FEW_STEPS = AlternatingAdam(n_rounds=2, n_local_steps=1, n_own_steps=2)
 NETWORKS = [
-    DPAdamRegressor(n_epochs=2),
+    DPAdamRegressor(target_bounds=(-1, 1), n_epochs=2),
     # Of so few rows it releases a constant.
     DPRidge(alpha=1.0, bounds=(-9, 9), target_bounds=(-9, 9)),
     DPRidgeClassifier(alpha=1.0, bounds=(-9, 9), classes=[0, 1]),

@@ -5,7 +5,6 @@ from ledger_tools import DELTA
 from skdpspectral.mechanisms import (
     ApproximateDP,
     PrivacyPlan,
-    PrivateSelection,
     SubsampledGaussian,
 )
 
@@ -13,8 +12,6 @@ ROWS = {"unit": "row", "neighbors": "replace-one"}
 USERS = {"unit": "user", "neighbors": "add-remove-one"}
 CURVES = {
     "subsampled": SubsampledGaussian("steps", 0.01, 1.0, 500),
-    "selection": PrivateSelection("best", 0.1, gamma=0.05),
-    "poisson selection": PrivateSelection("best", 0.1, "poisson", mean=10.0),
     "pair": ApproximateDP("other", 0.5, 1e-8),
 }
 

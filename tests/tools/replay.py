@@ -14,6 +14,7 @@ import contextlib
 import copy
 import io
 import itertools
+import math
 import os
 import pickle
 import random
@@ -38,13 +39,14 @@ from skdpspectral._release.noise import mirror_lower, round_to_integers
 from skdpspectral.decomposition import _federated_pca
 from skdpspectral.federation import _groups as _group_client
 from skdpspectral.mechanisms import (
+    CorrelatedGaussian,
     ExponentialMechanism,
+    Gaussian,
     Neighbors,
     PrivacyPlan,
     SampledGaussian,
 )
 from skdpspectral.model_selection._blocks import Ballot
-from skdpspectral.model_selection._runs import Runs
 from skdpspectral.pipeline import PrivatePipeline
 
 # Ratios are of numbers on a grid, and of sums of squares of these.
@@ -105,9 +107,8 @@ class Tape:
     asked: list = field(default_factory=list)
     charged: list = field(default_factory=list)
     plans: list = field(default_factory=list)
-    # (place in `asked` where it begins, where it ends, whether it failed)
-    runs: list = field(default_factory=list)
-    in_run: bool = False
+    # Costs of these; of clients, the largest, since a row is with one of them.
+    mus: list = field(default_factory=list)
     # Blocks that vote make fits of their own, of which nothing leaves but the votes.
     in_block: bool = False
     apart: str | None = None
@@ -127,8 +128,8 @@ class Tape:
     def charge(self, plan, accountant=None, noise_seed=None):
         """Note a plan, and refuse it if there is no budget."""
         self.plans.append(plan)
-        if not self.in_run:  # the ledgers of runs are thrown away with them
-            self.charged.append(plan.to_json())
+        self.mus.append(plan.mu_beside_curves)
+        self.charged.append(plan.to_json())
         if not self.budget:
             raise PrivacyBudgetError(SHADED)
         if accountant is not None:
@@ -205,15 +206,6 @@ class Tape:
         self.last_sample = _sample_units(owner, position, n_units)
         return self.last_sample
 
-    def run(self, runs, candidate, seed):
-        """Stand for a run of a search, and note where it begins and ends."""
-        begin, self.in_run = len(self.asked), True
-        outcome = _run(runs, candidate, seed)
-        self.in_run = False
-        failed = outcome.model is None
-        self.runs.append((begin, len(self.asked), failed, runs.score_plan, runs.mu_fit))
-        return outcome
-
     def option(self, mechanism, sums, generator):
         """Stand for the draw of an exponential mechanism."""
         drawn = np.array(float(_draw_option(mechanism, sums, generator)))
@@ -253,7 +245,6 @@ class Tape:
             put(streams._ShapedNoise, "__init__", method(self.begin_stream))
             put(streams._ShapedNoise, "add_to", method(self.add_to))
             put(streams.StreamRelease, "sample", method(self.sample_units))
-            put(Runs, "_run", method(self.run))
             put(selection, "draw_option", self.option)
             put(Ballot, "__call__", method(self.block))
             for module in (noise, selection, streams, _group_client):
@@ -265,15 +256,17 @@ class Tape:
             yield self
 
     def _charge_clients(self, estimator, plans):
+        begin = len(self.mus)
         for plan in plans.values():
             self.charge(plan)
+        self.mus[begin:] = [max(self.mus[begin:])]
 
 
 _add_noise, _sample = noise._add_noise, noise.Release.sample
 _above, _draw_option = noise._above, selection.draw_option
 _block = Ballot.__call__
 _begin_stream, _add_to = streams._ShapedNoise.__init__, streams._ShapedNoise.add_to
-_sample_units, _run = streams.StreamRelease.sample, Runs._run
+_sample_units = streams.StreamRelease.sample
 
 
 def _alike(one, other):
@@ -366,19 +359,6 @@ def _pulse(asked, n_steps, step):
     return _pulses[key]
 
 
-def run_shares(first, second, run_mu):
-    """Yield the share of its cost that each run of a search realizes."""
-    for begin, end, *_ in first.runs:
-        square = 0.0
-        for one, two in zip(
-            first.asked[begin:end], second.asked[begin:end], strict=False
-        ):
-            if one.exact is not None and two.exact is not None:
-                distance = moved(one.mechanism, one.exact - two.exact)
-                square += (distance / one.mechanism.noise_std) ** 2
-        yield np.sqrt(square) / run_mu
-
-
 # -- everything else -------------------------------------------------------------------
 
 
@@ -429,9 +409,28 @@ def public_of(model):
     return found | {f"({name})": parameters[name] for name in sorted(parameters)}
 
 
+# Models of users are theirs, and noise of a stream is secret: the threat model says so.
+SECRET_STATE = {"_personal", "_stream", "_users_given", "_latest", "accountant"}
+
+
+def _inside(value, depth=3):
+    """Return all bits of an object, of the attributes of its attributes too."""
+    if type(value).__module__.startswith(("skdpspectral", "sklearn")) and depth:
+        held = getattr(value, "__dict__", {})
+        return type(value).__name__, tuple(
+            (name, _inside(one, depth - 1)) for name, one in sorted(held.items())
+        )
+    return encode(value)
+
+
 def leaving(model):
-    """Return everything that a fitted model shows, by name."""
+    """Return everything that a fitted model shows or holds, by name."""
     found = {f"attribute {k}": encode(v) for k, v in public_of(model).items()}
+    found |= {
+        f"private {k}": _inside(v)
+        for k, v in vars(model).items()
+        if f"attribute {k}" not in found and k not in SECRET_STATE
+    }
     found["repr"] = repr(model)
     for name in ("privacy_", "n_iter_"):
         if hasattr(model, name):
@@ -562,6 +561,8 @@ class Closest:
         Releases whose distance was measured.
     ratio, where
         The largest share of its cost that one has realized, and which one.
+    total : float
+        The largest share of its plan's mu that a whole fit has realized.
     found : list of Found
         Violations.
     unfit : dict of str to str
@@ -574,6 +575,7 @@ class Closest:
     n_releases: int = 0
     ratio: float = 0.0
     where: str = ""
+    total: float = 0.0
     found: list = field(default_factory=list)
     unfit: dict = field(default_factory=dict)
 
@@ -615,8 +617,6 @@ class Case:
         What no text may have in it.
     bounded : bool
         Whether releases have a bound for all data, and not for those of a model alone.
-    searched : float or None
-        Cost of a run of a search.
     twice : frozenset of str
         Neighbors in which a unit leaves and another joins: two steps where the
         guarantee is of one.
@@ -634,7 +634,6 @@ class Case:
     invalid: frozenset = frozenset()
     secrets: tuple = ()
     bounded: bool = True
-    searched: float | None = None
     twice: frozenset = frozenset()
     charges: bool = True
     one_text: bool = True
@@ -707,9 +706,6 @@ def _compare_releases(case, first, second, neighbor, closest, note):
     apart = second.tape.apart
     if apart is None and len(first.tape.asked) != len(second.tape.asked):
         apart = "number of releases"
-    failed = [[run[2] for run in played.tape.runs] for played in (first, second)]
-    if failed[0] != failed[1]:
-        apart = f"runs that fail: {failed[0]} -> {failed[1]}"
     if apart is not None:
         note("other releases", apart)
         return
@@ -717,16 +713,19 @@ def _compare_releases(case, first, second, neighbor, closest, note):
         return
     limit = 1.0 + ROUNDING
     changed, steps = case.changed.get(neighbor), 1 + (neighbor in case.twice)
+    square = 0.0
     for mechanism, ratio in shares(first.tape, second.tape, changed):
         ratio /= steps
         closest.note(ratio, f"{case.name} | {neighbor} | {mechanism.name}")
         if not ratio <= limit:
             note(f"moved {mechanism.name}", f"{ratio} of what is charged")
-    if case.searched is not None:
-        for ratio in run_shares(first.tape, second.tape, steps * case.searched):
-            closest.note(ratio, f"{case.name} | {neighbor} | run")
-            if not ratio <= limit:
-                note("moved a run", f"{ratio} of what it may cost")
+        if type(mechanism) in (Gaussian, CorrelatedGaussian):
+            square += (ratio * mechanism.mu) ** 2
+    planned = math.hypot(*first.tape.mus)
+    if planned:
+        closest.total = max(closest.total, math.sqrt(square) / planned if square else 0)
+        if math.sqrt(square) > planned * limit:
+            note("moved the fit", f"mu {math.sqrt(square)} of {planned} planned")
 
 
 def tally(cases, closest=None, budgets=(True,)):

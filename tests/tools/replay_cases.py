@@ -45,7 +45,7 @@ from skdpspectral.federation import GroupClient, GroupRounds, GroupTask
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.mechanisms import Assumption
 from skdpspectral.metrics import make_private_scorer
-from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit, RandomRuns, Vote
+from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
 from skdpspectral.neural_network import Adam, JMEAdam
 from skdpspectral.pipeline import make_private_pipeline
 
@@ -555,6 +555,16 @@ def _signed(n, x, y):
     return signs, [y if k % 2 else -y for k in range(n)]
 
 
+class Foreign:
+    """An id that is no number and no text, and shows itself where it is printed."""
+
+    def __repr__(self):
+        return SECRET
+
+
+FOREIGN = Foreign()
+
+
 def hostile_users(rng):
     """Return what one user may have, by name."""
     return {
@@ -590,7 +600,12 @@ def tables_of_users(rng, form, replaced):
     strangers = hostile_users(rng)
     found = {f"{k}, replaced": users | {6: v} for k, v in strangers.items()}
     found["ids changed"] = {50 if k == 6 else k: v for k, v in users.items()}
+    # A user joins whose id another has: the other's rows are no longer what they were.
+    rows, y = users[6]
+    more, targets = strangers["ordinary"]
+    found["id of another, replaced"] = users | {6: ([*rows, *more], [*y, *targets])}
     changed_kinds = {"text": "u6", "fraction": 6.5, "flag": True, "large": 2**53 + 1}
+    changed_kinds |= {"surrogate": f"{SECRET}\ud800", "foreign": FOREIGN}
     if not replaced:
         found |= {f"{k}, joins": users | {50: v} for k, v in strangers.items()}
         found["leaves"] = {k: v for k, v in users.items() if k != 6}
@@ -796,6 +811,7 @@ def rating_cases(rng, estimator, form, n_tables=1):
         found = {f"{k}, joins": users | {50: v} for k, v in RATED.items()}
         found |= {f"{k}, replaces": users | {0: v} for k, v in RATED.items()}
         found["leaves"] = {k: v for k, v in users.items() if k != 5}
+        found["id of another, replaces"] = users | {0: users[0] + RATED["many ratings"]}
         invalid = set()
         if form in MIXED:
             found["text user joins"] = users | {"u": RATED["all alike"]}
@@ -804,7 +820,10 @@ def rating_cases(rng, estimator, form, n_tables=1):
             found["text item"] = users | {50: [(SECRET, 5.0), (1, 2.0)]}
             found["text rating: 0"] = users | {50: [(1, SECRET), (2, 1.0)]}
             found["text rating: 1"] = users | {50: [(1, 1.0), (2, SECRET)]}
+            found["surrogate joins"] = users | {f"{SECRET}\ud800": RATED["all alike"]}
+            found["foreign joins"] = users | {FOREIGN: RATED["all alike"]}
             invalid |= {"text user joins", "fraction joins", "text item"}
+            invalid |= {"surrogate joins", "foreign joins"}
             invalid |= {"text rating: 0", "text rating: 1", "large id joins"}
         for value, number in itertools.product((np.nan, np.inf), (0, 1)):
             name = f"{value} rating: {number}"
@@ -1069,12 +1088,9 @@ def search_rows(search, form, with_y, table):
 def row_searches():
     """Return searches that protect rows, by name; whether they have targets."""
     captured = make_private_scorer("captured_variance", clip_norm=5.0)
-    accuracy = make_private_scorer("accuracy")
-    squared = make_private_scorer("squared_error", limit=9.0)
-    few = {"epsilon": 8.0, "strategy": RandomRuns(expected_n_iter=2)}
     in_turn = {"optimizer": IN_TURN, "n_epochs": 1, "batch_size": 8}
     # Three blocks of the few rows that there are, with power to choose.
-    asked = {"epsilon": 40.0, "strategy": Vote(0.9, 3, min_block_size=8, cv=2)}
+    asked = {"epsilon": 40.0, "n_blocks": 3, "cv": 2}
     return {
         "pca by votes": (
             PrivateSearchCV(
@@ -1103,66 +1119,7 @@ def row_searches():
             ),
             [0, 1],
         ),
-        "pca": (
-            PrivateSearchCV(
-                DPPCA(1),
-                {"center": ["none", "pairs"], "clip_norm": [1.0, 5.0]},
-                scoring=captured,
-                **few,
-            ),
-            None,
-        ),
-        "pca refitted": (
-            PrivateSearchCV(
-                DPPCA(1),
-                {"clip_norm": [1.0, 5.0]},
-                epsilon=8.0,
-                strategy=RandomRuns(expected_n_iter=2, refit=True),
-                scoring=captured,
-            ),
-            None,
-        ),
-        "scaler and pca": (
-            PrivateSearchCV(
-                make_pipeline(DPStandardScaler(unseen="keep"), DPPCA(1)),
-                {"dppca__clip_norm": [1.0, 5.0]},
-                epsilon=8.0,
-                strategy=RandomRuns(
-                    expected_n_iter=2, cv=PrivateSplit(2, random_state=0)
-                ),
-                scoring=captured,
-            ),
-            None,
-        ),
-        "classifier": (
-            PrivateSearchCV(
-                DPAdamClassifier(classes=[0, 1], **in_turn),
-                {"optimizer__learning_rate": [0.1, 0.5]},
-                scoring=accuracy,
-                **few,
-            ),
-            [0, 1],
-        ),
-        "regressor": (
-            PrivateSearchCV(
-                DPAdamRegressor(**in_turn),
-                {"optimizer__learning_rate": [0.1, 0.5]},
-                scoring=squared,
-                **few,
-            ),
-            (),
-        ),
     }
-
-
-def run_mu(search, *data):
-    """Return what a run of a search may cost."""
-    from replay import Tape, play
-
-    tape = Tape()
-    play(lambda: {"fit": bool(clone(search).fit(*data))}, tape)
-    curves = tape.plans[0].curves  # a vote has none
-    return next((c.run_mu for c in curves if hasattr(c, "run_mu")), None)
 
 
 def search_cases(rng, form, names=None):
@@ -1171,8 +1128,8 @@ def search_cases(rng, form, names=None):
     for name, (search, labels) in searches.items():
         if name not in (names or searches) or (form != "array" and "unknown" in name):
             continue
-        rows = (2.0 * rng.standard_normal((N, P))).tolist()
-        at = int(rng.integers(N))
+        rows = (2.0 * rng.standard_normal((3 * N, P))).tolist()
+        at = int(rng.integers(len(rows)))
         rows[at] = [50.0, 0.0, 0.0, 0.0]
         y = None
         if labels is not None:
@@ -1181,8 +1138,6 @@ def search_cases(rng, form, names=None):
         neighbors, invalid, changed = row_neighbors(
             rng, table, form, labels or None, at
         )
-        # What fails in a run has the worst score: no run may fail for one row.
-        data = [FORMS[form](rows), *([] if y is None else [columns_like(form, y)])]
         yield Case(
             f"PrivateSearchCV of {name} | {form}",
             functools.partial(search_rows, search, form, y is not None),
@@ -1191,7 +1146,6 @@ def search_cases(rng, form, names=None):
             changed,
             invalid,
             (SECRET,),
-            searched=run_mu(search, *data),
         )
 
 
@@ -1200,11 +1154,7 @@ def search_users(kind, form, table):
     named = "pandas" in form or form == "polars"
     user, item = ("x0", "x1") if named else (0, 1)
     scorer = make_private_scorer("squared_error", limit=9.0, user_feature=user)
-    cv = PrivateSplit(2, user_feature=user, random_state=0)
-    runs = RandomRuns(expected_n_iter=2, cv=cv)
-    few = {"epsilon": 8.0, "strategy": runs, "scoring": scorer}
-    if kind.endswith("by votes"):
-        few |= {"epsilon": 40.0, "strategy": Vote(0.9, 3, cv=2)}
+    few = {"epsilon": 40.0, "n_blocks": 3, "cv": 2, "scoring": scorer}
     if kind.startswith("regressor"):
         model = LRSRegressor(1, user_feature=user, solver=ONE_ROUND)
         space = {"sparsity": [0, 1, 2], "ridge_sparse": [1.0, 9.0]}
@@ -1231,7 +1181,7 @@ def search_users(kind, form, table):
     return found
 
 
-USER_SEARCHES = ("regressor", "regressor by votes", "factors", "factors by votes")
+USER_SEARCHES = ("regressor by votes", "factors by votes")
 
 
 def user_search_cases(rng, form, kinds=USER_SEARCHES):
@@ -1285,7 +1235,9 @@ def row_compositions():
             [0, 1],
         ),
         "scaler, pca, regressor": (
-            make_pipeline(scaler, DPPCA(2), DPAdamRegressor(**in_turn)),
+            make_pipeline(
+                scaler, DPPCA(2), DPAdamRegressor(target_bounds=(-1, 1), **in_turn)
+            ),
             (),
         ),
         "columns": (
@@ -1299,6 +1251,12 @@ def row_compositions():
         "stateless": (make_pipeline(FunctionTransformer(), DPPCA(1)), None),
         "covariance": (make_pipeline(scaler, JMECovariance(clip_norm=5.0)), None),
         "private pipeline": (make_private_pipeline(scaler, DPPCA(2)), None),
+        "private pipeline with units handed on": (
+            make_private_pipeline(
+                DPTableVectorizer(categories={3: [0.0, 1.0]}), DPRidge(), epsilon=200.0
+            ),
+            (),
+        ),
         "private pipeline of columns": (
             make_private_pipeline(
                 ColumnTransformer(
@@ -1479,7 +1437,7 @@ PLAIN = {
         DPStandardScaler(with_mean=False, epsilon=4.0),
         JMECovariance(moments="assume-centered"),
         DPAdamClassifier(classes=[0, 1], n_epochs=1),
-        DPAdamRegressor(optimizer=IN_TURN, n_epochs=1),
+        DPAdamRegressor(target_bounds=(-1, 1), optimizer=IN_TURN, n_epochs=1),
         DPRidge(),
         DPRidge(bounds=(-3, 3), target_bounds=(-9, 9)),
         # Of these few rows, medians and a mean about them; and a moment.

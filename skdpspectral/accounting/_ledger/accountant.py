@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
@@ -63,10 +63,9 @@ from .entry_reports import (
     summary_html,
 )
 from .locks import uninterrupted
-from .planned_fits import PlannedFit, planned_fits
+from .planned_fits import PlannedFit, Refit, planned_fits
 from .server import AnyLedger, ledger_at, open_path
 from .sqlite_file import TemporaryFolder
-from .step_shares import allocated
 
 # The largest delta below 1.
 _LARGEST_DELTA = 1.0 - 2.0**-53
@@ -132,10 +131,10 @@ class PrivacyAccountant:
         "zero-out-one". Must be given together with `unit`.
     failures : float or None, default=None
         Part of `delta` that a new ledger reserves for mechanisms that are not Gaussian:
-        fits on samples, private selections, and the deltas of other tools and of models
-        (:ref:`filters`). None reserves a tenth of `delta`, which costs Gaussian
-        mechanisms 0.4 to 0.5 % of mu. With 0 their limit is exact, and fits on samples
-        cost as much as without sampling.
+        fits on samples, and the deltas of other tools and of models (:ref:`filters`).
+        None reserves a tenth of `delta`, which costs Gaussian mechanisms 0.4 to 0.5 %
+        of mu. With 0 their limit is exact, and fits on samples cost as much as
+        without sampling.
     pure : float or None, default=None
         Part of `epsilon` that a new ledger reserves for :meth:`charge_external`. None
         reserves the epsilon of the first entry if that entry is external, and 0
@@ -471,10 +470,11 @@ class PrivacyAccountant:
         Parameters
         ----------
         what : estimator, PrivacyPlan or iterable of PrivacyPlan
-            A private estimator, or a ``Pipeline``, ``FeatureUnion``, ``GridSearchCV``
-            or ``RandomizedSearchCV`` of private estimators. Each candidate of a search
-            is counted once per fold, and the most expensive candidate once more for
-            ``refit``. Plans are counted together.
+            A private estimator, pipeline or search, or a ``Pipeline``,
+            ``ColumnTransformer``, ``FeatureUnion`` or ``GridSearchCV`` of private
+            estimators. Each candidate of a search is counted once per fold, and the
+            most expensive candidate once more for ``refit``. Plans are counted
+            together.
         X : array-like or dataframe, default=None
             Rows of the fits. Only their shape, and the identity of clients, is used.
             Pass None with plans, which contain the shape.
@@ -498,84 +498,30 @@ class PrivacyAccountant:
         PrivacyBudgetError
             If the budget is too small.
         ValueError, TypeError
-            If the fits are not known in advance, for example after a step that chooses
-            its number of columns from the data. The message suggests a remedy.
+            If the fits are not known in advance, for example those of other searches.
+            The message suggests a remedy.
         """
         if isinstance(y, Integral):
             raise TypeError(
                 f"y must be targets, got {y}: pass n_fits={y} as a keyword argument"
             )
         n_fits = check_count("n_fits", n_fits)
-        fits = planned_fits(what, X, groups)
-        fits = [fit for fit in fits if self._handle_of(fit)._id == self._id]
-        return self._total_after(fits, n_fits).spent()
+        planned = planned_fits(what, X, groups)
+        fits = self._charged_here(f for f in planned if isinstance(f, PlannedFit))
+        spent = self._total_after(fits, n_fits).spent()
+        for refit in (fit for fit in planned if isinstance(fit, Refit)):
+            # Whichever candidate is best: all of them must be affordable.
+            spents = {}
+            for alternative in dict.fromkeys(refit.alternatives):
+                again = [*fits, *self._charged_here(alternative)]
+                spents[alternative] = self._total_after(again, n_fits).spent()
+            dearest = max(spents, key=lambda fits: spents[fits].epsilon)
+            fits, spent = [*fits, *self._charged_here(dearest)], spents[dearest]
+        return spent
 
-    def allocate(
-        self,
-        what: Any,
-        X: Any,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        shares: Any = "auto",
-    ) -> Any:
-        r"""Return a clone of a pipeline whose private steps share a budget.
-
-        Use it for pipelines whose class cannot be changed, where each step is charged
-        separately. :class:`~skdpspectral.pipeline.PrivatePipeline` is charged once, and
-        composes a step with Poisson sampling exactly with all others.
-
-        Parameters
-        ----------
-        what : estimator
-            A ``Pipeline``, ``ColumnTransformer`` or ``FeatureUnion`` of private steps.
-            Their `epsilon` and `delta` are replaced.
-        X : array-like or dataframe
-            Rows of the fit. Only their shape, names and dtypes are used.
-        epsilon, delta : float or None, default=None
-            Budget of all steps together. None uses the remaining budget of this ledger.
-        shares : "auto" or dict of str to float, default="auto"
-            Shares of :math:`\mu^2`, as in
-            :class:`~skdpspectral.pipeline.PrivatePipeline`.
-
-        Returns
-        -------
-        estimator
-            An unfitted clone. One fit of it stays within the given budget and within
-            the budget of this ledger. Nothing is charged yet.
-
-        Raises
-        ------
-        PrivacyBudgetError
-            If the remaining budget of the ledger is too small.
-        ValueError, TypeError
-            If the fits are not known in advance, or a share names no step.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from sklearn.pipeline import make_pipeline
-        >>> from skdpspectral import DPPCA, DPStandardScaler, PrivacyAccountant
-        >>> X = np.random.default_rng(0).normal(size=(1000, 5))
-        >>> accountant = PrivacyAccountant(epsilon=2.0, delta=1e-6)
-        >>> model = make_pipeline(DPStandardScaler(), DPPCA(2))
-        >>> model = accountant.allocate(model, X, epsilon=2.0)
-        >>> [round(step.epsilon, 1) for _, step in model.steps]
-        [1.1, 1.6]
-        """
-        left = self.remaining()
-        if epsilon is None and self._budget is None:
-            raise ValueError("epsilon must be given, as this ledger has no budget")
-        epsilon = left.epsilon if epsilon is None else epsilon
-        budget = check_budget(epsilon, left.delta if delta is None else delta)
-        assert budget is not None
-        # Its own budget, in a ledger that knows of nothing else.
-        alone = PrivacyAccountant(budget.epsilon, budget.delta)
-
-        def check(model: Any) -> None:
-            alone.check(model, X)
-            self.check(model, X)
-
-        return allocated(what, budget.epsilon, budget.delta, shares, check)
+    def _charged_here(self, fits: Iterable[PlannedFit]) -> list[PlannedFit]:
+        """Return the fits that are charged to this ledger."""
+        return [fit for fit in fits if self._handle_of(fit)._id == self._id]
 
     @uninterrupted
     def _total_after(self, fits: Sequence[PlannedFit], n_fits: int) -> TotalAtDelta:

@@ -26,7 +26,6 @@ from ...mechanisms import (
     ApproximateDP,
     Neighbors,
     PrivacyPlan,
-    PrivateSelection,
     Unit,
     check_real,
     shown,
@@ -118,8 +117,8 @@ class Cost:
 # -- costs for the unit and relation of a ledger ---------------------------------------
 
 # A change of the ledger's kind may be a chain of two of the plan's. Then mu doubles, an
-# (epsilon, delta) pair becomes one of twice the epsilon, each run of a selection costs
-# twice its mu, and steps on samples have a curve of their own for a replaced unit.
+# (epsilon, delta) pair becomes one of twice the epsilon, and steps on samples have a
+# curve of their own for a replaced unit.
 
 
 def cost_of(plan: PrivacyPlan, relation: tuple[Unit, Neighbors] | None = None) -> Cost:
@@ -166,8 +165,6 @@ def restated(curve: Curve, factor: float) -> Curve:
         grown = math.exp(min(curve.epsilon, 700.0))
         delta = min((1.0 + grown) * curve.delta * (1.0 + 2.0**-40), _MOST_DELTA)
         return replace(curve, epsilon=factor * curve.epsilon, delta=delta)
-    if isinstance(curve, PrivateSelection):
-        return replace(curve, run_mu=factor * curve.run_mu)
     return replace(curve, replaced=True)
 
 

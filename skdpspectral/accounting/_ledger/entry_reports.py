@@ -17,7 +17,6 @@ from ...mechanisms import (
     Assumption,
     Neighbors,
     PrivacyPlan,
-    PrivateSelection,
     Unit,
 )
 from ...mechanisms._plan import html_table
@@ -527,6 +526,4 @@ def scaled(cost: Cost, scale: float) -> Cost:
 def _scaled(curve: Curve, scale: float) -> Curve:
     if isinstance(curve, ApproximateDP):
         return replace(curve, epsilon=scale * curve.epsilon)
-    if isinstance(curve, PrivateSelection):
-        return replace(curve, run_mu=scale * curve.run_mu)
     return replace(curve, noise_multiplier=curve.noise_multiplier / scale)

@@ -1,16 +1,14 @@
-"""The fits of private estimators in a call, determined by public shapes.
+"""One walk over scikit-learn's compositions, and the private fits in a call.
 
-Nothing is fitted on the user's rows. After a step of a pipeline, zeros of its output's
-shape stand for rows, if that shape is public. Compositions of scikit-learn are
-recognized here only.
+Nothing is fitted on the user's rows. Behind a step, zeros stand for the rows that it
+makes. Compositions of scikit-learn are recognized here only.
 """
 
 from __future__ import annotations
 
 import copy
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import product
@@ -26,8 +24,6 @@ from sklearn.model_selection import (
     GridSearchCV,
     KFold,
     ParameterGrid,
-    ParameterSampler,
-    RandomizedSearchCV,
     check_cv,
 )
 from sklearn.pipeline import FeatureUnion, Pipeline
@@ -36,11 +32,12 @@ from sklearn.preprocessing import (
     OneHotEncoder,
     PolynomialFeatures,
 )
-from sklearn.random_projection import BaseRandomProjection
 
 from ...mechanisms import PrivacyPlan, shown
-from .._composition import Total
 from .budget import check_plans
+
+if TYPE_CHECKING:
+    from .accountant import PrivacyAccountant
 
 
 class Composition(Enum):
@@ -54,21 +51,31 @@ class Composition(Enum):
     OTHER = "they may get any rows"
 
 
+# Of these each part is fitted once, on rows that are known.
+WALKED = (Composition.PIPELINE, Composition.UNION, Composition.COLUMNS)
+
+
 def is_estimator(value: Any) -> bool:
     """Return whether a value is an estimator instance."""
     return hasattr(value, "get_params") and not isinstance(value, type)
 
 
+def is_private(estimator: Any) -> bool:
+    """Return whether an estimator plans its own fits."""
+    return hasattr(type(estimator), "plan_for")
+
+
 def composition_of(estimator: Any) -> Composition | None:
     """Return the kind of a composition; None for other estimators."""
-    if isinstance(estimator, Pipeline):
-        return Composition.PIPELINE
-    if isinstance(estimator, FeatureUnion):
-        return Composition.UNION
-    if isinstance(estimator, ColumnTransformer):
-        return Composition.COLUMNS
-    if isinstance(estimator, FrozenEstimator):
-        return Composition.FROZEN
+    kinds = {
+        Pipeline: Composition.PIPELINE,
+        FeatureUnion: Composition.UNION,
+        ColumnTransformer: Composition.COLUMNS,
+        FrozenEstimator: Composition.FROZEN,
+    }
+    for cls, kind in kinds.items():
+        if isinstance(estimator, cls):
+            return kind
     if not is_estimator(estimator):
         return None
     # The method of all searches of scikit-learn, and the mark of those of this package.
@@ -77,58 +84,39 @@ def composition_of(estimator: Any) -> Composition | None:
     return Composition.OTHER if any(True for _ in parts_of(estimator)) else None
 
 
-def parts_of(estimator: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the parts of an estimator by name, including strings in place of steps."""
+def parts_of(estimator: Any, fitted: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of an estimator by name, including strings in place of steps.
+
+    With `fitted`, those that a private pipeline or a ColumnTransformer has fitted.
+    """
     if isinstance(estimator, Pipeline):
-        yield from estimator.steps
+        whole = getattr(estimator, "pipeline_", estimator) if fitted else estimator
+        yield from whole.steps
     elif isinstance(estimator, FeatureUnion):
         yield from estimator.transformer_list
+    elif isinstance(estimator, ColumnTransformer) and fitted:
+        yield from (part[:2] for part in getattr(estimator, "transformers_", ()))
     elif isinstance(estimator, ColumnTransformer):
-        yield from ((name, child) for name, child, _ in estimator.transformers)
+        yield from (part[:2] for part in estimator.transformers)
         yield "remainder", estimator.remainder
     else:
         for name, value in estimator.get_params(deep=False).items():
-            yield from _parts_in(name, value)
-
-
-def _parts_in(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the estimators in the value of a parameter."""
-    if is_estimator(value):
-        yield name, value
-    elif isinstance(value, (list, tuple)):
-        for position, entry in enumerate(value):
-            pair = isinstance(entry, (list, tuple)) and len(entry) >= 2
-            if pair and is_estimator(entry[1]):
-                yield str(entry[0]), entry[1]
-            elif is_estimator(entry):
-                yield f"{name}_{position}", entry
-
-
-def steps_in_turn(step: Any) -> Iterator[Any]:
-    """Yield the steps of nested pipelines, or the estimator itself."""
-    if composition_of(step) is Composition.PIPELINE:
-        for _, child in parts_of(step):
-            yield from steps_in_turn(child)
-    else:
-        yield step
+            several = isinstance(value, (list, tuple))
+            for position, entry in enumerate(value if several else [value]):
+                pair = isinstance(entry, (list, tuple)) and len(entry) >= 2
+                if several and pair and is_estimator(entry[1]):
+                    yield str(entry[0]), entry[1]
+                elif is_estimator(entry):
+                    yield f"{name}_{position}" if several else name, entry
 
 
 def fitted_within(estimator: Any) -> Iterator[Any]:
     """Yield an estimator and its inner ones after a fit, including fitted copies."""
-    if not is_estimator(estimator):
-        return
-    yield estimator
-    kind = composition_of(estimator)
-    children: Iterable[Any] = ()
-    if kind is Composition.PIPELINE:
-        # A private pipeline has fitted copies of its steps.
-        children = parts_of(getattr(estimator, "pipeline_", estimator))
-    elif kind is Composition.UNION:
-        children = parts_of(estimator)
-    elif kind is Composition.COLUMNS:
-        children = (fitted[:2] for fitted in getattr(estimator, "transformers_", ()))
-    for _, child in children:
-        yield from fitted_within(child)
+    if is_estimator(estimator):
+        yield estimator
+        if composition_of(estimator) in WALKED:
+            for _, child in parts_of(estimator, fitted=True):
+                yield from fitted_within(child)
 
 
 def estimators_within(estimator: Any) -> dict[str, Any]:
@@ -139,56 +127,9 @@ def estimators_within(estimator: Any) -> dict[str, Any]:
     return {"": estimator} | {name: part for name, part in inside if is_estimator(part)}
 
 
-if TYPE_CHECKING:
-    from .accountant import PrivacyAccountant
-
-
-@dataclass(frozen=True)
-class PlannedRows:
-    """The input rows of a step, or zeros in their place.
-
-    `changed_by` names the step that changed the user's columns. `train` has the
-    positions of training rows; None for all.
-    """
-
-    X: Any
-    changed_by: str | None = None
-    train: np.ndarray | None = None
-
-    def shape(self, name: str) -> tuple[int, int]:
-        """Return the shape; errors are about the given rows."""
-        shape = getattr(self.X, "shape", None)
-        shape = np.shape(self.X) if shape is None else shape
-        if len(shape) != 2:
-            raise ValueError(f"X must be a table of rows and columns for {name!r}")
-        n_rows = shape[0] if self.train is None else len(self.train)
-        return int(n_rows), int(shape[1])
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return len(self.train) if self.train is not None else self.shape("X")[0]
-
-    def of(self, name: str, estimator: Any) -> Any:
-        """Return the input for the plan of a private estimator."""
-        if not reads_clients(estimator):
-            named = self.train is None or hasattr(self.X, "columns")
-            return self._fitted() if named else _zeros(self.shape(name))
-        if self.changed_by is not None:
-            raise ValueError(
-                f"{name}: the number of rows of each client is not known after "
-                f"{self.changed_by!r}; instead, pass check() the plan from "
-                "privacy_plan for the numbers of rows of all clients"
-            )
-        return self._fitted()
-
-    def _fitted(self) -> Any:
-        return self.X if self.train is None else _rows_at(self.X, self.train)
-
-    def training_rows(self, train: np.ndarray) -> PlannedRows:
-        """Return some of the rows."""
-        within = train if self.train is None else self.train[train]
-        return replace(self, train=within)
+def has_private(estimator: Any) -> bool:
+    """Return whether an estimator is private, or contains a private one."""
+    return any(map(is_private, estimators_within(estimator).values()))
 
 
 def reads_clients(estimator: Any) -> bool:
@@ -197,34 +138,129 @@ def reads_clients(estimator: Any) -> bool:
     return any(getattr(part, "client_feature", None) is not None for part in inside)
 
 
-def _zeros(shape: tuple[int, int], dtype: Any = float) -> np.ndarray:
+# -- the walk ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The form of the rows that a step is fitted on.
+
+    `X` are the user's rows, some of their columns, or zeros in place of what the step
+    `made_by` makes. Without `width_known`, an earlier fit decides on their columns, and
+    without `own` their dtypes are not those of the user's table.
+    """
+
+    X: Any
+    made_by: str = ""
+    width_known: bool = True
+    own: bool = True
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and columns."""
+        shape = getattr(self.X, "shape", None)
+        shape = np.shape(self.X) if shape is None else shape
+        if len(shape) != 2:
+            raise ValueError("X must be a table of rows and columns")
+        return int(shape[0]), int(shape[1])
+
+
+@dataclass(frozen=True)
+class Step:
+    """An estimator in a composition, in the order of fits.
+
+    `behind` has the steps of pipelines that its rows come from, by path, and `within`
+    the path of a ColumnTransformer that picks its columns.
+    """
+
+    path: str
+    estimator: Any
+    rows: Rows | None = None
+    behind: tuple[tuple[str, Any], ...] = ()
+    within: str | None = None
+
+    @property
+    def kind(self) -> Composition | None:
+        """Kind of the composition; None for other estimators."""
+        return composition_of(self.estimator)
+
+    def plan(self) -> PrivacyPlan:
+        """Return the plan of a private estimator, from the form of its rows."""
+        assert self.rows is not None
+        rows = self.rows
+        if rows.made_by and reads_clients(self.estimator):
+            raise ValueError(
+                f"{self.path}: the number of rows of each client is not known after "
+                f"{rows.made_by!r}; instead, pass check() the plan from privacy_plan "
+                "for the numbers of rows of all clients"
+            )
+        plan: PrivacyPlan = with_any_width(rows, self.estimator.plan_for)
+        return plan
+
+
+# Columns of a table whose width a release decides. No cost depends on their number;
+# some parameters require more than others.
+_WIDE = 4096
+
+
+def with_any_width(rows: Rows, call: Callable[[Any], Any]) -> Any:
+    """Return the result for rows, or for wide ones if the width is not known."""
+    try:
+        return call(rows.X)
+    except ValueError:
+        if rows.width_known:
+            raise
+    return call(zeros((rows.shape[0], _WIDE)))
+
+
+def steps_of(
+    path: str,
+    estimator: Any,
+    rows: Rows | None = None,
+    behind: tuple[tuple[str, Any], ...] = (),
+    within: str | None = None,
+) -> Iterator[Step]:
+    """Yield all steps of an estimator in the order of fits, and then itself.
+
+    Pipelines, unions and column transformers are entered. Without `rows`, no column is
+    looked up.
+    """
+    kind, prefix = composition_of(estimator), f"{path}__" if path else ""
+    own = Step(path, estimator, rows, behind, within)
+    if is_private(estimator) or kind not in WALKED:
+        pass
+    elif kind is Composition.PIPELINE:
+        for name, child in parts_of(estimator):
+            yield from steps_of(prefix + name, child, rows, behind, within)
+            behind = (*behind, (prefix + name, child))
+            rows = rows_after(prefix + name, child, rows)
+    else:
+        inside = path if kind is Composition.COLUMNS else within
+        for name, child, some in branches(path, estimator, rows):
+            yield from steps_of(prefix + name, child, some, behind, inside)
+    yield own
+
+
+def zeros(shape: tuple[int, int], dtype: Any = float) -> np.ndarray:
     """Return zeros that take no memory."""
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
-def _rows_at(X: Any, train: np.ndarray) -> Any:
-    if hasattr(X, "iloc"):
-        return X.iloc[train]
-    return X[train] if hasattr(X, "shape") else [X[row] for row in train]
-
-
-def rows_after(name: str, step: Any, rows: PlannedRows) -> PlannedRows:
-    """Return rows after a step: unchanged, or zeros of the output's shape.
-
-    The step is not fitted. Raises a ValueError if the shape is unknown or depends on
-    values.
-    """
-    if step is None or isinstance(step, str) or _keeps_columns(step):
+def rows_after(path: str, step: Any, rows: Rows | None) -> Rows | None:
+    """Return rows after a step: unchanged, or zeros of its output's shape."""
+    if rows is None or step is None or isinstance(step, str):
         return rows
-    n_rows, n_columns = rows.shape(name)
-    width = _width(name, step, rows, n_rows, n_columns)
-    if width is None:
-        raise ValueError(
-            f"{name}: the number of columns that {type(step).__name__} returns is not "
-            "known before it is fitted; set an integer number of components, or "
-            "pass check() the plan that privacy_plan returns for the shape after it"
-        )
-    return PlannedRows(_zeros((n_rows, width)), changed_by=name)
+    if _keeps_columns(step):
+        same = isinstance(step, FunctionTransformer) and step.func is None
+        return replace(rows, own=rows.own and same)
+    if composition_of(step) is Composition.PIPELINE:
+        for _, child in parts_of(step):
+            rows = rows_after(path, child, rows)
+        return rows
+    (n_rows, n_columns), width = rows.shape, _width(path, step, rows)
+    known = rows.width_known and width is not None
+    X = zeros((n_rows, n_columns if width is None else width))
+    return Rows(X, path, known, own=False)
 
 
 def _keeps_columns(step: Any) -> bool:
@@ -236,148 +272,114 @@ def _keeps_columns(step: Any) -> bool:
     return isinstance(step, OneToOneFeatureMixin)
 
 
-def _width(
-    name: str, step: Any, rows: PlannedRows, n_rows: int, n_columns: int
-) -> int | None:
+def _width(path: str, step: Any, rows: Rows) -> int | None:
     """Return the number of output columns; None if it is not public."""
     if hasattr(step, "_n_columns_out"):
         width: int | None = step._n_columns_out(rows.X)
         return width
-    kind = composition_of(step)
-    if kind is Composition.PIPELINE:
-        for inner, child in parts_of(step):
-            rows = rows_after(f"{name}: {inner}", child, rows)
-        return rows.shape(name)[1]
-    if kind in (Composition.UNION, Composition.COLUMNS):
-        behind = [
-            rows_after(branch, child, some)
-            for branch, child, some in branches(f"{name}: ", step, rows)
+    if composition_of(step) in WALKED:
+        found = [
+            rows_after(f"{path}__{name}", child, some)
+            for name, child, some in branches(path, step, rows)
+            if not (isinstance(child, str) and child == "drop")
         ]
-        return sum(branch.shape(name)[1] for branch in behind)
+        known = rows.width_known and all(
+            each is not None and each.width_known for each in found
+        )
+        return sum(each.shape[1] for each in found if each) if known else None
     if isinstance(step, OneHotEncoder):
-        return _n_categories(step)
-    if isinstance(step, (BaseRandomProjection, PolynomialFeatures)):
-        # These take from their rows the shape alone.
-        fitted = clone(step).fit(_zeros((n_rows, n_columns)))
-        return int(fitted.transform(_zeros((1, n_columns))).shape[1])
-    number = getattr(step, "n_components", None)
-    if isinstance(number, Integral) and not isinstance(number, bool):
-        return int(number)
-    return None
-
-
-def _n_categories(encoder: OneHotEncoder) -> int | None:
-    """Return the number of columns of an encoder of public categories."""
-    counted = (encoder.min_frequency, encoder.max_categories, encoder.drop)
-    if isinstance(encoder.categories, str) or any(c is not None for c in counted):
-        return None
-    return sum(len(categories) for categories in encoder.categories)
+        counted = (step.min_frequency, step.max_categories, step.drop)
+        if isinstance(step.categories, str) or any(c is not None for c in counted):
+            return None
+        return sum(len(categories) for categories in step.categories)
+    if isinstance(step, PolynomialFeatures):  # it takes the shape of rows alone
+        return int(clone(step).fit(zeros((1, rows.shape[1]))).n_output_features_)
+    number: Any = getattr(step, "n_components", None)
+    whole = isinstance(number, Integral) and not isinstance(number, bool)
+    return int(number) if whole else None
 
 
 def branches(
-    prefix: str, composition: Any, rows: PlannedRows
-) -> Iterator[tuple[str, Any, PlannedRows]]:
-    """Yield the parts of a union or column transformer, with their rows.
+    path: str, composition: Any, rows: Rows | None
+) -> Iterator[tuple[str, Any, Rows | None]]:
+    """Yield the parts of a union or column transformer by name, with their rows.
 
-    Names begin with `prefix`. Parts without columns are not fitted, and left out.
+    Parts without columns are not fitted, and left out where columns are known.
     """
-    if composition_of(composition) is Composition.UNION:
-        for name, child in parts_of(composition):
-            if child != "drop":
-                yield prefix + name, child, rows
+    columns_known = rows is not None and rows.width_known
+    if composition_of(composition) is Composition.UNION or not columns_known:
+        yield from ((name, child, rows) for name, child in parts_of(composition))
         return
-    n_rows, n_columns = rows.shape(prefix)
-    names = list(map(str, getattr(rows.X, "columns", ())))
+    assert rows is not None
+    chosen, children = _positions(path, composition, rows), dict(parts_of(composition))
+    made_by = rows.made_by or path or "ColumnTransformer"
+    for name, positions in chosen.items():
+        if len(positions):
+            X = _columns_at(rows, positions)
+            yield name, children[name], Rows(X, made_by, own=rows.own)
+
+
+def _positions(path: str, composition: Any, rows: Rows) -> dict[str, np.ndarray]:
+    """Return the positions of each part's columns, by names and dtypes alone.
+
+    scikit-learn picks them from a table of one row, the positions.
+    """
+    X, row = rows.X, np.arange(rows.shape[1])[None]
+    stand_in: Any = row
+    names = [str(name) for name in getattr(X, "columns", ())]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"X has two columns named {twice!r}; rename one of them")
-    taken: set[Any] = set()
+    if hasattr(X, "iloc"):
+        stand_in = type(X)(row, columns=X.columns)
+    elif hasattr(X, "columns") and hasattr(X, "select"):
+        stand_in = type(X)(row, schema=list(X.columns))
+    passed = []
     for name, child, columns in composition.transformers:
+        part = f"{path}__{name}" if path else name
         if callable(columns):
-            columns = _selected(prefix + name, columns, rows)
-        positions = _positions(columns, rows.X, n_columns)
-        _check_columns(prefix + name, child, columns, positions, rows)
-        taken.update(positions)
-        if positions and not (isinstance(child, str) and child == "drop"):
-            yield prefix + name, child, _some(rows, prefix, n_rows, positions)
-    left, rest = [j for j in range(n_columns) if j not in taken], composition.remainder
-    if left and not (isinstance(rest, str) and rest == "drop"):
-        yield f"{prefix}remainder", rest, _some(rows, prefix, n_rows, left)
-
-
-def _check_columns(
-    name: str, child: Any, columns: Any, positions: list[Any], rows: PlannedRows
-) -> None:
-    """Refuse missing columns, by names and shape alone."""
-    n_columns = rows.shape(name)[1]
-    for place in positions:
-        if isinstance(place, str):
-            # Zeros stand for rows that may have names.
-            if hasattr(rows.X, "columns"):
-                raise ValueError(f"{name}: X has no column {place!r}")
-        elif not 0 <= place < n_columns:
+            if type(columns) is not make_column_selector or not hasattr(X, "iloc"):
+                raise ValueError(
+                    f"{part}: the columns that a function selects are not known in "
+                    "advance; name them, or use make_column_selector with a dataframe"
+                )
+            columns = columns(X)
+        if is_private(child) and isinstance(columns, (str, Integral)):
             raise ValueError(
-                f"{name}: X has {n_columns} columns, so there is no column {place}"
+                f"{part} requires a table of columns: write [{columns!r}] instead of "
+                f"{columns!r}"
             )
-    single = isinstance(columns, (str, Integral)) and not isinstance(columns, bool)
-    if single and hasattr(child, "plan_for"):
+        many = [columns] if isinstance(columns, (str, Integral)) else columns
+        if not names and rows.made_by and isinstance(many, list):
+            # Of names that zeros do not have, the number is all that counts.
+            many = [n if isinstance(c, str) else c for n, c in enumerate(many)]
+        passed.append((name, "passthrough", many))
+    alone = ColumnTransformer(passed, remainder="passthrough")
+    try:
+        found = np.asarray(alone.fit_transform(stand_in))[0]
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        where = path or "ColumnTransformer"
         raise ValueError(
-            f"{name} requires a table of columns: write [{columns!r}] instead of "
-            f"{columns!r}"
-        )
+            f"{where} picks columns that X does not have: {error}"
+        ) from None
+    return {name: found[at] for name, at in alone.output_indices_.items()}
 
 
-def _some(
-    rows: PlannedRows, prefix: str, n_rows: int, columns: list[Any]
-) -> PlannedRows:
+def _columns_at(rows: Rows, positions: np.ndarray) -> Any:
     """Return some of the columns of a frame, or else zeros of their dtype."""
-    name = rows.changed_by or prefix.rstrip(":_ ") or "ColumnTransformer"
-    X, known = rows.X, all(isinstance(column, int) for column in columns)
-    if known and hasattr(X, "iloc"):
-        return PlannedRows(X.iloc[:, columns], name, rows.train)
-    if known and hasattr(X, "columns") and hasattr(X, "select"):
-        return PlannedRows(X[:, columns], name, rows.train)
+    X = rows.X
+    if hasattr(X, "iloc"):
+        return X.iloc[:, positions]
+    if hasattr(X, "columns") and hasattr(X, "select"):
+        return X[:, positions.tolist()]
+    if hasattr(X, "tocsr") or isinstance(X, np.matrix):
+        return X[:, positions]  # which few steps accept
     dtype = getattr(X, "dtype", None)
-    dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(float)
-    return PlannedRows(_zeros((n_rows, len(columns)), dtype), name)
+    dtype = dtype if isinstance(dtype, np.dtype) else float
+    return zeros((rows.shape[0], len(positions)), dtype)
 
 
-def _selected(name: str, selector: Any, rows: PlannedRows) -> Any:
-    """Return the columns of a selector, by names and dtypes."""
-    if type(selector) is make_column_selector and hasattr(rows.X, "iloc"):
-        return selector(rows.X)
-    raise ValueError(
-        f"{name}: the columns that a function selects are not known in advance; name "
-        "them, or use make_column_selector with a dataframe"
-    )
-
-
-def _positions(columns: Any, X: Any, n_columns: int) -> list[Any]:
-    """Return positions of selected columns; names where a table has none."""
-    names = [str(name) for name in getattr(X, "columns", ())]
-
-    def place(name: Any) -> Any:
-        if isinstance(name, str):
-            return names.index(name) if name in names else name
-        return int(name) + n_columns * (-n_columns <= name < 0)
-
-    if isinstance(columns, slice):
-        ends = [columns.start, columns.stop]
-        if any(isinstance(end, str) for end in ends):
-            start, stop = (None if end is None else place(end) for end in ends)
-            # A slice of names has both ends.
-            columns = slice(start, None if stop is None else stop + 1, columns.step)
-        return list(range(*columns.indices(n_columns)))
-    if isinstance(columns, (str, Integral)) and not isinstance(columns, bool):
-        return [place(columns)]
-    chosen = np.asarray(columns, dtype=None if len(columns) else int)
-    if chosen.dtype == bool:
-        if len(chosen) != n_columns:
-            raise ValueError(
-                f"a mask of {len(chosen)} columns does not fit the {n_columns} of X"
-            )
-        chosen = np.flatnonzero(chosen)
-    return list(map(place, chosen.tolist()))
+# -- the fits in a call ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -389,10 +391,28 @@ class PlannedFit:
     times: int = 1
 
 
-def planned_fits(what: Any, X: Any, groups: Any = None) -> list[PlannedFit]:
+@dataclass(frozen=True)
+class Refit:
+    """The fits of one of several candidates; which one is not known beforehand."""
+
+    alternatives: tuple[tuple[PlannedFit, ...], ...]
+
+
+def _repeated(fit: PlannedFit | Refit, times: int) -> PlannedFit | Refit:
+    if isinstance(fit, PlannedFit):
+        return replace(fit, times=fit.times * times)
+    alternatives = (
+        tuple(replace(each, times=each.times * times) for each in fits)
+        for fits in fit.alternatives
+    )
+    return Refit(tuple(alternatives))
+
+
+def planned_fits(what: Any, X: Any, groups: Any = None) -> list[Any]:
     """Return the fits, at least one, of plans or of an estimator's fit.
 
-    Raises a ValueError or TypeError if they cannot be known in advance.
+    A search has a `Refit` beside its fits on folds. Raises a ValueError or TypeError if
+    the fits cannot be known in advance.
     """
     if not is_estimator(what):
         if X is not None:
@@ -406,138 +426,109 @@ def planned_fits(what: Any, X: Any, groups: Any = None) -> list[PlannedFit]:
             "X is required with an estimator, for the shape of its fits; without "
             "data, check the plan that privacy_plan returns"
         )
-    fits = list(_walk(type(what).__name__, what, PlannedRows(X), groups))
+    fits = list(_fits("", what, Rows(X), groups))
     if not fits:
         raise ValueError(f"no private estimator is fitted in {type(what).__name__}")
     return fits
 
 
-def _walk(
-    name: str, estimator: Any, rows: PlannedRows, groups: Any
-) -> Iterator[PlannedFit]:
+def _fits(
+    path: str, estimator: Any, rows: Rows, groups: Any
+) -> Iterator[PlannedFit | Refit]:
     """Yield the fits of private estimators within one fit."""
-    kind = composition_of(estimator)
-    if kind is Composition.FROZEN or not _has_private(estimator):
-        return
-    if hasattr(estimator, "plan_for"):
-        plan = estimator.plan_for(rows.of(name, estimator))
-        yield PlannedFit(plan, estimator.accountant)
-    elif kind is Composition.PIPELINE:
-        yield from _pipeline_fits(name, estimator, rows, groups)
-    elif kind in (Composition.UNION, Composition.COLUMNS):
-        for branch, child, some in branches(f"{name}: ", estimator, rows):
-            yield from _walk(branch, child, some, groups)
-    elif isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
-        yield from _search_fits(name, estimator, rows, groups)
-    else:
-        raise TypeError(
-            f"{name}: the number of times that {type(estimator).__name__} fits its "
-            "estimators is not known here; pass check() the plans of its estimators, "
-            "from plan_for, and n_fits"
-        )
-
-
-def _has_private(estimator: Any) -> bool:
-    """Return whether an estimator is private, or contains a private one."""
-    inside = estimators_within(estimator).values()
-    return any(hasattr(part, "plan_for") for part in inside)
-
-
-def _pipeline_fits(
-    name: str, pipeline: Any, rows: PlannedRows, groups: Any
-) -> Iterator[PlannedFit]:
-    steps = [(f"{name}: {step}", child) for step, child in parts_of(pipeline)]
-    private = [number for number, (_, child) in enumerate(steps) if _has_private(child)]
-    # What follows the last private step may have any shape.
-    for number, (step, child) in enumerate(steps[: private[-1] + 1]):
-        yield from _walk(step, child, rows, groups)
-        if number < private[-1]:
-            rows = rows_after(step, child, rows)
+    for step in steps_of(path, estimator, rows):
+        one, kind = step.estimator, step.kind
+        if is_private(one):
+            yield PlannedFit(step.plan(), one.accountant)
+        elif kind in WALKED or kind is Composition.FROZEN or not has_private(one):
+            continue
+        elif isinstance(one, GridSearchCV):
+            assert step.rows is not None
+            yield from _search_fits(step.path, one, step.rows, groups)
+        else:
+            name = f"{step.path}: " if step.path else ""
+            raise TypeError(
+                f"{name}the number of times that {type(one).__name__} fits its "
+                "estimators is not known here; pass check() the plans of its "
+                "estimators, from plan_for, and n_fits"
+            )
 
 
 def _search_fits(
-    name: str, search: Any, rows: PlannedRows, groups: Any
-) -> Iterator[PlannedFit]:
-    """Yield every candidate's fits, one per fold, and a refit of the most expensive."""
-    folds, inside = _folds(name, search, rows, groups), f"{name}: estimator"
-    dearest: list[PlannedFit] = []
-    candidates = _candidates(name, search)
-    yield from _score_releases(search, rows.shape(name)[0], folds, len(candidates))
+    path: str, search: Any, rows: Rows, groups: Any
+) -> Iterator[PlannedFit | Refit]:
+    """Yield every candidate's fits, one per fold, and a refit of one of them."""
+    folds = _folds(search, rows, groups)
+    inside = f"{path}__estimator" if path else "estimator"
+    candidates = list(ParameterGrid(search.param_grid))
+    again: list[tuple[PlannedFit, ...]] = []
+    yield from _score_releases(search, rows.shape[0], folds, len(candidates))
     for candidate in candidates:
         estimator = clone(search.estimator).set_params(**clone(candidate, safe=False))
         for fold, times in folds:
-            fits = _walk(inside, estimator, fold, groups)
-            yield from (replace(fit, times=fit.times * times) for fit in fits)
-        if search.refit:
-            again = list(_walk(inside, estimator, rows, groups))
-            dearest = max(dearest, again, key=_cost)
-    yield from dearest
+            fits = _fits(inside, estimator, fold, groups)
+            yield from (_repeated(fit, times) for fit in fits)
+        again += _alternatives(_fits(inside, estimator, rows, groups))
+    if search.refit:
+        yield Refit(tuple(again))
+
+
+def _alternatives(
+    fits: Iterable[PlannedFit | Refit],
+) -> Iterator[tuple[PlannedFit, ...]]:
+    """Yield every possible list of fits, in which no choice is left."""
+    choices = (
+        [(fit,)] if isinstance(fit, PlannedFit) else fit.alternatives for fit in fits
+    )
+    yield from (sum(parts, ()) for parts in product(*choices))
 
 
 def _score_releases(
-    search: Any, n_rows: int, folds: list[tuple[PlannedRows, int]], n_candidates: int
+    search: Any, n_rows: int, folds: list[tuple[Rows, int]], n_candidates: int
 ) -> Iterator[PlannedFit]:
     """Yield the releases of private scores, one per candidate and fold."""
     scoring = search.scoring
     scorers = scoring.values() if isinstance(scoring, Mapping) else [scoring]
     private = [scorer for scorer in scorers if hasattr(scorer, "privacy_plan")]
     for scorer, (fold, times) in product(private, folds):
-        n_train = fold.n_rows
-        sizes = [n_rows - n_train] + [n_train] * bool(search.return_train_score)
-        for size in sizes:
-            fit = PlannedFit(scorer.privacy_plan(size), scorer.accountant)
-            yield replace(fit, times=times * n_candidates)
+        n_train = fold.shape[0]
+        for size in [n_rows - n_train] + [n_train] * bool(search.return_train_score):
+            plan = scorer.privacy_plan(size)
+            yield PlannedFit(plan, scorer.accountant, times * n_candidates)
 
 
-def _folds(
-    name: str, search: Any, rows: PlannedRows, groups: Any
-) -> list[tuple[PlannedRows, int]]:
+def _folds(search: Any, rows: Rows, groups: Any) -> list[tuple[Rows, int]]:
     """Return the training rows of a search, with counts of equal sizes.
 
     The cost of a fit may depend on the number of rows.
     """
     if isinstance(search.cv, Iterator):
         raise ValueError(
-            f"{name}: cv is an iterator, which can be read only once; make it a list"
+            "cv is an iterator, which can be read only once; make it a list"
         )
     splitter = check_cv(search.cv, classifier=is_classifier(search.estimator))
-    zeros = np.broadcast_to(np.float64(0.0), rows.shape(name))
+    stand_in = zeros(rows.shape)
     try:
         # A copy: a splitter may hold a generator.
-        splits = copy.deepcopy(splitter).split(zeros, None, groups)
+        splits = copy.deepcopy(splitter).split(stand_in, None, groups)
         trains = [np.asarray(train) for train, _ in splits]
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         # It goes by targets or columns: folds of equal sizes stand for its own.
-        n_splits = splitter.get_n_splits(zeros, None, groups)
-        trains = [train for train, _ in KFold(n_splits).split(zeros)]
+        n_splits = splitter.get_n_splits(stand_in, None, groups)
+        trains = [train for train, _ in KFold(n_splits).split(stand_in)]
     if reads_clients(search.estimator):
-        return [(rows.training_rows(train), 1) for train in trains]
-    sizes = Counter(len(train) for train in trains)
-    return [(rows.training_rows(np.arange(size)), n) for size, n in sizes.items()]
+        return [(_taken(rows, train), 1) for train in trains]
+    sizes = Counter(map(len, trains))
+    return [(_taken(rows, slice(0, size)), times) for size, times in sizes.items()]
 
 
-def _cost(fits: list[PlannedFit]) -> float:
-    """Return the composed cost of fits, to compare candidates."""
-    if not fits:
-        return -1.0
-    if any(fit.plan.curves for fit in fits):
-        return sum(fit.times * fit.plan.epsilon for fit in fits)
-    mu = math.sqrt(sum(fit.times * fit.plan.mu**2 for fit in fits))
-    failure = min(1.0, sum(fit.times * fit.plan.failure for fit in fits))
-    return Total(mu, failure).epsilon(min(fit.plan.delta for fit in fits))
-
-
-def _candidates(name: str, search: Any) -> list[dict[str, Any]]:
-    """Return all candidates of a search."""
-    if isinstance(search, GridSearchCV):
-        return list(ParameterGrid(search.param_grid))
-    seed = search.random_state
-    if isinstance(seed, bool) or not isinstance(seed, Integral):
-        raise ValueError(
-            f"{name}: the candidates that it draws are known in advance only if its "
-            "random_state is an integer; set it to an integer"
-        )
-    drawn = ParameterSampler(
-        search.param_distributions, search.n_iter, random_state=int(seed)
+def _taken(rows: Rows, which: Any) -> Rows:
+    """Return some rows of a table; zeros where its form is a shape alone."""
+    X = rows.X
+    if hasattr(X, "iloc"):
+        return replace(rows, X=X.iloc[which])
+    if isinstance(which, slice) and not hasattr(X, "columns"):
+        return replace(rows, X=zeros((which.stop, rows.shape[1])))
+    return replace(
+        rows, X=X[which] if hasattr(X, "shape") else [X[row] for row in which]
     )
-    return list(drawn)

@@ -7,192 +7,23 @@ was planned, once.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from numbers import Real
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from sklearn.base import OneToOneFeatureMixin, clone
-from sklearn.utils import get_tags
-
-from ...mechanisms import (
-    Assumption,
-    Exact,
-    Gaussian,
-    PrivacyPlan,
-    SampledGaussian,
-    shown,
-)
-from .._composition import split_mu
-from .._errors import PrivacyBudgetError
-from .._gaussian import gaussian_epsilon, gaussian_mu
+from ...mechanisms import Assumption, Exact, Gaussian, PrivacyPlan, SampledGaussian
+from .._errors import without_warnings
 from .context import process_name
-from .planned_fits import Composition, composition_of, parts_of
-
-# Weights of mu**2. A final model learns more numbers from the rows than a scaler does.
-_SCALER, _OTHER, _MODEL = 1.0, 2.0, 4.0
 
 # The beginning of the remark of a pipeline's charge. Statements know it by this.
 SHARES_OF_STEPS = "Its steps have these shares of the cost (mu**2): "
 
-# Shares that are written as decimals sum to 1 but for rounding.
-_CLOSE = 1e-9
-
-
-def step_weight(estimator: Any) -> float:
-    """Return the public weight of a step, by its class or kind."""
-    own = getattr(estimator, "_budget_weight", None)
-    if own is not None:
-        return float(own)
-    if get_tags(estimator).estimator_type in ("classifier", "regressor"):
-        return _MODEL
-    return _SCALER if isinstance(estimator, OneToOneFeatureMixin) else _OTHER
-
-
-def resolved_shares(shares: Any, steps: Mapping[str, Any]) -> dict[str, float]:
-    """Return the share of mu**2 of each step, by its path.
-
-    Parameters
-    ----------
-    shares : "auto" or mapping of str to float
-        Shares that sum to 1, by paths of steps or of what holds several of them, which
-        split it by their weights.
-    steps : mapping of str to estimator
-        Private steps that release something, by their paths.
-    """
-    if isinstance(shares, str) and shares == "auto":
-        return _by_weights(steps, 1.0)
-    if not isinstance(shares, Mapping):
-        raise ValueError(
-            f'shares must be "auto" or a dict of step names to numbers, got '
-            f"{shown(shares)}"
-        )
-    for name, share in shares.items():
-        _check_share(name, share, steps)
-    total = math.fsum(shares.values())
-    if abs(total - 1.0) > _CLOSE:
-        raise ValueError(
-            f"shares must sum to 1, got {dict(shares)}, which sum to {total:g}: divide "
-            "each by that"
-        )
-    found: dict[str, float] = {}
-    for name, share in shares.items():
-        # A longer path says more of its steps than a shorter one.
-        inside = {p: s for p, s in steps.items() if _owner(p, shares) == name}
-        if not inside:
-            raise ValueError(
-                f"shares has an entry for {name!r} as well as for each step in it: "
-                "remove one of these entries"
-            )
-        found |= _by_weights(inside, share / total)
-    missing = [path for path in steps if path not in found]
-    if missing:
-        raise ValueError(
-            f"shares has no entry for step {missing[0]!r}: give each private step "
-            f"a share, {', '.join(map(repr, steps))}"
-        )
-    return {path: found[path] for path in steps}
-
-
-def _check_share(name: Any, share: Any, steps: Mapping[str, Any]) -> None:
-    """Refuse shares of unknown steps, and shares that are not positive."""
-    if not any(is_path_within(path, name) for path in steps):
-        raise ValueError(
-            f"shares has an entry for {name!r}, which is not a private step: the "
-            f"steps are {', '.join(map(repr, steps))}"
-        )
-    number = isinstance(share, Real) and not isinstance(share, bool)
-    if not (number and 0.0 < float(share) <= 1.0 + _CLOSE):
-        raise ValueError(
-            f"shares[{name!r}] must be a number in (0, 1], got {shown(share)}"
-        )
-
 
 def is_path_within(path: str, name: Any) -> bool:
+    """Return whether a step is another one, or within it."""
     return isinstance(name, str) and (path == name or path.startswith(f"{name}__"))
-
-
-def _owner(path: str, shares: Mapping[str, Any]) -> str | None:
-    """Return the longest name in `shares` that contains a path."""
-    return max((n for n in shares if is_path_within(path, n)), key=len, default=None)
-
-
-def _by_weights(steps: Mapping[str, Any], share: float) -> dict[str, float]:
-    """Split a share by the weights of steps."""
-    weights = {path: step_weight(step) for path, step in steps.items()}
-    total = math.fsum(weights.values())
-    return {path: share * weight / total for path, weight in weights.items()}
-
-
-# Relative width at which the search for the largest budgets ends, and the least part of
-# a budget that is tried.
-_NEAR, _LEAST = 2.0**-10, 2.0**-10
-
-
-def allocated(
-    what: Any,
-    epsilon: float,
-    delta: float,
-    shares: Any,
-    check: Callable[[Any], object],
-) -> Any:
-    """Return a clone whose private steps have shares of a budget.
-
-    `check` raises a PrivacyBudgetError for a clone that costs more than is left. A
-    search finds the largest budgets that pass, if mechanisms that are not Gaussian
-    compose to more than the split assumes.
-    """
-    steps = dict(_private_leaves("", what))
-    if not steps:
-        raise ValueError(
-            f"no private estimator is fitted in {type(what).__name__}: pass a pipeline "
-            "of private steps"
-        )
-    split, mu = resolved_shares(shares, steps), gaussian_mu(epsilon, delta)
-
-    def given(part: float) -> Any:
-        mus = split_mu(part * mu, tuple(split.values()))
-        budgets: dict[str, float] = {}
-        for path, cost in zip(split, mus, strict=True):
-            prefix = f"{path}__" if path else ""
-            budgets[f"{prefix}epsilon"] = gaussian_epsilon(cost, delta)
-            budgets[f"{prefix}delta"] = delta
-        model = clone(what).set_params(**budgets)
-        check(model)
-        return model
-
-    # Rounding of two inverses.
-    high = 1.0 - 2.0**-40
-    try:
-        return given(high)
-    except PrivacyBudgetError as error:
-        refused = error
-    low, found = 0.5 * high, None
-    while found is None and low > _LEAST:
-        try:
-            found = given(low)
-        except PrivacyBudgetError as error:
-            refused, high, low = error, low, 0.5 * low
-    if found is None:
-        raise refused
-    while high > low * (1.0 + _NEAR):
-        middle = math.sqrt(low * high)
-        try:
-            found, low = given(middle), middle
-        except PrivacyBudgetError:
-            high = middle
-    return found
-
-
-def _private_leaves(path: str, estimator: Any) -> Iterator[tuple[str, Any]]:
-    """Yield private estimators with own budgets, by path."""
-    prefix, kind = f"{path}__" if path else "", composition_of(estimator)
-    if hasattr(estimator, "plan_for"):
-        yield path, estimator
-    elif kind in (Composition.PIPELINE, Composition.UNION, Composition.COLUMNS):
-        for name, child in parts_of(estimator):
-            yield from _private_leaves(prefix + name, child)
 
 
 # Largest relative excess of a cost over what was charged, by rounding.
@@ -200,6 +31,10 @@ _ROUNDING = 2.0**-41
 
 # Largest relative difference of a cost from what was charged.
 _SAME = 1e-6
+
+
+class FormChecked(BaseException):
+    """Ends a trial of a fit where it would be charged: its data have a valid form."""
 
 
 class StepShare:
@@ -244,10 +79,11 @@ class StepShare:
         self.path, self.epsilon, self.delta = path, epsilon, delta
         self.noise_multiplier = noise_multiplier
         self.plan: PrivacyPlan | None = None  # that of the fit, once it has begun
+        self.before: Any = None  # the private step whose output this one is fitted to
         self.planned, self._relation = planned, relation
         self._n_samples, self._seeded, self._failure = n_samples, seeded, failure
         self._process, self._lock = process_name(), threading.Lock()
-        self._closed = False
+        self._closed = self._on_trial = False
 
     @property
     def is_open(self) -> bool:
@@ -263,6 +99,16 @@ class StepShare:
         """End the share: from now on the step has its own budget."""
         self._closed = True
 
+    @contextlib.contextmanager
+    def trial(self) -> Iterator[None]:
+        """Let a fit run until it would be charged."""
+        self._on_trial = True
+        try:
+            with contextlib.suppress(FormChecked), without_warnings():
+                yield
+        finally:
+            self._on_trial = False
+
     def claim(self, plan: PrivacyPlan, n_public: int | None) -> None:
         """Use the share for the releases of a fit; raise if they are others."""
         if self._process != process_name():
@@ -272,6 +118,8 @@ class StepShare:
                 "the pipeline in one process"
             )
         self.check(plan, n_public)
+        if self._on_trial:
+            raise FormChecked
         with self._lock:
             if self.plan is not None or self._closed:
                 raise RuntimeError(

@@ -1,0 +1,180 @@
+"""Made-up rows and targets in the containers and dtypes of a user's own.
+
+Fits and scores are tried on them before a search is charged. Dtypes, names, shapes and
+parameters are read, all of which are public, and no value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from .._release.noise import public_order, public_start
+from .._tables.readers import column_names
+from .._tables.rows import dtypes_of, shape_of
+from ..accounting._ledger.planned_fits import estimators_within
+from ._candidates import deferred_numbers, sliceable, sliceable_targets, takes_numbers
+
+N_MADE_UP = 240
+
+# Rows of a made-up user, and what other columns may contain.
+_ROWS_OF_EACH, _WORDS = 6, ("a", "b", "c")
+
+
+def made_up(
+    estimator: Any, X: Any, y: Any, declared: frozenset[str]
+) -> tuple[Any, Any] | None:
+    """Return rows and targets as blocks get them; None where there is no such table.
+
+    `declared` columns have public categories in their dtypes.
+    """
+    known = _public_values(estimator)
+    try:
+        rows = _rows(X, known, declared, takes_numbers(estimator))
+        unread = deferred_numbers(estimator, rows)
+        read = [] if unread is None else [unread.read()]
+        targets = None if y is None else _targets(y, known.get("classes"))
+        return sliceable(rows, "X", *read), sliceable_targets(targets)
+    except (NotImplementedError, TypeError, ValueError, OverflowError):
+        return None  # of dtypes that nothing can be made of: intervals, structs
+
+
+def _public_values(estimator: Any) -> dict[Any, Sequence[Any]]:
+    """Return public values of columns by name or position, and those of targets."""
+    known: dict[Any, Sequence[Any]] = {}
+    places = np.arange(N_MADE_UP)
+    for part in estimators_within(estimator).values():
+        if isinstance(found := getattr(part, "categories", None), dict):
+            known |= {name: list(values) for name, values in found.items()}
+        for name in ("user_feature", "client_feature"):
+            if getattr(part, name, None) is not None:
+                known[getattr(part, name)] = (places // _ROWS_OF_EACH).tolist()
+        if getattr(part, "item_feature", None) is not None:
+            items = getattr(part, "items", None)
+            items = 5 if items is None else items
+            if isinstance(items, Integral):
+                items = range(int(items))
+            known[part.item_feature] = list(items)
+        if getattr(part, "classes", None) is not None:
+            known["classes"] = list(part.classes)
+    return known
+
+
+def _rows(X: Any, known: dict, declared: frozenset, numbers: bool) -> Any:
+    n_columns = shape_of(X)[1]
+    if sparse.issparse(X):
+        dense = [
+            _whole(place) * (_whole(place + n_columns) > 2)
+            for place in range(n_columns)
+        ]
+        return sparse.csr_matrix(np.stack(dense, axis=1).astype(X.dtype))
+    names = column_names(X)
+    if names is None:
+        if not isinstance(X, (np.ndarray, list, tuple)):
+            raise NotImplementedError
+        dtype = X.dtype if isinstance(X, np.ndarray) else np.dtype(object)
+        table = np.empty((N_MADE_UP, n_columns), dtype)
+        for place in range(n_columns):
+            given = known.get(place, known.get(place - n_columns))
+            table[:, place] = _values(dtype, given, numbers, place)
+        return table if isinstance(X, np.ndarray) else table.tolist()
+    columns = []
+    for place, (name, dtype) in enumerate(zip(names, dtypes_of(X), strict=True)):
+        given = known.get(str(name), known.get(place, known.get(place - n_columns)))
+        if given is None and (str(name) in declared or str(dtype).startswith("Enum")):
+            given = list(getattr(dtype, "categories", _WORDS))
+        columns.append(_column(X, dtype, _values(dtype, given, numbers, place)))
+    if hasattr(X, "iloc"):
+        import pandas as pd
+
+        made = pd.concat(columns, axis=1)
+        made.columns = X.columns
+        return made
+    if type(X).__module__.startswith("polars"):
+        return type(X)(dict(zip(names, columns, strict=True)))
+    return type(X).from_arrays(columns, names=list(names))
+
+
+def _column(like: Any, dtype: Any, values: np.ndarray) -> Any:
+    """Return values as a column of the library of `like`."""
+    library = type(like).__module__.partition(".")[0]
+    entries = values.tolist() if values.dtype == object else values
+    if library == "pandas":
+        import pandas as pd
+
+        # Categories of a dtype may be values of the table.
+        own = {"category": "category"}.get(str(dtype), dtype)
+        return pd.Series(entries, dtype=own)
+    if library == "polars":
+        import polars as pl
+
+        return pl.Series(entries).cast(dtype)
+    if library == "pyarrow":
+        import pyarrow as pa
+
+        return pa.array(entries).cast(dtype)
+    raise NotImplementedError
+
+
+def _values(dtype: Any, given: Any, numbers: bool, place: int) -> np.ndarray:
+    """Return values that fit a dtype: the given ones in turn, or any."""
+    if given is not None:
+        return _in_turn(given)
+    kind = str(dtype).lower()
+    if "bool" in kind:
+        return _whole(place) > 3
+    if any(time in kind for time in ("date", "timestamp")):
+        return np.datetime64("2020-01-01", "ns") + np.arange(N_MADE_UP)
+    if any(time in kind for time in ("timedelta", "duration")):
+        return np.arange(N_MADE_UP).astype("m8[ns]")
+    if any(name in kind for name in ("float", "double", "decimal")):
+        return 2.0 * public_start(place, (N_MADE_UP,))
+    if "int" in kind and "interval" not in kind:
+        return _whole(place)
+    if numbers:  # in columns of objects and texts
+        made = _whole(place)
+        return made.astype(object if kind == "object" else str)
+    return _in_turn(_WORDS)[public_order(N_MADE_UP)]
+
+
+def _whole(number: int) -> np.ndarray:
+    """Return whole numbers from 1 to 5, by a public number."""
+    uniform = public_start(abs(number), (N_MADE_UP,))
+    return np.floor(2.5 * (uniform + 1.0)).astype(int) + 1
+
+
+def _in_turn(values: Sequence[Any]) -> np.ndarray:
+    """Return some values over and over, as objects that no dtype has changed."""
+    found = np.empty(N_MADE_UP, dtype=object)
+    found[:] = [values[place % len(values)] for place in range(N_MADE_UP)]
+    return found
+
+
+def _targets(y: Any, classes: Sequence[Any] | None) -> Any:
+    """Return targets: public classes in turn, or numbers from 1 to 5."""
+    if classes is None:
+        values = _whole(N_MADE_UP)
+    else:
+        values = _in_turn(classes)[public_order(N_MADE_UP)]
+    shape = (N_MADE_UP, *shape_of(y, "y")[1:])
+    if isinstance(y, (list, tuple)):
+        return np.broadcast_to(
+            values.reshape(-1, *[1] * len(shape[1:])), shape
+        ).tolist()
+    if isinstance(y, np.ndarray):
+        dtype = str if y.dtype.kind == "U" else y.dtype
+        made = np.stack([values.tolist()] * int(np.prod(shape[1:])), axis=1)
+        return made.astype(dtype).reshape(shape)
+    if len(shape) > 1:
+        columns = (_column(y, dtype, values) for dtype in dtypes_of(y))
+        return type(y)(dict(zip(column_names(y), columns, strict=True)))
+    column = _column(y, y.dtype if hasattr(y, "dtype") else y.type, values)
+    if type(y).__module__.startswith("pandas") and not hasattr(y, "iloc"):
+        import pandas as pd
+
+        return pd.Index(column) if isinstance(y, pd.Index) else column.array
+    return column
