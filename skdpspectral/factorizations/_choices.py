@@ -161,16 +161,14 @@ class Choices(NamedTuple):
 
     def made(self) -> list[tuple[str, Workload, object]]:
         """Return one or two pairs, each after the prefix of its parameters' names."""
-        own_mean = self.second_workload is None
         first = make_workload(self.workload)
         found = [("", first, self.factorization)]
-        if not own_mean or self.second_factorization is not None:
-            second = first
-            if not own_mean:
-                second = make_workload(self.second_workload, "second_workload")
-            shaping = self.second_factorization
+        second, shaping = self.second_workload, self.second_factorization
+        if second is not None or shaping is not None:
+            if second is not None:
+                second = make_workload(second, "second_workload")
             shaping = self.factorization if shaping is None else shaping
-            found.append(("second_", second, shaping))
+            found.append(("second_", second or first, shaping))
         return found
 
 
@@ -185,13 +183,9 @@ def plan_noise(choices: Choices, horizon=None, n_samples=None) -> PlannedNoise:
     n_steps = _count_steps(asked, horizon, n_samples)
     if n_samples is not None and not renewed:
         check_horizon(n_steps, 0, n_samples)
-    made = [_make_noise(workload, shaping, n_steps) for _, workload, shaping in asked]
+    made = [_kept_factorization(_key(w), _key(f), n_steps) for _, w, f in asked]
     first, second = asked[0], asked[-1]
     return PlannedNoise(first[1], made[0], second[1], made[-1], n_steps, renewed)
-
-
-def _make_noise(workload: Workload, factorization, n_steps) -> Factorization:
-    return _kept_factorization(_key(workload), _key(factorization), n_steps)
 
 
 def make_workload(workload, name: str = "workload") -> Workload:
@@ -211,9 +205,8 @@ def _check_restart(asked, horizon) -> None:
     for prefix, workload, _ in asked:
         if workload.name == "window":
             raise ValueError(
-                'on_horizon="restart" is not available with '
-                f"{prefix}workload={workload}: a window needs no horizon with "
-                '"blt"'
+                f'on_horizon="restart" is not available with {prefix}workload='
+                f'{workload}: a window needs no horizon with "blt"'
             )
     if horizon is None:
         raise ValueError(
