@@ -46,7 +46,7 @@ with PrivacyAccountant() as accountant:
         print(f"center={center!r}: distance to the true direction {found[center]:.3f}")
 print(accountant)
 for entry in accountant.ledger:
-    print(f"{entry.estimator} {entry.block:6} {entry.epsilon:g} mu={entry.mu:.4f}")
+    print(f"{entry.estimator} {entry.label or ''} {entry.epsilon:g} mu={entry.mu:.4f}")
 
 # %%
 # Weights of clients

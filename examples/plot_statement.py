@@ -48,11 +48,6 @@ made = statement(
 print(made)
 
 # %%
-# The first part of the same facts, as text:
-
-print(made.to_markdown().partition("### What is not protected?")[0])
-
-# %%
 # The cost of each entry, and the budget
 # --------------------------------------
 # Costs do not add up linearly: the squares of mu add up.

@@ -36,7 +36,7 @@ def house():
         ("from .._nowhere import thing", {"__init__"}),
         ("from .. import DPPCA", {"__init__"}),
         ("from . import _report", {"audit"}),
-        ("import skdpspectral.accounting._ledger.sqlite_file", {"accounting"}),
+        ("import skdpspectral.accounting._ledger.store", {"accounting"}),
         ("import skdpspectral", {"__init__"}),
         ("from skdpspectral.mechanisms._plan import PrivacyPlan", {"mechanisms"}),
         ("def later():\n    from ..accounting import Spent", {"accounting"}),

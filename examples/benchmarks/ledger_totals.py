@@ -10,7 +10,6 @@ import sys
 import time
 
 from skdpspectral import PrivacyAccountant
-from skdpspectral.accounting._ledger.budget import whole_data
 from skdpspectral.mechanisms import (
     ApproximateDP,
     Gaussian,
@@ -30,12 +29,11 @@ KINDS = {
 
 
 def ledger_of(mechanisms):
-    """A ledger of one entry a mechanism, all of them written at once."""
+    """A ledger of one entry a mechanism."""
     accountant = PrivacyAccountant(**RELATION)
-    with accountant._ledger().transaction() as transaction:
-        for mechanism in mechanisms:
-            plan = PrivacyPlan(50.0, 1e-5, (mechanism,), "Benchmark", **RELATION)
-            transaction.append(plan, 1.0, whole_data(), None)
+    for mechanism in mechanisms:
+        plan = PrivacyPlan(50.0, 1e-5, (mechanism,), "Benchmark", **RELATION)
+        accountant.charge(plan)
     return accountant
 
 

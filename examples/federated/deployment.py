@@ -175,7 +175,7 @@ class Deployment(Processes):
 
     def wait_until_begun(self, job="job"):
         """Wait until the server's app runs a job, and so is installed for others."""
-        path = self.folder / job / "session.db"
+        path = self.folder / job / "begun"
         self.wait_until(job, path.exists, START_SECONDS)
 
     def outcome(self, job="job", seconds=180.0, show=None):

@@ -2,7 +2,7 @@
 
 A SuperLink and three SuperNodes of Flower run as processes of their own and talk over
 the loopback. Beside each SuperNode runs the process of its site, which alone has the
-site's rows, its ledger and the answers that it gave. Everything is made in a folder
+site's rows and its ledger. Everything is made in a folder
 that is deleted in the end (``--folder`` keeps it), and no other machine is asked.
 
 ``--data`` takes "generated" rows, or, where ``SKDPSPECTRAL_DATA`` names the folder of
@@ -67,6 +67,7 @@ def ml_100k():
         "parameters": {
             "items": data.item_ids.tolist(),
             "item_features": data.item_features.tolist(),
+            "rating_range": [1, 5],
             "epsilon": 1.0,
         },
         "noise": "node",

@@ -122,9 +122,6 @@ def _unheard(estimator):
     return twin
 
 
-# How an estimator knows of a `with` block that its context does not know.
-_BROUGHT_ALONG = ("_sent_accountant", "_made_in")
-
 # Doubts about all fits that are planned, for who plans fits of others.
 _noted: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar(
     "noted", default=None
@@ -216,9 +213,9 @@ class PrivateEstimator(BaseEstimator):
     def __new__(cls, *args, **kwargs):
         """Note the open ``with`` block, which a worker thread would not see."""
         estimator = super().__new__(cls)
-        block = block_at_hand()
-        if block is not None:
-            estimator._made_in = block
+        noted = block_at_hand()
+        if noted is not None:
+            estimator._made_in = noted
         return estimator
 
     # -- the way of a fit --------------------------------------------------------
@@ -420,8 +417,7 @@ class PrivateEstimator(BaseEstimator):
             return self._fit_limit
         if self.accountant is not None:
             return self.accountant
-        ambient = self._ambient()
-        return None if ambient is None else ambient[0]
+        return ambient_accountant(getattr(self, "_made_in", None))
 
     @contextlib.contextmanager
     def _unchanged_on_error(self, *, own_arithmetic: bool = True):
@@ -444,37 +440,26 @@ class PrivateEstimator(BaseEstimator):
 
     # -- the ledger follows the estimator into worker processes -----------------
 
-    def _ambient(self):
-        """Return (accountant, process) of the governing ``with`` block, or None."""
-        sent, made_in = (getattr(self, name, None) for name in _BROUGHT_ALONG)
-        return ambient_accountant(sent, made_in)
-
     def __getstate__(self):
         state = dict(super().__getstate__())
-        for name in (*_BROUGHT_ALONG, "_step_share"):
-            state.pop(name, None)
-        ambient = None
+        state.pop("_step_share", None)
+        noted = state.pop("_made_in", None)
         if self.accountant is None:
-            ambient = accountant_to_send(
-                *(getattr(self, name, None) for name in _BROUGHT_ALONG)
-            )
-        if ambient is not None:
-            state["_sent_accountant"] = ambient
+            noted = accountant_to_send(noted)
+            if noted is not None:
+                state["_made_in"] = noted
         return state
 
     def __sklearn_clone__(self):
         clone = super().__sklearn_clone__()
-        for name in _BROUGHT_ALONG:
-            if hasattr(self, name):
-                setattr(clone, name, getattr(self, name))
         share = self._own_share()
         if share is not None:  # ColumnTransformer fits clones
             clone._step_share = share
         if self._fit_limit is not None:
             clone._fit_limit = self._fit_limit
-        block = block_at_hand()
-        if block is not None:
-            clone._made_in = block
+        noted = block_at_hand(getattr(self, "_made_in", None))
+        if noted is not None:
+            clone._made_in = noted
         return clone
 
     # -- publishing: releases and plan, without pickles ------------------------------

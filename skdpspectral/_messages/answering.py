@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from .._linalg.walks import blas_threads, quietly
 from .._release.noise import NonReentrantLock
@@ -25,6 +27,9 @@ def check_step(request: Request, expected: int) -> None:
         raise MessageError(f"step {request.step} was requested before step {expected}")
 
 
+_Charged = TypeVar("_Charged")
+
+
 class AnsweringClient:
     """Answers each step of an untrusted server once, always with the same bytes.
 
@@ -32,6 +37,7 @@ class AnsweringClient:
     """
 
     plan: PrivacyPlan
+    _accountant: Any  # a PrivacyAccountant, or None
 
     def _open(self, name: str, task) -> None:
         """Set the state before the first request of a session."""
@@ -70,6 +76,32 @@ class AnsweringClient:
             numbers,
             values,
         )
+
+    def _charge_session(
+        self, request: Request, charge: Callable[[Any], _Charged]
+    ) -> _Charged:
+        """Charge a session under its name; refuse one that the ledger already has.
+
+        A client that is created again has other noise and the same masks. It would
+        answer a step twice, which costs more than two charges where parts are masked.
+        """
+        ledger = self._accountant
+        if ledger is None or ledger._partition is not None:
+            return charge(ledger)
+        label = f"session {request.session.hex()} of {self.name}"
+        label = ", ".join(filter(None, (ledger._label, label)))
+        self._check_new(ledger, label, 0)
+        charged = charge(ledger.named(label))
+        self._check_new(ledger, label, 1)  # another process may have charged it too
+        return charged
+
+    def _check_new(self, ledger: Any, label: str, n_entries: int) -> None:
+        if sum(entry.label == label for entry in ledger.ledger) > n_entries:
+            raise MessageError(
+                f"client {self.name!r} was created again within a session that its "
+                "ledger already has: its answers are spent, and take part in the next "
+                "session"
+            )
 
     # -- of subclasses -----------------------------------------------------------------
 

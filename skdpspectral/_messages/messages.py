@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
-import struct
 import uuid
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
 from numbers import Integral, Real
+from typing import ClassVar
 
 import numpy as np
 
 from ..mechanisms import check_count
+from .codec import MessageError, decode, encode
 
-VERSION = 2
-_MAGIC = b"SKDF"
-# magic, version, kind, topic, dimensions; length; session; task; step, length of the
-# name, numbers; rows in the data, cost; shape of the values. Little-endian, no padding.
-_HEADER = struct.Struct("<4sBBBBQ16s16sIHHQdII")
-CHECKSUM_BYTES = 16
-_REQUEST, _REPLY = 1, 2
+VERSION = 3
 SESSION_BYTES, TASK_BYTES = 16, 16
-# Bytes of a message beside its values, at most.
-OVERHEAD = 200
+# Bytes of a message beside its values, and of its header, at most.
+OVERHEAD, _MOST_HEADER = 600, 560
 MAX_NAME_BYTES = 64
-_MAX_STEP, _MAX_ROWS, _MAX_NUMBERS = 2**32 - 1, 2**63 - 1, 8
-
-
-class MessageError(ValueError):
-    """A message is malformed, or does not belong to this session."""
+_MAX_STEP, _MAX_ROWS = 2**32 - 1, 2**63 - 1
 
 
 class Topic(IntEnum):
@@ -142,34 +131,22 @@ def check_name(name) -> str:
 
 
 class _Message:
-    """Byte form and equality of requests and replies."""
+    """Byte form and equality of requests and replies; `_array` names the numbers."""
+
+    _array: ClassVar[str]
 
     def to_bytes(self) -> bytes:
-        """Return the byte form: header, name, numbers, values and a digest."""
-        name, n_samples, mu, numbers, values = self._content()
-        shape = (*values.shape, 1, 1)[:2]
-        name = name.encode()
-        size = _HEADER.size + len(name) + 8 * len(numbers) + values.nbytes
-        header = _HEADER.pack(
-            _MAGIC,
-            VERSION,
-            self._kind,
-            int(self.topic),
-            values.ndim,
-            size + CHECKSUM_BYTES,
-            self.session,
-            self.task,
-            self.step,
-            len(name),
-            len(numbers),
-            n_samples,
-            mu,
-            *shape,
-        )
-        body = b"".join(
-            (header, name, struct.pack(f"<{len(numbers)}d", *numbers), values.tobytes())
-        )
-        return body + checksum(body)
+        """Return the byte form: header, values and a digest."""
+        header = {name: getattr(self, name) for name in self._fields()}
+        header |= {name: header[name].hex() for name in ("session", "task")}
+        header["topic"] = header["topic"].name
+        kind = type(self).__name__.lower()
+        return encode(kind, VERSION, header, getattr(self, self._array))
+
+    @classmethod
+    def _fields(cls) -> list[str]:
+        names = (field.name for field in fields(cls))  # type: ignore[arg-type]
+        return [name for name in names if name != cls._array]
 
     @classmethod
     def from_bytes(cls, data: bytes, *, max_bytes: int | None = None):
@@ -192,14 +169,20 @@ class _Message:
         MessageError
             If the bytes are not a complete, unchanged message of this version.
         """
-        if not isinstance(data, (bytes, bytearray, memoryview)):
-            raise MessageError(f"a message must be bytes, got {type(data).__name__}")
-        size = memoryview(data).nbytes
-        if max_bytes is not None and size > max_bytes:
+        form = cls.__name__.lower(), VERSION, cls._fields()
+        header, values = decode(data, *form, max_bytes, _MOST_HEADER)
+        try:
+            for name in ("session", "task"):
+                header[name] = bytes.fromhex(header[name])
+            header["topic"] = Topic[header["topic"]]
+        except (LookupError, TypeError, ValueError):
             raise MessageError(
-                f"the message has {size} bytes, but at most {max_bytes} are allowed"
-            )
-        return _parse(cls, bytes(data))
+                "the message has an unknown topic, session or task"
+            ) from None
+        found = cls(**header, **{cls._array: values})
+        if found.to_bytes() != bytes(data):
+            raise MessageError("these bytes are not the form of their message")
+        return found
 
     def __eq__(self, other):
         if type(other) is not type(self):
@@ -208,11 +191,6 @@ class _Message:
 
     def __hash__(self):
         return hash(self.to_bytes())
-
-
-def checksum(body: bytes) -> bytes:
-    """Checksum against damage in transit; it is no signature."""
-    return hashlib.blake2b(body, digest_size=CHECKSUM_BYTES).digest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +217,7 @@ class Request(_Message):
     topic: Topic
     basis: np.ndarray = ()
 
-    _kind = _REQUEST
+    _array = "basis"
 
     def __post_init__(self) -> None:
         _check_ids(self)
@@ -247,15 +225,6 @@ class Request(_Message):
         object.__setattr__(self, "step", _whole("step", self.step, 0, _MAX_STEP))
         object.__setattr__(self, "topic", _topic(self.topic))
         object.__setattr__(self, "basis", _frozen("basis", basis, (2,)))
-
-    def _content(self):
-        return "", 0, 0.0, (), self.basis
-
-    @classmethod
-    def _of(cls, session, task, step, topic, name, n_samples, mu, numbers, values):
-        if name or n_samples or mu or numbers:
-            raise MessageError("a request has a basis and nothing else")
-        return cls(session, task, step, topic, values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,7 +263,7 @@ class Reply(_Message):
     numbers: tuple[float, ...]
     values: np.ndarray
 
-    _kind = _REPLY
+    _array = "values"
 
     def __post_init__(self) -> None:
         _check_ids(self)
@@ -314,64 +283,12 @@ class Reply(_Message):
         object.__setattr__(self, "numbers", tuple(numbers.tolist()))
         object.__setattr__(self, "values", _frozen("values", self.values, (1, 2)))
 
-    def _content(self):
-        return self.client, self.n_samples, self.mu, self.numbers, self.values
-
-    @classmethod
-    def _of(cls, session, task, step, topic, name, n_samples, mu, numbers, values):
-        return cls(session, task, step, topic, name, n_samples, mu, numbers, values)
-
 
 def _topic(value) -> Topic:
     try:
         return Topic(value)
     except ValueError:
         raise MessageError("the message has an unknown topic") from None
-
-
-def _parse(cls, data: bytes):
-    """Read a message whose every part has the length that the header says."""
-    if len(data) < _HEADER.size + CHECKSUM_BYTES:
-        raise MessageError("the message is too short to be valid")
-    magic, version, kind, *rest = _HEADER.unpack_from(data)
-    topic, n_dims, length, session, task, step, *rest = rest
-    n_name, n_numbers, n_rows, mu, *shape = rest
-    if magic != _MAGIC:
-        raise MessageError("these bytes are not a message of a federation")
-    if version != VERSION:
-        raise MessageError(
-            f"the message has version {version}, but this release reads version "
-            f"{VERSION}"
-        )
-    if length != len(data):
-        raise MessageError("the message does not have its stated length")
-    if kind != cls._kind:
-        raise MessageError(f"the message is not a {cls.__name__}")
-    if not 1 <= n_dims <= 2 or (n_dims == 1 and shape[1] != 1):
-        raise MessageError("the values of the message have an invalid shape")
-    if n_name > MAX_NAME_BYTES or n_numbers > _MAX_NUMBERS:
-        raise MessageError("the parts of the message have an invalid length")
-    counts = (n_name, 8 * n_numbers, 8 * math.prod(shape))
-    if sum(counts) != len(data) - _HEADER.size - CHECKSUM_BYTES:
-        raise MessageError("the parts of the message do not add up to its length")
-    if checksum(data[:-CHECKSUM_BYTES]) != data[-CHECKSUM_BYTES:]:
-        raise MessageError("the message was damaged: its digest does not match")
-    name, numbers, values = _parts(data, counts)
-    values = values.reshape(shape[:n_dims])
-    return cls._of(session, task, step, topic, name, n_rows, mu, numbers, values)
-
-
-def _parts(data: bytes, counts):
-    """Take name, numbers and values out of a message of checked length."""
-    first = _HEADER.size
-    second, third = first + counts[0], first + counts[0] + counts[1]
-    try:
-        name = data[first:second].decode()
-    except UnicodeDecodeError:
-        raise MessageError("the client's name is not valid UTF-8") from None
-    numbers = struct.unpack(f"<{counts[1] // 8}d", data[second:third])
-    values = np.frombuffer(data[third : third + counts[2]], dtype="<f8")
-    return name, numbers, values
 
 
 # Largest length of a client's reason that is shown.

@@ -119,8 +119,8 @@ class DifferenceHistograms(Statistic):
         """Plan the release at a cost of mu; infinite for no noise."""
         shape = (self.n_features, self.n_nodes)
         moved = sensitivity.difference_counts_sensitivity(self.n_features)
-        most = self.order.n_pairs
-        return calibrate_alike([self.name], moved, mu, shape, magnitude=most)
+        more = {"magnitude": self.order.n_pairs, "lemma": "difference-counts"}
+        return calibrate_alike([self.name], moved, mu, shape, **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Spreads:
         """Release the histograms of rows under a given map, or None."""
@@ -299,6 +299,7 @@ class FeatureMoments(Statistic):
             (p, len(self._weights)),
             summation_error=mean_summation_error(longest, n, p),
             magnitude=2.0 * self._weight,
+            lemma="feature-moments",
         )
 
     def radius(self, noise: float, spreads: Spreads) -> np.ndarray:
@@ -406,7 +407,8 @@ class Phases(Statistic):
     def _phases(self, n_circles: int, mu: float) -> Gaussian:
         moved = sensitivity.phase_sensitivity(self.n_features, n_circles)
         shape = (self.n_features, n_circles, 2)
-        return calibrate_gaussian(self.name, moved, mu, shape, magnitude=self.n_samples)
+        more = {"magnitude": self.n_samples, "lemma": "phases"}
+        return calibrate_gaussian(self.name, moved, mu, shape, **more)
 
     def _suffice(self, phases: Any, all_rows: bool) -> bool:
         """Return whether the planned noise allows circles so few and so long."""

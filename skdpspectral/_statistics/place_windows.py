@@ -81,8 +81,8 @@ class PlaceWindows(Statistic):
         """Plan the release at a cost of mu; infinite for no noise."""
         shape = (self.n_features, self.n_cells + 1)
         moved = sensitivity.value_windows_sensitivity(self.n_features)
-        most = self.n_samples
-        return calibrate_alike([self.name], moved, mu, shape, magnitude=most)
+        more = {"magnitude": self.n_samples, "lemma": "value-windows"}
+        return calibrate_alike([self.name], moved, mu, shape, **more)
 
     def exact(self, rows: Any, row_map: Any, scale: np.ndarray) -> np.ndarray:
         """Return what is released of rows, without noise."""

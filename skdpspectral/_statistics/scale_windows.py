@@ -160,8 +160,8 @@ class ScaleWindows(Statistic):
         # Windows, and the count of all differences that are no ties.
         shape = (self.n_features, end - first + _WIDTH)
         moved = sensitivity.difference_windows_sensitivity(self.n_features)
-        most = self.order.n_pairs
-        return calibrate_alike([self.name], moved, mu, shape, magnitude=most)
+        more = {"magnitude": self.order.n_pairs, "lemma": "difference-windows"}
+        return calibrate_alike([self.name], moved, mu, shape, **more)
 
     def exact(self, rows: Any) -> np.ndarray:
         """Return what is released of rows, without noise."""

@@ -39,6 +39,7 @@ def planned_sum(name: str, width: int, neighbors: Neighbors, mu: float) -> Gauss
         (width,),
         summation_error=_CLIP_SLACK,
         magnitude=MOST_USERS,
+        lemma="user-sums",
     )
 
 

@@ -18,7 +18,7 @@ from ._gaussian import calibrate_gaussian as calibrate_gaussian
 from ._gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from ._ledger.accountant import PrivacyAccountant
 from ._ledger.context import default_accountant as default_accountant
-from ._ledger.entry_reports import Spent as Spent
+from ._ledger.report import Spent as Spent
 from ._selection import calibrate_exponential as calibrate_exponential
 
 __all__ = [

@@ -402,15 +402,16 @@ _REPLACE = Neighbors.REPLACE_ONE
 _ADD = Neighbors.ADD_REMOVE_ONE
 _ZERO = Neighbors.ZERO_OUT_ONE
 
-# (from) -> (to): a change of the second kind is a chain of so many of the first.
+# (from) -> (to): a change of the second kind is a chain of so many of the first. A row
+# that is replaced may change its user: the data of two users change.
 _CHAIN = {
     (_ROW, _ADD, _ROW, _REPLACE): 2.0,
     (_ROW, _ZERO, _ROW, _REPLACE): 2.0,
     (_USER, _ADD, _USER, _REPLACE): 2.0,
     (_USER, _ZERO, _USER, _REPLACE): 2.0,
-    (_USER, _REPLACE, _ROW, _REPLACE): 1.0,
-    (_USER, _ADD, _ROW, _REPLACE): 2.0,
-    (_USER, _ZERO, _ROW, _REPLACE): 2.0,
+    (_USER, _REPLACE, _ROW, _REPLACE): 2.0,
+    (_USER, _ADD, _ROW, _REPLACE): 4.0,
+    (_USER, _ZERO, _ROW, _REPLACE): 4.0,
     (_USER, _ADD, _ROW, _ADD): 2.0,
 }
 

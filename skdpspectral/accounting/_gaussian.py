@@ -238,12 +238,13 @@ def calibrate_gaussian(
     summation_error: float = 0.0,
     magnitude: float = 1.0,
     correlation: dict[str, Any] | None = None,
+    lemma: str = "",
 ) -> Gaussian:
     """Gaussian mechanism with the least noise whose charged mu is at most `mu`.
 
     Parameters
     ----------
-    name, sensitivity, shape, symmetric, summation_error, magnitude
+    name, sensitivity, shape, symmetric, summation_error, magnitude, lemma
         As in :class:`~skdpspectral.mechanisms.Gaussian`.
     mu : float
         The cost that may be charged; positive and finite. A ValueError if it is so
@@ -258,10 +259,10 @@ def calibrate_gaussian(
         if not 0.0 < value < math.inf:
             raise ValueError(f"{argument} must be positive and finite, got {value}")
     allowed = mu * (1.0 - _SLACK)
-    make: Callable[..., Gaussian] = Gaussian
+    make: Callable[..., Gaussian] = functools.partial(Gaussian, lemma=lemma)
     column_norm = 1.0
     if correlation is not None:
-        make = functools.partial(CorrelatedGaussian, **correlation)
+        make = functools.partial(CorrelatedGaussian, **correlation, lemma=lemma)
         column_norm = correlation["column_norm"]
     noise_std = column_norm * (sensitivity + 2.0 * summation_error) / allowed
     for _ in range(200):

@@ -15,7 +15,7 @@ _MOST_HALF_MU = 20.0
 
 
 def calibrate_exponential(
-    name: str, mu: float, n_options: int, sensitivity: float = 1.0
+    name: str, mu: float, n_options: int, sensitivity: float = 1.0, *, lemma: str = ""
 ) -> ExponentialMechanism:
     r"""Exponential mechanism that costs at most `mu`.
 
@@ -34,4 +34,4 @@ def calibrate_exponential(
     if not 0.0 < half < _MOST_HALF_MU:
         raise ValueError(f"mu must be positive and below {2 * _MOST_HALF_MU}, got {mu}")
     epsilon = 2.0 * float(log_ndtr(half) - log_ndtr(-half)) * (1.0 - _SLACK)
-    return ExponentialMechanism(name, epsilon, n_options, sensitivity)
+    return ExponentialMechanism(name, epsilon, n_options, sensitivity, lemma=lemma)

@@ -96,6 +96,7 @@ class MomentStream(Statistic):
             shape,
             summation_error=error,
             magnitude=2.0 * self._norm,
+            lemma="joint-moments",
             correlation={
                 "column_norm": self.factorization.column_norm,
                 "factorization": self.factorization.name,

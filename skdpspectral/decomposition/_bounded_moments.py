@@ -349,6 +349,7 @@ def plan_second_moment(
     weights: tuple[float, ...],
     radius: float = 1.0,
     width: int | None = None,
+    lemma: str = "second-moment pair-moment sign-moment",
 ) -> tuple:
     """Plan a second moment of rows of norm at most `radius`; infinite mu for no noise.
 
@@ -363,6 +364,7 @@ def plan_second_moment(
         symmetric=True,
         summation_error=mean_summation_error(square, n_samples, n_features, weights),
         magnitude=2.0 * square,
+        lemma=lemma if width is None else "projected-moment",
     )
 
 
@@ -484,6 +486,7 @@ class LayeredMoment(SecondMoment):
             # The packed entries are rounded once more.
             summation_error=2.0 * mean_summation_error(1.0, n, p, self.bounds.weights),
             magnitude=2.0,
+            lemma="second-moment",
         )
 
     def kernel(self, rows: Any, origin: Any, floor: float = 0.0) -> np.ndarray:
@@ -596,7 +599,9 @@ class Mean(Statistic):
         error = mean_summation_error(radius, n, p)
         more = {"summation_error": error, "magnitude": 2.0 * radius}
         moved = sensitivity.mean_sensitivity(radius, n)
-        return calibrate_alike(["mean"], moved, mu, (p,), **more)
+        return calibrate_alike(
+            ["mean"], moved, mu, (p,), lemma="private-center", **more
+        )
 
     def run(self, release: Any, rows: Any, *given: Any):
         """Release the mean of rows, in units of the box, where a mean can be."""
@@ -721,6 +726,7 @@ class PowerProduct(Statistic):
         given = radius, *terms, *shape, LARGEST_DEFECT, walks.BLOCKS_TOGETHER
         error = weight * sensitivity.power_product_error(*given)
         more = {"summation_error": error, "magnitude": 2.0 * radius**2}
+        more["lemma"] = "power-product"
         moved = sensitivity.power_product_sensitivity(radius, n, self.width)
         return calibrate_alike([self.name], moved, mu, shape, **more)
 

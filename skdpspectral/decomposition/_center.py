@@ -129,7 +129,7 @@ class Quantile(Statistic):
 
     def mechanisms(self, mu: float) -> tuple:
         names = [f"{self.name}_{step}" for step in range(1, self.n_steps + 1)]
-        rounding = {"summation_error": 2.0**-50}
+        rounding = {"summation_error": 2.0**-50, "lemma": "quantile-votes"}
         return calibrate_alike(names, self.moved, mu, (1,), **rounding)
 
     def run(self, release: Any, rows: Any, *given: Any) -> float:
@@ -178,7 +178,7 @@ class Lengths(Statistic):
 
     def mechanisms(self, mu: float) -> tuple:
         moved = sensitivity.mean_sensitivity(1.0, self.sample.n_rows)
-        rounding = {"summation_error": 2.0**-50}
+        rounding = {"summation_error": 2.0**-50, "lemma": "length-shares shared-center"}
         shape = (len(TOTALS), N_LENGTHS)
         return calibrate_alike([self.name], moved, mu, shape, **rounding)
 
@@ -253,6 +253,7 @@ class CenterSteps(Statistic):
             return tuple(Exact(name, shape) for name in self.step_names)
         moved = self.sample.moved
         rounding = {"summation_error": self.sample.rounding, "magnitude": 2.0}
+        rounding["lemma"] = "private-center"
         costs, steps = split_mu(mu, list(self.shares)), list[Gaussian]()
         for cost, paid in groupby(
             zip(costs, self.step_names, strict=True), itemgetter(0)
@@ -336,7 +337,8 @@ class Nearness(Statistic):
     def mechanisms(self, mu: float) -> tuple:
         half = sensitivity.box_radius([0.5, 0.5])
         moved = sensitivity.mean_sensitivity(half, self.sample.n_rows)
-        rounding = {"summation_error": 2.0 * self.sample.rounding}
+        error = 2.0 * self.sample.rounding
+        rounding = {"summation_error": error, "lemma": "private-center"}
         return calibrate_alike([self.name], moved, mu, (2,), **rounding)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:

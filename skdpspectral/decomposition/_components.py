@@ -127,7 +127,8 @@ class PrivateScales(Statistic):
         shape = (len(self.wanted),)
         names = [f"{self.name}_{step}" for step in range(1, STEPS + 1)]
         moved = sensitivity.vote_sensitivity(shape[0], Neighbors.REPLACE_ONE)
-        return calibrate_alike(names, moved, mu, shape, magnitude=self.n_samples)
+        more = {"magnitude": self.n_samples, "lemma": "quantile-votes"}
+        return calibrate_alike(names, moved, mu, shape, **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Scales:
         """Release the votes, halved for pairs, and return the scales.

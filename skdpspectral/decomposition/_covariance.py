@@ -56,6 +56,7 @@ class MomentLayer(Statistic):
 
     def mechanisms(self, mu: float) -> tuple:
         size, more = (self.n_samples, self.n_features), {"weights": self.weights}
+        more["lemma"] = "whole-covariance"
         return plan_second_moment(self.name, *size, mu, **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
@@ -122,9 +123,8 @@ class LengthQuantile(Statistic):
         n = float(self.n_samples)
         # Counts are exact; their part of a row may be none that float64 has.
         rounding = n * 2.0**-50
-        return calibrate_alike(
-            names, self.moved, mu, (1,), summation_error=rounding, magnitude=n
-        )
+        more = {"summation_error": rounding, "lemma": "length-votes"}
+        return calibrate_alike(names, self.moved, mu, (1,), magnitude=n, **more)
 
     def run(self, release: Any, rows: LengthCounts, *given: Any) -> int:
         """Release the votes; return a point of the grid.

@@ -276,7 +276,9 @@ class LocalClient(AnsweringClient):
         return basis
 
     def _start(self, request: Request) -> None:
-        release = Release(self.plan, self._accountant, self._noise_seed)
+        release = self._charge_session(
+            request, lambda ledger: Release(self.plan, ledger, self._noise_seed)
+        )
         self._session = request.session
         self._begun[request.step] = request
         self._releases = Releases(self.task, self._X, release)

@@ -590,12 +590,10 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
         )
 
     def _charge(self, plans) -> None:
-        """Enter all clients at once or none: one partition, a block a client."""
+        """Enter all clients in one entry; that no row is in two was checked."""
         accountant = self._governing_accountant()
-        if accountant is None:
-            return
-        # That no row is in two blocks was checked where they were made.
-        accountant._charge_disjoint(type(self).__name__, plans)
+        if accountant is not None:
+            accountant.charge(ParallelPlan.of(plans))
 
     def _warn_of_noise(self, level: int) -> None:
         """Warn, and remark in all plans, of components that may be noise alone."""

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import math
-import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
 
-from .._messages.messages import (
-    CHECKSUM_BYTES,
-    OVERHEAD,
-    TASK_BYTES,
-    MessageError,
-    Request,
-    Topic,
-    checksum,
-)
+from .._messages.codec import MessageError, decode, encode
+from .._messages.messages import OVERHEAD, TASK_BYTES, Request, Topic
 from .._statistics.statistic import Statistic
 from .._tables.ids import check_feature_names
 from ..accounting._gaussian import check_delta
@@ -43,82 +35,37 @@ from ._spiked import WHOLE_ORDER
 
 # Raised whenever the same bytes would mean other releases, other shares of a budget
 # included: the digest of a task must differ where its releases do.
-TASK_VERSION = 2
-_MAGIC = b"SKDT"
-# magic, version, aggregation, mechanism, calibration; length; flags; components,
-# features, rounds; pairs of bounds, variances; clip, clip of the mean, projection_norm,
-# noise variance, range, constant; bytes of feature names. Pairs, variances and names
-# follow, each name behind its length. Little-endian, packed.
-_HEADER = struct.Struct("<4sBBBBQHIIIII7dQ")
-_NAMES_LENGTH = struct.Struct("<I")
-_AGGREGATION_CODES = ("projector", "matrix")
-_MECHANISMS = tuple(PCA_MECHANISMS)
-_CALIBRATIONS = ("exact", "paper")
-# Order of the flags; then four that say which of the numbers are there, then two more.
-_FLAGS = ("start", "model_covariance", "centered", "scaled", "paired")
-_OPTIONAL = ("clip_norm", "center_radius", "projection_norm", "noise")
-_LAST_FLAGS = ("own_mean", "shared")
+TASK_VERSION = 3
 # Largest number of features of a task that is read: a limit on memory.
 _MOST_FEATURES = 2**24
 
 
+_FIELDS = (
+    *("n_components", "n_features", "aggregation", "start", "n_rounds"),
+    *("projection_norm", "mechanism", "model_covariance", "feature_names"),
+    *("clip_norm", "center", "center_radius", "scale"),
+)
+
+
 def pack(task) -> bytes:
     """Return the byte form of a task."""
-    rows, mechanism, origin = task.rows, task.mechanism, task.rows.origin
-    sides = _sides(rows)
-    optional = (
-        rows.clip_norm,
-        getattr(origin, "radius", None),
-        task.projection_norm,
-        mechanism.noise,
-    )
-    flags = (task.start, task.model_covariance, isinstance(origin, PrivateMean))
-    flags += (rows.scale is not None, isinstance(origin, Pairs))
-    flags += tuple(value is not None for value in optional)
-    flags += (mechanism.centered, isinstance(origin, Shared))
-    signal = np.array(mechanism.signal or (), dtype="<f8")
-    named = _pack_names(task.feature_names)
-    tail = np.concatenate([*sides, signal]).astype("<f8").tobytes() + named
-    header = _HEADER.pack(
-        _MAGIC,
-        TASK_VERSION,
-        _AGGREGATION_CODES.index(task.aggregation),
-        _MECHANISMS.index(mechanism.name),
-        _CALIBRATIONS.index(mechanism.calibration),
-        _HEADER.size + len(tail) + CHECKSUM_BYTES,
-        sum(bool(flag) << place for place, flag in enumerate(flags)),
-        task.n_components,
-        rows.n_features,
-        task.n_rounds,
-        len(sides[0]),
-        len(signal),
-        *(0.0 if value is None else value for value in optional),
-        *mechanism.norm_range,
-        mechanism.constant,
-        len(named),
-    )
-    return header + tail + checksum(header + tail)
+    rows, origin = task.rows, task.rows.origin
+    names = ("n_components", "aggregation", "start", "n_rounds", "projection_norm")
+    header = {name: getattr(task, name) for name in (*names, "model_covariance")}
+    radius = getattr(origin, "radius", None)
+    header |= {
+        "n_features": rows.n_features,
+        "mechanism": asdict(task.mechanism),
+        "feature_names": task.feature_names,
+        "clip_norm": None if rows.clip_norm is None else float(rows.clip_norm),
+        "center": _CENTERS.get(type(origin), "none"),
+        "center_radius": None if radius is None else float(radius),
+        "scale": None if rows.scale is None else "bounds",
+    }
+    return encode("task", TASK_VERSION, header, _sides(rows))
 
 
-def _pack_names(names) -> bytes:
-    """Return each name behind its length in bytes; nothing where there are none."""
-    encoded = [name.encode() for name in names or ()]
-    return b"".join(_NAMES_LENGTH.pack(len(name)) + name for name in encoded)
-
-
-def _unpack_names(data: bytes, n_features: int) -> tuple[str, ...] | None:
-    """Read names of features; a MessageError if they are not as many."""
-    names: list[bytes] = []
-    place = 0
-    while place < len(data) and len(names) < n_features:
-        start = place + _NAMES_LENGTH.size
-        if start > len(data):
-            break
-        place = start + _NAMES_LENGTH.unpack_from(data, start - _NAMES_LENGTH.size)[0]
-        names.append(data[start:place])
-    if place != len(data) or len(names) not in (0, n_features):
-        raise MessageError("the task does not have one name for each feature")
-    return tuple(name.decode() for name in names) or None
+_CENTERS = {PrivateMean: "private", Pairs: "pairs", Shared: "shared"}
 
 
 def _sides(rows) -> tuple[np.ndarray, np.ndarray]:
@@ -133,91 +80,26 @@ def _sides(rows) -> tuple[np.ndarray, np.ndarray]:
 
 
 def unpack(data) -> dict:
-    """Return the parameters in a byte form; MessageError or ValueError if invalid."""
-    if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise MessageError(f"a task must be bytes, got {type(data).__name__}")
-    data = bytes(data)
-    if len(data) < _HEADER.size + CHECKSUM_BYTES:
-        raise MessageError("these bytes are too short for a task")
-    magic, version, *names, length, flags, rank, p, n_rounds, n_pairs, n_signal = (
-        _HEADER.unpack_from(data)[:12]
-    )
-    *numbers, n_named = _HEADER.unpack_from(data)[12:]
-    if magic != _MAGIC:
-        raise MessageError("these bytes are not a task of a federation")
-    if version != TASK_VERSION:
-        raise MessageError(
-            f"the task has version {version}, but this release reads version "
-            f"{TASK_VERSION}"
-        )
-    tail = 8 * (2 * n_pairs + n_signal)
-    if length != len(data) or length != _HEADER.size + tail + n_named + CHECKSUM_BYTES:
-        raise MessageError("the task does not have its stated length")
-    if checksum(data[:-CHECKSUM_BYTES]) != data[-CHECKSUM_BYTES:]:
-        raise MessageError("the task was damaged: its checksum does not match")
-    if n_pairs not in (0, 1, p) or p > _MOST_FEATURES or flags >= 2**11:
+    """Return the parameters in a byte form; objects among them check themselves."""
+    header, sides = decode(data, "task", TASK_VERSION, _FIELDS)
+    given = dict(header)
+    p = check_count("n_features", given.pop("n_features"))
+    if p > _MOST_FEATURES or sides.shape not in ((2, 0), (2, 1), (2, p)):
         raise MessageError("the parts of the task have an invalid size")
-    values = np.frombuffer(data, "<f8", 2 * n_pairs + n_signal, _HEADER.size)
-    if not all(map(math.isfinite, numbers)) or not np.isfinite(values).all():
-        raise MessageError("the numbers of the task must be finite")
-    known = (_AGGREGATION_CODES, _MECHANISMS, _CALIBRATIONS)
-    if any(i >= len(choices) for i, choices in zip(names, known, strict=True)):
-        raise MessageError(
-            "the task names an option that this release does not support"
-        )
-    choices = [choices[i] for i, choices in zip(names, known, strict=True)]
-    fields = _fields(choices, flags, (rank, p, n_rounds), numbers, values, n_pairs)
-    names = data[_HEADER.size + tail : len(data) - CHECKSUM_BYTES]
-    return {**fields, "feature_names": _unpack_names(names, p)}
-
-
-def _fields(choices, flags, counts, numbers, values, n_pairs) -> dict:
-    """Return parameters of a task; objects among them check themselves."""
-    aggregation, name, calibration = choices
-    rank, n_features, n_rounds = counts
-    places = enumerate((*_FLAGS, *_OPTIONAL, *_LAST_FLAGS))
-    flag = {key: bool(flags >> place & 1) for place, key in places}
-    number = {
-        key: value if flag[key] else None
-        for key, value in zip(_OPTIONAL, numbers[: len(_OPTIONAL)], strict=True)
-    }
-    low, high, signal = np.split(values, [n_pairs, 2 * n_pairs])
-    bounds = None
-    if n_pairs:
-        bounds = (low, high) if n_pairs > 1 else (float(low[0]), float(high[0]))
-    if flag["centered"] + flag["paired"] + flag["shared"] > 1:
-        raise MessageError("rows can be centered in one way only")
-    center: str | PrivateMean = "pairs" if flag["paired"] else "none"
-    if flag["shared"]:
-        center = "shared"
-    if flag["centered"]:
-        center = PrivateMean(number["center_radius"])
-    rows = RowBounds(
-        n_features,
-        bounds=bounds,
-        clip_norm=number["clip_norm"],
+    center, radius = given.pop("center"), given.pop("center_radius")
+    bounds = tuple(sides) if sides.shape[1] > 1 else tuple(map(float, sides.ravel()))
+    if center == "private":
+        center = PrivateMean(radius)
+    elif center not in ("pairs", "shared", "none"):
+        raise MessageError("the task names an unknown center")
+    given["rows"] = RowBounds(
+        p,
+        bounds=bounds or None,
+        clip_norm=given.pop("clip_norm"),
         center=center,
-        scale="bounds" if flag["scaled"] else None,
+        scale=given.pop("scale"),
     )
-    mechanism = ComponentMechanism(
-        name,
-        tuple(signal.tolist()) or None,
-        number["noise"],
-        tuple(numbers[-3:-1]),
-        calibration,
-        numbers[-1],
-        flag["own_mean"],
-    )
-    return {
-        "n_components": rank,
-        "rows": rows,
-        "aggregation": aggregation,
-        "start": flag["start"],
-        "n_rounds": n_rounds,
-        "projection_norm": number["projection_norm"],
-        "mechanism": mechanism,
-        "model_covariance": flag["model_covariance"],
-    }
+    return {**given, "mechanism": ComponentMechanism(**given["mechanism"])}
 
 
 _LENGTH, _SHORTEST = "projection_norm", 1e-60
@@ -480,7 +362,7 @@ class SpectralTask:
             task = cls(**unpack(data))
         except MessageError:
             raise
-        except (ValueError, OverflowError) as error:
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
             raise MessageError(f"these bytes are not a valid task: {error}") from None
         if task.to_bytes() != bytes(data):
             raise MessageError("these bytes are not the serialized form of their task")

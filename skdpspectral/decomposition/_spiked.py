@@ -85,6 +85,7 @@ _LONGEST = 1e60
 
 # Shares of mu**2 of projector and covariance under exact calibration.
 _STATED_SHARES = (0.5, 0.5)
+_LEMMA = "spiked-law sub-gaussian-rows noisy-projector"
 
 # Share of delta for rows and replacements that are further apart than the bounds.
 FAILURE_SHARE = 0.1
@@ -231,7 +232,7 @@ class SpikedProjector(ModelStatistic):
         for name, change, cost in zip(self._names, changes, costs, strict=True):
             shape, more = self._entries(name)
             mechanism = calibrate_gaussian(
-                name, change, cost, shape, symmetric=True, **more
+                name, change, cost, shape, symmetric=True, lemma=_LEMMA, **more
             )
             mechanisms.append(mechanism)
         return tuple(mechanisms), epsilon
@@ -269,7 +270,8 @@ class SpikedProjector(ModelStatistic):
         ):
             shape, more = self._entries(name)
             noise = factor * printed
-            mechanisms.append(Gaussian(name, change, noise, shape, True, **more))
+            given = name, change, noise, shape, True
+            mechanisms.append(Gaussian(*given, lemma=_LEMMA, **more))
         mu = math.hypot(*(mechanism.mu for mechanism in mechanisms))
         if not mu <= _LARGEST_MU:
             raise ValueError(
@@ -566,7 +568,7 @@ class UnknownSpikes(ModelStatistic):
             error = ROUNDING * self.n_features * (1.0 + 1.0 / LEAST_SIGNAL) / least
             more = {"summation_error": error, "magnitude": 2.0 / least}
             last = calibrate_gaussian(
-                "projector", 1.0, cost, shape, symmetric=True, **more
+                "projector", 1.0, cost, shape, symmetric=True, lemma=_LEMMA, **more
             )
         first = self.directions.mechanisms(costs[0])
         return (*first, *self.scales.mechanisms(costs[1]), last)

@@ -66,9 +66,10 @@ class PowerStep(Statistic):
         costs, planned = split_mu(mu, _STEP_SHARES), []
         for name, change, cost, norm in zip(names, moved, costs, norms, strict=True):
             error = mean_summation_error(norm, n, self.n_features, self.weights)
-            more = {"summation_error": error, "magnitude": 2.0 * norm}
             tall_one = name == names[0]
             shape = tall if tall_one else square
+            lemma = "cross-moment" if tall_one else "projected-moment"
+            more = {"summation_error": error, "magnitude": 2.0 * norm, "lemma": lemma}
             planned.append(
                 calibrate_gaussian(
                     name, change, cost, shape, symmetric=not tall_one, **more

@@ -17,16 +17,12 @@ if TYPE_CHECKING:
     from ..decomposition._federated_task import Registration, SpectralTask, make_task
     from ._group_tasks import GroupTask
     from ._groups import GroupClient, GroupRounds
-    from ._kept import KeptSession
-    from ._site import Site
-    from ._site_socket import SiteConnection, serve_site
 
 __all__ = [
     "FederationError",
     "GroupClient",
     "GroupRounds",
     "GroupTask",
-    "KeptSession",
     "LocalClient",
     "MessageError",
     "Registration",
@@ -34,12 +30,9 @@ __all__ = [
     "Request",
     "Rounds",
     "Server",
-    "Site",
-    "SiteConnection",
     "SpectralTask",
     "Topic",
     "make_task",
-    "serve_site",
 ]
 _HOMES = {
     "._messages.messages": (
@@ -54,8 +47,5 @@ _HOMES = {
     ".decomposition._federated_task": ("make_task", "Registration", "SpectralTask"),
     "_group_tasks": ("GroupTask",),
     "_groups": ("GroupClient", "GroupRounds"),
-    "_kept": ("KeptSession",),
-    "_site": ("Site",),
-    "_site_socket": ("SiteConnection", "serve_site"),
 }
 __getattr__, __dir__ = _on_demand.names_of(__name__, _HOMES)

@@ -1,28 +1,24 @@
-"""Flower as a transport: its nodes carry requests to sites, and answers back.
+"""Flower as a transport: its nodes carry requests to clients, and answers back.
 
 It needs ``pip install ".[federated]"`` (Python 3.11 or later) where an app
-runs. Sites do not need it: Flower is imported where it is used.
+runs. Clients do not need it: Flower is imported where it is used.
 """
 
 from __future__ import annotations
 
 import importlib
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .._messages.messages import MessageError, check_name
-from ._kept import KeptSession
-from ._site_socket import (
-    FAILURE,
-    SiteConnection,
-    SiteError,
-    as_bytes,
-    decode_outcome,
-    encode_outcome,
-    respond_safely,
-)
+
+_LOG = logging.getLogger(__name__)
+ANSWER, REFUSAL, FAILURE = "answer", "refusal", "failure"
+# Largest length of the reason of a refusal, in characters.
+_LONGEST_REASON = 500
 
 # Flower's type of our messages, and the record in them: to a node the names of clients
 # and the request, from it the client's name, kind and content of its answer.
@@ -30,7 +26,7 @@ _ASK, _RECORD = "query.respond", "skdpspectral"
 _CLIENTS, _REQUEST = "clients", "request"
 _CLIENT, _KIND, _CONTENT = "client", "kind", "content"
 _POLL_SECONDS = 0.5
-# An answer that was lost is asked for again; a site answers with the same bytes.
+# An answer that was lost is asked for again; a client answers with the same bytes.
 _MOST_ATTEMPTS = 3
 
 
@@ -49,27 +45,51 @@ class Progress(NamedTuple):
     n_clients: int
 
 
-def connect_to_site(context) -> SiteConnection:
-    """Return the site that the configuration of a node names.
+class ClientError(RuntimeError):
+    """A client could not be reached, or failed; the reason stays there."""
 
-    Parameters
-    ----------
-    context : flwr.app.Context
-        Of a node with ``--node-config 'site="/path/of/its.socket"'``.
 
-    Returns
-    -------
-    SiteConnection
-        See :func:`~skdpspectral.federation.serve_site`.
+def as_bytes(message) -> bytes:
+    """Return a message's byte form; it may be bytes already."""
+    if isinstance(message, (bytes, bytearray, memoryview)):
+        return bytes(message)
+    return message.to_bytes()
+
+
+def respond_safely(client, request: bytes) -> tuple[str, bytes]:
+    """Return kind and content of a client's answer, or of an error in its place.
+
+    A refusal has a reason that speaks of messages and public numbers alone; a failure
+    has no content, as the text of its error may quote rows.
     """
-    path = context.node_config.get("site")
-    if not isinstance(path, str) or not path:
-        raise SiteError('this node has no site="..." in its --node-config')
-    return SiteConnection(path)
+    try:
+        return ANSWER, as_bytes(client.respond(request))
+    except MessageError as error:
+        return REFUSAL, str(error)[:_LONGEST_REASON].encode()
+    except ClientError:
+        return FAILURE, b""
+    except Exception as error:
+        from ..accounting import PrivacyBudgetError  # nodes alone do without it
+
+        if isinstance(error, PrivacyBudgetError):
+            # Other entries of the ledger are private to its holder.
+            return REFUSAL, b"its ledger has not enough budget left for this session"
+        _LOG.exception("a request could not be answered")  # for the rows' holder
+        return FAILURE, b""
 
 
-def client_app(open_site: Callable[[Any], Any] = connect_to_site):
-    """Return the Flower app of a node, which relays messages to and from its site.
+def decode_outcome(kind, content):
+    """Return bytes, or the error that a kind and a content stand for; any input."""
+    if kind == ANSWER and isinstance(content, bytes):
+        return content
+    if kind == REFUSAL and isinstance(content, bytes):
+        text = content[: 4 * _LONGEST_REASON].decode(errors="replace")
+        return MessageError("".join(c if c.isprintable() else "?" for c in text))
+    return ClientError()
+
+
+def client_app(open_client: Callable[[Any], Any]):
+    """Return the Flower app of a node, which relays messages to and from a client.
 
     Flower starts the app in a new process for each message, with code that the server
     sends. Therefore the app holds no rows, ledger or noise, and only reports the type
@@ -77,9 +97,10 @@ def client_app(open_site: Callable[[Any], Any] = connect_to_site):
 
     Parameters
     ----------
-    open_site : callable, default=connect_to_site
-        ``open_site(context)`` returns an object with a `name` and ``respond(bytes)``.
-        Return clients of the same process only in simulations.
+    open_client : callable
+        ``open_client(context)`` returns an object with a `name` and ``respond(bytes)``:
+        a connection to the process that has the rows, such as the one of
+        ``examples/federated``, or a client of this process in simulations.
 
     Returns
     -------
@@ -96,12 +117,12 @@ def client_app(open_site: Callable[[Any], Any] = connect_to_site):
             record = message.content.config_records[_RECORD]
             request, clients = record[_REQUEST], record[_CLIENTS]
             if isinstance(request, bytes) and isinstance(clients, list):
-                site = open_site(context)
-                name = check_name(site.name)
+                client = open_client(context)
+                name = check_name(client.name)
                 # A client that was not asked is not charged.
                 outcome = _WRONG_CLIENT
                 if name in clients:
-                    outcome = respond_safely(site, request)
+                    outcome = respond_safely(client, request)
         except Exception:
             outcome = FAILURE, b""
         return _reply(message, name, *outcome)
@@ -109,7 +130,7 @@ def client_app(open_site: Callable[[Any], Any] = connect_to_site):
     return app
 
 
-_WRONG_CLIENT = encode_outcome(MessageError("another client was asked"))
+_WRONG_CLIENT = REFUSAL, b"another client was asked"
 
 
 def _reply(message, name: str, kind: str, content: bytes):
@@ -138,7 +159,6 @@ def hold_session(
     rounds,
     *,
     timeout: float = 600.0,
-    kept: KeptSession | None = None,
     on_answer: Callable[[Progress], None] | None = None,
 ):
     """Run a whole session with the nodes of a grid.
@@ -151,13 +171,10 @@ def hold_session(
         All steps of the session. Any object works that has `done`, ``clients`` (names
         of the remaining clients), ``request()`` (bytes or an object with
         ``to_bytes()``, the same until it is answered), ``collect(answers)`` and
-        ``result()``. If it draws noise itself, it also needs ``restore(requests)``,
-        which continues after the requests that were sent.
+        ``result()``.
     timeout : float, default=600.0
         Number of seconds to wait for the answers to one request. Nodes that connect or
         reconnect in that time are also asked.
-    kept : KeptSession or None, default=None
-        File of received answers, for a server that can be killed and restarted.
     on_answer : callable or None, default=None
         Called for each answer with a named tuple ``(step, client, answer, n_sent,
         n_received, n_answers, n_clients)``. `answer` contains the bytes or an error,
@@ -181,25 +198,12 @@ def hold_session(
     the server.
     """
     nodes, step = _Nodes(grid), 0
-    sent = [] if kept is None else kept.requests
-    if sent and hasattr(rounds, "restore"):
-        # What was released is in the requests: none of it is released again.
-        rounds.restore(sent)
-        step = len(sent) - 1
     while not rounds.done:
         request = as_bytes(rounds.request())
-        before = None if kept is None else kept.begin(step, request)
-        answers = before
-        if answers is None:
-            report = _ProgressReporter(
-                on_answer, step, len(request), len(rounds.clients)
-            )
-            asked = _PendingRequest(nodes, rounds.clients, request, step)
-            answers = asked.answers(timeout, report)
-        rounds.collect(answers)
-        if kept is not None and before is None:
-            # Where too few have answered they are asked again by whoever goes on.
-            kept.end(step, answers)
+        clients = rounds.clients
+        report = _ProgressReporter(on_answer, step, len(request), len(clients))
+        asked = _PendingRequest(nodes, clients, request, step)
+        rounds.collect(asked.answers(timeout, report))
         step += 1
     return rounds.result()
 
@@ -309,7 +313,10 @@ class _PendingRequest:
             node, clients = asked
             said, answer = _decoded(reply)
             # A node that fails may be well again; what it has said stands.
-            if isinstance(answer, SiteError) and self._attempts[node] < _MOST_ATTEMPTS:
+            if (
+                isinstance(answer, ClientError)
+                and self._attempts[node] < _MOST_ATTEMPTS
+            ):
                 continue
             self._settled.add(node)
             name = self._nodes.client_of(node, said)
@@ -322,7 +329,7 @@ def _decoded(reply):
     """Return the client's name, and an answer or an error, from any reply."""
     try:
         if reply.has_error():
-            return None, SiteError()
+            return None, ClientError()
         record = reply.content.config_records[_RECORD]
         return record[_CLIENT], decode_outcome(record[_KIND], record[_CONTENT])
     except (KeyError, TypeError, AttributeError):

@@ -350,7 +350,7 @@ class GroupTask:
             "board": _plain(self._board),
             "plan": self.plan.to_dict(),
         }
-        text = json.dumps(said, sort_keys=True, allow_nan=False)
+        text = json.dumps(_without_lemmas(said), sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).digest()[:TASK_BYTES]
 
     def __eq__(self, other):
@@ -463,6 +463,15 @@ def _plain(value):
         named = {name: _plain(getattr(value, name)) for name in own}
         return [type(value).__name__, named]
     raise TypeError(f"a task cannot contain a {type(value).__name__}")
+
+
+def _without_lemmas(said: Any) -> Any:
+    """Return plain values without names of lemmas, on which no release depends."""
+    if isinstance(said, dict):
+        return {k: _without_lemmas(v) for k, v in said.items() if k != "lemma"}
+    if isinstance(said, (list, tuple)):
+        return [_without_lemmas(one) for one in said]
+    return said
 
 
 def _bytes_of(array: np.ndarray) -> str:

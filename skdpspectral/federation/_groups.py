@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -160,49 +160,6 @@ class GroupRounds(Conversation):
         first = next(iter(plans.values()))
         alike = all(plan == first for plan in plans.values())
         return first if alike else ParallelPlan.of(plans)
-
-    def restore(self, requests: Iterable[Request | bytes]) -> None:
-        """Continue a session that another process started.
-
-        The requests that were sent contain all releases, so nothing is released twice.
-        A transport that stores every request *before* sending it needs nothing else.
-        The session must be the same: `session`, or the session of the first request.
-
-        Parameters
-        ----------
-        requests : iterable of Request or bytes
-            All requests that were sent, in order. The last one has to be sent again.
-
-        Raises
-        ------
-        MessageError
-            If they are not the first requests of such a session, in order.
-        """
-        if self._step >= 0:
-            raise MessageError(
-                "the session has already begun here: restore only into new rounds"
-            )
-        for request in requests:
-            if not isinstance(request, Request):
-                request = Request.from_bytes(request, max_bytes=self.task.longest())
-            self._session = request.session if self._step < 0 else self._session
-            if (request.session, request.task, request.step) != (
-                self._session,
-                self.task.digest,
-                self._step + 1,
-            ):
-                raise MessageError(
-                    "these are not consecutive requests of one session of this task"
-                )
-            said = self.task.check(request)
-            if said is not None:
-                mechanism = self.task.plan.mechanisms[self._step]
-                values = np.array(said[:-1]).reshape(mechanism.shape)
-                self._released.append(Released(values, float(said[-1])))
-                if self._release is not None:
-                    self._release.skip(mechanism.name)
-            self._step += 1
-            self._present = self._request = request
 
     @property
     def server(self) -> GroupRounds:
@@ -426,10 +383,10 @@ class GroupClient(AnsweringClient):
         The client's budget, only with ``noise="node"``. None uses the task's.
     pair_keys : mapping of str to bytes or None, default=None
         Keys for a task with masks: for each other client by name, 32 random bytes that
-        only both clients know. In one session they may be used by one object per client
-        only. A second object, created after a crash, would use masks twice, and the
-        difference of both parts is not masked. A :class:`Site` never creates a second
-        object and can reuse keys; otherwise use new keys for each session.
+        only both clients know. In one session, a client must use them once: the
+        difference of two parts with the same masks is not masked. With `accountant`, a
+        client that is created again refuses a session that its ledger already has, and
+        keys can be used for many sessions. Without it, use new keys for each session.
     accountant : PrivacyAccountant or None, default=None
         Ledger of the client. None uses the one of an enclosing ``with`` block.
     noise_seed : int, RandomState instance or None, default=None
@@ -521,9 +478,11 @@ class GroupClient(AnsweringClient):
 
     def _start(self, request: Request) -> None:
         if self.task.noise == "server":
-            charge(self.plan, self._accountant, None)
+            self._charge_session(request, lambda own: charge(self.plan, own, None))
         else:
-            self._release = Release(self.plan, self._accountant, self._noise_seed)
+            self._release = self._charge_session(
+                request, lambda own: Release(self.plan, own, self._noise_seed)
+            )
         self._session = request.session
         self._begun[request.step] = request
         self._read = self._group()

@@ -1,4 +1,4 @@
-"""Federations on Flower: its nodes carry requests to sites, and answers back.
+"""Federations on Flower: its nodes carry requests to clients, and answers back.
 
 It needs ``pip install ".[federated]"`` (Python 3.11 or later) where an app
 runs, and nothing of it where rows are.

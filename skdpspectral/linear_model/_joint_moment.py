@@ -99,8 +99,8 @@ class Medians(Statistic):
     def planned(self, name: str, mu: float) -> Gaussian:
         """Plan one vote."""
         moved = sensitivity.vote_sensitivity(self.n_targets, Neighbors.REPLACE_ONE)
-        shape, most = (self.n_targets,), float(self.n_samples)
-        return calibrate_gaussian(name, moved, mu, shape, magnitude=most)
+        more = {"magnitude": float(self.n_samples), "lemma": "votes"}
+        return calibrate_gaussian(name, moved, mu, (self.n_targets,), **more)
 
     def each(self, mu: float) -> tuple:
         """Plan all votes at a cost of mu each; infinite mu means no noise."""
@@ -211,7 +211,8 @@ class TargetMeans(Statistic):
         n, k = self.n_samples, self.n_targets
         moved = sensitivity.mean_sensitivity(self._radius, n)
         error = mean_summation_error(self._radius, n, k)
-        return calibrate_alike([self.name], moved, mu, (k,), summation_error=error)
+        more = {"summation_error": error, "lemma": "private-center"}
+        return calibrate_alike([self.name], moved, mu, (k,), **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release means of the columns of rows in a given box."""
@@ -443,7 +444,8 @@ class MeanSquare(Statistic):
         # Numbers in [0, 1] are in a ball of half that size.
         moved = sensitivity.mean_sensitivity(0.5, self.n_samples)
         error = mean_summation_error(1.0, self.n_samples, self.n_columns)
-        return calibrate_alike([self.name], moved, mu, (1,), summation_error=error)
+        more = {"summation_error": error, "lemma": "private-center"}
+        return calibrate_alike([self.name], moved, mu, (1,), **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> float:
         """Release it for rows about given centers, given scales and length."""
@@ -493,6 +495,7 @@ class JointMoment(Statistic):
             symmetric=True,
             summation_error=mean_summation_error(1.0, n, p),
             magnitude=2.0,
+            lemma="joint-rows",
         )
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:

@@ -135,6 +135,7 @@ class ClipSizes(Statistic):
             mu,
             (self.n_medians,),
             magnitude=0.5 * MOST_USERS,
+            lemma="votes",
         )
 
     def run(self, release, rows, U) -> np.ndarray:
@@ -332,6 +333,7 @@ class SpectralStart(Statistic):
             (_kernels_shared.n_packed(d),),
             summation_error=(d + 16) * 2.0**-52,
             magnitude=MOST_USERS,
+            lemma="projector-sums",
         )
 
     def run(self, release, rows) -> np.ndarray:

@@ -26,6 +26,8 @@ from ._planned_releases import check_count as check_count
 from ._planned_releases import check_real as check_real
 from ._planned_releases import check_reals as check_reals
 from ._planned_releases import shown as shown
+from ._report import Report as Report
+from ._report import html_table as html_table
 
 __all__ = [
     "ApproximateDP",

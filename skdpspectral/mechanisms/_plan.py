@@ -7,11 +7,10 @@ in text and HTML.
 from __future__ import annotations
 
 import functools
-import html
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, cast
 
@@ -31,6 +30,8 @@ from ._planned_releases import (
     Unit,
     Word,
 )
+from ._report import Report, on_one_line
+from ._report import html_table as html_table
 
 
 class Concern(Word):
@@ -65,9 +66,6 @@ class Concern(Word):
     PUBLIC = "public"
     MEASURED = "measured"
     OTHER = "other"
-
-
-_WEIGHTS = {concern: place for place, concern in enumerate(Concern)}
 
 
 class Remark(str):
@@ -105,76 +103,19 @@ NODE_NOISE = Remark(
 
 def by_weight(remarks: Iterable[Remark]) -> list[Remark]:
     """Return remarks, the one that matters most first."""
-    return sorted(remarks, key=lambda remark: _WEIGHTS[remark.concern])
+    return sorted(remarks, key=lambda remark: list(Concern).index(remark.concern))
 
 
-def on_one_line(text: str) -> str:
-    """Return a text without line breaks, which names that are given may have."""
-    return " ".join(text.split())
-
-
-class Details(str):
-    """A text of several lines that consoles and notebooks show as it is."""
-
-    __repr__ = str.__str__
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self)}</pre>"
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table whose columns are aligned; empty ones are left out."""
-    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
-    widths = [max(map(len, column)) for column in columns]
-    for row in zip(*columns, strict=True):
-        yield "  ".join(map(str.ljust, row, widths)).rstrip()
-
-
-def _escaped(cell: object) -> str:
-    return html.escape(str(cell))
-
-
-def html_table(
-    rows: Iterable[Sequence[object]],
-    heads: int = 1,
-    as_cell: Callable[[Any], str] = _escaped,
-) -> str:
-    """Return rows as an HTML table whose first ones are heads; all text is escaped."""
-    lines = []
-    for number, row in enumerate(rows):
-        tag = "th" if number < heads else "td"
-        style = ' style="text-align: left"'
-        cells = (f"<{tag}{style}>{as_cell(cell)}</{tag}>" for cell in row)
-        lines.append(f"<tr>{''.join(cells)}</tr>")
-    return f"<table>{''.join(lines)}</table>"
-
-
-def as_html(
-    title: str, line: str, sentences: Iterable[str], rows: Sequence[Sequence[object]]
-) -> str:
-    """Return two lines, and what unfolds beneath them: sentences and a table."""
-    first, second = map(html.escape, (title, line))
-    listed = "".join(f"<li>{html.escape(said)}</li>" for said in sentences)
-    return (
-        f"<div><strong>{first}</strong><br>{second}<details><summary>Details</summary>"
-        f"<ul>{listed}</ul>{html_table(rows)}</details></div>"
-    )
-
-
-_HEADS = ("release", "times", "shape", "noise sd", "sensitivity", "mu", "notes")
+HEADS = ("release", "times", "shape", "noise sd", "sensitivity", "mu", "notes")
 
 
 def release_rows(
     releases: Iterable[tuple[Any, str]],
-    more: Mapping[str, Callable[[Any, str], str]] | None = None,
-) -> list[tuple[str, ...]]:
-    """Return a table of releases and their conditions, those that are alike in one row.
+) -> Iterator[tuple[Any, str, tuple[str, ...]]]:
+    """Yield the first of releases that differ only in names, its condition and a row.
 
-    These follow each other and differ in their names alone. `more` has further columns,
-    by head: what each says of a release and its condition.
+    Releases come with their conditions. Those that are alike follow each other.
     """
-    more = more or {}
-    rows: list[tuple[str, ...]] = [(*_HEADS, *more)]
     groups = itertools.groupby(
         releases, lambda pair: (replace(pair[0], name=""), *pair[1:])
     )
@@ -182,22 +123,17 @@ def release_rows(
         (first, _), *others = group
         name = f"{first.name} to {others[-1][0].name}" if others else first.name
         noted = "; ".join(filter(None, (condition, first.notes())))
-        times = str(len(others) + 1)
-        others_say = (say(first, condition) for say in more.values())
-        cells = (name, times, *_numbers(first), noted, *others_say)
-        rows.append(tuple(map(on_one_line, cells)))
-    return rows
+        cells = name, str(len(others) + 1), *_numbers(first), noted
+        yield first, condition, tuple(map(on_one_line, cells))
 
 
 def _numbers(mechanism: Any) -> tuple[str, ...]:
     """Return shape, noise, sensitivity and mu of a release."""
-    noise = getattr(mechanism, "noise_std", None)
+    noise = 0.0 if isinstance(mechanism, Exact) else None
+    noise = getattr(mechanism, "noise_std", noise)
     moved = getattr(mechanism, "charged_sensitivity", None)
-    mu = format(mechanism.mu, ".6g")
-    if isinstance(mechanism, (*CURVE_TYPES, SampledGaussian)):
-        mu = "a curve"
-    elif isinstance(mechanism, Exact):
-        noise = 0.0
+    is_curve = isinstance(mechanism, (*CURVE_TYPES, SampledGaussian))
+    mu = "a curve" if is_curve else format(mechanism.mu, ".6g")
     shown = ("" if number is None else f"{number:.6g}" for number in (noise, moved))
     return str(mechanism.shape) if mechanism.shape else "", *shown, mu
 
@@ -274,7 +210,6 @@ _KINDS = (
 
 _MECHANISMS: dict[str, Callable[..., Mechanism]] = {cls.kind: cls for cls in _KINDS}
 
-
 _NOTHING = "It releases nothing."
 
 
@@ -331,7 +266,7 @@ class PrivacyPlan:
         object.__setattr__(self, "remarks", tuple(map(Remark.of, self.remarks)))
         if not 0.0 <= self.failure < 1.0:
             raise ValueError(f"failure must be in [0, 1), got {self.failure}")
-        releases = tuple(_releases_of(self.mechanisms))
+        releases = tuple(each for each, _ in _with_conditions(self.mechanisms))
         choices = [m for m in self.mechanisms if isinstance(m, Alternatives)]
         names = [mechanism.name for mechanism in (*choices, *releases)]
         by_name = dict(zip(names, (*choices, *releases), strict=True))
@@ -395,7 +330,7 @@ class PrivacyPlan:
         return self._by_name[name]
 
     def __str__(self) -> str:
-        return f"{on_one_line(self.guarantee())}\n{on_one_line(self._second_line())}"
+        return str(Report(self.guarantee(), self._second_line()))
 
     def guarantee(self) -> str:
         """Return the guarantee in one sentence, the first line of ``str(plan)``."""
@@ -459,29 +394,29 @@ class PrivacyPlan:
             says "choice", a fit makes the releases of one choice, depending on earlier
             releases, and is charged for the most expensive choice.
         """
-        table = aligned(self.table()) if self.mechanisms else [_NOTHING]
-        return Details("\n".join((*self.sentences(), "", *table)))
+        return self._report().details()
 
-    def table(
-        self, more: Mapping[str, Callable[[Mechanism, str], str]] | None = None
-    ) -> list[tuple[str, ...]]:
+    def table(self) -> list[tuple[str, ...]]:
         """Return the table of the releases, starting with its header.
-
-        Parameters
-        ----------
-        more : mapping of str to callable or None, default=None
-            Additional columns by header, which describe a release and its condition.
 
         Returns
         -------
         list of tuple of str
             One row per release, or per group of identical releases.
         """
-        return release_rows(_with_conditions(self.mechanisms), more)
+        return [HEADS, *(row for *_, row in self.rows())]
+
+    def rows(self) -> Iterator[tuple[Any, str, tuple[str, ...]]]:
+        """Yield the first of identical releases, its condition, and their row."""
+        return release_rows(_with_conditions(self.mechanisms))
+
+    def _report(self) -> Report:
+        first, *others = self.sentences()
+        rows = self.table() if self.mechanisms else ()
+        return Report(first, self._second_line(), others, rows, _NOTHING)
 
     def _repr_html_(self) -> str:
-        first, *others = self.sentences()
-        return as_html(first, self._second_line(), others, self.table())
+        return self._report()._repr_html_()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain Python values."""
@@ -509,24 +444,19 @@ class PrivacyPlan:
         """Read a plan that :meth:`to_json` wrote."""
         fields = json.loads(text)
         if "blocks" in fields:
-            return ParallelPlan.from_json(text)
-        fields.pop("statement", None)
-        fields["epsilon"] = math.inf if fields["epsilon"] is None else fields["epsilon"]
-        concerns = fields.pop("concerns", ["other"] * len(fields["remarks"]))
-        fields["remarks"] = tuple(map(Remark, fields["remarks"], concerns))
-        fields["mechanisms"] = tuple(
-            _mechanism_from_dict(entry) for entry in fields["mechanisms"]
-        )
-        return cls(**fields)
+            return ParallelPlan.of(
+                {each.pop("name"): _plan_of(each) for each in fields["blocks"]}
+            )
+        return _plan_of(fields)
 
 
-def _releases_of(mechanisms: Iterable[Mechanism]) -> Iterator[Mechanism]:
-    """Yield all mechanisms, and those of all branches in the place of a choice."""
-    for mechanism in mechanisms:
-        if isinstance(mechanism, Alternatives):
-            yield from itertools.chain.from_iterable(mechanism.branches)
-        else:
-            yield mechanism
+def _plan_of(fields: dict[str, Any]) -> PrivacyPlan:
+    fields.pop("statement", None)
+    fields["epsilon"] = math.inf if fields["epsilon"] is None else fields["epsilon"]
+    concerns = fields.pop("concerns", ["other"] * len(fields["remarks"]))
+    fields["remarks"] = tuple(map(Remark, fields["remarks"], concerns))
+    fields["mechanisms"] = tuple(map(_mechanism_from_dict, fields["mechanisms"]))
+    return PrivacyPlan(**fields)
 
 
 def _mechanism_to_dict(mechanism: Mechanism) -> dict[str, Any]:
@@ -538,6 +468,8 @@ def _mechanism_to_dict(mechanism: Mechanism) -> dict[str, Any]:
     given = {name: getattr(mechanism, name) for name in _given_fields(type(mechanism))}
     if "shape" in given:
         given["shape"] = list(mechanism.shape)
+    if not given.get("lemma"):
+        given.pop("lemma", None)
     return {"kind": mechanism.kind, **given}
 
 
@@ -623,12 +555,3 @@ class ParallelPlan(PrivacyPlan):
         """Return the plan as plain Python values."""
         blocks = [{"name": name, **plan.to_dict()} for name, plan in self.blocks]
         return {**super().to_dict(), "blocks": blocks}
-
-    @classmethod
-    def from_json(cls, text: str) -> ParallelPlan:
-        """Read a plan that :meth:`to_json` wrote."""
-        plans = {}
-        for entry in json.loads(text)["blocks"]:
-            name = entry.pop("name")
-            plans[name] = PrivacyPlan.from_json(json.dumps(entry))
-        return cls.of(plans)

@@ -132,8 +132,10 @@ class _Curve:
     """A release whose cost has no finite ``mu``."""
 
     kind: ClassVar[str] = ""
+    cost_lemma: ClassVar[str] = ""
 
     name: str
+    lemma: str = field(default="", compare=False, repr=False, kw_only=True)
 
     @property
     def neighbors(self) -> frozenset[Neighbors] | None:
@@ -186,6 +188,7 @@ class SubsampledGaussian(_Curve):
     """
 
     kind: ClassVar[str] = "subsampled-gaussian"
+    cost_lemma: ClassVar[str] = "sampled-replacement dominating"
 
     sampling_probability: float
     noise_multiplier: float
@@ -316,6 +319,9 @@ class Gaussian:
         Public bound on the norm of (computed - exact) statistic.
     magnitude : float, default=1.0
         Public bound on the absolute value of any entry of the computed statistic.
+    lemma : str, default=""
+        Names of the lemmas that bound the sensitivity, for statements. No number
+        depends on it.
 
     Notes
     -----
@@ -328,6 +334,7 @@ class Gaussian:
     """
 
     kind: ClassVar[str] = "gaussian"
+    cost_lemma: ClassVar[str] = "privacy-curve charge"
 
     name: str
     sensitivity: float
@@ -336,6 +343,7 @@ class Gaussian:
     symmetric: bool = False
     summation_error: float = 0.0
     magnitude: float = 1.0
+    lemma: str = field(default="", compare=False, repr=False, kw_only=True)
     # What follows from these, worked out once: every release asks for it.
     grid: float = field(init=False, repr=False, compare=False)
     charged_sensitivity: float = field(init=False, repr=False, compare=False)
@@ -453,6 +461,7 @@ class CorrelatedGaussian(Gaussian):
     """
 
     kind: ClassVar[str] = "correlated-gaussian"
+    cost_lemma: ClassVar[str] = "stream charge"
 
     column_norm: float = 1.0
     factorization: str = "trivial"
@@ -494,10 +503,12 @@ class Exact:
     """A release without noise: the explicit opt-out of privacy."""
 
     kind: ClassVar[str] = "exact"
+    cost_lemma: ClassVar[str] = ""
 
     name: str
     shape: tuple[int, ...]
     symmetric: bool = False
+    lemma: str = field(default="", compare=False, repr=False, kw_only=True)
 
     @property
     def mu(self) -> float:
@@ -524,6 +535,7 @@ class SampledGaussian(CorrelatedGaussian):
     """
 
     kind: ClassVar[str] = "sampled-gaussian"
+    cost_lemma: ClassVar[str] = "sampled-replacement dominating"
 
     sampling_probability: float = 1.0
 
@@ -585,6 +597,7 @@ class ThresholdedGaussian(Gaussian):
     """
 
     kind: ClassVar[str] = "thresholded-gaussian"
+    cost_lemma: ClassVar[str] = "thresholding charge"
 
     threshold: float = 0.0
 
@@ -631,11 +644,13 @@ class ExponentialMechanism:
     """
 
     kind: ClassVar[str] = "exponential"
+    cost_lemma: ClassVar[str] = "exponential-choice"
 
     name: str
     epsilon: float
     n_options: int
     sensitivity: float = 1.0
+    lemma: str = field(default="", compare=False, repr=False, kw_only=True)
     mu: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -702,6 +717,7 @@ class SharedGaussian(Gaussian):
     """
 
     kind: ClassVar[str] = "shared-gaussian"
+    cost_lemma: ClassVar[str] = "noise-shares charge"
 
     n_shares: int = 1
 

@@ -133,7 +133,8 @@ class RowScore(Statistic):
         moved = sensitivity.score_sensitivity(self.diameter, self.n_terms, self.n_times)
         error = sensitivity.summation_error(self.radius, self.n_terms, _BLOCK)
         more = {"summation_error": error, "magnitude": 2.0 * self.radius}
-        return calibrate_alike(["score"], moved, mu, (self.width,), **more)
+        shape, lemma = (self.width,), "score-sums"
+        return calibrate_alike(["score"], moved, mu, shape, lemma=lemma, **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> ReleasedMeans:
         """Release the mean of contributions, an array of shape (n_terms, width)."""
@@ -154,7 +155,8 @@ class UserScore(Statistic):
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         moved = sensitivity.counted_score_sensitivity(_HALF, _HALF)
-        return calibrate_alike(["score"], moved, mu, (2,), magnitude=MOST_EXACT_USERS)
+        more = {"magnitude": MOST_EXACT_USERS, "lemma": "score-sums"}
+        return calibrate_alike(["score"], moved, mu, (2,), **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> ReleasedMeans:
         """Release sum and count of users' values, an array of shape (n_users,)."""
@@ -488,26 +490,17 @@ class PrivateScorer:
     def _governing_accountant(self, estimator: Any) -> PrivacyAccountant | None:
         if self._accountant is not None:
             return self._accountant
-        ambient = ambient_accountant(getattr(self, "_sent", None), self._made_in)
-        return _accountant_of(estimator) if ambient is None else ambient[0]
+        ambient = ambient_accountant(self._made_in)
+        return _accountant_of(estimator) if ambient is None else ambient
 
     def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__.copy()
-        made_in = state.pop("_made_in")
-        sent = state.pop("_sent", None)
-        if self._accountant is None:
-            state["_sent"] = accountant_to_send(sent, made_in)
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._made_in = None
+        noted = accountant_to_send(self._made_in) if self._accountant is None else None
+        return {**self.__dict__, "_made_in": noted}
 
     def _published_copy(self) -> PrivateScorer:
         """Return a scorer without accountant and seed, for published searches."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin.__dict__.pop("_sent", None)
         twin._accountant = twin._noise_seed = twin._made_in = None
         return twin
 

@@ -63,6 +63,7 @@ _SHARE, _MARGIN, MIN_BLOCK_SIZE = 0.1, 0.5, 20
 _CLEAR_MU = 30.0
 
 _CHALLENGER, _SUPPORT, _FIT = "challenger", "support", "fit"
+_LEMMA = "blocks-vote"
 
 _SIDE_CHANNEL = Remark(
     "The time that the search takes depends on the rows and must not be published.",
@@ -116,7 +117,7 @@ class VoteBudgets:
         blocks = n_blocks(signal)
         power = blocks * signal
         if not n_challengers or power < _TOO_LITTLE:
-            whole = calibrate_gaussian(_FIT, 1.0, mu, (1,))
+            whole = calibrate_gaussian(_FIT, 1.0, mu, (1,), lemma=_LEMMA)
             return cls(0, power, mu, None, None, whole)
         challenger, halves = None, [_SHARE]
         if n_challengers > 1:
@@ -124,12 +125,11 @@ class VoteBudgets:
         *asking, fit = split_mu(mu, (*halves, 1.0 - _SHARE))
         if n_challengers > 1:
             challenger = calibrate_exponential(
-                _CHALLENGER, asking[0], n_challengers, moved
+                _CHALLENGER, asking[0], n_challengers, moved, lemma=_LEMMA
             )
-        support = calibrate_gaussian(
-            _SUPPORT, moved, asking[-1], (1,), magnitude=float(blocks)
-        )
-        last = calibrate_gaussian(_FIT, 1.0, fit, (1,))
+        given = _SUPPORT, moved, asking[-1], (1,)
+        support = calibrate_gaussian(*given, magnitude=float(blocks), lemma=_LEMMA)
+        last = calibrate_gaussian(_FIT, 1.0, fit, (1,), lemma=_LEMMA)
         return cls(blocks, power, fit, challenger, support, last)
 
     def mechanisms(self) -> tuple[Any, ...]:

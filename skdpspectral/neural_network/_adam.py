@@ -601,8 +601,7 @@ class JMEAdam:
         )
         self._warn(noise_seed, n_samples, budget)
         if accountant is None:
-            ambient = ambient_accountant()
-            accountant = None if ambient is None else ambient[0]
+            accountant = ambient_accountant()
         release = optimization.kind(self.privacy_, accountant, noise_seed)
         self._moments = optimization.moments
         self._run = optimization.begin(release)

@@ -186,7 +186,8 @@ class GradientMoments(Statistic):
         if self.moments == "jme-batch":
             # Squares of what is off by an error, and in the ball, are off by twice it.
             error *= math.sqrt(1.0 + 4.0 * self.nu)
-        return {"summation_error": error, "magnitude": bound}
+        lemma = "gradient-moments clipped-moments"
+        return {"summation_error": error, "magnitude": bound, "lemma": lemma}
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan all steps of batches in turn at a cost of mu; infinite for no noise."""

@@ -424,7 +424,7 @@ class StepBudgets:
         mu = gaussian_mu(self._epsilon, self._delta - self._failure)
         mus = dict(zip(split, split_mu(mu, tuple(split.values())), strict=True))
         planned: dict[str, Any] = {
-            path: calibrate_gaussian(path, 1.0, cost, (1,))
+            path: calibrate_gaussian(path, 1.0, cost, (1,), lemma="composition")
             for path, cost in mus.items()
             if not isinstance(self._plans[path].mechanisms[0], SampledGaussian)
         }
@@ -455,7 +455,13 @@ class StepBudgets:
             **given,
         )
         return sampled_gaussian(
-            path, 1.0, noise, (1,), max_steps=steps, sampling_probability=rate
+            path,
+            1.0,
+            noise,
+            (1,),
+            max_steps=steps,
+            sampling_probability=rate,
+            lemma="composition",
         )
 
     def _epsilon_within(self, mu: float, delta: float) -> float:

@@ -7,7 +7,6 @@ from scipy.special import ndtr, ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from ..accounting._ledger.accountant import totals_over_time
 from ..mechanisms import check_real
 
 
@@ -160,13 +159,13 @@ class LedgerDisplay(Display):
         {no_matplotlib}
         """
         pyplot_or_error()
-        entries, totals, left = totals_over_time(accountant)
+        entries, spent, left = zip(*accountant.over_time(), strict=True)
         display = cls(
             entries=entries,
-            spent=[total.spent().epsilon for total in totals],
-            left=left or None,
+            spent=[cost.epsilon for cost in spent],
+            left=None if accountant.epsilon is None else left,
             budget=accountant.epsilon,
-            delta=totals[-1].delta,
+            delta=spent[-1].delta,
         )
         return display.plot(ax, **line_kw)
 

@@ -106,6 +106,7 @@ def calibrate_thresholded(
         magnitude=float(n_samples),
         # Noise is rounded to the grid before it is compared.
         threshold=threshold + counts.grid,
+        lemma="thresholding",
     )
 
 

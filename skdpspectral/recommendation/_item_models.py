@@ -67,9 +67,8 @@ class UserSum(Statistic):
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan the sum: a user moves it by a vector of norm at most 1."""
         moved = sensitivity.sum_sensitivity(1.0, Neighbors.ADD_REMOVE_ONE)
-        return calibrate_alike(
-            [self.name], moved, mu, self.shape, magnitude=MOST_RATERS
-        )
+        more = {"magnitude": MOST_RATERS, "lemma": "user-sums answers"}
+        return calibrate_alike([self.name], moved, mu, self.shape, **more)
 
     def run(
         self, release, rows: UserRatings, answer: Callable[[RatingsBlock], np.ndarray]
@@ -370,6 +369,7 @@ class ItemMoment(Statistic):
             (self.n_items, self.n_items),
             symmetric=True,
             magnitude=MOST_EXACT_USERS,
+            lemma="projector-sums",
         )
 
     def remarks(self) -> tuple[str, ...]:

@@ -3,64 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import itertools
 import json
 import math
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ..accounting import PrivacyAccountant
 from ..accounting._errors import LedgerError
 from ..accounting._ledger import command
-from ..accounting._ledger.accountant import summary_of
-from ..accounting._ledger.server import ledger_at
-from ..mechanisms import PrivacyPlan
-from ._pages import record_in
-from ._records import ledger_facts, record_of, software_versions
-from ._statement import _NUMBERS, Statement, made_of, statement
+from ..mechanisms import PrivacyPlan, Remark
+from ._facts import UNCONFIRMED, Facts, facts_in, fit_facts, ledger_facts
+from ._page import record_in
+from ._statement import NUMBERS, Statement, statement
 
 _WRITERS: dict[str, Callable[[Statement], str]] = {
     "html": Statement.to_html,
     "json": Statement.to_json,
-    "md": Statement.to_markdown,
-    "yaml": Statement.to_registry_yaml,
+    "yaml": Statement.to_registry,
 }
-# What to pass, by parameter of `statement`.
-_HELP = {
-    "title": "title of the page (default: what it is a statement of)",
-    "curator": "person or organization responsible for the data",
-    "intended_use": "what the results are used for",
-    "description": "what the results are, in a sentence or two",
-    "date": "date of the statement, such as 2026-01-31 (default: no date)",
-    "unit_meaning": (
-        "what one row or one user is, such as 'A row is a household.' Guarantees are "
-        "per row or per user"
-    ),
-    "n_units": "number of rows or users, only if it is public",
-    "units_per_person": (
-        "largest number of rows or user ids that one person may have; the page says "
-        "how well all of them together are protected"
-    ),
-    "tuning": (
-        "what was chosen by looking at the data and is not in the ledger: parameters, "
-        "features, models, the budget itself; say so if nothing was"
-    ),
-    "other_releases": (
-        "what else was published about the same data and is not in the ledger: scores, "
-        "summaries, plots, results of other tools; say so if nothing was"
-    ),
-    "failed_fits": "which fits failed, and what their errors showed to whom",
-    "access": "who can read the data, and how they are secured",
-    "collection": "how the data were collected, and how long they are kept",
-    "utility": "how accurate the results are, and on which rows this was measured",
-    "bias": "groups of people for whom the results are worse",
-    "docs_url": (
-        "address of this package's documentation, such as https://example.org/docs/, "
-        "to which the page links its proofs"
-    ),
-}
+# Characters of a statement.
+_MOST = 2**27
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,20 +34,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return command.run_command(arguments, (_add_statement, _add_verify))
 
 
+def described_parameters() -> dict[str, str]:
+    """Return what the curator may state in words and numbers, with descriptions."""
+    text = inspect.getdoc(statement) or ""
+    found = re.findall(r"^(\w+) : (?:str|int).*?\n((?:    .*\n)+)", text, re.M)
+    return {name: " ".join(said.split()).replace("`", "") for name, said in found}
+
+
 def _add_statement(add: Callable[..., argparse.ArgumentParser]) -> None:
-    parser = add(
-        "statement",
-        _state,
-        "Write a statement for people who are responsible for data.",
-    )
+    what = "Write a statement for people who are responsible for data."
+    parser = add("statement", _state, what)
     parser.add_argument(
         "-o",
         "--output",
         required=True,
         metavar="FILE",
         help=(
-            "new file to write: a page (.html), the same as Markdown (.md) or JSON "
-            "(.json), or an entry for OpenDP's registry of deployments (.yaml)"
+            "new file to write: a page (.html), a record (.json), or an entry for "
+            "OpenDP's registry of deployments (.yaml)"
         ),
     )
     said = parser.add_argument_group(
@@ -89,8 +59,8 @@ def _add_statement(add: Callable[..., argparse.ArgumentParser]) -> None:
         "The page shows these texts and numbers as they are given, and nobody checks "
         "them. What is left out is shown as not stated.",
     )
-    for name, what in _HELP.items():
-        kind, metavar = (int, "N") if name in _NUMBERS else (str, "TEXT")
+    for name, what in described_parameters().items():
+        kind, metavar = (int, "N") if name in NUMBERS else (str, "TEXT")
         option = f"--{name.replace('_', '-')}"
         said.add_argument(option, type=kind, metavar=metavar, help=what)
 
@@ -98,14 +68,14 @@ def _add_statement(add: Callable[..., argparse.ArgumentParser]) -> None:
 def _add_verify(add: Callable[..., argparse.ArgumentParser]) -> None:
     what = "Check a statement against a ledger; exit with 1 if they differ."
     parser = add("verify", _verify, what, before="statement")
-    parser.description = f"{what} What the curator states is not checked."
+    parser.description = f"{what} What no ledger can confirm is named."
 
 
 def _state(options: argparse.Namespace) -> int:
     ending = options.output.rpartition(".")[2].lower()
     if ending not in _WRITERS:
         raise ValueError(f"--output must end with one of {', '.join(_WRITERS)}")
-    given = {name: getattr(options, name) for name in _HELP}
+    given = {name: getattr(options, name) for name in described_parameters()}
     made = statement(PrivacyAccountant(path=options.ledger), **given)
     with open(options.output, "x", encoding="utf-8", newline="\n") as file:
         file.write(_WRITERS[ending](made))
@@ -117,10 +87,13 @@ def _verify(options: argparse.Namespace) -> int:
         text = file.read(_MOST + 1)
     if len(text) > _MOST:
         raise ValueError("the statement is too large to be valid")
+    damage = command.faults(options.ledger)[0]
+    if damage:
+        print(command.plain(f"the ledger is damaged: {damage[0]}"))
+        return 1
     ledger = PrivacyAccountant(path=options.ledger)
     try:
-        record = record_in(text)
-        fault = next(statement_faults(text, record, ledger), None)
+        fault, confirmed = _compared(text, facts_in(record_in(text)), ledger)
     except LedgerError:
         raise
     except Exception:  # damage has errors of every type
@@ -128,105 +101,89 @@ def _verify(options: argparse.Namespace) -> int:
             "the statement has no record (a registry entry has none), or its record "
             "is damaged"
         )
-    if fault is not None:
-        print(command.plain(fault))
-        return 1
-    stated, later = record["ledger"] or {}, ""
-    n, found = stated.get("entries"), len(ledger.ledger)
-    if n is not None and n < found:
-        later = f" It covers the first {n} entries: {found - n} came later."
-    print(f"The statement matches the ledger.{later}")
-    return 0
+    print(command.plain(fault or confirmed))
+    return 1 if fault else 0
 
 
-# Characters of a statement.
-_MOST = 2**27
-
-
-def statement_faults(
-    text: str, record: Mapping[str, Any], ledger: PrivacyAccountant
-) -> Iterator[str]:
-    """Yield the differences of a statement and a ledger, a sentence each."""
-    faults, _ = command.faults(ledger_at(ledger.path))
-    yield from (f"the ledger is damaged: {fault}" for fault in faults)
-    stated = record["ledger"]
-    if stated is None:
-        yield from _missing_entries(record, ledger)
+def _compared(text: str, facts: Facts, ledger: PrivacyAccountant) -> tuple[str, str]:
+    """Return the first fault, or else what the ledger confirms and what it cannot."""
+    more = {name: getattr(facts, name) for name in UNCONFIRMED}
+    beside = [f"what the curator states ({', '.join(facts.stated)})"] * bool(
+        facts.stated
+    )
+    beside += ["the versions of the software"] + ["the audit"] * bool(facts.audit)
+    if facts.ledger is None:
+        (plan,) = facts.read_plans()
+        charged = ((e.id, PrivacyPlan.from_json(e.plan)) for e in ledger.ledger)
+        found = next((of for of in charged if _is_charged(plan, of[1])), None)
+        if found is None:
+            return (
+                f"the ledger has no entry of {plan.estimator} with epsilon="
+                f"{plan.epsilon:g}, delta={plan.delta:g}, these releases and remarks"
+            ), ""
+        again = fit_facts(plan, **more)
+        said = f"Entry {found[0]} of the ledger confirms the figures."
+        beside += ["the number of rows"] * bool(facts.n_units)
+        if _of_steps(found[1]):
+            beside.append("the releases within steps, whose cost it confirms")
+        added = [text for text in plan.remarks if text not in found[1].remarks]
+        beside += [f"the remark {text!r}" for text in added]
     else:
-        n, own, now = stated["entries"], len(ledger.ledger), record_of(ledger, {}, None)
-        others = now["ledger"]["id"]
-        if stated["id"] != others:
-            yield (
-                f"the statement is of a different ledger: {stated['id']}, not {others}"
-            )
+        n, own = facts.ledger["entries"], len(ledger.ledger)
         if n > own:
-            yield f"the statement has {n} entries, and the ledger {own}"
-        then = ledger_facts(ledger, summary_of(ledger, n))
-        if stated != then:
-            yield f"entries 1 to {n} of the ledger do not match the statement"
-        for name in ("kind", "name", "plans", "report", "n_units"):
-            if record[name] != now[name]:
-                yield f"the record's {name} does not match the ledger"
-    made = made_of(record, None if stated is None else ledger)
-    again = _WRITERS[_format_of(text)](made)
-    if text != again:
-        yield _first_difference(text, again, record)
+            return f"the statement has {n} entries, and the ledger {own}", ""
+        again = ledger_facts(ledger, n, **more)
+        said = f"Entries 1 to {n} of the ledger confirm the figures."
+        said += f" {own - n} came later." if own > n else ""
+    for name, value in vars(again).items():
+        stated = getattr(facts, name)
+        if json.dumps(stated) != json.dumps(value):
+            short = (json.dumps(x)[:80] for x in (stated, value))
+            return "the statement has {} {}, and the ledger {}".format(name, *short), ""
+    made = Statement(again)
+    remade = made.to_json() if text.lstrip().startswith("{") else made.to_html()
+    if text != remade:
+        pairs = enumerate(itertools.zip_longest(text, remade))
+        at = next(place for place, (a, b) in pairs if a != b)
+        stated, right = (said[max(at - 30, 0) : at + 30] for said in (text, remade))
+        line = text.count("\n", 0, at) + 1
+        return f"line {line} says {stated!r} where it must say {right!r}", ""
+    return "", f"{said} No ledger can confirm: {'; '.join(beside)}."
 
 
-def _format_of(text: str) -> str:
-    if text.lstrip().startswith("{"):
-        return "json"
-    return "html" if '<pre id="record">' in text else "md"
-
-
-def _first_difference(text: str, again: str, record: Mapping[str, Any]) -> str:
-    """Return the first difference between a statement and its record."""
-    letters = enumerate(itertools.zip_longest(text, again))
-    at = next(place for place, (a, b) in letters if a != b)
-    stated, right = (said[max(at - 30, 0) : at + 30] for said in (text, again))
-    line, note = text.count("\n", 0, at) + 1, ""
-    made_by = record["versions"]["skdpspectral"]
-    if made_by != software_versions()["skdpspectral"]:
-        note = f" (it was made by release {made_by}, which may word it differently)"
-    return f"line {line} says {stated!r} where it must say {right!r}{note}"
-
-
-def _missing_entries(
-    record: Mapping[str, Any], accountant: PrivacyAccountant
-) -> Iterator[str]:
-    """Yield fits of a statement without an entry in the ledger."""
-    entries = [(e.block, PrivacyPlan.from_json(e.plan)) for e in accountant.ledger]
-    for _, fields in record["plans"]:
-        plan = PrivacyPlan.from_json(json.dumps(fields))
-        for block, own in getattr(plan, "blocks", ()) or ((None, plan),):
-            alike = (
-                place
-                for place, (name, charged) in enumerate(entries)
-                if block in (None, name) and _is_charged(own, charged)
-            )
-            found = next(alike, None)
-            if found is not None:
-                del entries[found]  # each fit has one of its own
-                continue
-            of = "" if block is None else f" of {block!r}"
-            yield (
-                f"the ledger has no entry of {own.estimator}{of} with epsilon="
-                f"{own.epsilon:g}, delta={own.delta:g} and these releases"
-            )
+def _of_steps(charged: PrivacyPlan) -> bool:
+    """Return whether a plan has the costs of a pipeline's steps."""
+    return any(getattr(m, "lemma", "") == "composition" for m in charged.mechanisms)
 
 
 def _is_charged(fitted: PrivacyPlan, charged: PrivacyPlan) -> bool:
-    """Return whether a plan is the charged one, apart from remarks of the fit.
+    """Return whether a plan is the charged one, with further remarks of the fit.
 
     Releases of a pipeline's steps get their shapes in the fit, at the cost charged.
     """
-    if any(": " in mechanism.name for mechanism in fitted.mechanisms):
+    blocks, of_charged = (getattr(p, "blocks", ()) for p in (fitted, charged))
+    if blocks or of_charged:
+        return [name for name, _ in blocks] == [name for name, _ in of_charged] and all(
+            _is_charged(own, other)
+            for (_, own), (_, other) in zip(blocks, of_charged, strict=True)
+        )
+    if _of_steps(charged) and len(fitted.curves) == len(charged.curves):
         costs = fitted.mu_beside_curves, charged.mu_beside_curves
-        counts = len(fitted.curves), len(charged.curves)
-        if math.isclose(*costs, rel_tol=1e-9) and counts[0] == counts[1]:
+        if math.isclose(*costs, rel_tol=1e-9):
             fitted = replace(fitted, mechanisms=charged.mechanisms)
-    return replace(fitted, remarks=()) == replace(charged, remarks=())
+    remarks = [_remarks(plan) for plan in (charged, fitted)]
+    plain = [replace(plan, remarks=()).to_dict() for plan in (charged, fitted)]
+    return plain[0] == plain[1] and remarks[0] <= remarks[1]
 
+
+def _remarks(plan: PrivacyPlan) -> set[tuple[str, str]]:
+    """Return remarks with their concerns, but for how a ledger counts curves."""
+    remarks = map(Remark.of, plan.remarks)
+    return {(str(r), str(r.concern)) for r in remarks if not r.startswith(_RESTATED)}
+
+
+# How the remark of a ledger begins that restates curves for its own relation.
+_RESTATED = "For this ledger, per "
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""The statement: what was promised, on a page, as JSON, Markdown and registry entry."""
+"""The statement: what was promised, as a page, a record and a registry entry."""
 
 from __future__ import annotations
 
@@ -7,20 +7,29 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 from ..accounting import PrivacyAccountant
-from ..accounting._ledger.step_shares import SHARES_OF_STEPS
-from ..mechanisms import Gaussian, ParallelPlan, PrivacyPlan, shown
-from ..mechanisms._plan import on_one_line, release_rows
-from ._answers import claim, questions_answered, shown_of
-from ._pages import html_page, lemmas_of, lemmas_of_step, markdown_page
-from ._records import MOST_SHOWN, Facts, facts_of, record_of
-from ._registry import REGISTRY_FIELDS, as_registry_yaml
+from ..decomposition._federated_pca import FederatedDPPCA
+from ..decomposition._federated_server import FederatedResult
+from ..decomposition._sparse_pca import SparseDPPCA
+from ..mechanisms import PrivacyPlan, shown
+from ._answers import claim, title
+from ._facts import (
+    FORMAT,
+    Facts,
+    finite,
+    fit_facts,
+    ledger_facts,
+    software_versions,
+)
+from ._page import html_page
+from ._registry import REGISTRY_FIELDS, registry_entry
 
-FORMAT = "skdpspectral-statement-1"
+# What a curator states in numbers.
+NUMBERS = ("n_units", "units_per_person")
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,55 +41,47 @@ class Statement:
     """
 
     _facts: Facts
-    _content: dict[str, Any] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Not a cached property: a child that is forked would inherit its lock.
-        object.__setattr__(self, "_content", _content(self._facts))
+        for name in NUMBERS:  # also of a record of anybody's
+            _check_number(name, self._facts.stated.get(name))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values that follow ``skdpspectral/statements/schema.json``."""
+        """Return the record as plain values: format, title, claim, and all facts."""
         return json.loads(self.to_json())
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the statement as JSON, with NaN and infinity replaced by null.
+        """Return the record as JSON, in which infinite numbers are null.
 
         With a `path`, it is also written to this file; an existing file is replaced.
         """
-        text = json.dumps(self._content, indent=1, allow_nan=False)
-        return _written(f"{text}\n", path)
+        words = {"format": FORMAT, "title": title(self._facts)}
+        record = {**words, "claim": claim(self._facts), **vars(self._facts)}
+        return _written(f"{json.dumps(record, indent=1, allow_nan=False)}\n", path)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return the statement as one HTML page, without scripts or requests.
 
         With a `path`, it is also written to this file; an existing file is replaced.
         """
-        return _written(html_page(self._content), path)
+        return _written(html_page(self._facts, self.to_json()), path)
 
-    def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the statement as Markdown, with user-provided text escaped.
-
-        With a `path`, it is also written to this file; an existing file is replaced.
-        """
-        return _written(markdown_page(self._content), path)
-
-    def to_registry_yaml(self, path: str | os.PathLike[str] | None = None) -> str:
+    def to_registry(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return an entry for OpenDP's registry of deployments, following its schema.
 
-        Missing information is marked by ``TODO``. With a `path`, the entry is also
-        written to this file; an existing file is replaced.
+        It is JSON, and therefore YAML. Missing information is marked by ``TODO``. With
+        a `path`, it is also written to this file; an existing file is replaced.
         """
-        return _written(as_registry_yaml(self._facts, self._content), path)
+        return _written(registry_entry(self._facts), path)
 
     def _repr_html_(self) -> str:
-        return html_page(self._content, page=False)
+        return html_page(self._facts, self.to_json(), page=False)
 
     def __str__(self) -> str:
-        return f"{self._content['title']}\n{self._content['claim']}"
+        return f"{title(self._facts)}\n{claim(self._facts)}"
 
     def __repr__(self) -> str:
-        subject = self._content["subject"]
-        return f"Statement({subject['kind']} {subject['name']})"
+        return f"Statement({self._facts.kind} {self._facts.name})"
 
 
 def _written(text: str, path: str | os.PathLike[str] | None) -> str:
@@ -88,10 +89,6 @@ def _written(text: str, path: str | os.PathLike[str] | None) -> str:
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
     return text
-
-
-# What a curator states in numbers.
-_NUMBERS = ("n_units", "units_per_person")
 
 
 def statement(
@@ -124,8 +121,8 @@ def statement(
     Parameters
     ----------
     of : fitted estimator, PrivacyAccountant or FederatedResult
-        A fitted private estimator, a pipeline of private estimators, a private search,
-        an unfinished stream, a result of a federation, or a ledger with its entries.
+        A fitted private estimator, private pipeline or private search, an unfinished
+        stream, a result of a federation, or a ledger with its entries.
     title : str or None, default=None
         Title of the page.
     curator : str or None, default=None
@@ -170,8 +167,8 @@ def statement(
     Returns
     -------
     Statement
-        Has ``to_html``, ``to_json``, ``to_markdown`` and ``to_registry_yaml``, and is
-        displayed as a page in notebooks.
+        Has ``to_html``, ``to_json`` and ``to_registry``, and is displayed as a page in
+        notebooks.
 
     Raises
     ------
@@ -198,13 +195,13 @@ def statement(
     """
     stated = {k: v for k, v in locals().items() if k not in ("of", "audit")}
     for name, text in stated.items():
-        if name in ("date", *_NUMBERS, "registry") or text is None:
+        if name in ("date", *NUMBERS, "registry") or text is None:
             continue
         if not isinstance(text, str):
             raise TypeError(f"{name} must be a string or None, got {shown(text)}")
     if docs_url is not None and not re.match(r"https?://", docs_url):
         raise ValueError(f"docs_url must begin with https://, got {docs_url!r}")
-    for name in _NUMBERS:
+    for name in NUMBERS:
         number = stated[name]
         if number is not None and not isinstance(number, Integral):
             raise TypeError(f"{name} must be an integer or None, got {shown(number)}")
@@ -212,17 +209,45 @@ def statement(
         _check_number(name, stated[name])
     stated["date"] = _checked_date(date)
     stated["registry"] = _checked(registry)
-    accountant = of if isinstance(of, PrivacyAccountant) else None
-    return made_of(record_of(of, stated, audit), accountant)
+    more: dict[str, Any] = {
+        "stated": {name: value for name, value in stated.items() if value},
+        "audit": None if audit is None else _audit(audit),
+        "versions": software_versions(),
+    }
+    if isinstance(of, PrivacyAccountant):
+        return Statement(ledger_facts(of, **more))
+    of = _with_plan(of)
+    plan = of.privacy_
+    if str(plan.unit) == "row" and str(plan.neighbors) != "add-remove-one":
+        n = getattr(of, "n_samples_", getattr(of, "n_samples_seen_", None))
+        more["n_units"] = None if n is None else int(n)
+    return Statement(fit_facts(plan, **more))
 
 
-def made_of(
-    record: Mapping[str, Any], accountant: PrivacyAccountant | None
-) -> Statement:
-    """Return the statement of a record, with its ledger, if any."""
-    for name in _NUMBERS:  # also of a record of anybody's
-        _check_number(name, record["stated"].get(name))
-    return Statement(facts_of(record, accountant))
+def _with_plan(of: Any) -> Any:
+    """Return a fitted estimator that has one plan, or explain why there is none."""
+    if isinstance(of, FederatedResult):
+        of = (SparseDPPCA if of.task.n_rounds else FederatedDPPCA).from_result(of)
+    if isinstance(getattr(of, "privacy_", None), PrivacyPlan):
+        return of
+    if hasattr(of, "steps") or hasattr(of, "estimator") or hasattr(of, "transformers"):
+        raise TypeError(
+            f"the fits of a {type(of).__name__} are charged one by one, and no ledger "
+            "can tell which of them belong together: pass statement the "
+            "PrivacyAccountant, or fit with make_private_pipeline or PrivateSearchCV"
+        )
+    raise TypeError(
+        "of must be a fitted private estimator, a fitted PrivatePipeline or a "
+        f"PrivacyAccountant, got a {type(of).__name__} that has no privacy_"
+    )
+
+
+def _audit(audit: Any) -> dict[str, float | None]:
+    keys = ("epsilon", "claimed_epsilon", "delta", "confidence", "n_trials")
+    try:
+        return {key: finite(float(getattr(audit, key))) for key in keys}
+    except (AttributeError, TypeError, ValueError):
+        raise TypeError("audit must be a result of audit_epsilon") from None
 
 
 def _check_number(name: str, number: Any) -> None:
@@ -251,125 +276,3 @@ def _checked(registry: Any) -> dict[str, str]:
         if not isinstance(text, str):
             raise TypeError(f"registry[{name!r}] must be a string, got {shown(text)}")
     return given
-
-
-def _content(facts: Facts) -> dict[str, Any]:
-    """Return what a statement says, in plain values."""
-    record, stated = facts.record, facts.stated
-    parts = {
-        part: [{"question": asked, "answer": said} for asked, said in answers]
-        for part, answers in questions_answered(facts).items()
-    }
-    title = stated.get("title") or f"Privacy statement: {record['name']}"
-    given = {
-        k: stated.get(k) for k in ("curator", "intended_use", "description", "date")
-    }
-    return {
-        "format": FORMAT,
-        "title": title,
-        **given,
-        "subject": {"kind": record["kind"], "name": record["name"]},
-        "claim": claim(facts),
-        "guarantee": {
-            "private": facts.private,
-            "epsilon": facts.epsilon if facts.private else None,
-            "delta": facts.delta,
-            "mu": facts.mu if facts.private else None,
-            "unit": facts.unit or None,
-            "neighbors": facts.neighbors or None,
-            "assumptions": list(map(str, facts.assumptions)),
-            "seeded": facts.seeded,
-        },
-        "budget": facts.budget,
-        "ledger": record["ledger"],
-        "for_the_person_responsible": parts["for_the_person_responsible"],
-        "groups": list(facts.groups),
-        "more_groups": shown_of(len(facts.groups), facts.n_groups),
-        "for_the_auditor": parts["for_the_auditor"],
-        "report": record["report"],
-        "plans": list(map(_plan, facts.plans, facts.headings)),
-        "more_plans": facts.n_plans - len(facts.plans),
-        "docs_url": stated.get("docs_url"),
-        "nist_sp_800_226": parts["nist_sp_800_226"],
-        "record": record,
-    }
-
-
-def _short(x: float | None) -> str:
-    return f"{x:.6g}" if x else ""
-
-
-def _few(names: list[str]) -> str:
-    """Return the first names, and how many others there are."""
-    others = f" and {len(names) - 3} others" if len(names) > 3 else ""
-    return on_one_line(", ".join(names[:3])) + others
-
-
-_OF_STEPS = (
-    "This is what a pipeline was charged before its fit: each line bounds the cost of "
-    "all releases of a step together. The releases themselves, with noise, sensitivity "
-    "and lemma, are listed by a statement of the fitted pipeline, and by "
-    "privacy_.details() of it."
-)
-
-
-def _is_of_steps(plan: PrivacyPlan) -> bool:
-    """Return whether a plan is the charge of a pipeline, with a cost for each step."""
-    if not plan.noisy or not plan.releases():
-        return False
-    named = plan.estimator == "PrivatePipeline" or any(
-        said.startswith(SHARES_OF_STEPS) for said in plan.remarks
-    )
-    return named and all(
-        isinstance(m, Gaussian)
-        and (m.sensitivity, m.magnitude, m.shape) == (1.0, 1.0, (1,))
-        and ": " not in m.name  # releases of a fit have the names of their steps
-        for m in plan.releases()
-    )
-
-
-def _steps(plan: PrivacyPlan) -> list[tuple[str, ...]]:
-    """Return the table of a pipeline's charge: no figures of single releases."""
-    more = {
-        "kind": lambda release, _: release.kind,
-        "grid": lambda *_: "",
-        "lemmas": lambda release, _: " ".join(lemmas_of_step(release)),
-    }
-    found = []
-    for step in plan.releases():
-        heads, row = release_rows([(step, "")], more)
-        cells = dict(zip(heads, row, strict=True))
-        hidden = dict.fromkeys(("shape", "noise sd", "sensitivity"), "")
-        found.append(tuple({**cells, "times": "all", **hidden}.values()))
-    return [heads, *found]
-
-
-def _plan(plan: PrivacyPlan, heading: str) -> dict[str, Any]:
-    """Return what plans say of themselves, with the lemmas of their releases."""
-    more = {
-        "kind": lambda release, _: release.kind,
-        "grid": lambda release, _: _short(getattr(release, "grid", None)),
-        "lemmas": lambda release, choice: " ".join(
-            lemmas_of(release, choice, str(plan.unit))
-        ),
-    }
-    sentences = plan.sentences()
-    if _is_of_steps(plan):
-        sentences.append(_OF_STEPS)
-    alike: dict[Any, tuple[list[str], PrivacyPlan]] = {}
-    if isinstance(plan, ParallelPlan):
-        for name, block in plan.blocks:
-            alike.setdefault(block.mechanisms, ([], block))[0].append(name)
-    said = shown_of(MOST_SHOWN, len(alike))
-    sentences += [f"Releases of clients: {said}"] if said else []
-    heads, *rows = _steps(plan) if _is_of_steps(plan) else plan.table(more)
-    groups = list(alike.values())[:MOST_SHOWN]
-    if groups:  # plan.table() is of one of the clients
-        rows = [
-            (f"{_few(alike_names)}: {row[0]}", *row[1:])
-            for alike_names, block in groups
-            for row in block.table(more)[1:]
-        ]
-    table = [["unlimited" if c == "inf" else c for c in row] for row in (heads, *rows)]
-    names = {"estimator": plan.estimator, "heading": heading}
-    return {**names, "sentences": sentences, "releases": table}

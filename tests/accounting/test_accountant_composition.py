@@ -2,12 +2,12 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from ledger_tools import DELTA, X, entries, fit_plan, plan_with_mu
+from ledger_tools import DELTA, X, entries, faults, fit_plan, plan_with_mu
 
-import skdpspectral
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import (
     Spent,
@@ -17,7 +17,7 @@ from skdpspectral.accounting import (
     gaussian_mu,
     parallel_mu,
 )
-from skdpspectral.accounting._ledger.budget import whole_data
+from skdpspectral.mechanisms import ParallelPlan
 
 MU = gaussian_mu(1.0, DELTA)
 
@@ -44,9 +44,8 @@ def test_labels_do_not_compose_in_parallel():
     assert round(accountant.spent(1e-6).epsilon, 3) == 1.455
     table = entries(accountant)
     assert [entry["label"] for entry in table] == ["a", "b"]
-    assert len({entry["partition"] for entry in table}) == 2
-    assert not any(entry["asserted"] for entry in table)
-    assert "word" not in str(accountant)
+    assert {entry["partition"] for entry in table} == {None}
+    assert "assertion" not in str(accountant)
 
 
 def test_asserted_blocks_compose_in_parallel_and_say_so():
@@ -56,10 +55,10 @@ def test_asserted_blocks_compose_in_parallel_and_say_so():
         DPPCA(1, accountant=handle).fit(X)
     assert epsilon_of(accountant) == pytest.approx(1.0, rel=1e-9)
     table = entries(accountant)
-    assert all(entry["asserted"] for entry in table)
-    assert [entry["block"] for entry in table] == ["a", "b"]
-    assert "user's assertion that these divisions" in str(accountant)
-    assert "disjoint: hospital: ward." in str(accountant)
+    assert {entry["partition"] for entry in table} == {"row: hospital: ward"}
+    assert [entry["label"] for entry in table] == ["a", "b"]
+    said = "an assertion: no row is in two blocks of 'hospital: ward'."
+    assert said in str(accountant)
 
 
 def test_the_same_block_twice_composes_one_after_another():
@@ -82,8 +81,9 @@ def test_an_assertion_is_not_inherited_and_cannot_be_forged():
     asserted.named("b").charge(fit_plan())
     asserted.charge(fit_plan())
     # Labels that look like the names of partitions are labels still.
-    accountant.named("asserted: site").charge(fit_plan())
-    assert [entry["asserted"] for entry in entries(accountant)] == [0, 1, 0]
+    accountant.named("row: site").charge(fit_plan())
+    partitions = [entry["partition"] for entry in entries(accountant)]
+    assert partitions == [None, "row: site", None]
     expected = gaussian_epsilon(3**0.5 * MU, DELTA)
     assert epsilon_of(accountant) == pytest.approx(expected, rel=1e-9)
 
@@ -95,40 +95,48 @@ def test_names_are_strings(arguments):
         PrivacyAccountant().named(arguments[0], **keywords)
 
 
-def test_blocks_that_the_library_made():
+def parallel(*epsilons):
+    """Plan of clients with these epsilons."""
+    return ParallelPlan.of({str(i): fit_plan(e) for i, e in enumerate(epsilons)})
+
+
+def test_clients_of_one_fit_are_one_entry():
     accountant = PrivacyAccountant(1.4547, DELTA, failures=0)
-    plans = {str(i): fit_plan(1.0 / (i + 1)) for i in range(3)}
-    accountant._charge_disjoint("DPPCA", plans)
+    accountant.charge(parallel(1.0, 0.5, 0.3))
     assert epsilon_of(accountant) == pytest.approx(1.0, rel=1e-9)
-    assert not any(entry["asserted"] for entry in entries(accountant))
-    assert "word" not in str(accountant)
-    # The next fit is a partition of its own: it comes on top, or not at all.
-    plans = {str(i): fit_plan(1.0 + i / 5) for i in range(2)}
+    assert "assertion" not in str(accountant)
+    # The next fit is of the same rows: it comes on top, or not at all.
     assert_uncharged(
         accountant,
-        lambda: accountant._charge_disjoint("DPPCA", plans),
+        lambda: accountant.charge(parallel(1.0, 1.2)),
         PrivacyBudgetError,
         "nothing was charged",
     )
-    accountant._charge_disjoint("DPPCA", {"0": fit_plan()})
+    accountant.charge(parallel(1.0))
     assert round(epsilon_of(accountant), 3) == 1.455
+    assert len(accountant.ledger) == 2
 
 
-def test_nobody_else_can_say_that_blocks_were_checked():
-    """A partition has a name that the library alone knows, and is closed at once."""
-    accountant = PrivacyAccountant()
-    accountant._charge_disjoint("DPPCA", {"a": fit_plan()})
-    (entry,) = entries(accountant)
-    with pytest.raises(TypeError, match="part"):
-        accountant.charge(fit_plan(), part=entry["partition"])
-    handle = accountant.named("b", disjoint_within=entry["partition"])
-    handle.charge(fit_plan())
-    accountant._charge_disjoint("DPPCA", {"b": fit_plan()})
-    assert [entry["asserted"] for entry in entries(accountant)] == [0, 1, 0]
-    expected = gaussian_epsilon(3**0.5 * MU, DELTA)
-    assert epsilon_of(accountant) == pytest.approx(expected, rel=1e-9)
-    internal = {"DisjointBlock", "whole_data", "checked_blocks"}
-    assert not internal & set(dir(skdpspectral.accounting))
+def test_a_client_may_not_claim_less_than_it_costs():
+    weak = replace(fit_plan(1.0), epsilon=0.5)
+    plan = ParallelPlan.of({"a": fit_plan(2.0), "b": weak})
+    with pytest.raises(ValueError, match="cost more; calibrate"):
+        PrivacyAccountant().charge(plan)
+
+
+@pytest.mark.parametrize("budget", [{}, {"epsilon": 6.0, "pure": 4.0}])
+def test_blocks_of_one_kind_cost_as_much_as_the_costliest(budget):
+    """Of other kinds than Gaussians, too: of each, the most that a block has."""
+    relation = {"unit": "row", "neighbors": "replace-one"}
+    accountant = PrivacyAccountant(**budget, **relation)
+    for number in range(8):
+        block = accountant.named(f"{number}", disjoint_within="site")
+        for _ in range(1 + (number == 3)):
+            block.charge_external(1.0, 0.0, "counts", **relation)
+    assert epsilon_of(accountant) == pytest.approx(2.0, rel=1e-3)
+    assert faults(accountant) == []
+    accountant.charge_external(1.0, 0.0, "counts", **relation)
+    assert epsilon_of(accountant) == pytest.approx(3.0, rel=1e-3)
 
 
 # -- what is asserted: rows, or users ------------------------------------------
@@ -151,7 +159,7 @@ def test_a_ledger_of_users_takes_no_word_about_rows(fixed):
             plan
         )
     assert epsilon_of(accountant) == pytest.approx(1.0, rel=1e-5)
-    says = "an assertion that no person is in two blocks of these divisions: site."
+    says = "an assertion: no user is in two blocks of 'site'."
     assert says in str(accountant)
     # Without any word, the same two fits compose one after another.
     for label in ("a", "b"):
@@ -165,7 +173,7 @@ def test_a_ledger_of_users_takes_no_rows_that_were_checked():
     plan = plan_with_mu(MU, "user", "add-remove-one")
     assert_uncharged(
         accountant,
-        lambda: accountant._charge_disjoint("Estimator", {"a": plan, "b": plan}),
+        lambda: accountant.charge(ParallelPlan.of({"a": plan, "b": plan})),
         LedgerError,
         "ledger of rows",
     )
@@ -181,8 +189,8 @@ def test_disjoint_users_have_disjoint_rows():
     # A division of the rows is another one, whatever its name.
     accountant.named("c", disjoint_within="site").charge(fit_plan())
     assert round(epsilon_of(accountant), 3) == 1.455
-    assert "of the rows are disjoint: site." in str(accountant)
-    assert "no person is in two blocks of these divisions: site." in str(accountant)
+    for unit in ("row", "user"):
+        assert f"no {unit} is in two blocks of 'site'." in str(accountant)
 
 
 @pytest.mark.parametrize("unit", ["person", 3, "", ["row"]])
@@ -212,9 +220,11 @@ ROW_REPLACE, ROW_ADD = ("row", "replace-one"), ("row", "add-remove-one")
 USER_REPLACE, USER_ADD = ("user", "replace-one"), ("user", "add-remove-one")
 ROW_ZERO, USER_ZERO = ("row", "zero-out-one"), ("user", "zero-out-one")
 CONVERSIONS = [
-    (USER_REPLACE, ROW_REPLACE, 1.0),
+    (USER_REPLACE, ROW_REPLACE, 2.0),
     (USER_ADD, USER_REPLACE, 2.0),
-    (USER_ADD, ROW_REPLACE, 2.0),
+    (USER_ADD, ROW_REPLACE, 4.0),
+    (USER_ZERO, ROW_REPLACE, 4.0),
+    (USER_ADD, ROW_ADD, 2.0),
     (USER_ZERO, USER_REPLACE, 2.0),
     (ROW_ADD, ROW_REPLACE, 2.0),
     (ROW_ZERO, ROW_REPLACE, 2.0),
@@ -248,7 +258,10 @@ def test_converted_totals_are_held_against_the_budget(relation, kept, factor, ho
     too_much = plan_with_mu(1.001 * MU, *relation)
     for call in (accountant.charge, accountant.check):
         assert_uncharged(
-            accountant, lambda f=call: f(too_much), PrivacyBudgetError, "remains"
+            accountant,
+            lambda f=call: f(too_much),
+            PrivacyBudgetError,
+            "nothing was charged",
         )
     fitting = plan_with_mu((1 - 1e-12) * MU, *relation)
     accountant.check(fitting)
@@ -268,7 +281,7 @@ def test_relations_that_do_not_follow_are_refused(relation, kept, how):
     plan = plan_with_mu(MU, *relation)
     for call in (accountant.charge, accountant.check):
         assert_uncharged(
-            accountant, lambda f=call: f(plan), LedgerError, "does not imply"
+            accountant, lambda f=call: f(plan), LedgerError, "implies nothing"
         )
 
 
@@ -307,14 +320,11 @@ def test_a_refusal_for_the_same_relation_proposes_no_other_ledger():
 def test_a_refused_first_entry_fixes_nothing():
     accountant = PrivacyAccountant(1.0, DELTA)
     dear = plan_with_mu(2 * MU, *USER_ADD)
-    mixed = [
-        (whole_data(), plan_with_mu(0.1 * MU, *USER_ADD)),
-        (whole_data(), plan_with_mu(0.1 * MU, *ROW_REPLACE)),
-    ]
+    mixed = [plan_with_mu(0.1 * MU, *relation) for relation in (USER_ADD, ROW_ZERO)]
     with pytest.raises(PrivacyBudgetError):
         accountant.charge(dear)
-    with pytest.raises(LedgerError, match="does not imply"):
-        accountant._enter("mixed", mixed)
+    with pytest.raises(LedgerError, match="implies nothing"):
+        accountant.check(mixed)
     assert entries(accountant) == []
     accountant.check(plan_with_mu(0.5 * MU, *USER_ADD))
     accountant.charge(plan_with_mu(0.5 * MU, *ROW_REPLACE))
@@ -402,7 +412,7 @@ def test_what_remains_can_be_spent_and_no_more(seed):
             accountant,
             lambda p=more, a=accountant: a.charge(p),
             PrivacyBudgetError,
-            "remains",
+            "nothing was charged",
         )
         assert error.remaining == pytest.approx(left.epsilon, rel=1e-6)
         assert error.requested == pytest.approx(1.001 * left.epsilon, rel=1e-6)

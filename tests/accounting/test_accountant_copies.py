@@ -21,11 +21,11 @@ from ledger_tools import (
 
 import skdpspectral
 from skdpspectral import LedgerError, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral.accounting._ledger import locks as _locks
+from skdpspectral.accounting._ledger import store
 from skdpspectral.accounting._ledger.accountant import advance_stream, open_stream
 
 PLAN = fit_plan(0.1)
-needs_flock = pytest.mark.skipif(_locks.fcntl is None, reason="the system has no flock")
+needs_flock = pytest.mark.skipif(store.fcntl is None, reason="the system has no flock")
 CHARGE_WHEN_TOLD = """
 import sys
 from ledger_tools import fit_plan
@@ -62,7 +62,7 @@ def other_process(tmp_path_factory):
 
 @pytest.mark.slow
 @needs_flock
-@pytest.mark.parametrize("repetition", range(20))
+@pytest.mark.parametrize("repetition", range(5))
 def test_files_are_copied_while_two_processes_charge(other_process, repetition):
     """Closing a file ends all of SQLite's locks of the process on it."""
     accountant, process = other_process
@@ -70,7 +70,7 @@ def test_files_are_copied_while_two_processes_charge(other_process, repetition):
 
     def read_and_close():
         while not stop.is_set():
-            for suffix in ("", "-wal", "-shm", "-lock"):
+            for suffix in ("", "-journal", "-lock"):
                 try:
                     copies.append(len(Path(accountant.path + suffix).read_bytes()))
                 except FileNotFoundError:
@@ -116,7 +116,7 @@ print(len(backup.ledger), backup.epsilon, backup._id)
 
 
 @pytest.mark.sampled(10)
-@pytest.mark.parametrize("repetition", range(20))
+@pytest.mark.parametrize("repetition", range(5))
 def test_backups_while_threads_charge(tmp_path, repetition):
     accountant = PrivacyAccountant(path=tmp_path / "ledger.db")
 
@@ -168,17 +168,6 @@ def test_hard_links_are_refused(tmp_path):
     (tmp_path / "second.db").unlink()
     accountant.charge(fit_plan())
     assert len(entries(accountant)) == 1
-
-
-def test_a_process_that_was_killed_while_it_made_a_ledger(tmp_path):
-    """Its draft is another name of the ledger, until somebody opens it."""
-    path = tmp_path / "odd ?[name"
-    PrivacyAccountant(path=path)
-    os.link(path, tmp_path / f"tmpabc.{path.name}.draft")
-    (tmp_path / "tmpdef.other.draft").write_text("not of this ledger")
-    PrivacyAccountant(path=path).charge(PLAN)
-    names = sorted(file.name for file in tmp_path.iterdir())
-    assert names == ["odd ?[name", "odd ?[name-lock", "tmpdef.other.draft"]
 
 
 @pytest.mark.sampled(2)
@@ -240,21 +229,6 @@ def test_streams_are_no_public_matter_of_an_accountant():
     assert not [name for name in dir(PrivacyAccountant) if "stream" in name]
 
 
-def test_a_ledger_that_is_replaced_in_the_middle_of_a_charge(tmp_path):
-    """It was written, but to a file that is no longer there."""
-    path = tmp_path / "ledger.db"
-    accountant = PrivacyAccountant(path=path)
-    accountant.backup(tmp_path / "copy.db")
-
-    def charge():
-        with accountant._ledger().transaction() as transaction:
-            accountant._append(transaction, PLAN, accountant._own_part())
-            (tmp_path / "copy.db").replace(path)
-
-    with pytest.raises(LedgerError, match="was replaced while it was being written"):
-        charge()
-
-
 # -- the file that is locked -----------------------------------------------------------
 
 
@@ -278,7 +252,7 @@ def test_places_without_locks_are_refused_clearly(tmp_path, monkeypatch):
         raise OSError(95, "Operation not supported")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_locks.fcntl, "flock", refuse)
+        patch.setattr(store.fcntl, "flock", refuse)
         with pytest.raises(LedgerError, match=r"can't be locked .*local disk"):
             accountant.charge(PLAN)
     lock.unlink()
@@ -293,9 +267,9 @@ def test_places_without_locks_are_refused_clearly(tmp_path, monkeypatch):
 @needs_flock
 def test_a_lock_that_is_never_given_back(tmp_path, monkeypatch):
     accountant = PrivacyAccountant(1.0, DELTA, path=tmp_path / "ledger.db")
-    monkeypatch.setattr(_locks, "PATIENCE", 0.05)
+    monkeypatch.setattr(store, "PATIENCE", 0.05)
     with open(tmp_path / "ledger.db-lock") as held:
-        _locks.fcntl.flock(held, _locks.fcntl.LOCK_EX)
+        store.fcntl.flock(held, store.fcntl.LOCK_EX)
         with pytest.raises(LedgerError, match="in use by another process"):
             accountant.charge(PLAN)
     accountant.charge(PLAN)

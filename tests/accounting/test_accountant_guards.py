@@ -35,9 +35,9 @@ def test_a_plan_is_immutable_all_through():
         listed.epsilon = 2.0
 
 
-def test_a_log_that_was_left_behind_is_no_place_for_a_ledger_or_a_backup(tmp_path):
+def test_a_journal_that_was_left_behind_is_no_place_for_a_ledger_or_a_backup(tmp_path):
     path = tmp_path / "ledger.db"
-    (tmp_path / "ledger.db-wal").write_bytes(b"what is left")
+    (tmp_path / "ledger.db-journal").write_bytes(b"what is left")
     with pytest.raises(LedgerError, match="left over from another ledger"):
         PrivacyAccountant(path=path)
     with pytest.raises(LedgerError, match="left over from another ledger"):
@@ -100,7 +100,7 @@ def test_a_thread_is_charged_to_its_own_block():
         with ThreadPoolExecutor(1) as pool:
             pool.submit(DPPCA(1).fit, np.eye(4, 2)).result()
             lost = pool.submit(made_before.fit, np.eye(4, 2))
-            with pytest.raises(LedgerError, match="several threads"):
+            with pytest.raises(LedgerError, match="several accountants"):
                 lost.result()
         done.set()
         thread.join()

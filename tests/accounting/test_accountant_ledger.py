@@ -3,9 +3,7 @@
 import copy
 import gc
 import pickle
-import shutil
 import sqlite3
-import struct
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -18,8 +16,7 @@ from sklearn.base import clone
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import gaussian_epsilon
-from skdpspectral.accounting._ledger.command import run_command as main
-from skdpspectral.accounting._ledger.entry_reports import LedgerEntry
+from skdpspectral.accounting._ledger.entries import LedgerEntry
 from skdpspectral.mechanisms import Neighbors, PrivacyPlan, Unit
 
 
@@ -181,11 +178,11 @@ def test_another_budget_is_refused(tmp_path):
     path = tmp_path / "ledger.db"
     PrivacyAccountant(2.0, DELTA, path=path)
     for epsilon, delta in ((2.5, DELTA), (1.5, DELTA), (2.0, 1e-7), (2.0, 1e-5)):
-        with pytest.raises(LedgerError, match=r"has the budget epsilon=2\.0"):
+        with pytest.raises(LedgerError, match=r"has (epsilon=2\.0|delta=1e-06), not"):
             PrivacyAccountant(epsilon, delta, path=path)
     unlimited = tmp_path / "unlimited.db"
     PrivacyAccountant(path=unlimited)
-    with pytest.raises(LedgerError, match="has the budget none"):
+    with pytest.raises(LedgerError, match="has epsilon=None"):
         PrivacyAccountant(2.0, path=unlimited)
     assert PrivacyAccountant(2, path=path).epsilon == 2.0
 
@@ -195,13 +192,13 @@ def test_another_relation_is_refused(tmp_path):
     relation = {"unit": "row", "neighbors": "replace-one"}
     PrivacyAccountant(path=path, **relation)
     PrivacyAccountant(path=path, **relation).charge(fit_plan())
-    with pytest.raises(LedgerError, match="has unit=row"):
+    with pytest.raises(LedgerError, match=r"has (unit=row|neighbors=replace-one)"):
         PrivacyAccountant(path=path, unit="user", neighbors="replace-one")
     # What the first entry fixed binds like what the constructor fixed.
     other = tmp_path / "other.db"
     PrivacyAccountant(path=other).charge(fit_plan())
     PrivacyAccountant(path=other, **relation)
-    with pytest.raises(LedgerError, match="has unit=row"):
+    with pytest.raises(LedgerError, match=r"has (unit=row|neighbors=replace-one)"):
         PrivacyAccountant(path=other, unit="row", neighbors="add-remove-one")
 
 
@@ -249,35 +246,7 @@ def test_foreign_files_are_refused_untouched(tmp_path):
     for journal in ("delete", "wal"):
         path.unlink()
         sqlite_file(path, journal)
-        assert_refused(path, "database of another program")
-
-
-@pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 5, 7, 99])
-def test_other_schema_versions_are_refused_untouched(ledger_path, version):
-    connection = sqlite3.connect(ledger_path)
-    connection.execute(f"PRAGMA user_version = {version}")
-    connection.close()
-    remedy = "update skdpspectral" if version > 6 else "begin another ledger"
-    said = f"schema version {version}, .* only reads version 6; .* as is, .*: {remedy}"
-    assert_refused(ledger_path, said)
-    handle = pickle.loads(pickle.dumps(PrivacyAccountant()))
-    handle._path = str(ledger_path)
-    before = contents(ledger_path.parent)
-    for use in (handle.spent, lambda: handle.charge(fit_plan()), lambda: str(handle)):
-        with pytest.raises(LedgerError, match=said):
-            use()
-    assert main(["check", str(ledger_path)]) == 2
-    assert contents(ledger_path.parent) == before
-
-
-def test_another_version_in_the_log_alone_is_refused(ledger_path):
-    """The header of the file does not know of it."""
-    writer = sqlite3.connect(ledger_path)
-    writer.execute("PRAGMA user_version = 5")
-    assert ledger_path.read_bytes()[60:64] == b"\0\0\0\6"
-    with pytest.raises(LedgerError, match="schema version 5"):
-        PrivacyAccountant(path=ledger_path)
-    writer.close()
+        assert_refused(path, "is not a privacy ledger")
 
 
 @pytest.mark.parametrize("kept", [50, 100, 4096, 6000, 0.5, 0.99])
@@ -328,16 +297,6 @@ def test_damage_while_a_handle_is_open(ledger_path):
     assert len(entries(accountant)) == 13
 
 
-@pytest.mark.parametrize("key", ["ledger_id", "epsilon", "delta", "unit"])
-def test_a_ledger_without_its_terms_is_refused(ledger_path, key):
-    """A lost budget must not turn into no budget."""
-    connection = sqlite3.connect(ledger_path)
-    connection.execute("DELETE FROM meta WHERE key = ?", (key,))
-    connection.commit()
-    connection.close()
-    assert_refused(ledger_path, "damaged|can't be used")
-
-
 def test_another_ledger_in_its_place_is_refused(tmp_path):
     accountant = PrivacyAccountant(path=tmp_path / "ledger.db")
     PrivacyAccountant(path=tmp_path / "new.db")
@@ -348,7 +307,7 @@ def test_another_ledger_in_its_place_is_refused(tmp_path):
 
 
 def test_paths_that_cannot_be_ledgers(tmp_path):
-    with pytest.raises(LedgerError, match="can't be read"):
+    with pytest.raises(LedgerError, match="no ledger at"):
         PrivacyAccountant(path=tmp_path)
     with pytest.raises(LedgerError, match=r"missing does not exist"):
         PrivacyAccountant(path=tmp_path / "missing" / "ledger.db")
@@ -359,31 +318,6 @@ def test_paths_that_cannot_be_ledgers(tmp_path):
     with pytest.raises(LedgerError, match="no ledger at"):
         PrivacyAccountant(path=tmp_path / "dangling")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["dangling", "file"]
-
-
-def test_a_kill_within_a_checkpoint_leaves_a_valid_ledger(tmp_path):
-    """SQLite writes its first page back before the pages that it announces."""
-    path = tmp_path / "ledger.db"
-    accountant = PrivacyAccountant(path=path)
-    reader = sqlite3.connect(path)  # keeps the log from being written back
-    reader.execute("SELECT count(*) FROM meta").fetchall()
-    for _ in range(12):
-        accountant.charge(fit_plan(0.1))
-    (tmp_path / "after").mkdir()
-    killed = shutil.copy(path, tmp_path / "after" / "ledger.db")
-    log = Path(shutil.copy(f"{path}-wal", f"{killed}-wal")).read_bytes()
-    reader.close()
-    assert len(entries(accountant)) == 12
-    killed.write_bytes(latest_first_page(log) + killed.read_bytes()[4096:])
-    assert len(entries(PrivacyAccountant(path=killed))) == 12
-
-
-def latest_first_page(log):
-    """Return the last image of page 1 in a write-ahead log."""
-    size = struct.unpack(">I", log[8:12])[0]
-    assert size == 4096
-    frames = (log[at : at + 24 + size] for at in range(32, len(log), 24 + size))
-    return [f[24:] for f in frames if struct.unpack(">I", f[:4])[0] == 1][-1]
 
 
 # -- the ledger as a table -----------------------------------------------------
@@ -402,7 +336,7 @@ def test_ledger_as_a_table():
     assert before <= first.time <= second.time <= datetime.now(timezone.utc)
     assert first.time.utcoffset() == timedelta(0)
     assert (first.label, second.label) == (None, "second")
-    assert (first.asserted, first.seeded) == (False, False)
+    assert (first.partition, first.seeded) == (None, False)
     assert first.unit is Unit.ROW
     assert first.neighbors is Neighbors.REPLACE_ONE
     assert [PrivacyPlan.from_json(entry.plan) for entry in entries] == plans

@@ -37,6 +37,7 @@ from sklearn.pipeline import FeatureUnion
 
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import LedgerError, gaussian_epsilon
+from skdpspectral.accounting._ledger import store
 
 pytestmark = pytest.mark.slow
 
@@ -276,8 +277,9 @@ def test_a_reading_thread_leaves_the_write_lock_alone(tmp_path):
     """Closing any descriptor of a file drops a process's POSIX locks on it."""
     accountant = PrivacyAccountant(path=tmp_path / "ledger.db")
     reader = threading.Thread(target=lambda: accountant.ledger)
-    with accountant._ledger().transaction() as transaction:
-        accountant._append(transaction, fit_plan(), accountant._own_part())
+    with store.transaction(accountant.path) as locked:
+        row, _, sums = accountant._entered(fit_plan(), 1, locked.terms, locked.sums)
+        locked.append(row, sums)
         reader.start()
         reader.join(1.0)
         assert run_python(TRY_TO_WRITE, accountant.path) == ["0", "database is locked"]

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import sqlite3
 
 import pytest
 from ledger_tools import fit_plan
@@ -35,7 +34,7 @@ def test_export_is_json_lines_with_a_sentence_each(path):
     assert whole["statement"] == str(accountant)
     for entry, line in zip(accountant.ledger, lines, strict=True):
         assert line["id"] == entry.id
-        assert line["kind"] == entry.kind
+        assert line["curves"] == entry.curves
         assert line["epsilon"] == entry.epsilon
         assert line["mu"] == (entry.mu if math.isfinite(entry.mu) else None)
         assert len(line["mechanisms"]) == len(
@@ -43,7 +42,7 @@ def test_export_is_json_lines_with_a_sentence_each(path):
         )
         assert f"Entry {entry.id}, charged 20" in line["statement"]
         assert "differentially private" in line["statement"]
-    assert "asserted that block 'north'" in lines[1]["statement"]
+    assert lines[1]["partition"] == "row: regions"
     assert "for 'north'" in lines[1]["statement"]
     empty = json.loads(PrivacyAccountant().export())
     assert (empty["entries"], empty["unit"], empty["budget"]) == (0, None, None)
@@ -91,42 +90,9 @@ def test_backup(path, tmp_path, capsys):
     assert "choose another name" in capsys.readouterr().err
 
 
-TAMPERED = {
-    "a smaller epsilon": ("UPDATE entries SET epsilon = 0.1 WHERE id = 1", "epsilon"),
-    "a smaller cost": ("UPDATE entries SET ledger_mu = 0.01 WHERE id = 2", "for less"),
-    "another unit": ("UPDATE entries SET unit = 'user' WHERE id = 1", "unit is user"),
-    "a seed hidden": ("UPDATE entries SET seeded = 1 WHERE id = 1", "seeded is True"),
-    "a pair forgotten": ("DELETE FROM curves", "not counted as planned"),
-    "a pair made smaller": (
-        "UPDATE curves SET curve = replace(curve, '0.25', '0.01')",
-        "not counted as planned",
-    ),
-    "an entry forgotten": ("DELETE FROM entries WHERE id = 3", "entry 3 is lost"),
-    "a torn plan": ("UPDATE entries SET plan = '{' WHERE id = 1", "can't be read"),
-    "a budget made smaller": (
-        "UPDATE meta SET value = 0.5 WHERE key = 'epsilon'",
-        "was spent with a budget of 0.5",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", TAMPERED)
-def test_check_finds_what_does_not_fit(path, name, capsys):
-    statement, message = TAMPERED[name]
-    assert main(["check", path]) == 0
-    assert "3 entries, no fault found" in capsys.readouterr().out
-    with sqlite3.connect(path) as connection:
-        connection.execute(statement)
-        # Of itself, this process knows that it is not the ledger that it was.
-        connection.execute("UPDATE meta SET value = ? WHERE key = 'ledger_id'", (name,))
-    connection.close()
-    assert main(["check", path]) == 1
-    assert message in capsys.readouterr().out
-
-
 BAD = {
     "no ledger": (["show", "nowhere.db"], "there is no ledger"),
-    "no file": (["check", "."], "can't be read|not a privacy ledger"),
+    "no file": (["check", "."], "there is no ledger"),
     "a password": (["show", "postgresql://me:secret@host/db"], "password"),
     "several servers": (["show", "postgresql://me@one,two/db"], "one server"),
     "another server": (["show", "mysql://me:secret@host/db"], "must be a file"),

@@ -1,18 +1,18 @@
-"""Ledgers that were edited or damaged: the chain of entries, terms, tables."""
+"""Ledgers that were edited or damaged: entries, sums and terms."""
 
 import contextlib
-import json
-import os
+import pickle
+import re
 import sqlite3
+import time
 
 import pytest
-from ledger_tools import fit_plan, needs_fork
+from ledger_tools import entries, fit_plan, needs_fork
 
 from skdpspectral import LedgerError, PrivacyAccountant
+from skdpspectral.accounting._ledger import store
 from skdpspectral.accounting._ledger.accountant import advance_stream, open_stream
 from skdpspectral.accounting._ledger.command import run_command as main
-from skdpspectral.accounting._ledger.entry_chain import forget
-from skdpspectral.accounting._ledger.sqlite_file import SqliteConnection
 
 ROWS = {"unit": "row", "neighbors": "replace-one"}
 
@@ -36,104 +36,55 @@ def path(tmp_path):
     return file
 
 
-def edit(path, *statements):
+def edit(path, statements, handle):
     """Change a ledger behind its back; this process knows nothing of it then."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        query = "SELECT value FROM meta WHERE key = 'ledger_id'"
-        (name,) = connection.execute(query).fetchone()
-        for statement in statements:
+        for statement in statements.split("; "):
             connection.execute(statement)
         connection.commit()
-    forget(name)
+    store.forget(handle._id)
 
 
 # What is done, what `check` says, and whether a charge finds it too.
 EDITS = {
-    "middle deleted": (["DELETE FROM entries WHERE id = 3"], "entries 3 to 3", False),
+    "middle deleted": ("DELETE FROM entries WHERE id = 3", "entries 3 to 3", False),
     "middle moved up": (
-        [
-            "DELETE FROM entries WHERE id = 3",
-            "UPDATE entries SET id = 3 WHERE id = 4",
-            "UPDATE entries SET id = 4 WHERE id = 5",
-            "UPDATE curves SET entry = 3",
-        ],
+        "DELETE FROM entries WHERE id = 3; UPDATE entries SET id = 3 WHERE id = 4; "
+        "UPDATE entries SET id = 4 WHERE id = 5",
         "entry 3 is not as it was",
         True,
     ),
-    "tail deleted": (["DELETE FROM entries WHERE id = 5"], "5 entries and terms", True),
-    "all deleted": (
-        ["DELETE FROM entries", "DELETE FROM curves", "DELETE FROM counts"],
-        "the 0 entries",
+    "tail deleted": ("DELETE FROM entries WHERE id = 5", "sums do not match", True),
+    "all deleted": ("DELETE FROM entries", "sums do not match", True),
+    "partition": ("UPDATE entries SET partition = 'x'", "entry 1 is not as", True),
+    "epsilon": ("UPDATE entries SET epsilon = .1 WHERE id = 1", "epsilon is", False),
+    "cost": ("UPDATE entries SET ledger_mu = .01 WHERE id = 2", "for less", False),
+    "unit": ("UPDATE entries SET unit = 'user' WHERE id = 1", "unit is", False),
+    "seed": ("UPDATE entries SET seeded = 1 WHERE id = 1", "seeded is", False),
+    "share": ("UPDATE entries SET share = '' WHERE id = 5", "for less", True),
+    "curves": ("UPDATE entries SET curves = '[]' WHERE id = 4", "as planned", False),
+    "torn plan": ("UPDATE entries SET plan = '{' WHERE id = 1", "be read", False),
+    "nested plan": (f"UPDATE entries SET plan = '{'[' * 10**5}'", "be read", True),
+    "time": ("UPDATE entries SET time = 1e300", "can't be read", True),
+    "bytes": ("UPDATE entries SET unit = x'00ff'", "can't be read", True),
+    "budget": (
+        "UPDATE facts SET value = replace(value, '6.0', '60.0') WHERE name = 'terms'",
+        "'terms' is not as it was left",
         True,
     ),
-    "one partition": (
-        ["UPDATE entries SET partition = 'x', asserted = 1"],
-        "entry 1 is not as it was",
+    "sums": (
+        "UPDATE facts SET value = replace(value, '5', '4') WHERE name = 'ledger'",
+        "'ledger' is not as it was left",
         True,
     ),
-    "a view": (
-        [
-            "ALTER TABLE entries RENAME TO kept",
-            "CREATE VIEW entries AS SELECT * FROM kept WHERE id = 1",
-        ],
-        "view 'entries'",
+    "a lost count": (
+        "DELETE FROM facts WHERE name LIKE 'curve%'",
+        "sums do not match",
         True,
     ),
-    "a trigger": (
-        ["CREATE TRIGGER t AFTER INSERT ON entries BEGIN DELETE FROM entries; END"],
-        "trigger 't' of 'entries'",
-        True,
-    ),
-    "no budget": (
-        ["UPDATE meta SET value = NULL WHERE key IN ('epsilon', 'delta')"],
-        "terms were sealed",
-        True,
-    ),
-    "half a budget": (
-        ["UPDATE meta SET value = NULL WHERE key = 'delta'"],
-        "terms or costs can't be read",
-        True,
-    ),
-    "a larger budget": (
-        ["UPDATE meta SET value = 60.0 WHERE key = 'epsilon'"],
-        "terms were sealed",
-        True,
-    ),
-    "other totals": (
-        ["UPDATE entries SET totals = replace(totals, 'false', 'true') WHERE id = 5"],
-        "its totals do not match",
-        True,
-    ),
-    "nothing of the budget": (
-        ["UPDATE entries SET totals = json_remove(totals, '$[4]') WHERE id = 5"],
-        "entry 5: it counts for less than its plan costs",
-        True,
-    ),
-    "other counts": (["UPDATE counts SET times = 0"], "counts of mechanisms", True),
-    "no counts": (["DROP TABLE counts"], "'counts' is missing", True),
-    "an index": (["DROP INDEX asserted_blocks"], "'asserted_blocks' is missing", True),
-    "another table": (["CREATE TABLE more (x)"], "table 'more'", True),
-    "no seal": (["DELETE FROM meta WHERE key = 'head'"], "unknown number", True),
-    "a wild seal": (["UPDATE meta SET value = x'00' WHERE key = 'head'"], "", True),
-    "the year 1e292": (["UPDATE entries SET time = 1e300"], "can't be read", True),
-    "no time": (["UPDATE entries SET time = 'noon'"], "can't be read", True),
-    "a word": (["UPDATE entries SET ledger_mu = 'few'"], "can't be read", True),
-    "bytes": (["UPDATE entries SET unit = x'00ff'"], "can't be read", True),
-    "infinity": (["UPDATE entries SET failure = 9e999"], "not as it was", True),
-    "nested plans": (
-        [f"UPDATE entries SET plan = '{'[' * 10**5}'"],
-        "can't be read",
-        True,
-    ),
-    "a plan of another kind": (["UPDATE entries SET plan = '[]'"], "be read", True),
-    "surrogates": (
-        ["UPDATE entries SET label = CAST(x'eda080' AS TEXT)"],
-        "not as it was",
-        True,
-    ),
-    "surrogates in a plan": (
-        ["""UPDATE entries SET plan = replace(plan, 'DPPCA', '\\ud800')"""],
-        "not as it was",
+    "a lost block": (
+        "DELETE FROM facts WHERE name LIKE 'block%north%'",
+        "sums do not match",
         True,
     ),
 }
@@ -143,16 +94,17 @@ EDITS = {
 def test_check_finds_edits_and_a_charge_does_where_it_counts(path, name, capsys):
     statements, message, charge_finds = EDITS[name]
     assert main(["check", str(path)]) == 0
-    edit(path, *statements)
+    handle = PrivacyAccountant(path=path)
+    edit(path, statements, handle)
     capsys.readouterr()
-    assert main(["check", str(path)]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert any(message in line for line in lines)
-    assert all(line.isprintable() for line in lines)
+    code = main(["check", str(path)])
+    assert code == (2 if name == "budget" or name == "sums" else 1)
+    said = capsys.readouterr()
+    assert message in said.out + said.err
+    assert all(line.isprintable() for line in (said.out + said.err).splitlines())
     for command in ("show", "export"):
-        assert main([command, str(path)]) == (2 if charge_finds else 0)
+        assert main([command, str(path)]) != 0
     if charge_finds:
-        handle = fresh_handle(path)
         for spend in (handle.charge, handle.check):
             with pytest.raises(LedgerError):
                 spend(fit_plan(0.01))
@@ -160,82 +112,53 @@ def test_check_finds_edits_and_a_charge_does_where_it_counts(path, name, capsys)
             handle.spent()
 
 
-def fresh_handle(path):
-    """Return an accountant whose own terms are known already."""
-    accountant = PrivacyAccountant()
-    accountant._path = str(path)
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        query = "SELECT value FROM meta WHERE key = 'ledger_id'"
-        (accountant._id,) = connection.execute(query).fetchone()
-    return accountant
-
-
-def test_what_is_in_the_middle_changes_no_total(path):
-    """Totals are those of the last entry, which has them of all before it."""
-    spent = PrivacyAccountant(path=path).spent()
-    edit(path, "DELETE FROM entries WHERE id = 2", "DELETE FROM entries WHERE id = 3")
-    assert PrivacyAccountant(path=path).spent() == spent
-
-
-def test_a_block_that_was_edited_takes_no_further_entry(path):
-    edit(path, "UPDATE entries SET totals = '[]' WHERE id = 3")
-    accountant = PrivacyAccountant(path=path)
-    accountant.charge(fit_plan(0.1))
-    with pytest.raises(LedgerError, match="entry 3 is not as it was"):
-        accountant.named("south", disjoint_within="regions").charge(fit_plan(0.1))
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE streams SET position = 0",
-        "DELETE FROM streams",
-        "INSERT INTO streams VALUES ('more', 0)",
-    ],
-)
-def test_check_finds_streams_that_were_put_back(path, statement, capsys):
+def test_check_finds_streams_that_were_put_back(path, capsys):
     """A stream at an earlier position would draw its noise twice."""
     accountant = PrivacyAccountant(path=path)
-    names = [open_stream(accountant) for _ in range(2)]
-    advance_stream(accountant, names[0], 0, 5)
-    advance_stream(accountant, names[0], 5, 2)
+    name = open_stream(accountant)
+    advance_stream(accountant, name, 0, 5)
     accountant.charge(fit_plan(0.1))
     assert main(["check", str(path)]) == 0
-    edit(path, statement)
+    edit(path, "UPDATE facts SET value = '0' WHERE name LIKE 'stream%'", accountant)
     assert main(["check", str(path)]) == 1
-    assert "positions of streams" in capsys.readouterr().out
+    assert "'stream' is not as it was left" in capsys.readouterr().out
+    with pytest.raises(LedgerError, match="damaged"):
+        advance_stream(accountant, name, 0, 5)
 
 
-def test_a_generation_that_is_no_number_is_damage(path, capsys):
-    edit(path, "UPDATE meta SET value = NULL WHERE key = 'generation'")
-    assert main(["check", str(path)]) == 2
-    assert "its generation is not a number" in capsys.readouterr().err
-    with pytest.raises(LedgerError, match="is damaged"):
-        fresh_handle(path).spent()
+@pytest.mark.parametrize("now", [1e12, -1e14, float("inf")])
+def test_a_clock_that_says_no_date_enters_nothing(path, monkeypatch, now):
+    """An entry beyond the year 9999 could not be read again."""
+    accountant = PrivacyAccountant(path=path)
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: now)
+        with pytest.raises(LedgerError, match="set the clock; nothing was charged"):
+            accountant.charge(fit_plan(0.1))
+    assert len(entries(accountant)) == 5
 
 
-def test_running_totals_are_those_of_all_entries(path):
-    """Of blocks, partitions and mechanisms, whatever process entered them."""
+def test_sums_are_those_of_all_entries_whatever_process_entered_them(path):
     accountant = PrivacyAccountant(path=path)
     for _ in range(3):
         fill(accountant)
-    accountant._charge_disjoint("both", {"a": fit_plan(0.1), "b": fit_plan(0.2)})
     costs = {}
     for entry in accountant.ledger:
-        blocks = costs.setdefault(entry.partition, {})
-        blocks[entry.block] = blocks.get(entry.block, 0.0) + entry.ledger_mu**2
+        own = entry.partition or str(entry.id)
+        blocks = costs.setdefault(own, {})
+        blocks[entry.label] = blocks.get(entry.label, 0.0) + entry.ledger_mu**2
     total = sum(max(blocks.values()) for blocks in costs.values())
-    assert accountant._total().mu == pytest.approx(total**0.5, rel=1e-14)
-    ((pair, times),) = accountant._total().curves
+    found = accountant.standing().total
+    assert found.mu == pytest.approx(total**0.5, rel=1e-14)
+    ((pair, times),) = found.curves
     assert (pair.epsilon, times) == (0.25, 4)
     assert main(["check", str(path)]) == 0
-
-
-def test_a_pipe_is_refused_at_once(tmp_path, capsys):
-    os.mkfifo(tmp_path / "pipe")
-    for command in ("check", "show"):
-        assert main([command, str(tmp_path / "pipe")]) == 2
-        assert "is not a file" in capsys.readouterr().err
+    # After the first five, it stands as it stood then.
+    then = accountant.standing(5)
+    assert (len(then.entries), then.total.curves[0][1]) == (5, 1)
+    assert then.digest == accountant.ledger[4].digest
+    moments = accountant.over_time()
+    assert moments[5][1] == then.spent
+    assert moments[-1][1] == accountant.spent()
 
 
 def test_all_of_a_budget_in_one_pair_is_within_it(tmp_path, capsys):
@@ -248,76 +171,63 @@ def test_all_of_a_budget_in_one_pair_is_within_it(tmp_path, capsys):
     assert accountant.spent(5e-7).epsilon == float("inf")
 
 
-def test_an_export_is_read_by_whoever_reads_the_ledger(path, tmp_path):
-    for mode in (0o600, 0o640):
-        path.chmod(mode)
-        target = tmp_path / f"{mode}.jsonl"
-        before = os.umask(0o022)
-        try:
-            assert main(["export", str(path), "--output", str(target)]) == 0
-        finally:
-            os.umask(before)
-        assert target.stat().st_mode & 0o777 == mode
-        assert len(target.read_text().splitlines()) == 6
-
-
 def test_a_charge_reads_no_more_under_many_entries(path, monkeypatch):
     """By the steps of SQLite's machine, which no clock disturbs."""
-    steps, opened = [], SqliteConnection.__init__
+    steps, opened = [], store.Transaction.__init__
 
-    def counting(self, ledger, database, used):
+    def counting(self, path, database, *arguments):
         steps.append(0)
         database.set_progress_handler(count, 1)
-        opened(self, ledger, database, used)
+        opened(self, path, database, *arguments)
 
     def count():
         steps[-1] += 1
 
-    def steps_of_charge(accountant):
-        with monkeypatch.context() as patch:
-            patch.setattr(SqliteConnection, "__init__", counting)
-            accountant.charge(fit_plan(0.01))
-        return steps[-1]
-
     accountant = PrivacyAccountant(path=path)
     handles = [accountant, accountant.named("north", disjoint_within="regions")]
-    before = [steps_of_charge(handle) for handle in handles]
-    with accountant._ledger().transaction() as transaction:
+
+    def steps_of_charges():
+        found = []
+        with monkeypatch.context() as patch:
+            patch.setattr(store.Transaction, "__init__", counting)
+            for handle in handles:
+                handle.charge(fit_plan(0.01))
+                found.append(steps[-1])
+        return found
+
+    before = steps_of_charges()
+    for _ in range(200):
         for handle in handles:
-            for _ in range(1000):
-                handle._append(transaction, fit_plan(1e-3), handle._own_part())
-    after = [steps_of_charge(handle) for handle in handles]
+            handle.charge(fit_plan(1e-3))
+    after = steps_of_charges()
     assert all(b <= 1.2 * a for a, b in zip(before, after, strict=True))
 
 
-# -- on a server ---------------------------------------------------------------
+@pytest.mark.parametrize("version", [0, 5, 6, 8])
+def test_other_versions_are_refused_untouched(path, version):
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+    content = path.read_bytes()
+    remedy = "update skdpspectral" if version > 7 else "export it with that release"
+    said = f"has version {version}, .* only reads version 7; .* as is, .*: {remedy}"
+    handle = pickle.loads(pickle.dumps(PrivacyAccountant()))
+    handle._path = str(path)
+    for use in (handle.spent, lambda: PrivacyAccountant(path=path)):
+        with pytest.raises(LedgerError, match=said):
+            use()
+    assert main(["check", str(path)]) == 2
+    assert path.read_bytes() == content
 
+
+# -- on a server -----------------------------------------------------------------------
 
 SERVER_EDITS = {
-    "tail deleted": ("DELETE FROM entries WHERE id = 5", "5 entries and terms"),
-    "one partition": (
-        "UPDATE entries SET partition = 'x', asserted = 1",
-        "entry 5 is not as it was",
-    ),
+    "tail deleted": ("DELETE FROM entries WHERE id = 5", "sums do not match"),
+    "partition": ("UPDATE entries SET partition = 'x'", "entry 5 is not as it was"),
     "no budget": (
-        "UPDATE meta SET value = 'null' WHERE key IN ('epsilon', 'delta')",
-        "terms were sealed",
+        "UPDATE facts SET value = 'null' WHERE name = 'terms'",
+        "'terms' is not as it was left",
     ),
-    "a view": (
-        "ALTER TABLE entries RENAME TO kept; CREATE VIEW entries AS SELECT * FROM kept",
-        "view 'entries'",
-    ),
-    "a trigger": (
-        "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN "
-        "DELETE FROM skdpspectral.entries; RETURN NULL; END'; CREATE TRIGGER t "
-        "AFTER INSERT ON entries FOR EACH STATEMENT EXECUTE FUNCTION f()",
-        "table with triggers 'entries'",
-    ),
-    "a rule": (
-        "CREATE RULE r AS ON INSERT TO entries DO INSTEAD NOTHING",
-        "table with rules 'entries'",
-    ),
-    "hidden rows": ("ALTER TABLE entries ENABLE ROW LEVEL SECURITY", "row security"),
 }
 
 
@@ -331,54 +241,29 @@ def test_edits_on_a_server_are_found(server, name, capsys):
     assert main(["check", address]) == 0
     path = "SET search_path = skdpspectral"
     server.execute(f"{path}; {statement}", address.rpartition("/")[2])
-    forget(accountant._id)
+    store.forget(accountant._id)
     capsys.readouterr()
-    assert main(["check", address]) == 1
-    assert message in capsys.readouterr().out
+    assert main(["check", address]) != 0
+    said = capsys.readouterr()
+    assert message in said.out + said.err
     with pytest.raises(LedgerError):
         accountant.charge(fit_plan(0.1))
 
 
 @needs_fork
-def test_whoever_may_connect_holds_no_charge_up(server):
-    """And whoever may read the tables reads totals, and charges nothing."""
-    import psycopg
-
+def test_whoever_may_read_the_tables_reads_totals_and_charges_nothing(server):
     address = server.new_database()
     name = address.rpartition("/")[2]
-    for statement in (
-        f"CREATE ROLE stranger_{name} LOGIN; CREATE ROLE reader_{name} LOGIN",
-        f"GRANT CONNECT ON DATABASE {name} TO stranger_{name}, reader_{name}",
-    ):
-        server.execute(statement)
+    server.execute(f"CREATE ROLE reader_{name} LOGIN")
     owner = fill(PrivacyAccountant(6.0, 1e-6, path=address))
     for statement in (
+        f"GRANT CONNECT ON DATABASE {name} TO reader_{name}",
         f"GRANT USAGE ON SCHEMA skdpspectral TO reader_{name}",
         f"GRANT SELECT ON ALL TABLES IN SCHEMA skdpspectral TO reader_{name}",
     ):
         server.execute(statement, name)
-    with psycopg.connect(address.replace("ledger@", f"stranger_{name}@")) as stranger:
-        # The lock of earlier releases, and whatever else a stranger can have.
-        stranger.execute(f"SELECT pg_advisory_lock({0x534B4450_4C454447})")
-        owner.charge(fit_plan(0.1))
-        for role in ("stranger", "reader"):
-            as_role = address.replace("ledger@", f"{role}_{name}@")
-            with psycopg.connect(as_role) as other:
-                lock = "LOCK TABLE skdpspectral.meta IN ROW SHARE MODE NOWAIT"
-                with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                    other.execute(lock)
-    reader = PrivacyAccountant(path=address.replace("ledger@", f"reader_{name}@"))
-    with owner._ledger().transaction():  # which the reader does not wait for
-        assert reader.spent() == owner_spent(reader, 6)
-    assert (reader.ledger, reader.remaining()) == (owner.ledger, owner.remaining())
-    for spend in (reader.charge, reader.check):
-        with pytest.raises(LedgerError, match=r"only read it|can't be used"):
-            spend(fit_plan(0.1))
-    assert len(owner.ledger) == 6
-
-
-def owner_spent(accountant, entries):
-    """Return what a ledger of so many entries says was spent, by its export."""
-    whole = json.loads(accountant.export().splitlines()[0])
-    assert whole["entries"] == entries
-    return whole["spent"]["epsilon"], whole["spent"]["delta"]
+    reader = PrivacyAccountant(path=re.sub("ledger@", f"reader_{name}@", address))
+    assert (reader.spent(), reader.ledger) == (owner.spent(), owner.ledger)
+    with pytest.raises(LedgerError, match="only read it"):
+        reader.charge(fit_plan(0.1))
+    assert len(owner.ledger) == 5

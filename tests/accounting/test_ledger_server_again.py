@@ -27,7 +27,7 @@ from test_ledger_kinds import (
     test_entries_say_what_they_are,  # noqa: F401
     test_equal_mechanisms_are_counted_once,  # noqa: F401
     test_external_spending_joins_fits,  # noqa: F401
-    test_guarantees_of_users_who_leave_count_for_replaced_rows,  # noqa: F401
+    test_guarantees_of_users_who_leave_count_for_replacements,  # noqa: F401
     test_pairs_of_no_delta_at_all,  # noqa: F401
 )
 

@@ -624,15 +624,15 @@ EXACT = {
         "test_statement_2_bounds_angles_and_gaps[60-6-signal0]",
     ),
     "failures of a model not in the ledger": Mutant(
-        "Transaction",
-        "min(times * cost.failure, 1.0),",
-        "0.0,",
+        "new_row",
+        "min(times * float(cost.failure), 1.0)",
+        "0.0",
         "theory/test_spiked_bounds.py::test_failures_of_several_fits_add_up",
     ),
     "failures of a model not in the budget": Mutant(
-        "BoxFilter",
-        "own = Fraction(cost.failure)",
-        "own = Fraction(0)",
+        "Budget",
+        "own, pairs = Fraction(cost.failure), cost.pairs",
+        "own, pairs = Fraction(0), cost.pairs",
         "theory/test_spiked_bounds.py::"
         "test_a_budget_of_a_small_delta_refuses_a_fit_that_may_fail_more_often",
     ),
@@ -1018,8 +1018,8 @@ EXACT |= {
     ),
     "stale copies of a stream go on": Mutant(
         "Transaction",
-        "                return False\n",
-        "                return True\n",
+        "        if self.stream(name) != before:\n",
+        "        if False:\n",
         f"{_STREAMS}stale_copies_are_refused",
     ),
     "streams copied without a ledger": Mutant(
@@ -1181,11 +1181,12 @@ EXACT |= {
         "        if self._session is None:\n            self._start(request)",
         f"{_CLIENT}nothing_is_read_before_the_charge",
     ),
-    "fits of the same rows in one partition": Mutant(
-        "checked_blocks",
-        "    partition = new_name()",
-        '    partition = "clients"',
-        f"{_ESTIMATOR}two_fits_of_the_same_rows_add_up",
+    "clients of one fit as much as the first": Mutant(
+        "cost_of",
+        "max(c.mu for c in costs)",
+        "costs[-1].mu",
+        "accounting/test_accountant_composition.py::"
+        "test_clients_of_one_fit_are_one_entry",
     ),
     "clients not charged": Mutant(
         "FederatedEstimator",
@@ -1264,32 +1265,33 @@ _COPIES = "accounting/test_accountant_copies.py::test_"
 # Of the ledger, among threads, tasks, copies and users.
 EXACT |= {
     "threads without a context not charged": Mutant(
-        "_block_elsewhere",
-        "    candidates = ended[-1:] + opened\n",
-        "    candidates = []\n",
-        f"{_CONTEXTS}a_fresh_thread_never_runs_uncharged_beside_a_block",
+        "ambient_accountant",
+        "return min(handles, key=lambda handle: handle.allow_seeded, default=None)",
+        "return None",
+        "accounting/test_accountant_contexts.py::"
+        "test_a_fresh_thread_never_runs_uncharged_beside_a_block",
     ),
     "made-up data for all threads": Mutant(
         "without_accountant",
-        "    nobody = _Block(None)\n",
-        "    nobody = _Block(None)\n    _everywhere.clear()\n",
-        f"{_CONTEXTS}audits_and_fits_of_other_threads",
+        "    open_block(None)\n",
+        "    open_block(None)\n    _open.clear()\n",
+        f"{_CONTEXTS}without_accountant_is_of_its_context_alone",
     ),
     "an older copy of a ledger accepted": Mutant(
-        "check_identity",
-        "if now.generation < seen.generation or entry != seen.entry:",
-        "if False:",
+        "Transaction",
+        "if entry != seen[1:2] or mark[2] < seen[2]:",
+        "if entry != seen[1:2]:",
         f"{_COPIES}an_older_copy_of_the_same_entries_is_refused",
     ),
     "a second name of a ledger accepted": Mutant(
-        "check_only_name",
-        "        _remove_draft(path, found)\n        found = stat_of(path)\n",
-        "        _remove_draft(path, found)\n        return stat_of(path)\n",
+        "_check_file",
+        "if found.st_nlink > 1:",
+        "if False:",
         f"{_COPIES}hard_links_are_refused",
     ),
     "disjoint rows taken for disjoint users": Mutant(
         "PrivacyAccountant",
-        "        part.check_unit(relation[0])\n",
+        "        self._check_blocks(plan, relation)\n",
         "",
         "accounting/test_accountant_composition.py::"
         "test_a_ledger_of_users_takes_no_word_about_rows",
@@ -1308,19 +1310,19 @@ _EDITS = (
 # Of entries that are no Gaussians.
 EXACT |= {
     "all of delta beside the failures of a box": Mutant(
-        "BoxFilter",
-        "left = (self.delta - self.failures) / (1.0 - self.failures)",
-        "left = self.delta",
+        "Budget",
+        "left, limit = (self.delta - D) / (1.0 - D), 0.0",
+        "left, limit = self.delta, 0.0",
         f"{_BOX}the_corner_is_the_whole_of_the_budget[0.0-0.1-1e-06-1.0]",
     ),
     "all of epsilon beside what is pure": Mutant(
-        "BoxFilter",
-        "return gaussian_mu(self.epsilon - self.pure, left)",
-        "return gaussian_mu(self.epsilon, left)",
+        "Budget",
+        "limit = gaussian_mu(self.epsilon - E, left)",
+        "limit = gaussian_mu(self.epsilon, left)",
         f"{_BOX}the_corner_is_the_whole_of_the_budget[0.4-0.1-1e-06-1.0]",
     ),
     "failures of samples not taken out of the box": Mutant(
-        "BoxFilter",
+        "Budget",
         "return Share(n * exact(m) ** 2, n * (own + Fraction(d)))",
         "return Share(n * exact(m) ** 2, n * own)",
         f"{_BOX}equal_fits_take_equal_failures",
@@ -1351,27 +1353,27 @@ EXACT |= {
     ),
     "pairs restated without a factor of delta": Mutant(
         "restated",
-        "delta = min((1.0 + grown) * curve.delta",
-        "delta = min(2.0 * curve.delta",
-        f"{_KINDS}guarantees_of_users_who_leave_count_for_replaced_rows",
+        "min(sum(terms) * curve.delta",
+        "min(factor * curve.delta",
+        f"{_KINDS}guarantees_of_users_who_leave_count_for_replacements",
     ),
     "other mechanisms not in the total": Mutant(
-        "Chain",
-        "math.sqrt(as_float(sums.cost)), as_float(sums.failure), curves, sums.box",
-        "math.sqrt(as_float(sums.cost)), as_float(sums.failure), (), sums.box",
+        "Sums",
+        "return Total(mu, failure, curves, sums.box)",
+        "return Total(mu, failure, (), sums.box)",
         f"{_KINDS}external_spending_joins_fits",
     ),
     "equal mechanisms counted once": Mutant(
-        "Chain",
-        "self.counts[text] = self.counts.get(text, 0) + times",
-        "self.counts[text] = times",
+        "Sums",
+        'str(self._count(f"curve {text}") + times)',
+        "str(times)",
         f"{_KINDS}equal_mechanisms_are_counted_once",
     ),
     "samples restated for other neighbors as they are": Mutant(
         "restated",
         "return replace(curve, replaced=True)",
         "return curve",
-        f"{_KINDS}guarantees_of_users_who_leave_count_for_replaced_rows",
+        f"{_KINDS}guarantees_of_users_who_leave_count_for_replacements",
     ),
     "sums beyond a window not counted": Mutant(
         "composed",
@@ -1393,26 +1395,25 @@ EXACT |= {
     ),
     "a ledger of an older version read": Mutant(
         "check_version",
-        "if version == SCHEMA_VERSION:",
-        "if version <= SCHEMA_VERSION:",
-        "accounting/test_accountant_ledger.py::"
-        "test_other_schema_versions_are_refused_untouched[5]",
+        "if version == VERSION:",
+        "if version <= VERSION:",
+        "accounting/test_ledger_damage.py::test_other_versions_are_refused_untouched[6]",
     ),
     "entries that take nothing of a budget": Mutant(
-        "_Inspection",
-        "share = share or Share()",
-        "pass",
-        f"{_EDITS}[nothing of the budget]",
+        "_is_enough",
+        "if not entry.share:\n        return False",
+        "if not entry.share:\n        return True",
+        f"{_EDITS}[share]",
     ),
     "the end of the chain not compared with the seal": Mutant(
-        "_checked_chain",
-        "if meta.get(HEAD) != head_of(meta, *ends):",
-        "if False:",
-        f"{_EDITS}[tail deleted]",
+        "Transaction",
+        "        if not whole:\n",
+        "        if False:\n",
+        f"{_EDITS}[partition]",
     ),
     "positions of streams not compared with the seal": Mutant(
-        "_Inspection",
-        "if self._meta[STREAMS_SEAL] != streams_seal(self._connection):",
+        "Transaction",
+        "if row is not None and row[1] != digest_of(name, row[:1]):",
         "if False:",
         "accounting/test_ledger_damage.py::test_check_finds_streams_that_were_put_back",
     ),
@@ -1441,29 +1442,48 @@ EXACT |= {
         "audit/test_report.py::test_users_of_fits_and_scores_are_one_column",
     ),
     "digests of entries not checked": Mutant(
-        "_Inspection",
-        "if digest != digest_of(previous, row[:-1], own):",
+        "faults",
+        "if row[-1] != digest_of(before, row[:-1]):",
         "if False:",
-        f"{_EDITS}[one partition]",
+        f"{_EDITS}[partition]",
     ),
     "running totals not checked": Mutant(
-        "_Inspection",
-        "if link.totals != totals and not self._differs:",
+        "faults",
+        "if found != {name: text for name, text in sums.known.items() if text}:",
         "if False:",
-        f"{_EDITS}[other totals]",
+        f"{_EDITS}[a lost block]",
     ),
     "blocks that add up in running totals": Mutant(
-        "Chain",
-        "self.totals.ledger.plus(before.rise_to(after))",
-        "self.totals.ledger.plus(own)",
-        "accounting/test_ledger_damage.py::"
-        "test_running_totals_are_those_of_all_entries",
+        "Sums",
+        "own = before.rise_to(after)\n",
+        "pass\n",
+        "accounting/test_ledger_damage.py::test_sums_are_those_of_all_entries_whatever_process_entered_them",
+    ),
+    "samples of two users as of one": Mutant(
+        "restated",
+        "if factor == 2.0 and not curve.replaced:",
+        "if True:",
+        f"{_KINDS}guarantees_of_users_who_leave_count_for_replacements",
+    ),
+    "kinds of all blocks added up to the least": Mutant(
+        "Sums",
+        "times = max(int(changed[here]) - self._count(most), 0)",
+        "times = 0",
+        "accounting/test_accountant_composition.py::"
+        "test_blocks_of_one_kind_cost_as_much_as_the_costliest",
+    ),
+    "any candidate in the place of the costliest": Mutant(
+        "PrivacyAccountant",
+        "for own in fit.alternatives",
+        "for own in fit.alternatives[:1]",
+        "accounting/test_accountant_plans.py::"
+        "test_a_refit_costs_what_the_costliest_candidate_costs_this_ledger",
     ),
     "a ledger that is mounted accepted": Mutant(
-        "check_no_mount",
-        "    if mounted:\n",
-        "    if False:\n",
-        "accounting/test_ledger_places.py::test_mount_points_are_read_from_the_kernel",
+        "_check_file",
+        "if found.st_dev != folder.st_dev:",
+        "if False:",
+        "accounting/test_ledger_places.py::test_a_file_of_another_device_than_its_folder_is_refused",
     ),
 }
 
@@ -1483,8 +1503,8 @@ EXACT |= {
     ),
     "a digest that leaves a scaling out": Mutant(
         "pack",
-        "flags += (rows.scale is not None, isinstance",
-        "flags += (False, isinstance",
+        '"scale": None if rows.scale is None else "bounds",',
+        '"scale": None,',
         "federation/test_tasks.py::test_whatever_differs_has_another_digest",
     ),
     "a claimed noise believed": Mutant(
@@ -1565,9 +1585,9 @@ EXACT |= {
     ),
     "a node's rows read before its ledger is charged": Mutant(
         "GroupClient",
-        '        if self.task.noise == "server":\n            charge',
+        '        if self.task.noise == "server":\n            self._charge',
         "        self._group()\n"
-        '        if self.task.noise == "server":\n            charge',
+        '        if self.task.noise == "server":\n            self._charge',
         f"{_GROUPS}the_ledger_is_charged_before_rows_are_read",
     ),
     "exact sums of groups sent to all": Mutant(
@@ -1576,11 +1596,18 @@ EXACT |= {
         "self._release(mechanism.name, values)",
         f"{_GROUPS}a_session_gives_what_a_fit_in_one_place_gives[usual]",
     ),
-    "noise drawn again for a sum that was released": Mutant(
-        "GroupRounds",
-        "self._released.append(Released(values, float(said[-1])))",
-        "self._present = self._request",
-        f"{_GROUPS}a_server_that_was_killed_goes_on[15-server]",
+    "a session answered by two clients of one ledger": Mutant(
+        "AnsweringClient",
+        "if sum(entry.label == label for entry in ledger.ledger) > n_entries:",
+        "if False:",
+        "federation/test_client.py::"
+        "test_a_client_that_is_created_again_refuses_what_its_ledger_has",
+    ),
+    "remarks of a charge not compared by verify": Mutant(
+        "_is_charged",
+        " and remarks[0] <= remarks[1]",
+        "",
+        "statements/test_verify.py::test_forgeries_are_found",
     ),
     "users on the grid of another budget": Mutant(
         "GroupClient",

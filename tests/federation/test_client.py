@@ -14,7 +14,7 @@ from skdpspectral import PrivacyAccountant, PrivacyBudgetError, PrivacyLeakWarni
 from skdpspectral._linalg.eigen import top_eigh
 from skdpspectral._release.noise import record_releases
 from skdpspectral.decomposition._bounded_moments import RowBounds
-from skdpspectral.federation import LocalClient, MessageError, Topic
+from skdpspectral.federation import LocalClient, MessageError, Rounds, Server, Topic
 from skdpspectral.mechanisms import Gaussian
 from skdpspectral.metrics import subspace_distance
 
@@ -138,9 +138,9 @@ REFUSED = {
     r"basis of shape \(0, 0\)": [ask(TASK, 0, Topic.COMPONENTS, BASIS)],
     r"basis of shape \(6, 2\)": [first(), power(basis=BASIS.T)],
     "basis of shape": [first(), ask(TASK, 1, Topic.POWER)],
-    "too short": [b"hello"],
-    "at most 296": [first().to_bytes() + bytes(300)],
-    "not a Request": [client().respond(first()).to_bytes()],
+    "not a request of": [b"hello"],
+    "but at most": [first().to_bytes() + bytes(700)],
+    "not a request": [client().respond(first()).to_bytes()],
 }
 
 
@@ -357,3 +357,22 @@ def test_a_seeded_client_warns_each_time():
             client = LocalClient("a", rows_of(0), make_task(), noise_seed=0)
         assert [w.filename for w in caught] == [__file__]
     assert client.plan.seeded
+
+
+def test_a_client_that_is_created_again_refuses_what_its_ledger_has(tmp_path):
+    """Two clients of one session would answer a step twice, with other noise."""
+    ledger = PrivacyAccountant(9.0, 1e-4, path=tmp_path / "ledger.db")
+    task, X = make_task(1, 4), np.random.default_rng(0).normal(size=(400, 4))
+    clients = [LocalClient("a", X, task, accountant=ledger) for _ in range(2)]
+    server = Server({"a": clients[0].registration}, task)
+    request = Rounds(server).request()
+    answer = clients[0].respond(request)
+    with pytest.raises(MessageError, match="take part in the next session"):
+        clients[1].respond(request)
+    assert clients[0].respond(request) == answer
+    (entry,) = ledger.ledger
+    assert entry.label == f"session {request.session.hex()} of a"
+    other = Rounds(Server({"a": clients[0].registration}, task)).request()
+    clients[1].respond(other)
+    LocalClient("b", X, task, accountant=ledger).respond(request)
+    assert len(ledger.ledger) == 3

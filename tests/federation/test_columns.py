@@ -16,7 +16,6 @@ from skdpspectral.federation import (
     LocalClient,
     Rounds,
     Server,
-    Site,
     make_task,
 )
 from skdpspectral.linear_model import PrivateRounds
@@ -93,19 +92,6 @@ def test_frames_of_numbered_columns_are_arrays():
     assert make_task(2, 6, feature_names=NAMES[:6]).feature_names == tuple(NAMES[:6])
 
 
-def test_a_site_is_not_made_for_other_columns(tmp_path):
-    ledger = PrivacyAccountant(1.0, 1e-5, path=tmp_path / "ledger.db")
-    task = make_task(2, 6, feature_names=NAMES[:6])
-    table = pd.DataFrame(rows_of(0), columns=NAMES[1:7])
-
-    def open_client(accountant):
-        return LocalClient("a", table, task, accountant=accountant)
-
-    with pytest.raises(ValueError, match="has no columns 'f0'"):
-        Site(open_client, ledger, tmp_path / "answers.db")
-    assert not len(ledger.ledger)
-
-
 def test_names_over_flower(tmp_path):
     """Server and sites agree on names by the digest; columns are moved at the site."""
     flower = pytest.importorskip("skdpspectral.federation.flower")
@@ -116,11 +102,7 @@ def test_names_over_flower(tmp_path):
     sites = {}
     for i, (name, table) in enumerate(found.items()):
         ledger = PrivacyAccountant(1.0, 1e-5, path=tmp_path / f"{name}.db")
-
-        def open_client(accountant, name=name, table=table):
-            return LocalClient(name, table, task, accountant=accountant)
-
-        sites[i] = Site(open_client, ledger, tmp_path / f"{name}.answers")
+        sites[i] = LocalClient(name, table, task, accountant=ledger)
     registration = dict.fromkeys(found, (3000, 1.0, 1e-6))
     rounds = Rounds(Server(registration, task))
     result = flower.hold_session(Grid(sites), rounds)

@@ -1,11 +1,10 @@
 """Flower's messages carry a federation's bytes, whatever comes, and nothing else."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from flower_tools import (
     Grid,
+    Sessions,
     act_as_a_task,
     make_site,
     outcome_at,
@@ -14,7 +13,7 @@ from flower_tools import (
 )
 
 from skdpspectral import DPMatrixFactorization, LRSRegressor, PrivacyAccountant
-from skdpspectral._messages.messages import CHECKSUM_BYTES, checksum
+from skdpspectral._messages.codec import DIGEST_BYTES, signed
 from skdpspectral.datasets import make_low_rank_sparse_tasks, make_ratings
 from skdpspectral.decomposition._federated_client import run_in_process
 from skdpspectral.federation import (
@@ -22,19 +21,14 @@ from skdpspectral.federation import (
     GroupClient,
     GroupRounds,
     GroupTask,
-    KeptSession,
     LocalClient,
-    MessageError,
     Registration,
     Request,
     Rounds,
     Server,
-    Site,
-    SiteConnection,
     make_task,
 )
-from skdpspectral.federation._flower import connect_to_site
-from skdpspectral.federation._site_socket import SiteError
+from skdpspectral.federation._flower import ClientError
 from skdpspectral.federation.flower import client_app, hold_session
 from skdpspectral.linear_model import PrivateRounds
 
@@ -216,7 +210,7 @@ def test_a_node_that_fails_is_asked_again_and_answers_with_its_first_bytes(tmp_p
         def respond(self, request):
             self.answers.append(sites[1].respond(request))
             if len(self.answers) == 1:
-                raise SiteError
+                raise ClientError
             return self.answers[-1]
 
     found = hold_session(Grid({**sites, 1: Loses()}), make_rounds(task))
@@ -241,166 +235,6 @@ def test_a_node_that_comes_back_under_another_number_is_asked_again(tmp_path):
     assert found.clients == NAMES
 
 
-# -- a server that ends in the middle --------------------------------------------------
-
-
-class Ends(Exception):
-    pass
-
-
-@pytest.mark.parametrize(
-    ("name", "at"), [*(("rounds", at) for at in (0, 1, 4, 5)), ("shared", 7)]
-)
-def test_a_server_that_is_started_again_charges_nobody_twice(name, at, tmp_path):
-    """It may end before the answers of a round are all there, or after."""
-    task, steps = TASKS[name]
-    sites = {
-        i: make_site(tmp_path, n, task, seed=i, noise_seed=i)
-        for i, n in enumerate(NAMES)
-    }
-
-    def stop(progress):
-        if 3 * progress.step + progress.n_answers > at:
-            raise Ends
-
-    for end in (stop, None):
-        kept = KeptSession(tmp_path / "session.db")
-        rounds = make_rounds(task, steps, session=kept.session)
-        try:
-            found = hold_session(Grid(sites), rounds, kept=kept, on_answer=end)
-        except Ends:
-            pass
-        finally:
-            kept.close()
-    assert np.array_equal(found.components, by_hand(task, steps).components)
-    for name in NAMES:
-        assert len(PrivacyAccountant(path=tmp_path / f"{name}.db").ledger) == 1
-
-
-def test_a_client_that_failed_before_stays_out_when_a_server_goes_on(tmp_path):
-    """Else the basis of the next round would be another, and be refused by all."""
-    task, steps = TASKS["rounds"]
-    sites = make_sites(tmp_path, task)
-
-    def stop(progress):
-        if progress.step == 1:
-            raise Ends
-
-    def hold(grid, end):
-        kept = KeptSession(tmp_path / "session.db")
-        rounds = make_rounds(task, steps, session=kept.session)
-        try:
-            return hold_session(grid, rounds, kept=kept, on_answer=end, timeout=1.0)
-        finally:
-            kept.close()
-
-    with pytest.warns(UserWarning, match="'east'"), pytest.raises(Ends):
-        hold(Grid({**sites, 1: None}), stop)
-    with pytest.warns(UserWarning, match="'east'"):
-        found = hold(Grid(sites), None)
-    assert found.clients == ("north", "south")
-
-
-def test_where_too_few_answered_all_are_asked_again(tmp_path):
-    """With the same session, once they are back; nobody is charged twice."""
-    task, steps = TASKS["rounds"]
-    sites = make_sites(tmp_path, task)
-
-    def hold(grid):
-        kept = KeptSession(tmp_path / "session.db")
-        rounds = make_rounds(task, steps, session=kept.session, min_clients=3)
-        try:
-            return hold_session(grid, rounds, kept=kept, timeout=0.5)
-        finally:
-            kept.close()
-
-    with (
-        pytest.warns(UserWarning, match="'east' was rejected"),
-        pytest.raises(FederationError, match="min_clients=3"),
-    ):
-        hold(Grid({**sites, 1: None}))
-    assert hold(Grid(sites)).clients == NAMES
-    for name in NAMES:
-        assert len(PrivacyAccountant(path=tmp_path / f"{name}.db").ledger) == 1
-
-
-def test_a_server_that_draws_noise_does_not_draw_it_again(tmp_path):
-    """What it would send is another release of the same sums: nobody gets it."""
-    task = TASKS["directions"][0]
-    sites, count = make_sites(tmp_path, task), []
-
-    class Draws:
-        done, clients = False, NAMES
-
-        def __init__(self):
-            self.drawn = False
-
-        def request(self):
-            count.append(1)
-            topic = task.topics[0]
-            step = int(self.drawn)
-            basis = np.full((2, 1), float(len(count))) if self.drawn else ()
-            return Request(bytes(16), task.digest, step, topic, basis)
-
-        def collect(self, answers):
-            self.drawn = True
-            if len(count) == 2:
-                raise Ends
-
-    kept, grid = KeptSession(tmp_path / "session.db"), Grid(sites)
-    with pytest.raises(Ends):
-        hold_session(grid, Draws(), kept=kept)
-    sent = len(grid.sent)
-    with pytest.raises(MessageError, match="cannot continue"):
-        hold_session(grid, Draws(), kept=kept)
-    assert len(grid.sent) == sent
-
-
-def test_rounds_that_can_are_restored_behind_what_was_sent(tmp_path):
-    task = TASKS["directions"][0]
-    sent = [
-        Request(bytes(16), task.digest, step, task.topics[0], np.full((1, 1), step + 1))
-        for step in range(2)
-    ]
-
-    class Restores:
-        def __init__(self, end):
-            self.clients, self.step, self.end, self.restored = (), 0, end, []
-
-        def restore(self, requests):
-            self.restored, self.step = requests, len(requests) - 1
-
-        def request(self):
-            return sent[self.step]
-
-        def collect(self, answers):
-            if self.step == self.end:
-                raise Ends
-            self.step += 1
-
-        done = property(lambda self: self.step == 2)
-
-        def result(self):
-            return "result"
-
-    kept = KeptSession(tmp_path / "session.db")
-    with pytest.raises(Ends):
-        hold_session(Grid({}), Restores(end=1), kept=kept)
-    again = Restores(end=None)
-    assert hold_session(Grid({}), again, kept=kept) == "result"
-    assert again.restored == [request.to_bytes() for request in sent]
-
-
-def test_a_kept_session_is_of_one_job(tmp_path):
-    task = TASKS["directions"][0]
-    sites = make_sites(tmp_path, task)
-    kept = KeptSession(tmp_path / "session.db")
-    hold_session(Grid(sites), make_rounds(task, session=kept.session), kept=kept)
-    other = make_rounds(make_task(1, P), session=kept.session)
-    with pytest.raises(MessageError, match="a different request at step 0"):
-        hold_session(Grid(sites), other, kept=kept)
-
-
 # -- what is no message of this session ------------------------------------------------
 
 
@@ -414,10 +248,10 @@ def test_what_a_server_should_not_send_is_refused_with_its_reason(tmp_path):
     good = first_request(task)
     assert outcome_at(site, request_message(good))[0] == "answer"
     bad = {
-        b"": "too short",
-        b"x" * 200: "not a message of a federation",
-        good[:-1]: "too short",
-        good + b"x": "stated length",
+        b"": "not a request of a federation",
+        b"x" * 200: "not a request of a federation",
+        good[:-1]: "damaged",
+        good + b"x": "damaged",
         first_request(make_task(1, P)): "another task",
         Request(bytes(16), task.digest, 1, 1, ()).to_bytes(): "before step 0",
     }
@@ -450,8 +284,8 @@ def test_an_answer_to_another_request_is_rejected_by_name(tmp_path):
     for choose, reason in (
         (lambda answers: answers[-2 if len(answers) > 2 else -1], "not for step"),
         (lambda answers: foreign, "another session"),
-        (lambda answers: b"garbage" * 50, "not a message"),
-        (lambda answers: b"", "too short"),
+        (lambda answers: b"garbage" * 50, "not a reply"),
+        (lambda answers: b"", "not a reply of"),
     ):
         (folder := tmp_path / reason.replace(" ", "")).mkdir()
         sites = make_sites(folder, task)
@@ -512,12 +346,12 @@ def test_mutants_with_a_checksum_of_their_own_spend_no_more_than_the_ledger(tmp_
     """Whoever sends may make valid requests; the ledger is what holds."""
     task, rng = TASKS["directions"][0], np.random.default_rng(1)
     site = make_site(tmp_path, "north", task, epsilon=0.5)
-    body = first_request(task)[:-CHECKSUM_BYTES]
+    body = first_request(task)[:-DIGEST_BYTES]
     kinds = []
     for _ in range(2000):
         data = bytearray(body)
         data[int(rng.integers(len(data)))] ^= 1 << int(rng.integers(8))
-        request = bytes(data) + checksum(bytes(data))
+        request = signed(bytes(data))
         kinds.append(outcome_at(site, request_message(request))[0])
     assert set(kinds) == {"answer", "refusal"}
     spent = PrivacyAccountant(path=tmp_path / "north.db").spent()
@@ -525,13 +359,6 @@ def test_mutants_with_a_checksum_of_their_own_spend_no_more_than_the_ledger(tmp_
 
 
 # -- nodes and their configuration -----------------------------------------------------
-
-
-def test_a_node_without_a_site_says_so():
-    with pytest.raises(SiteError, match="site="):
-        connect_to_site(SimpleNamespace(node_config={}))
-    context = SimpleNamespace(node_config={"site": "/nowhere"})
-    assert isinstance(connect_to_site(context), SiteConnection)
 
 
 @pytest.mark.slow
@@ -581,11 +408,8 @@ def group_site(folder, task, place, seed=None):
         path=folder / f"{NAMES[place]}.db", allow_seeded=seed is not None
     )
     how = {} if seed is None else {"noise_seed": seed}
-    return Site(
-        lambda accountant: group_client(task, place, accountant=accountant, **how),
-        ledger,
-        folder / f"{NAMES[place]}.answers",
-    )
+    how["accountant"] = ledger
+    return Sessions(NAMES[place], lambda: group_client(task, place, **how))
 
 
 def same(found, expected):
@@ -616,32 +440,3 @@ def test_users_at_nodes_as_in_one_process(name, noise, tmp_path):
     same(sites[0].latest.model, clients["north"].model)
     for name in NAMES:
         assert len(PrivacyAccountant(path=tmp_path / f"{name}.db").ledger) == 1
-
-
-@pytest.mark.parametrize("at", [1, 4])
-def test_a_trusted_server_that_is_started_again_draws_no_noise_twice(at, tmp_path):
-    """What it has sent is what was released; a sum that it has not sent is drawn."""
-    model, how = MODELS["LRSRegressor"]
-    task = GroupTask(model, **how)
-    sites = {i: group_site(tmp_path, task, i) for i in range(3)}
-    requests = []
-
-    def stop(progress):
-        if 3 * progress.step + progress.n_answers > 3 * at + 1:
-            raise Ends
-
-    for end in (stop, None):
-        kept, grid = KeptSession(tmp_path / "session.db"), Grid(sites)
-        try:
-            rounds = GroupRounds(NAMES, task, session=kept.session)
-            found = hold_session(grid, rounds, kept=kept, on_answer=end)
-        except Ends:
-            pass
-        finally:
-            kept.close()
-        requests += [
-            Request.from_bytes(m.content.config_records["skdpspectral"]["request"])
-            for m in grid.sent
-        ]
-    assert len({(r.step, r.basis.tobytes()) for r in requests}) == task.n_sums + 1
-    assert found.components_.shape[1] == 4

@@ -21,7 +21,6 @@ from skdpspectral.federation import (
     MessageError,
     Reply,
     Request,
-    Site,
     Topic,
 )
 from skdpspectral.federation._group_tasks import (
@@ -91,32 +90,23 @@ def test_masked_sums_are_the_plain_ones_bit_for_bit():
     assert "ChaCha20" not in plain.privacy_.details()
 
 
-def masked_site(folder, task):
-    ledger = PrivacyAccountant(9.0, 1e-3, path=folder / "l.db", allow_seeded=True)
-
-    def open_client(accountant):
-        how = {"accountant": accountant, "noise_seed": 0}
-        return make_client(task, "north", 1, **how)
-
-    return Site(open_client, ledger, folder / "answers")
-
-
-def test_a_site_has_a_mask_for_each_session_and_uses_none_twice(tmp_path):
+def test_a_client_has_a_mask_for_each_session_and_uses_none_twice():
     """Two parts with one mask: their difference would be that of the parts."""
     task, words = make_task(masked=NAMES), []
-    site = masked_site(tmp_path, task)
+    ledger = PrivacyAccountant(9.0, 1e-3, allow_seeded=True)
+    how = {"accountant": ledger, "noise_seed": 0}
     for session in (SESSION, bytes(16)):
+        client = make_client(task, "north", 1, **how)
         request = Request(session, task.digest, 0, Topic.SUM).to_bytes()
-        words.append(from_halves(Reply.from_bytes(site.respond(request)).values))
+        words.append(from_halves(client.respond(request).values))
     # Of the same rows and the same noise: all that differs is the masks.
     difference = (words[0] - words[1]).astype(np.int64).astype(float)
     assert np.median(np.abs(difference)) > 2.0**60
-    # Somebody else's client of a session would answer the next step otherwise.
-    site.close()
-    (tmp_path / "answers").unlink()
-    site = masked_site(tmp_path, task)
-    with pytest.raises(MessageError, match="are spent"):
-        site.respond(request)
+    # A client that was created again refuses what its ledger has.
+    again = make_client(task, "north", 1, **how)
+    with pytest.raises(MessageError, match="its answers are spent"):
+        again.respond(request)
+    assert len(ledger.ledger) == 2
 
 
 def test_tasks_have_masks_of_their_own():

@@ -13,7 +13,6 @@ from skdpspectral import (
     PrivacyBudgetError,
 )
 from skdpspectral._linalg import eigen
-from skdpspectral.accounting._ledger.accountant import totals_over_time
 from skdpspectral.audit import audit_epsilon
 from skdpspectral.covariance import AssumeCentered, JointMoments, Window
 from skdpspectral.datasets import make_spiked_covariance
@@ -83,9 +82,9 @@ def test_ledger_says_where_its_cost_is_infinite():
 
 def test_long_ledgers_are_drawn_at_some_entries():
     accountant = charged(PrivacyAccountant(), [0.1] * 5)
-    entries, totals, _ = totals_over_time(accountant, n_points=3)
-    assert entries == [0, 2, 5]
-    assert totals[-1].spent() == accountant.spent()
+    moments = accountant.over_time(3)
+    assert [n_entries for n_entries, _, _ in moments] == [0, 2, 5]
+    assert moments[-1][1] == accountant.spent()
     display = LedgerDisplay.from_accountant(accountant, c="red")
     assert display.spent_.get_color() == "red"
 

@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 
 from skdpspectral.accounting import (
@@ -70,8 +71,22 @@ def _differ_in_one_user(a, b):
     return sum(x != y for x, y in zip(a, b, strict=True)) == 1
 
 
+def _row_moves(a, b):
+    """Whether a row of one user is replaced by a row of another."""
+    grown = [len(y) - len(x) for x, y in zip(a, b, strict=True)]
+    if sorted(grown) != [-1, 1]:
+        return False
+    pairs = (sorted(both, key=len) for both in zip(a, b, strict=True))
+    return all(
+        any(long[:i] + long[i + 1 :] == short for i in range(len(long)))
+        for short, long in pairs
+    )
+
+
 def _are_neighbors(a, b, unit, neighbors):
     """Whether two databases (tuples of users, each a tuple of rows) are neighbors."""
+    if (unit, neighbors) == (Unit.ROW, Neighbors.REPLACE_ONE) and _row_moves(a, b):
+        return True
     if not _differ_in_one_user(a, b):
         return False
     ours, theirs = next((x, y) for x, y in zip(a, b, strict=True) if x != y)
@@ -122,9 +137,35 @@ def test_conversion_bounds_every_chain(source, target):
         for b in _databases()
         if _are_neighbors(a, b, *target)
     ]
+    if source == (Unit.USER, Neighbors.REPLACE_ONE):  # who the users are is public
+        pairs = [(a, b) for a, b in pairs if [*map(bool, a)] == [*map(bool, b)]]
     assert pairs
     longest = max(_distance(a, b, *source) or math.inf for a, b in pairs)
     assert longest <= factor
+
+
+def test_a_row_that_changes_its_user_moves_two_users():
+    """The sum of projectors on users' correlations, which `LRSRegressor` releases.
+
+    One user who joins or leaves moves it by 1, and the row moves it by 2.83.
+    """
+    rows = [*itertools.product((0, 1), np.eye(2), (1e-3, 1.0))]  # user, axis, length
+
+    def total(table):
+        found = np.zeros((2, 2))
+        for user in (0, 1):
+            s = sum((n * axis for own, axis, n in table if own == user), np.zeros(2))
+            found += np.outer(s, s) / max(s @ s, 1e-30)
+        return found
+
+    tables = itertools.product(rows, repeat=3)
+    moved = max(
+        float(np.linalg.norm(total(table) - total([new, *table[1:]])))
+        for table in tables
+        for new in rows
+    )
+    relations = (Unit.USER, Neighbors.ADD_REMOVE_ONE, Unit.ROW, Neighbors.REPLACE_ONE)
+    assert 2.8 < moved < 2.83 < relation_factor(*relations)
 
 
 def test_conversion_table():
@@ -132,8 +173,8 @@ def test_conversion_table():
     replace, add = Neighbors.REPLACE_ONE, Neighbors.ADD_REMOVE_ONE
     zero = Neighbors.ZERO_OUT_ONE
     assert relation_factor(user, add, user, replace) == 2.0
-    assert relation_factor(user, add, row, replace) == 2.0
-    assert relation_factor(user, replace, row, replace) == 1.0
+    assert relation_factor(user, add, row, replace) == 4.0
+    assert relation_factor(user, replace, row, replace) == 2.0
     assert relation_factor(row, zero, row, replace) == 2.0
     for unit, neighbors in itertools.product(Unit, Neighbors):
         assert relation_factor(unit, neighbors, unit, neighbors) == 1.0

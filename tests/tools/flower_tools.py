@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from skdpspectral import PrivacyAccountant
-from skdpspectral.federation import LocalClient, Site
+from skdpspectral.federation import LocalClient, Request
 from skdpspectral.federation import _flower as flower
 
 
@@ -14,23 +14,31 @@ def rows_of(seed, n=400, p=6):
     return rng.normal(size=(n, p)) * np.linspace(3, 1, p)
 
 
+class Sessions:
+    """A client for each session, as a process that has the rows makes them."""
+
+    def __init__(self, name, open_client):
+        self.name, self.open_client, self.clients = name, open_client, {}
+
+    def respond(self, request):
+        session = Request.from_bytes(request).session
+        if session not in self.clients:
+            self.clients[session] = self.open_client()
+        return self.clients[session].respond(request)
+
+    @property
+    def latest(self):
+        return list(self.clients.values())[-1]
+
+
 def make_site(folder, name, task, *, seed=0, epsilon=1.0, budget=1.0, noise_seed=None):
-    """A site with a ledger, and answers, in files of its name."""
+    """Clients with a ledger in a file of their name."""
     ledger = PrivacyAccountant(
         budget, 1e-5, path=folder / f"{name}.db", allow_seeded=noise_seed is not None
     )
-
-    def open_client(accountant):
-        return LocalClient(
-            name,
-            rows_of(seed, p=task.rows.n_features),
-            task,
-            epsilon=epsilon,
-            accountant=accountant,
-            noise_seed=noise_seed,
-        )
-
-    return Site(open_client, ledger, folder / f"{name}.answers")
+    rows, how = rows_of(seed, p=task.rows.n_features), {"noise_seed": noise_seed}
+    how |= {"epsilon": epsilon, "accountant": ledger}
+    return Sessions(name, lambda: LocalClient(name, rows, task, **how))
 
 
 class Grid:

@@ -16,6 +16,7 @@ from sklearn.pipeline import Pipeline
 import skdpspectral
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
+from skdpspectral.accounting._ledger import command, store
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 
 DELTA = 1e-6
@@ -53,6 +54,17 @@ def plan_with_mu(mu, unit="row", neighbors="replace-one", **fields):
 def entries(accountant):
     """Entries as a list of plain dicts."""
     return [entry._asdict() for entry in accountant.ledger]
+
+
+def faults(accountant):
+    """Return what ``skdpspectral-ledger check`` finds, a sentence each."""
+    return command.faults(accountant.path)[0]
+
+
+def box_of(accountant):
+    """Return what is used of the budget: squared mu, failure, pure epsilon."""
+    with store.transaction(accountant.path, keep=False) as locked:
+        return tuple(locked.sums.costs().box)
 
 
 def budget_of_fits(count):

@@ -11,7 +11,6 @@ from flwr.serverapp import ServerApp
 from skdpspectral import FederatedDPPCA, SparseDPPCA
 from skdpspectral.federation import (
     GroupRounds,
-    KeptSession,
     Registration,
     Rounds,
     Server,
@@ -22,9 +21,9 @@ from skdpspectral.federation.flower import hold_session
 server = ServerApp()
 
 
-def open_rounds(job, task, session):
+def open_rounds(job, task):
     """Return all steps of a job; whom to ask was agreed on before anything else."""
-    how = {"session": session}
+    how = {}
     if job["min_clients"] is not None:  # else as few as the task can do with
         how["min_clients"] = job["min_clients"]
     if not isinstance(task, SpectralTask):
@@ -38,8 +37,8 @@ def main(grid, context):
     folder = Path(context.run_config["job"])
     job = json.loads((folder / "job.json").read_text())
     task = read_task(folder)
-    kept = KeptSession(folder / "session.db")
-    rounds = open_rounds(job, task, kept.session)
+    (folder / "begun").touch()
+    rounds = open_rounds(job, task)
     n_requests = len(task.topics) if isinstance(task, SpectralTask) else task.n_sums + 1
     begun = time.monotonic()
 
@@ -59,7 +58,6 @@ def main(grid, context):
             grid,
             rounds,
             timeout=job["timeout"],
-            kept=kept,
             on_answer=show,
         )
         save(folder, found)
@@ -69,7 +67,6 @@ def main(grid, context):
         outcome["error"] = f"{type(error).__name__}: {error}"
         raise
     finally:
-        kept.close()
         outcome["seconds"] = time.monotonic() - begun
         draft = folder / "outcome.draft"
         draft.write_text(json.dumps(outcome))

@@ -1,108 +1,56 @@
-"""The accountant: what is charged to a ledger, and what it says was spent.
-
-A ledger also holds positions of streams. A stream that is copied, or read back from a
-file, would draw the noise of its next steps a second time; the difference of the two
-releases would show the rows. So every advance is a compare-and-swap on the position
-that the ledger holds. A copy that is behind may take over at that position, with noise
-that no copy has used.
-"""
+"""The accountant: charges plans to a ledger, and says what was spent and is left."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+import tempfile
+import time
+import uuid
+import weakref
+from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ...mechanisms import ParallelPlan, PrivacyPlan, Unit, check_count, shown
+from ...mechanisms import (
+    ApproximateDP,
+    Neighbors,
+    ParallelPlan,
+    PrivacyPlan,
+    Unit,
+    check_count,
+    check_real,
+    shown,
+)
 from .._composition import Total
-from .._errors import LedgerError
-from .._gaussian import MIN_DELTA
-from .budget import (
+from .._errors import LedgerError, PrivacyBudgetError
+from .._gaussian import MIN_DELTA, gaussian_mu
+from . import report, store
+from .context import close_block, note_charge, open_block
+from .costs import (
     DEFAULT_DELTA,
     FAILURES,
-    PURE,
-    Budget,
-    DisjointBlock,
-    LedgerTerms,
+    Refit,
+    Relation,
     Share,
-    agreed_budget,
-    asserted_block,
-    box_of,
-    check_box,
-    check_budget,
-    check_division,
-    check_flag,
+    budget_of,
     check_plans,
-    check_relation,
-    checked_blocks,
+    conversion_factor,
     cost_of,
-    external_plan,
-    new_name,
-    terms_of,
-    whole_data,
-    with_restatement,
+    relation_of,
+    restated,
 )
-from .context import close_block, note_charge, open_block
-from .entry_chain import Transaction
-from .entry_reports import (
-    Excess,
-    LastSpent,
-    LedgerEntry,
-    Remaining,
-    Spent,
-    Summary,
-    exported,
-    read_entry,
-    summary_html,
-)
-from .locks import uninterrupted
-from .planned_fits import PlannedFit, Refit, planned_fits
-from .server import AnyLedger, ledger_at, open_path
-from .sqlite_file import TemporaryFolder
+from .entries import LedgerEntry, Sums, new_row
+from .planned_fits import planned_fits
+from .report import LastSpent, Remaining, Spent, Standing
 
-# The largest delta below 1.
 _LARGEST_DELTA = 1.0 - 2.0**-53
-
-
-class TotalAtDelta(NamedTuple):
-    """Cost of all entries, read under the lock; epsilon is computed later."""
-
-    total: Total
-    delta: float
-    is_last: bool = False
-
-    def spent(self) -> Spent:
-        """Return the cost, which may take seconds."""
-        kind = LastSpent if self.is_last else Spent
-        return kind(self.total.epsilon(self.delta), self.delta)
-
-
-class _Before(NamedTuple):
-    """A ledger before a charge to a block: terms, total and the block's slack."""
-
-    terms: LedgerTerms
-    spent: Total
-    slack: Share
-    first: bool
-
-    @classmethod
-    def of(cls, transaction: Transaction, part: DisjointBlock) -> _Before:
-        """Return the state of a ledger in a transaction."""
-        found = transaction.slack(part), transaction.is_first(part)
-        return cls(transaction.terms(), transaction.total(), *found)
-
-
-def _secret_total(transaction: Transaction) -> Total:
-    """Return the total, with infinite cost if noise was seeded."""
-    total = transaction.total()
-    return total._replace(mu=math.inf) if transaction.any_seeded() else total
 
 
 class PrivacyAccountant:
@@ -142,9 +90,7 @@ class PrivacyAccountant:
         mechanism that covers them, which is expensive unless their epsilons are small.
     allow_seeded : bool, default=False
         Whether this handle charges fits with a `noise_seed` to a budget, at face value.
-        Use it only for tests and figures. The ledger records that these fits were
-        seeded, and :meth:`spent` is infinite. Copies, pickles and :meth:`named` handles
-        inherit this setting; other handles of the same file set it themselves.
+        Use it only for tests and figures: :meth:`spent` is then infinite.
 
     Raises
     ------
@@ -163,10 +109,10 @@ class PrivacyAccountant:
 
     The object is a handle. Copies, clones and pickles share one ledger, also in worker
     processes, and unpickling never creates a ledger. A ``with`` block applies to
-    estimators of its thread or asyncio task that have no accountant, including
-    estimators sent to workers. An estimator *created* in a worker process ignores the
-    block, so pass the accountant as a parameter. Threads, backups, blocks of rows and
-    costs with a failure probability are described in the :ref:`user guide <ledger>`.
+    estimators without an accountant that are fitted in its thread or asyncio task, and
+    to those that are made, cloned or pickled in it, wherever they are fitted. An
+    estimator *created* in a worker process ignores the block, so pass the accountant as
+    a parameter (:ref:`user guide <ledger>`).
 
     Examples
     --------
@@ -193,37 +139,41 @@ class PrivacyAccountant:
         pure: float | None = None,
         allow_seeded: bool = False,
     ) -> None:
-        budget = check_budget(epsilon, delta)
-        relation = check_relation(unit, neighbors)
-        given = {FAILURES: failures, PURE: pure}
-        box = check_box(budget, failures, pure)
-        if not (path is None or isinstance(path, (str, os.PathLike))):
-            raise TypeError(f"path must name a file or be None, got {path!r}")
-        new = path is None or not ("://" in os.fsdecode(path) or os.path.lexists(path))
-        if budget is None and new and (failures, pure) != (None, None):
-            parts = " and ".join(part for part in given if given[part] is not None)
-            where = "" if path is None else f" (there is no ledger at {path})"
-            raise ValueError(
-                f"{parts}: not allowed without a budget; pass epsilon{where}"
-            )
-        self._allow_seeded = check_flag("allow_seeded", allow_seeded)
-        self._keeper: TemporaryFolder | None = None
-        if path is None:
-            self._keeper = TemporaryFolder()
-            path = Path(self._keeper.name) / "ledger.db"
-        self._path = open_path(path, terms_of(budget, relation, box))
-        meta = ledger_at(self._path).meta()
-        self._id = meta["ledger_id"]
-        self._budget = agreed_budget(self._path, meta, budget, relation, **given)
+        if not isinstance(allow_seeded, bool):  # other truthy values open no budget
+            raise TypeError(f"allow_seeded must be a bool, got {shown(allow_seeded)}")
+        asked = _checked_terms(epsilon, delta, unit, neighbors, failures, pure)
+        parts = {"failures": failures, "pure": pure}
+        given = {**parts, "unit": unit, "neighbors": neighbors}
+        given |= {} if epsilon is None else {n: asked[n] for n in ("epsilon", "delta")}
+        self._keeper = None if path is not None else _TemporaryFolder()
+        self._path = place_of(self._keeper.file if self._keeper else path or "")
+        on_server = self._path.startswith(store.SERVER)
+        if on_server or not os.path.lexists(self._path):
+            if epsilon is None and not on_server and any(parts.values()):
+                raise ValueError(
+                    f"failures and pure are parts of a budget: pass epsilon, as there "
+                    f"is no ledger at {self._path}"
+                )
+            store.create(self._path, store.new_terms(**asked))
+        with store.transaction(self._path, keep=False) as locked:
+            locked.check_pages()
+            self._id, terms = locked.terms["id"], locked.terms
+        for name, value in given.items():
+            if value is not None and value != terms[name]:
+                raise LedgerError(
+                    f"the ledger {self._path} has {name}={terms[name]}, not {value}; "
+                    f"leave {name} out. A budget cannot be raised for the same rows: "
+                    "use another ledger for other rows"
+                )
+        self._budget = budget_of(terms)
+        self._allow_seeded = allow_seeded
         self._label: str | None = None
-        self._division: tuple[str, Unit] | None = None
+        self._partition: str | None = None
 
     # -- identity: every copy is the same ledger ------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__.copy()
-        state["_keeper"] = None
-        return state
+        return {**self.__dict__, "_keeper": None}
 
     def __copy__(self) -> PrivacyAccountant:
         return self
@@ -287,9 +237,10 @@ class PrivacyAccountant:
             Name of a partition of the data that has `label` as one of its blocks. With
             it, you **assert** that no row (or no user, see `disjoint_unit`) is in two
             blocks of the partition, that none ever moves to another block, and that the
-            blocks were fixed without looking at private values. All entries together
-            then cost as much as the costliest block. The ledger and statements record
-            the assertion.
+            blocks were fixed without looking at private values. Of each kind of
+            mechanism, the partition then counts as much as the block that has most of
+            it: blocks of one kind cost as much as the costliest. The ledger and
+            statements record the assertion.
         disjoint_unit : {"row", "user"} or None, default=None
             Unit that is asserted to be in no two blocks; None means rows. "user" means
             a person with all of that person's rows. A ledger that protects users
@@ -303,20 +254,24 @@ class PrivacyAccountant:
         """
         for name, value in (("label", label), ("disjoint_within", disjoint_within)):
             if not (isinstance(value, str) or (value is None and name != "label")):
-                raise ValueError(f"{name} must be a string, got {value!r}")
+                raise ValueError(f"{name} must be a string, got {shown(value)}")
+        if disjoint_within is None and disjoint_unit is not None:
+            raise ValueError("disjoint_unit requires disjoint_within")
+        unit = _word(
+            "disjoint_unit", "row" if disjoint_unit is None else disjoint_unit, Unit
+        )
         handle = object.__new__(type(self))
-        handle.__dict__.update(self.__dict__)
-        handle._label = label
-        handle._division = check_division(disjoint_within, disjoint_unit)
+        handle.__dict__.update(self.__dict__, _label=label)
+        named = disjoint_within is not None
+        handle._partition = f"{unit}: {disjoint_within}" if named else None
         return handle
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the complete ledger to a new file while it is in use.
 
-        Never copy the ledger file by other means while a process uses it, because the
-        copy may be inconsistent. The backup is the same ledger with the same budget.
-        Use it only to replace a lost ledger, never alongside one in use, and treat
-        everything spent since the backup as spent.
+        Never copy the ledger file by other means while a process uses it. The backup is
+        the same ledger with the same budget. Use it only to replace a lost ledger, and
+        treat everything spent since the backup as spent.
 
         Parameters
         ----------
@@ -331,7 +286,7 @@ class PrivacyAccountant:
         """
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"path must name a file, got {shown(path)}")
-        self._ledger().back_up(Path(path).absolute())
+        store.back_up(self._path, self._id, os.path.abspath(path))
 
     # -- spending --------------------------------------------------------------
 
@@ -353,8 +308,15 @@ class PrivacyAccountant:
         LedgerError
             If the ledger cannot be used or does not support the neighbor relation.
         """
-        (plan,) = check_plans([plan])
-        note_charge([plan], self._enter(plan.estimator, [(self._own_part(), plan)]))
+        (plan,) = check_plans(plan)
+        with store.transaction(self._path, self._id) as locked:
+            row, terms, sums = self._entered(plan, 1, locked.terms, locked.sums)
+            locked.set_terms(**terms)
+            locked.append(row, sums)
+        self._note(plan, row[0])
+
+    def _note(self, plan: PrivacyPlan, number: int) -> None:
+        note_charge([plan], number)
 
     def charge_external(
         self, epsilon: float, delta: float, what: str, *, unit: str, neighbors: str
@@ -374,16 +336,6 @@ class PrivacyAccountant:
             counts an "add-remove-one" guarantee as
             ``(2 * epsilon, (1 + exp(epsilon)) * delta)``, and the entry records this.
 
-        Raises
-        ------
-        ValueError
-            If a parameter is out of range.
-        PrivacyBudgetError
-            If the charge exceeds the budget.
-        LedgerError
-            If the unit or relation does not imply the ledger's, or the ledger is
-            unusable.
-
         Examples
         --------
         >>> from skdpspectral import PrivacyAccountant
@@ -391,67 +343,16 @@ class PrivacyAccountant:
         >>> accountant.charge_external(
         ...     1.0, 1e-7, "table of counts", unit="row", neighbors="replace-one"
         ... )
-        >>> accountant.ledger[0].kind
-        'approximate-dp'
+        >>> accountant.ledger[0].kinds
+        ['approximate-dp']
         """
-        self.charge(external_plan(epsilon, delta, what, unit, neighbors))
-
-    def _charge_disjoint(self, name: str, plans: Mapping[str, PrivacyPlan]) -> None:
-        """Enter the plans of named blocks of rows, all or none.
-
-        Only for callers that verified that no row is in two blocks; others use
-        :meth:`named`. `name` is the estimator's, for errors.
-        """
-        parts = checked_blocks(plans)
-        entries = [(parts[block], plan) for block, plan in plans.items()]
-        note_charge(list(plans.values()), self._enter(name, entries))
-
-    @uninterrupted
-    def _enter(
-        self, name: str, entries: Sequence[tuple[DisjointBlock, PrivacyPlan]]
-    ) -> list[int]:
-        """Enter plans, all or none, and return the numbers of their entries."""
-        plans = [plan for _, plan in entries]
-        for plan in check_plans(plans):
-            if self._budget is not None:
-                self._budget.refuse_unlimited(plan, self._allow_seeded)
-        try:
-            with self._ledger().transaction() as transaction:
-                before = _Before.of(transaction, entries[0][0])
-                numbers = [
-                    self._append(transaction, plan, part) for part, plan in entries
-                ]
-                # An error here rolls the transaction back.
-                fits = list(zip(plans, [1] * len(plans), strict=True))
-                self._refuse_excess(transaction, name, fits, before)
-        except Excess as excess:
-            assert self._budget is not None
-            raise excess.error(self._budget) from None
-        return numbers
-
-    def _refuse_excess(
-        self,
-        transaction: Transaction,
-        what: str,
-        fits: Sequence[tuple[PrivacyPlan, int]],
-        before: _Before,
-    ) -> None:
-        """Raise, which rolls entered fits back, if they exceed the budget."""
-        total = transaction.total()
-        terms, spent, slack, first = before
-        if self._budget is None or self._budget.admits(
-            total, transaction.terms(), first
-        ):
-            return
-        if not any(plan.mechanisms for plan, _ in fits):
-            return  # nothing is released: there is room for it also where none is left
-        excess = Excess(what, terms, spent, total, slack=slack, first=first)
-        (plan, n), *others = fits
-        relation = transaction.relation()
-        if not others and not isinstance(plan, ParallelPlan) and relation is not None:
-            cost = cost_of(plan, relation)
-            excess = replace(excess, plan=plan, cost=cost, relation=relation, n=n)
-        raise excess
+        if not (isinstance(what, str) and what.strip()):
+            raise ValueError(f"what must describe the release, got {shown(what)}")
+        pair = ApproximateDP(
+            what, check_real("epsilon", epsilon), check_real("delta", delta)
+        )
+        relation = _word("unit", unit, Unit), _word("neighbors", neighbors, Neighbors)
+        self.charge(PrivacyPlan(pair.epsilon, pair.delta, (pair,), what, *relation))
 
     def check(
         self,
@@ -506,108 +407,137 @@ class PrivacyAccountant:
                 f"y must be targets, got {y}: pass n_fits={y} as a keyword argument"
             )
         n_fits = check_count("n_fits", n_fits)
-        planned = planned_fits(what, X, groups)
-        fits = self._charged_here(f for f in planned if isinstance(f, PlannedFit))
-        spent = self._total_after(fits, n_fits).spent()
-        for refit in (fit for fit in planned if isinstance(fit, Refit)):
-            # Whichever candidate is best: all of them must be affordable.
-            spents = {}
-            for alternative in dict.fromkeys(refit.alternatives):
-                again = [*fits, *self._charged_here(alternative)]
-                spents[alternative] = self._total_after(again, n_fits).spent()
-            dearest = max(spents, key=lambda fits: spents[fits].epsilon)
-            fits, spent = [*fits, *self._charged_here(dearest)], spents[dearest]
-        return spent
+        fits = planned_fits(what, X, groups)
+        with store.transaction(self._path, self._id, keep=False) as locked:
+            locked.know_counts()
+            sums = self._after(fits, n_fits, locked.terms, locked.sums)
+        total, delta = self._total(sums)
+        last = self._budget is not None and not self._budget.admits(sums.costs().box)
+        return (LastSpent if last else Spent)(total.epsilon(delta), delta)
 
-    def _charged_here(self, fits: Iterable[PlannedFit]) -> list[PlannedFit]:
-        """Return the fits that are charged to this ledger."""
-        return [fit for fit in fits if self._handle_of(fit)._id == self._id]
+    def _after(
+        self, fits: Sequence[Any], n_fits: int, terms: dict[str, Any], sums: Sums
+    ) -> Sums:
+        """Return the sums after fits, none of which may exceed the budget.
 
-    @uninterrupted
-    def _total_after(self, fits: Sequence[PlannedFit], n_fits: int) -> TotalAtDelta:
-        """Return the total after `n_fits` fits, or refuse them, without a charge."""
-        if self._budget is not None:
-            for fit in fits:
-                allowed = self._handle_of(fit)._allow_seeded
-                self._budget.refuse_unlimited(fit.plan, allowed)
-        try:
-            with self._ledger().transaction(keep=False) as transaction:
-                own = self._handle_of(fits[0]) if fits else self
-                before = _Before.of(transaction, own._own_part())
-                for fit in fits:
-                    self._handle_of(fit)._append_fits(
-                        transaction, fit.plan, fit.times * n_fits
-                    )
-                if fits:
-                    asked = [(fit.plan, fit.times * n_fits) for fit in fits]
-                    count = sum(times for _, times in asked)
-                    names = dict.fromkeys(fit.plan.estimator for fit in fits)
-                    what = f"{count} fit{'s'[: count > 1]} of {', '.join(names)}"
-                    # One alone may be all there is.
-                    before = before._replace(first=before.first and count == 1)
-                    self._refuse_excess(transaction, what, asked, before)
-                found = self._total_at_delta(transaction)
-                if self._budget is None:
-                    return found
-                box = box_of(transaction.terms())
-                return found._replace(is_last=not box.admits(found.total))
-        except Excess as excess:
-            assert self._budget is not None
-            raise excess.error(self._budget) from None
+        Of a refit of one of several candidates, the costliest for this ledger counts.
+        """
+        for fit in fits:
+            if isinstance(fit, Refit):
+                found = [
+                    self._after(own, n_fits, terms, sums) for own in fit.alternatives
+                ]
+                distinct = {(s.costs(), s.counts()): s for s in found}.values()
+                if len(distinct) > 1:
+                    sums = max(distinct, key=lambda s: self._spent(s).epsilon)
+                elif found:
+                    sums = found[0]
+                continue
+            handle = self if fit.accountant is None else fit.accountant
+            if handle._id == self._id:
+                _, terms, sums = handle._entered(
+                    fit.plan, fit.times * n_fits, terms, sums
+                )
+        return sums
 
-    def _append_fits(self, transaction: Transaction, plan: PrivacyPlan, n: int) -> None:
-        """Enter several fits of a plan, as estimators do."""
-        parts = [(self._own_part(), plan)]
+    def _entered(
+        self, plan: PrivacyPlan, times: int, terms: dict[str, Any], sums: Sums
+    ) -> tuple[tuple[Any, ...], dict[str, Any], Sums]:
+        """Return the row of an entry for fits of a plan, terms and sums after it.
+
+        Raises an error if they exceed the budget, or have no place in the ledger.
+        """
+        self._refuse_unlimited(plan)
+        terms, block = dict(terms), (self._partition, self._label)
+        relation = relation_of(terms)
+        if relation is None:  # the first entry fixes it
+            relation = plan.unit, plan.neighbors
+            terms |= {"unit": str(plan.unit), "neighbors": str(plan.neighbors)}
+        self._check_blocks(plan, relation)
+        cost, share = cost_of(plan, relation), None
+        first = sums.is_first(*block) and times == 1
+        before, budget = sums.costs().box, budget_of(terms)
+        if budget is not None:
+            budget = budget.fixed_by(cost)
+            terms["pure"] = budget.pure
+            room = zip(budget.room(before), sums.slack(*block), strict=True)
+            share = budget.share_of(cost, Share(*(x + y for x, y in room)), times)
+        number, digest = sums.head[:2]
+        place = (self._label, self._partition, times)
+        stated, now = _restated(plan, relation), time.time()
+        row = new_row(number + 1, digest, now, stated, cost, share, *place)
+        sums = sums.copy()
+        sums.add(LedgerEntry.of(row))
+        after = sums.costs().box
+        if budget is None or not plan.mechanisms or budget.admits(after):
+            return row, terms, sums
+        if first and budget.covers(cost):
+            return row, terms, sums
+        left = budget.epsilon if first else budget.remaining(before)
+        raise report.refusal(plan, times, budget, before, after, left, relation)
+
+    def _refuse_unlimited(self, plan: PrivacyPlan) -> None:
+        """Raise if a plan has no finite cost, or its noise is not secret."""
+        if self._budget is None or (plan.noisy and not plan.seeded):
+            return
+        if not plan.noisy:
+            said = (
+                f"{plan.estimator} with epsilon=None spends without limit, but this "
+                "accountant has a budget; set epsilon to a number"
+            )
+        elif not self._allow_seeded:
+            said = (
+                f"{plan.estimator} draws its noise from noise_seed, which gives no "
+                "privacy and costs an infinite epsilon; leave noise_seed=None. If the "
+                "results are never published, use "
+                "PrivacyAccountant(..., allow_seeded=True)"
+            )
+        else:
+            return
+        raise PrivacyBudgetError(said, math.inf, self._budget.epsilon)
+
+    def _check_blocks(self, plan: PrivacyPlan, relation: Relation) -> None:
+        """Refuse blocks of rows in a ledger of users, whose rows may be in two."""
+        if relation[0] is not Unit.USER:
+            return
+        asserted = self._partition is not None
+        if asserted and not str(self._partition).startswith("user: "):
+            raise LedgerError(
+                f"block {self._label!r}: this ledger protects users, and blocks that "
+                "share no rows may share users; if no user has rows in two blocks, "
+                'state it with named(..., disjoint_unit="user"); otherwise leave '
+                "disjoint_within out"
+            )
         if isinstance(plan, ParallelPlan):
-            own = checked_blocks(name for name, _ in plan.blocks)
-            parts = [(own[name], block) for name, block in plan.blocks]
-        for part, block in parts:
-            self._append(transaction, block, part, n)
-
-    def _handle_of(self, fit: PlannedFit) -> PrivacyAccountant:
-        """Return the handle that a fit is charged to."""
-        return self if fit.accountant is None else fit.accountant
-
-    def _append(
-        self,
-        transaction: Transaction,
-        plan: PrivacyPlan,
-        part: DisjointBlock,
-        times: int = 1,
-    ) -> int:
-        """Enter fits of a plan, and return the number of their entry."""
-        relation = transaction.relation()
-        if relation is None:
-            relation = (plan.unit, plan.neighbors)
-            transaction.fix_relation(*relation)
-        cost = cost_of(plan, relation)
-        part.check_unit(relation[0])
-        stated = with_restatement(plan, relation)
-        return transaction.append(stated, cost, part, self._label, times)
+            raise LedgerError(
+                f"{plan.estimator}: this ledger protects users, and blocks that share "
+                "no rows may share users; use a ledger of rows"
+            )
 
     # -- totals and tables -----------------------------------------------------
 
-    def _ledger(self) -> AnyLedger:
-        return ledger_at(self._path, self._id)
-
-    def _total_at_delta(
-        self, transaction: Transaction, delta: float | None = None
-    ) -> TotalAtDelta:
-        """Return the cost of all entries in a transaction."""
-        total = _secret_total(transaction)
-        if delta is None and self._budget:
+    def _total(self, sums: Sums) -> tuple[Total, float]:
+        """Return the total of entries, and the delta to state it at."""
+        total, (_, _, least, seeded, _) = sums.total(), sums.head
+        if self._budget is not None:
             delta = self._budget.delta
-        elif delta is None:
-            delta = transaction.smallest_delta() or DEFAULT_DELTA
-            # Several fits may fail more often than one of them allows for.
-            least = max(2.0 * total.additive, MIN_DELTA)
-            delta = min(max(delta, least), _LARGEST_DELTA)
-        return TotalAtDelta(total, delta)
+        else:  # several fits may fail more often than one of them allows for
+            delta = max(least or DEFAULT_DELTA, 2.0 * total.additive, MIN_DELTA)
+        total = total._replace(mu=math.inf) if seeded else total
+        return total, min(delta, _LARGEST_DELTA)
 
-    @uninterrupted
-    def _read_total_at_delta(self, delta: float | None = None) -> TotalAtDelta:
-        with self._ledger().transaction(keep=False) as transaction:
-            return self._total_at_delta(transaction, delta)
+    def _spent(self, sums: Sums, delta: float | None = None) -> Spent:
+        total, own = self._total(sums)
+        delta = own if delta is None else delta
+        return Spent(total.epsilon(delta), delta)
+
+    def _read(self) -> tuple[Sums, dict[str, Any]]:
+        """Return the sums and terms of the ledger, as they are now."""
+        with store.transaction(self._path, self._id, keep=False) as locked:
+            locked.know_counts()
+            for block in ((self._partition,), (self._partition, self._label)):
+                locked.sums.costs(*block)  # which is_first asks for
+            return locked.sums, locked.terms
 
     def spent(self, delta: float | None = None) -> Spent:
         """Return the tight total privacy cost of all entries.
@@ -628,20 +558,18 @@ class PrivacyAccountant:
         Notes
         -----
         The cost of Gaussian mechanisms is exact. Other mechanisms are composed with
-        privacy loss distributions. These give an upper bound, which holds for
-        mechanisms that were not chosen based on earlier results. Budgets are enforced
-        by other means (:ref:`filters`), so less may be left to spend than this
-        suggests.
+        privacy loss distributions, an upper bound that holds for mechanisms that were
+        not chosen based on earlier results. Budgets are enforced by other means
+        (:ref:`filters`), so less may be left to spend than this suggests.
         """
-        return self._read_total_at_delta(delta).spent()
+        sums, _ = self._read()
+        return self._spent(sums, delta)
 
-    @uninterrupted
     def remaining(self, k: int = 1) -> Spent:
-        """Return the budget available to each of `k` further equal fits.
+        """Return the budget available to each of `k` further equal Gaussian fits.
 
-        The remaining ``mu**2`` is split equally, because it adds up over fits. Each of
-        `k` fits gets about ``1 / sqrt(k)`` of the remaining budget, rather than
-        ``1 / k``.
+        The remaining ``mu**2`` is split equally, because it adds up over fits: each of
+        `k` fits gets about ``1 / sqrt(k)`` of the remaining budget, not ``1 / k``.
 
         Parameters
         ----------
@@ -655,41 +583,26 @@ class PrivacyAccountant:
             ledger's unit and relation on all of its rows; infinite without a budget.
             Seeded fits count at face value. ``str()`` explains the result.
 
-        Raises
-        ------
-        ValueError
-            If `k` is not a positive integer.
-
         Examples
         --------
-        >>> from skdpspectral import DPPCA, PrivacyAccountant
+        >>> from skdpspectral import PrivacyAccountant
         >>> accountant = PrivacyAccountant(epsilon=2.0, delta=1e-6)
         >>> round(accountant.remaining(10).epsilon, 3)
         0.574
-        >>> accountant.charge(DPPCA(2, epsilon=1.0).privacy_plan(1000, 5))
-        >>> print(accountant.remaining())  # doctest: +ELLIPSIS, +NORMALIZE_WHITESPACE
-        epsilon=1 of 2 at delta=1e-06 is spent; costs do not add up linearly, so a fit
-        of up to epsilon=1.6... still fits.
         """
         k = check_count("k", k)
-        with self._ledger().transaction(keep=False) as transaction:
-            budget = self._budget
-            if budget is None:
-                return Remaining(math.inf, self._total_at_delta(transaction).delta)
-            left = self._remaining(budget, transaction, k)
-            total, most = transaction.total(), box_of(transaction.terms()).failures
-            return Remaining(left, budget.delta, k, budget, total, most)
+        sums, terms = self._read()
+        left = Remaining(self._left(sums, terms, k), self._total(sums)[1])
+        left.n_fits, left.budget, left.total = k, budget_of(terms), sums.total()
+        return left
 
-    def _own_part(self) -> DisjointBlock:
-        """Return the block of this handle's entries."""
-        if self._division is None or self._label is None:
-            return whole_data()
-        division, unit = self._division
-        return asserted_block(division, self._label, unit)
-
-    def _remaining(self, budget: Budget, transaction: Transaction, k: int = 1) -> float:
-        first = transaction.is_first(self._own_part())
-        return budget.remaining(transaction.total(), transaction.terms(), k, first)
+    def _left(self, sums: Sums, terms: dict[str, Any], k: int = 1) -> float:
+        budget = budget_of(terms)
+        if budget is None:
+            return math.inf
+        if k == 1 and sums.is_first(self._partition, self._label):
+            return budget.epsilon  # it may be all of it
+        return budget.remaining(sums.costs().box, k)
 
     def privacy_curve(self, epsilons: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return delta(epsilon) of all entries together, for plots.
@@ -708,26 +621,72 @@ class PrivacyAccountant:
             points = np.asarray(epsilons, dtype=np.float64)
         except (TypeError, ValueError):
             raise ValueError("epsilons must be numbers") from None
-        total = self._total()
+        total, _ = self._total(self._read()[0])
         deltas = [total.delta(float(epsilon)) for epsilon in points.ravel()]
         return np.array(deltas).reshape(points.shape)
 
     @property
     def ledger(self) -> tuple[LedgerEntry, ...]:
-        """All entries, oldest first, in a format that does not depend on dependencies.
+        """All entries, oldest first; ``pandas.DataFrame(accountant.ledger)`` works.
 
-        Each entry is a named tuple with its time in UTC, so
-        ``pandas.DataFrame(accountant.ledger)`` gives a table. `epsilon`, `delta` and
-        `mu` are the cost of the fit alone, `ledger_mu` is its cost in the ledger's unit
-        and relation, and `plan` contains all details
-        (:meth:`~skdpspectral.mechanisms.PrivacyPlan.from_json`).
+        Each entry is a named tuple. `epsilon`, `delta` and `mu` are the cost of the fit
+        alone, `ledger_mu` is its cost in the ledger's unit and relation, and `plan`
+        contains all details (:meth:`~skdpspectral.mechanisms.PrivacyPlan.from_json`).
         """
-        return tuple(map(read_entry, self._ledger().entries()))
+        with store.transaction(self._path, self._id, keep=False) as locked:
+            return tuple(locked.entries())
 
-    @uninterrupted
-    def _total(self) -> Total:
-        with self._ledger().transaction(keep=False) as transaction:
-            return _secret_total(transaction)
+    def standing(self, n_entries: int | None = None) -> Standing:
+        """Return totals and entries of one moment: now, or after the first entries.
+
+        Parameters
+        ----------
+        n_entries : int or None, default=None
+            Number of entries; None means all.
+
+        Returns
+        -------
+        Standing
+            Named tuple of the relation, total, budget, remaining epsilon and entries.
+        """
+        with store.transaction(self._path, self._id, keep=False) as locked:
+            found, terms = locked.sums.head[0], locked.terms
+            if n_entries is not None and not 0 <= n_entries <= found:
+                raise LedgerError(f"the ledger has {found} entries, not {n_entries}")
+            entries = locked.entries(found if n_entries is None else n_entries)
+        sums = Sums()
+        for entry in entries:
+            sums.add(entry)
+        total, delta = self._total(sums)
+        facts = (relation_of(terms), total, delta, budget_of(terms))
+        left = self._left(sums, terms)
+        return Standing(self._id, *facts, left, tuple(entries), sums.head[1])
+
+    def over_time(self, most: int = 201) -> list[tuple[int, Spent, float]]:
+        """Return what was spent and is left as entries were added, for plots.
+
+        Parameters
+        ----------
+        most : int, default=201
+            About how many moments to return of a long ledger, with the first and last.
+
+        Returns
+        -------
+        list of tuple (int, Spent, float)
+            Number of entries, cost of these, and epsilon of one more fit.
+        """
+        with store.transaction(self._path, self._id, keep=False) as locked:
+            entries, terms = locked.entries(), locked.terms
+        counts = np.linspace(0, len(entries), min(len(entries) + 1, most)).round()
+        wanted, sums, moments = set(counts.tolist()), Sums(), []
+        for number in range(len(entries) + 1):
+            if number in wanted:
+                left = self._left(sums, terms)
+                moments.append((number, self._total(sums)[0], left))
+            if number < len(entries):
+                sums.add(entries[number])
+        _, delta = self._total(sums)
+        return [(n, Spent(t.epsilon(delta), delta), left) for n, t, left in moments]
 
     def export(self) -> str:
         """Return the ledger as JSON lines, for an audit or an archive.
@@ -749,109 +708,150 @@ class PrivacyAccountant:
         >>> whole["entries"], entry["estimator"], round(entry["epsilon"], 3)
         (1, 'DPPCA', 1.0)
         """
-        return exported(summary_of(self), self._id)
+        return report.exported(self.standing())
 
     def __str__(self) -> str:
-        return str(summary_of(self))
+        return report.summary(self.standing())
 
     def _repr_html_(self) -> str:
-        return summary_html(summary_of(self))
+        return report.summary_html(self.standing())
 
 
-def summary_of(accountant: PrivacyAccountant, n_entries: int | None = None) -> Summary:
-    """Return totals and entries of one moment: now, or after the first `n_entries`."""
-    standing, summary = _read_summary(accountant, n_entries)
-    return summary._replace(spent=standing.spent())
+# -- positions of streams --------------------------------------------------------------
+
+# A stream that is copied would draw the noise of its next steps twice, and the
+# difference of both would show the rows. So an advance is a compare-and-swap.
 
 
-@uninterrupted
-def totals_over_time(
-    accountant: PrivacyAccountant, n_points: int = 201
-) -> tuple[list[int], list[TotalAtDelta], list[float]]:
-    """Return numbers of entries, totals after them, and remaining epsilons.
-
-    Long ledgers are sampled at about `n_points` moments, including the first and the
-    last. Remaining epsilons are empty without a budget.
-    """
-    budget = accountant._budget
-    with accountant._ledger().transaction(keep=False) as transaction:
-        last, _ = transaction.last()
-        delta = accountant._total_at_delta(transaction).delta
-        counts = np.unique(np.linspace(0, last, min(last + 1, n_points)).round())
-        found = [(int(count), transaction.as_of(int(count))) for count in counts]
-        totals = [accountant._total_at_delta(past, delta) for _, past in found]
-        left = [accountant._remaining(budget, past) for _, past in found if budget]
-    return [count for count, _ in found], totals, left
-
-
-@uninterrupted
-def _read_summary(
-    accountant: PrivacyAccountant, n_entries: int | None
-) -> tuple[TotalAtDelta, Summary]:
-    """Return what is read under the lock, before its cost is worked out."""
-    budget = accountant._budget
-    with accountant._ledger().transaction(keep=False) as transaction:
-        found, _ = transaction.last()
-        if n_entries is not None and not 0 <= n_entries <= found:
-            raise LedgerError(f"the ledger has {found} entries, not {n_entries}")
-        if n_entries is not None and n_entries < found:
-            transaction = transaction.as_of(n_entries)
-        remaining = None
-        if budget is not None:
-            left = accountant._remaining(budget, transaction)
-            remaining = Spent(left, budget.delta)
-        standing = accountant._total_at_delta(transaction)
-        summary = Summary(
-            relation=transaction.relation(),
-            spent=Spent(math.inf, standing.delta),
-            budget=budget,
-            remaining=remaining,
-            entries=tuple(map(read_entry, transaction.entries())),
-            total=standing.total,
-            digest=transaction.last()[1],
-        )
-        return standing, summary
-
-
-@uninterrupted
 def open_stream(accountant: PrivacyAccountant) -> str:
     """Enter a stream at position 0 of a ledger, and return its id."""
-    name = new_name()
-    with accountant._ledger().transaction() as transaction:
-        transaction.change_stream(name, None, 0)
+    name = uuid.uuid4().hex
+    with store.transaction(accountant._path, accountant._id) as locked:
+        locked.move_stream(name, None, 0)
     return name
 
 
-@uninterrupted
-def advance_stream(
-    accountant: PrivacyAccountant, name: str, position: int, steps: int
-) -> None:
-    """Advance a stream if its position is that of the caller's copy.
-
-    Otherwise nothing is changed, and a LedgerError explains the remedy.
-    """
-    ledger = accountant._ledger()
-    with ledger.transaction() as transaction:
-        if not transaction.change_stream(name, position, position + steps):
+def advance_stream(accountant: PrivacyAccountant, name: str, at: int, n: int) -> None:
+    """Advance a stream by n steps if the ledger has it where the caller's copy is."""
+    with store.transaction(accountant._path, accountant._id) as locked:
+        if not locked.move_stream(name, at, at + n):
             raise LedgerError(
                 "this stream was continued elsewhere, or a step of it failed: the "
-                f"ledger {ledger.path} does not have it at step {position}. Its noise "
-                "must not be drawn twice; continue with the newest copy. If that copy "
-                "is lost, resume() continues at the step of the ledger, without the "
-                "rows in between; or clone the estimator to begin a new stream"
+                f"ledger {accountant._path} does not have it at step {at}. Its noise "
+                "must not be drawn twice; continue with the newest copy, or resume() "
+                "at the step of the ledger"
             )
 
 
-@uninterrupted
 def stream_position(accountant: PrivacyAccountant, name: str) -> int:
     """Return the number of steps of a stream over all copies."""
-    ledger = accountant._ledger()
-    with ledger.transaction(keep=False) as transaction:
-        query = "SELECT position FROM streams WHERE id = ?"
-        row = transaction.execute(query, (name,)).fetchone()
-    if row is None:
+    with store.transaction(accountant._path, accountant._id, keep=False) as locked:
+        found = locked.stream(name)
+    if found is None:
         raise LedgerError(
-            f"the ledger {ledger.path} does not contain this stream: it is an older "
-            "copy of the ledger; clone the estimator to begin a new stream"
+            f"the ledger {accountant._path} does not contain this stream: it is an "
+            "older copy; clone the estimator to begin a new stream"
         )
-    return int(row[0])
+    return found
+
+
+# -- arguments -------------------------------------------------------------------------
+
+
+class _TemporaryFolder:
+    """A folder that its creating process deletes after its last use."""
+
+    def __init__(self) -> None:
+        self.name = tempfile.mkdtemp(prefix="skdpspectral-")
+        self.file = os.path.join(self.name, "ledger.db")
+        weakref.finalize(self, self._remove, self.name, os.getpid())
+
+    @staticmethod
+    def _remove(name: str, owner: int) -> None:
+        if os.getpid() == owner:
+            shutil.rmtree(name, ignore_errors=True)
+
+
+def place_of(path: str | os.PathLike[str]) -> str:
+    """Return the location of a ledger: the address of a server, or an absolute path."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"path must name a file or be None, got {shown(path)}")
+    text = os.fsdecode(path)
+    if text.startswith(store.SERVER):
+        return store.check_address(text)
+    if "://" in text:  # not quoted: it may have a password
+        raise ValueError(
+            "path must be a file, or an address that begins with postgresql://"
+        )
+    return os.path.abspath(text)
+
+
+def _word(name: str, value: object, kind: type) -> Any:
+    """Return a word of a vocabulary; errors list the vocabulary."""
+    with contextlib.suppress(ValueError):
+        return kind(value)
+    known = [str(choice) for choice in kind]  # type: ignore[attr-defined]
+    raise ValueError(f"{name} must be one of {known}, got {shown(value)}")
+
+
+def _checked_terms(
+    epsilon: Any, delta: Any, unit: Any, neighbors: Any, failures: Any, pure: Any
+) -> dict[str, Any]:
+    """Return the terms of a new ledger."""
+    if (unit is None) != (neighbors is None):
+        raise ValueError("unit and neighbors must be given together, or neither")
+    if unit is not None:
+        unit, neighbors = (
+            _word("unit", unit, Unit),
+            _word("neighbors", neighbors, Neighbors),
+        )
+    if isinstance(epsilon, str):
+        raise ValueError(
+            f"epsilon of a budget must be a number, got {epsilon!r}; pass the file of "
+            "a ledger as path="
+        )
+    if epsilon is None and delta is not None:
+        raise ValueError("delta requires epsilon: a budget has both")
+    terms = {"epsilon": epsilon, "delta": delta, "failures": failures, "pure": pure}
+    if epsilon is not None:
+        terms["delta"] = DEFAULT_DELTA if delta is None else delta
+        for name in ("epsilon", "delta", "failures", "pure"):
+            if terms[name] is not None:
+                terms[name] = check_real(f"{name} of a budget", terms[name])
+        _check_budget(terms)
+    return {
+        **terms,
+        "unit": unit and str(unit),
+        "neighbors": neighbors and str(neighbors),
+    }
+
+
+def _check_budget(terms: dict[str, Any]) -> None:
+    epsilon, delta, pure = terms["epsilon"], terms["delta"], terms["pure"]
+    if not 0.0 < epsilon < math.inf:
+        raise ValueError(
+            f"epsilon of a budget must be positive and finite, got {epsilon}; leave it "
+            "as None to record without a limit"
+        )
+    gaussian_mu(epsilon, delta)  # refuses a delta out of range
+    if pure is not None and not 0.0 <= pure < epsilon:
+        raise ValueError(f"pure must be in [0, {epsilon:g}), got {pure:g}")
+    if terms["failures"] is None:
+        share = FAILURES * delta
+        terms["failures"] = share if delta - share >= 2.0 * MIN_DELTA else 0.0
+    lost = terms["failures"]
+    if not (0.0 <= lost < delta and (delta - lost) / (1.0 - lost) >= MIN_DELTA):
+        raise ValueError(
+            f"failures must be at least 0 and leave {MIN_DELTA:g} or more of delta="
+            f"{delta:g}, got {lost:g}"
+        )
+
+
+def _restated(plan: PrivacyPlan, relation: Relation) -> PrivacyPlan:
+    """Return a plan with a remark on how a ledger counts its pairs and curves."""
+    factor = conversion_factor(plan, relation)
+    if factor == 1.0 or not plan.curves:
+        return plan
+    counted = (f"{c.name!r}: {restated(c, factor).notes()}" for c in plan.curves)
+    remark = f"For this ledger, per {relation[0]} under {relation[1]}, it is "
+    return replace(plan, remarks=(*plan.remarks, remark + " and ".join(counted) + "."))

@@ -34,7 +34,7 @@ from sklearn.preprocessing import (
 )
 
 from ...mechanisms import PrivacyPlan, shown
-from .budget import check_plans
+from .costs import Refit, check_plans
 
 if TYPE_CHECKING:
     from .accountant import PrivacyAccountant
@@ -389,13 +389,6 @@ class PlannedFit:
     plan: PrivacyPlan
     accountant: PrivacyAccountant | None = None  # the estimator's own
     times: int = 1
-
-
-@dataclass(frozen=True)
-class Refit:
-    """The fits of one of several candidates; which one is not known beforehand."""
-
-    alternatives: tuple[tuple[PlannedFit, ...], ...]
 
 
 def _repeated(fit: PlannedFit | Refit, times: int) -> PlannedFit | Refit:

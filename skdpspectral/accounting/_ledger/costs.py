@@ -1,0 +1,327 @@
+r"""What a plan costs a ledger, and the filter that decides what still fits.
+
+A ledger with a budget fixes a *box* before anything is released: D for probabilities of
+failure, E for epsilons of pure differential privacy, and the largest M with
+
+.. math:: D + (1 - D)\, \delta_M(\epsilon - E) \le \delta.
+
+Each entry takes a squared mu, a failure and an epsilon, and is admitted while each of
+the three sums stays within the box, whatever results it was chosen by
+(:ref:`lemma-box-filter`). Sums are exact: they have no rounding and no order.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from ...mechanisms import (
+    ApproximateDP,
+    Neighbors,
+    ParallelPlan,
+    PrivacyPlan,
+    Unit,
+    check_real,
+    shown,
+)
+from ...mechanisms._planned_releases import CURVE_TYPES, Curve
+from .._composition import (
+    allowed_mu,
+    is_within,
+    least_mu,
+    pure_mu,
+    relation_factor,
+)
+from .._curves import Counted
+from .._errors import LedgerError
+from .._gaussian import MIN_DELTA, gaussian_epsilon, gaussian_mu
+
+Relation = tuple[Unit, Neighbors]
+Exact = Fraction | float  # a float is infinity
+
+# More than the rounding of two inverses, and no more than calibration leaves free.
+ROUNDING = 2.0**-41
+DEFAULT_DELTA = 1e-6
+# Part of delta for failures by default: it costs Gaussian mechanisms .4 to .5 % of mu.
+FAILURES = 0.1
+_CLOSE, _MOST_STEPS, _FALL = 1.0 + 2.0**-24, 40, 2.0**-8  # of the search for d
+_MOST_DELTA = math.nextafter(1.0, 0.0)
+_KINDS: dict[str, Any] = {kind.kind: kind for kind in CURVE_TYPES}
+
+
+def exact(number: float) -> Exact:
+    """Return a float as a fraction; infinity unchanged."""
+    return number if number == math.inf else Fraction(number)
+
+
+def as_float(number: Exact) -> float:
+    """Return the nearest float; infinity on overflow."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
+
+
+class Share(NamedTuple):
+    """The use of a box: squared mu, probability of failure, pure epsilon."""
+
+    mu2: Exact = Fraction(0)
+    failure: Exact = Fraction(0)
+    pure: Exact = Fraction(0)
+
+    def within(self, box: Share) -> bool:
+        """Return whether no component exceeds that of a box."""
+        return all(own <= most for own, most in zip(self, box, strict=True))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of a fit: `mu` of Gaussian mechanisms, and `curves` of all others."""
+
+    mu: float
+    curves: Counted = ()
+    failure: float = 0.0
+
+    @property
+    def pairs(self) -> tuple[tuple[ApproximateDP, int], ...] | None:
+        """The other mechanisms, if all are (epsilon, delta) pairs; else None."""
+        found = tuple((c, n) for c, n in self.curves if isinstance(c, ApproximateDP))
+        return found if len(found) == len(self.curves) else None
+
+    def pure_epsilon(self, most: float) -> float:
+        """Return the sum of pairs' epsilons, rounded up; 0 if it exceeds `most`."""
+        total = math.fsum(n * pair.epsilon for pair, n in self.pairs or ())
+        total = math.nextafter(total, math.inf) if len(self.curves) > 1 else total
+        return total if total <= most else 0.0
+
+
+def cost_of(plan: PrivacyPlan, relation: Relation | None = None) -> Cost:
+    """Return the cost of a plan for a ledger's relation, by default its own.
+
+    Disjoint blocks of rows cost what the most expensive of them costs.
+    """
+    if isinstance(plan, ParallelPlan):
+        costs = [cost_of(block, relation) for _, block in plan.blocks]
+        return Cost(max(c.mu for c in costs), (), max(c.failure for c in costs))
+    factor = 1.0 if relation is None else conversion_factor(plan, relation)
+    curves = Counter(replace(restated(c, factor), name="") for c in plan.curves)
+    return Cost(factor * plan.mu_beside_curves, tuple(curves.items()), plan.failure)
+
+
+def conversion_factor(plan: PrivacyPlan, relation: Relation) -> float:
+    """Return the length of a chain of the plan's changes, 1, 2 or 4, or raise."""
+    factor = relation_factor(plan.unit, plan.neighbors, *relation)
+    if factor is None or (factor != 1.0 and plan.failure):
+        raise LedgerError(
+            f"{plan.estimator} is private per {plan.unit} under {plan.neighbors}"
+            f"{', but for a probability of failure,' * bool(plan.failure)} which "
+            f"implies nothing per {relation[0]} under {relation[1]}, the relation of "
+            f"this ledger; {separate_ledger(plan)}"
+        )
+    return factor
+
+
+def separate_ledger(plan: PrivacyPlan) -> str:
+    """Return the remedy for a plan of another unit or relation."""
+    return (
+        "use a separate ledger, accountant=PrivacyAccountant("
+        f"epsilon={plan.epsilon:g}, delta={plan.delta:g}, unit='{plan.unit}', "
+        f"neighbors='{plan.neighbors}')"
+    )
+
+
+def restated(curve: Curve, factor: float) -> Curve:
+    r"""Return the guarantee for a chain of k = 1, 2 or 4 changes.
+
+    A pair becomes :math:`(k \epsilon, \sum_{i < k} e^{i \epsilon} \delta)`. Samples do
+    not help where more than one unit is replaced.
+    """
+    if factor == 1.0:
+        return curve
+    if isinstance(curve, ApproximateDP):
+        terms = (math.exp(min(i * curve.epsilon, 700.0)) for i in range(int(factor)))
+        delta = min(sum(terms) * curve.delta * (1.0 + 2.0**-40), _MOST_DELTA)
+        return replace(curve, epsilon=factor * curve.epsilon, delta=delta)
+    if factor == 2.0 and not curve.replaced:
+        return replace(curve, replaced=True)
+    noise = curve.noise_multiplier * (1.0 if curve.replaced else 2.0) / factor
+    return replace(
+        curve, sampling_probability=1.0, noise_multiplier=noise, replaced=True
+    )
+
+
+def curve_text(curve: Curve) -> str:
+    """Return a text of all that determines a mechanism's cost."""
+    fields = {"kind": curve.kind, **asdict(curve)}
+    del fields["name"]
+    return json.dumps(fields, sort_keys=True)
+
+
+def curve_of(text: str) -> Curve:
+    """Read what :func:`curve_text` wrote."""
+    fields = json.loads(text)
+    kind = fields.pop("kind")
+    if kind not in _KINDS:
+        raise LedgerError(f"this release of skdpspectral knows no mechanism {kind!r}")
+    curve: Curve = _KINDS[kind](name="", **fields)
+    return curve
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A limit, and its box; `pure` is None until the first charge fixes it."""
+
+    epsilon: float
+    delta: float
+    failures: float
+    pure: float | None = None
+
+    @functools.cached_property
+    def corner(self) -> Share:
+        """The largest sums."""
+        D, E = self.failures, self.pure or 0.0
+        left, limit = (self.delta - D) / (1.0 - D), 0.0
+        if self.delta >= D and self.epsilon >= E and left >= MIN_DELTA:
+            limit = gaussian_mu(self.epsilon - E, left)
+        return Share(Fraction(limit * (1.0 + ROUNDING)) ** 2, Fraction(D), Fraction(E))
+
+    def fixed_by(self, cost: Cost) -> Budget:
+        """Return the budget in which the first charge fixes `pure`."""
+        if self.pure is not None:
+            return self
+        return replace(self, pure=cost.pure_epsilon(self.epsilon))
+
+    def admits(self, spent: Share) -> bool:
+        """Return whether these sums are within the box."""
+        return bool(self.corner.mu2) and spent.within(self.corner)
+
+    def covers(self, cost: Cost) -> bool:
+        """Return whether one cost, fixed in advance, is within epsilon and delta."""
+        limit = allowed_mu(self.epsilon, self.delta, cost.failure)
+        without_samples = least_mu(cost.mu, cost.curves, 0.0)
+        if limit > 0.0 and without_samples <= limit * (1.0 + ROUNDING):
+            return True
+        left = self.delta - cost.failure
+        return bool(cost.curves) and is_within(cost.mu, cost.curves, self.epsilon, left)
+
+    def room(self, spent: Share) -> Share:
+        """Return what is left; zeros if one sum exceeds its limit."""
+        left = [most - own for most, own in zip(self.corner, spent, strict=True)]
+        return Share(*left) if min(left) >= 0 else Share()
+
+    def remaining(self, spent: Share, n_fits: int = 1) -> float:
+        """Return the epsilon that each of `n_fits` more Gaussian fits may ask for."""
+        spare = math.sqrt(as_float(self.room(spent).mu2) / n_fits)
+        return gaussian_epsilon(spare, self.delta)
+
+    def share_of(self, cost: Cost, room: Share, n: int = 1) -> Share:
+        """Return the part of `room` that `n` successive fits take.
+
+        Where d can be chosen, its part of the failures left equals that of m**2 in the
+        cost left: k equal fits that use everything use D / k each.
+        """
+        own, pairs = Fraction(cost.failure), cost.pairs
+        if pairs is None:
+            left = as_float(room.mu2), as_float(room.failure - own)
+            m, d = _balanced(cost, *left)
+            return Share(n * exact(m) ** 2, n * (own + Fraction(d)))
+        deltas = sum((k * Fraction(p.delta) for p, k in pairs), Fraction(0))
+        pure = sum((k * Fraction(p.epsilon) for p, k in pairs), Fraction(0))
+        within = min(n, room.pure // pure) if pure else 0
+        m = math.hypot(cost.mu, *(math.sqrt(k) * pure_mu(p.epsilon) for p, k in pairs))
+        squares = within * exact(cost.mu) ** 2 + (n - within) * exact(m) ** 2
+        return Share(squares, n * (own + deltas), within * pure)
+
+
+def _balanced(cost: Cost, left: float, failures: float) -> tuple[float, float]:
+    """Return (m, d) with m**2 / left close to, and at most, d / failures.
+
+    d is `failures` if even these are not enough, and 0 if they do not help.
+    """
+
+    def found(d: float) -> tuple[float, float]:
+        """Return m at d, and the d that its m would be right for, which falls in d."""
+        m = least_mu(cost.mu, cost.curves, d)
+        return m, failures * (m * m / left)
+
+    without = least_mu(cost.mu, cost.curves, 0.0)
+    if not (left > 0.0 and failures > 0.0):
+        return without, 0.0
+    high = math.nextafter(failures, 0.0)  # its conversion to a float may have gone up
+    m, low = found(high)
+    for _ in range(_MOST_STEPS if low <= high else 0):
+        if high <= low * _CLOSE:
+            break
+        middle = min(found(low)[1], math.sqrt(low * high)) if low else high * _FALL
+        m_middle, right = found(middle)
+        if right <= middle:
+            m, high, low = m_middle, middle, max(low, right)
+        else:
+            low = middle
+    return (without, 0.0) if without <= m else (m, high)
+
+
+def budget_of(terms: dict[str, Any]) -> Budget | None:
+    """Return the budget of a ledger by its terms."""
+    if terms["epsilon"] is None:
+        return None
+    return Budget(*(terms[n] for n in ("epsilon", "delta", "failures", "pure")))
+
+
+def relation_of(terms: dict[str, Any]) -> Relation | None:
+    """Return the relation of a ledger by its terms."""
+    if terms["unit"] is None:
+        return None
+    return Unit(terms["unit"]), Neighbors(terms["neighbors"])
+
+
+class Refit(NamedTuple):
+    """The last fit of a search, of one of its candidates: the fits of each."""
+
+    alternatives: tuple[tuple[Any, ...], ...]
+
+
+# -- plans that are given --------------------------------------------------------------
+
+
+def check_plans(what: Any) -> list[PrivacyPlan]:
+    """Return one or several plans as a list; refuse what claims less than it costs."""
+    several = isinstance(what, Iterable) and not isinstance(what, PrivacyPlan)
+    plans = list(what) if several else [what]
+    if not plans:
+        raise ValueError("plan must be one PrivacyPlan or several, got none")
+    for plan in plans:
+        if not isinstance(plan, PrivacyPlan):
+            raise TypeError(
+                "plan must be one PrivacyPlan, as returned by privacy_plan(n_samples, "
+                f"n_features), or several; got {shown(plan)}"
+            )
+        if not _is_as_claimed(plan):
+            raise ValueError(
+                f"plan claims epsilon={plan.epsilon:g}, delta={plan.delta:g}, but its "
+                "mechanisms cost more; calibrate them to this budget"
+            )
+    return plans
+
+
+def _is_as_claimed(plan: PrivacyPlan) -> bool:
+    """Return whether the mechanisms of a plan cost no more than it claims."""
+    epsilon = check_real("epsilon", plan.epsilon)
+    if len(plan.mechanisms) == 1 and isinstance(plan.mechanisms[0], ApproximateDP):
+        pair = plan.mechanisms[0]
+        return pair.epsilon <= epsilon and pair.delta + plan.failure <= plan.delta
+    gaussian_mu(epsilon, plan.delta)  # refuses what is out of range
+    blocks, cost = getattr(plan, "blocks", ()), cost_of(plan)
+    if not all(_is_as_claimed(block) for _, block in blocks):
+        return False
+    left = plan.delta - cost.failure
+    without_samples = least_mu(cost.mu, cost.curves, 0.0)
+    if without_samples <= allowed_mu(epsilon, plan.delta, cost.failure):
+        return True
+    return bool(cost.curves) and is_within(cost.mu, cost.curves, epsilon, left)

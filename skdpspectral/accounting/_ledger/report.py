@@ -1,0 +1,324 @@
+"""What a ledger says: refusals, a summary, lines of JSON, and its faults."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Iterator
+from decimal import ROUND_FLOOR, Context, Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...mechanisms import Assumption, PrivacyPlan
+from ...mechanisms._plan import html_table
+from .._composition import Total, least_mu
+from .._errors import LedgerError, PrivacyBudgetError
+from .costs import (
+    Budget,
+    Cost,
+    Relation,
+    Share,
+    as_float,
+    budget_of,
+    conversion_factor,
+    cost_of,
+    curve_text,
+    relation_of,
+    separate_ledger,
+)
+from .entries import LedgerEntry, Sums, digest_of, numbers_of
+
+if TYPE_CHECKING:
+    from .store import Transaction
+
+_SHOWN = 10  # newest entries that a notebook shows
+_NOTHING = "0 0 0"  # the share of what releases nothing
+_FACTS = "SELECT name, value, digest FROM facts"
+
+
+class Spent(NamedTuple):
+    """A privacy cost: the smallest epsilon at this delta."""
+
+    epsilon: float
+    delta: float
+
+    def __str__(self) -> str:
+        return f"epsilon={self.epsilon:.6g} at delta={self.delta:g}"
+
+
+class LastSpent(Spent):
+    """The cost of a ledger whose only entry is admitted by its own guarantee."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; the ledger admits nothing after this charge"
+
+
+class Remaining(Spent):
+    """What each of `n_fits` further fits may ask for; ``str()`` explains it."""
+
+    n_fits: int
+    budget: Budget | None
+    total: Total
+
+    def __repr__(self) -> str:
+        return f"Spent(epsilon={self.epsilon!r}, delta={self.delta!r})"
+
+    def __str__(self) -> str:
+        if self.budget is None:
+            return "The ledger has no budget: fits of any epsilon are recorded."
+        # Only here: the epsilon of some totals takes seconds.
+        spent = self.total.epsilon(self.budget.delta)
+        said = left_in_words(self.budget, spent, self.epsilon, self.n_fits)
+        used = as_float(self.total.box[1])
+        if 2.0 * used > self.budget.failures:
+            said += (
+                f" Of the {self.budget.failures:g} of delta that is kept for failures, "
+                f"{used:.3g} is used."
+            )
+        return said
+
+
+class Standing(NamedTuple):
+    """A ledger at one moment.
+
+    `remaining` is what one more Gaussian fit may ask for, infinite without a budget.
+    `digest` is that of all entries.
+    """
+
+    id: str
+    relation: Relation | None
+    total: Total
+    delta: float
+    budget: Budget | None
+    remaining: float
+    entries: tuple[LedgerEntry, ...]
+    digest: str
+
+    @property
+    def spent(self) -> Spent:
+        """The total cost, which may take seconds."""
+        return Spent(self.total.epsilon(self.delta), self.delta)
+
+
+def floored(number: float) -> float:
+    """Return a number rounded down to six digits."""
+    if not math.isfinite(number):
+        return number
+    return float(Context(prec=6, rounding=ROUND_FLOOR).create_decimal(Decimal(number)))
+
+
+def left_in_words(budget: Budget, spent: float, left: float, n_fits: int = 1) -> str:
+    """Describe the spent budget, and what `n_fits` Gaussian fits may ask for."""
+    most, total = f"{floored(left):g}", f"{budget.epsilon:g} at delta={budget.delta:g}"
+    fits = f"a fit of up to epsilon={most} still fits"
+    if n_fits > 1:
+        fits = f"{n_fits} fits of up to epsilon={most} each still fit"
+    if not left:
+        return f"Of the budget epsilon={total}, nothing remains."
+    if spent == math.inf:  # of seeded fits, which have no secret cost
+        return f"Of the budget epsilon={total}, {fits}."
+    if not spent:
+        return f"None of the budget epsilon={total} is spent: {fits}."
+    not_linear = n_fits * left > budget.epsilon - spent
+    why = "costs do not add up linearly, so " if not_linear else ""
+    return f"epsilon={spent:.6g} of {total} is spent; {why}{fits}."
+
+
+def refusal(
+    plan: PrivacyPlan,
+    times: int,
+    budget: Budget,
+    before: Share,
+    after: Share,
+    left: float,
+    relation: Relation,
+) -> PrivacyBudgetError:
+    """Return the error for a charge that exceeds the budget, with its cause."""
+    fits = f"{times} fits of {plan.estimator}" if times > 1 else plan.estimator
+    said = [
+        f"{fits} would exceed the accountant's budget epsilon={budget.epsilon:g}, "
+        f"delta={budget.delta:g}, and {'each' if times > 1 else 'it'} asks for "
+        f"epsilon={plan.epsilon:.6g} at delta={plan.delta:g}; nothing was charged."
+    ]
+    failures, most = after.failure, budget.corner.failure
+    if failures > most:
+        said.append(
+            "The cause is not epsilon: of delta, failures (rare categories, bounds of "
+            f"a model, deltas of other tools) may use {as_float(most):.3g}, "
+            f"{as_float(before.failure):.3g} is used, and this would use "
+            f"{as_float(failures - before.failure):.3g}. For a new ledger, set "
+            "PrivacyAccountant(failures=...)."
+        )
+    fit = f"a Gaussian fit of up to epsilon={floored(left):.6g}" if left else "nothing"
+    said.append(f"Of the budget, {fit} still fits.")
+    if any(curve.kind == "approximate-dp" for curve in plan.curves):
+        said.append(
+            f"Of epsilon, pure={budget.pure or 0.0:g} is kept for external charges; "
+            "beyond it they cost as much as a Gaussian mechanism that covers them. For "
+            "a new ledger, set PrivacyAccountant(pure=...)."
+        )
+    factor = conversion_factor(plan, relation)
+    if factor != 1.0:
+        said.append(
+            f"This ledger protects per {relation[0]} under {relation[1]}, and counts "
+            f"the guarantee per {plan.unit} under {plan.neighbors} {factor:g} times; "
+            f"{separate_ledger(plan)}."
+        )
+    return PrivacyBudgetError(" ".join(said), plan.epsilon, left)
+
+
+# -- a ledger in words -----------------------------------------------------------------
+
+
+def summary(standing: Standing) -> str:
+    """Return a few sentences on a ledger."""
+    n, spent, budget = len(standing.entries), standing.spent, standing.budget
+    unit = standing.relation and " per {}, {}".format(*standing.relation)
+    said = [f"{n} entr{'y' if n == 1 else 'ies'}: {spent}{unit or ''}."]
+    if budget is not None:
+        said.append(left_in_words(budget, spent.epsilon, standing.remaining))
+    return " ".join([*said, *conditions(standing.entries)])
+
+
+def conditions(entries: tuple[LedgerEntry, ...]) -> list[str]:
+    """Return sentences about the assumptions of a total."""
+    said = []
+    for partition in sorted({e.partition for e in entries if e.partition}):
+        unit, _, name = partition.partition(": ")
+        said.append(
+            f"This rests on an assertion: no {unit} is in two blocks of {name!r}."
+        )
+    for one in sorted({e.assumption for e in entries} - {Assumption.NONE}):
+        said.append(f"It holds only {one.condition}.")
+    if any(entry.failure for entry in entries):
+        said.append("A part of delta covers the failure of thresholds and bounds.")
+    return said
+
+
+def summary_html(standing: Standing) -> str:
+    """Return the summary and the newest entries as HTML, fully escaped."""
+    rows = [("Time (UTC)", "Estimator", "Label", "epsilon", "delta", "")]
+    for e in standing.entries[-_SHOWN:]:
+        when, note = f"{e.time:%Y-%m-%d %H:%M:%S}", "seeded: not private" * e.seeded
+        pair = f"{e.epsilon:.6g}", f"{e.delta:g}"
+        rows.append((when, e.estimator, e.label or "", *pair, note))
+    return (
+        f"<div><strong>PrivacyAccountant</strong><p>{html.escape(summary(standing))}</p>"
+        f"{html_table(rows) if len(rows) > 1 else ''}</div>"
+    )
+
+
+def sentence(entry: LedgerEntry) -> str:
+    """Describe an entry in a sentence or two."""
+    label = "" if entry.label is None else f" for {entry.label!r}"
+    try:
+        said = " ".join(PrivacyPlan.from_json(entry.plan).sentences())
+    except Exception as error:  # damage has errors of every type
+        raise LedgerError(
+            f"entry {entry.id} is damaged: its plan can't be read ({error})"
+        ) from None
+    when = f"{entry.time:%Y-%m-%d %H:%M:%S} UTC"
+    return f"Entry {entry.id}, charged {when}{label}: {said}"
+
+
+def exported(standing: Standing) -> str:
+    """Return lines of JSON: the ledger, then its entries, oldest first."""
+    budget, spent = standing.budget, standing.spent
+    unit, neighbors = standing.relation or (None, None)
+    lines: list[dict[str, Any]] = [
+        {
+            "ledger": standing.id,
+            "unit": unit,
+            "neighbors": neighbors,
+            "entries": len(standing.entries),
+            "spent": {"epsilon": spent.epsilon, "delta": spent.delta},
+            "budget": budget and {"epsilon": budget.epsilon, "delta": budget.delta},
+            "statement": summary(standing),
+        }
+    ]
+    for entry in standing.entries:
+        line = {**entry._asdict(), "time": entry.time.isoformat()}
+        mechanisms = json.loads(line.pop("plan"))["mechanisms"]
+        line |= {"statement": sentence(entry), "mechanisms": mechanisms}
+        lines.append(line)
+    return "".join(f"{json.dumps(_plain(line), allow_nan=False)}\n" for line in lines)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value for JSON, with None in place of infinity."""
+    if isinstance(value, dict):
+        return {key: _plain(v) for key, v in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, str) else value
+
+
+# -- an inspection ---------------------------------------------------------------------
+
+
+def faults(locked: Transaction) -> Iterator[str]:
+    """Yield what is wrong with a ledger, a sentence each, by adding all of it up."""
+    sums, before, expected, terms = Sums(), "", 1, locked.terms
+    charged_parts, seeded = set[Any](), False
+    for row in locked.execute("SELECT * FROM entries ORDER BY id").fetchall():
+        if row[0] != expected:
+            yield f"entries {expected} to {row[0] - 1} are missing"
+        if row[-1] != digest_of(before, row[:-1]):
+            yield f"entry {row[0]} is not as it was entered: its digest differs"
+        try:
+            entry = LedgerEntry.of(row)
+            yield from _faults_of(entry, terms)
+            sums.add(entry)
+            seeded |= entry.seeded
+            if entry.share != _NOTHING:
+                charged_parts.add(entry.partition or entry.id)
+        except Exception as error:  # damage has errors of every type
+            yield f"entry {row[0]} can't be read ({type(error).__name__}: {error})"
+        before, expected = row[-1], row[0] + 1
+    found = {}
+    for name, value, digest in locked.execute(_FACTS).fetchall():
+        if digest != digest_of(name, [value]):
+            yield f"{name.partition(' ')[0]!r} is not as it was left"
+        if name not in ("terms", "moves") and not name.startswith("stream "):
+            found[name] = value
+    if found != {name: text for name, text in sums.known.items() if text}:
+        yield "the stored sums do not match the entries"
+    budget, total = budget_of(terms), sums.total()
+    if budget is None or (budget.admits(sums.costs().box) and not seeded):
+        return
+    # The first charge of each block may have been all of the budget.
+    cost = Cost(math.inf if seeded else total.mu, total.curves, total.failure)
+    if len(charged_parts) > 1 or not budget.covers(cost):
+        spent = math.inf if seeded else total.epsilon(budget.delta)
+        yield (
+            f"epsilon={spent:.6g} was spent with a budget of epsilon={budget.epsilon:g}"
+            f", delta={budget.delta:g}"
+        )
+
+
+def _faults_of(entry: LedgerEntry, terms: dict[str, Any]) -> Iterator[str]:
+    plan = PrivacyPlan.from_json(entry.plan)
+    stated = ("estimator", "epsilon", "delta", "mu", "unit", "neighbors", "assumption")
+    for name in (*stated, "seeded"):
+        if getattr(entry, name) != getattr(plan, name):
+            yield f"entry {entry.id}: {name} is not what its plan states"
+    cost = cost_of(plan, relation_of(terms))
+    planned = [[curve_text(curve), n] for curve, n in cost.curves]
+    if sorted(json.loads(entry.curves)) != sorted(planned):
+        yield f"entry {entry.id}: mechanisms of its plan are not counted as planned"
+    short = entry.ledger_mu < cost.mu * (1.0 - 2.0**-40) or entry.failure < cost.failure
+    if short or (terms["epsilon"] is not None and not _is_enough(entry, cost)):
+        yield f"entry {entry.id}: it counts for less than its plan costs"
+
+
+def _is_enough(entry: LedgerEntry, cost: Cost) -> bool:
+    """Return whether an entry's share of the budget covers the cost of its plan."""
+    if not entry.share:
+        return False
+    share = Share(*numbers_of(entry.share))
+    if cost.pairs:
+        own = Budget(1.0, 0.5, 0.0).share_of(cost, Share(pure=share.pure))
+        return own.within(share)
+    d = as_float(share.failure) - cost.failure
+    least = least_mu(cost.mu, cost.curves, min(max(d, 0.0), 1.0 - 2.0**-53))
+    return d >= -(2.0**-60) and least <= math.sqrt(share.mu2) * (1.0 + 1e-9)

@@ -1,0 +1,245 @@
+"""Statements as HTML pages, and the pages of the documentation with their lemmas."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ..mechanisms import ParallelPlan, PrivacyPlan, html_table
+from ..mechanisms._plan import HEADS
+from ..mechanisms._report import on_one_line
+from ._answers import (
+    claim,
+    for_the_auditor,
+    for_the_person_responsible,
+    nist_table,
+    number,
+    title,
+)
+from ._facts import MOST_SHOWN, Facts
+
+# Pages of doc/theory, and lemmas that they prove.
+_PAGES = {
+    "gaussian_mechanism": "privacy-curve composition relations",
+    "floating_point": "grid charge",
+    "symmetric_noise": "symmetric-noise",
+    "mixed_ledgers": "dominating box-filter least-mu",
+    "sensitivities": "second-moment private-center",
+    "pairs": "pair-means pair-moment sign-moment length-shares",
+    "two_stage": "quantile-votes cross-moment projected-moment chosen-branch",
+    "whole_covariance": "whole-covariance length-votes",
+    "feature_scales": "difference-counts difference-windows phases value-windows"
+    " feature-moments",
+    "categories": "thresholding",
+    "joint_rows": "joint-rows",
+    "joint_moments": "joint-moments",
+    "streams": "stream",
+    "sampled_gradients": "gradient-moments clipped-moments sampled-replacement",
+    "spiked": "spiked-law sub-gaussian-rows noisy-projector",
+    "user_level": "user-sums projector-sums votes user-gradients",
+    "item_models": "answers",
+    "federation": "power-product session shared-center",
+    "groups": "noise-shares",
+    "selection": "score-sums exponential-choice blocks-vote",
+}
+PAGE_OF = {name: page for page, names in _PAGES.items() for name in names.split()}
+
+
+def lemmas_of(mechanism: Any, choice: str = "") -> list[str]:
+    """Return the lemmas of a release by name: of its sensitivity, then of its cost."""
+    names = [*mechanism.lemma.split(), *mechanism.cost_lemma.split()]
+    if mechanism.lemma == "composition":
+        names = names[:1] if mechanism.kind == "gaussian" else names
+    elif names and getattr(mechanism, "symmetric", False):
+        names.insert(-1, "symmetric-noise")
+    names += ["chosen-branch"] * bool(choice and names)
+    return [name for name in dict.fromkeys(names) if name in PAGE_OF]
+
+
+# -- tables ----------------------------------------------------------------------------
+
+_OF_STEPS = (
+    "This is what a pipeline was charged before its fit: each line bounds the cost of "
+    "all releases of a step together. The releases themselves, with noise, sensitivity "
+    "and lemma, are listed by a statement of the fitted pipeline, and by "
+    "privacy_.details() of it."
+)
+
+
+def release_table(plan: PrivacyPlan, docs_url: str | None) -> list[list[Any]]:
+    """Return the releases of a plan; of a federation, of clients that are alike."""
+    alike: dict[Any, tuple[list[str], PrivacyPlan]] = {}
+    for name, block in getattr(plan, "blocks", ()):
+        alike.setdefault(block.mechanisms, ([], block))[0].append(name)
+    parts = list(alike.values())[:MOST_SHOWN] or [([], plan)]
+    table: list[list[Any]] = [[*HEADS, "kind", "grid", "lemmas"]]
+    for names, own in parts:
+        others = f" and {len(names) - 3} others" if len(names) > 3 else ""
+        before = on_one_line(", ".join(names[:3])) + others
+        for mechanism, choice, row in own.rows():
+            cells = [c if c != "inf" else "unlimited" for c in row]
+            grid = getattr(mechanism, "grid", None)
+            shown = f"{grid:.6g}" if grid else ""
+            if mechanism.lemma == "composition":  # the whole of a step
+                cells[1:5], shown = ["all", "", "", ""], ""
+            cells[0] = f"{before}: {cells[0]}" if names else cells[0]
+            lemmas = [(name, docs_url) for name in lemmas_of(mechanism, choice)]
+            table.append([*cells, mechanism.kind, shown, lemmas])
+    return table
+
+
+def _plan(own: dict[str, Any], facts: Facts) -> Iterator[str]:
+    plan = PrivacyPlan.from_json(json.dumps(own["plan"]))
+    yield _tagged("h3", own["heading"])
+    if not facts.private:
+        yield _tagged(
+            "p", "What follows is of these releases alone. As a whole it is void."
+        )
+    said = plan.sentences()
+    if any(m.lemma == "composition" for m in plan.releases() if hasattr(m, "lemma")):
+        said.append(_OF_STEPS)
+    if isinstance(plan, ParallelPlan) and len(plan.blocks) > MOST_SHOWN:
+        said.append(f"Of {len(plan.blocks)} clients, some are left out of the table.")
+    yield from (_tagged("p", text) for text in said)
+    yield _table(release_table(plan, facts.stated.get("docs_url")))
+
+
+def _entries(facts: Facts) -> Iterator[str]:
+    """Yield the table of what was released, on the page of plain words."""
+    if len(facts.entries) < 2 and not (facts.ledger and facts.entries):
+        return
+    rows: list[Any] = [
+        ("Entries", "What", "Label", "Epsilon of each", "Delta of each", "Number")
+    ]
+    for group in facts.entries:
+        ends = sorted({group["first"], group["last"]} - {None})
+        what = group["what"] + (" (another tool)" if group["external"] else "")
+        pair = group["epsilon"], group["delta"]
+        figures = ["" if x is None else number(x) for x in pair]
+        if not facts.private:
+            figures = ["no promise", ""]
+        place = " to ".join(map(str, ends))
+        rows.append((place, what, group["label"] or "", *figures, group["entries"]))
+    said = (
+        "Each line is the cost of that release alone. The total above is not the sum "
+        "of the lines."
+    )
+    if facts.n_groups > len(facts.entries):
+        said += f" These are the first {len(facts.entries)} of {facts.n_groups} lines."
+    yield _tagged("p", said)
+    yield _table(rows)
+
+
+# -- HTML ------------------------------------------------------------------------------
+
+_NUMBER = re.compile(r"-?\d[\d.,]*(e[-+]?\d+)?$")
+# Letters of Arabic and Indic scripts join by these, which print as nothing.
+_JOINERS = "\u200c\u200d"
+_STYLE = "\n" + Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+_PAGE_STYLE = (
+    "html{background:#fff}@media (prefers-color-scheme:dark){html{background:#14171a}}"
+    "@media print{html{background:#fff}}body{margin:0}"
+)
+
+
+def printable(text: Any) -> str:
+    """Return a text without control characters, or marks that reverse others."""
+    return "".join(
+        c if c.isprintable() or c in _JOINERS or c == "\n" else ascii(c)[1:-1]
+        for c in str(text)
+    )
+
+
+def _isolated(text: Any) -> str:
+    """Return a text that neither is markup nor turns the direction of others."""
+    escaped = html.escape(printable(text)).replace("\n", "<br>")
+    return f"<bdi>{escaped}</bdi>" if not escaped.isascii() else escaped
+
+
+def _tagged(tag: str, text: Any, given: str = "") -> str:
+    return f"<{tag}{given}>{_isolated(text)}</{tag}>"
+
+
+def _cell(cell: Any) -> str:
+    if not isinstance(cell, list):
+        said = _isolated(cell)
+        return f'<span class="n">{said}</span>' if _NUMBER.match(said) else said
+    found = []
+    for lemma, docs_url in cell:
+        place = f"theory/{PAGE_OF[lemma]}.html#lemma-{lemma}"
+        if re.match("https?://", docs_url or ""):  # also of a record of anybody's
+            url = html.escape(f"{docs_url.rstrip('/')}/{place}")
+            found.append(f'<a href="{url}">{lemma}</a>')
+        else:
+            found.append(f'<span title="{place}">{lemma}</span>')
+    return ", ".join(found)
+
+
+def _table(rows: list[Any], heads: int = 1) -> str:
+    return f'<div class="wide">{html_table(rows, heads=heads, as_cell=_cell)}</div>'
+
+
+def _questions(answers: Iterable[tuple[str, list[str]]]) -> Iterator[str]:
+    for question, paragraphs in answers:
+        yield _tagged("h3", question)
+        yield from (_tagged("p", text) for text in paragraphs)
+
+
+def _body(facts: Facts, record: str) -> Iterator[str]:
+    """Yield the parts of a page, in order."""
+    yield _tagged("h1", title(facts))
+    names = ("curator", "intended_use", "description", "date")
+    about = [
+        (name.replace("_", " ").capitalize(), facts.stated[name])
+        for name in names
+        if name in facts.stated
+    ]
+    of = "a ledger" if facts.ledger else f"{facts.name} ({facts.kind})"
+    yield _table([("Statement of", of), *about], heads=0)
+    yield _tagged("p", claim(facts), ' class="claim"')
+    part = ' class="part"'
+    yield _tagged("h2", "Part one: for the person responsible", part)
+    yield '<div class="plain">'
+    yield from _questions(for_the_person_responsible(facts))
+    yield "</div>"
+    yield from _entries(facts)
+    yield _tagged("h2", "Part two: for the auditor", part)
+    yield from _questions(for_the_auditor(facts))
+    for own in facts.plans:
+        yield from _plan(own, facts)
+    if facts.n_plans > len(facts.plans):
+        n_more = facts.n_plans - len(facts.plans)
+        yield _tagged("p", f"{n_more} further plans are in the ledger's export.")
+    yield _tagged("h2", "Appendix: the questions of NIST SP 800-226", part)
+    yield _table(nist_table(facts))
+    yield (
+        "<details><summary>Record, for <code>skdpspectral-ledger verify</code>"
+        f'</summary><pre id="record">{html.escape(record)}</pre></details>'
+    )
+
+
+def html_page(facts: Facts, record: str, *, page: bool = True) -> str:
+    """Return one page without scripts or requests, or a fragment for notebooks."""
+    body = "\n".join(_body(facts, record))
+    if not page:
+        return f'<style>{_STYLE}</style><div class="skdp">\n{body}\n</div>'
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{html.escape(printable(title(facts)))}</title>\n"
+        f"<style>{_PAGE_STYLE}{_STYLE}</style>\n</head>\n"
+        f'<body>\n<main class="skdp">\n{body}\n</main>\n</body>\n</html>\n'
+    )
+
+
+def record_in(text: str) -> dict[str, Any]:
+    """Return the record that a page or a JSON statement holds."""
+    _, found, rest = text.partition('<pre id="record">')
+    if found:
+        text = html.unescape(rest.partition("</pre>")[0])
+    return dict(json.loads(text))
