@@ -1090,9 +1090,9 @@ EXACT |= {
         f"{_RESUMED}sums_are_those_of_the_rows_that_are_left",
     ),
     "noise of a gap forgotten": Mutant(
-        "GappedGain",
-        "        self._variance.skip(n_steps)\n",
-        "        self._variance.reach(self._step + n_steps)\n",
+        "NoiseGain",
+        "        self._gaps.skip(n_steps)\n",
+        "        self._gaps.reach(self._step + n_steps)\n",
         f"{_RESUMED}moments_after_a_gap_have_the_variance_that_is_corrected_for",
     ),
     "a path that comes back": Mutant(

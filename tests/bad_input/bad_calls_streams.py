@@ -58,7 +58,6 @@ def changed(place, value):
     return rows
 
 
-UPPER = np.triu(np.ones((20, 20)))
 # Parameters of a fit of 20 rows, and words of the error.
 PARAMETERS = [
     ({"epsilon": 0}, "epsilon"),
@@ -82,26 +81,9 @@ PARAMETERS = [
     ({"horizon": 10**13, "factorization": "sqrt"}, "sqrt", "horizon", "blt"),
     ({"horizon": 10**13, "factorization": "bisr"}, "bisr", "horizon", "blt"),
     ({"workload": Window(10**400)}, "length"),
-    ({"workload": np.diag([1e-70] + [1.0] * 19)}, "workload", "similar scale"),
-    (
-        {
-            "workload": np.eye(20, k=-1) + np.diag([1e-9] + [0.0] * 19),
-            "factorization": "sqrt",
-        },
-        "workload",
-    ),
-    ({"factorization": np.diag([1.0, 1e-7] * 10)}, "factorization", "diagonal"),
     ({"workload": "mean"}, "workload"),
     ({"workload": 3}, "workload"),
-    ({"workload": UPPER}, "workload", "lower-triangular"),
-    ({"workload": np.ones((20, 3))}, "workload", "square"),
-    ({"workload": np.full((20, 20), NAN)}, "workload", "finite"),
-    ({"workload": -np.eye(20)}, "workload", "have a positive sum"),
-    ({"workload": np.diag(np.arange(20.0))}, "workload", "nonzero weight"),
-    ({"workload": np.eye(10)}, "horizon", "10"),
-    ({"workload": np.eye(20), "horizon": 30}, "horizon", "workload"),
-    ({"workload": np.eye(20), "on_horizon": "restart"}, "on_horizon"),
-    ({"workload": [["a"]]}, "workload", "numbers"),
+    ({"workload": np.tri(20)}, "workload"),
     ({"workload": "window"}, "workload", "Window"),
     ({"workload": "exponential"}, "workload", "Exponential"),
     ({"workload": Window}, "workload"),
@@ -123,26 +105,9 @@ PARAMETERS = [
     ({"workload": Exponential(NAN)}, "decay", "Exponential"),
     ({"workload": Exponential("0.5")}, "decay", "Exponential"),
     ({"on_horizon": "restart"}, "on_horizon", "requires horizon"),
-    (
-        {"on_horizon": "restart", "factorization": np.eye(20)},
-        "on_horizon",
-        "requires horizon",
-    ),
     ({"factorization": "tree"}, "factorization"),
-    ({"factorization": np.zeros((20, 20))}, "factorization", "singular"),
-    ({"factorization": UPPER}, "factorization", "lower-triangular"),
-    ({"factorization": np.eye(19)}, "horizon", "19"),
-    ({"factorization": np.eye(20), "horizon": 21}, "horizon", "factorization"),
-    ({"factorization": np.eye(20) * NAN}, "factorization", "finite"),
-    ({"factorization": np.eye(2), "workload": np.eye(3)}, "factorization", "workload"),
-    ({"factorization": "optimal", "horizon": 10_000}, "optimal", "at most"),
-    (
-        {
-            "factorization": "sqrt",
-            "workload": np.tril(np.ones((20, 20))) + np.eye(20)[0],
-        },
-        "workload",
-    ),
+    ({"factorization": np.eye(20)}, "factorization"),
+    ({"factorization": "optimal"}, "factorization"),
     ({"moments": "ime"}, "moments", "BaselineMoments"),
     ({"moments": None}, "moments"),
     ({"moments": True}, "moments"),
