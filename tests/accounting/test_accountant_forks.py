@@ -86,45 +86,6 @@ def test_forks_while_threads_charge(repetition):
         assert len(entries(accountant)) == acknowledged.count(accountant) + 3
 
 
-def test_children_fork_and_charge_in_threads_too():
-    accountant = PrivacyAccountant()
-
-    def charge_and_fork():
-        with charging_threads([accountant, accountant]) as (_, errors):
-            child = child_of(lambda: accountant.charge(PLAN))
-            assert ended_well(child)
-        assert errors == []
-
-    with charging_threads([accountant]):
-        assert ended_well(child_of(charge_and_fork))
-    assert len(entries(accountant)) >= 1
-
-
-def test_a_fork_waits_for_a_charge_and_not_for_another_process(tmp_path):
-    """A thread that waits for a lock of another process keeps no fork waiting."""
-    accountant = PrivacyAccountant(path=tmp_path / "ledger.db")
-    ready, go = os.pipe(), os.pipe()
-
-    def hold():
-        with store.transaction(accountant.path):
-            os.write(ready[1], b".")
-            os.read(go[0], 1)
-
-    holder = child_of(hold)
-    os.read(ready[0], 1)
-    thread = threading.Thread(target=accountant.charge, args=(PLAN,))
-    thread.start()
-    time.sleep(0.05)
-    start = time.monotonic()
-    assert ended_well(child_of(lambda: None))
-    assert time.monotonic() - start < 10.0
-    assert thread.is_alive()
-    os.write(go[1], b".")
-    assert ended_well(holder)
-    thread.join(PATIENCE)
-    assert len(entries(accountant)) == 1
-
-
 def test_a_child_of_the_charging_thread_itself_is_refused():
     """As a handler of signals may fork: the charge is the parent's alone."""
     accountant = PrivacyAccountant()
@@ -175,16 +136,3 @@ def test_a_charge_within_a_charge_is_refused_and_does_not_hang():
                 ledger.charge(PLAN)
     accountant.charge(PLAN)
     assert (len(entries(accountant)), len(entries(other))) == (1, 0)
-
-
-@pytest.mark.sampled(10)
-@pytest.mark.parametrize("repetition", range(20))
-def test_a_killed_process_gives_its_lock_back(repetition):
-    accountant = PrivacyAccountant()
-    child = child_of(lambda: [accountant.charge(PLAN) for _ in range(1000)])
-    time.sleep(0.004 * repetition)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    before = len(entries(accountant))
-    accountant.charge(PLAN)
-    assert len(entries(accountant)) == before + 1

@@ -3,7 +3,6 @@
 import copy
 import math
 import pickle
-import threading
 
 import numpy as np
 import pytest
@@ -349,37 +348,6 @@ def test_clients_ask_their_handle_too(allowed):
             pca.fit(X)
     assert len(accountant.ledger) == allowed
     assert "allow_seeded" not in LocalClient.__init__.__kwdefaults__
-
-
-@pytest.mark.filterwarnings("ignore:noise_seed:skdpspectral.PrivacyLeakWarning")
-def test_a_thread_without_a_block_is_let_in_by_no_guess():
-    """Of two handles of a ledger that others opened, the strict one governs."""
-    strict = PrivacyAccountant(9.0, DELTA)
-    lax = PrivacyAccountant(path=strict.path, allow_seeded=True)
-    opened, done, outcomes = threading.Barrier(3), threading.Event(), []
-
-    def hold(handle):
-        with handle:
-            opened.wait(60)
-            done.wait(60)
-
-    def fit():
-        try:
-            DPPCA(1, noise_seed=0).fit(X)
-        except PrivacyBudgetError:
-            outcomes.append("refused")
-
-    holders = [threading.Thread(target=hold, args=(h,)) for h in (strict, lax)]
-    for thread in holders:
-        thread.start()
-    opened.wait(60)
-    outsider = threading.Thread(target=fit)
-    outsider.start()
-    outsider.join(60)
-    done.set()
-    for thread in holders:
-        thread.join(60)
-    assert outcomes == ["refused"]
 
 
 # -- as text ---------------------------------------------------------------------------

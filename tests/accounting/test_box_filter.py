@@ -1,8 +1,6 @@
 """The box: no strategy gets more than delta out of it, and what is asked for passes."""
 
 import math
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ from ledger_tools import (
     box_of,
     faults,
     fit_plan,
-    in_processes,
 )
 from scipy.optimize import brentq
 from scipy.stats import norm
@@ -294,39 +291,6 @@ def test_blocks_of_rows_take_the_most_of_each_sum():
     assert faults(whole) == []
     with pytest.raises(PrivacyBudgetError):
         whole.charge(fit_plan(0.01))
-
-
-def charge_often(accountant, barrier=None):
-    """Charge sampled and Gaussian fits until one of each is refused."""
-    count, plans = 0, [sampled_plan(0.5, steps=100), fit_plan(0.5)]
-    if barrier is not None:
-        barrier.wait(60.0)
-    while plans:
-        try:
-            accountant.charge(plans[count % len(plans)])
-            count += 1
-        except PrivacyBudgetError:
-            plans.pop()
-    return count
-
-
-def in_threads(function, count, *arguments):
-    """Run a function at once in threads; return what each returns."""
-    barrier = threading.Barrier(count)
-    with ThreadPoolExecutor(count) as pool:
-        futures = [pool.submit(function, *arguments, barrier) for _ in range(count)]
-        return [future.result() for future in futures]
-
-
-@pytest.mark.slow
-def test_threads_and_processes_stay_within_the_box():
-    for run in (in_threads, in_processes):
-        accountant = PrivacyAccountant(2.0, DELTA)
-        total = sum(run(charge_often, 2, accountant))
-        assert total == len(accountant.ledger) > 3
-        assert faults(accountant) == []
-        limit = Budget(2.0, DELTA, 0.1 * DELTA, 0.0)
-        assert Share(*box_of(accountant)).within(limit.corner)
 
 
 # -- errors of fits that were charged --------------------------------------------------

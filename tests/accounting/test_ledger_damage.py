@@ -7,7 +7,7 @@ import sqlite3
 import time
 
 import pytest
-from ledger_tools import entries, fit_plan, needs_fork
+from ledger_tools import entries, fit_plan, forget, needs_fork
 
 from skdpspectral import LedgerError, PrivacyAccountant
 from skdpspectral.accounting._ledger import store
@@ -42,7 +42,7 @@ def edit(path, statements, handle):
         for statement in statements.split("; "):
             connection.execute(statement)
         connection.commit()
-    store.forget(handle._id)
+    forget(handle)
 
 
 # What is done, what `check` says, and whether a charge finds it too.
@@ -241,7 +241,7 @@ def test_edits_on_a_server_are_found(server, name, capsys):
     assert main(["check", address]) == 0
     path = "SET search_path = skdpspectral"
     server.execute(f"{path}; {statement}", address.rpartition("/")[2])
-    store.forget(accountant._id)
+    forget(accountant)
     capsys.readouterr()
     assert main(["check", address]) != 0
     said = capsys.readouterr()
