@@ -1,9 +1,5 @@
-"""A fork never falls into a charge: what is acknowledged is written, and nobody hangs.
+"""Forks beside a charge: what is acknowledged is written, and nobody hangs."""
 
-Each race is run twenty times, for a short while each.
-"""
-
-import contextlib
 import os
 import signal
 import threading
@@ -45,9 +41,11 @@ def ended_well(child):
     pytest.fail("a child hangs")
 
 
-@contextlib.contextmanager
-def charging_threads(accountants):
-    """Charge each from a thread of its own; yield the acknowledged, and errors."""
+@pytest.mark.slow
+@pytest.mark.parametrize("repetition", range(10))
+def test_forks_while_threads_charge(repetition):
+    """Two threads on one ledger and one on another; children on both, at any moment."""
+    one, other = PrivacyAccountant(), PrivacyAccountant()
     stop, acknowledged, errors = threading.Event(), [], []
 
     def charge(accountant):
@@ -58,57 +56,38 @@ def charging_threads(accountants):
             except Exception as error:
                 errors.append(error)
 
-    threads = [threading.Thread(target=charge, args=(a,)) for a in accountants]
+    threads = [threading.Thread(target=charge, args=(a,)) for a in (one, one, other)]
     for thread in threads:
         thread.start()
+    children = []
     try:
-        yield acknowledged, errors
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join(PATIENCE)
-    assert not any(thread.is_alive() for thread in threads)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("repetition", range(20))
-def test_forks_while_threads_charge(repetition):
-    """Two threads on one ledger and one on another; children on both, at any moment."""
-    one, other = PrivacyAccountant(), PrivacyAccountant()
-    with charging_threads([one, one, other]) as (acknowledged, errors):
-        children = []
         for accountant in [one, other] * 3:
             time.sleep(0.002)
             children.append(child_of(lambda a=accountant: a.charge(PLAN)))
         assert list(map(ended_well, children)) == [True] * 6
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(PATIENCE)
     assert errors == []
     for accountant in (one, other):
         assert len(entries(accountant)) == acknowledged.count(accountant) + 3
 
 
-def test_a_child_of_the_charging_thread_itself_is_refused():
-    """As a handler of signals may fork: the charge is the parent's alone."""
-    accountant = PrivacyAccountant()
+def test_a_child_of_the_charging_thread_itself_is_refused(monkeypatch):
+    """The charge is the parent's alone."""
+    accountant, append = PrivacyAccountant(), store.Transaction.append
+    children, (receiver, sender) = [], os.pipe()
 
-    def charge_on_both_sides():
-        children = []
+    def fork_and_enter(locked, *arguments):
+        children.append(os.fork())
+        append(locked, *arguments)
 
-        def fork_and_enter(locked, *arguments):
-            children.append(os.fork())
-            enter(locked, *arguments)
-
-        enter = store.Transaction.append
-        store.Transaction.append = fork_and_enter
-        try:
-            accountant.charge(PLAN)
-        finally:
-            store.Transaction.append = enter
-        return children[0]
-
-    receiver, sender = os.pipe()
     try:
-        child = charge_on_both_sides()
-        assert child != 0
+        with monkeypatch.context() as patch:
+            patch.setattr(store.Transaction, "append", fork_and_enter)
+            accountant.charge(PLAN)
+        assert children[0] != 0
     except LedgerError as error:
         # The child, in which SQLite takes the ledger to be open for ever.
         try:
@@ -119,7 +98,7 @@ def test_a_child_of_the_charging_thread_itself_is_refused():
         os._exit(0)
     except BaseException:
         os._exit(1)
-    assert ended_well(child)
+    assert ended_well(children[0])
     first, second = os.read(receiver, 1000).decode().split("\n")
     assert "forked in the middle of a charge" in first
     assert second == first

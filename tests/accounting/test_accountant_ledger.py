@@ -169,32 +169,26 @@ def test_simultaneous_creation_gives_one_ledger(tmp_path):
     assert names == ["ledger.db", "ledger.db-lock"]
 
 
-def test_another_budget_is_refused(tmp_path):
-    path = tmp_path / "ledger.db"
-    PrivacyAccountant(2.0, DELTA, path=path)
-    for epsilon, delta in ((2.5, DELTA), (1.5, DELTA), (2.0, 1e-7), (2.0, 1e-5)):
-        with pytest.raises(LedgerError, match=r"has (epsilon=2\.0|delta=1e-06), not"):
-            PrivacyAccountant(epsilon, delta, path=path)
-    unlimited = tmp_path / "unlimited.db"
-    PrivacyAccountant(path=unlimited)
-    with pytest.raises(LedgerError, match="has epsilon=None"):
-        PrivacyAccountant(2.0, path=unlimited)
-    assert PrivacyAccountant(2, path=path).epsilon == 2.0
+ROWS = {"unit": "row", "neighbors": "replace-one"}
 
 
-def test_another_relation_is_refused(tmp_path):
-    path = tmp_path / "ledger.db"
-    relation = {"unit": "row", "neighbors": "replace-one"}
-    PrivacyAccountant(path=path, **relation)
-    PrivacyAccountant(path=path, **relation).charge(fit_plan())
-    with pytest.raises(LedgerError, match=r"has (unit=row|neighbors=replace-one)"):
-        PrivacyAccountant(path=path, unit="user", neighbors="replace-one")
-    # What the first entry fixed binds like what the constructor fixed.
-    other = tmp_path / "other.db"
-    PrivacyAccountant(path=other).charge(fit_plan())
-    PrivacyAccountant(path=other, **relation)
-    with pytest.raises(LedgerError, match=r"has (unit=row|neighbors=replace-one)"):
-        PrivacyAccountant(path=other, unit="row", neighbors="add-remove-one")
+def test_other_terms_are_refused(tmp_path):
+    path, free, first = (tmp_path / name for name in ("a.db", "b.db", "c.db"))
+    PrivacyAccountant(2.0, DELTA, path=path, **ROWS)
+    PrivacyAccountant(path=free)
+    PrivacyAccountant(path=first).charge(fit_plan())  # which fixes the relation
+    for place, terms in (
+        (path, {"epsilon": 2.5, "delta": DELTA}),
+        (path, {"epsilon": 1.5, "delta": DELTA}),
+        (path, {"epsilon": 2.0, "delta": 1e-7}),
+        (path, {"unit": "user", "neighbors": "replace-one"}),
+        (free, {"epsilon": 2.0}),
+        (first, {"unit": "row", "neighbors": "add-remove-one"}),
+    ):
+        with pytest.raises(LedgerError, match=r"has (epsilon|delta|unit|neighbors)="):
+            PrivacyAccountant(path=place, **terms)
+    assert PrivacyAccountant(2, path=path, **ROWS).epsilon == 2.0
+    PrivacyAccountant(path=first, **ROWS)
 
 
 BAD_BUDGETS = [
@@ -240,20 +234,19 @@ def test_foreign_files_are_refused_untouched(tmp_path):
     assert_refused(path, "is not a privacy ledger")
 
 
-@pytest.mark.parametrize("kept", [50, 100, 4096, 6000, 0.5, 0.99])
+@pytest.mark.parametrize("kept", [50, 4096, 0.5, 0.99])
 def test_truncated_ledgers_are_refused(ledger_path, kept):
-    whole = ledger_path.read_bytes()
-    size = kept if isinstance(kept, int) else int(kept * len(whole))
-    ledger_path.write_bytes(whole[:size])
+    accountant, whole = PrivacyAccountant(path=ledger_path), ledger_path.read_bytes()
+    ledger_path.write_bytes(whole[: kept if kept > 1 else int(kept * len(whole))])
     assert_refused(ledger_path, "truncated|not a privacy ledger")
-    handle = pickle.loads(pickle.dumps(PrivacyAccountant()))
-    handle._path = str(ledger_path)
     with pytest.raises(LedgerError, match=r"truncated|not a privacy ledger"):
-        handle.charge(fit_plan())
-    assert ledger_path.read_bytes() == whole[:size]
+        accountant.charge(fit_plan())
+    ledger_path.write_bytes(whole)
+    accountant.charge(fit_plan())
+    assert len(entries(accountant)) == 13
 
 
-@pytest.mark.parametrize("filling", [b"\x00", b"\xff", b"\x0d"])
+@pytest.mark.parametrize("filling", [b"\x00", b"\xff"])
 def test_corrupted_pages_are_refused(ledger_path, filling):
     whole = ledger_path.read_bytes()
     assert len(whole) >= 4 * 4096

@@ -58,15 +58,6 @@ def test_a_ledger_is_made_once_and_shared(address):
     assert len(first.ledger) == 2
 
 
-def test_infinite_costs_and_seeds(address):
-    accountant = PrivacyAccountant(path=address)
-    accountant.charge(fit_plan(None))
-    assert accountant.ledger[0].mu == float("inf")
-    assert accountant.spent().epsilon == float("inf")
-    accountant.charge(fit_plan(noise_seed=0))
-    assert [entry.seeded for entry in accountant.ledger] == [False, True]
-
-
 def test_what_a_database_rounds_and_encodes_by_default_changes_nothing(server):
     address = server.new_database("TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
     name = database_of(address)
@@ -79,22 +70,6 @@ def test_what_a_database_rounds_and_encodes_by_default_changes_nothing(server):
         assert accountant.ledger[-1].mu == accountant.ledger[-1].ledger_mu == plan.mu
         assert abs(accountant.ledger[-1].time.timestamp() - time.time()) < 60.0
     assert faults(accountant) == []
-
-
-def test_no_temporary_table_passes_for_the_ledger(address, monkeypatch):
-    """As of a pool of connections, which others have used before."""
-    accountant = PrivacyAccountant(path=address)
-    accountant.charge(fit_plan())
-    psycopg = pytest.importorskip("psycopg")
-    connect = psycopg.connect
-
-    def used_before(*arguments, **options):
-        database = connect(*arguments, **options)
-        database.execute("CREATE TEMPORARY TABLE entries (id BIGINT)")
-        return database
-
-    monkeypatch.setattr(psycopg, "connect", used_before)
-    assert len(accountant.ledger) == 1
 
 
 def test_a_commit_that_rolled_back_is_no_charge(address):
