@@ -182,21 +182,15 @@ def test_a_with_block_ends_with_an_exception():
     assert len(entries(inner)) == len(entries(outer)) == 0
 
 
-def test_a_parameter_wins_over_a_block():
+def test_a_parameter_wins_over_a_block_and_the_innermost_over_others():
     mine, ambient = PrivacyAccountant(), PrivacyAccountant(0.5, DELTA)
     with ambient:
         DPPCA(1, accountant=mine).fit(X)
         DPPCA(1, accountant=mine.named("label")).fit(X)
-    assert (len(entries(mine)), len(entries(ambient))) == (2, 0)
-
-
-def test_a_named_handle_opens_a_block():
-    accountant = PrivacyAccountant()
-    with accountant.named("morning"):
+    with mine, mine.named("noon"):
         DPPCA(1).fit(X)
-    with accountant, accountant.named("noon"):
-        DPPCA(1).fit(X)
-    assert [entry["label"] for entry in entries(accountant)] == ["morning", "noon"]
+    labels = [entry["label"] for entry in entries(mine)]
+    assert (labels, entries(ambient)) == ([None, "label", "noon"], [])
 
 
 # -- plans and releases --------------------------------------------------------

@@ -18,7 +18,6 @@ from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import (
     calibrate_sampled,
     gaussian_delta,
-    gaussian_epsilon,
     gaussian_mu,
 )
 from skdpspectral.accounting._ledger.costs import ROUNDING, Budget, Cost, Share
@@ -201,21 +200,6 @@ def test_a_block_beyond_the_box_closes_it():
     pca.set_params(epsilon=1.0, accountant=three)
     assert two.check(pca, X).epsilon == pytest.approx(1.0)
     pca.fit(X)
-
-
-def test_sampled_fits_and_gaussians_in_any_order():
-    """The default ledger; in all, at most the budget, and most of it is used."""
-    for plans in ([fit_plan, sampled_plan], [sampled_plan, fit_plan]):
-        accountant = PrivacyAccountant(3.0, 1e-5)
-        for make in plans * 2:
-            accountant.charge(make(1.0))
-        spent = accountant.spent().epsilon
-        assert 1.5 < spent < 3.0
-        assert faults(accountant) == []
-        entry = accountant.ledger[plans.index(sampled_plan)]
-        assert 0.0 < entry.charged[1] < 1e-6
-        alone = gaussian_epsilon(entry.charged[0], DELTA)
-        assert 0.95 < alone < 1.1
 
 
 def test_blocks_of_rows_take_the_most_of_each_sum():
