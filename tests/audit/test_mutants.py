@@ -1268,8 +1268,13 @@ EXACT |= {
         "ambient_accountant",
         "return min(handles, key=lambda handle: handle.allow_seeded, default=None)",
         "return None",
-        "accounting/test_accountant_contexts.py::"
-        "test_a_fresh_thread_never_runs_uncharged_beside_a_block",
+        f"{_CONTEXTS}threads_of_joblib_take_the_only_ledger_that_is_open",
+    ),
+    "threads without a context charged to any block": Mutant(
+        "ambient_accountant",
+        "(n_ledgers == 1 and not _is_thread_of_joblib())",
+        "False",
+        f"{_CONTEXTS}a_fresh_thread_never_runs_uncharged_beside_a_block",
     ),
     "made-up data for all threads": Mutant(
         "without_accountant",
