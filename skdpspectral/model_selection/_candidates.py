@@ -20,6 +20,7 @@ from .._base.estimator import PrivateEstimator
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES
+from .._tables.clusters import is_on_cluster
 from .._tables.readers import (
     column_names,
     frame_of_arrow,
@@ -286,6 +287,12 @@ def stand_in(X: Any) -> Any:
 
 def checked_form(estimator: Any, X: Any, y: Any) -> tuple[list[DeferredRead], int]:
     """Check the form of rows and targets; return what is unread, and the row count."""
+    for name, given in (("X", X), ("y", y)):
+        if is_on_cluster(given):
+            raise TypeError(
+                f"PrivateSearchCV does not take dask collections as {name}: pass "
+                f"{name}.compute()"
+            )
     unread = deferred_numbers(estimator, X)
     n_rows = unread.shape[0] if unread is not None else table_shape(X)[0]
     if y is not None and shape_of(y, "y")[:1] != (n_rows,):

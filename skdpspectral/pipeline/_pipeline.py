@@ -386,6 +386,8 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             if rows.X is X and not hasattr(y, "to_delayed"):
                 check_form_of_others(pipeline, rows)
                 budgets.check_forms(y, {} if _routes_metadata() else params)
+            elif pipeline.steps[0][1] is steps[0].estimator:
+                budgets.check_form_of_first(X, y)
             by_rows = budgets.plan.unit is Unit.ROW
             n_public = table_shape(X)[0] if by_rows else None
             self._warn_beforehand(n_public, float(self.delta))

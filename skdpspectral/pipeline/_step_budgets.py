@@ -377,6 +377,12 @@ class StepBudgets:
                 elif targets:
                     deferred_targets(step.estimator, y, self._n_rows)
 
+    def check_form_of_first(self, X: Any, y: Any) -> None:
+        """Try the fit of the first step on a cluster's table, as above."""
+        path, share = next(iter(self.step_shares.items()))
+        with naming(path):
+            _try(self._steps[path].estimator, share, y, {}, X)
+
     def _trial(self, step: Step) -> PrivacyPlan:
         """Plan a step with arbitrary noise, to determine the kind of its releases."""
         noise = None
