@@ -376,12 +376,6 @@ class FitLimit:
         if not exact or (plan.unit, plan.neighbors) != self._relation:
             raise PrivacyBudgetError("a fit has another guarantee than its search")
 
-    def _charge_disjoint(self, name: str, plans: Mapping[str, PrivacyPlan]) -> None:
-        """Count the costliest of several blocks of rows."""
-        for plan in plans.values():
-            self.check(plan)
-        self.charge(max(plans.values(), key=lambda plan: (plan.mu, plan.failure)))
-
 
 def fitted_within_budget(
     model: Any, X: Any, y: Any, limit: FitLimit, seed: int | None
