@@ -1502,8 +1502,8 @@ EXACT |= {
     ),
     "a reply of another task used": Mutant(
         "Conversation",
-        "if answer.task != self.task.digest:",
-        "if False:",
+        'parties need the same parameters": answer.task != task,',
+        'parties need the same parameters": False,',
         f"{_AGREEMENT}the_server_names_who_has_another_task",
     ),
     "a digest that leaves a scaling out": Mutant(
