@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
 
 from .._base.estimator import PrivateEstimator
+from .._base.labels import PrivateClassifier
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES
@@ -297,6 +298,9 @@ def checked_form(estimator: Any, X: Any, y: Any) -> tuple[list[DeferredRead], in
     n_rows = unread.shape[0] if unread is not None else table_shape(X)[0]
     if y is not None and shape_of(y, "y")[:1] != (n_rows,):
         raise ValueError(f"y must have one entry per row, {n_rows} in total")
+    for part in estimators_within(estimator).values() if y is not None else ():
+        if isinstance(part, PrivateClassifier):
+            part._check_kind(y)
     return [] if unread is None else [unread], n_rows
 
 
