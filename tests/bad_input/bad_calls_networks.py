@@ -289,7 +289,7 @@ OTHER_LABELS = (
     np.where(LABELS, NAN, 0.0),
 )
 for y in OTHER_LABELS:
-    CASES += rows((CLASSIFY,), "not in classes", mistake="other labels", charges=1, y=y)
+    CASES += rows((CLASSIFY,), "none of the classes", mistake="other labels", y=y)
 
 # -- fitted networks -------------------------------------------------------------------
 

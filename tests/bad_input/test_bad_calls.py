@@ -231,7 +231,7 @@ def test_tables_keep_their_rows():
         "pca": 310,
         "scaler": 50,
         "tables": 50,
-        "streams": 130,
+        "streams": 100,
     }
     assert {name for name in TABLES if numbers[name] < at_least[name]} == set()
     calls = [case.call.__code__.co_names for case in bad_calls_factors.CASES]

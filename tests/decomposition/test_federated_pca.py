@@ -159,7 +159,7 @@ def test_components_of_noise_are_counted_from_releases(
     assert pca.components_above_noise_ == 1
     assert not any("above the noise" in remark for remark in pca.privacy_.remarks)
     pca.set_params(n_components=2)
-    with pytest.warns(NoisyFitWarning, match='bounds and set scale="bounds"') as w:
+    with pytest.warns(NoisyFitWarning, match='per feature and scale="bounds"') as w:
         pca.fit(X, clients=clients)
     assert w[-1].filename == __file__
     # Clients state the last of their eigenvalues alone, unless they send the matrix.

@@ -136,11 +136,11 @@ def test_rounds_send_what_was_planned_and_no_more(monkeypatch):
     for client in "0123":
         own = [(topic, size) for name, topic, size in topics if name == client]
         assert [topic for topic, _ in own] == expected
-        assert all(size <= 8 * 80 + 200 for _, size in own[1:])
+        assert all(size <= 8 * 80 + 600 for _, size in own[1:])
     topics.clear()
     SparseDPPCA(2, center="none", aggregation="projector").fit(X, clients=CLIENTS)
     assert {topic for _, topic, _ in topics} == {Topic.COMPONENTS, Topic.POWER}
-    assert all(size <= 8 * 80 + 200 for *_, size in topics)
+    assert all(size <= 8 * 80 + 600 for *_, size in topics)
 
 
 def test_explained_variance_is_in_units_of_the_data():

@@ -145,8 +145,7 @@ BASE = PrivatePipeline([("scaler", DPStandardScaler()), ("pca", DPPCA(2))])
 )
 def test_a_step_that_changes_in_the_fit_releases_nothing(name, changes, words):
     model = working_step(BASE, name, changes)
-    (entry,) = charged(model, X, error=RuntimeError, match=words)
-    assert entry.estimator == "PrivatePipeline"
+    assert not charged(model, X, error=RuntimeError, match=words)
 
 
 @pytest.mark.parametrize("changes", [{"epsilon": 50.0}, {"delta": 0.4}])

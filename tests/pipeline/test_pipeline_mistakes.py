@@ -288,7 +288,7 @@ def test_parameters_of_no_step():
 
 def test_a_budget_that_is_spent():
     accountant = PrivacyAccountant(1.0, 1e-6)
-    with pytest.raises(PrivacyBudgetError, match="PrivatePipeline would cost"):
+    with pytest.raises(PrivacyBudgetError, match="PrivatePipeline would exceed"):
         pipeline(*SCALED, epsilon=1.5, accountant=accountant).fit(X)
     assert accountant.ledger == ()
 

@@ -290,7 +290,7 @@ def test_budget_refuses_the_baseline_before_anything_is_spent(X):
 
 def test_budget_that_runs_out_is_an_error_and_no_missing_score(X):
     accountant = PrivacyAccountant(epsilon=1.2, delta=DELTA)
-    with pytest.raises(PrivacyBudgetError, match="remains"):
+    with pytest.raises(PrivacyBudgetError, match="still fits"):
         from_estimator(DPPCA(accountant=accountant), X, epsilons=[1.0])
     assert len(accountant.ledger) == 1
 

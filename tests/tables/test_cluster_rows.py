@@ -85,9 +85,13 @@ def fits():
     for parameters in ({}, {"mechanism": "two-stage"}):
         pca = FederatedDPPCA(noise_seed=SEED, **parameters)
         yield f"federated {parameters}", pca, (OWN,), (OWN,), {"clients": USERS % 3}
-    kinds = [(DPMatrixFactorization, {}), (DPMatrixFactorization, {"implicit": True})]
-    kinds += [(DPItemEmbedding, {"method": name}) for name in ("moment", "residuals")]
-    kinds += [(DPItemEmbedding, {"max_ratings_per_user": 3})]
+    stars = {"rating_range": (1, 5)}
+    kinds = [(DPMatrixFactorization, stars)]
+    kinds += [(DPMatrixFactorization, {"implicit": True})]
+    kinds += [
+        (DPItemEmbedding, {"method": name, **stars}) for name in ("moment", "residuals")
+    ]
+    kinds += [(DPItemEmbedding, {"max_ratings_per_user": 3, **stars})]
     for kind, parameters in kinds:
         model = kind(items=DATA.item_ids, noise_seed=SEED, **parameters)
         frame = dd.from_pandas(RATINGS, npartitions=3)

@@ -120,7 +120,7 @@ def conversion_factor(plan: PrivacyPlan, relation: Relation) -> float:
     if factor is None or (factor != 1.0 and plan.failure):
         raise LedgerError(
             f"{plan.estimator} is private per {plan.unit} under {plan.neighbors}"
-            f"{', but for a probability of failure,' * bool(plan.failure)} which "
+            f"{', but for a probability of failure' * bool(plan.failure)}, which "
             f"implies nothing per {relation[0]} under {relation[1]}, the relation of "
             f"this ledger; {separate_ledger(plan)}"
         )
@@ -173,6 +173,16 @@ def curve_of(text: str) -> Curve:
     return curve
 
 
+@functools.lru_cache(maxsize=64)
+def _corner(epsilon: float, delta: float, failures: float, pure: float) -> Share:
+    """Return the largest sums of a budget. A cached property would hold a lock."""
+    left, limit = (delta - failures) / (1.0 - failures), 0.0
+    if delta >= failures and epsilon >= pure and left >= MIN_DELTA:
+        limit = gaussian_mu(epsilon - pure, left)
+    most = Fraction(limit * (1.0 + ROUNDING)) ** 2
+    return Share(most, Fraction(failures), Fraction(pure))
+
+
 @dataclass(frozen=True)
 class Budget:
     """A limit, and its box; `pure` is None until the first charge fixes it."""
@@ -182,14 +192,10 @@ class Budget:
     failures: float
     pure: float | None = None
 
-    @functools.cached_property
+    @property
     def corner(self) -> Share:
         """The largest sums."""
-        D, E = self.failures, self.pure or 0.0
-        left, limit = (self.delta - D) / (1.0 - D), 0.0
-        if self.delta >= D and self.epsilon >= E and left >= MIN_DELTA:
-            limit = gaussian_mu(self.epsilon - E, left)
-        return Share(Fraction(limit * (1.0 + ROUNDING)) ** 2, Fraction(D), Fraction(E))
+        return _corner(self.epsilon, self.delta, self.failures, self.pure or 0.0)
 
     def fixed_by(self, cost: Cost) -> Budget:
         """Return the budget in which the first charge fixes `pure`."""

@@ -179,8 +179,6 @@ def summary(standing: Standing) -> str:
     said += [f"{n} entr{'y' if n == 1 else 'ies'}: {spent}{unit or ''}."]
     if budget is not None:
         said.append(left_in_words(budget, spent.epsilon, standing.remaining))
-    if any(entry.assumption == Assumption.NO_LEAKS for entry in standing.entries):
-        said.insert(0, "No guarantee, because a step of a charged pipeline leaks.")
     return " ".join([*said, *conditions(standing.entries)])
 
 
