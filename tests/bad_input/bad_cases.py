@@ -51,7 +51,7 @@ class Budgets:
         return cls.ledger
 
 
-def refused(label, says, entry, *, X=None, y=None, ids=None, charges=0, **parameters):
+def refused(label, says, entry, *, X=None, y=..., ids=None, charges=0, **parameters):
     """Return faults of how a fit is refused: a list of none or one."""
     ledger = Budgets.get()
     model = entry.make()
@@ -60,7 +60,7 @@ def refused(label, says, entry, *, X=None, y=None, ids=None, charges=0, **parame
     before = kept(model)
     data = [entry.X if X is None and not label.endswith("no table") else X]
     if entry.y is not None:
-        data.append(entry.y if y is None else y)
+        data.append(entry.y if y is ... else y)
     fault = fault_of(
         says,
         lambda: model.fit(*data, **(entry.ids if ids is None else ids)),

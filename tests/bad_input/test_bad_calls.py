@@ -8,8 +8,9 @@ import pytest
 from bad_cases import Budgets, fault_of, kept, refused
 from estimators import ENTRIES, IDS, LABELS, RATINGS, ROWS, STARS, TARGETS
 from scipy import sparse
+from sliced_rows import ClosedTable, NamelessTable
 
-from skdpspectral import DPPCA, JMECovariance, PrivacyAccountant
+from skdpspectral import DPPCA, DPStandardScaler, JMECovariance, PrivacyAccountant
 from skdpspectral.accounting import (
     calibrate_gaussian,
     gaussian_delta,
@@ -46,6 +47,10 @@ NAN, INF = float("nan"), float("inf")
 FRAME = pd.DataFrame(ROWS, columns=list("abcd"))
 WITH_IDS = FRAME.assign(user=IDS)
 EYE = np.eye(3)
+
+
+class OwnWindow(Window):
+    """Somebody's own, which no file could name."""
 
 
 def of(name, says, **given):
@@ -260,6 +265,8 @@ FITS += [
         ("X|dates", WITH_IDS.assign(b=np.datetime64("2020-01-01")), "user", 0),
     )
 ]
+FITS += [stream("workload|not a strategy", workload=OwnWindow(3))]
+FITS += [pca("X.shape", X=ClosedTable(ROWS)), pca("X.dtype", X=NamelessTable(ROWS))]
 FIXED = UserNetwork(shared_weights="fixed")
 FITS += [
     users(
@@ -321,6 +328,10 @@ for f in (items, factors):
         f("y must be None", X=sparse.csr_array(RATINGS), items=range(2)),
         f("X|eliminate_zeros", X=sparse.csr_array(RATINGS).tobsr(), y=None),
         f("y|1d", y=np.ones((60, 2))),
+        f("X|NaN|drop", X=RATED.assign(item_id=NAN), charges=1),
+        f("X|NaN", X=NAN * sparse.csr_array(RATINGS), y=None, items=None, charges=1),
+        f("X|0 sample(s)", X=sparse.csr_array((0, 5)), y=None),
+        f("X|sparse", X=sparse.csr_array(RATINGS + 1j), y=None),
     ]
 REMAINDERS = ["keep", ["day"], [3], [1.5], [0], [2, 2]]
 FITS += [items("remainder", X=np.c_[RATINGS, STARS], remainder=r) for r in REMAINDERS]
@@ -470,13 +481,15 @@ def test_fits_of_what_does_not_go_together_are_refused(name):
 
 
 @pytest.fixture(scope="module")
-def fitted():
+def fitted(tmp_path_factory):
     models = {n: e.fit(e.make(epsilon=50.0)) for n, e in ENTRIES.items()}
     column = ENTRIES["LRSRegressor"].make(user_feature="user").fit(WITH_IDS, TARGETS)
     alone = ENTRIES["LRSRegressor"].make().fit(ROWS, TARGETS)
     known = ENTRIES["LRSRegressor"].make(epsilon=None, unknown_user="raise")
     known.fit(ROWS, TARGETS, users=IDS)
-    return {**models, "column": column, "alone": alone, "known": known}
+    cities = ENTRIES["DPTableVectorizer"].make().fit(CITIES)
+    models |= {"column": column, "alone": alone, "known": known, "cities": cities}
+    return {**models, "folder": tmp_path_factory.mktemp("files")}
 
 
 def use(name, method, *data, **more):
@@ -544,6 +557,10 @@ CALLS = [
     ("comp_cov", use("JMECovariance", "error_norm", np.eye(2))),
     ("partial_fit|horizon", lambda s: JMECovariance().partial_fit(ROWS)),
     ("horizon is 10 steps", lambda s: JMECovariance(horizon=10).partial_fit(ROWS)),
+    ("no stream to resume", lambda s: JMECovariance(horizon=30).resume()),
+    ("users|not to fit", use("alone", "personalize", ROWS, TARGETS, users=IDS)),
+    ("age|number", lambda s: s["cities"].transform(CITIES.astype({"age": str}))),
+    ("day|date", lambda s: s["cities"].transform(CITIES.assign(day=1.0))),
     ("every", lambda s: JMECovariance().release_path(ROWS, every=0)),
     ("name '1'", use("FederatedDPPCA", "privacy_plan", {1: 9, "1": 9}, 4)),
     ("n_samples", use("FederatedDPPCA", "privacy_plan", {}, 4)),
@@ -556,7 +573,38 @@ CALLS = [
     *(("n_samples", lambda s, n=n: JMEAdam(3, n)) for n in (0, 2.5, "many", None)),
 ]
 PLAN = DPPCA().privacy_plan(1000, 4)
+
+
+def foreign(s):
+    path = s["folder"] / "foreign.db"
+    path.write_bytes(b"hello")
+    PrivacyAccountant(path=path)
+
+
+def reopened(s):
+    path = s["folder"] / "shared.db"
+    PrivacyAccountant(2.0, path=path, unit="row", neighbors="replace-one")
+    PrivacyAccountant(path=path, epsilon=3.0)
+
+
+def lost(s):
+    ledger = PrivacyAccountant(2.0, path=s["folder"] / "lost.db")
+    (s["folder"] / "lost.db").unlink()
+    DPPCA(accountant=ledger).fit(ROWS)
+
+
+def of_another_class(s):
+    s["DPPCA"].save(s["folder"] / "pca.npz")
+    DPStandardScaler.load(s["folder"] / "pca.npz")
+
+
+USERS_ALONE = PrivacyAccountant(unit="user", neighbors="add-remove-one")
 LEDGERS = [
+    ("foreign.db|left as is", foreign),
+    ("epsilon=2.0|not 3.0", reopened),
+    ("lost.db|another accountant", lost),
+    ("path|DPPCA|DPStandardScaler", of_another_class),
+    ("separate ledger|per user", lambda s: DPPCA(accountant=USERS_ALONE).fit(ROWS)),
     *(
         ("epsilon", lambda s, v=v: PrivacyAccountant(v))
         for v in (0, -1, INF, NAN, "1", True)
@@ -614,10 +662,11 @@ METRICS = [
 
 @pytest.mark.parametrize("calls", [CALLS, LEDGERS, METRICS])
 def test_calls_are_refused(calls, fitted):
-    before = {name: kept(model) for name, model in fitted.items()}
+    models = {k: v for k, v in fitted.items() if k != "folder"}
+    before = {name: kept(model) for name, model in models.items()}
     faults = []
     for number, (says, call) in enumerate(calls):
         fault = fault_of(says, partial(call, fitted), Budgets.get())
         faults += [] if fault is None else [f"{number} {says}: {fault:.200}"]
     assert not faults, "\n".join(faults)
-    assert {name: kept(model) for name, model in fitted.items()} == before
+    assert {name: kept(model) for name, model in models.items()} == before
