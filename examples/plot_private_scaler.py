@@ -16,6 +16,8 @@ privately.
 # The table is simulated, so the true scales are known. The last two columns are hard: a
 # value that occurs once in a thousand rows, and a constant.
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -49,7 +51,10 @@ bought = (table["income"] * 1e-4 + 2.0 * table["owns_house"] + rng.normal(size=n
 
 scaler = DPStandardScaler(epsilon=1.0)
 print(scaler.privacy_plan(*table.shape).details())
-scaler.set_output(transform="pandas").fit(table)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    scaler.set_output(transform="pandas").fit(table)
+print(*(warning.message for warning in caught))
 found = pd.DataFrame(
     {
         "standard deviation": table.std(ddof=0),
@@ -63,7 +68,7 @@ print(found.to_string(float_format="{:.4g}".format))
 
 # %%
 # ``unseen_features_`` marks a feature that is too rare to be seen in the noise. Its
-# values become zero.
+# values become zero, and the warning counts such features.
 #
 # More budget, less error
 # -----------------------

@@ -44,7 +44,7 @@ rows, _ = make_spiked_covariance(40_000, 20, random_state=0)
 rows = rows + np.linspace(0, 4, 20)
 X, held_out = rows[:36_000], rows[36_000:]
 candidates = {
-    "center": ["none", "pairs"],
+    "center": ["none", "private"],
     "clip_norm": [None, 3.0, 10.0],
 }
 

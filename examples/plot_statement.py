@@ -19,7 +19,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from skdpspectral import DPPCA, DPStandardScaler, PrivacyAccountant, statement
+from skdpspectral import DPPCA, DPRidgeClassifier, PrivacyAccountant, statement
 from skdpspectral.datasets import load_digits
 
 folder = Path(tempfile.mkdtemp())
@@ -30,7 +30,9 @@ accountant.charge_external(
 )
 ann, ben = accountant.named("Ann"), accountant.named("Ben")
 DPPCA(2, epsilon=1.0, bounds=digits.bounds, accountant=ann).fit(digits.data)
-DPStandardScaler(epsilon=1.0, accountant=ben).fit(digits.data)
+DPRidgeClassifier(
+    classes=range(10), epsilon=1.0, bounds=digits.bounds, accountant=ben
+).fit(digits.data, digits.target)
 
 # %%
 # The statement

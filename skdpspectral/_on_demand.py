@@ -11,18 +11,16 @@ import importlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 # Threads that begin at once to import modules which need each other find them half
 # done, or in a deadlock: one of them imports at a time.
 _ONE_AT_A_TIME = threading.RLock()
 
-
 # Seconds for which others wait, on a busy machine. A thread that imports a module in
 # another way, and asks for one of these names meanwhile, may hold what the first needs.
 _PATIENCE = 60.0
-
 
 if hasattr(os, "register_at_fork"):
     # A child without the thread that imports would have half a module for good.
@@ -45,29 +43,18 @@ def _in_turn() -> Iterator[None]:
 
 
 def names_of(
-    package: str,
-    homes: Mapping[str, Iterable[str]],
-    rooms: Iterable[str] = (),
-    inner: Iterable[str] = (),
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return what a package takes for its ``__getattr__`` and its ``__dir__``.
+    package: str, homes: Mapping[str, str], rooms: str = "", inner: str = ""
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package.
 
-    Parameters
-    ----------
-    package : str
-        The package's name.
-    homes : mapping of str to iterable of str
-        By the path of a module below the package, names that it defines. A path that
-        begins with a dot is one below the package's parent.
-    rooms : iterable of str
-        Modules below the package that are attributes of it too.
-    inner : iterable of str
-        Further ones, which modules of the package itself ask for while they are
-        imported. They wait for nobody: whose turn it is may wait for them.
+    `homes` has the names that a module below the package defines, by its path; one that
+    begins with a dot is below the package's parent. `rooms` are modules that are
+    attributes too. So are `inner` ones, which modules of the package import while they
+    are imported: they wait for no other thread, which may wait for them.
     """
-    home_of = {name: home for home, names in homes.items() for name in names}
-    direct = frozenset(inner)
-    modules = direct.union(rooms)
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
+    direct = frozenset(inner.split())
+    modules = direct.union(rooms.split())
 
     def find(name: str) -> Any:
         if name not in modules and name not in home_of:
@@ -83,4 +70,4 @@ def names_of(
     def list_names() -> list[str]:
         return sorted({*vars(sys.modules[package]), *home_of, *modules})
 
-    return find, list_names
+    return find, list_names, sorted(home_of)

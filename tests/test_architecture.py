@@ -49,7 +49,7 @@ EDGES = {
     "federation": {*SPINE, "decomposition"},
     # What was promised is told of plans and ledgers, and never of data.
     "statements": {"_base", "accounting", "decomposition", "mechanisms"},
-    "plotting": {*SLICES, "accounting", "mechanisms"},
+    "plotting": {*SLICES, "_base", "accounting", "mechanisms"},
     "datasets": {*SLICES, "accounting", "mechanisms"},
 }
 ALLOWED = {

@@ -347,6 +347,35 @@ default="auto"
         PrivacyBudgetError
             If the accountant's remaining budget is too small; nothing is charged.
         """,
+    # -- displays
+    "axes_of_display": """
+        ax_, figure_ : matplotlib Axes and Figure
+            Axes and figure of the plot.
+        """,
+    "ax_of_plot": """
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on. None creates a new figure.
+        """,
+    "drawn_display": """
+        display : object
+            The drawn display.
+        """,
+    "no_matplotlib": """
+        ImportError
+            If matplotlib is not installed.
+        """,
+    "plotted": """
+        Returns
+        -------
+        display : object
+            This display.
+
+        Raises
+        ------
+        ValueError
+            If a value is out of range, or shapes disagree.
+        {no_matplotlib}
+        """,
     # -- sections
     "returns_plan": """
         Returns

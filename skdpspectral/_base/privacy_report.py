@@ -478,7 +478,7 @@ class _Walk:
                 known = worst.setdefault(found.name, found)
                 if known.verdict != LEAKS and found.verdict in (PRIVATE, LEAKS):
                     worst[found.name] = found
-        return list(worst.values()), search._reason_of_leak() or reason
+        return list(worst.values()), reason
 
     def _reason_of_private(self, step: Step) -> str | None:
         """Return why a private estimator is not private; None if it is."""

@@ -109,14 +109,6 @@ def _whole(name: str, value, low: int, high: int) -> int:
     return int(value)
 
 
-def _check_ids(message) -> None:
-    """Refuse a session or a task that is not named by bytes of the right length."""
-    for name, size in (("session", SESSION_BYTES), ("task", TASK_BYTES)):
-        value = getattr(message, name)
-        if not isinstance(value, bytes) or len(value) != size:
-            raise MessageError(f"{name} must be {size} bytes")
-
-
 def check_name(name) -> str:
     """Return a client's name, or an error."""
     if not isinstance(name, str) or not name or not name.isprintable():
@@ -134,6 +126,18 @@ class _Message:
     """Byte form and equality of requests and replies; `_array` names the numbers."""
 
     _array: ClassVar[str]
+
+    def _check_head(self) -> None:
+        """Refuse invalid values of fields that requests and replies share."""
+        for name, size in (("session", SESSION_BYTES), ("task", TASK_BYTES)):
+            value = getattr(self, name)
+            if not isinstance(value, bytes) or len(value) != size:
+                raise MessageError(f"{name} must be {size} bytes")
+        step = _whole("step", self.step, 0, _MAX_STEP)
+        try:
+            vars(self).update(step=step, topic=Topic(self.topic))
+        except ValueError:
+            raise MessageError("the message has an unknown topic") from None
 
     def to_bytes(self) -> bytes:
         """Return the byte form: header, values and a digest."""
@@ -220,10 +224,8 @@ class Request(_Message):
     _array = "basis"
 
     def __post_init__(self) -> None:
-        _check_ids(self)
+        self._check_head()
         basis = np.zeros((0, 0)) if np.size(self.basis) == 0 else self.basis
-        object.__setattr__(self, "step", _whole("step", self.step, 0, _MAX_STEP))
-        object.__setattr__(self, "topic", _topic(self.topic))
         object.__setattr__(self, "basis", _frozen("basis", basis, (2,)))
 
 
@@ -266,29 +268,19 @@ class Reply(_Message):
     _array = "values"
 
     def __post_init__(self) -> None:
-        _check_ids(self)
+        self._check_head()
         check_name(self.client)
-        topic = _topic(self.topic)
+        topic = self.topic
         fewest, most = (0, 0) if topic.of_users else (1, _MAX_ROWS)
         rows = _whole("n_samples", self.n_samples, fewest, most)
-        object.__setattr__(self, "step", _whole("step", self.step, 0, _MAX_STEP))
-        object.__setattr__(self, "topic", topic)
-        object.__setattr__(self, "n_samples", rows)
         if not isinstance(self.mu, Real) or not self.mu > 0.0:
             raise MessageError("mu must be a positive number")
-        object.__setattr__(self, "mu", float(self.mu))
         numbers = _frozen("numbers", self.numbers, (1,))
         if len(numbers) != topic.n_numbers:
             raise MessageError(f"{topic.name} requires {topic.n_numbers} numbers")
-        object.__setattr__(self, "numbers", tuple(numbers.tolist()))
-        object.__setattr__(self, "values", _frozen("values", self.values, (1, 2)))
-
-
-def _topic(value) -> Topic:
-    try:
-        return Topic(value)
-    except ValueError:
-        raise MessageError("the message has an unknown topic") from None
+        values = _frozen("values", self.values, (1, 2))
+        checked = {"n_samples": rows, "mu": float(self.mu), "values": values}
+        vars(self).update(checked, numbers=tuple(numbers.tolist()))
 
 
 # Largest length of a client's reason that is shown.
@@ -405,34 +397,25 @@ class Conversation:
             raise MessageError("it did not answer in time")
         if type(answer) is MessageError:
             # Such errors speak of messages and public numbers alone.
-            raise MessageError(f"it refused the request: {_reason(answer)}")
+            text = "".join(c if c.isprintable() else " " for c in str(answer))
+            raise MessageError(f"it refused the request: {text[:_LONGEST_REASON]}")
         if isinstance(answer, BaseException):
             # The error's text may speak of the client's data.
             raise MessageError(f"it failed with {type(answer).__name__}")
         topic, step = self._request.topic, self._step
         if not isinstance(answer, Reply):
             answer = Reply.from_bytes(answer, max_bytes=self.task.longest(topic))
-        if answer.session != self._session:
-            raise MessageError("its answer is for another session")
-        if answer.task != self.task.digest:
-            raise MessageError(
-                f"its answer is for another task: {answer.task.hex()} instead of "
-                f"{self.task.digest.hex()}; all parties need the same parameters"
-            )
-        if (answer.step, answer.topic) != (step, topic):
-            raise MessageError(f"its answer is not for step {step}")
-        if answer.client != name:
-            raise MessageError("its answer has another client's name")
-        shape = self._shape()
-        if answer.values.shape != shape:
-            raise MessageError(
-                f"its answer has shape {answer.values.shape}, not {shape}"
-            )
+        found, task, shape = answer.values.shape, self.task.digest, self._shape()
+        refusals = {
+            "is for another session": answer.session != self._session,
+            f"is for another task: {answer.task.hex()} instead of {task.hex()}; all "
+            "parties need the same parameters": answer.task != task,
+            f"is not for step {step}": (answer.step, answer.topic) != (step, topic),
+            "has another client's name": answer.client != name,
+            f"has shape {found}, not {shape}": found != shape,
+        }
+        for said, refused in refusals.items():
+            if refused:
+                raise MessageError(f"its answer {said}")
         self._check(name, answer)
         return answer
-
-
-def _reason(error: MessageError) -> str:
-    """The reason of a client's refusal, as one short line of printable text."""
-    text = "".join(c if c.isprintable() else " " for c in str(error))
-    return text[:_LONGEST_REASON]

@@ -28,10 +28,7 @@ _USERS_WHO_DIFFER = {
 
 
 def check_neighbors(estimator, plan: PrivacyPlan, data: tuple, other: tuple) -> None:
-    """Refuse data sets that are no neighbors by the unit and relation of a plan.
-
-    `user_feature` of the estimator names the users of X, where they are the unit.
-    """
+    """Refuse data sets that are no neighbors by the unit and relation of a plan."""
     for rows, name in ((data, "y"), (other, "y_neighbor")):
         if len({len(part) for part in rows}) != 1:
             raise ValueError(f"{name} must contain one target for each of its rows")
@@ -172,17 +169,11 @@ def _upper_limit(successes: int, trials: int, alpha: float) -> float:
 
 
 def _bound_at(scores, neighbor_scores, threshold: float, alpha: float) -> float:
-    """Lower bound on mu from one threshold: neighbors are called above it.
-
-    A mu-GDP mechanism has error rates with
-    ``mu >= Phi^-1(1 - false positives) - Phi^-1(false negatives)``.
-    """
-    false_positive = _upper_limit(
-        int(np.sum(scores > threshold)), len(scores), alpha / 2.0
-    )
-    false_negative = _upper_limit(
-        int(np.sum(neighbor_scores <= threshold)), len(neighbor_scores), alpha / 2.0
-    )
+    """Lower bound on mu from one threshold: neighbors are called above it."""
+    # mu >= Phi^-1(1 - false positives) - Phi^-1(false negatives)
+    above, below = np.sum(scores > threshold), np.sum(neighbor_scores <= threshold)
+    false_positive = _upper_limit(int(above), len(scores), alpha / 2.0)
+    false_negative = _upper_limit(int(below), len(neighbor_scores), alpha / 2.0)
     if false_positive >= 1.0 or false_negative >= 1.0:
         return 0.0
     return max(0.0, float(-ndtri(false_positive) - ndtri(false_negative)))
@@ -253,39 +244,29 @@ def _exact_releases(estimator, data: tuple) -> dict[str, np.ndarray]:
         return _fit_recorded(estimator, data)
 
 
-def _require_same_releases(estimator, plan: PrivacyPlan, X) -> None:
-    """Refuse plans whose releases without noise differ from those with noise."""
-    exact = clone(estimator).set_params(epsilon=None).plan_for(X)
-    shapes = [{m.name: m.shape for m in p.mechanisms} for p in (plan, exact)]
-    if shapes[0] != shapes[1]:
-        raise ValueError(
-            f"statistic must be given for {plan.estimator}: without noise it is a "
-            "different algorithm with different releases, for which no likelihood "
-            "ratio can be computed"
-        )
-
-
-def _noise_variance(plan: PrivacyPlan, name: str) -> float:
-    """Return the variance of the noise of a planned Gaussian mechanism."""
-    mechanism = plan[name]
-    if not isinstance(mechanism, Gaussian):
-        raise TypeError(f"{name!r} is not released by a Gaussian mechanism")
-    return mechanism.noise_std**2
-
-
 class _LikelihoodRatio:
     """Log likelihood ratio of Gaussian releases, and the midpoint as threshold."""
 
     def __init__(self, estimator, plan: PrivacyPlan, data: tuple, other: tuple):
-        _require_same_releases(estimator, plan, data[0])
+        planned = clone(estimator).set_params(epsilon=None).plan_for(data[0])
+        shapes = [{m.name: m.shape for m in p.mechanisms} for p in (plan, planned)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(
+                f"statistic must be given for {plan.estimator}: without noise it is a "
+                "different algorithm with different releases, for which no likelihood "
+                "ratio can be computed"
+            )
         exact = _exact_releases(estimator, data)
         neighbor = _exact_releases(estimator, other)
         # <M, D> over all entries weighs each off-diagonal twice, which is right:
         # its variance is half of the diagonal's.
-        self.directions = {
-            name: (neighbor[name] - exact[name]) / _noise_variance(plan, name)
-            for name in exact
-        }
+        self.directions = {}
+        for name in exact:
+            mechanism = plan[name]
+            if not isinstance(mechanism, Gaussian):
+                raise TypeError(f"{name!r} is not released by a Gaussian mechanism")
+            difference = neighbor[name] - exact[name]
+            self.directions[name] = difference / mechanism.noise_std**2
         middles = {name: 0.5 * (neighbor[name] + exact[name]) for name in exact}
         self.threshold = self(None, middles)
 
@@ -442,18 +423,11 @@ def _all_scores(estimator, sides, statistic, n_trials, n_jobs, random_state):
             2**31 - 1, size=2 * n_trials
         )
     batch = math.ceil(n_trials / _BATCHES_PER_WORKER)
-    jobs = [
-        (
-            data,
-            seeds[
-                side * n_trials + start : side * n_trials + min(start + batch, n_trials)
-            ],
-        )
-        for side, data in enumerate(sides)
-        for start in range(0, n_trials, batch)
-    ]
+    halves = zip(sides, (seeds[:n_trials], seeds[n_trials:]), strict=True)
     results = Parallel(n_jobs=n_jobs)(
-        delayed(_scores)(estimator, data, statistic, chunk) for data, chunk in jobs
+        delayed(_scores)(estimator, data, statistic, own[start : start + batch])
+        for data, own in halves
+        for start in range(0, n_trials, batch)
     )
     flat = np.concatenate(results)
     return flat[:n_trials], flat[n_trials:]

@@ -159,19 +159,16 @@ class JMECovariance(
         Number of steps that the noise is designed for (:ref:`stream_horizon`). None
         uses the number of rows in :meth:`fit`. :meth:`partial_fit` requires a number,
         unless ``factorization="trivial"``, or ``"blt"`` with a workload that forgets.
-    workload : {"average", "prefix"}, Window, Exponential or array, default="average"
+    workload : {"average", "prefix"}, Window or Exponential, default="average"
         Weights of the rows at step t: 1/t for "average", 1 for "prefix", or the weights
         of :class:`~skdpspectral.covariance.Exponential` or
-        :class:`~skdpspectral.covariance.Window`. An array of shape (steps, steps) sets
-        any weights, with zeros above the diagonal. The weights of each step must have a
-        positive sum, unless `moments` has a `second_workload`.
-    factorization : str, BISR or array of shape (steps, steps), default="blt"
+        :class:`~skdpspectral.covariance.Window`.
+    factorization : {"blt", "sqrt", "bisr", "trivial"} or BISR, default="blt"
         How noise is correlated between steps (:ref:`stream_parameters`). The choice
         determines how many rows of noise are kept in memory, each as long as the
         release of a step: none for "trivial" (independent noise), about four for "blt",
         two per unit of bandwidth for :class:`~skdpspectral.covariance.BISR` ("bisr"
-        uses its default), and two per step for "sqrt". "optimal" and a lower-triangular
-        matrix C keep one row per step, and the matrix.
+        uses its default), and two per step for "sqrt".
     moments : {"jme", "assume-centered"} or strategy, default="jme"
         The released moments. "jme": mean and second moment, using their joint
         sensitivity; :class:`~skdpspectral.covariance.JointMoments` sets their weights,
@@ -196,17 +193,15 @@ class JMECovariance(
     Attributes
     ----------
     location_ : ndarray of shape (n_features,)
-        Weighted mean of the clipped rows, with the weights of `workload`. If these have
-        no positive sum, the weights of the `second_workload` of `moments` are used.
-        Zero with ``moments="assume-centered"``.
+        Weighted mean of the clipped rows, with the weights of `workload`. Zero with
+        ``moments="assume-centered"``.
     location_std_ : float or None
         Standard deviation of the noise of each entry of `location_`. None if
         `location_` is zero or has separate weights.
     covariance_ : ndarray of shape (n_features, n_features)
         Weighted covariance of the clipped rows, corrected for the bias of the noise
         (except with ``BaselineMoments("pp")``). Its eigenvalues are at least
-        `min_eigenvalue`, and its trace is at most ``clip_norm**2`` (larger, by a public
-        factor, if some weights are negative).
+        `min_eigenvalue`, and its trace is at most ``clip_norm**2``.
     precision_ : ndarray of shape (n_features, n_features)
         Inverse of `covariance_`.
     first_moment_ : ndarray of shape (n_features,)
@@ -269,7 +264,6 @@ class JMECovariance(
     _free_parameters: ClassVar[set[str]] = {
         *("accountant", "noise_seed", "min_eigenvalue", "whiten")
     }
-    _array_parameters: ClassVar[tuple[str, ...]] = ("workload", "factorization")
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "clip_norm": [Interval(Real, 1e-60, 1e60, closed="both")],
@@ -375,8 +369,7 @@ class JMECovariance(
             floor = np.maximum(floor, _FLOOR * spread)
             # The eigenvectors of a diagonal are known: noise turns none of them.
             spread = None if moments.sums.stream.diagonal else spread
-        trace = unit * moments.largest_trace(places)
-        covariance = project_covariance(covariance, floor, trace, spread)
+        covariance = project_covariance(covariance, floor, unit, spread)
         return first, second, mean, covariance
 
     @with_callbacks
@@ -500,8 +493,8 @@ class JMECovariance(
         RuntimeError
             If a step of this very copy failed; load a pickle instead.
         ValueError
-            If there is no accountant, if parameters are invalid or were changed since
-            the stream started, or an array workload only weights missing rows.
+            If there is no accountant, or if parameters are invalid or were changed
+            since the stream started.
         """
         self._check_parameters()
         run = getattr(self, "_stream", None)

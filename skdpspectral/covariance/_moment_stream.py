@@ -13,11 +13,9 @@ from .._linalg.walks import blas_threads
 from .._statistics.statistic import Statistic
 from .._tables.clipping import clip_rows
 from ..accounting import calibrate_gaussian
-from ..factorizations import Factorization, NoiseGain, Workload
+from ..factorizations import NoiseGain, Workload
 from ..factorizations._choices import PlannedNoise
-from ..factorizations._errors import GappedGain
 from ..factorizations._factorizations import Pair
-from ..factorizations._workloads import contrasts
 from ..mechanisms import Exact, Mechanism, PrivacyPlan
 from ..mechanisms._planned_releases import GRID_BITS
 from ._kernels import MomentRows
@@ -168,10 +166,10 @@ class FirstMoments(NamedTuple):
     totals: np.ndarray
     steps: np.ndarray
 
-    def at(self, places) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return first moments and means of some steps; None without a mean."""
+    def at(self, places) -> tuple[np.ndarray, np.ndarray]:
+        """Return first moments and means of some steps."""
         sums, totals = self.sums[places], self.totals[places, None]
-        mean = None if self.workload.contrast else sums / totals
+        mean = sums / totals
         if not self.workload.normalized:
             totals = self.workload.divisors(self.steps[places])[:, None]
         return sums / totals, mean
@@ -201,16 +199,12 @@ class MomentSums:
                 d, 1.0, diagonal=stream.diagonal, first=False
             )
             self._squares = stream.workload.sums(self._square_rows.width)
-        self._block_steps = stream.n_steps if stream.renewed else None
         # One for rows, and one for their products if other noise is theirs.
-        self._gains: list[NoiseGain | GappedGain] = [
-            NoiseGain(stream.workload, shape, self._block_steps)
-            for shape in self._shapes()
+        block = stream.n_steps if stream.renewed else None
+        self._gains = [
+            NoiseGain(stream.workload, shape, block)
+            for shape in dict.fromkeys(stream.shapes)
         ]
-
-    def _shapes(self) -> tuple[Factorization, ...]:
-        first, second = self.stream.shapes
-        return (first,) if second is first else (first, second)
 
     def push(self, vectors: np.ndarray) -> StreamMoments:
         """Add released vectors, overwriting them; return the sums of each step."""
@@ -223,7 +217,7 @@ class MomentSums:
             first = self._first.push(vectors[:, :d].copy(), steps)
         if self._squares is not None:
             squares = self._squares.push(self._square_rows.pack(vectors))
-        gains: list[tuple] = [(np.zeros(n), np.zeros(n))] * len(self._gains)
+        gains = [(np.zeros(n), np.zeros(n))] * len(self._gains)
         if self.noise_std:
             gains = [gain.push(n) for gain in self._gains]
         if self._counts is not None:
@@ -236,16 +230,12 @@ class MomentSums:
         """Skip the next n steps, whose releases are lost.
 
         Their noise must not be used either: with the releases it would reveal the rows.
-        Raises if a later mean would be over no rows.
         """
         if not n:
             return
         workload, first = self.stream.workload, self._first
-        _check_gap(workload, self.step, n)
-        if first is not None and not first.workload.contrast:
-            _check_gap(first.workload, self.step, n)
         if self._counts is None:
-            self._begin_gaps()
+            self._counts = _counted(workload, self.step)
         if first is not None:
             first.skip(self.step, n)
         for sums in (self._sums, self._squares, self._counts):
@@ -258,16 +248,6 @@ class MomentSums:
         # A window starts again after a gap, without the rows before.
         self.n_lost = self.step if workload.name == "window" else self.n_lost + n
 
-    def _begin_gaps(self) -> None:
-        """Start to count weights, and to track the noise of sums with gaps."""
-        workload = self.stream.workload
-        self._counts = _counted(workload, self.step)
-        if self.noise_std:
-            self._gains = [
-                GappedGain(workload, shape, self._block_steps, gain, self.step)
-                for shape, gain in zip(self._shapes(), self._gains, strict=True)
-            ]
-
 
 def _counted(workload: Workload, step: int):
     """Return an accumulator of ones after a step."""
@@ -275,21 +255,6 @@ def _counted(workload: Workload, step: int):
     for start in range(0, step, _CHUNK):
         counts.push(np.ones((min(_CHUNK, step - start), 1)))
     return counts
-
-
-def _check_gap(workload: Workload, step: int, n: int) -> None:
-    """Refuse a gap that leaves a later mean without rows."""
-    if workload.max_steps is None:
-        return
-    weights = workload.core_matrix(workload.max_steps)[step + n :].copy()
-    weights[:, step : step + n] = 0.0
-    weights = weights[np.abs(weights).max(axis=1) > 0.0] if len(weights) else weights
-    lost = len(weights) < workload.max_steps - step - n
-    if lost or (len(weights) and contrasts(weights).any()):
-        raise ValueError(
-            f"at a later step, workload gives weight only to rows {step + 1} to "
-            f"{step + n}, which are lost; clone the estimator to begin a new stream"
-        )
 
 
 class StreamMoments:
@@ -314,7 +279,7 @@ class StreamMoments:
             self.steps[-1:],
             self._vectors[-1:],
             None if self._squares is None else self._squares[-1:],
-            [tuple(np.atleast_1d(part[[-1]]) for part in gain) for gain in self._gains],
+            [tuple(part[-1:] for part in gain) for gain in self._gains],
             None if self._totals is None else self._totals[-1:],
             None if self._first is None else self._first.of_last_step(),
         )
@@ -322,8 +287,7 @@ class StreamMoments:
     def at(self, places) -> tuple[np.ndarray, ...]:
         """Return first and second moments, means and covariances of m chosen steps.
 
-        They have shapes (m, d), (m, d, d), (m, d) and (m, d, d). Means have the weights
-        of the covariance where those of the first moment make no mean. Covariances are
+        They have shapes (m, d), (m, d, d), (m, d) and (m, d, d). Covariances are
         unbiased, except for "pp", and not yet projected.
         """
         stream, places = self.sums.stream, np.asarray(places)
@@ -352,17 +316,8 @@ class StreamMoments:
             divisors = stream.workload.divisors(self.steps[places])
         first, second = first / divisors[:, None], second / divisors[:, None, None]
         if self._first is not None:
-            first, own_mean = self._first.at(places)
-            mean = mean if own_mean is None else own_mean
+            first, mean = self._first.at(places)
         return first, second, mean, covariance
-
-    def largest_trace(self, places) -> np.ndarray | float:
-        """Return the largest trace for unit rows: 1 for weights of one sign."""
-        workload, places = self.sums.stream.workload, np.asarray(places)
-        if not workload.signed:
-            return 1.0
-        positive = workload.positive_totals(self.steps[places])
-        return np.maximum(positive / self._totals_at(places), 1.0)
 
     def spread(self, places) -> np.ndarray | None:
         """Return the deviation of the noise of m covariances off their diagonals.
@@ -389,11 +344,9 @@ class StreamMoments:
     def mean_spread(self, places) -> np.ndarray | None:
         """Return the deviation of the noise in each coordinate of m means.
 
-        None for means with weights of their own, which are not those of the covariance.
+        None for means with weights of their own, and for zeros.
         """
-        if self._first is not None and not self._first.workload.contrast:
-            return None
-        if self.sums.stream.centered:  # zero, and not released
+        if self._first is not None or self.sums.stream.centered:
             return None
         places = np.asarray(places)
         core = self._gains[0][0][places]

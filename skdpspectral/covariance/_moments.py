@@ -20,10 +20,9 @@ WORKLOADS = [
     Prefix,
     Window,
     Exponential,
-    "array-like",
 ]
 
-FACTORIZATIONS = [StrOptions(set(NAMES)), BISR, "array-like"]
+FACTORIZATIONS = [StrOptions(set(NAMES)), BISR]
 _SECOND_MOMENT = [StrOptions({"full", "diag"})]
 _WEIGHT = Interval(Real, 1e-60, 1e60, closed="both")
 
@@ -67,10 +66,6 @@ class JointMoments(BaseEstimator):
     JMECovariance(moments=JointMoments(second_workload=Window(length=100)))
     """
 
-    _array_parameters: ClassVar[tuple[str, ...]] = (
-        "second_workload",
-        "second_factorization",
-    )
     _parameter_constraints: ClassVar[dict] = {
         "weight": [StrOptions({"free", "trace-split"}), _WEIGHT],
         "second_moment": _SECOND_MOMENT,
@@ -136,7 +131,6 @@ class BaselineMoments(BaseEstimator):
     differential privacy, algorithms 4 to 6.
     """
 
-    _array_parameters = JointMoments._array_parameters
     _parameter_constraints: ClassVar[dict] = {
         **JointMoments._parameter_constraints,
         "method": [StrOptions({"ime", "cs", "pp", "pp-debiased"})],

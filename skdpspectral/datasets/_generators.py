@@ -121,31 +121,18 @@ def check_number(name, value, highest=np.inf):
 def _check_signal_variance(signal_variance, n_components):
     try:
         signal = np.asarray(signal_variance, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"signal_variance must be numeric, got {signal_variance!r}"
-        ) from error
+    except (TypeError, ValueError):
+        signal = np.array(np.nan)
     if signal.ndim == 0:
         signal = np.full(n_components, float(signal))
-    if signal.shape != (n_components,):
+    fits = signal.shape == (n_components,) and np.isfinite(signal).all()
+    if not (fits and (signal > 0).all() and (np.diff(signal) <= 0).all()):
         raise ValueError(
-            "signal_variance must be a number or contain one number per component, "
-            f"shape ({n_components},), got shape {signal.shape}"
-        )
-    if not (np.isfinite(signal).all() and (signal > 0).all()):
-        raise ValueError(
-            "signal_variance must be positive and finite, "
-            f"got {signal_variance!r}: lower n_components to drop a component"
-        )
-    if (np.diff(signal) > 0).any():
-        raise ValueError(
-            "signal_variance must be in non-increasing order, "
-            f"got {signal_variance!r}: sort it, largest first"
+            "signal_variance must be a positive, finite number, or n_components="
+            f"{n_components} of them in non-increasing order, got {signal_variance!r}"
         )
     return signal
 
-
-WEIGHTS = ("normal", "one")
 
 # A round of trades keeps 1/2 of what the indicators remember of the start (_trade).
 # The worst mode of all, by the exact kernels of eleven small cases (up to 2520
@@ -301,7 +288,11 @@ def make_low_rank_sparse_tasks(
     counts = _draw_counts(n_samples_per_user, n_users, rng)
     truth = Bunch(
         components=_haar_rows(rank, n_features, rng),
-        weights=_draw_weights(weights, n_users, rank, rng),
+        weights=(
+            np.ones((n_users, rank))
+            if weights == "one"
+            else rng.standard_normal((n_users, rank))
+        ),
         intercept=intercept_scale * rng.standard_normal(n_users),
         sparse=_draw_sparse(n_users, n_features, sparsity, row_sparsity, rng),
     )
@@ -309,25 +300,22 @@ def make_low_rank_sparse_tasks(
 
     users = np.repeat(np.arange(n_users), counts)
     X = rng.standard_normal((len(users), n_features))
-    y = _linear_targets(X, users, truth) + noise * rng.standard_normal(len(users))
+    y = truth.intercept[users] + _inner(X, np.arange(len(X)), truth.coef, users)
+    y += noise * rng.standard_normal(len(users))
     if shuffle:
         order = rng.permutation(len(users))
         X, y, users = X[order], y[order], users[order]
     return (X, y, users, truth) if return_coef else (X, y, users)
 
 
-def _linear_targets(X, users, truth):
-    """Targets without noise, without a copy of `coef` for all rows at once."""
-    y = truth.intercept[users]
-    for rows in gen_batches(len(X), max(1, BLOCK_ENTRIES // X.shape[1])):
-        y[rows] += np.einsum("ij,ij->i", X[rows], truth.coef[users[rows]])
-    return y
-
-
-def _draw_weights(weights, n_users, rank, rng):
-    if weights == "one":
-        return np.ones((n_users, rank))
-    return rng.standard_normal((n_users, rank))
+def _inner(first, at, second, others):
+    """Inner products of pairs of rows, without a copy of all of them at once."""
+    products = np.empty(len(at))
+    height = max(1, BLOCK_ENTRIES // first.shape[1])
+    for batch in gen_batches(len(at), height):
+        pair = first[at[batch]], second[others[batch]]
+        products[batch] = np.einsum("ij,ij->i", *pair)
+    return products
 
 
 def _draw_sparse(n_users, n_features, sparsity, row_sparsity, rng):
@@ -412,52 +400,25 @@ def _trade(supports, rng):
     supports[first], supports[second] = pool[:, :sparsity], pool[:, sparsity:]
 
 
-def _draw_counts(n_samples_per_user, n_users, rng):
+def _draw_counts(given, n_users, rng):
     """Number of rows of each user, shape (n_users,)."""
-    if isinstance(n_samples_per_user, tuple):
-        low, high = _check_range(n_samples_per_user)
-        return rng.randint(low, high + 1, size=n_users)
-    if hasattr(n_samples_per_user, "__len__"):
-        return _check_counts(n_samples_per_user, n_users)
-    count = check_integer("n_samples_per_user", n_samples_per_user)
-    return np.full(n_users, count)
-
-
-def _check_range(bounds):
-    if not (len(bounds) == 2 and all(map(is_integer, bounds))):
-        raise ValueError(
-            "n_samples_per_user as a tuple must be a range (low, high) of integers, "
-            f"got {bounds!r}; pass a list or an array for one number per user"
-        )
-    low, high = bounds
-    if not 1 <= low <= high:
-        raise ValueError(
-            "n_samples_per_user must be a range (low, high) with 1 <= low <= high, "
-            f"got {bounds!r}"
-        )
-    return bounds
-
-
-def _check_counts(counts, n_users):
-    try:
-        counts = np.asarray(counts)
-    except ValueError as error:
-        raise ValueError("n_samples_per_user must not be ragged") from error
-    if counts.shape != (n_users,):
-        raise ValueError(
-            f"n_samples_per_user must contain one number per user, shape ({n_users},), "
-            f"got shape {counts.shape}"
-        )
-    if counts.dtype.kind not in "iu":
-        raise ValueError(
-            f"n_samples_per_user must contain integers, got the dtype {counts.dtype}"
-        )
-    if counts.min() < 1:
-        raise ValueError(
-            "n_samples_per_user must contain integers of at least 1, "
-            f"got {counts.min()} for user {counts.argmin()}"
-        )
-    return counts.astype(np.int64)
+    if isinstance(given, tuple):
+        if not (len(given) == 2 and all(map(is_integer, given)) and given[0] >= 1):
+            given = (1, 0)
+        low, high = given
+        if low <= high:
+            return rng.randint(low, high + 1, size=n_users)
+    elif not hasattr(given, "__len__"):
+        return np.full(n_users, check_integer("n_samples_per_user", given))
+    else:
+        counts = np.array(given, dtype=object)
+        whole = all(map(is_integer, counts.flat))
+        if counts.shape == (n_users,) and whole and counts.min() >= 1:
+            return counts.astype(np.int64)
+    raise ValueError(
+        "n_samples_per_user must be a positive integer, a tuple (low, high) of them "
+        f"with low <= high, or a list or array of n_users={n_users} of them"
+    )
 
 
 def _check_row_sparsity(row_sparsity, n_users, n_features, sparsity):
@@ -475,12 +436,12 @@ def _check_row_sparsity(row_sparsity, n_users, n_features, sparsity):
 
 
 def _check_weights(weights, rank):
-    if not (isinstance(weights, str) and weights in WEIGHTS):
-        raise ValueError(f"weights must be one of {WEIGHTS}, got {weights!r}")
+    if not (isinstance(weights, str) and weights in ("normal", "one")):
+        raise ValueError(f'weights must be "normal" or "one", got {weights!r}')
     if weights == "one" and rank > 1:
         raise ValueError(
-            f"weights='one' needs a rank of at most 1, got rank={rank}: users of the "
-            "same weights share one direction, whatever the rank"
+            f'weights="one" needs a rank of at most 1, got rank={rank}: users of the '
+            "same weights share one direction"
         )
 
 

@@ -11,7 +11,6 @@ import tempfile
 import urllib.request
 import zipfile
 import zlib
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from sklearn.utils import Bunch, check_random_state, gen_batches
 from ._generators import (
     BLOCK_ENTRIES,
     _haar_rows,
+    _inner,
     check_integer,
     check_number,
     is_integer,
@@ -273,16 +273,6 @@ def _tastes(n_users, components, sparsity, rng):
     return coef * np.sqrt(3.0 / (2 * rank + sparsity))
 
 
-def _inner(user_rows, users, item_rows, items):
-    """Inner products of the pairs' rows, without a copy of all of them at once."""
-    products = np.empty(len(users))
-    height = max(1, BLOCK_ENTRIES // user_rows.shape[1])
-    for batch in gen_batches(len(users), height):
-        pair = user_rows[users[batch]], item_rows[items[batch]]
-        products[batch] = np.einsum("ij,ij->i", *pair)
-    return products
-
-
 def _check_range(rating_range):
     try:
         low, high = rating_range
@@ -436,45 +426,33 @@ def fetch_movielens(
             f"{DATA_HOME_VARIABLE}"
         )
     read = _prepared if path.suffix == ".npz" else _zip
-    bunch = _bunch(variant, read(variant, path))
+    bunch = read(variant, path)
     bunch = ratings_to_pandas(bunch) if as_frame else bunch
     return (bunch.data, bunch.target) if return_X_y else bunch
 
 
-@dataclass(frozen=True)
-class Tables:
-    """The tables of both sources."""
-
-    user_id: np.ndarray
-    item_id: np.ndarray
-    rating: np.ndarray
-    timestamp: np.ndarray | None
-    users: dict
-    items: np.ndarray
-    titles: list
-    genres: np.ndarray
-
-
-def _bunch(variant, tables):
-    years = np.array([_year(title) for title in tables.titles], dtype=np.int64)
+def _bunch(variant, *, users, items, titles, genres, timestamp=None, **ratings):
+    """Return the Bunch of the tables of either source."""
+    titles, items = np.array(titles, dtype=object), np.asarray(items, dtype=np.int64)
+    years = np.array([_year(title) for title in titles], dtype=np.int64)
     scaled = np.clip((years - FIRST_YEAR) / YEARS, 0.0, 1.0)
     scaled[years == UNKNOWN_YEAR] = 0.5
-    items = np.asarray(tables.items).astype(np.int64)
     bunch = ratings_bunch(
         fetch_movielens,
-        user_id=tables.user_id,
-        item_id=tables.item_id,
-        rating=tables.rating,
+        **ratings,
         item_ids=items,
-        item_features=np.column_stack([tables.genres, scaled]).astype(np.float64),
+        item_features=np.column_stack([genres, scaled]).astype(np.float64),
         item_feature_names=[*GENRES[variant], "year"],
         rating_range=(1, 5),
     )
-    titles = np.array(tables.titles, dtype=object)
     bunch.movies = Bunch(item_id=items, title=titles, year=years)
-    bunch.users = Bunch(**tables.users)
-    time = tables.timestamp
-    bunch.timestamp = None if time is None else np.asarray(time).astype(np.int64)
+    kinds = {"user_id": np.int64, "gender": object, "age": np.int64}
+    kinds["occupation"] = object if variant == "ml-100k" else np.int64
+    columns = zip(kinds.items(), users, strict=True)
+    bunch.users = Bunch(**{n: np.array(v, dtype=kind) for (n, kind), v in columns})
+    if timestamp is not None:
+        timestamp = np.asarray(timestamp, dtype=np.int64)
+    bunch.timestamp = timestamp
     return bunch
 
 
@@ -533,14 +511,9 @@ def _zip(variant, path):
     _check_sum(variant, path.read_bytes(), path)
     try:
         with zipfile.ZipFile(path) as archive:
-            return PARSERS[variant](lambda name: _text(archive, variant, name))
+            return _bunch(variant, **_parsed(variant, archive))
     except NOT_THE_ZIP as error:
         raise OSError(f"{path} is not in the format of {variant} ({error})") from error
-
-
-def _text(archive, variant, name):
-    # The titles have accents, and both README files precede UTF-8.
-    return archive.read(f"{variant}/{name}").decode("latin-1")
 
 
 def _integers(text, n_columns):
@@ -560,39 +533,35 @@ def _fields(text, separator, n_fields):
     return list(zip(*lines, strict=True))
 
 
-def _parse_100k(read):
-    user_id, item_id, rating, timestamp = _integers(read("u.data"), 4)
-    users, age, gender, occupation, _ = _fields(read("u.user"), "|", 5)
-    items, titles, _, _, _, *genres = _fields(read("u.item"), "|", 24)
-    table = _users(users, gender, age, np.array(occupation, dtype=object))
-    genres = np.array(genres, dtype=np.int64).T
-    items = np.array(items, dtype=np.int64)
-    return Tables(
-        user_id, item_id, rating, timestamp, table, items, list(titles), genres
-    )
+def _parsed(variant, archive):
+    """Return the tables of the files of a zip."""
 
+    def columns(name, separator, n_fields):
+        # The titles have accents, and both README files precede UTF-8.
+        text = archive.read(f"{variant}/{name}").decode("latin-1")
+        if n_fields == 4:
+            return _integers(text.replace(separator, "\t"), 4)
+        return _fields(text, separator, n_fields)
 
-def _parse_1m(read):
-    ratings = read("ratings.dat").replace("::", "\t")
-    user_id, item_id, rating, timestamp = _integers(ratings, 4)
-    users, gender, age, occupation, _ = _fields(read("users.dat"), "::", 5)
-    items, titles, named = _fields(read("movies.dat"), "::", 3)
-    genres = np.zeros((len(items), len(GENRES_1M)), dtype=np.int64)
-    for row, names in enumerate(named):
-        genres[row, [GENRES_1M.index(name) for name in names.split("|")]] = 1
-    table = _users(users, gender, age, np.array(occupation, dtype=np.int64))
-    items = np.array(items, dtype=np.int64)
-    return Tables(
-        user_id, item_id, rating, timestamp, table, items, list(titles), genres
-    )
-
-
-def _users(user_id, gender, age, occupation):
+    if variant == "ml-100k":
+        ratings = columns("u.data", "\t", 4)
+        user_id, age, gender, occupation, _ = columns("u.user", "|", 5)
+        items, titles, _, _, _, *genres = columns("u.item", "|", 24)
+        genres = np.array(genres, dtype=np.int64).T
+    else:
+        ratings = columns("ratings.dat", "::", 4)
+        user_id, gender, age, occupation, _ = columns("users.dat", "::", 5)
+        items, titles, named = columns("movies.dat", "::", 3)
+        genres = np.zeros((len(items), len(GENRES_1M)), dtype=np.int64)
+        for row, names in enumerate(named):
+            genres[row, [GENRES_1M.index(name) for name in names.split("|")]] = 1
+    names = ("user_id", "item_id", "rating", "timestamp")
     return {
-        "user_id": np.array(user_id, dtype=np.int64),
-        "gender": np.array(gender, dtype=object),
-        "age": np.array(age, dtype=np.int64),
-        "occupation": occupation,
+        **dict(zip(names, ratings, strict=True)),
+        "users": (user_id, gender, age, occupation),
+        "items": items,
+        "titles": titles,
+        "genres": genres,
     }
 
 
@@ -606,19 +575,17 @@ def _prepared(variant, path):
     names += ["timestamp", "occupation_names"] if older else []
     raw = read_archive(variant, names, path.parent.parent)
     expect("genre_names", raw["genre_names"].tolist(), GENRES[variant])
-    occupation = raw["users_occupation"].astype(np.int64)
     if older:
-        occupation = raw["occupation_names"].astype(object)[occupation]
-    return Tables(
-        raw["user_id"],
-        raw[f"{item}_id"],
-        raw["rating"],
-        raw.get("timestamp"),
-        _users(raw["users_id"], raw["users_gender"], raw["users_age"], occupation),
-        raw[f"{item}s_id"],
-        raw[f"{item}s_title"].tolist(),
-        raw[f"{item}s_genre"],
+        codes = raw["users_occupation"].astype(np.int64)
+        raw["users_occupation"] = raw["occupation_names"].astype(object)[codes]
+    return _bunch(
+        variant,
+        user_id=raw["user_id"],
+        item_id=raw[f"{item}_id"],
+        rating=raw["rating"],
+        timestamp=raw.get("timestamp"),
+        users=[raw[f"users_{c}"] for c in ("id", "gender", "age", "occupation")],
+        items=raw[f"{item}s_id"],
+        titles=raw[f"{item}s_title"].tolist(),
+        genres=raw[f"{item}s_genre"],
     )
-
-
-PARSERS = {"ml-100k": _parse_100k, "ml-1m": _parse_1m}

@@ -15,30 +15,21 @@ from ._factorizations import (
     Banded,
     BufferedToeplitz,
     Buffers,
-    Dense,
     Factorization,
     faded_buffers,
-    optimal_matrix,
     prefix_buffers,
 )
 from ._workloads import (
     Average,
-    Custom,
     Prefix,
     Workload,
-    binomial_series,
-    check_triangular,
-    check_workload_weights,
     inverse_series,
 )
 
-# Dense matrices and their history are held in memory.
-LARGEST_DENSE = 5000
-
-# So are the columns of Toeplitz matrices, and the rows of noise that "sqrt" keeps.
+# Columns of Toeplitz matrices, and rows of noise that "sqrt" keeps, are in memory.
 LARGEST_BANDED = 10**7
 _NAMED = {"prefix": Prefix, "average": Average}
-NAMES = ("trivial", "sqrt", "bisr", "blt", "optimal")
+NAMES = ("trivial", "sqrt", "bisr", "blt")
 
 
 class HorizonError(ValueError, AttributeError):
@@ -63,19 +54,12 @@ class BISR(BaseEstimator):
     bandwidth: int = 64
 
 
-def is_given(factorization) -> bool:
-    """Return whether a factorization is given as an array."""
-    return not isinstance(factorization, (str, BISR))
-
-
 def needs_steps(workload: Workload, factorization) -> bool:
     """Whether a factorization must know the number of steps.
 
     It need not where its column norms are bounded for any number of steps and its
-    filter needs constant memory, or where an array has that number.
+    filter needs constant memory.
     """
-    if workload.max_steps is not None or is_given(factorization):
-        return False
     fades = not workload.growing
     return isinstance(factorization, BISR) or not (
         factorization == "trivial" or (factorization == "blt" and fades)
@@ -91,15 +75,13 @@ def factorize(
     ----------
     workload : Workload
         Workload to factorize.
-    factorization : {"trivial", "sqrt", "bisr", "blt", "optimal"}, BISR or array of \
-            shape (n, n)
+    factorization : {"trivial", "sqrt", "bisr", "blt"} or BISR, default="blt"
         "trivial": C = I. "sqrt": the Toeplitz square root of the core. "bisr", or
         :class:`BISR`: its inverse truncated to a band. "blt": buffered linear Toeplitz,
-        in constant memory. "optimal": the dense matrix with the smallest error. Arrays
-        are used as C.
+        in constant memory.
     n_steps : int or None, default=None
-        Number of steps. None is enough for arrays, for "trivial", and for "blt" with
-        windows and exponential weights.
+        Number of steps. None is enough for "trivial", and for "blt" with windows and
+        exponential weights.
 
     Returns
     -------
@@ -109,7 +91,7 @@ def factorize(
     Raises
     ------
     ValueError
-        If the number of steps is missing or too large, or C is singular.
+        If the factorization is unknown, or n_steps is missing or too large.
 
     Examples
     --------
@@ -120,11 +102,10 @@ def factorize(
     ...  for name in ("trivial", "sqrt", "blt")]
     [22.37, 3.1, 3.05]
     """
-    n_steps = workload.max_steps if n_steps is None else n_steps
-    if is_given(factorization):
-        return Dense("array", check_triangular("factorization", factorization))
-    banded = BISR() if factorization == "bisr" else factorization
-    name = "bisr" if isinstance(banded, BISR) else factorization
+    name = "bisr" if isinstance(factorization, BISR) else factorization
+    if not (isinstance(name, str) and name in NAMES):
+        known = ", ".join(map(repr, NAMES))
+        raise ValueError(f"factorization must be BISR or one of {known}, got {name!r}")
     if n_steps is None and needs_steps(workload, name):
         raise ValueError(
             f'n_steps must be known for factorization="{name}" of {workload}'
@@ -133,42 +114,17 @@ def factorize(
         return Factorization()
     if name == "blt":
         return BufferedToeplitz(_buffers(workload, n_steps), n_steps)
-    if name in ("bisr", "sqrt") and n_steps > LARGEST_BANDED:
+    if n_steps > LARGEST_BANDED:
         raise ValueError(
             f'factorization="{name}" stores a number for each step: at most '
             f'{LARGEST_BANDED} steps; choose a smaller horizon, or use "blt", which '
             "needs constant memory"
         )
     if name == "bisr":
-        width = min(int(banded.bandwidth), n_steps)
-        custom = workload.name == "custom"
-        band = binomial_series(0.5, width) if custom else workload.root(width, -0.5)
+        banded = factorization if isinstance(factorization, BISR) else BISR()
+        band = workload.root(min(int(banded.bandwidth), n_steps), -0.5)
         return Banded(name, band, inverse_series(band, n_steps))
-    if name == "sqrt":
-        return _square_root(workload, n_steps)
-    if name == "optimal":
-        if n_steps > LARGEST_DENSE:
-            raise ValueError(
-                f'factorization="optimal" is dense: at most {LARGEST_DENSE} steps; '
-                'choose a smaller horizon, or use "blt" or "sqrt"'
-            )
-        return Dense(name, optimal_matrix(workload.core_matrix(n_steps)))
-    known = ", ".join(map(repr, NAMES))
-    raise ValueError(f"factorization must be an array or one of {known}, got {name!r}")
-
-
-def _square_root(workload: Workload, n: int) -> Factorization:
-    if not workload.toeplitz:
-        raise ValueError(
-            'factorization="sqrt" requires a workload whose weights depend only on '
-            'the age of a row; use "optimal" for other arrays'
-        )
-    if not workload.column(1)[0] > 0.0:
-        raise ValueError(
-            'factorization="sqrt" requires a workload that counts the newest row: its '
-            'diagonal must not be 0; use "trivial"'
-        )
-    return Banded("sqrt", workload.root(n, -0.5), workload.root(n))
+    return Banded(name, workload.root(n_steps, -0.5), workload.root(n_steps))
 
 
 def _buffers(workload: Workload, n: int | None) -> Buffers:
@@ -205,16 +161,14 @@ class Choices(NamedTuple):
 
     def made(self) -> list[tuple[str, Workload, object]]:
         """Return one or two pairs, each after the prefix of its parameters' names."""
-        own_mean = self.second_workload is None
-        first = make_workload(self.workload, contrast=not own_mean)
+        first = make_workload(self.workload)
         found = [("", first, self.factorization)]
-        if not own_mean or self.second_factorization is not None:
-            second = first
-            if not own_mean:
-                second = make_workload(self.second_workload, "second_workload")
-            shaping = self.second_factorization
+        second, shaping = self.second_workload, self.second_factorization
+        if second is not None or shaping is not None:
+            if second is not None:
+                second = make_workload(second, "second_workload")
             shaping = self.factorization if shaping is None else shaping
-            found.append(("second_", second, shaping))
+            found.append(("second_", second or first, shaping))
         return found
 
 
@@ -229,41 +183,30 @@ def plan_noise(choices: Choices, horizon=None, n_samples=None) -> PlannedNoise:
     n_steps = _count_steps(asked, horizon, n_samples)
     if n_samples is not None and not renewed:
         check_horizon(n_steps, 0, n_samples)
-    made = [_make_noise(workload, shaping, n_steps) for _, workload, shaping in asked]
+    made = [_kept_factorization(_key(w), _key(f), n_steps) for _, w, f in asked]
     first, second = asked[0], asked[-1]
     return PlannedNoise(first[1], made[0], second[1], made[-1], n_steps, renewed)
 
 
-def _make_noise(workload: Workload, factorization, n_steps) -> Factorization:
-    if workload.name == "custom" or is_given(factorization):
-        return factorize(workload, factorization, n_steps)
-    return _kept_factorization(_key(workload), _key(factorization), n_steps)
-
-
-def make_workload(
-    workload, name: str = "workload", *, contrast: bool = False
-) -> Workload:
+def make_workload(workload, name: str = "workload") -> Workload:
     """Return a copy of a workload, or raise an error that names it."""
-    if isinstance(workload, str):
-        if workload not in _NAMED:
-            raise ValueError(
-                f'{name} must be "average", "prefix", Window(length), '
-                f"Exponential(decay) or an array, got {workload!r}"
-            )
-        return _NAMED[workload]()
     if is_strategy(workload):
         return snapshot(workload)
-    return Custom(check_workload_weights(workload, name, contrast=contrast))
+    if isinstance(workload, str) and workload in _NAMED:
+        return _NAMED[workload]()
+    raise ValueError(
+        f'{name} must be "average", "prefix", Window(length) or Exponential(decay), '
+        f"got {workload!r}"
+    )
 
 
 def _check_restart(asked, horizon) -> None:
     """Refuse to restart streams that have no horizon."""
     for prefix, workload, _ in asked:
-        if workload.name in ("custom", "window"):
+        if workload.name == "window":
             raise ValueError(
-                'on_horizon="restart" is not available with '
-                f"{prefix}workload={workload}: an array ends with its rows, and a "
-                'window needs no horizon with "blt"'
+                f'on_horizon="restart" is not available with {prefix}workload='
+                f'{workload}: a window needs no horizon with "blt"'
             )
     if horizon is None:
         raise ValueError(
@@ -274,20 +217,8 @@ def _check_restart(asked, horizon) -> None:
 
 def _count_steps(asked, horizon, n_samples) -> int | None:
     """Return the number of planned steps; None for any number."""
-    sizes = {}
-    for prefix, workload, factorization in asked:
-        if workload.max_steps is not None:
-            sizes[f"{prefix}workload"] = workload.max_steps
-        if is_given(factorization):
-            name = f"{prefix}factorization"
-            sizes[name] = len(check_triangular(name, factorization))
     if horizon is not None:
-        sizes["horizon"] = int(horizon)
-    if len(set(sizes.values())) > 1:
-        found = ", ".join(f"{name} has {size}" for name, size in sizes.items())
-        raise ValueError(f"the numbers of steps differ: {found}; leave horizon=None")
-    if sizes:
-        return next(iter(sizes.values()))
+        return int(horizon)
     for prefix, workload, factorization in asked:
         if n_samples is None and needs_steps(workload, factorization):
             raise HorizonError(
@@ -324,7 +255,7 @@ def _key(choice):
 
 @functools.lru_cache(maxsize=16)
 def _kept_factorization(workload, factorization, n_steps) -> Factorization:
-    """Make a factorization without arrays, cached."""
+    """Make a factorization, cached."""
     made = [
         key if isinstance(key, str) else key[0](**dict(key[1]))
         for key in (workload, factorization)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
-from ._factorizations import BufferedToeplitz, Buffers, Factorization
-from ._workloads import Custom, Window, Workload, multiply_series
+from ._factorizations import Banded, Buffers, Factorization
+from ._workloads import Window, Workload, multiply_series
 
 _CHUNK = 4096
 
@@ -39,11 +38,10 @@ class NoiseGain:
         self._workload, self._factorization = workload, factorization
         self._block_steps = block_steps
         self._squares = workload.sums(1)
-        self._base, self._place = 0.0, 0
+        self._base, self._place, self._step = 0.0, 0, 0
         self._last = (0.0, 0.0)
-        self._rows = None
-        if not (factorization.toeplitz and workload.toeplitz):
-            self._rows = self._dense_norms()
+        self._gaps: _Recursion | _Weighed | None = None
+        self._filled = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -52,13 +50,6 @@ class NoiseGain:
         self._response = self._workload.sums(1)
         self._ready = np.zeros((0, 1))
         self._sums = np.zeros(2)
-
-    def _dense_norms(self) -> np.ndarray:
-        n = self._workload.max_steps or self._factorization.max_steps
-        C = self._factorization.matrix(n)
-        inverse = solve_triangular(C, np.eye(n), lower=True)
-        core = self._workload.core_matrix(n) @ inverse
-        return np.stack([(core**2).sum(axis=1), (inverse**2).sum(axis=1)], axis=1)
 
     def push(self, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the variances of the next steps.
@@ -71,29 +62,42 @@ class NoiseGain:
         Returns
         -------
         core : ndarray of shape (n_steps,)
-            Variance of the noise in a sum of the workload's core.
+            Variance of the noise in a sum of the workload's core. After a gap, NaN for
+            all steps but the last one.
         squares : ndarray of shape (n_steps,)
             Sum over the core of the variances of single rows.
         """
         both = self._advance(n_steps)
-        return both[:, 0], self._squares.push(both[:, 1:].copy())[:, 0]
+        core = both[:, 0]
+        if self._gaps is not None and self._step < self._filled:
+            core = np.full(n_steps, np.nan)
+            core[-1] = self._gaps.at(self._step)
+        return core, self._squares.push(both[:, 1:].copy())[:, 0]
 
     def skip(self, n_steps: int) -> None:
-        """Skip steps whose rows are not part of any sum of `squares`.
-
-        The variances of the core still refer to sums over all steps.
+        """Skip steps whose rows are not part of any later sum.
 
         Parameters
         ----------
         n_steps : int
             Number of steps.
         """
+        if self._gaps is None:
+            banded = isinstance(self._factorization, Banded)
+            kind: type[_Recursion] | type[_Weighed] = _Weighed if banded else _Recursion
+            self._gaps = kind(self._workload, self._factorization, self._block_steps)
+        self._gaps.reach(self._step)
+        self._gaps.skip(n_steps)
         for start in range(0, n_steps, _CHUNK):
             self._advance(min(_CHUNK, n_steps - start))
         self._squares.skip(n_steps)
+        # A window starts again after a gap, and is full again after its length.
+        window = isinstance(self._workload, Window)
+        self._filled = self._step + self._workload.length if window else math.inf
 
     def _advance(self, n_steps: int) -> np.ndarray:
         """Return variances of the core and of single rows, one row per step."""
+        self._step += n_steps
         pieces = []
         while n_steps:
             if self._place == self._block_steps:
@@ -108,8 +112,6 @@ class NoiseGain:
         return np.concatenate(pieces)
 
     def _next(self, count: int) -> np.ndarray:
-        if self._rows is not None:
-            return self._dense(count)
         inverse = self._impulse(count)
         response = self._response.push(inverse.copy())
         sums = np.concatenate([response, inverse], axis=1) ** 2
@@ -117,20 +119,10 @@ class NoiseGain:
         np.add.accumulate(sums, axis=0, out=sums)
         self._sums = sums[-1].copy()
         if self._base:
-            sums[:, 0] += self._faded_base(count)
+            # The remaining noise of earlier blocks.
+            steps = np.arange(self._place + 1, self._place + count + 1)
+            sums[:, 0] += self._base * self._workload.fade(steps) ** 2
         return sums
-
-    def _dense(self, count: int) -> np.ndarray:
-        steps = np.arange(self._place + 1, self._place + count + 1)
-        sums = self._rows[steps - 1].copy()
-        if self._base:
-            sums[:, 0] += self._faded_base(count)
-        return sums
-
-    def _faded_base(self, count: int) -> np.ndarray:
-        """Return the remaining noise of earlier blocks at the next steps."""
-        steps = np.arange(self._place + 1, self._place + count + 1)
-        return self._base * self._workload.fade(steps) ** 2
 
     def _impulse(self, count: int) -> np.ndarray:
         """Return the next entries of the first column of the inverse."""
@@ -167,71 +159,11 @@ def workload_error(workload: Workload, factorization: Factorization, n: int) -> 
     return factorization.column_norm * math.sqrt(float(np.mean(core / divisors**2)))
 
 
-class GappedGain:
-    """Variances as of :class:`NoiseGain`, of sums with gaps; `gain` is that without."""
-
-    def __init__(
-        self,
-        workload: Workload,
-        factorization: Factorization,
-        block_steps: int | None,
-        gain: NoiseGain,
-        step: int,
-    ):
-        self._gain, self._step = gain, step
-        # A window starts again after a gap, and is full again after its length.
-        self._window = workload.length if isinstance(workload, Window) else math.inf
-        self._resumed = step
-        endless = isinstance(factorization, BufferedToeplitz)
-        endless |= type(factorization) is Factorization
-        kind: type[_Weighed] | type[_Recursion] = _Weighed
-        if endless and not isinstance(workload, Custom):
-            kind = _Recursion
-        self._variance = kind(workload, factorization, block_steps)
-        self._variance.reach(step)
-
-    def skip(self, n_steps: int) -> None:
-        """Skip the steps of a gap."""
-        self._gain.skip(n_steps)
-        self._variance.reach(self._step)
-        self._variance.skip(n_steps)
-        self._step += n_steps
-        self._resumed = self._step
-
-    def push(self, n_steps: int) -> tuple[Variances, np.ndarray]:
-        """Return :class:`Variances` of the next steps, and those of single rows."""
-        full, squares = self._gain.push(n_steps)
-        first = self._step + 1
-        self._step += n_steps
-        filled = self._resumed + self._window
-        return Variances(self._variance, first, n_steps, full, filled), squares
-
-
-class Variances:
-    """Variances of consecutive steps, computed when indexed in increasing order.
-
-    `full` has those of sums without gaps; from step `filled` on no sum has a gap.
-    """
-
-    def __init__(self, variance, first: int, n_steps: int, full, filled: float):
-        self._variance, self._first, self._n_steps = variance, first, n_steps
-        self._full, self._filled = full, filled
-
-    def __getitem__(self, places) -> np.ndarray:
-        out = []
-        for place in np.arange(self._n_steps)[places]:
-            step = self._first + int(place)
-            full = step >= self._filled
-            out.append(self._full[place] if full else self._variance.at(step))
-        return np.array(out)
-
-
 class _Recursion:
-    """Covariance of sums and buffers, a linear system; skips by doubling."""
+    """Covariance of sums with gaps and of buffers, a linear system; by doubling."""
 
     def __init__(self, workload, factorization, block_steps):
-        none = Buffers([], [])
-        buffers = getattr(factorization, "buffers", none)
+        buffers = getattr(factorization, "buffers", Buffers([], []))
         self._decay, self._weight = buffers.decay, buffers.weight
         self._fade = float(workload.fade([1])[0])
         self._forgets = isinstance(workload, Window)
@@ -256,8 +188,6 @@ class _Recursion:
         return float(self._covariance[0, 0])
 
     def _move(self, n_steps: int, counted: float) -> None:
-        if n_steps < 0:
-            raise ValueError("steps must be requested in order")
         self._step += n_steps
         while n_steps:
             if self._place == self._block_steps:
@@ -290,12 +220,11 @@ class _Recursion:
 
 
 class _Weighed:
-    """Variances by the weights of all steps, times the inverse of C."""
+    """Variances of sums with gaps by the weights of all steps, times the inverse."""
 
     def __init__(self, workload, factorization, block_steps):
         self._workload, self._factorization = workload, factorization
         self._block_steps = block_steps
-        self._forgets = isinstance(workload, Window)
         self._step = 0
         self._gaps: list[tuple[int, int]] = []
 
@@ -303,24 +232,22 @@ class _Weighed:
         self._step = step
 
     def skip(self, n_steps: int) -> None:
-        first = 0 if self._forgets else self._step
+        first = 0 if isinstance(self._workload, Window) else self._step
         self._step += n_steps
         self._gaps.append((first, self._step))
 
     def at(self, step: int) -> float:
-        weights = self._workload.weights_at(step).copy()
+        weights = self._workload.column(step)[::-1].copy()
         for start, stop in self._gaps:
             weights[start:stop] = 0.0
         size = self._block_steps or step
+        impulse = np.zeros((min(size, step), 1))
+        impulse[0] = 1.0
+        column = self._factorization.filter(1).push(impulse)[:, 0]
         blocks = [weights[s : s + size] for s in range(0, step, size)]
-        return float(sum(self._of_block(block) for block in blocks))
-
-    def _of_block(self, weights: np.ndarray) -> float:
-        n = len(weights)
-        column = self._factorization.inverse_column(n)
-        if column is None:
-            C = self._factorization.matrix(n)
-            response = solve_triangular(C, weights, lower=True, trans="T")
-        else:
-            response = multiply_series(weights[::-1], column, n)
-        return float(np.sum(response**2))
+        return float(
+            sum(
+                np.sum(multiply_series(block[::-1], column, len(block)) ** 2)
+                for block in blocks
+            )
+        )

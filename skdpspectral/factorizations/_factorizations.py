@@ -20,7 +20,6 @@ import math
 
 import numpy as np
 from scipy.fft import irfft, rfft
-from scipy.linalg import cholesky, eigh, solve_triangular
 from scipy.special import expit
 
 from ._workloads import (
@@ -28,7 +27,6 @@ from ._workloads import (
     Window,
     Workload,
     multiply_series,
-    scale_to_unit,
     toeplitz_matrix,
 )
 
@@ -151,27 +149,6 @@ class Convolution(NoiseFilter):
         return out
 
 
-class Triangular(NoiseFilter):
-    """The filter of any lower-triangular matrix C, by forward substitution."""
-
-    block = _SMALL_BLOCK
-
-    def __init__(self, width: int, matrix: np.ndarray):
-        self.width = width
-        self._matrix = matrix
-        self.reset()
-
-    def reset(self):
-        self._shaped = np.zeros((0, self.width))
-
-    def _push_block(self, rows):
-        start, stop = len(self._shaped), len(self._shaped) + len(rows)
-        known = rows - self._matrix[start:stop, :start] @ self._shaped
-        out = solve_triangular(self._matrix[start:stop, start:stop], known, lower=True)
-        self._shaped = np.concatenate([self._shaped, out])
-        return out
-
-
 class Paired(NoiseFilter):
     """The filters of two parts of a row; the noise of the second is times `stretch`."""
 
@@ -192,51 +169,6 @@ class Paired(NoiseFilter):
         sides = np.ascontiguousarray(rows[:, :ends]), rows[:, ends:].copy()
         shaped = [p.push(side) for p, side in zip(self._parts, sides, strict=True)]
         return np.concatenate([shaped[0], self._stretch * shaped[1]], axis=1)
-
-
-_ROUNDS = 300
-_TOLERANCE = 1e-5
-
-
-def optimal_matrix(workload: np.ndarray) -> np.ndarray:
-    r"""Return the lower-triangular C that minimizes :math:`|C| \, \|A C^{-1}\|_F`.
-
-    By the fixed point of the dual problem: with V diagonal and :math:`X = V^{-1/2}
-    (V^{1/2} A'A V^{1/2})^{1/2} V^{-1/2}`, the diagonal of X is 1 at the optimum, and C
-    is its triangular factor, :math:`X = C'C`. Its columns have norm 1, up to the
-    tolerance of the iteration. The workload A of shape (n, n) must be invertible in
-    float64.
-
-    Denisov, McMahan, Rush, Smith and Thakurta (2022), Improved differential privacy for
-    SGD via optimal private linear operators on adaptive streams, theorem 3.2.
-    """
-    try:
-        with np.errstate(all="ignore"):
-            return _fixed_point(workload.T @ workload)
-    except (np.linalg.LinAlgError, ValueError):  # not finite, or not positive definite
-        raise ValueError(
-            'workload is too close to a singular matrix for factorization="optimal"; '
-            "use another factorization"
-        ) from None
-
-
-def _fixed_point(gram: np.ndarray) -> np.ndarray:
-    dual = np.sqrt(np.diag(gram))
-    for _ in range(_ROUNDS):
-        before = dual
-        dual = np.diag(_root(gram, before)).copy()
-        if np.max(np.abs(dual / before - 1.0)) < _TOLERANCE:
-            break
-    scale = np.sqrt(dual)
-    X = _root(gram, dual) / np.outer(scale, scale)
-    # X = C'C with C lower-triangular: a Cholesky factor in the reverse order.
-    return cholesky(X[::-1, ::-1], lower=False)[::-1, ::-1].copy()
-
-
-def _root(gram: np.ndarray, dual: np.ndarray) -> np.ndarray:
-    scale = np.sqrt(dual)
-    values, vectors = eigh(gram * np.outer(scale, scale))
-    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
 
 
 # Of least error for prefix sums over 10**3, 10**4, ... steps, by a numerical search:
@@ -369,9 +301,9 @@ class Factorization:
     the largest 2-norm of a column; None for any number. `amplification` is how many
     times an error in :math:`C^{-1} Z`, relative to the terms that it is summed from, is
     larger in Z: 0 for identities, which make none, about 1 for recursions that fade,
-    the largest row sum of :math:`|C| |C^{-1}|`, or a bound on it, for others.
+    a bound on the largest row sum of :math:`|C| |C^{-1}|` for others.
     `noise_gain` bounds the standard deviation of :math:`C^{-1} Z` at any step, in units
-    of that of Z. `toeplitz` says that the first column of the inverse gives all of it.
+    of that of Z.
     """
 
     name = "trivial"
@@ -379,7 +311,6 @@ class Factorization:
     column_norm = 1.0
     amplification = 0.0
     noise_gain = 1.0
-    toeplitz = True
 
     def check_precision(self, steps: float) -> None:
         """Refuse a matrix whose noise float64 can't hold on its grid.
@@ -408,14 +339,6 @@ class Factorization:
     def matrix(self, n: int) -> np.ndarray:
         """Return C as an array of shape (n, n)."""
         return np.eye(n)
-
-    def inverse_column(self, n: int) -> np.ndarray | None:
-        """Return the first column of the inverse; None if it is not Toeplitz."""
-        if not self.toeplitz:
-            return None
-        impulse = np.zeros((n, 1))
-        impulse[0] = 1.0
-        return self.filter(1).push(impulse)[:, 0]
 
 
 class Banded(Factorization):
@@ -462,27 +385,6 @@ class BufferedToeplitz(Factorization):
         return toeplitz_matrix(self.buffers.column(n))
 
 
-class Dense(Factorization):
-    """A lower-triangular matrix, divided by the largest norm of its columns."""
-
-    toeplitz = False
-
-    def __init__(self, name: str, matrix: np.ndarray):
-        self.name, self.max_steps = name, len(matrix)
-        matrix = scale_to_unit(np.array(matrix, dtype=np.float64))[0]
-        self._matrix = matrix / np.linalg.norm(matrix, axis=0).max()
-        norms = np.linalg.norm(self._matrix, axis=0)
-        self.column_norm = _ROUND_UP * float(norms.max())
-        self.amplification, self.noise_gain = _error_bounds(self._matrix)
-
-    def filter(self, width):
-        """Return a filter that keeps the shaped noise of all steps."""
-        return Triangular(width, self._matrix)
-
-    def matrix(self, n):
-        return self._matrix[:n, :n]
-
-
 class Pair(Factorization):
     """One matrix for the first entries of a row, and another for the rest.
 
@@ -493,8 +395,6 @@ class Pair(Factorization):
     |C_1|`. If they are shorter, the rest must be weighted by `ratio` :math:`= |C_1| /
     |C_2|`, as noise of single steps must not be smaller than Z. Both are at least 1.
     """
-
-    toeplitz = False
 
     def __init__(self, first: Factorization, second: Factorization, n_first: int):
         self._parts, self._n_first = (first, second), n_first
@@ -517,16 +417,3 @@ class Pair(Factorization):
     def matrix(self, n):
         """Raise a TypeError: there are two matrices."""
         raise TypeError("a pair of matrices has no single matrix")
-
-
-def _error_bounds(matrix: np.ndarray) -> tuple[float, float]:
-    """Return the largest row sum of |C| |C^-1|, and the largest row norm of C^-1."""
-    with np.errstate(all="ignore"):
-        inverse = solve_triangular(matrix, np.eye(len(matrix)), lower=True)
-        sums = np.abs(matrix) @ np.abs(inverse).sum(axis=1)
-        norms = _ROUND_UP * np.linalg.norm(inverse, axis=1)
-    sums_most, norms_most = (
-        largest if np.isfinite(largest) else math.inf
-        for largest in (float(sums.max()), float(norms.max()))
-    )
-    return sums_most, norms_most

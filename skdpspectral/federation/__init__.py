@@ -5,47 +5,27 @@ from typing import TYPE_CHECKING
 from .. import _on_demand
 
 if TYPE_CHECKING:
-    from .._messages.messages import (
-        FederationError,
-        MessageError,
-        Reply,
-        Request,
-        Topic,
-    )
-    from ..decomposition._federated_client import LocalClient
-    from ..decomposition._federated_server import Rounds, Server
-    from ..decomposition._federated_task import Registration, SpectralTask, make_task
-    from ._group_tasks import GroupTask
-    from ._groups import GroupClient, GroupRounds
+    from .._messages.messages import FederationError as FederationError
+    from .._messages.messages import MessageError as MessageError
+    from .._messages.messages import Reply as Reply
+    from .._messages.messages import Request as Request
+    from .._messages.messages import Topic as Topic
+    from ..decomposition._federated_client import LocalClient as LocalClient
+    from ..decomposition._federated_server import Rounds as Rounds
+    from ..decomposition._federated_server import Server as Server
+    from ..decomposition._federated_task import Registration as Registration
+    from ..decomposition._federated_task import SpectralTask as SpectralTask
+    from ..decomposition._federated_task import make_task as make_task
+    from ._group_tasks import GroupTask as GroupTask
+    from ._groups import GroupClient as GroupClient
+    from ._groups import GroupRounds as GroupRounds
 
-__all__ = [
-    "FederationError",
-    "GroupClient",
-    "GroupRounds",
-    "GroupTask",
-    "LocalClient",
-    "MessageError",
-    "Registration",
-    "Reply",
-    "Request",
-    "Rounds",
-    "Server",
-    "SpectralTask",
-    "Topic",
-    "make_task",
-]
 _HOMES = {
-    "._messages.messages": (
-        "FederationError",
-        "MessageError",
-        "Reply",
-        "Request",
-        "Topic",
-    ),
-    ".decomposition._federated_client": ("LocalClient",),
-    ".decomposition._federated_server": ("Rounds", "Server"),
-    ".decomposition._federated_task": ("make_task", "Registration", "SpectralTask"),
-    "_group_tasks": ("GroupTask",),
-    "_groups": ("GroupClient", "GroupRounds"),
+    "._messages.messages": "FederationError MessageError Reply Request Topic",
+    ".decomposition._federated_client": "LocalClient",
+    ".decomposition._federated_server": "Rounds Server",
+    ".decomposition._federated_task": "make_task Registration SpectralTask",
+    "_group_tasks": "GroupTask",
+    "_groups": "GroupClient GroupRounds",
 }
-__getattr__, __dir__ = _on_demand.names_of(__name__, _HOMES)
+__getattr__, __dir__, __all__ = _on_demand.names_of(__name__, _HOMES)

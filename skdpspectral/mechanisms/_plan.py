@@ -259,31 +259,29 @@ class PrivacyPlan:
     _by_name: dict[str, Mechanism] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "unit", Unit(self.unit))
-        object.__setattr__(self, "neighbors", Neighbors(self.neighbors))
-        object.__setattr__(self, "assumption", Assumption(self.assumption))
-        object.__setattr__(self, "mechanisms", tuple(self.mechanisms))
-        object.__setattr__(self, "remarks", tuple(map(Remark.of, self.remarks)))
+        vars(self).update(
+            unit=Unit(self.unit),
+            neighbors=Neighbors(self.neighbors),
+            assumption=Assumption(self.assumption),
+            mechanisms=tuple(self.mechanisms),
+            remarks=tuple(map(Remark.of, self.remarks)),
+        )
         if not 0.0 <= self.failure < 1.0:
             raise ValueError(f"failure must be in [0, 1), got {self.failure}")
         releases = tuple(each for each, _ in _with_conditions(self.mechanisms))
         choices = [m for m in self.mechanisms if isinstance(m, Alternatives)]
         names = [mechanism.name for mechanism in (*choices, *releases)]
         by_name = dict(zip(names, (*choices, *releases), strict=True))
-        object.__setattr__(self, "_releases", releases)
-        object.__setattr__(self, "_by_name", by_name)
+        vars(self).update(_releases=releases, _by_name=by_name)
         if len(by_name) != len(names):
             raise ValueError(f"the names of a plan's mechanisms must differ: {names}")
         for curve in self.curves:
-            self._check_curve(curve)
-
-    def _check_curve(self, curve: Curve) -> None:
-        if curve.neighbors is not None and self.neighbors not in curve.neighbors:
-            known = ", ".join(sorted(map(str, curve.neighbors)))
-            raise ValueError(
-                f"{curve.name!r} has no guarantee under {self.neighbors}: a "
-                f"{curve.kind} mechanism has one only under {known}"
-            )
+            if curve.neighbors is not None and self.neighbors not in curve.neighbors:
+                known = ", ".join(sorted(map(str, curve.neighbors)))
+                raise ValueError(
+                    f"{curve.name!r} has no guarantee under {self.neighbors}: a "
+                    f"{curve.kind} mechanism has one only under {known}"
+                )
 
     @property
     def mu(self) -> float:
@@ -496,12 +494,10 @@ def _mechanism_from_dict(entry: dict[str, Any]) -> Mechanism:
 
 @dataclass(frozen=True)
 class ParallelPlan(PrivacyPlan):
-    """One plan a block of disjoint rows, and their common guarantee.
+    """Plans of disjoint `blocks` of rows, by name, and their common guarantee.
 
-    A row lies in one block, and what its block releases is all that depends on it. So
-    the dearest block's budget and mechanisms, which are this plan's own, hold for
-    every row; most rows may be protected better. `blocks` are names and plans; made by
-    :meth:`of`.
+    Each row lies in one block, whose releases are all that depends on it. This plan has
+    the budget and mechanisms of the dearest block, which hold for every row.
     """
 
     blocks: tuple[tuple[str, PrivacyPlan], ...] = ()
@@ -541,12 +537,10 @@ class ParallelPlan(PrivacyPlan):
             Concern.TRUST,
         )
 
-        def budget(block: tuple[str, PrivacyPlan]) -> tuple[float, float]:
-            return block[1].epsilon, block[1].delta
-
-        groups = itertools.groupby(sorted(self.blocks, key=budget), key=budget)
-        for (epsilon, delta), group in groups:
-            names = [repr(name) for name, _ in group]
+        budgets: dict[tuple[float, float], list[str]] = {}
+        for name, plan in self.blocks:
+            budgets.setdefault((plan.epsilon, plan.delta), []).append(repr(name))
+        for (epsilon, delta), names in sorted(budgets.items()):
             shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
             count = "1 client" if len(names) == 1 else f"{len(names)} clients"
             yield Remark(f"({epsilon:g}, {delta:g}): {count} ({shown}).")

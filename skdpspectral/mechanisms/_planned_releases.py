@@ -91,10 +91,7 @@ def shown(value: object) -> str:
 
 
 def check_real(name: str, value: object) -> float:
-    """Return a real number that is no boolean as a Python float, or an error.
-
-    No narrower type rounds what is computed from it.
-    """
+    """Return a real number that is no boolean as a Python float, or an error."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ValueError(f"{name} must be a real number, got {shown(value)}")
     try:
@@ -299,32 +296,13 @@ def _floor_power_of_two(x: float) -> float:
 class Gaussian:
     """A Gaussian mechanism whose output is on a grid with power-of-two spacing.
 
-    Parameters
-    ----------
-    name : str
-        Name of the released statistic, unique within a plan.
-    sensitivity : float
-        l2-sensitivity of the exact statistic, as stated by a lemma (its Frobenius
-        sensitivity if ``symmetric=True``).
-    noise_std : float
-        Standard deviation of the noise, in the statistic's units. With
-        ``symmetric=True`` it applies to the diagonal, and off-diagonal entries get
-        ``noise_std / sqrt(2)``.
-    shape : tuple of int
-        Shape of the released array.
-    symmetric : bool, default=False
-        Whether the statistic is a symmetric matrix. It is released as its lower
-        triangle with off-diagonal entries scaled by ``sqrt(2)``, which is an isometry.
-    summation_error : float, default=0.0
-        Public bound on the norm of (computed - exact) statistic.
-    magnitude : float, default=1.0
-        Public bound on the absolute value of any entry of the computed statistic.
-    lemma : str, default=""
-        Names of the lemmas that bound the sensitivity, for statements. No number
-        depends on it.
+    `sensitivity` is the l2-sensitivity of the exact statistic, as the lemmas named in
+    `lemma` state it. `summation_error` is a public bound on the norm of (computed -
+    exact) statistic, and `magnitude` one on any entry of the computed statistic. A
+    `symmetric` matrix is released as its lower triangle with off-diagonal entries
+    scaled by ``sqrt(2)``, which is an isometry: `sensitivity` is in Frobenius norm, and
+    `noise_std` applies to the diagonal, ``noise_std / sqrt(2)`` beside it.
 
-    Notes
-    -----
     **Formal guarantee.** For any two data sets whose exact statistics differ by at most
     `sensitivity`, and whose computed statistics are within `summation_error` of the
     exact ones, the release is `mu`-Gaussian differentially private (Dong, Roth and Su
@@ -397,11 +375,7 @@ class Gaussian:
 
     @property
     def grid_term(self) -> float:
-        """Increase of the sensitivity due to rounding to the grid.
-
-        Two roundings differ by at most one grid spacing per entry: ``grid * sqrt(k)``
-        for k numbers, and ``grid * p`` in Frobenius norm for a p x p matrix.
-        """
+        """Increase of the sensitivity: two roundings differ by a step per entry."""
         return self.grid * math.sqrt(math.prod(self.shape))
 
     def _charged(self) -> float:
@@ -427,32 +401,14 @@ class CorrelatedGaussian(Gaussian):
     r"""A Gaussian mechanism on the rows of a stream, released step by step.
 
     At step t the row of shape (k,) leaves with noise :math:`(C^{-1} Z)_t`, where C is a
-    lower-triangular matrix of public numbers and Z has independent normal entries.
+    lower-triangular matrix of public numbers, named by `factorization`, and Z has
+    independent normal entries of standard deviation `noise_std`. `sensitivity` is that
+    of one row. `column_norm` bounds the 2-norms of the columns of C for `max_steps`
+    steps (None: for any number); where a unit has k rows and C is the identity, it is
+    :math:`\sqrt k`. If `renewed`, fresh noise takes over after `max_steps`. Rounding
+    errors of the shaped noise are `amplification` times larger in Z: the grid is so
+    coarse that they stay far below a step of it.
 
-    Parameters
-    ----------
-    name, summation_error, magnitude, symmetric
-        As in :class:`Gaussian`, of one row; a row is never symmetric.
-    sensitivity : float
-        How far one unit can move the one row that it contributes.
-    noise_std : float
-        Standard deviation of the entries of Z.
-    column_norm : float, default=1.0
-        Upper bound :math:`|C|` on the 2-norms of the columns of C. Where a unit has
-        k rows and C is the identity, :math:`\sqrt k`.
-    factorization : str, default="trivial"
-        Where C is from, for reports.
-    max_steps : int or None, default=None
-        Number of steps that `column_norm` holds for; None for any number.
-    amplification : float, default=0.0
-        How many times rounding errors of the shaped noise are larger in Z; the grid is
-        so coarse that they stay far below a step of it.
-    renewed : bool, default=False
-        Whether fresh noise takes over after `max_steps`: C is then one block of a
-        block-diagonal matrix.
-
-    Notes
-    -----
     **Formal guarantee.** If one unit changes one row of the stream (or the k rows that
     `column_norm` was made for), each by at most `sensitivity`, then the release of all
     steps together is `mu`-Gaussian differentially private, also where rows are chosen
@@ -623,19 +579,9 @@ class ThresholdedGaussian(Gaussian):
 class ExponentialMechanism:
     r"""A choice among public options by sums of votes, each with Gumbel noise.
 
-    Parameters
-    ----------
-    name : str
-        Name of the choice, unique within a plan.
-    epsilon : float
-        Range of the privacy loss, positive and finite.
-    n_options : int
-        Number of options.
-    sensitivity : float, default=1.0
-        How far one unit moves the sum of any one option.
+    `epsilon` is the range of the privacy loss, and `sensitivity` bounds how far one
+    unit moves the sum of any one option.
 
-    Notes
-    -----
     **Formal guarantee.** Option k is chosen with a probability in proportion to
     :math:`\exp(\epsilon s_k / (2 \Delta))` for the sums s and the sensitivity
     :math:`\Delta`. That is `mu`-Gaussian differentially private, with
@@ -683,11 +629,10 @@ MOST_SHARES = 1024
 
 
 def log_share_distance(n_shares: int, steps: float) -> float:
-    r"""Bound how far sums of rounded Gaussians are from a function of one Gaussian.
+    """Bound the distance of sums of rounded Gaussians from a function of one Gaussian.
 
-    The logarithm of a bound on the total variation of one number
-    (:ref:`lemma-noise-shares`), for m = `n_shares` rounded Gaussians. `steps` is the
-    standard deviation :math:`\sigma` of each in steps of the grid, at least 1.
+    It is the logarithm of a total variation (:ref:`lemma-noise-shares`). `steps` is the
+    standard deviation of each of `n_shares` in steps of the grid, at least 1.
     """
     m, square = n_shares, steps * steps
     exponent = -0.5 * math.pi**2 * square

@@ -17,9 +17,11 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
 
 from .._base.estimator import PrivateEstimator
+from .._base.labels import PrivateClassifier
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES
+from .._tables.clusters import is_on_cluster
 from .._tables.readers import (
     column_names,
     frame_of_arrow,
@@ -286,10 +288,19 @@ def stand_in(X: Any) -> Any:
 
 def checked_form(estimator: Any, X: Any, y: Any) -> tuple[list[DeferredRead], int]:
     """Check the form of rows and targets; return what is unread, and the row count."""
+    for name, given in (("X", X), ("y", y)):
+        if is_on_cluster(given):
+            raise TypeError(
+                f"PrivateSearchCV does not take dask collections as {name}: pass "
+                f"{name}.compute()"
+            )
     unread = deferred_numbers(estimator, X)
     n_rows = unread.shape[0] if unread is not None else table_shape(X)[0]
     if y is not None and shape_of(y, "y")[:1] != (n_rows,):
         raise ValueError(f"y must have one entry per row, {n_rows} in total")
+    for part in estimators_within(estimator).values() if y is not None else ():
+        if isinstance(part, PrivateClassifier):
+            part._check_kind(y)
     return [] if unread is None else [unread], n_rows
 
 
@@ -368,12 +379,6 @@ class FitLimit:
         exact = not plan.curves and plan.assumption is Assumption.NONE
         if not exact or (plan.unit, plan.neighbors) != self._relation:
             raise PrivacyBudgetError("a fit has another guarantee than its search")
-
-    def _charge_disjoint(self, name: str, plans: Mapping[str, PrivacyPlan]) -> None:
-        """Count the costliest of several blocks of rows."""
-        for plan in plans.values():
-            self.check(plan)
-        self.charge(max(plans.values(), key=lambda plan: (plan.mu, plan.failure)))
 
 
 def fitted_within_budget(

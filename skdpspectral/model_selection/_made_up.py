@@ -161,7 +161,7 @@ def _targets(y: Any, classes: Sequence[Any] | None) -> Any:
     else:
         values = _in_turn(classes)[public_order(N_MADE_UP)]
     shape = (N_MADE_UP, *shape_of(y, "y")[1:])
-    if isinstance(y, (list, tuple)):
+    if isinstance(y, (list, tuple, range)):
         return np.broadcast_to(
             values.reshape(-1, *[1] * len(shape[1:])), shape
         ).tolist()

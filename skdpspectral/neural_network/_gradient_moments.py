@@ -94,8 +94,6 @@ class FactorizationPair:
     more than its row.
     """
 
-    toeplitz = False
-
     def __init__(self, first: Factorization, second: Factorization) -> None:
         self.parts = (first, second)
         self.name = second.name if first.name == "trivial" else first.name

@@ -43,8 +43,13 @@ from ..accounting._ledger.planned_fits import (
     estimators_within,
 )
 from ..accounting._ledger.step_shares import is_path_within
-from ..mechanisms import PrivacyPlan, Unit, check_count, check_real, shown
-from ._step_budgets import StepBudgets, check_form_of_others, private_steps
+from ..mechanisms import PrivacyPlan, Unit, check_count, check_real
+from ._step_budgets import (
+    StepBudgets,
+    check_form_of_others,
+    check_shares,
+    private_steps,
+)
 
 # Seeds of the steps of one run.
 _SEEDS_APART = 1013
@@ -82,6 +87,19 @@ def _of_fitted(name: str, summary: str, result: str) -> Any:
             {result}.
         """
     return available_if(_has(name))(method)
+
+
+def _attribute(name: str, summary: str) -> Any:
+    """Return a property of the fitted steps."""
+
+    def found(self):
+        if not hasattr(self, "pipeline_"):
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {name} before it is fitted"
+            )
+        return getattr(self.pipeline_, name)
+
+    return property(found, doc=summary)
 
 
 @documented
@@ -266,30 +284,22 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
                 "transform_input needs metadata routing: "
                 "sklearn.set_config(enable_metadata_routing=True)"
             )
-        if not (isinstance(self.shares, (str, Mapping))):
-            raise ValueError(
-                'shares must be "auto" or a dict of step names to numbers, got '
-                f"{shown(self.shares)}"
-            )
-        for name in ("delta", "epsilon"):
-            value = getattr(self, name)
-            if not (name == "epsilon" and value is None):
-                check_real(name, value)
+        check_shares(self.shares)
+        check_real("delta", self.delta)
+        if self.epsilon is not None:
+            check_real("epsilon", self.epsilon)
         self._validate_params()
         self._check_budget()
         _check_steps(self.steps)
 
     def _unfitted(self) -> Pipeline:
-        """Return a pipeline of clones of the steps, private to this fit.
-
-        Branches are fitted one after another: others would continue beside one that
-        fails, and threads do not inherit numpy's error state.
-        """
+        """Return a pipeline of clones of the steps, private to this fit."""
         pipeline = Pipeline(
             [(name, clone(step, safe=False)) for name, step in self.steps],
             transform_input=self.transform_input,
             verbose=self.verbose,
         )
+        # Branches would continue beside one that fails, without numpy's error state.
         for part in estimators_within(pipeline).values():
             if composition_of(part) in (Composition.UNION, Composition.COLUMNS):
                 part.n_jobs = 1
@@ -297,14 +307,8 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
 
     def _budgets(self, steps: list[Step], leak: str = "") -> StepBudgets:
         """Give steps their shares, and plan all of them; a leak is said in the plan."""
-        return StepBudgets(
-            steps,
-            float(self.epsilon) if self._is_private() else math.inf,
-            float(self.delta),
-            self.shares,
-            estimator=type(self).__name__,
-            leak=leak,
-        )
+        budget, name = self._budget_of_fit(), type(self).__name__
+        return StepBudgets(steps, *budget, self.shares, estimator=name, leak=leak)
 
     # -- the way of a fit ------------------------------------------------------------
 
@@ -380,12 +384,20 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             steps = private_steps(pipeline, rows)
             _check_targets(steps, y)
             leak = self._refused_leak(pipeline)
-            self._set_run_seeds(steps)
+            if self._run_seed is not None:  # that of a run of a seeded search
+                for number, step in enumerate(steps, start=1):
+                    seed = (_SEEDS_APART * self._run_seed + number) % 2**31
+                    step.estimator.set_params(noise_seed=seed)
             budgets = self._budgets(steps, leak)
-            _hand_on_units(pipeline)
+            fitted = [s for _, s in pipeline.steps if s not in (None, "passthrough")]
+            for before, step in pairwise(fitted):  # which may ask it for its units
+                if all(isinstance(part, PrivateEstimator) for part in (before, step)):
+                    step._step_share.before = before
             if rows.X is X and not hasattr(y, "to_delayed"):
                 check_form_of_others(pipeline, rows)
                 budgets.check_forms(y, {} if _routes_metadata() else params)
+            elif pipeline.steps[0][1] is steps[0].estimator:
+                budgets.check_form_of_first(X, y)
             by_rows = budgets.plan.unit is Unit.ROW
             n_public = table_shape(X)[0] if by_rows else None
             self._warn_beforehand(n_public, float(self.delta))
@@ -411,14 +423,6 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
 
     def _set_source(self, limit: Any, seed: Any) -> None:
         self._fit_limit, self._run_seed = limit, seed
-
-    def _set_run_seeds(self, steps: list[Step]) -> None:
-        """Seed each step of a run of a seeded search."""
-        if self._run_seed is None:
-            return
-        for number, step in enumerate(steps, start=1):
-            seed = (_SEEDS_APART * self._run_seed + number) % 2**31
-            step.estimator.set_params(noise_seed=seed)
 
     def _refused_leak(self, pipeline: Pipeline) -> str:
         """Refuse a step that leaks, or warn of it and return the reason."""
@@ -448,10 +452,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         return hasattr(self, "pipeline_")
 
     def __getitem__(self, ind):
-        """Return a step, or a pipeline of some; fitted ones after a fit.
-
-        A slice of an unfitted pipeline has the whole budget.
-        """
+        """Return a step or a slice, fitted after a fit, else with the whole budget."""
         if hasattr(self, "pipeline_"):
             return self.pipeline_[ind]
         if not isinstance(ind, slice):
@@ -478,27 +479,11 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             return self.pipeline_.named_steps
         return super().named_steps
 
-    @property
-    def classes_(self):
-        """Classes of the last step."""
-        return self._attribute("classes_")
-
-    @property
-    def n_features_in_(self):
-        """Number of columns seen during fit."""
-        return self._attribute("n_features_in_")
-
-    @property
-    def feature_names_in_(self):
-        """Names of columns seen during fit."""
-        return self._attribute("feature_names_in_")
-
-    def _attribute(self, name: str) -> Any:
-        if not hasattr(self, "pipeline_"):
-            raise AttributeError(
-                f"{type(self).__name__} has no attribute {name} before it is fitted"
-            )
-        return getattr(self.pipeline_, name)
+    classes_ = _attribute("classes_", "Classes of the last step.")
+    n_features_in_ = _attribute("n_features_in_", "Number of columns seen during fit.")
+    feature_names_in_ = _attribute(
+        "feature_names_in_", "Names of columns seen during fit."
+    )
 
     predict = _of_fitted("predict", "Predict with the last step.", "Predictions")
     predict_proba = _of_fitted(
@@ -677,18 +662,8 @@ def _owner_of(error: Exception) -> str | None:
 
 def _rows_of(X: Any) -> Rows:
     """Return the form of a table; of one on a cluster, the shape alone is known."""
-    shape = table_shape(X)
-    if cluster_table(X) is not None:
-        return Rows(np.broadcast_to(0.0, shape), own=False)
-    return Rows(X)
-
-
-def _hand_on_units(pipeline: Pipeline) -> None:
-    """Let each private step ask the private step directly before it for its units."""
-    fitted = [s for _, s in pipeline.steps if s not in (None, "passthrough")]
-    for before, step in pairwise(fitted):
-        if all(isinstance(part, PrivateEstimator) for part in (before, step)):
-            step._step_share.before = before
+    shape, on_cluster = table_shape(X), cluster_table(X) is not None
+    return Rows(np.broadcast_to(0.0, shape), own=False) if on_cluster else Rows(X)
 
 
 def _routes_metadata() -> bool:
@@ -810,14 +785,5 @@ def make_private_pipeline(
     >>> len(model.privacy_plan(n_samples=1000, n_features=5).mechanisms)
     2
     """
-    return PrivatePipeline(
-        make_pipeline(*steps).steps,
-        epsilon=epsilon,
-        delta=delta,
-        shares=shares,
-        on_leak=on_leak,
-        accountant=accountant,
-        memory=memory,
-        transform_input=transform_input,
-        verbose=verbose,
-    )
+    given = {name: value for name, value in locals().items() if name != "steps"}
+    return PrivatePipeline(make_pipeline(*steps).steps, **given)

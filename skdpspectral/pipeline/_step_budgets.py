@@ -76,15 +76,20 @@ def _step_weight(estimator: Any) -> float:
     return _SCALER if isinstance(estimator, OneToOneFeatureMixin) else _OTHER
 
 
-def resolved_shares(shares: Any, steps: Mapping[str, Any]) -> dict[str, float]:
-    """Return the share of mu**2 of each step that releases something, by its path."""
-    if isinstance(shares, str) and shares == "auto":
-        return _by_weights(steps, 1.0)
-    if not isinstance(shares, Mapping):
+def check_shares(shares: Any) -> None:
+    """Refuse shares of a wrong type."""
+    if not isinstance(shares, (str, Mapping)):
         raise ValueError(
-            f'shares must be "auto" or a dict of step names to numbers, got '
+            'shares must be "auto" or a dict of step names to numbers, got '
             f"{shown(shares)}"
         )
+
+
+def resolved_shares(shares: Any, steps: Mapping[str, Any]) -> dict[str, float]:
+    """Return the share of mu**2 of each step that releases something, by its path."""
+    if isinstance(shares, str):  # "auto"
+        return _by_weights(steps, 1.0)
+    check_shares(shares)
     for name, share in shares.items():
         _check_share(name, share, steps)
     total = math.fsum(shares.values())
@@ -205,50 +210,52 @@ def naming(path: str) -> Iterator[None]:
         raise kind(f"step {path!r}: {error}") from error
 
 
-def _defaults(cls: Any) -> dict[str, Any]:
-    """Return the defaults of a constructor."""
-    parameters = inspect.signature(cls).parameters
-    return {name: parameter.default for name, parameter in parameters.items()}
+def _is_default(value: Any, default: Any) -> bool:
+    return value is default or bool(np.ndim(value) == 0 and value == default)
 
 
 def _check_step(path: str, step: Any) -> None:
     """Refuse a step with its own budget, ledger or noise."""
     kind, whole = type(step).__name__, composition_of(step)
+    parameters = inspect.signature(type(step)).parameters
+    said = ""
     if whole is Composition.SEARCH:
-        raise ValueError(
-            f"step {path!r} is a search with its own budget: search over the "
-            "parameters of the whole pipeline with PrivateSearchCV"
+        said = (
+            " is a search with its own budget: search over the parameters of the whole "
+            "pipeline with PrivateSearchCV"
         )
-    if whole is Composition.PIPELINE:
-        raise ValueError(
-            f"step {path!r} is a {kind} with its own budget: use "
-            "sklearn.pipeline.make_pipeline inside a private pipeline"
+    elif whole is Composition.PIPELINE:
+        said = (
+            f" is a {kind} with its own budget: use sklearn.pipeline.make_pipeline "
+            "inside a private pipeline"
         )
-    if hasattr(step, "client_feature"):  # of whose rows the ids would be read
-        raise ValueError(
-            f"step {path!r}: {kind} has a budget for each client; fit it outside of a "
-            "private pipeline"
+    elif hasattr(step, "client_feature"):  # of whose rows the ids would be read
+        said = (
+            f": {kind} has a budget for each client; fit it outside of a private "
+            "pipeline"
         )
-    for name in ("epsilon", "delta"):
-        default = _defaults(type(step))[name]
-        value = getattr(step, name)
-        if not (value is default or (np.ndim(value) == 0 and value == default)):
-            raise ValueError(
-                f"step {path!r} has {name}={value!r}, but the pipeline has the budget: "
-                f"leave {name} of the step at its default, and pass the pipeline "
-                f"shares={{{path!r}: ...}}"
-            )
-    if step.accountant is not None:
-        raise ValueError(
-            f"step {path!r} has an accountant: pass it to the pipeline, which is "
-            "charged once for all steps"
+    elif changed := [
+        name
+        for name in ("epsilon", "delta")
+        if not _is_default(getattr(step, name), parameters[name].default)
+    ]:
+        said = (
+            f" has {changed[0]}={getattr(step, changed[0])!r}, but the pipeline has "
+            f"the budget: leave {changed[0]} of the step at its default, and pass the "
+            f"pipeline shares={{{path!r}: ...}}"
         )
-    given = step._given_noise()
-    if given is not None:
-        raise ValueError(
-            f"step {path!r} has {given}, but the pipeline sets the noise of its "
-            "steps: set it to None"
+    elif step.accountant is not None:
+        said = (
+            " has an accountant: pass it to the pipeline, which is charged once for "
+            "all steps"
         )
+    elif (given := step._given_noise()) is not None:
+        said = (
+            f" has {given}, but the pipeline sets the noise of its steps: set it to "
+            "None"
+        )
+    if said:
+        raise ValueError(f"step {path!r}{said}")
 
 
 def _check_plan(path: str, step: Any, plan: PrivacyPlan) -> None:
@@ -290,20 +297,7 @@ def _common_relation(plans: dict[str, PrivacyPlan]) -> tuple[Any, Any]:
 class StepBudgets:
     """Shares of a budget for all private steps, and the plan that is charged.
 
-    Parameters
-    ----------
-    steps : list of Step
-        The steps, of which the estimators are given their shares.
-    epsilon : float
-        Of all steps; infinite without privacy.
-    delta : float
-        Of all steps.
-    shares : "auto" or mapping
-        As in :class:`~skdpspectral.pipeline.PrivatePipeline`.
-    estimator : str
-        Name of the pipeline's class.
-    leak : str, default=""
-        What voids the guarantee, if anything does.
+    `epsilon` is infinite without privacy. A `leak` voids the guarantee.
     """
 
     def __init__(
@@ -339,14 +333,12 @@ class StepBudgets:
         self.weights = split
         self.step_shares = dict(self._shares(split))
         planned = [s.planned for s in self.step_shares.values() if s.planned]
-        unit, neighbors = self._relation
         self.plan = PrivacyPlan(
             epsilon,
             delta,
             tuple(planned),
-            estimator=estimator,
-            unit=unit,
-            neighbors=neighbors,
+            estimator,
+            *self._relation,
             seeded=any(plan.seeded for plan in self._plans.values()),
             assumption=Assumption.NO_LEAKS if leak else Assumption.NONE,
             remarks=tuple(self._remarks(leak)),
@@ -377,6 +369,12 @@ class StepBudgets:
                 elif targets:
                     deferred_targets(step.estimator, y, self._n_rows)
 
+    def check_form_of_first(self, X: Any, y: Any) -> None:
+        """Try the fit of the first step on a cluster's table, as above."""
+        path, share = next(iter(self.step_shares.items()))
+        with naming(path):
+            _try(self._steps[path].estimator, share, y, {}, X)
+
     def _trial(self, step: Step) -> PrivacyPlan:
         """Plan a step with arbitrary noise, to determine the kind of its releases."""
         noise = None
@@ -391,9 +389,7 @@ class StepBudgets:
     def _shares(self, split: dict[str, float]) -> Iterator[tuple[str, StepShare]]:
         """Yield the shares of all steps, by their paths, in order."""
         planned = self._planned(split)
-        n_public = None
-        if self._relation[0] is Unit.ROW:
-            n_public = self._n_rows
+        n_public = self._n_rows if self._relation[0] is Unit.ROW else None
         for path, plan in self._plans.items():
             mechanism = planned.get(path)
             epsilon, noise = self._epsilon, None
@@ -402,20 +398,18 @@ class StepBudgets:
                 noise = mechanism.noise_multiplier
             elif mechanism is not None and math.isfinite(epsilon):
                 epsilon = self._epsilon_within(mechanism.mu, delta - plan.failure)
-            yield (
+            share = StepShare(
                 path,
-                StepShare(
-                    path,
-                    epsilon,
-                    delta,
-                    mechanism,
-                    relation=self._relation,
-                    n_samples=n_public,
-                    noise_multiplier=noise,
-                    seeded=plan.seeded,
-                    failure=plan.failure,
-                ),
+                epsilon,
+                delta,
+                mechanism,
+                relation=self._relation,
+                n_samples=n_public,
+                noise_multiplier=noise,
+                seeded=plan.seeded,
+                failure=plan.failure,
             )
+            yield path, share
 
     def _planned(self, split: dict[str, float]) -> dict[str, Any]:
         """Return a mechanism for each step that costs its share."""
@@ -446,14 +440,8 @@ class StepBudgets:
         assert drawn.max_steps is not None
         rate, steps = drawn.sampling_probability, drawn.max_steps
         given = {"mu": beside} if beside else {}
-        noise = calibrate_sampled(
-            self._epsilon,
-            self._delta - self._failure,
-            rate,
-            steps,
-            self._relation[1],
-            **given,
-        )
+        delta, neighbors = self._delta - self._failure, self._relation[1]
+        noise = calibrate_sampled(self._epsilon, delta, rate, steps, neighbors, **given)
         return sampled_gaussian(
             path,
             1.0,
@@ -489,10 +477,7 @@ class StepBudgets:
             share.close()
 
     def plan_of_fit(self, fitted: Any) -> PrivacyPlan:
-        """Return the plan with the actual releases of a fit.
-
-        A step without remaining columns has released nothing.
-        """
+        """Return the plan with the actual releases of a fit."""
         for step in fitted_within(fitted):
             share = getattr(step, "_step_share", None)
             own = isinstance(step, PrivateEstimator) and hasattr(step, "privacy_")
@@ -506,7 +491,7 @@ class StepBudgets:
         remarks = list(self.plan.remarks)
         for path, share in self.step_shares.items():
             if share.plan is None:
-                if share.planned is not None:
+                if share.planned is not None:  # no columns remained
                     remarks.append(f"{path} got no columns, and released nothing.")
                 continue
             mechanisms += [_renamed(m, path) for m in share.plan.mechanisms]

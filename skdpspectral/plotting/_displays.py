@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from sklearn.utils.validation import check_is_fitted
 
+from .._base.documented import documented
 from ..mechanisms import check_real
 
 
@@ -55,6 +56,7 @@ def _of_shape(name: str, values, shape: tuple) -> np.ndarray:
     return found
 
 
+@documented
 class LedgerDisplay(Display):
     """Visualization of the spent and remaining budget of a ledger, entry by entry.
 
@@ -74,8 +76,7 @@ class LedgerDisplay(Display):
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Axes and figure of the plot.
+    {axes_of_display}
     spent_ : matplotlib Line2D
         Step curve of `spent`.
     left_, budget_ : matplotlib Line2D or None
@@ -102,22 +103,11 @@ class LedgerDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib Axes or None, default=None
-            Axes to draw on. None creates a new figure.
+        {ax_of_plot}
         **line_kw : object
             Arguments of ``ax.plot``, for both curves.
 
-        Returns
-        -------
-        LedgerDisplay
-            This object.
-
-        Raises
-        ------
-        ValueError
-            If shapes disagree.
-        ImportError
-            If matplotlib is not installed.
+        {plotted}
         """
         self._start(ax)
         entries = _of_shape("entries", self.entries, (None,))
@@ -160,15 +150,13 @@ class LedgerDisplay(Display):
 
         Returns
         -------
-        LedgerDisplay
-            The drawn display.
+        {drawn_display}
 
         Raises
         ------
         LedgerError
             If the ledger cannot be read.
-        ImportError
-            If matplotlib is not installed.
+        {no_matplotlib}
         """
         pyplot_or_error()
         entries, spent, left = zip(*accountant.over_time(), strict=True)
@@ -182,6 +170,7 @@ class LedgerDisplay(Display):
         return display.plot(ax, **line_kw)
 
 
+@documented
 class ComponentsDisplay(Display):
     """Visualization of private components with noise intervals.
 
@@ -196,8 +185,7 @@ class ComponentsDisplay(Display):
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Axes and figure of the plot.
+    {axes_of_display}
     errorbars_ : list of matplotlib ErrorbarContainer
         One container per component.
 
@@ -221,24 +209,13 @@ class ComponentsDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib Axes or None, default=None
-            Axes to draw on. None creates a new figure.
+        {ax_of_plot}
         confidence : float, default=0.95
             Coverage of each single interval, in (0, 1), under normal noise.
         **errorbar_kw : object
             Arguments of ``ax.errorbar``.
 
-        Returns
-        -------
-        ComponentsDisplay
-            This object.
-
-        Raises
-        ------
-        ValueError
-            If a value is out of range, or shapes disagree.
-        ImportError
-            If matplotlib is not installed.
+        {plotted}
         """
         width = _deviations(confidence)
         components = _of_shape("components", self.components, (None, None))
@@ -273,8 +250,7 @@ class ComponentsDisplay(Display):
 
         Returns
         -------
-        ComponentsDisplay
-            The drawn display.
+        {drawn_display}
 
         Raises
         ------
@@ -282,8 +258,7 @@ class ComponentsDisplay(Display):
             If the estimator is not fitted.
         ValueError
             If the standard deviations are not available.
-        ImportError
-            If matplotlib is not installed.
+        {no_matplotlib}
 
         Notes
         -----
@@ -304,6 +279,7 @@ class ComponentsDisplay(Display):
         return display.plot(ax, confidence=confidence, **errorbar_kw)
 
 
+@documented
 class StreamDisplay(Display):
     """Visualization of the released means of a stream with noise bands.
 
@@ -320,8 +296,7 @@ class StreamDisplay(Display):
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Axes and figure of the plot.
+    {axes_of_display}
     lines_ : list of matplotlib Line2D
         Means, one curve per feature.
     bands_ : list of matplotlib PolyCollection
@@ -347,24 +322,13 @@ class StreamDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib Axes or None, default=None
-            Axes to draw on. None creates a new figure.
+        {ax_of_plot}
         confidence : float, default=0.95
             Coverage of a band for each single step and feature, in (0, 1).
         **line_kw : object
             Arguments of ``ax.plot``, for the means.
 
-        Returns
-        -------
-        StreamDisplay
-            This object.
-
-        Raises
-        ------
-        ValueError
-            If a value is out of range, or shapes disagree.
-        ImportError
-            If matplotlib is not installed.
+        {plotted}
         """
         width = _deviations(confidence)
         steps = _of_shape("steps", self.steps, (None,))
@@ -410,8 +374,7 @@ class StreamDisplay(Display):
 
         Returns
         -------
-        StreamDisplay
-            The drawn display.
+        {drawn_display}
 
         Raises
         ------
@@ -420,8 +383,7 @@ class StreamDisplay(Display):
             available, as with ``moments="assume-centered"`` or a `second_workload`.
         PrivacyBudgetError
             If the accountant refuses the stream.
-        ImportError
-            If matplotlib is not installed.
+        {no_matplotlib}
 
         Notes
         -----
@@ -452,6 +414,7 @@ class StreamDisplay(Display):
         return display.plot(ax, confidence=confidence, **line_kw)
 
 
+@documented
 class ClientWeightsDisplay(Display):
     """Visualization of the weights of the clients of a federation.
 
@@ -464,8 +427,7 @@ class ClientWeightsDisplay(Display):
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Axes and figure of the plot.
+    {axes_of_display}
     bars_ : matplotlib BarContainer
         One bar per client, with the largest weight at the top.
 
@@ -491,22 +453,11 @@ class ClientWeightsDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib Axes or None, default=None
-            Axes to draw on. None creates a new figure.
+        {ax_of_plot}
         **bar_kw : object
             Arguments of ``ax.barh``.
 
-        Returns
-        -------
-        ClientWeightsDisplay
-            This object.
-
-        Raises
-        ------
-        ValueError
-            If shapes disagree.
-        ImportError
-            If matplotlib is not installed.
+        {plotted}
         """
         names = [str(client) for client in self.clients]
         weights = _of_shape("weights", self.weights, (len(names),))
@@ -529,8 +480,7 @@ class ClientWeightsDisplay(Display):
 
         Returns
         -------
-        ClientWeightsDisplay
-            The drawn display.
+        {drawn_display}
 
         Raises
         ------
@@ -538,8 +488,7 @@ class ClientWeightsDisplay(Display):
             If the estimator is not fitted.
         ValueError
             If the estimator has no weights.
-        ImportError
-            If matplotlib is not installed.
+        {no_matplotlib}
         """
         check_is_fitted(estimator)
         weights = getattr(estimator, "client_weights_", None)
@@ -551,6 +500,7 @@ class ClientWeightsDisplay(Display):
         return cls(weights=weights, clients=estimator.clients_).plot(ax, **bar_kw)
 
 
+@documented
 class AuditDisplay(Display):
     r"""Visualization of an attack's error rates and the claimed guarantee.
 
@@ -571,8 +521,7 @@ class AuditDisplay(Display):
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Axes and figure of the plot.
+    {axes_of_display}
     rates_, claim_ : matplotlib Line2D
         Error rates of the attack, and the smallest rates that the claim allows.
     bound_ : matplotlib Line2D or None
@@ -601,22 +550,11 @@ class AuditDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib Axes or None, default=None
-            Axes to draw on. None creates a new figure.
+        {ax_of_plot}
         **line_kw : object
             Arguments of ``ax.plot``, for the rates.
 
-        Returns
-        -------
-        AuditDisplay
-            This object.
-
-        Raises
-        ------
-        ValueError
-            If shapes disagree.
-        ImportError
-            If matplotlib is not installed.
+        {plotted}
         """
         wrong = _of_shape("false_positives", self.false_positives, (None,))
         missed = _of_shape("false_negatives", self.false_negatives, wrong.shape)
@@ -655,15 +593,13 @@ class AuditDisplay(Display):
 
         Returns
         -------
-        AuditDisplay
-            The drawn display.
+        {drawn_display}
 
         Raises
         ------
         ValueError
             If scores are not two lists of numbers.
-        ImportError
-            If matplotlib is not installed.
+        {no_matplotlib}
         """
         one = np.sort(_of_shape("scores", scores, (None,)))
         other = np.sort(_of_shape("neighbor_scores", neighbor_scores, (None,)))
@@ -689,13 +625,11 @@ class AuditDisplay(Display):
 
         Returns
         -------
-        AuditDisplay
-            The drawn display.
+        {drawn_display}
 
         Raises
         ------
-        ImportError
-            If matplotlib is not installed.
+        {no_matplotlib}
         """
         more = {"claimed_mu": result.claimed_mu, "mu": result.mu}
         return cls.from_predictions(*result.scores, **more, ax=ax, **line_kw)

@@ -11,6 +11,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GridSearchCV, check_cv
 from sklearn.utils.validation import check_is_fitted
 
+from .._base.documented import documented
 from ..accounting import PrivacyBudgetError, PrivacyLeakWarning
 from ..pipeline import PrivatePipeline
 from ._displays import Display, pyplot_or_error
@@ -66,13 +67,6 @@ def check_curve(epsilons, scores, noise_std=None) -> tuple[np.ndarray, ...]:
         raise ValueError("noise_std must have one number, at least 0, per epsilon")
     order = np.argsort(epsilons)
     return epsilons[order], scores[order], noise[order]
-
-
-def check_scoring_is_one(scoring):
-    """Return the score, or an error where several are asked for."""
-    if isinstance(scoring, (list, tuple, set, dict)):
-        raise ValueError(f"scoring must be a single score, got {scoring!r}")
-    return scoring
 
 
 def name_of_score(scoring) -> str | None:
@@ -176,62 +170,21 @@ def best_scores_per_epsilon(epsilons, scores) -> tuple[np.ndarray, np.ndarray]:
     return distinct, scores[order[first]]
 
 
-class CrossValidation:
-    """Cross-validation of an estimator at several values of its epsilon.
-
-    Targets and groups may be None; `params` go to ``fit``.
-    """
-
-    def __init__(
-        self,
-        estimator,
-        X,
-        y,
-        groups,
-        *,
-        param_name,
-        cv=None,
-        scoring=None,
-        n_jobs=None,
-        params=None,
-    ):
-        folds = check_cv(cv, y, classifier=is_classifier(estimator))
-        self._data, self._params = (X, y), params or {}
-        self._param_name = param_name
-        self._search = GridSearchCV(
-            clone(estimator),
-            {},
-            scoring=scoring,
-            n_jobs=n_jobs,
-            # As a list: a splitter that shuffles would divide each time anew.
-            cv=list(folds.split(X, y, groups)),
-            refit=False,
-            error_score="raise",
-        )
-
-    def scores(self, epsilons) -> np.ndarray:
-        """Scores of fits with these budgets, of shape (n_epsilons, n_folds)."""
-        grid = {self._param_name: list(epsilons)}
-        self._search.set_params(param_grid=grid).fit(*self._data, **self._params)
-        return fold_scores(self._search)
-
-    def baseline_score(self) -> float:
-        """Mean held-out score without privacy, which the caller asked for.
-
-        A ledger with a budget refuses such fits.
-        """
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", PrivacyLeakWarning)
-                return float(self.scores([None]).mean())
-        except PrivacyBudgetError as error:
-            raise PrivacyBudgetError(
-                f"{error}; the baseline is such a fit: pass baseline=False",
-                error.requested,
-                error.remaining,
-            ) from error
+def _without_privacy(score) -> float:
+    """Return a mean score of fits without privacy, which the caller asked for."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyLeakWarning)
+            return float(score().mean())
+    except PrivacyBudgetError as error:
+        raise PrivacyBudgetError(
+            f"{error}; the baseline is such a fit: pass baseline=False",
+            error.requested,
+            error.remaining,
+        ) from error
 
 
+@documented
 class PrivacyUtilityDisplay(Display):
     """Visualization of the held-out score of a private estimator against epsilon.
 
@@ -260,10 +213,7 @@ class PrivacyUtilityDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes of the curve.
-    figure_ : matplotlib Figure
-        Figure of the axes.
+    {axes_of_display}
     line_ : matplotlib Line2D or None
         Mean scores; None with ``std_display_style="errorbar"``.
     fill_between_ : matplotlib PolyCollection or None
@@ -311,8 +261,7 @@ class PrivacyUtilityDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib Axes or None, default=None
-            Axes to draw on. None creates a new figure.
+        {ax_of_plot}
         std_display_style : {"fill_between", "errorbar"} or None, \
                 default="fill_between"
             How to show one standard deviation of the scores over folds.
@@ -325,19 +274,9 @@ class PrivacyUtilityDisplay(Display):
         baseline_kw : dict or None, default=None
             Arguments of ``ax.axhline``, for the score without privacy.
 
-        Returns
-        -------
-        PrivacyUtilityDisplay
-            This object.
-
-        Raises
-        ------
-        ValueError
-            If a value is out of range, or shapes disagree.
-        ImportError
-            If matplotlib is not installed.
+        {plotted}
         """
-        check_style(std_display_style)
+        self._check_style(std_display_style)
         epsilons, scores, noise = check_curve(
             self.epsilons, self.scores, self.noise_std
         )
@@ -374,7 +313,14 @@ class PrivacyUtilityDisplay(Display):
         """Refuse what `plot` does not take, before anything is fitted."""
         pyplot_or_error()
         given = inspect.signature(cls.plot).bind(None, **drawing).arguments
-        check_style(given.get("std_display_style"))
+        cls._check_style(given.get("std_display_style"))
+
+    @staticmethod
+    def _check_style(style) -> None:
+        if style not in _STYLES:
+            raise ValueError(
+                f"std_display_style must be one of {_STYLES}, got {style!r}"
+            )
 
     @classmethod
     def from_estimator(
@@ -434,8 +380,7 @@ class PrivacyUtilityDisplay(Display):
 
         Returns
         -------
-        PrivacyUtilityDisplay
-            The drawn display.
+        {drawn_display}
 
         Raises
         ------
@@ -465,25 +410,32 @@ class PrivacyUtilityDisplay(Display):
         """
         cls._check_drawing(drawing)
         epsilons = check_epsilons(epsilons, distinct=True)
-        known = estimator.get_params(deep=True)
-        validation = CrossValidation(
-            estimator,
-            X,
-            y,
-            groups,
-            param_name=resolve_parameter(
-                param_name, epsilon_parameters(estimator), known
-            ),
-            cv=cv,
-            scoring=check_scoring_is_one(scoring),
+        own, known = epsilon_parameters(estimator), estimator.get_params(deep=True)
+        name = resolve_parameter(param_name, own, known)
+        if isinstance(scoring, (list, tuple, set, dict)):
+            raise ValueError(f"scoring must be a single score, got {scoring!r}")
+        folds = check_cv(cv, y, classifier=is_classifier(estimator))
+        search = GridSearchCV(
+            clone(estimator),
+            {},
+            scoring=scoring,
             n_jobs=n_jobs,
-            params=params,
+            # As a list: a splitter that shuffles would divide each time anew.
+            cv=list(folds.split(X, y, groups)),
+            refit=False,
+            error_score="raise",
         )
+
+        def scores_at(*values) -> np.ndarray:
+            search.set_params(param_grid={name: list(values)})
+            return fold_scores(search.fit(X, y, **(params or {})))
+
         # The baseline first: a budget refuses it before anything is spent.
+        level = _without_privacy(lambda: scores_at(None)) if baseline else None
         display = cls(
-            baseline_score=validation.baseline_score() if baseline else None,
+            baseline_score=level,
             epsilons=epsilons,
-            scores=validation.scores(epsilons.tolist()),
+            scores=scores_at(*epsilons.tolist()),
             score_name=name_of_score(scoring) if score_name is None else score_name,
         )
         return display.plot(**drawing)
@@ -512,8 +464,7 @@ class PrivacyUtilityDisplay(Display):
 
         Returns
         -------
-        PrivacyUtilityDisplay
-            The drawn display.
+        {drawn_display}
 
         Raises
         ------

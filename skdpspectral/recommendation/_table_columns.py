@@ -44,7 +44,9 @@ from .._tables.readers import (
 from .._tables.rows import (
     DeferredRead,
     check_features,
+    dtypes_of,
     form_of,
+    is_text,
     refuse_malformed,
     shape_of,
 )
@@ -335,6 +337,8 @@ def deferred_ratings(estimator, X, *, reset: bool) -> DeferredRatings:
     )
     if reset and names is not None:
         _warn_of_places(estimator, names)
+    if reset:
+        _refuse_another_kind(estimator.items, X, names, item)
 
     def read(beside=()):
         places = sorted({user, item, *beside})
@@ -351,6 +355,15 @@ def deferred_ratings(estimator, X, *, reset: bool) -> DeferredRatings:
         return RatingsTable(columns, names, user, item, given)
 
     return DeferredRatings(n_rows, None, read, names)
+
+
+def _refuse_another_kind(items, X, names, item: int) -> None:
+    """Refuse items of a text dtype if the ids of the catalog are of another kind."""
+    dtypes, catalog = dtypes_of(X), read_catalog(items)
+    dtype = dtypes[0 if names is None else item] if dtypes else None
+    if isinstance(catalog, IdIndex) and dtype is not None and is_text(dtype):
+        kind = "S" if getattr(dtype, "kind", None) == "S" else "U"
+        catalog.find(np.array(["0"], dtype=kind), "item_feature")
 
 
 def deferred_ratings_beside(estimator, table: DeferredRatings, y) -> list[DeferredRead]:

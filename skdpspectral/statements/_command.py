@@ -112,6 +112,7 @@ def _compared(text: str, facts: Facts, ledger: PrivacyAccountant) -> tuple[str, 
         facts.stated
     )
     beside += ["the versions of the software"] + ["the audit"] * bool(facts.audit)
+    beside += ["the number of rows"] * bool(facts.n_units)
     if facts.ledger is None:
         (plan,) = facts.read_plans()
         charged = ((e.id, PrivacyPlan.from_json(e.plan)) for e in ledger.ledger)
@@ -123,7 +124,6 @@ def _compared(text: str, facts: Facts, ledger: PrivacyAccountant) -> tuple[str, 
             ), ""
         again = fit_facts(plan, **more)
         said = f"Entry {found[0]} of the ledger confirms the figures."
-        beside += ["the number of rows"] * bool(facts.n_units)
         if _of_steps(found[1]):
             beside.append("the releases within steps, whose cost it confirms")
         added = [text for text in plan.remarks if text not in found[1].remarks]

@@ -1,14 +1,13 @@
 """What the ledger adds up to, and what a budget lets in: exactly."""
 
 import math
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from ledger_tools import DELTA, X, entries, faults, fit_plan, plan_with_mu
+from ledger_tools import DELTA, entries, faults, fit_plan, plan_with_mu
 
-from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral import LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import (
     Spent,
     compose_mu,
@@ -36,63 +35,64 @@ def assert_uncharged(accountant, call, error, match):
 
 # -- labels, divisions, blocks -------------------------------------------------
 
-
-def test_labels_do_not_compose_in_parallel():
-    accountant = PrivacyAccountant()
-    for label in ("a", "b"):
-        DPPCA(1, accountant=accountant.named(label)).fit(X)
-    assert round(accountant.spent(1e-6).epsilon, 3) == 1.455
-    table = entries(accountant)
-    assert [entry["label"] for entry in table] == ["a", "b"]
-    assert {entry["partition"] for entry in table} == {None}
-    assert "assertion" not in str(accountant)
-
-
-def test_asserted_blocks_compose_in_parallel_and_say_so():
-    accountant = PrivacyAccountant()
-    for label in ("a", "b"):
-        handle = accountant.named(label, disjoint_within="hospital: ward")
-        DPPCA(1, accountant=handle).fit(X)
-    assert epsilon_of(accountant) == pytest.approx(1.0, rel=1e-9)
-    table = entries(accountant)
-    assert {entry["partition"] for entry in table} == {"row: hospital: ward"}
-    assert [entry["label"] for entry in table] == ["a", "b"]
-    said = "an assertion: no row is in two blocks of 'hospital: ward'."
-    assert said in str(accountant)
+# Label, partition and its unit of each fit; fits one after another that cost as much.
+BLOCKS = {
+    "labels": ([("a",), ("b",)], 2),
+    "blocks": ([("a", "site: x"), ("b", "site: x")], 1),
+    "the same block twice": ([("a", "site"), ("a", "site")], 2),
+    "another block is free": ([("a", "site"), ("a", "site"), ("b", "site")], 2),
+    "another division": ([("a", "site"), ("b", "site"), ("a", "month")], 2),
+    "disjoint users": ([("a", "site", "user"), ("b", "site", "user")], 1),
+    "rows and users": ([("a", "site", "user"), ("a", "site", "row")], 2),
+    "a label like a partition": ([("a", "site"), ("row: site",)], 2),
+}
 
 
-def test_the_same_block_twice_composes_one_after_another():
-    accountant = PrivacyAccountant()
-    for _ in range(2):
-        accountant.named("a", disjoint_within="site").charge(fit_plan())
-    assert round(epsilon_of(accountant), 3) == 1.455
-    # A third, cheaper block is free; a division of its own is not.
-    accountant.named("b", disjoint_within="site").charge(fit_plan())
-    assert round(epsilon_of(accountant), 3) == 1.455
-    accountant.named("a", disjoint_within="month").charge(fit_plan())
-    assert epsilon_of(accountant) == pytest.approx(
-        gaussian_epsilon(3**0.5 * MU, DELTA), rel=1e-9
-    )
+@pytest.mark.parametrize("name", BLOCKS)
+def test_what_is_asserted_composes_in_parallel_and_says_so(name):
+    fits, n_fits = BLOCKS[name]
+    accountant = PrivacyAccountant(unit="row", neighbors="replace-one")
+    for label, *where in fits:
+        words = dict(zip(("disjoint_within", "disjoint_unit"), where, strict=False))
+        accountant.named(label, **words).charge(fit_plan())
+    expected = gaussian_epsilon(n_fits**0.5 * MU, DELTA)
+    assert epsilon_of(accountant) == pytest.approx(expected, rel=1e-9)
+    asserted = [[*where, "row"][:2] if where else None for _, *where in fits]
+    found = [(entry["label"], entry["partition"]) for entry in entries(accountant)]
+    assert found == [
+        (label, where and f"{where[1]}: {where[0]}")
+        for (label, *_), where in zip(fits, asserted, strict=True)
+    ]
+    said = {f"no {w[1]} is in two blocks of {w[0]!r}." for w in asserted if w}
+    assert all(sentence in str(accountant) for sentence in said)
+    assert ("an assertion" in str(accountant)) == bool(said)
 
 
-def test_an_assertion_is_not_inherited_and_cannot_be_forged():
+def test_an_assertion_is_not_inherited():
     accountant = PrivacyAccountant()
     asserted = accountant.named("a", disjoint_within="site")
     asserted.named("b").charge(fit_plan())
-    asserted.charge(fit_plan())
-    # Labels that look like the names of partitions are labels still.
-    accountant.named("row: site").charge(fit_plan())
-    partitions = [entry["partition"] for entry in entries(accountant)]
-    assert partitions == [None, "row: site", None]
-    expected = gaussian_epsilon(3**0.5 * MU, DELTA)
-    assert epsilon_of(accountant) == pytest.approx(expected, rel=1e-9)
+    assert [entry["partition"] for entry in entries(accountant)] == [None]
 
 
-@pytest.mark.parametrize("arguments", [(None,), (3,), ("a", 3), (b"a",)])
-def test_names_are_strings(arguments):
-    keywords = {"disjoint_within": arguments[1]} if len(arguments) > 1 else {}
-    with pytest.raises(ValueError, match="must be a string"):
-        PrivacyAccountant().named(arguments[0], **keywords)
+@pytest.mark.parametrize(
+    ("label", "named", "message"),
+    [
+        (None, {}, "label must be a string"),
+        (b"a", {}, "label must be a string"),
+        ("a", {"disjoint_within": 3}, "disjoint_within must be a string"),
+        (
+            "a",
+            {"disjoint_within": "b", "disjoint_unit": "person"},
+            "disjoint_unit must",
+        ),
+        ("a", {"disjoint_within": "b", "disjoint_unit": 3}, "disjoint_unit must"),
+        ("a", {"disjoint_unit": "row"}, "requires disjoint_within"),
+    ],
+)
+def test_bad_names_of_blocks(label, named, message):
+    with pytest.raises(ValueError, match=message):
+        PrivacyAccountant().named(label, **named)
 
 
 def parallel(*epsilons):
@@ -168,39 +168,6 @@ def test_a_ledger_of_users_takes_no_word_about_rows(fixed):
     assert epsilon_of(accountant) == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_ledger_of_users_takes_no_rows_that_were_checked():
-    accountant = PrivacyAccountant(unit="user", neighbors="add-remove-one")
-    plan = plan_with_mu(MU, "user", "add-remove-one")
-    assert_uncharged(
-        accountant,
-        lambda: accountant.charge(ParallelPlan.of({"a": plan, "b": plan})),
-        LedgerError,
-        "ledger of rows",
-    )
-
-
-def test_disjoint_users_have_disjoint_rows():
-    accountant = PrivacyAccountant(unit="row", neighbors="replace-one")
-    for label in ("a", "b"):
-        accountant.named(label, disjoint_within="site", disjoint_unit="user").charge(
-            fit_plan()
-        )
-    assert epsilon_of(accountant) == pytest.approx(1.0, rel=1e-9)
-    # A division of the rows is another one, whatever its name.
-    accountant.named("c", disjoint_within="site").charge(fit_plan())
-    assert round(epsilon_of(accountant), 3) == 1.455
-    for unit in ("row", "user"):
-        assert f"no {unit} is in two blocks of 'site'." in str(accountant)
-
-
-@pytest.mark.parametrize("unit", ["person", 3, "", ["row"]])
-def test_bad_units_of_divisions(unit):
-    with pytest.raises(ValueError, match="disjoint_unit must be"):
-        PrivacyAccountant().named("a", disjoint_within="site", disjoint_unit=unit)
-    with pytest.raises(ValueError, match="requires disjoint_within"):
-        PrivacyAccountant().named("a", disjoint_unit="row")
-
-
 def test_random_ledgers_match_the_formula():
     generator = np.random.default_rng(0)
     for _ in range(5):
@@ -258,10 +225,7 @@ def test_converted_totals_are_held_against_the_budget(relation, kept, factor, ho
     too_much = plan_with_mu(1.001 * MU, *relation)
     for call in (accountant.charge, accountant.check):
         assert_uncharged(
-            accountant,
-            lambda f=call: f(too_much),
-            PrivacyBudgetError,
-            "nothing was charged",
+            accountant, lambda f=call: f(too_much), PrivacyBudgetError, "nothing was"
         )
     fitting = plan_with_mu((1 - 1e-12) * MU, *relation)
     accountant.check(fitting)
@@ -277,44 +241,22 @@ def test_converted_totals_are_held_against_the_budget(relation, kept, factor, ho
 @pytest.mark.parametrize("how", ["constructor", "first entry"])
 @pytest.mark.parametrize(("relation", "kept"), REFUSALS, ids=str)
 def test_relations_that_do_not_follow_are_refused(relation, kept, how):
-    accountant = ledger_of(kept, how)
-    plan = plan_with_mu(MU, *relation)
+    accountant, plan = ledger_of(kept, how), plan_with_mu(MU, *relation)
+    unit, neighbors = map(repr, relation)
+    remedy = rf"implies nothing[\s\S]*unit={unit}, neighbors={neighbors}"
     for call in (accountant.charge, accountant.check):
-        assert_uncharged(
-            accountant, lambda f=call: f(plan), LedgerError, "implies nothing"
-        )
+        assert_uncharged(accountant, lambda f=call: f(plan), LedgerError, remedy)
 
 
-@pytest.mark.parametrize(
-    ("relation", "kept"),
-    [*REFUSALS, *(case[:2] for case in CONVERSIONS if case[2] != 1.0)],
-    ids=str,
-)
-def test_refusals_for_another_relation_say_which_ledger_to_use(relation, kept):
-    """The ledger that a message proposes takes the plan."""
-    plan = plan_with_mu(MU, *relation)
-    accountant = ledger_of(kept, "constructor", plan.epsilon, plan.delta)
-    with pytest.raises((LedgerError, PrivacyBudgetError)) as refused:
-        accountant.charge(plan)
-    proposed = re.search(
-        r"use a separate ledger, accountant=PrivacyAccountant\((.*)\)",
-        str(refused.value),
+def test_a_ledger_of_users_takes_no_clients_of_rows():
+    accountant = PrivacyAccountant(unit="user", neighbors="add-remove-one")
+    plan = plan_with_mu(MU, "user", "add-remove-one")
+    assert_uncharged(
+        accountant,
+        lambda: accountant.charge(ParallelPlan.of({"a": plan, "b": plan})),
+        LedgerError,
+        "ledger of rows",
     )
-    given = dict(argument.split("=") for argument in proposed[1].split(", "))
-    assert (given["unit"], given["neighbors"]) == tuple(
-        f"'{word}'" for word in relation
-    )
-    numbers = {name: float(given[name]) for name in ("epsilon", "delta")}
-    numbers["epsilon"] *= 1.0 + 1e-5  # six digits are shown
-    PrivacyAccountant(**numbers, unit=relation[0], neighbors=relation[1]).charge(plan)
-
-
-def test_a_refusal_for_the_same_relation_proposes_no_other_ledger():
-    plan = plan_with_mu(MU, *ROW_ADD)
-    accountant = ledger_of(ROW_ADD, "constructor", 0.5 * plan.epsilon, plan.delta)
-    with pytest.raises(PrivacyBudgetError) as refused:
-        accountant.charge(plan)
-    assert "separate" not in str(refused.value)
 
 
 def test_a_refused_first_entry_fixes_nothing():
@@ -340,54 +282,6 @@ def refuses(call, *arguments, **named):
     except PrivacyBudgetError:
         return True
     return False
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("source", ["asked", "planned"])
-@pytest.mark.parametrize(
-    ("epsilon", "delta"), [(0.1, 1e-12), (1.0, 1e-6), (3.0, 1e-9), (20.0, 1e-3)]
-)
-def test_a_budget_of_k_fits_lets_exactly_k_in(epsilon, delta, source):
-    """The budget comes from the epsilon that is asked for, or from the plan."""
-    plan = fit_plan(epsilon, delta=delta)
-    mu = gaussian_mu(epsilon, delta) if source == "asked" else plan.mu
-    wrong = []
-    for k in range(1, 11):
-        accountant = PrivacyAccountant(
-            gaussian_epsilon(k**0.5 * mu, delta), delta, failures=0
-        )
-        for _ in range(k - 1):
-            accountant.charge(plan)
-        outcome = [refuses(accountant.charge, plan) for _ in range(2)]
-        if outcome != [False, True]:
-            wrong.append(k)
-    assert wrong == [], "budgets that did not let in exactly so many fits"
-
-
-@pytest.mark.parametrize("source", ["asked", "planned"])
-@pytest.mark.parametrize("k", [1, 2, 3, 8])
-def test_check_agrees_with_charge_at_the_boundary(k, source):
-    plan = fit_plan()
-    budget = gaussian_epsilon(k**0.5 * (MU if source == "asked" else plan.mu), DELTA)
-    accountant = PrivacyAccountant(budget, DELTA, failures=0)
-    for done in range(k):
-        promised = accountant.check(plan, n_fits=k - done)
-        assert promised.epsilon == pytest.approx(budget, rel=1e-9)
-        assert refuses(accountant.check, plan, n_fits=k - done + 1)
-        assert len(entries(accountant)) == done
-        accountant.charge(plan)
-    assert refuses(accountant.check, plan)
-
-
-def test_what_was_spent_is_a_budget_for_the_same_again():
-    plans = [fit_plan(epsilon) for epsilon in (0.3, 1.0, 0.7)]
-    record = PrivacyAccountant()
-    for plan in plans:
-        record.charge(plan)
-    accountant = PrivacyAccountant(*record.spent(), failures=0)
-    for plan in plans:
-        accountant.charge(plan)
-    assert accountant.remaining().epsilon < 1e-3
 
 
 @pytest.mark.sampled(4)
@@ -420,6 +314,28 @@ def test_what_remains_can_be_spent_and_no_more(seed):
         assert accountant.privacy_curve([budget])[0] <= delta
         tiny = plan_with_mu(1e-3 * gaussian_mu(budget, delta))
         assert refuses(accountant.charge, tiny)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("source", ["asked", "planned"])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.1, 1e-12), (1.0, 1e-6), (3.0, 1e-9), (20.0, 1e-3)]
+)
+def test_a_budget_of_k_fits_lets_exactly_k_in(epsilon, delta, source):
+    """The budget comes from the epsilon that is asked for, or from the plan."""
+    plan = fit_plan(epsilon, delta=delta)
+    mu = gaussian_mu(epsilon, delta) if source == "asked" else plan.mu
+    for k in (1, 2, 3, 5, 8, 10):
+        budget = gaussian_epsilon(k**0.5 * mu, delta)
+        accountant = PrivacyAccountant(budget, delta, failures=0)
+        for left in range(k, 0, -1):
+            promised = accountant.check(plan, n_fits=left)
+            assert promised.epsilon == pytest.approx(budget, rel=1e-9)
+            assert refuses(accountant.check, plan, n_fits=left + 1)
+            assert not refuses(accountant.charge, plan)
+        assert refuses(accountant.check, plan)
+        assert refuses(accountant.charge, plan)
+        assert len(entries(accountant)) == k
 
 
 def test_a_fit_is_held_against_the_budget_at_the_budgets_delta():
@@ -465,40 +381,47 @@ def test_n_fits_must_be_a_positive_integer(n_fits):
 # -- reports -------------------------------------------------------------------
 
 
-def test_privacy_curve():
-    accountant = PrivacyAccountant()
-    epsilons = np.linspace(0.0, 5.0, 40).reshape(8, 5)
+def test_totals_are_stated_at_any_delta():
+    accountant, epsilons = PrivacyAccountant(), np.linspace(0.0, 5.0, 40).reshape(8, 5)
+    assert accountant.spent() == Spent(0.0, 1e-6)
+    assert accountant.remaining().epsilon == math.inf
     np.testing.assert_array_equal(accountant.privacy_curve(epsilons), 0.0)
-    plans = [fit_plan(0.5), fit_plan(1.5)]
+    plans = [fit_plan(0.5, delta=1e-8), fit_plan(1.5, delta=1e-8)]
     for plan in plans:
         accountant.charge(plan)
-    curve = accountant.privacy_curve(epsilons)
-    assert curve.shape == epsilons.shape
-    assert np.all(np.diff(curve.ravel()) < 0.0)
     mu = compose_mu(plan.mu for plan in plans)
-    expected = [gaussian_delta(mu, epsilon) for epsilon in epsilons.ravel()]
-    np.testing.assert_allclose(curve.ravel(), expected, rtol=1e-12)
+    expected = gaussian_epsilon(mu, 1e-8), 1e-8
+    assert accountant.spent() == pytest.approx(expected, rel=1e-9)
+    curve = accountant.privacy_curve(epsilons)
+    exact = [gaussian_delta(mu, epsilon) for epsilon in epsilons.ravel()]
+    np.testing.assert_allclose(curve.ravel(), exact, rtol=1e-12)
     for delta in (1e-3, 1e-6, 1e-12):
         epsilon = accountant.spent(delta).epsilon
         at, below = accountant.privacy_curve([epsilon, epsilon * (1 - 1e-6)])
         assert at <= delta < below
-    for bad in ([-1.0], [math.nan]):
-        with pytest.raises(ValueError, match="epsilon must be at least 0"):
-            accountant.privacy_curve(bad)
-
-
-def test_spent_at_several_deltas():
-    accountant = PrivacyAccountant()
-    assert accountant.spent() == Spent(0.0, 1e-6)
-    assert accountant.remaining().epsilon == math.inf
-    accountant.charge(fit_plan(delta=1e-8))
-    assert accountant.spent() == pytest.approx((1.0, 1e-8), rel=1e-9)
-    spent = [accountant.spent(delta).epsilon for delta in (1e-3, 1e-6, 1e-9, 1e-15)]
-    assert spent == sorted(spent)
-    assert spent[1] == pytest.approx(
-        gaussian_epsilon(gaussian_mu(1.0, 1e-8), 1e-6), rel=1e-9
-    )
     for bad in (0.0, 1.0, -1e-6, 1e-16, math.nan):
         with pytest.raises(ValueError, match="delta"):
             accountant.spent(bad)
+    for bad in ([-1.0], [math.nan]):
+        with pytest.raises(ValueError, match="epsilon must be at least 0"):
+            accountant.privacy_curve(bad)
     assert PrivacyAccountant(1.0, 1e-4).spent().delta == 1e-4
+
+
+def test_an_infinite_entry_makes_the_total_infinite():
+    accountant = PrivacyAccountant()
+    for plan in (plan_with_mu(0.5), fit_plan(None), plan_with_mu(0.5)):
+        accountant.charge(plan)
+    assert accountant.spent().epsilon == math.inf
+    assert accountant.privacy_curve([1.0, 1e6]).tolist() == [1.0, 1.0]
+
+
+def test_a_plan_may_not_claim_less_than_it_costs():
+    accountant = PrivacyAccountant()
+    for call in (accountant.charge, accountant.check):
+        assert_uncharged(
+            accountant,
+            lambda f=call: f(replace(plan_with_mu(0.5), epsilon=0.1)),
+            ValueError,
+            r"plan claims epsilon=0\.1",
+        )

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import pickle
 import signal
 import time
 from pathlib import Path
@@ -10,34 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ledger_tools import (
-    budget_of_fits,
     clean_context,
     entries,
     fit_for_ever,
     fit_once,
-    ignore_fork_warning,
     needs_fork,
     run_python,
 )
 
-from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral import PrivacyAccountant
 
 pytestmark = pytest.mark.slow
 
 # -- the end of processes ------------------------------------------------------
-
-
-@ignore_fork_warning
-@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
-def test_children_leave_a_temporary_ledger_alone(method):
-    accountant = PrivacyAccountant()
-    child = multiprocessing.get_context(method).Process(
-        target=fit_once, args=(accountant,)
-    )
-    child.start()
-    child.join(60)
-    assert child.exitcode == 0
-    assert len(entries(accountant)) == 1
 
 
 OWNER = """
@@ -148,23 +132,3 @@ def test_a_full_disk_refuses_the_fit_and_keeps_the_ledger(tmp_path):
     assert len(errors) == 3
     assert all("can't be used" in error for error in errors)
     assert (kept, after) == ("1", "2")
-
-
-def test_a_pickle_opens_the_ledger_in_another_program(tmp_path):
-    accountant = PrivacyAccountant(*budget_of_fits(2))
-    with open(tmp_path / "pca.pickle", "wb") as file:
-        pickle.dump(DPPCA(1, accountant=accountant), file)
-    script = """
-import pickle, sys
-from ledger_tools import X
-with open(sys.argv[1], "rb") as file:
-    pca = pickle.load(file)
-pca.fit(X)
-print(pca.accountant.epsilon, len(pca.accountant.ledger))
-"""
-    epsilon = accountant.epsilon
-    assert run_python(script, tmp_path / "pca.pickle") == [f"{epsilon} 1"]
-    fit_once(accountant)
-    with pytest.raises(PrivacyBudgetError):
-        fit_once(accountant)
-    assert len(entries(accountant)) == 2

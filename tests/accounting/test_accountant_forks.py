@@ -1,9 +1,5 @@
-"""A fork never falls into a charge: what is acknowledged is written, and nobody hangs.
+"""Forks beside a charge: what is acknowledged is written, and nobody hangs."""
 
-Each race is run twenty times, for a short while each.
-"""
-
-import contextlib
 import os
 import signal
 import threading
@@ -45,9 +41,11 @@ def ended_well(child):
     pytest.fail("a child hangs")
 
 
-@contextlib.contextmanager
-def charging_threads(accountants):
-    """Charge each from a thread of its own; yield the acknowledged, and errors."""
+@pytest.mark.slow
+@pytest.mark.parametrize("repetition", range(10))
+def test_forks_while_threads_charge(repetition):
+    """Two threads on one ledger and one on another; children on both, at any moment."""
+    one, other = PrivacyAccountant(), PrivacyAccountant()
     stop, acknowledged, errors = threading.Event(), [], []
 
     def charge(accountant):
@@ -58,96 +56,38 @@ def charging_threads(accountants):
             except Exception as error:
                 errors.append(error)
 
-    threads = [threading.Thread(target=charge, args=(a,)) for a in accountants]
+    threads = [threading.Thread(target=charge, args=(a,)) for a in (one, one, other)]
     for thread in threads:
         thread.start()
+    children = []
     try:
-        yield acknowledged, errors
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join(PATIENCE)
-    assert not any(thread.is_alive() for thread in threads)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("repetition", range(20))
-def test_forks_while_threads_charge(repetition):
-    """Two threads on one ledger and one on another; children on both, at any moment."""
-    one, other = PrivacyAccountant(), PrivacyAccountant()
-    with charging_threads([one, one, other]) as (acknowledged, errors):
-        children = []
         for accountant in [one, other] * 3:
             time.sleep(0.002)
             children.append(child_of(lambda a=accountant: a.charge(PLAN)))
         assert list(map(ended_well, children)) == [True] * 6
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(PATIENCE)
     assert errors == []
     for accountant in (one, other):
         assert len(entries(accountant)) == acknowledged.count(accountant) + 3
 
 
-def test_children_fork_and_charge_in_threads_too():
-    accountant = PrivacyAccountant()
+def test_a_child_of_the_charging_thread_itself_is_refused(monkeypatch):
+    """The charge is the parent's alone."""
+    accountant, append = PrivacyAccountant(), store.Transaction.append
+    children, (receiver, sender) = [], os.pipe()
 
-    def charge_and_fork():
-        with charging_threads([accountant, accountant]) as (_, errors):
-            child = child_of(lambda: accountant.charge(PLAN))
-            assert ended_well(child)
-        assert errors == []
+    def fork_and_enter(locked, *arguments):
+        children.append(os.fork())
+        append(locked, *arguments)
 
-    with charging_threads([accountant]):
-        assert ended_well(child_of(charge_and_fork))
-    assert len(entries(accountant)) >= 1
-
-
-def test_a_fork_waits_for_a_charge_and_not_for_another_process(tmp_path):
-    """A thread that waits for a lock of another process keeps no fork waiting."""
-    accountant = PrivacyAccountant(path=tmp_path / "ledger.db")
-    ready, go = os.pipe(), os.pipe()
-
-    def hold():
-        with store.transaction(accountant.path):
-            os.write(ready[1], b".")
-            os.read(go[0], 1)
-
-    holder = child_of(hold)
-    os.read(ready[0], 1)
-    thread = threading.Thread(target=accountant.charge, args=(PLAN,))
-    thread.start()
-    time.sleep(0.05)
-    start = time.monotonic()
-    assert ended_well(child_of(lambda: None))
-    assert time.monotonic() - start < 10.0
-    assert thread.is_alive()
-    os.write(go[1], b".")
-    assert ended_well(holder)
-    thread.join(PATIENCE)
-    assert len(entries(accountant)) == 1
-
-
-def test_a_child_of_the_charging_thread_itself_is_refused():
-    """As a handler of signals may fork: the charge is the parent's alone."""
-    accountant = PrivacyAccountant()
-
-    def charge_on_both_sides():
-        children = []
-
-        def fork_and_enter(locked, *arguments):
-            children.append(os.fork())
-            enter(locked, *arguments)
-
-        enter = store.Transaction.append
-        store.Transaction.append = fork_and_enter
-        try:
-            accountant.charge(PLAN)
-        finally:
-            store.Transaction.append = enter
-        return children[0]
-
-    receiver, sender = os.pipe()
     try:
-        child = charge_on_both_sides()
-        assert child != 0
+        with monkeypatch.context() as patch:
+            patch.setattr(store.Transaction, "append", fork_and_enter)
+            accountant.charge(PLAN)
+        assert children[0] != 0
     except LedgerError as error:
         # The child, in which SQLite takes the ledger to be open for ever.
         try:
@@ -158,7 +98,7 @@ def test_a_child_of_the_charging_thread_itself_is_refused():
         os._exit(0)
     except BaseException:
         os._exit(1)
-    assert ended_well(child)
+    assert ended_well(children[0])
     first, second = os.read(receiver, 1000).decode().split("\n")
     assert "forked in the middle of a charge" in first
     assert second == first
@@ -175,16 +115,3 @@ def test_a_charge_within_a_charge_is_refused_and_does_not_hang():
                 ledger.charge(PLAN)
     accountant.charge(PLAN)
     assert (len(entries(accountant)), len(entries(other))) == (1, 0)
-
-
-@pytest.mark.sampled(10)
-@pytest.mark.parametrize("repetition", range(20))
-def test_a_killed_process_gives_its_lock_back(repetition):
-    accountant = PrivacyAccountant()
-    child = child_of(lambda: [accountant.charge(PLAN) for _ in range(1000)])
-    time.sleep(0.004 * repetition)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    before = len(entries(accountant))
-    accountant.charge(PLAN)
-    assert len(entries(accountant)) == before + 1

@@ -1,5 +1,6 @@
 """The ledger's file: one identity for all handles, and nothing overwritten."""
 
+import contextlib
 import copy
 import gc
 import pickle
@@ -85,12 +86,6 @@ def test_copies_share_ledger_and_budget(how, tmp_path):
     assert other.spent() == accountant.spent()
 
 
-def test_a_clone_is_the_same_object():
-    accountant = PrivacyAccountant()
-    assert clone(accountant) is accountant
-    assert clone(DPPCA(accountant=accountant)).accountant is accountant
-
-
 def test_hash_does_not_change_with_spending(tmp_path):
     accountant = PrivacyAccountant(5.0, DELTA)
     pca = DPPCA(1, accountant=accountant)
@@ -174,32 +169,26 @@ def test_simultaneous_creation_gives_one_ledger(tmp_path):
     assert names == ["ledger.db", "ledger.db-lock"]
 
 
-def test_another_budget_is_refused(tmp_path):
-    path = tmp_path / "ledger.db"
-    PrivacyAccountant(2.0, DELTA, path=path)
-    for epsilon, delta in ((2.5, DELTA), (1.5, DELTA), (2.0, 1e-7), (2.0, 1e-5)):
-        with pytest.raises(LedgerError, match=r"has (epsilon=2\.0|delta=1e-06), not"):
-            PrivacyAccountant(epsilon, delta, path=path)
-    unlimited = tmp_path / "unlimited.db"
-    PrivacyAccountant(path=unlimited)
-    with pytest.raises(LedgerError, match="has epsilon=None"):
-        PrivacyAccountant(2.0, path=unlimited)
-    assert PrivacyAccountant(2, path=path).epsilon == 2.0
+ROWS = {"unit": "row", "neighbors": "replace-one"}
 
 
-def test_another_relation_is_refused(tmp_path):
-    path = tmp_path / "ledger.db"
-    relation = {"unit": "row", "neighbors": "replace-one"}
-    PrivacyAccountant(path=path, **relation)
-    PrivacyAccountant(path=path, **relation).charge(fit_plan())
-    with pytest.raises(LedgerError, match=r"has (unit=row|neighbors=replace-one)"):
-        PrivacyAccountant(path=path, unit="user", neighbors="replace-one")
-    # What the first entry fixed binds like what the constructor fixed.
-    other = tmp_path / "other.db"
-    PrivacyAccountant(path=other).charge(fit_plan())
-    PrivacyAccountant(path=other, **relation)
-    with pytest.raises(LedgerError, match=r"has (unit=row|neighbors=replace-one)"):
-        PrivacyAccountant(path=other, unit="row", neighbors="add-remove-one")
+def test_other_terms_are_refused(tmp_path):
+    path, free, first = (tmp_path / name for name in ("a.db", "b.db", "c.db"))
+    PrivacyAccountant(2.0, DELTA, path=path, **ROWS)
+    PrivacyAccountant(path=free)
+    PrivacyAccountant(path=first).charge(fit_plan())  # which fixes the relation
+    for place, terms in (
+        (path, {"epsilon": 2.5, "delta": DELTA}),
+        (path, {"epsilon": 1.5, "delta": DELTA}),
+        (path, {"epsilon": 2.0, "delta": 1e-7}),
+        (path, {"unit": "user", "neighbors": "replace-one"}),
+        (free, {"epsilon": 2.0}),
+        (first, {"unit": "row", "neighbors": "add-remove-one"}),
+    ):
+        with pytest.raises(LedgerError, match=r"has (epsilon|delta|unit|neighbors)="):
+            PrivacyAccountant(path=place, **terms)
+    assert PrivacyAccountant(2, path=path, **ROWS).epsilon == 2.0
+    PrivacyAccountant(path=first, **ROWS)
 
 
 BAD_BUDGETS = [
@@ -209,6 +198,9 @@ BAD_BUDGETS = [
     {"epsilon": float("nan")},
     {"epsilon": True},
     {"epsilon": "1"},
+    {"epsilon": "ledger.db"},
+    {"epsilon": 1.1e9},
+    {"epsilon": 1e308},
     {"epsilon": 1.0, "delta": 0.0},
     {"epsilon": 1.0, "delta": 1.0},
     {"epsilon": 1.0, "delta": 1e-16},
@@ -230,39 +222,31 @@ def test_bad_parameters_create_nothing(tmp_path, parameters):
 # -- files that are no ledgers -------------------------------------------------
 
 
-def sqlite_file(path, journal="delete", statements=""):
-    connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA journal_mode = {journal}")
-    connection.executescript(f"CREATE TABLE t (x); {statements}")
-    connection.close()
-
-
 def test_foreign_files_are_refused_untouched(tmp_path):
     path = tmp_path / "file"
     for text in (b"", b"x", b"some notes " * 1000, b"SQLite format 3\x00" + b"\0" * 9):
         path.write_bytes(text)
         assert_refused(path, "is not a privacy ledger")
         assert_refused(path, "is not a privacy ledger", epsilon=1.0)
-    for journal in ("delete", "wal"):
-        path.unlink()
-        sqlite_file(path, journal)
-        assert_refused(path, "is not a privacy ledger")
+    path.unlink()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE t (x)")
+    assert_refused(path, "is not a privacy ledger")
 
 
-@pytest.mark.parametrize("kept", [50, 100, 4096, 6000, 0.5, 0.99])
+@pytest.mark.parametrize("kept", [50, 4096, 0.5, 0.99])
 def test_truncated_ledgers_are_refused(ledger_path, kept):
-    whole = ledger_path.read_bytes()
-    size = kept if isinstance(kept, int) else int(kept * len(whole))
-    ledger_path.write_bytes(whole[:size])
+    accountant, whole = PrivacyAccountant(path=ledger_path), ledger_path.read_bytes()
+    ledger_path.write_bytes(whole[: kept if kept > 1 else int(kept * len(whole))])
     assert_refused(ledger_path, "truncated|not a privacy ledger")
-    handle = pickle.loads(pickle.dumps(PrivacyAccountant()))
-    handle._path = str(ledger_path)
     with pytest.raises(LedgerError, match=r"truncated|not a privacy ledger"):
-        handle.charge(fit_plan())
-    assert ledger_path.read_bytes() == whole[:size]
+        accountant.charge(fit_plan())
+    ledger_path.write_bytes(whole)
+    accountant.charge(fit_plan())
+    assert len(entries(accountant)) == 13
 
 
-@pytest.mark.parametrize("filling", [b"\x00", b"\xff", b"\x0d"])
+@pytest.mark.parametrize("filling", [b"\x00", b"\xff"])
 def test_corrupted_pages_are_refused(ledger_path, filling):
     whole = ledger_path.read_bytes()
     assert len(whole) >= 4 * 4096
@@ -271,30 +255,6 @@ def test_corrupted_pages_are_refused(ledger_path, filling):
         page += filling * (4096 - len(page))
         ledger_path.write_bytes(whole[:start] + page + whole[start + 4096 :])
         assert_refused(ledger_path, "damaged|can't be used")
-
-
-def test_a_page_written_to_the_wrong_place_is_refused(ledger_path):
-    """Each page is well-formed, SQLite would read on: and count rows twice."""
-    whole = ledger_path.read_bytes()
-    pages = [whole[start : start + 4096] for start in range(0, len(whole), 4096)]
-    leaves = [number for number, page in enumerate(pages) if b"second_moment" in page]
-    assert len(leaves) >= 2
-    pages[leaves[1]] = pages[leaves[0]]
-    ledger_path.write_bytes(b"".join(pages))
-    assert_refused(ledger_path, "is damaged")
-
-
-def test_damage_while_a_handle_is_open(ledger_path):
-    accountant = PrivacyAccountant(path=ledger_path)
-    whole = ledger_path.read_bytes()
-    for damaged in (b"", b"notes", whole[:5000], whole[:100] + b"\xff" * len(whole)):
-        ledger_path.write_bytes(damaged)
-        with pytest.raises(LedgerError, match=r"ledger\.db"):
-            accountant.charge(fit_plan())
-        assert ledger_path.read_bytes() == damaged
-    ledger_path.write_bytes(whole)
-    accountant.charge(fit_plan())
-    assert len(entries(accountant)) == 13
 
 
 def test_another_ledger_in_its_place_is_refused(tmp_path):
@@ -320,6 +280,15 @@ def test_paths_that_cannot_be_ledgers(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["dangling", "file"]
 
 
+def test_a_journal_that_was_left_behind_is_no_place_for_a_ledger_or_a_backup(tmp_path):
+    path = tmp_path / "ledger.db"
+    (tmp_path / "ledger.db-journal").write_bytes(b"what is left")
+    for make in (lambda: PrivacyAccountant(path=path), PrivacyAccountant().backup):
+        with pytest.raises(LedgerError, match="left over from another ledger"):
+            make(*[path] * (make.__name__ == "backup"))
+    assert not path.exists()
+
+
 # -- the ledger as a table -----------------------------------------------------
 
 
@@ -341,24 +310,13 @@ def test_ledger_as_a_table():
     assert first.neighbors is Neighbors.REPLACE_ONE
     assert [PrivacyPlan.from_json(entry.plan) for entry in entries] == plans
     assert pickle.loads(pickle.dumps(entries)) == entries
-
-
-def test_ledger_as_a_dataframe():
     pandas = pytest.importorskip("pandas")
-    accountant = PrivacyAccountant()
-    plans = [fit_plan(0.5), fit_plan(2.0, bounds=(0, 1))]
-    accountant.charge(plans[0])
-    accountant.named("second").charge(plans[1])
-    table = pandas.DataFrame(accountant.ledger)
+    table = pandas.DataFrame(entries)
     assert tuple(table.columns) == LedgerEntry._fields
     assert str(table["time"].dt.tz) == "UTC"
     assert table["epsilon"].tolist() == [0.5, 2.0]
     assert table["mu"].tolist() == [plan.mu for plan in plans]
     assert table["ledger_mu"].tolist() == table["mu"].tolist()
-    assert table["estimator"].tolist() == ["DPPCA"] * 2
-    assert table["label"].tolist()[1] == "second"
-    assert table["time"].is_monotonic_increasing
-    assert table["unit"].tolist() == ["row"] * 2
 
 
 def test_text_of_an_accountant():

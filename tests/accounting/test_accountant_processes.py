@@ -3,9 +3,6 @@
 import contextlib
 import copy
 import multiprocessing
-import pickle
-import threading
-import warnings
 from collections import Counter
 
 import joblib
@@ -21,12 +18,10 @@ from ledger_tools import (
     charging,
     classifier,
     entries,
-    fit_plan,
     ignore_fork_warning,
     in_processes,
     needs_fork,
     race_for_budget,
-    run_python,
     y,
 )
 from sklearn.compose import ColumnTransformer
@@ -36,8 +31,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validat
 from sklearn.pipeline import FeatureUnion
 
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral.accounting import LedgerError, gaussian_epsilon
-from skdpspectral.accounting._ledger import store
+from skdpspectral.accounting import gaussian_epsilon
 
 pytestmark = pytest.mark.slow
 
@@ -67,16 +61,8 @@ def test_grid_search_records_every_fit(name, form):
         GridSearchCV(classifier(pca), GRID, cv=3, n_jobs=n_jobs).fit(X, y)
         found = entries(accountant)
     assert len(found) == 7
-    assert len({entry["partition"] for entry in found}) == 7
     expected = gaussian_epsilon(7**0.5 * MU, DELTA)
     assert accountant.spent().epsilon == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_n_jobs_alone_records_every_fit(form):
-    with charging(form) as (accountant, pca):
-        GridSearchCV(classifier(pca), GRID, cv=3, n_jobs=2).fit(X, y)
-    assert len(entries(accountant)) == 7
 
 
 def nested_search(pca, folder):
@@ -193,8 +179,8 @@ def test_workers_forked_in_another_block_charge_the_sender():
 
 
 @pytest.mark.parametrize("how", ["deepcopy", "worker"])
-def test_the_block_ends_for_copies_too(how):
-    """Like the estimator itself, a copy made in the block is free after it."""
+def test_copies_that_were_made_in_a_block_belong_to_it(how):
+    """After the block, too, like the estimator itself."""
     with PrivacyAccountant() as accountant:
         if how == "deepcopy":
             pca, fits = copy.deepcopy(DPPCA(1)), 0
@@ -204,41 +190,7 @@ def test_the_block_ends_for_copies_too(how):
             pca, fits = result["estimator"][0].named_steps["pca"], 3
     assert len(entries(accountant)) == fits
     pca.fit(X)
-    assert len(entries(accountant)) == fits
-
-
-def test_a_dask_cluster_records_every_fit():
-    distributed = pytest.importorskip("dask.distributed")
-    options = {"n_workers": 2, "threads_per_worker": 2, "dashboard_address": None}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its own, of ports, memory and deprecations
-        with distributed.Client(processes=True, **options):
-            for form in FORMS:
-                with charging(form) as (accountant, pca):
-                    with joblib.parallel_config("dask"):
-                        GridSearchCV(classifier(pca), GRID, cv=3).fit(X, y)
-                    assert len(entries(accountant)) == 7
-
-
-def test_workers_that_do_not_see_the_ledger_fit_nothing(tmp_path):
-    """As on another host: no fit goes by without a charge, and no ledger is made."""
-    distributed = pytest.importorskip("dask.distributed")
-    home, away = tmp_path / "home", tmp_path / "away"
-    home.mkdir()
-    accountant = PrivacyAccountant(path=home / "ledger.db")
-    model = pickle.dumps(DPPCA(1, accountant=accountant))
-    home.rename(away)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its own, of ports, memory and deprecations
-        options = {"n_workers": 1, "processes": False, "dashboard_address": None}
-        with distributed.Client(**options) as client:
-            fit = client.submit(lambda model: pickle.loads(model).fit(X), model)
-            error = fit.exception()
-    assert isinstance(error, LedgerError)
-    assert "on a server" in str(error)
-    assert not home.exists()
-    away.rename(home)
-    assert len(accountant.ledger) == 0
+    assert len(entries(accountant)) == fits + 1
 
 
 # -- races ---------------------------------------------------------------------
@@ -259,29 +211,3 @@ def test_processes_with_threads_lose_no_entry():
     assert [message for _, messages in outcomes for message in messages] == []
     assert len(entries(accountant)) == 3 * 3 * 40
     assert sum(count for count, _ in outcomes) == 3 * 3 * 40
-
-
-TRY_TO_WRITE = """
-import sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], timeout=0.1, isolation_level=None)
-print(connection.execute("SELECT count(*) FROM entries").fetchone()[0])
-try:
-    connection.execute("BEGIN IMMEDIATE")
-    print("free")
-except sqlite3.OperationalError as error:
-    print(error)
-"""
-
-
-def test_a_reading_thread_leaves_the_write_lock_alone(tmp_path):
-    """Closing any descriptor of a file drops a process's POSIX locks on it."""
-    accountant = PrivacyAccountant(path=tmp_path / "ledger.db")
-    reader = threading.Thread(target=lambda: accountant.ledger)
-    with store.transaction(accountant.path) as locked:
-        row, _, sums = accountant._entered(fit_plan(), 1, locked.terms, locked.sums)
-        locked.append(row, sums)
-        reader.start()
-        reader.join(1.0)
-        assert run_python(TRY_TO_WRITE, accountant.path) == ["0", "database is locked"]
-    reader.join()
-    assert run_python(TRY_TO_WRITE, accountant.path) == ["1", "free"]

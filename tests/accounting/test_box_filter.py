@@ -1,8 +1,6 @@
 """The box: no strategy gets more than delta out of it, and what is asked for passes."""
 
 import math
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ from ledger_tools import (
     box_of,
     faults,
     fit_plan,
-    in_processes,
 )
 from scipy.optimize import brentq
 from scipy.stats import norm
@@ -21,7 +18,6 @@ from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import (
     calibrate_sampled,
     gaussian_delta,
-    gaussian_epsilon,
     gaussian_mu,
 )
 from skdpspectral.accounting._ledger.costs import ROUNDING, Budget, Cost, Share
@@ -35,44 +31,6 @@ EPSILON, DELTA = 1.0, 1e-6
 
 
 # -- strategies ------------------------------------------------------------------------
-
-
-def one_switch(first, limit, failure):
-    """Delta of Gaussians of squared mu `first`, then of what the loss so far chooses.
-
-    Either more Gaussians, up to the squared mu `limit`, or a failure and no more.
-    """
-    places = np.linspace(-12.0, 12.0, 48_001)
-    losses = 0.5 * first + math.sqrt(first) * places
-    weights = norm.pdf(places) * (places[1] - places[0])
-    rest = math.sqrt(max(limit - first, 0.0))
-    # H of the rest, at what is left of epsilon after a loss; of any sign.
-    left = EPSILON - losses
-    stopped = np.maximum(-np.expm1(np.minimum(left, 0.0)), 0.0)
-    gone_on = stopped
-    if rest > 0.0:
-        at = left / rest
-        gone_on = norm.cdf(0.5 * rest - at) - np.exp(left) * norm.cdf(-0.5 * rest - at)
-    return float(weights @ np.maximum(gone_on, failure + (1.0 - failure) * stopped))
-
-
-def test_one_switch_gets_twice_delta_out_of_a_moving_limit():
-    """Fail exactly if the loss is low: with a limit that goes by that, and a box."""
-    limit = gaussian_mu(EPSILON, DELTA) ** 2
-    old = []
-    for share in (0.5, 0.7, 0.8, 0.9, 0.95):
-        spent = share * limit
-        # The limit on mu went by delta less what may have failed.
-        failure = DELTA - gaussian_delta(math.sqrt(spent), EPSILON)
-        assert math.sqrt(spent) <= gaussian_mu(EPSILON, DELTA - failure) * (1 + 1e-9)
-        old.append(one_switch(spent, limit, failure))
-    assert 1.9 * DELTA < max(old) < 2.0 * DELTA
-    for lost in (0.01, 0.1, 0.5, 0.9):
-        box = Budget(EPSILON, DELTA, lost * DELTA)
-        for share in (0.1, 0.5, 0.9):
-            most = float(box.corner.mu2)
-            switched = one_switch(share * most, most, box.failures)
-            assert lost * DELTA < switched <= DELTA * (1.0 + 1e-9)
 
 
 class Lattice:
@@ -205,22 +163,6 @@ def sampled_plan(epsilon, delta=DELTA, q=0.01, steps=500):
     return plan_of(curve, epsilon=epsilon, delta=delta, **ROWS)
 
 
-@pytest.mark.parametrize("spent", [0.0, 1.5])
-def test_what_a_refusal_names_passes(spent):
-    accountant = PrivacyAccountant(3.0, DELTA)
-    if spent:
-        accountant.charge(fit_plan(spent))
-    with pytest.raises(PrivacyBudgetError) as caught:
-        accountant.check(sampled_plan(9.0))
-    words = str(caught.value).partition("a Gaussian fit of up to epsilon=")[2]
-    left = float(words.split()[0])
-    assert left == pytest.approx(caught.value.remaining, rel=1e-5)
-    assert 0.1 < left <= caught.value.remaining
-    accountant.check(fit_plan(left))
-    with pytest.raises(PrivacyBudgetError):
-        accountant.check(fit_plan(1.001 * left))
-
-
 @pytest.mark.parametrize("delta", [0.0, 1e-9])
 def test_several_other_tools_may_be_first(delta):
     """The first fixes the pure epsilon, the others are covered by Gaussians."""
@@ -260,21 +202,6 @@ def test_a_block_beyond_the_box_closes_it():
     pca.fit(X)
 
 
-def test_sampled_fits_and_gaussians_in_any_order():
-    """The default ledger; in all, at most the budget, and most of it is used."""
-    for plans in ([fit_plan, sampled_plan], [sampled_plan, fit_plan]):
-        accountant = PrivacyAccountant(3.0, 1e-5)
-        for make in plans * 2:
-            accountant.charge(make(1.0))
-        spent = accountant.spent().epsilon
-        assert 1.5 < spent < 3.0
-        assert faults(accountant) == []
-        entry = accountant.ledger[plans.index(sampled_plan)]
-        assert 0.0 < entry.charged[1] < 1e-6
-        alone = gaussian_epsilon(entry.charged[0], DELTA)
-        assert 0.95 < alone < 1.1
-
-
 def test_blocks_of_rows_take_the_most_of_each_sum():
     accountant = PrivacyAccountant(3.0, DELTA)
     sites = [accountant.named(n, disjoint_within="site") for n in "abc"]
@@ -294,39 +221,6 @@ def test_blocks_of_rows_take_the_most_of_each_sum():
     assert faults(whole) == []
     with pytest.raises(PrivacyBudgetError):
         whole.charge(fit_plan(0.01))
-
-
-def charge_often(accountant, barrier=None):
-    """Charge sampled and Gaussian fits until one of each is refused."""
-    count, plans = 0, [sampled_plan(0.5, steps=100), fit_plan(0.5)]
-    if barrier is not None:
-        barrier.wait(60.0)
-    while plans:
-        try:
-            accountant.charge(plans[count % len(plans)])
-            count += 1
-        except PrivacyBudgetError:
-            plans.pop()
-    return count
-
-
-def in_threads(function, count, *arguments):
-    """Run a function at once in threads; return what each returns."""
-    barrier = threading.Barrier(count)
-    with ThreadPoolExecutor(count) as pool:
-        futures = [pool.submit(function, *arguments, barrier) for _ in range(count)]
-        return [future.result() for future in futures]
-
-
-@pytest.mark.slow
-def test_threads_and_processes_stay_within_the_box():
-    for run in (in_threads, in_processes):
-        accountant = PrivacyAccountant(2.0, DELTA)
-        total = sum(run(charge_often, 2, accountant))
-        assert total == len(accountant.ledger) > 3
-        assert faults(accountant) == []
-        limit = Budget(2.0, DELTA, 0.1 * DELTA, 0.0)
-        assert Share(*box_of(accountant)).within(limit.corner)
 
 
 # -- errors of fits that were charged --------------------------------------------------

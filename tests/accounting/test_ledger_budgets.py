@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +9,8 @@ import pytest
 from kinds_tools import CURVES, ROWS, USERS, counted, plan_of
 from ledger_tools import (
     DELTA,
-    PATIENCE,
-    clean_context,
     faults,
     fit_plan,
-    in_processes,
     plan_with_mu,
 )
 
@@ -260,57 +256,6 @@ def test_refusals_of_failures_say_so(epsilon, delta):
 
 
 # -- processes -----------------------------------------------------------------
-
-
-def race_with_pairs(accountant, barrier):
-    """One of several that charge at once: say how many charges were let in."""
-    count = 0
-    barrier.wait(PATIENCE)
-    for number in range(3):
-        with contextlib.suppress(PrivacyBudgetError):
-            accountant.charge_external(1.0, 1e-8, f"{number}", **ROWS)
-            count += 1
-    return count
-
-
-@pytest.mark.slow
-def test_processes_race_with_entries_of_other_kinds():
-    alone = PrivacyAccountant(6.0, DELTA, pure=5.0)
-    let_in = 0
-    with contextlib.suppress(PrivacyBudgetError):
-        while True:
-            alone.charge_external(1.0, 1e-8, "alone", **ROWS)
-            let_in += 1
-    assert 3 <= let_in < 12
-    accountant = PrivacyAccountant(6.0, DELTA, pure=5.0)
-    assert sum(in_processes(race_with_pairs, 4, accountant)) == let_in
-    assert len(accountant.ledger) == let_in
-    assert faults(accountant) == []
-
-
-def charge_pairs_for_ever(accountant):
-    while True:
-        accountant.charge_external(0.1, 1e-9, "often", **ROWS)
-
-
-@pytest.mark.slow
-def test_kills_leave_entries_with_their_curves():
-    accountant = PrivacyAccountant()
-    accountant.charge_external(0.1, 1e-9, "often", **ROWS)
-    for kill in range(5):
-        child = clean_context().Process(
-            target=charge_pairs_for_ever, args=(accountant,)
-        )
-        child.start()
-        before = len(accountant.ledger)
-        while len(accountant.ledger) == before:
-            time.sleep(0.01)
-        time.sleep(0.011 * kill)
-        child.kill()
-        child.join(PATIENCE)
-        assert faults(accountant) == []
-    ((_, times),) = accountant.standing().total.curves
-    assert times == len(accountant.ledger) > 5
 
 
 def test_a_check_says_that_a_charge_is_the_last():

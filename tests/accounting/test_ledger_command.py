@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 
 import pytest
 from ledger_tools import fit_plan
@@ -90,34 +89,21 @@ def test_backup(path, tmp_path, capsys):
     assert "choose another name" in capsys.readouterr().err
 
 
-BAD = {
-    "no ledger": (["show", "nowhere.db"], "there is no ledger"),
-    "no file": (["check", "."], "there is no ledger"),
-    "a password": (["show", "postgresql://me:secret@host/db"], "password"),
-    "several servers": (["show", "postgresql://me@one,two/db"], "one server"),
-    "another server": (["show", "mysql://me:secret@host/db"], "must be a file"),
-    "no database": (["check", "postgresql://me@host"], "name a database"),
-    "no address": (["check", "postgresql://[::1/db"], "can't be read as one"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_calls_make_nothing(name, tmp_path, monkeypatch, capsys):
+def test_bad_calls_make_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    arguments, message = BAD[name]
-    if "postgresql" in arguments[1]:
-        pytest.importorskip("psycopg")
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("skdpspectral-ledger: ")
-    assert re.search(message, error)
-    assert "secret" not in error
+    for command, place, message in (
+        ("show", "nowhere.db", "there is no ledger"),
+        ("check", ".", "there is no ledger"),
+        ("show", "mysql://me:secret@host/db", "must be a file"),
+    ):
+        assert main([command, place]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("skdpspectral-ledger: ")
+        assert message in error
+        assert "secret" not in error
+    for arguments in ([], ["show"], ["spend", "ledger.db"]):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == 2
+        assert "usage: skdpspectral-ledger" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("arguments", [[], ["show"], ["spend", "ledger.db"]])
-def test_unknown_commands_are_explained(arguments, capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    assert caught.value.code == 2
-    assert "usage: skdpspectral-ledger" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import sqlite3
 import time
 
 import pytest
-from ledger_tools import entries, fit_plan, needs_fork
+from ledger_tools import entries, fit_plan, forget, needs_fork
 
 from skdpspectral import LedgerError, PrivacyAccountant
 from skdpspectral.accounting._ledger import store
@@ -42,7 +42,7 @@ def edit(path, statements, handle):
         for statement in statements.split("; "):
             connection.execute(statement)
         connection.commit()
-    store.forget(handle._id)
+    forget(handle)
 
 
 # What is done, what `check` says, and whether a charge finds it too.
@@ -63,10 +63,8 @@ EDITS = {
     "seed": ("UPDATE entries SET seeded = 1 WHERE id = 1", "seeded is", False),
     "share": ("UPDATE entries SET share = '' WHERE id = 5", "for less", True),
     "curves": ("UPDATE entries SET curves = '[]' WHERE id = 4", "as planned", False),
-    "torn plan": ("UPDATE entries SET plan = '{' WHERE id = 1", "be read", False),
     "nested plan": (f"UPDATE entries SET plan = '{'[' * 10**5}'", "be read", True),
     "time": ("UPDATE entries SET time = 1e300", "can't be read", True),
-    "bytes": ("UPDATE entries SET unit = x'00ff'", "can't be read", True),
     "budget": (
         "UPDATE facts SET value = replace(value, '6.0', '60.0') WHERE name = 'terms'",
         "'terms' is not as it was left",
@@ -161,16 +159,6 @@ def test_sums_are_those_of_all_entries_whatever_process_entered_them(path):
     assert moments[-1][1] == accountant.spent()
 
 
-def test_all_of_a_budget_in_one_pair_is_within_it(tmp_path, capsys):
-    path = tmp_path / "ledger.db"
-    accountant = PrivacyAccountant(1.0, 1e-6, path=path)
-    accountant.charge_external(1.0, 1e-6, "counts", **ROWS)
-    assert main(["check", str(path)]) == 0
-    assert "epsilon=1 at delta=1e-06" in capsys.readouterr().out
-    assert accountant.spent() == (1.0, 1e-6)
-    assert accountant.spent(5e-7).epsilon == float("inf")
-
-
 def test_a_charge_reads_no_more_under_many_entries(path, monkeypatch):
     """By the steps of SQLite's machine, which no clock disturbs."""
     steps, opened = [], store.Transaction.__init__
@@ -221,31 +209,18 @@ def test_other_versions_are_refused_untouched(path, version):
 
 # -- on a server -----------------------------------------------------------------------
 
-SERVER_EDITS = {
-    "tail deleted": ("DELETE FROM entries WHERE id = 5", "sums do not match"),
-    "partition": ("UPDATE entries SET partition = 'x'", "entry 5 is not as it was"),
-    "no budget": (
-        "UPDATE facts SET value = 'null' WHERE name = 'terms'",
-        "'terms' is not as it was left",
-    ),
-}
-
 
 @needs_fork
-@pytest.mark.parametrize("name", SERVER_EDITS)
-def test_edits_on_a_server_are_found(server, name, capsys):
-    statement, message = SERVER_EDITS[name]
+def test_edits_on_a_server_are_found(server, capsys):
     address = server.new_database()
-    accountant = PrivacyAccountant(6.0, 1e-6, path=address)
-    fill(accountant)
+    accountant = fill(PrivacyAccountant(6.0, 1e-6, path=address))
     assert main(["check", address]) == 0
-    path = "SET search_path = skdpspectral"
-    server.execute(f"{path}; {statement}", address.rpartition("/")[2])
-    store.forget(accountant._id)
+    tail = "SET search_path = skdpspectral; DELETE FROM entries WHERE id = 5"
+    server.execute(tail, address.rpartition("/")[2])
+    forget(accountant)
     capsys.readouterr()
-    assert main(["check", address]) != 0
-    said = capsys.readouterr()
-    assert message in said.out + said.err
+    assert main(["check", address]) == 1
+    assert "sums do not match" in capsys.readouterr().out
     with pytest.raises(LedgerError):
         accountant.charge(fit_plan(0.1))
 

@@ -81,33 +81,6 @@ def test_failures_of_many_kinds_come_out_of_delta():
     assert composed_delta(0.0, failing, 1.0) >= 6.9e-7
 
 
-GRID = [(0.3, 4.0, 60), (1e-3, 0.7, 300), (0.02, 2.0, 300), (0.3, 1.0, 1)]
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize(("probability", "noise", "steps"), GRID)
-def test_subsampled_gaussians_against_the_library(probability, noise, steps):
-    """Between a lower and an upper bound of dp-accounting's, on a grid of its own."""
-    pytest.importorskip("dp_accounting")
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    curve = SubsampledGaussian("steps", probability, noise, steps)
-    bound = composed_epsilon(0.0, counted((curve, 2)), DELTA)
-    most, least = (
-        pld.from_gaussian_mechanism(
-            noise,
-            sampling_prob=probability,
-            value_discretization_interval=1e-4,
-            use_connect_dots=upper,
-            pessimistic_estimate=upper,
-        )
-        .self_compose(2 * steps)
-        .get_epsilon_for_delta(DELTA)
-        for upper in (True, False)
-    )
-    assert least <= bound <= most * 1.003 + 1e-4
-
-
 def optimal_delta(pairs, epsilon):
     """Optimal composition of pairs, by all subsets (Murtagh and Vadhan 2016)."""
     gain = 0.0

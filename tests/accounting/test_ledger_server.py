@@ -1,25 +1,19 @@
 """Ledgers on a PostgreSQL server, which may be killed in the middle of a charge."""
 
 import contextlib
-import multiprocessing
 import pickle
-import threading
 import time
-from collections import Counter
 
 import pytest
 from ledger_server import LedgerServer
 from ledger_tools import (
     DELTA,
     X,
-    budget_of_fits,
     clean_context,
     entries,
     faults,
     fit_plan,
-    in_processes,
     needs_fork,
-    race_for_budget,
 )
 from release_tools import Release
 from sklearn.base import clone
@@ -64,15 +58,6 @@ def test_a_ledger_is_made_once_and_shared(address):
     assert len(first.ledger) == 2
 
 
-def test_infinite_costs_and_seeds(address):
-    accountant = PrivacyAccountant(path=address)
-    accountant.charge(fit_plan(None))
-    assert accountant.ledger[0].mu == float("inf")
-    assert accountant.spent().epsilon == float("inf")
-    accountant.charge(fit_plan(noise_seed=0))
-    assert [entry.seeded for entry in accountant.ledger] == [False, True]
-
-
 def test_what_a_database_rounds_and_encodes_by_default_changes_nothing(server):
     address = server.new_database("TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
     name = database_of(address)
@@ -87,22 +72,6 @@ def test_what_a_database_rounds_and_encodes_by_default_changes_nothing(server):
     assert faults(accountant) == []
 
 
-def test_no_temporary_table_passes_for_the_ledger(address, monkeypatch):
-    """As of a pool of connections, which others have used before."""
-    accountant = PrivacyAccountant(path=address)
-    accountant.charge(fit_plan())
-    psycopg = pytest.importorskip("psycopg")
-    connect = psycopg.connect
-
-    def used_before(*arguments, **options):
-        database = connect(*arguments, **options)
-        database.execute("CREATE TEMPORARY TABLE entries (id BIGINT)")
-        return database
-
-    monkeypatch.setattr(psycopg, "connect", used_before)
-    assert len(accountant.ledger) == 1
-
-
 def test_a_commit_that_rolled_back_is_no_charge(address):
     accountant = PrivacyAccountant(path=address)
     psycopg = pytest.importorskip("psycopg")
@@ -112,14 +81,6 @@ def test_a_commit_that_rolled_back_is_no_charge(address):
         contextlib.suppress(psycopg.Error),
     ):
         locked.execute("SELECT 1 / 0")
-
-
-@pytest.mark.slow
-def test_eight_processes_race_for_five_fits(address):
-    accountant = PrivacyAccountant(*budget_of_fits(5), path=address)
-    outcomes = Counter(in_processes(race_for_budget, 8, accountant))
-    assert outcomes == {"fitted": 5, "refused": 3}
-    assert len(entries(accountant)) == 5
 
 
 def test_a_backup_is_a_file(address, tmp_path):
@@ -335,37 +296,3 @@ def _charge_until_it_fails(accountant, sender):
             count += 1
     except LedgerError as error:
         sender.send((count, str(error)))
-
-
-@pytest.mark.slow
-def test_threads_of_one_process_take_turns(address):
-    accountant = PrivacyAccountant(path=address)
-    errors = []
-
-    def charge():
-        try:
-            for _ in range(5):
-                accountant.charge(fit_plan(0.1))
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=charge) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert (errors, len(entries(accountant))) == ([], 20)
-
-
-@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning")
-def test_children_of_any_kind_charge(address, method):
-    accountant = PrivacyAccountant(path=address)
-    accountant.charge(fit_plan())
-    context = multiprocessing.get_context(method)
-    child = context.Process(target=accountant.charge, args=(fit_plan(),))
-    child.start()
-    child.join(120)
-    assert child.exitcode == 0
-    assert len(entries(accountant)) == 2

@@ -11,14 +11,11 @@ from test_accountant_fits import *  # noqa: F403
 from test_accountant_forks import *  # noqa: F403
 from test_accountant_processes import (
     test_eight_processes_race_for_five_fits,  # noqa: F401
-    test_n_jobs_alone_records_every_fit,  # noqa: F401
     test_processes_with_threads_lose_no_entry,  # noqa: F401
     test_returned_estimators_keep_the_ledger,  # noqa: F401
 )
 from test_ledger_budgets import (
     test_a_default_budget_takes_any_mechanism_in_any_order,  # noqa: F401
-    test_kills_leave_entries_with_their_curves,  # noqa: F401
-    test_processes_race_with_entries_of_other_kinds,  # noqa: F401
     test_remaining_is_what_may_be_charged,  # noqa: F401
     test_terms_of_a_box_are_fixed,  # noqa: F401
     test_the_first_entry_says_how_much_epsilon_is_pure,  # noqa: F401

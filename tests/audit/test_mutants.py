@@ -1090,9 +1090,9 @@ EXACT |= {
         f"{_RESUMED}sums_are_those_of_the_rows_that_are_left",
     ),
     "noise of a gap forgotten": Mutant(
-        "GappedGain",
-        "        self._variance.skip(n_steps)\n",
-        "        self._variance.reach(self._step + n_steps)\n",
+        "NoiseGain",
+        "        self._gaps.skip(n_steps)\n",
+        "        self._gaps.reach(self._step + n_steps)\n",
         f"{_RESUMED}moments_after_a_gap_have_the_variance_that_is_corrected_for",
     ),
     "a path that comes back": Mutant(
@@ -1268,8 +1268,13 @@ EXACT |= {
         "ambient_accountant",
         "return min(handles, key=lambda handle: handle.allow_seeded, default=None)",
         "return None",
-        "accounting/test_accountant_contexts.py::"
-        "test_a_fresh_thread_never_runs_uncharged_beside_a_block",
+        f"{_CONTEXTS}threads_of_joblib_take_the_only_ledger_that_is_open",
+    ),
+    "threads without a context charged to any block": Mutant(
+        "ambient_accountant",
+        "(n_ledgers == 1 and not _is_thread_of_joblib())",
+        "False",
+        f"{_CONTEXTS}a_fresh_thread_never_runs_uncharged_beside_a_block",
     ),
     "made-up data for all threads": Mutant(
         "without_accountant",
@@ -1497,8 +1502,8 @@ EXACT |= {
     ),
     "a reply of another task used": Mutant(
         "Conversation",
-        "if answer.task != self.task.digest:",
-        "if False:",
+        'parties need the same parameters": answer.task != task,',
+        'parties need the same parameters": False,',
         f"{_AGREEMENT}the_server_names_who_has_another_task",
     ),
     "a digest that leaves a scaling out": Mutant(

@@ -18,21 +18,17 @@ from skdpspectral.covariance import (
     Window,
 )
 from skdpspectral.covariance._kernels import project_spectrum
-from skdpspectral.factorizations import Custom, Prefix
+from skdpspectral.factorizations import Prefix
 
 N, D = 120, 3
-WEIGHTS = np.tril(np.ones((N, N)) * (2 + np.sin(np.arange(N))))
 SETTINGS = {
     "default": {},
     "prefix": {"workload": "prefix"},
     "exponential": {"workload": Exponential(0.9)},
     "window": {"workload": Window(10)},
-    "custom": {"workload": WEIGHTS},
     "trivial": {"factorization": "trivial"},
     "sqrt": {"factorization": "sqrt"},
     "bisr": {"factorization": BISR(10)},
-    "optimal": {"factorization": "optimal"},
-    "array": {"factorization": np.eye(N) + 0.5 * np.eye(N, k=-1)},
     "ime": {"moments": BaselineMoments("ime", weight=0.3)},
     "cs": {"moments": BaselineMoments("cs")},
     "pp": {"moments": BaselineMoments("pp")},
@@ -57,8 +53,6 @@ def rows(n=N, d=D, seed=0):
 
 def workload_of(parameters):
     kind = parameters.get("workload", "average")
-    if isinstance(kind, np.ndarray):
-        return Custom(kind)
     return Prefix() if isinstance(kind, str) else kind
 
 
@@ -266,7 +260,6 @@ def test_partial_fit_is_there_where_it_can_be():
         {"factorization": "trivial"},
         {"workload": Exponential(0.5)},
         {"workload": Window(5)},
-        {"workload": WEIGHTS},
     ):
         assert hasattr(JMECovariance(**parameters), "partial_fit")
 

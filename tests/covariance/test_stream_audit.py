@@ -30,7 +30,7 @@ METHODS = {
     "pp-debiased": {"moments": BaselineMoments("pp-debiased")},
     "centered": {"moments": "assume-centered"},
 }
-FACTORIZATIONS = ["trivial", "blt", "sqrt", "bisr", "optimal"]
+FACTORIZATIONS = ["trivial", "blt", "sqrt", "bisr"]
 ROWS = {
     "opposite": (E1, -E1),
     "orthogonal": (E1, E2),

@@ -25,8 +25,7 @@ from skdpspectral.mechanisms import PrivacyPlan
 
 X = np.random.default_rng(0).normal(0.1, 0.3, (60, 3))
 METHODS = ["jme", "ime", "cs", "pp", "pp-debiased"]
-FACTORIZATIONS = ["trivial", "blt", "sqrt", "bisr", "optimal"]
-OPTIMUM = ("optimal", "raise")
+FACTORIZATIONS = ["trivial", "blt", "sqrt", "bisr"]
 
 
 def noise_of(parameters, rows):
@@ -50,9 +49,7 @@ def test_the_noise_is_the_planned_one(factorization, on_horizon):
     below 1e-12. Each of the tests fails by chance once in 10 000 runs; the seed is
     fixed.
     """
-    # The optimum of many steps takes long to find.
-    shape = (250, 10) if (factorization, on_horizon) == OPTIMUM else (750, 5)
-    rows = np.zeros(shape)
+    rows = np.zeros((750, 5))
     parameters = {"factorization": factorization, "noise_seed": 1}
     if on_horizon == "restart":
         parameters |= {"horizon": 250, "on_horizon": "restart"}
@@ -68,8 +65,8 @@ def test_the_noise_is_the_planned_one(factorization, on_horizon):
     assert abs(Z.var() - 1) < 4 * spread
     for lag in (1, 2, len(rows) // 3):
         assert abs((Z[lag:] * Z[:-lag]).mean()) < 4 / np.sqrt(Z[lag:].size)
-    limit = (5.5 if shape == (250, 10) else 5.0) / np.sqrt(len(Z))
-    assert np.abs(np.corrcoef(Z.T) - np.eye(Z.shape[1])).max() < limit
+    off = np.abs(np.corrcoef(Z.T) - np.eye(Z.shape[1])).max()
+    assert off < 5.0 / np.sqrt(len(Z))
 
 
 @pytest.mark.sampled(5)
@@ -79,7 +76,7 @@ def test_noise_does_not_depend_on_how_much_is_drawn_at_once(
     factorization, on_horizon, monkeypatch
 ):
     """A block at a time, a few of them, or all: the same bits, also of what is lost."""
-    n_steps = 200 if factorization == "optimal" else 600
+    n_steps = 600
     horizon = n_steps if on_horizon == "raise" else 90
     parameters = {"factorization": factorization, "on_horizon": on_horizon}
     model = JMECovariance(horizon=horizon, noise_seed=1, **parameters)

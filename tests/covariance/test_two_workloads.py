@@ -1,4 +1,4 @@
-"""Weights, and noise, that are not the same for both moments; weights below 0."""
+"""Weights, and noise, that are not the same for both moments."""
 
 import pickle
 
@@ -17,10 +17,6 @@ from skdpspectral.covariance import (
 
 N, D = 10, 3
 EXACT = {"epsilon": None, "min_eigenvalue": 1e-12, "clip_norm": 2.0}
-CONTRAST = np.tril(np.tile([1.0, -1.0], (N, N // 2)))
-CONTRAST[np.arange(1, N, 2)] /= 2.0
-SMOOTH = 1.5 * np.eye(N) - 0.5 * np.eye(N, k=-1)
-SMOOTH[0, 0] = 1.0
 
 exact_fits = pytest.mark.filterwarnings("ignore:epsilon=None")
 
@@ -54,66 +50,12 @@ def test_each_moment_has_its_own_weights(X):
     np.testing.assert_allclose(model.covariance_, weighted(X, weights)[1], atol=1e-12)
 
 
-@exact_fits
-def test_differences_are_first_moments_beside_a_mean(X):
-    parameters = {"moments": JointMoments(second_workload="average"), **EXACT}
-    model = JMECovariance(workload=CONTRAST, **parameters).fit(X)
-    np.testing.assert_allclose(model.first_moment_, CONTRAST[-1] @ X, atol=1e-12)
-    np.testing.assert_allclose(model.location_, X.mean(axis=0), atol=1e-12)
-    np.testing.assert_allclose(model.covariance_, np.cov(X.T, bias=True), atol=1e-12)
-    with pytest.raises(ValueError, match="second_workload"):
-        JMECovariance(workload=CONTRAST, **EXACT).fit(X)
-    with pytest.raises(ValueError, match="each row of second_workload"):
-        JMECovariance(moments=JointMoments(second_workload=CONTRAST), **EXACT).fit(X)
-
-
-@exact_fits
-def test_weights_below_zero_are_weights(X):
-    model = JMECovariance(workload=SMOOTH, **EXACT).fit(X)
-    mean = 1.5 * X[-1] - 0.5 * X[-2]
-    np.testing.assert_allclose(model.location_, mean, atol=1e-12)
-    second = 1.5 * np.outer(X[-1], X[-1]) - 0.5 * np.outer(X[-2], X[-2])
-    np.testing.assert_allclose(model.second_moment_, second, atol=1e-12)
-    # The nearest covariance: what is below 0 is cut off.
-    values, vectors = np.linalg.eigh(second - np.outer(mean, mean))
-    nearest = (vectors * np.maximum(values, 4e-12)) @ vectors.T
-    np.testing.assert_allclose(model.covariance_, nearest, atol=1e-10)
-
-
-@exact_fits
-def test_a_trace_may_be_as_large_as_weights_above_zero():
-    X = np.zeros((2, 2))
-    X[1, 0], X[0, 0] = 2.0, 0.0
-    weights = np.array([[1.0, 0.0], [-0.9, 1.9]])
-    # A mean square of 7.6, about a mean of 3.8: no covariance, and the floor is left.
-    model = JMECovariance(
-        workload=weights, moments=JointMoments(second_workload=weights), **EXACT
-    ).fit(X)
-    assert np.linalg.eigvalsh(model.covariance_).min() == pytest.approx(4e-12)
-    # Rows on both sides: the trace is 4 * 2.8, beyond that of means of rows.
-    X = np.array([[2.0, 0.0], [2.0, 0.0], [-2.0, 0.0]])
-    weights = np.array([[1, 0, 0], [1, 1, 0], [-0.9, 0.95, 0.95]])
-    model = JMECovariance(workload=weights, **EXACT).fit(X)
-    assert np.trace(model.covariance_) == pytest.approx(
-        4 - (2 * weights[2] @ np.sign(X[:, 0])) ** 2, rel=1e-9
-    )
-    # About a mean of 0 it is as large as it can be.
-    model.fit(np.array([[0.0, 0.0], [2.0, 0.0], [-2.0, 0.0]]))
-    assert np.trace(model.covariance_) == pytest.approx(4 * 1.9)
-    weights[2] = [0.0, 1.9, -0.9]
-    X[2] = 0.0, 2.0
-    model = JMECovariance(workload=weights, **EXACT).fit(X)
-    expected = np.diag([7.6 - 3.8**2, -3.6 - 1.8**2])
-    assert np.all(np.linalg.eigvalsh(model.covariance_) <= 4 * 1.9)
-    assert np.all(np.diag(model.covariance_) >= np.diag(expected))
-
-
 SHAPES = [
     {"moments": JointMoments(second_factorization="trivial")},
     {"factorization": "trivial", "moments": JointMoments(second_factorization=BISR(4))},
     {"factorization": "sqrt", "moments": JointMoments(second_workload=Window(2))},
-    {"moments": JointMoments(second_factorization=np.tri(N) + np.eye(N), weight=3.0)},
-    {"moments": JointMoments(second_factorization="optimal", weight="trace-split")},
+    {"moments": JointMoments(second_factorization="bisr", weight=3.0)},
+    {"moments": JointMoments(second_factorization="sqrt", weight="trace-split")},
     {"moments": BaselineMoments("ime", second_factorization="sqrt", weight=0.3)},
     {
         "moments": BaselineMoments(
@@ -199,23 +141,6 @@ def test_the_noise_of_covariances_is_known(parameters):
     np.testing.assert_allclose(moments.spread(np.arange(N)), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("second", "said"),
-    [
-        (np.eye(32) + 9e7 * np.eye(32, k=-1) + 9e7 * np.eye(32, k=-2), "amplifies"),
-        (np.diag(np.r_[np.ones(31), 1e-7]), "than float64"),
-    ],
-)
-def test_products_with_noise_that_float64_cannot_hold_are_refused(second, said):
-    with PrivacyAccountant() as accountant:
-        model = JMECovariance(
-            factorization="trivial", moments=JointMoments(second_factorization=second)
-        )
-        with pytest.raises(ValueError, match=said):
-            model.partial_fit(np.ones((1, D)))
-        assert not accountant.ledger
-
-
 def test_a_pair_of_the_same_is_that(X):
     given = {"factorization": "sqrt", "clip_norm": 2.0, "noise_seed": 3}
     one = JMECovariance(**given).fit(X)
@@ -272,18 +197,11 @@ def test_a_gap_is_left_out_of_both(X):
 def test_what_a_workload_cannot_be_is_said():
     X = np.ones((N, D))
     for parameters, named in (
-        (
-            {"workload": np.zeros((N, N))},
-            "workload must have at least one nonzero weight",
-        ),
+        ({"workload": np.tri(N)}, "workload"),
         ({"moments": JointMoments(second_workload="sums")}, "second_workload"),
         (
-            {"moments": JointMoments(second_factorization=np.zeros((N, N)))},
+            {"moments": JointMoments(second_factorization=np.eye(N))},
             "second_factorization",
-        ),
-        (
-            {"moments": JointMoments(second_workload=np.tri(4)), "horizon": N},
-            "second_workload has 4",
         ),
         (
             {"moments": BaselineMoments("pp", second_factorization="sqrt")},

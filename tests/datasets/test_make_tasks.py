@@ -407,10 +407,10 @@ def test_the_docstring():
             {"n_users": 5000, "n_features": 10, "sparsity": 2, "row_sparsity": 2},
             "leaves 20 places .* for the 10000 non-zeros .* to at least 1000",
         ),
-        ({"weights": "uniform"}, r"weights must be one of \('normal', 'one'\)"),
-        ({"weights": np.ones((12, 1))}, "weights must be one of"),
-        ({"weights": None}, "weights must be one of"),
-        ({"weights": "one", "rank": 2}, "weights='one' needs a rank of at most 1"),
+        ({"weights": "uniform"}, 'weights must be "normal" or "one"'),
+        ({"weights": np.ones((12, 1))}, "weights must be"),
+        ({"weights": None}, "weights must be"),
+        ({"weights": "one", "rank": 2}, 'weights="one" needs a rank of at most 1'),
         ({"intercept_scale": -1.0}, "intercept_scale must be a finite number"),
         ({"intercept_scale": "user"}, "intercept_scale must be a finite number"),
         ({"noise": -0.1}, "noise must be a finite number of at least 0, got -0.1"),
@@ -424,18 +424,14 @@ def test_the_docstring():
         ({"n_samples_per_user": 0}, "n_samples_per_user must be an integer of at"),
         ({"n_samples_per_user": 2.0}, "n_samples_per_user must be an integer"),
         ({"n_samples_per_user": None}, "n_samples_per_user must be an integer"),
-        ({"n_samples_per_user": "many"}, r"n_samples_per_user .* got shape \(\)"),
-        ({"n_samples_per_user": [5] * 11}, r"shape \(12,\), got shape \(11,\)"),
-        ({"n_samples_per_user": np.ones((12, 1), int)}, r"got shape \(12, 1\)"),
-        ({"n_samples_per_user": [[1], [1, 2]]}, "n_samples_per_user must not be rag"),
-        ({"n_samples_per_user": [1.0] * 12}, "contain integers, got the dtype float64"),
-        ({"n_samples_per_user": [True] * 12}, "contain integers, got the dtype bool"),
-        ({"n_samples_per_user": ["a"] * 12}, "contain integers, got the dtype <U1"),
-        ({"n_samples_per_user": [1] * 11 + [0]}, "at least 1, got 0 for user 11"),
-        ({"n_samples_per_user": (5,) * 12}, r"as a tuple must be a range \(low"),
-        ({"n_samples_per_user": (1.0, 2.0)}, "as a tuple must be a range"),
-        ({"n_samples_per_user": (3, 2)}, r"with 1 <= low <= high, got \(3, 2\)"),
-        ({"n_samples_per_user": (0, 2)}, r"with 1 <= low <= high, got \(0, 2\)"),
+        *(
+            ({"n_samples_per_user": given}, "n_samples_per_user must be a positive")
+            for given in (
+                *("many", [5] * 11, np.ones((12, 1), int), [[1], [1, 2]], [1.0] * 12),
+                *([True] * 12, ["a"] * 12, [1] * 11 + [0], (5,) * 12, (1.0, 2.0)),
+                *((3, 2), (0, 2)),
+            )
+        ),
     ],
 )
 def test_bad_parameters_are_named(options, message):

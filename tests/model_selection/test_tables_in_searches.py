@@ -509,3 +509,14 @@ def test_bad_tables_are_refused_before_any_charge(name):
     with pytest.raises((TypeError, ValueError), match=said):
         made.fit(rows, Y)
     assert not len(ledger.ledger)
+
+
+def test_labels_of_another_kind_cost_a_search_nothing():
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    labels = np.array(["0", "1"])[(X[:, 0] > 0).astype(int)]
+    ledger = PrivacyAccountant()
+    model = DPRidgeClassifier(classes=[0, 1])
+    search = PrivateSearchCV(model, {"alpha": [1.0]}, epsilon=4.0, accountant=ledger)
+    with pytest.raises(ValueError, match="none of the classes"):
+        search.fit(X, pd.Series(pd.Categorical(labels)))
+    assert not ledger.ledger

@@ -507,6 +507,7 @@ def test_a_leak_is_no_guarantee():
     said = "only if the steps that leak reveal nothing (no-leaks)"
     assert said in str(model.privacy_)
     assert said in str(accountant)
+    assert str(accountant).startswith("No guarantee: ")
 
 
 @pytest.mark.skipif(CALLBACK_LEVELS == 0, reason="needs callbacks")

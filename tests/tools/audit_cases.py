@@ -202,9 +202,7 @@ class UserCase:
         """Return what `audit_epsilon` is called with."""
         users, others = self.users()
         model = self.make(epsilon)
-        quick = lrs_tools.ReleasesAlone(
-            **model.get_params(deep=False), rating_range=(1, 5)
-        )
+        quick = lrs_tools.ReleasesAlone(**model.get_params(deep=False))
         X, y = table(users)
         X_neighbor, y_neighbor = table(others)
         return {
@@ -907,9 +905,7 @@ class StreamCase:
         neighbor = X.copy()
         X[self.step], neighbor[self.step] = self.row, self.replacement
         model = self.make(epsilon)
-        quick = stream_tools.ReleasesAlone(
-            **model.get_params(deep=False), rating_range=(1, 5)
-        )
+        quick = stream_tools.ReleasesAlone(**model.get_params(deep=False))
         return {
             "factory": quick,
             "X": X,

@@ -56,6 +56,11 @@ def entries(accountant):
     return [entry._asdict() for entry in accountant.ledger]
 
 
+def forget(accountant):
+    """Let this process know nothing of what it has seen in a ledger."""
+    store._seen.pop(accountant._id, None)
+
+
 def faults(accountant):
     """Return what ``skdpspectral-ledger check`` finds, a sentence each."""
     return command.faults(accountant.path)[0]

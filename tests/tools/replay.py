@@ -239,7 +239,7 @@ class Tape:
             put(noise, "_add_noise", self.add_noise)
             put(noise, "_above", self.above)
             put(noise.Release, "sample", method(self.sample_kernel))
-            for module in (noise, selection, streams):
+            for module in (noise, streams):
                 put(module, "noise_generator", self.generator)
             put(streams, "_key", self.key)
             put(streams._ShapedNoise, "__init__", method(self.begin_stream))
@@ -247,7 +247,7 @@ class Tape:
             put(streams.StreamRelease, "sample", method(self.sample_units))
             put(selection, "draw_option", self.option)
             put(Ballot, "__call__", method(self.block))
-            for module in (noise, selection, streams, _group_client):
+            for module in (noise, streams, _group_client):
                 put(module, "charge", self.charge)
             ledger = types.SimpleNamespace(charge=self.charge)
             put(PrivatePipeline, "_governing_accountant", lambda pipeline: ledger)

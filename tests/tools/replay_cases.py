@@ -1059,7 +1059,9 @@ def split_cases(rng, form):
             functools.partial(deal, splitter, form),
             in_rows(users),
             {k: in_rows(v) for k, v in found.items()},
-            invalid=frozenset({"id is a fraction", "id is a large"}),
+            invalid=frozenset(
+                {f"id is a {k}" for k in ("fraction", "large", "foreign")}
+            ),
             secrets=(SECRET,),
             charges=False,
         )

@@ -22,11 +22,8 @@ SETTINGS = {
         "workload": Exponential(0.8),
         "factorization": "sqrt",
     },
-    "jme, window, optimal": {
-        "workload": Window(4),
-        "factorization": "optimal",
-    },
-    # Weights and noise of their own for each moment, and weights below 0.
+    "jme, window, bisr": {"workload": Window(4), "factorization": "bisr"},
+    # Weights and noise of their own for each moment.
     "two workloads": {
         "workload": Window(3),
         "moments": JointMoments(
@@ -39,14 +36,6 @@ SETTINGS = {
         "moments": JointMoments(
             second_factorization="sqrt", weight="trace-split", second_moment="diag"
         ),
-    },
-    "signed weights": {
-        "workload": np.tril(np.tile([1.0, -0.5], (N, N // 2))),
-        "moments": JointMoments(
-            second_workload=np.tril(1.0 + 0.9 * np.cos(np.arange(N * N).reshape(N, N))),
-            second_factorization=np.eye(N) + 0.5 * np.tri(N, k=-1),
-        ),
-        "factorization": "optimal",
     },
     # Lemma 4.4.
     "jme diag": {

@@ -3,15 +3,16 @@
 A block belongs to the context (:mod:`contextvars`) that opened it: to its thread or
 task, and to what is started with a copy of that context. Estimators note the block in
 which they are made, cloned or pickled, which is how threads and worker processes find
-it. A fit in a thread that has neither is charged to the open blocks of other threads if
-these are all of one ledger, as joblib's threads need it; otherwise it is refused, since
-it must not go uncharged.
+it. A fit that has neither is refused beside an open block of another thread: it may
+belong to it, or be of other data. Threads that joblib starts take the only open ledger,
+since scikit-learn makes and clones estimators in them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import traceback
 import uuid
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
@@ -39,6 +40,7 @@ class _Block:
 # single operations of a dict are used, without a lock.
 _blocks: ContextVar[tuple[_Block, ...]] = ContextVar("skdpspectral_blocks", default=())
 _open: dict[_Block, None] = {}
+_POOLS = ("threading", "multiprocessing")  # what begins threads of joblib
 
 
 def open_block(accountant: PrivacyAccountant | None) -> None:
@@ -93,14 +95,23 @@ def ambient_accountant(noted: Noted = None) -> PrivacyAccountant | None:
     if noted is not None:
         return noted
     handles = [b.accountant for b in list(_open) if b.accountant is not None]
-    if len({handle._id for handle in handles}) > 1:
+    n_ledgers = len({handle._id for handle in handles})
+    if n_ledgers > 1 or (n_ledgers == 1 and not _is_thread_of_joblib()):
         raise LedgerError(
-            "several accountants were opened with `with` in other threads or tasks: "
-            "pass the estimator accountant=..., or run it in a copy of the right "
-            "context (contextvars.copy_context)"
+            "an accountant was opened with `with` in another thread or task, to which "
+            "this fit may belong or not: pass accountant=... to the estimator, make or "
+            "clone it in the block, or run the fit in a copy of the block's context "
+            "(contextvars.copy_context)"
         )
     # Of several handles of the ledger, one that lets no seeds in.
     return min(handles, key=lambda handle: handle.allow_seeded, default=None)
+
+
+def _is_thread_of_joblib() -> bool:
+    """Return whether joblib runs this thread, by what is below all calls but pools'."""
+    names = [f.f_globals.get("__name__", "") for f, _ in traceback.walk_stack(None)]
+    roots = (name.partition(".")[0] for name in reversed(names))
+    return next((root for root in roots if root not in _POOLS), "") == "joblib"
 
 
 def default_accountant() -> PrivacyAccountant | None:

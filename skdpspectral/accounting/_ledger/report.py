@@ -174,9 +174,13 @@ def summary(standing: Standing) -> str:
     """Return a few sentences on a ledger."""
     n, spent, budget = len(standing.entries), standing.spent, standing.budget
     unit = standing.relation and " per {}, {}".format(*standing.relation)
-    said = [f"{n} entr{'y' if n == 1 else 'ies'}: {spent}{unit or ''}."]
+    leaks = any(e.assumption is Assumption.NO_LEAKS for e in standing.entries)
+    said = ["No guarantee: a pipeline has steps that leak."] if leaks else []
+    said += [f"{n} entr{'y' if n == 1 else 'ies'}: {spent}{unit or ''}."]
     if budget is not None:
         said.append(left_in_words(budget, spent.epsilon, standing.remaining))
+    if any(entry.assumption == Assumption.NO_LEAKS for entry in standing.entries):
+        said.insert(0, "No guarantee, because a step of a charged pipeline leaks.")
     return " ".join([*said, *conditions(standing.entries)])
 
 
