@@ -168,7 +168,8 @@ def fault(cls, name, wrong, error):
         return f"raised {error!r}"
     if isinstance(error, PrivacyBudgetError) and name not in ("epsilon", "noise_seed"):
         return "is not refused"
-    if "inhomogeneous" in str(error):  # numpy's words for a ragged list
+    arrays = getattr(cls, "_array_parameters", ())
+    if name in arrays and "inhomogeneous" in str(error):  # numpy's, of a ragged list
         return None
     if re.search(rf"(?<!\w){name}(?!\w)", str(error)) is None:
         return f"is not named: {error!r}"
