@@ -95,10 +95,14 @@ def check_arguments(
             )
         if isinstance(value, int) and abs(value) > sys.float_info.max:
             raise ValueError(f"{name} must be in the range of float64 ({caller})")
-        if name not in arrays and np.ndim(value) > 0:
+        listed = isinstance(value, (list, tuple)) or np.ndim(value) > 0
+        if name not in arrays and listed:
             raise ValueError(f"{name} must not be an array or a list ({caller})")
-    with np.errstate(over="ignore"):  # of ranges in the precision of a parameter
-        validate_parameter_constraints(constraints, values, caller_name=caller)
+    # Ranges end in float64: in fewer digits infinity would lie within them.
+    values = {
+        k: float(v) if isinstance(v, np.floating) else v for k, v in values.items()
+    }
+    validate_parameter_constraints(constraints, values, caller_name=caller)
 
 
 def _choices(constraints: list) -> str:

@@ -316,7 +316,7 @@ class SpikedModel(BaseEstimator):
                     'calibration="exact": set both, or state signal_variance and '
                     "noise_variance"
                 )
-        elif tuple(map(float, self.norm_range)) != DEFAULT_RANGE:
+        elif _public_range(self.norm_range, 1.0) != DEFAULT_RANGE:
             raise ValueError(
                 "norm_range is not used with a SpikedModel of public variances; leave "
                 "it out"
@@ -605,7 +605,7 @@ def _read_numbers(choice, n_components, unit: float) -> dict:
 
 def _check_range_is_used(choice, searched: bool) -> None:
     """Refuse a range of lengths where no private length is searched for."""
-    if not searched and tuple(map(float, choice.norm_range)) != DEFAULT_RANGE:
+    if not searched and _public_range(choice.norm_range, 1.0) != DEFAULT_RANGE:
         raise ValueError(
             f"norm_range is not used with mechanism={type(choice).__name__}(...) "
             "here, where no private length is searched for; remove it"
