@@ -68,8 +68,8 @@ print(vectorizer.categories_)
 print(vectors.iloc[:5, :11].round(2).to_string())
 
 # %%
-# Public categories cost nothing and leave the budget to the numbers. The column of other
-# cities, with 20 customers, stays below the noise in all fits of this page.
+# Public categories cost nothing and leave the budget to the numbers. The column of
+# other cities, with 20 customers, stays below the noise in all fits of this page.
 
 warnings.simplefilter("ignore", NoisyFitWarning)
 
