@@ -89,7 +89,7 @@ SERVER_SIDE = {"_linalg", "_messages", "mechanisms"}
 PROTOCOL = [f"_federated_{part}.py" for part in ("task", "client", "server")]
 
 # Lines and files, as .ci/house.py counts them. These numbers may only fall.
-LARGEST = {"skdpspectral": (63_206, 160), "tests": (75_503, 262)}
+LARGEST = {"skdpspectral": (56_360, 155), "tests": (68_200, 249)}
 
 
 def folder_of(path):
