@@ -167,7 +167,7 @@ def _fit_federated(accountant):
         n_jobs=2,
     )
     model.fit(ROWS, clients=CLIENTS)
-    return model.components_[0], "sphere", 2  # an entry a client
+    return model.components_[0], "sphere", 1
 
 
 def _fit_regression(accountant):

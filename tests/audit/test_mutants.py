@@ -1315,15 +1315,15 @@ _EDITS = (
 # Of entries that are no Gaussians.
 EXACT |= {
     "all of delta beside the failures of a box": Mutant(
-        "Budget",
-        "left, limit = (self.delta - D) / (1.0 - D), 0.0",
-        "left, limit = self.delta, 0.0",
+        "_corner",
+        "left, limit = (delta - failures) / (1.0 - failures), 0.0",
+        "left, limit = delta, 0.0",
         f"{_BOX}the_corner_is_the_whole_of_the_budget[0.0-0.1-1e-06-1.0]",
     ),
     "all of epsilon beside what is pure": Mutant(
-        "Budget",
-        "limit = gaussian_mu(self.epsilon - E, left)",
-        "limit = gaussian_mu(self.epsilon, left)",
+        "_corner",
+        "limit = gaussian_mu(epsilon - pure, left)",
+        "limit = gaussian_mu(epsilon, left)",
         f"{_BOX}the_corner_is_the_whole_of_the_budget[0.4-0.1-1e-06-1.0]",
     ),
     "failures of samples not taken out of the box": Mutant(
