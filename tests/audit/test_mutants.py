@@ -1481,8 +1481,8 @@ EXACT |= {
         "PrivacyAccountant",
         "for own in fit.alternatives",
         "for own in fit.alternatives[:1]",
-        "accounting/test_accountant_plans.py::"
-        "test_a_refit_costs_what_the_costliest_candidate_costs_this_ledger",
+        "pipeline/test_ordinary_pipelines.py::"
+        "test_a_refit_is_counted_by_what_the_ledger_charges",
     ),
     "a ledger that is mounted accepted": Mutant(
         "_check_file",
