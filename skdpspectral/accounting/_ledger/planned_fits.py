@@ -159,7 +159,7 @@ class Rows:
     def shape(self) -> tuple[int, int]:
         """Number of rows and columns."""
         shape = getattr(self.X, "shape", None)
-        shape = np.shape(self.X) if shape is None else shape
+        shape = np.asarray(self.X).shape if shape is None else shape
         if len(shape) != 2:
             raise ValueError("X must be a table of rows and columns")
         return int(shape[0]), int(shape[1])
