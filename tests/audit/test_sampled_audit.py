@@ -41,7 +41,7 @@ def outcomes(seed, moments, neighbors, target, sigma):
         batch_size=SIZE,
         n_epochs=STEPS // 2,
         optimizer=Adam(
-            1e-3, moments=moments, neighbors=neighbors, noise_multiplier=sigma
+            1e-18, moments=moments, neighbors=neighbors, noise_multiplier=sigma
         ),
         noise_seed=seed,
     )
