@@ -292,7 +292,7 @@ def test_nothing_depends_on_an_unlisted_package():
 
 def test_neither_the_package_nor_its_tests_grow():
     """New lines and files are paid for by others that go; then lower the numbers."""
-    sizes = runpy.run_path(str(ROOT.parent / ".ci" / "house.py"))["sizes"]()
+    sizes = runpy.run_path(f"{Path(__file__).parents[1]}/.ci/house.py")["sizes"]()
     assert set(sizes) == set(LARGEST)
     for folder, found in sizes.items():
         for what, now, most in zip(
