@@ -5,7 +5,6 @@ Names that are imported as themselves are for other folders, not for users.
 
 from ._composition import calibrate_sampled as calibrate_sampled
 from ._composition import compose_mu
-from ._composition import parallel_mu as parallel_mu
 from ._composition import relation_factor as relation_factor
 from ._composition import split_mu as split_mu
 from ._errors import (

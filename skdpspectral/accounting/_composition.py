@@ -2,8 +2,7 @@ r"""Composition of mechanisms of any kind, and conversion between relations.
 
 Mechanisms that are no Gaussians are composed by distributions of their privacy loss.
 What is composed dominates each entry, and every rounding goes up, so that the result is
-an upper bound. A Renyi bound on the same is taken where it is smaller, or where a
-distribution would be too large. By it, noise of steps on Poisson samples is calibrated.
+an upper bound. By it, noise of steps on Poisson samples is calibrated.
 
 A mechanism *costs mu but for a failure* d if its hockey-stick divergences are, at every
 :math:`\alpha > 0` and for neighbors in either order, at most
@@ -18,15 +17,15 @@ So squares of mu and failures add up, whatever is chosen by earlier releases
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import log_ndtr, ndtri, ndtri_exp
 from scipy.stats import binom
 
@@ -40,19 +39,14 @@ from ..mechanisms import (
 )
 from ..mechanisms._planned_releases import Curve
 from ._curves import (
-    MOST_KINDS,
-    ORDERS,
     Counted,
     LossDistribution,
-    coarsen_kinds,
     composed,
-    composed_divergences,
+    composed_tail,
     connect_dots,
     joining_deltas,
     largest_loss,
     leaving_deltas,
-    renyi_delta,
-    renyi_epsilon,
     replaced_deltas,
 )
 from ._gaussian import (
@@ -89,11 +83,8 @@ TRANSFORM = 1e-15
 # Relative errors of masses on a fine grid, over many compositions, stay below this.
 RELATIVE = 1e-5
 
-# Whole orders are finite sums for subsampled mechanisms, and few suffice beside a
-# distribution of losses.
-_WHOLE_ORDERS = np.array(
-    [*range(2, 17), *(round(16.0 * 2.0 ** (n / 4.0)) for n in range(1, 25))], float
-)
+# Kinds of mechanisms whose distributions are held at the same time.
+_AT_ONCE = 64
 
 
 def composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
@@ -101,12 +92,9 @@ def composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
 
     `mu` is the cost of all Gaussian mechanisms, `curves` are all others with counts.
     """
-    if mu == math.inf:
+    if mu == math.inf or not delta > 0.0:
         return math.inf
-    if len(curves) > MOST_KINDS:
-        delta -= certain_failure(curves)
-        curves = coarsen_kinds(curves)
-    return _composed_epsilon(mu, curves, delta) if delta > 0.0 else math.inf
+    return _composed_epsilon(mu, curves, delta)
 
 
 def is_within(mu: float, curves: Counted, epsilon: float, delta: float) -> bool:
@@ -122,16 +110,8 @@ def is_within(mu: float, curves: Counted, epsilon: float, delta: float) -> bool:
 
 
 def _by_formulas(mu: float, curves: Counted, delta: float) -> float:
-    """Bound epsilon by sums and Renyi divergences."""
-    added = _added_up(mu, curves, delta)
-    left = delta - certain_failure(curves)
-    if not left > 0.0:
-        return added
-    orders = _orders(curves)
-    total = composed_divergences(mu, curves, orders)
-    return min(
-        added, renyi_epsilon(orders, total, left), _known_epsilon(mu, curves, left)
-    )
+    """Bound epsilon by sums, and by samples that are known."""
+    return min(_added_up(mu, curves, delta), _known_epsilon(mu, curves, delta))
 
 
 def _added_up(mu: float, curves: Counted, delta: float) -> float:
@@ -150,14 +130,14 @@ def _added_up(mu: float, curves: Counted, delta: float) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
-    bound = _by_formulas(mu, curves, delta)
-    losses = composed_losses(mu, curves)
-    certain = delta * (1.0 - RELATIVE) - TRANSFORM * count_distributions(curves)
-    if losses and certain > 0.0:
-        bound = min(bound, max(way.epsilon(certain) for way in losses))
-    return bound
+    errors, left = TRANSFORM * _count_distributions(curves), delta * (1.0 - RELATIVE)
+    tail = 2.0 * errors >= delta
+    losses, left = composed_losses(mu, curves, tail), left - (0.0 if tail else errors)
+    bound = max((way.epsilon(left) for way in losses), default=math.inf)
+    return min(_by_formulas(mu, curves, delta), bound)
 
 
+@functools.lru_cache(maxsize=1024)
 def composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
     """Return an upper bound on the total delta at this epsilon.
 
@@ -165,25 +145,18 @@ def composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
     """
     if mu == math.inf:
         return 1.0
-    if len(curves) > MOST_KINDS:
-        failure, curves = certain_failure(curves), coarsen_kinds(curves)
-        return min(_composed_delta(mu, curves, epsilon) + failure, 1.0)
-    return _composed_delta(mu, curves, epsilon)
 
+    def by_losses(tail: bool) -> float:
+        losses = composed_losses(mu, curves, tail)
+        return max((way.delta(epsilon) for way in losses), default=1.0)
 
-@functools.lru_cache(maxsize=1024)
-def _composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
-    orders = _orders(curves)
-    total = composed_divergences(mu, curves, orders)
-    bound = float(renyi_delta(orders, total, epsilon)) + certain_failure(curves)
-    bound = min(bound, _known_delta(mu, curves, epsilon))
-    losses = composed_losses(mu, curves)
-    if losses:
-        delta = max(way.delta(epsilon) for way in losses)
-        bound = min(
-            bound, delta * (1.0 + RELATIVE) + TRANSFORM * count_distributions(curves)
-        )
-    return min(bound, 1.0)
+    errors, failure = TRANSFORM * _count_distributions(curves), certain_failure(curves)
+    bounds = [by_losses(tail=False) * (1.0 + RELATIVE) + errors]
+    if bounds[0] <= 4.0 * errors:
+        bounds.append(by_losses(tail=True) * (1.0 + RELATIVE))
+    alone = _one_by_one(mu, curves, failure)
+    bounds += [gaussian_delta(alone, epsilon) * (1.0 + _SUMS) + failure, 1.0]
+    return min(*bounds, _known_delta(mu, curves, epsilon))
 
 
 # -- samples that are known ------------------------------------------------------------
@@ -192,17 +165,17 @@ def _composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
 def _known_epsilon(mu: float, curves: Counted, delta: float) -> float:
     """Return the epsilon of steps on samples that are known, or on all units.
 
-    Infinite if other mechanisms are among them (:ref:`lemma-known-samples`).
+    Other mechanisms are only counted by the latter (:ref:`lemma-known-samples`).
     """
-    if not _all_sampled(curves) or not MIN_DELTA <= delta < 1.0:
+    left = delta - certain_failure(curves)
+    if not MIN_DELTA <= left < 1.0:
         return math.inf
-    squares = (n * _cost_alone(curve) ** 2 for curve, n in curves)
-    low, high = 0.0, gaussian_epsilon(math.sqrt(mu * mu + math.fsum(squares)), delta)
-    if not 0.0 < high < math.inf or _known_delta(mu, curves, high) > delta:
+    low, high = 0.0, gaussian_epsilon(_one_by_one(mu, curves, delta), left)
+    if not 0.0 < high < math.inf or _known_delta(mu, curves, high) > left:
         return high
     while high - low > _SUMS * high:
         middle = 0.5 * (low + high)
-        if _known_delta(mu, curves, middle) <= delta:
+        if _known_delta(mu, curves, middle) <= left:
             high = middle
         else:
             low = middle
@@ -211,7 +184,7 @@ def _known_epsilon(mu: float, curves: Counted, delta: float) -> float:
 
 def _known_delta(mu: float, curves: Counted, epsilon: float) -> float:
     """Return the delta of steps on samples that are known; 1 if there are others."""
-    if not _all_sampled(curves):
+    if not all(isinstance(curve, SubsampledGaussian) for curve, _ in curves):
         return 1.0
     squares, masses, lost, missed, replaced = _samples_with_unit(curves)
     # A unit that is replaced: by another one, or against data without it.
@@ -228,10 +201,6 @@ def _known_delta(mu: float, curves: Counted, epsilon: float) -> float:
         delta = masses @ (np.exp(above) * -np.expm1(ratio))
         found.append(float(delta) * (1.0 + _SUMS) + lost + TRANSFORM)
     return min(found)
-
-
-def _all_sampled(curves: Counted) -> bool:
-    return all(isinstance(curve, SubsampledGaussian) for curve, _ in curves)
 
 
 @functools.lru_cache(maxsize=64)
@@ -264,11 +233,6 @@ def _samples_with_unit(curves: Counted) -> tuple[Any, Any, float, float, bool]:
     return squares, masses, lost, missed, replaced
 
 
-def _orders(curves: Counted) -> npt.NDArray[np.float64]:
-    sampled = any(isinstance(curve, SubsampledGaussian) for curve, _ in curves)
-    return _WHOLE_ORDERS if sampled else ORDERS
-
-
 def certain_failure(curves: Counted) -> float:
     """Return the sum of the deltas of (epsilon, delta) pairs."""
     pairs = ((c, times) for c, times in curves if isinstance(c, ApproximateDP))
@@ -279,23 +243,40 @@ def certain_failure(curves: Counted) -> float:
 
 
 @functools.lru_cache(maxsize=8)
-def composed_losses(mu: float, curves: Counted) -> tuple[LossDistribution, ...]:
+def composed_losses(
+    mu: float, curves: Counted, tail: bool = False
+) -> tuple[LossDistribution, ...]:
     """Return total loss distributions for neighbors in either order.
 
-    There is one if both orders agree, and none if it would be too large.
+    There is one if both orders agree, and none if it would be too large. Those of a
+    `tail` include rounding errors, which exceed a delta beyond it otherwise.
     """
-    step = _grid(mu, curves) if len(curves) <= MOST_KINDS else None
+    step, errors = _grid(mu, curves), TRANSFORM * _count_distributions(curves)
     if step is None:
         return ()
+    found: list[LossDistribution] = []
     # Bounds on tails overflow on their way, whatever a caller has asked of numpy.
     with np.errstate(all="ignore"):
-        parts = list(_parts(mu, curves, step))
-        ways = max(len(part) for part, _ in parts)
-        found = [
-            composed([(part[way % len(part)], n) for part, n in parts], _CUT)
-            for way in range(ways)
-        ]
-    return () if None in found else tuple(way for way in found if way is not None)
+        parts = _parts(mu, curves, step)
+        while some := list(itertools.islice(parts, _AT_ONCE)):
+            some += [(tuple(found), 1)] if found else []
+            of_each = [
+                [(part[way % len(part)], n) for part, n in some]
+                for way in range(max(len(part) for part, _ in some))
+            ]
+            made = [
+                composed_tail(own, _CUT, errors) if tail else composed(own, _CUT)
+                for own in of_each
+            ]
+            if None in made:
+                return ()
+            found = [way for way in made if way is not None]
+    return tuple(found)
+
+
+def _count_distributions(curves: Counted) -> float:
+    """Return the number of composed distributions, one of which is Gaussian."""
+    return 1.0 + sum(times * getattr(curve, "steps", 1) for curve, times in curves)
 
 
 def _deviation(curve: Curve) -> float:
@@ -317,14 +298,9 @@ def _largest_loss(curve: Curve) -> float:
     )
 
 
-def count_distributions(curves: Counted) -> float:
-    """Return the number of composed distributions, one of which is Gaussian."""
-    return 1.0 + sum(times * getattr(curve, "steps", 1) for curve, times in curves)
-
-
 def _grid(mu: float, curves: Counted) -> float | None:
     """Return the spacing of losses: a power of two, from public numbers."""
-    variance, count = mu * mu, count_distributions(curves)
+    variance, count = mu * mu, _count_distributions(curves)
     for curve, times in curves:
         steps = times * getattr(curve, "steps", 1)
         variance += steps * min(_deviation(curve), _MOST_DEVIATION) ** 2
@@ -488,18 +464,6 @@ def split_mu(mu: float, shares: Sequence[float]) -> tuple[float, ...]:
     if min(shares) <= 0.0 or abs(math.fsum(shares) - 1.0) > 1e-12:
         raise ValueError(f"shares must be positive and sum to 1, got {shares}")
     return tuple(mu * math.sqrt(share) for share in shares)
-
-
-def parallel_mu(partitions: Mapping[str, Mapping[str, Iterable[float]]]) -> float:
-    """Return the cost for any row of ``{partition: {block: costs}}``.
-
-    Blocks are disjoint, so that a partition costs as much as its most expensive block;
-    partitions compose.
-    """
-    return compose_mu(
-        max((compose_mu(costs) for costs in blocks.values()), default=0.0)
-        for blocks in partitions.values()
-    )
 
 
 def relation_factor(
@@ -717,11 +681,8 @@ def _cost_alone(curve: Curve) -> float:
 
 def _by_losses(mu: float, curves: Counted, failure: float) -> float:
     """Return the least mu by loss distributions, for either order of neighbors."""
-    if len(curves) > MOST_KINDS:
-        failure -= certain_failure(curves)
-        curves = coarsen_kinds(curves)
     ways = composed_losses(mu, curves) if failure > 0.0 else ()
-    errors = TRANSFORM * count_distributions(curves)
+    errors = TRANSFORM * _count_distributions(curves)
     return max((_of_losses(way, failure, errors) for way in ways), default=math.inf)
 
 

@@ -3,7 +3,6 @@
 import itertools
 import math
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,14 +22,7 @@ from skdpspectral.accounting._composition import (
     composed_delta,
     composed_epsilon,
 )
-from skdpspectral.accounting._curves import (
-    coarsen_kinds,
-    composed,
-    composed_divergences,
-    connect_dots,
-    gaussian_divergences,
-    renyi_epsilon,
-)
+from skdpspectral.accounting._curves import composed, connect_dots
 from skdpspectral.mechanisms import (
     ApproximateDP,
     Gaussian,
@@ -65,10 +57,23 @@ def test_rounding_of_transforms_is_no_privacy(steps, delta):
     losses = _losses.composed_losses(0.0, counted((curve, 1)))
     seen = max(way.delta(exact) for way in losses)
     assert abs(seen - delta) <= _losses.TRANSFORM * steps + 0.03 * delta
-    # Where all of delta may be such errors, divergences say what is known.
-    orders = _losses._orders(counted((curve, 1)))
-    known = renyi_epsilon(orders, gaussian_divergences(1.0, orders), delta)
-    assert composed_epsilon(0.0, counted((curve, 1)), delta) <= known * (1.0 + 1e-9)
+    # Where all of delta may be such errors, a tilt to the tail finds it.
+    for less in (delta, 1e-2 * delta, 1e-15):
+        exact = gaussian_epsilon(1.0, less)
+        tail = _losses.composed_losses(0.0, counted((curve, 1)), tail=True)
+        for way in tail:
+            assert exact <= way.epsilon(less) <= exact * 1.01
+        assert less <= composed_delta(0.0, counted((curve, 1)), exact) < 1.1 * less
+
+
+@pytest.mark.parametrize("name", ["subsampled", "pair"])
+def test_tails_are_those_of_all_losses(name):
+    curves = counted((CURVES[name], 12))
+    whole, tail = (_losses.composed_losses(0.1, curves, tail=t) for t in (False, True))
+    for one, other in zip(whole, tail, strict=True):
+        for delta in (1e-4, 1e-6, 1e-8):
+            epsilon = one.epsilon(one.infinite + delta)
+            assert other.delta(epsilon) == pytest.approx(one.delta(epsilon), rel=1e-3)
 
 
 def test_failures_of_many_kinds_come_out_of_delta():
@@ -77,7 +82,7 @@ def test_failures_of_many_kinds_come_out_of_delta():
     safe = counted(*((ApproximateDP("", size, 0.0), 1) for size in sizes))
     assert composed_epsilon(0.0, failing, 6.9e-7) == math.inf
     left = composed_epsilon(0.0, safe, 1e-6 - 70 * 1e-8)
-    assert composed_epsilon(0.0, failing, 1e-6) == pytest.approx(left)
+    assert composed_epsilon(0.0, failing, 1e-6) == pytest.approx(left, rel=1e-5)
     assert composed_delta(0.0, failing, 1.0) >= 6.9e-7
 
 
@@ -122,13 +127,14 @@ def test_nothing_is_cheaper_with_more(first, more):
 
 
 def test_costs_that_no_distribution_can_hold_have_a_bound_all_the_same():
-    """Ten thousand that all differ, and a Gaussian of mu = 100."""
-    pairs = [(ApproximateDP("", 1e-3 + 1e-9 * k, 0.0), 1) for k in range(10_000)]
+    """A thousand that all differ, a Gaussian of mu = 100, and pairs near nothing."""
+    pairs = [(ApproximateDP("", 1e-2 + 1e-8 * k, 0.0), 1) for k in range(1000)]
     bound = composed_epsilon(0.0, counted(*pairs), DELTA)
-    exact = composed_epsilon(
-        0.0, counted((ApproximateDP("", 1e-3, 0.0), 10_000)), DELTA
-    )
-    assert exact <= bound <= 1.1 * exact
+    exact = composed_epsilon(0.0, counted((ApproximateDP("", 1e-2, 0.0), 1000)), DELTA)
+    assert exact <= bound <= 1.001 * exact
+    tiny = counted((ApproximateDP("", 1e-8, 1e-9), 4))
+    assert composed_epsilon(1e-8, tiny, DELTA) == 0.0
+    assert 4e-9 <= composed_delta(1e-8, tiny, 1e-9) <= 3e-8
     pair = counted((ApproximateDP("", 0.1, 0.0), 1))
     large = composed_epsilon(100.0, pair, DELTA)
     assert (
@@ -299,36 +305,6 @@ def test_rare_samples_of_large_steps_are_composed():
     for delta, epsilon in ((1e-6, 0.5599631), (1e-9, 1.4542793)):
         found = composed_epsilon(0.0, counted((curve, 1)), delta)
         assert found == pytest.approx(epsilon, rel=1e-4)
-
-
-# -- many at once ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", CURVES)
-def test_many_kinds_are_few_that_cost_more(name):
-    """No less than each of them costs, and little more."""
-    base = CURVES[name]
-    spread = {
-        "subsampled": ("noise_multiplier", "sampling_probability"),
-        "pair": ("epsilon", "delta"),
-    }[name]
-    first, second = (getattr(base, field) for field in spread)
-    many = [
-        replace(
-            base, name="", **dict(zip(spread, (first * a, second * a), strict=True))
-        )
-        for a in np.linspace(0.7, 1.3, 100).tolist()
-    ]
-    counts = counted(*((one, 1) for one in many))
-    few = coarsen_kinds(counts)
-    assert len(few) <= 24
-    assert sum(n for _, n in few) == 100 * getattr(base, "steps", 1)
-    orders = np.array([2.0, 5.0, 30.0, 200.0])
-    exact = composed_divergences(0.0, tuple(counts), orders)
-    bound = composed_divergences(0.0, few, orders)
-    assert np.all(exact <= bound * (1.0 + 1e-9))
-    assert np.all(bound <= 1.8 * exact)
-    assert coarsen_kinds(counts[:50]) == counts[:50]
 
 
 @pytest.mark.parametrize("epsilon", [1e-4, 1e-3])
