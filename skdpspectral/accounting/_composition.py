@@ -34,7 +34,6 @@ from ..mechanisms import (
     Neighbors,
     SampledGaussian,
     SubsampledGaussian,
-    Unit,
     check_real,
 )
 from ..mechanisms._planned_releases import Curve
@@ -88,25 +87,19 @@ _AT_ONCE = 64
 
 
 def composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
-    """Return an upper bound on the total epsilon at this delta; infinite if none.
-
-    `mu` is the cost of all Gaussian mechanisms, `curves` are all others with counts.
-    """
+    """Bound the epsilon of Gaussians of total cost `mu` and of all other mechanisms."""
     if mu == math.inf or not delta > 0.0:
         return math.inf
     return _composed_epsilon(mu, curves, delta)
 
 
 def is_within(mu: float, curves: Counted, epsilon: float, delta: float) -> bool:
-    """Return whether the total is known to be (epsilon, delta)-private.
-
-    Loss distributions are computed only if simpler bounds do not show it.
-    """
+    """Return whether the total is known to be (epsilon, delta)-private."""
     if not mu < math.inf:
         return False
-    if _by_formulas(mu, curves, delta) <= epsilon:
-        return True
-    return composed_epsilon(mu, curves, delta) <= epsilon
+    # Loss distributions take long, and are only computed where they are needed.
+    quick = _by_formulas(mu, curves, delta) <= epsilon
+    return quick or composed_epsilon(mu, curves, delta) <= epsilon
 
 
 def _by_formulas(mu: float, curves: Counted, delta: float) -> float:
@@ -139,10 +132,7 @@ def _composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
-    """Return an upper bound on the total delta at this epsilon.
-
-    Parameters are those of :func:`composed_epsilon`.
-    """
+    """Bound the delta of Gaussians of total cost `mu` and of all other mechanisms."""
     if mu == math.inf:
         return 1.0
 
@@ -154,8 +144,8 @@ def composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
     bounds = [by_losses(tail=False) * (1.0 + RELATIVE) + errors]
     if bounds[0] <= 4.0 * errors:
         bounds.append(by_losses(tail=True) * (1.0 + RELATIVE))
-    alone = _one_by_one(mu, curves, failure)
-    bounds += [gaussian_delta(alone, epsilon) * (1.0 + _SUMS) + failure, 1.0]
+    alone = gaussian_delta(_alone(mu, curves), epsilon)
+    bounds += [alone * (1.0 + _SUMS) + failure, 1.0]
     return min(*bounds, _known_delta(mu, curves, epsilon))
 
 
@@ -170,7 +160,7 @@ def _known_epsilon(mu: float, curves: Counted, delta: float) -> float:
     left = delta - certain_failure(curves)
     if not MIN_DELTA <= left < 1.0:
         return math.inf
-    low, high = 0.0, gaussian_epsilon(_one_by_one(mu, curves, delta), left)
+    low, high = 0.0, gaussian_epsilon(_alone(mu, curves), left)
     if not 0.0 < high < math.inf or _known_delta(mu, curves, high) > left:
         return high
     while high - low > _SUMS * high:
@@ -207,9 +197,8 @@ def _known_delta(mu: float, curves: Counted, epsilon: float) -> float:
 def _samples_with_unit(curves: Counted) -> tuple[Any, Any, float, float, bool]:
     """Return sums of squared costs of the steps with a unit, and their probabilities.
 
-    A cost is that of a unit that leaves. Sums are rounded up to few values. Also return
-    the probability of a larger sum, minus the log probability of no step with the unit,
-    and whether units are replaced.
+    Sums are rounded up to few values. Also return the probability of a larger sum,
+    minus the log probability of no step with the unit, and whether it is replaced.
     """
     squares, masses = np.zeros(1), np.ones(1)
     lost, missed, replaced = 0.0, 0.0, False
@@ -246,10 +235,9 @@ def certain_failure(curves: Counted) -> float:
 def composed_losses(
     mu: float, curves: Counted, tail: bool = False
 ) -> tuple[LossDistribution, ...]:
-    """Return total loss distributions for neighbors in either order.
+    """Return total loss distributions of each order of neighbors; () if too large.
 
-    There is one if both orders agree, and none if it would be too large. Those of a
-    `tail` include rounding errors, which exceed a delta beyond it otherwise.
+    Those of a `tail` include rounding errors, which may exceed such a delta otherwise.
     """
     step, errors = _grid(mu, curves), TRANSFORM * _count_distributions(curves)
     if step is None:
@@ -320,10 +308,7 @@ def _grid(mu: float, curves: Counted) -> float | None:
 def _parts(
     mu: float, curves: Counted, step: float
 ) -> Iterator[tuple[tuple[LossDistribution, ...], int]]:
-    """Yield the loss distributions of one mechanism of each kind, with counts.
-
-    There are two distributions if the orders of neighbors differ.
-    """
+    """Yield the losses of one mechanism of each kind, in one or two orders."""
     if mu > 0.0:  # a Gaussian: a step on all units, of which one is replaced
         yield _sampled_step(SubsampledGaussian("", 1.0, 2.0 / mu, 1, True), step), 1
     for curve, times in curves:
@@ -355,12 +340,9 @@ def _sampled_step(
 
 
 def _pair_losses(pair: ApproximateDP, step: float) -> LossDistribution:
-    r"""Return losses of randomized response that fails with probability delta.
-
-    No :math:`(\epsilon, \delta)`-indistinguishable pair has a larger curve. Its curve
-    is linear in :math:`e^\epsilon` between grid points next to its two losses, so that
-    connecting them loses almost nothing.
-    """
+    """Return losses of randomized response that fails with probability delta."""
+    # Its curve is the largest, and linear in exp(epsilon) between the grid points next
+    # to its two losses.
     around = [side * pair.epsilon / step for side in (-1.0, 1.0)]
     points = sorted({f(x) for x in around for f in (math.floor, math.ceil)})
     log_odds = step * np.array(points)
@@ -373,31 +355,10 @@ def _pair_losses(pair: ApproximateDP, step: float) -> LossDistribution:
     return connect_dots(points, curve - np.maximum(below, 0.0), step)
 
 
-_ROW, _USER = Unit.ROW, Unit.USER
-_REPLACE = Neighbors.REPLACE_ONE
-_ADD = Neighbors.ADD_REMOVE_ONE
-_ZERO = Neighbors.ZERO_OUT_ONE
-
-# (from) -> (to): a change of the second kind is a chain of so many of the first. A row
-# that is replaced may change its user: the data of two users change.
-_CHAIN = {
-    (_ROW, _ADD, _ROW, _REPLACE): 2.0,
-    (_ROW, _ZERO, _ROW, _REPLACE): 2.0,
-    (_USER, _ADD, _USER, _REPLACE): 2.0,
-    (_USER, _ZERO, _USER, _REPLACE): 2.0,
-    (_USER, _REPLACE, _ROW, _REPLACE): 2.0,
-    (_USER, _ADD, _ROW, _REPLACE): 4.0,
-    (_USER, _ZERO, _ROW, _REPLACE): 4.0,
-    (_USER, _ADD, _ROW, _ADD): 2.0,
-}
-
-
 class Total(NamedTuple):
-    """A composed cost, and the probability that a model's data exceed its bounds.
+    """A composed cost, and the probability `failure` of exceeding a model's bounds.
 
-    The guarantee is that of the Gaussian mechanism with `mu` and of the mechanisms in
-    `curves`, with counts, at delta minus `failure`. `box` is the use of a ledger's box:
-    squared mu, failures, pure epsilons.
+    `box` is the use of a ledger's box: squared mu, failures, pure epsilons.
     """
 
     mu: float
@@ -430,12 +391,6 @@ class Total(NamedTuple):
         return self.failure + certain_failure(self.curves)
 
 
-def allowed_mu(epsilon: float, delta: float, failure: float = 0.0) -> float:
-    """Return the largest mu at a probability of failure; 0 if there is none."""
-    left = delta - failure
-    return gaussian_mu(epsilon, left) if left >= MIN_DELTA else 0.0
-
-
 def compose_mu(mus: Iterable[float]) -> float:
     r"""Cost of composed adaptive Gaussian mechanisms, :math:`\sqrt{\sum \mu_i^2}`.
 
@@ -457,26 +412,10 @@ def compose_mu(mus: Iterable[float]) -> float:
 
 
 def split_mu(mu: float, shares: Sequence[float]) -> tuple[float, ...]:
-    r"""Split a budget by positive shares of :math:`\mu^2` that sum to 1.
-
-    :math:`\mu_i = \mu \sqrt{w_i}`: the costs compose to `mu`.
-    """
+    """Split a cost by positive shares of ``mu**2`` that sum to 1."""
     if min(shares) <= 0.0 or abs(math.fsum(shares) - 1.0) > 1e-12:
         raise ValueError(f"shares must be positive and sum to 1, got {shares}")
     return tuple(mu * math.sqrt(share) for share in shares)
-
-
-def relation_factor(
-    unit: Unit, neighbors: Neighbors, to_unit: Unit, to_neighbors: Neighbors
-) -> float | None:
-    """Return the factor of mu when a guarantee is restated for another relation.
-
-    It is the length of a chain of neighbors; None if there is no implication.
-    """
-    if (unit, neighbors) == (to_unit, to_neighbors):
-        return 1.0
-    key = Unit(unit), Neighbors(neighbors), Unit(to_unit), Neighbors(to_neighbors)
-    return _CHAIN.get(key)
 
 
 # Relative width at which the search for a noise multiplier ends.
@@ -494,54 +433,38 @@ def calibrate_sampled(
 ) -> float:
     """Least noise multiplier of steps on Poisson samples, within a budget.
 
-    At most .1 % above the least that the accounting can show to do. It is a multiple of
-    the largest norm of what one unit adds, also under ``"replace-one"``. `mu` is the
-    total cost of Gaussian mechanisms that are planned beside the steps, which
-    `epsilon` and `delta` then are for too; a ValueError if they leave nothing.
-
-    Examples
-    --------
-    >>> from skdpspectral.accounting import calibrate_sampled
-    >>> round(calibrate_sampled(1.0, 1e-6, 0.01, 1000, "zero-out-one"), 2)
-    1.56
+    It is a multiple of the largest norm of what one unit adds, also under
+    ``"replace-one"``. `mu` is the total cost of Gaussian mechanisms beside the steps.
     """
     replaced = Neighbors(neighbors) is Neighbors.REPLACE_ONE
     epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
     limit = gaussian_mu(epsilon, delta)  # refuses what is out of range
-    # Checks what else is given.
-    SubsampledGaussian("", sampling_probability, 1.0, steps, replaced)
+    curve = SubsampledGaussian("", sampling_probability, 1.0, steps, replaced)
     if not 0.0 <= mu < limit:
         raise ValueError(f"mu must be at least 0 and below {limit:.6g}, got {mu}")
     left = math.sqrt((limit - mu) * (limit + mu))
     high = (2.0 if replaced else 1.0) * math.sqrt(steps) / left
     if sampling_probability == 1.0:
         return high * (1.0 + _SLACK)
-    return _calibrated(epsilon, delta, sampling_probability, steps, replaced, high, mu)
+    return _calibrated(epsilon, delta, curve, high, mu)
 
 
 @functools.lru_cache(maxsize=256)
 def _calibrated(
-    epsilon: float,
-    delta: float,
-    q: float,
-    steps: int,
-    replaced: bool,
-    high: float,
-    mu: float,
+    epsilon: float, delta: float, curve: SubsampledGaussian, high: float, mu: float
 ) -> float:
     def excess(sigma: float) -> float:
-        curve = SubsampledGaussian("", q, sigma, steps, replaced)
-        spent = composed_epsilon(mu, ((curve, 1),), delta)
+        counted = ((replace(curve, noise_multiplier=sigma), 1),)
+        spent = composed_epsilon(mu, counted, delta)
         return math.log(spent / epsilon) if spent > 0.0 else -math.inf
 
     return least_noise(excess, high)
 
 
 def least_noise(excess: Callable[[float], float], high: float) -> float:
-    """Return a sufficient multiplier, close to an insufficient one.
+    """Return a sufficient multiplier close to the root of a decreasing function.
 
-    `excess` is decreasing, and positive for insufficient multipliers. `high` suffices
-    without sampling, which costs more.
+    `high` suffices without sampling, which costs more.
     """
     low, at_low = high, -math.inf
     while at_low <= 0.0:
@@ -576,12 +499,7 @@ def sampled_gaussian(
     shape: tuple[int, ...],
     **further: Any,
 ) -> SampledGaussian:
-    """Return a mechanism of at least this noise multiplier, including the grid.
-
-    The multiplier is the noise's standard deviation over the charged sensitivity.
-    `further` are fields of :class:`~skdpspectral.mechanisms.SampledGaussian`. A grid
-    that is too coarse raises a ValueError.
-    """
+    """Return a mechanism whose noise is this multiple of its charged sensitivity."""
     summed = 2.0 * further.get("summation_error", 0.0)
     noise_std = noise_multiplier * (sensitivity + summed)
     for _ in range(200):
@@ -610,26 +528,16 @@ _MOST_PARTS = 64
 
 
 def least_mu(mu: float, curves: Counted, failure: float) -> float:
-    r"""Return an upper bound on the least mu at this probability of failure.
+    """Bound the least mu of mechanisms at this probability of failure.
 
-    Parameters
-    ----------
-    mu : float
-        Cost of all Gaussian mechanisms.
-    curves : tuple of (mechanism, int)
-        All others, each with how often it runs. What is planned together must be given
-        together: the sum of squares of separate bounds is larger.
-    failure : float
-        d, in [0, 1).
-
-    Returns
-    -------
-    float
-        Infinite if no bound is known.
+    `mu` is the cost of Gaussian mechanisms, `curves` are all others with counts. What
+    is planned together must be given together, as separate bounds add up to more.
     """
     if not curves or mu == math.inf:
         return mu
-    bounds, parts = [_one_by_one(mu, curves, failure)], 1
+    each = (math.sqrt(n) * _cost_alone(curve) for curve, n in curves)
+    alone = math.inf if certain_failure(curves) > failure else math.hypot(mu, *each)
+    bounds, parts = [alone], 1
     while parts <= _MOST_PARTS and (parts == 1 or min(bounds) > _LARGE_MU):
         # Parts of a fit cost as the whole does; their failures add up.
         share = tuple((_part(curve, parts), times) for curve, times in curves)
@@ -649,34 +557,25 @@ def _part(curve: Curve, parts: int) -> Curve:
 
 
 def pure_mu(epsilon: float) -> float:
-    r"""Return the cost of an epsilon of pure differential privacy.
-
-    .. math:: 2 \Phi^{-1}\Bigl(\frac{e^\epsilon}{1 + e^\epsilon}\Bigr)
-
-    Randomized response has the largest divergences, all of which are below those of
-    this Gaussian mechanism; at :math:`\alpha = 1` both are equal. Rounded up. The
-    quantile of a small epsilon has lost its digits: its tangent at 0 is above it.
-    """
+    r"""Return :math:`2 \Phi^{-1}(e^\epsilon / (1 + e^\epsilon))`, a cost in mu."""
+    # The quantile of a small epsilon has lost its digits: its tangent at 0 is above it.
     if epsilon < _SMALL_EPSILON:
         return math.sqrt(0.5 * math.pi) * epsilon * (1.0 + _SUMS)
     return -2.0 * float(ndtri_exp(-np.logaddexp(0.0, epsilon))) * (1.0 + _SUMS)
 
 
-def _one_by_one(mu: float, curves: Counted, failure: float) -> float:
-    """Return the cost of mechanisms composed separately, without sampling."""
-    if certain_failure(curves) > failure:
-        return math.inf
-    return math.hypot(mu, *(math.sqrt(n) * _cost_alone(curve) for curve, n in curves))
+def _alone(mu: float, curves: Counted) -> float:
+    """Return the cost of mechanisms composed separately, apart from failures."""
+    squares = (n * _cost_alone(curve) ** 2 for curve, n in curves)
+    return math.sqrt(mu * mu + math.fsum(squares))
 
 
 def _cost_alone(curve: Curve) -> float:
     """Return the cost of a pair apart from its delta, or of unsampled steps."""
     if isinstance(curve, ApproximateDP):
         return pure_mu(curve.epsilon)
-    if isinstance(curve, SubsampledGaussian):
-        distance = 2.0 if curve.replaced else 1.0
-        return distance * math.sqrt(curve.steps) / curve.noise_multiplier
-    return math.inf
+    distance = 2.0 if curve.replaced else 1.0
+    return distance * math.sqrt(curve.steps) / curve.noise_multiplier
 
 
 def _by_losses(mu: float, curves: Counted, failure: float) -> float:
@@ -687,11 +586,9 @@ def _by_losses(mu: float, curves: Counted, failure: float) -> float:
 
 
 def _of_losses(losses: LossDistribution, failure: float, errors: float) -> float:
-    """Return the least mu of a loss distribution, for alpha of at least 1.
-
-    Its curve is piecewise linear, (1 + r)(a - alpha b) + `errors`, with the
-    probabilities a and b of a loss that is no smaller.
-    """
+    """Return the least mu of a loss distribution, for alpha of at least 1."""
+    # Its curve is piecewise linear, (1 + r)(a - alpha b) + errors, with the
+    # probabilities a and b of a loss that is no smaller.
     start = max(1 - losses.first, 0)
     masses = np.maximum(losses.masses[start:], 0.0)
     values = losses.step * losses.places[start:]

@@ -380,6 +380,8 @@ def test_check_knows_of_asserted_blocks():
 def test_n_fits_must_be_a_positive_integer(n_fits):
     with pytest.raises(ValueError, match="n_fits must be a positive integer"):
         PrivacyAccountant().check(fit_plan(), n_fits=n_fits)
+    with pytest.raises(ValueError, match="k must be a positive integer"):
+        PrivacyAccountant(1.0).remaining(n_fits)
 
 
 # -- reports -------------------------------------------------------------------

@@ -237,12 +237,6 @@ def test_what_remains_is_split_to_the_last_fit(k, spent):
         accountant.check(fit_plan(share.epsilon * (1 + 1e-6)), n_fits=k)
 
 
-@pytest.mark.parametrize("k", [0, -1, 2.5, True, "3", None, math.nan])
-def test_what_remains_is_split_by_a_positive_integer(k):
-    with pytest.raises(ValueError, match="k must be a positive integer"):
-        PrivacyAccountant(1.0).remaining(k)
-
-
 # -- who lets seeds in -----------------------------------------------------------------
 
 

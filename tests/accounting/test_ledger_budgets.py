@@ -14,7 +14,7 @@ from ledger_tools import (
     plan_with_mu,
 )
 
-from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral import LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.accounting._composition import composed_epsilon
 from skdpspectral.mechanisms import (
@@ -253,17 +253,3 @@ def test_refusals_of_failures_say_so(epsilon, delta):
         accountant.check(failing_plan(4.5, 1e-7))
     assert "not epsilon" not in str(refusal.value)
     accountant.check(fit_plan(0.99 * refusal.value.remaining))
-
-
-# -- processes -----------------------------------------------------------------
-
-
-def test_a_check_says_that_a_charge_is_the_last():
-    """Long before epsilon is spent, if the shape of a cost does not fit the box."""
-    plan = DPPCA(1, epsilon=1.0, delta=1e-6).privacy_plan(1000, 4)
-    accountant = PrivacyAccountant(epsilon=1.0, delta=1e-6)
-    last = accountant.check(plan)
-    assert last == accountant.check([plan]) == (pytest.approx(1.0), 1e-6)
-    assert str(last).endswith("the ledger admits nothing after this charge")
-    for other in (PrivacyAccountant(epsilon=2.0, delta=1e-6), PrivacyAccountant()):
-        assert "nothing" not in str(other.check(plan))

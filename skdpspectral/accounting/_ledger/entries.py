@@ -141,13 +141,6 @@ def new_row(
     times: int = 1,
 ) -> tuple[Any, ...]:
     """Return the row of an entry for `times` fits of a plan, as the table has it."""
-    try:  # readers need a date
-        datetime.fromtimestamp(time, timezone.utc)
-    except (OSError, OverflowError, ValueError):
-        raise LedgerError(
-            f"the clock of this host says {time:g} seconds after 1970, which is no "
-            "date: set the clock; nothing was charged"
-        ) from None
     curves = [[curve_text(curve), n * times] for curve, n in cost.curves]
     values: list[Any] = [number, float(time), plan.estimator, label, partition]
     values += [float(plan.epsilon), float(plan.delta), float(plan.mu)]
@@ -229,10 +222,7 @@ class Sums:
 
     @property
     def head(self) -> tuple[int, str, float | None, bool, int]:
-        """Number of entries, last digest, smallest delta above 0, if any is seeded.
-
-        The last is the number of sums, so that a lost one is noticed.
-        """
+        """Number of entries, last digest, smallest delta, if seeded, number of sums."""
         rest = self.text("ledger").partition(";")[2]
         return tuple(json.loads(rest)) if rest else (0, "", None, False, 0)
 
