@@ -216,6 +216,31 @@ def test_clients_of_a_block_are_in_that_block():
         accountant.check(plan)
 
 
+class Quoted(float):
+    """A value whose text would be seen in an error."""
+
+    def __str__(self):
+        raise AssertionError("a value was quoted")
+
+    __repr__ = __str__
+
+    def __format__(self, how):
+        raise AssertionError("a value was quoted")
+
+
+@pytest.mark.parametrize("make", [Quoted, lambda x: [Quoted(x)], lambda x: [[x]]])
+def test_rows_in_the_place_of_a_plan_are_not_quoted(make):
+    accountant, what = PrivacyAccountant(), make(7.5)
+    for call in (accountant.charge, accountant.check):
+        with pytest.raises(
+            (TypeError, ValueError), match="must be one PrivacyPlan"
+        ) as e:
+            call(what)
+        assert "7.5" not in str(e.value)
+    with pytest.raises(TypeError, match="y must be targets: pass n_fits"):
+        accountant.check(DPPCA(1), X, 5)
+
+
 # -- what remains ----------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import shutil
@@ -397,9 +396,7 @@ class PrivacyAccountant:
             The message suggests a remedy.
         """
         if isinstance(y, Integral):
-            raise TypeError(
-                f"y must be targets, got {y}: pass n_fits={y} as a keyword argument"
-            )
+            raise TypeError("y must be targets: pass n_fits=... as a keyword argument")
         n_fits = check_count("n_fits", n_fits)
         fits = planned_fits(what, X, groups)
         with store.transaction(self._path, self._id, keep=False) as locked:
@@ -776,9 +773,9 @@ def place_of(path: str | os.PathLike[str]) -> str:
 
 def _word(name: str, value: object, kind: type) -> Any:
     """Return a word of a vocabulary; errors list the vocabulary."""
-    with contextlib.suppress(ValueError):
-        return kind(value)
     known = [str(choice) for choice in kind]  # type: ignore[attr-defined]
+    if isinstance(value, str) and value in known:
+        return kind(value)
     raise ValueError(f"{name} must be one of {known}, got {shown(value)}")
 
 

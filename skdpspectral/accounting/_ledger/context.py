@@ -155,7 +155,7 @@ def says_what_stays_charged() -> Iterator[None]:
         yield
     except Exception as error:
         words = f"this fit stays charged: {' and '.join(charges)}"
-        if charges and len(error.args) == 1 and isinstance(error.args[0], str):
+        if charges and len(error.args) == 1 and type(error.args[0]) is str:
             said = error.args[0].rstrip()
             said = said if said.endswith("..") else said.removesuffix(".")
             error.args = (f"{said}; {words}",)

@@ -28,7 +28,6 @@ from ...mechanisms import (
     PrivacyPlan,
     Unit,
     check_real,
-    shown,
 )
 from ...mechanisms._planned_releases import CURVE_TYPES, Curve
 from .._composition import is_within, least_mu, pure_mu
@@ -326,7 +325,7 @@ def check_plans(what: Any) -> list[PrivacyPlan]:
         if not isinstance(plan, PrivacyPlan):
             raise TypeError(
                 "plan must be one PrivacyPlan, as returned by privacy_plan(n_samples, "
-                f"n_features), or several; got {shown(plan)}"
+                f"n_features), or several; got an object of type {type(plan).__name__}"
             )
         if not _is_as_claimed(plan):
             raise ValueError(

@@ -91,10 +91,9 @@ def left_in_words(budget: Budget, spent: float, left: float, n_fits: int = 1) ->
     fits = f"a fit of up to epsilon={floored(left):g} still fits"
     if n_fits > 1:
         fits = f"{n_fits} fits of up to epsilon={floored(left):g} each still fit"
-    return (
-        f"epsilon={spent:.6g} of {budget.epsilon:g} at delta={budget.delta:g} is spent; "
-        f"costs do not add up linearly, so {fits if left else 'nothing remains'}."
-    )
+    total = f"{budget.epsilon:g} at delta={budget.delta:g} is spent"
+    fits = fits if left else "nothing remains"
+    return f"epsilon={spent:.6g} of {total}; costs do not add up linearly, so {fits}."
 
 
 def refusal(
