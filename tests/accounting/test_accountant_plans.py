@@ -27,7 +27,6 @@ from sklearn.random_projection import GaussianRandomProjection
 
 from skdpspectral import (
     DPPCA,
-    DPAdamClassifier,
     FederatedDPPCA,
     JMECovariance,
     PrivacyAccountant,
@@ -118,29 +117,6 @@ def test_a_search_is_checked_to_the_last_fit():
     PrivacyAccountant(*budget, failures=0).check(searched(cv=3), X)
     with pytest.raises(PrivacyBudgetError, match="nothing was charged"):
         PrivacyAccountant(found.epsilon * 0.999, DELTA).check(searched(cv=3), X)
-
-
-@pytest.mark.parametrize("budget", [1.28, 1.31, 1.35, 1.4])
-def test_a_refit_costs_what_the_costliest_candidate_costs_this_ledger(budget):
-    """Not the first of the largest epsilon: of equal ones, some take more of a box."""
-    adam = DPAdamClassifier(epsilon=0.5, classes=[0, 1])
-    search = GridSearchCV(adam, {"batch_size": [3000, 4]}, cv=2, scoring=no_score)
-    models = [clone(adam).set_params(batch_size=n) for n in (3000, 4)]
-    refused = []
-    for last in models:  # whichever is the best
-        accountant = PrivacyAccountant(budget, DELTA)
-        try:
-            for model in models * 2:
-                accountant.charge(model.privacy_plan(25_000, 4))
-            accountant.charge(last.privacy_plan(50_000, 4))
-        except PrivacyBudgetError as error:
-            refused.append(error)
-    rows, accountant = np.zeros((50_000, 4)), PrivacyAccountant(budget, DELTA)
-    if refused:
-        with pytest.raises(PrivacyBudgetError):
-            accountant.check(search, rows)
-    else:
-        accountant.check(search, rows)
 
 
 def test_folds_are_planned_at_their_own_size():
