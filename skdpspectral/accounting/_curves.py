@@ -37,26 +37,34 @@ def leaving_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
     """
     losses = np.asarray(losses, dtype=np.float64)
     x = _joined_outcome(q, sigma, losses)
-    rest, here = _logs(q)
-    above = np.logaddexp(rest + log_ndtr(-x), here + log_ndtr(1.0 / sigma - x))
-    below = losses + log_ndtr(-x)
-    found = np.exp(above) * -np.expm1(np.minimum(below - above, 0.0))
-    return np.asarray(found, dtype=np.float64)
+    return _difference(_log_tail(x, q, 1.0 / sigma), losses + log_ndtr(-x))
 
 
 def joining_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
-    r"""Return :math:`H_{e^e}(Q \| P)` of one step, for a unit that joins.
-
-    Parameters are those of :func:`leaving_deltas`.
-    """
+    r"""Return :math:`H_{e^e}(Q \| P)` of one step, for a unit that joins."""
     losses = np.asarray(losses, dtype=np.float64)
     x = _joined_outcome(q, sigma, -losses)
+    return _difference(log_ndtr(x), losses + _log_tail(-x, q, -1.0 / sigma))
+
+
+def replaced_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
+    r"""Return :math:`H_{e^e}(P \| Q)` of one step, for a unit that is replaced."""
+    losses = np.asarray(losses, dtype=np.float64)
+    x, one = outcome(q, sigma, losses) / sigma, 1.0 / sigma
+    return _difference(_log_tail(x, q, one), losses + _log_tail(x, q, -one))
+
+
+def _log_tail(x: Array, q: float, center: float) -> Array:
+    """Return the log probability above x of noise, which has a center with odds q."""
     rest, here = _logs(q)
-    below = np.logaddexp(rest + log_ndtr(x), here + log_ndtr(x - 1.0 / sigma))
-    with np.errstate(invalid="ignore"):  # both are -inf where nothing is left
-        less = np.minimum(losses + below - log_ndtr(x), 0.0)
-    found = np.exp(log_ndtr(x)) * -np.expm1(np.where(x > -np.inf, less, 0.0))
-    return np.asarray(found, dtype=np.float64)
+    return np.logaddexp(rest + log_ndtr(-x), here + log_ndtr(center - x))
+
+
+def _difference(above: Array, below: Array) -> Array:
+    """Return exp(above) - exp(below), at least 0; 0 where nothing is left."""
+    with np.errstate(invalid="ignore"):  # both are -inf there
+        less = np.minimum(below - above, 0.0)
+    return np.asarray(np.exp(above) * -np.expm1(np.where(above > -np.inf, less, 0.0)))
 
 
 def _logs(q: float) -> tuple[float, float]:
@@ -95,21 +103,6 @@ def outcome(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
             np.arcsinh(np.exp(np.minimum(log_sine, 0.0))),
         )
     return sigma * sigma * (half + np.copysign(inverse, half))
-
-
-def replaced_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
-    r"""Return :math:`\delta(e) = P(x, \infty) - e^e Q(x, \infty)` of one step.
-
-    For a unit that is replaced; parameters are those of :func:`leaving_deltas`.
-    """
-    losses = np.asarray(losses, dtype=np.float64)
-    x = outcome(q, sigma, losses) / sigma
-    one = 1.0 / sigma
-    rest, here = _logs(q)
-    above = np.logaddexp(rest + log_ndtr(-x), here + log_ndtr(one - x))
-    below = losses + np.logaddexp(rest + log_ndtr(-x), here + log_ndtr(-one - x))
-    found = np.exp(above) * -np.expm1(np.minimum(below - above, 0.0))
-    return np.asarray(found, dtype=np.float64)
 
 
 def largest_loss(q: float, sigma: float, replaced: bool) -> float:

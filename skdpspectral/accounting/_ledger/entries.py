@@ -22,28 +22,6 @@ from .._composition import Total
 from .._errors import LedgerError
 from .costs import Cost, Share, as_float, curve_of, curve_text, exact
 
-# Of the table of entries, and of LedgerEntry, in this order.
-COLUMNS = {
-    "id": "INTEGER PRIMARY KEY",
-    "time": "REAL NOT NULL",
-    "estimator": "TEXT NOT NULL",
-    "label": "TEXT",
-    "partition": "TEXT",
-    "epsilon": "REAL NOT NULL",
-    "delta": "REAL NOT NULL",
-    "mu": "REAL NOT NULL",
-    "ledger_mu": "REAL NOT NULL",
-    "failure": "REAL NOT NULL",
-    "unit": "TEXT NOT NULL",
-    "neighbors": "TEXT NOT NULL",
-    "assumption": "TEXT NOT NULL",
-    "seeded": "INTEGER NOT NULL",
-    "plan": "TEXT NOT NULL",
-    "curves": "TEXT NOT NULL",
-    "share": "TEXT NOT NULL",
-    "digest": "TEXT NOT NULL",
-}
-
 
 class LedgerEntry(NamedTuple):
     """One entry of a ledger; ``pandas.DataFrame(accountant.ledger)`` is a table.
@@ -127,6 +105,14 @@ class LedgerEntry(NamedTuple):
             return None
         squared, failure, pure = map(as_float, numbers_of(self.share))
         return math.sqrt(squared), failure, pure
+
+
+# Of the table of entries, in the order of LedgerEntry.
+_REAL = ("time", "epsilon", "delta", "mu", "ledger_mu", "failure")
+_KINDS = {"id": "INTEGER PRIMARY KEY", "seeded": "INTEGER NOT NULL"}
+_KINDS |= {"label": "TEXT", "partition": "TEXT"}
+_KINDS |= dict.fromkeys(_REAL, "REAL NOT NULL")
+COLUMNS = {name: _KINDS.get(name, "TEXT NOT NULL") for name in LedgerEntry._fields}
 
 
 def new_row(
