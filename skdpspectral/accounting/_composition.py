@@ -246,7 +246,8 @@ def composed_losses(
     # Bounds on tails overflow on their way, whatever a caller has asked of numpy.
     with np.errstate(all="ignore"):
         parts = _parts(mu, curves, step)
-        while some := list(itertools.islice(parts, _AT_ONCE)):
+        # A tail has lost what is below 0, and is not composed further.
+        while some := list(itertools.islice(parts, None if tail else _AT_ONCE)):
             some += [(tuple(found), 1)] if found else []
             of_each = [
                 [(part[way % len(part)], n) for part, n in some]
@@ -263,8 +264,9 @@ def composed_losses(
 
 
 def _count_distributions(curves: Counted) -> float:
-    """Return the number of composed distributions, one of which is Gaussian."""
-    return 1.0 + sum(times * getattr(curve, "steps", 1) for curve, times in curves)
+    """Return the number of composed distributions: a Gaussian, others, and sums."""
+    steps = sum(times * getattr(curve, "steps", 1) for curve, times in curves)
+    return 1.0 + steps + len(curves) // _AT_ONCE
 
 
 def _deviation(curve: Curve) -> float:
