@@ -57,7 +57,8 @@ def replaced_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
 def _log_tail(x: Array, q: float, center: float) -> Array:
     """Return the log probability above x of noise, which has a center with odds q."""
     rest, here = _logs(q)
-    return np.logaddexp(rest + log_ndtr(-x), here + log_ndtr(center - x))
+    logs = np.logaddexp(rest + log_ndtr(-x), here + log_ndtr(center - x))
+    return np.asarray(logs)
 
 
 def _difference(above: Array, below: Array) -> Array:
