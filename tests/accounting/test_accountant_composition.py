@@ -74,26 +74,6 @@ def test_an_assertion_is_not_inherited():
     assert [entry["partition"] for entry in entries(accountant)] == [None]
 
 
-@pytest.mark.parametrize(
-    ("label", "named", "message"),
-    [
-        (None, {}, "label must be a string"),
-        (b"a", {}, "label must be a string"),
-        ("a", {"disjoint_within": 3}, "disjoint_within must be a string"),
-        (
-            "a",
-            {"disjoint_within": "b", "disjoint_unit": "person"},
-            "disjoint_unit must",
-        ),
-        ("a", {"disjoint_within": "b", "disjoint_unit": 3}, "disjoint_unit must"),
-        ("a", {"disjoint_unit": "row"}, "requires disjoint_within"),
-    ],
-)
-def test_bad_names_of_blocks(label, named, message):
-    with pytest.raises(ValueError, match=message):
-        PrivacyAccountant().named(label, **named)
-
-
 def parallel(*epsilons):
     """Plan of clients with these epsilons."""
     return ParallelPlan.of({str(i): fit_plan(e) for i, e in enumerate(epsilons)})
@@ -374,14 +354,6 @@ def test_check_knows_of_asserted_blocks():
     assert other.check(fit_plan()).epsilon == pytest.approx(1.0, rel=1e-9)
     assert refuses(other.check, fit_plan(), n_fits=2)
     other.charge(fit_plan())
-
-
-@pytest.mark.parametrize("n_fits", [0, -1, 2.5, True, "3", None, math.nan, math.inf])
-def test_n_fits_must_be_a_positive_integer(n_fits):
-    with pytest.raises(ValueError, match="n_fits must be a positive integer"):
-        PrivacyAccountant().check(fit_plan(), n_fits=n_fits)
-    with pytest.raises(ValueError, match="k must be a positive integer"):
-        PrivacyAccountant(1.0).remaining(n_fits)
 
 
 # -- reports -------------------------------------------------------------------
