@@ -20,7 +20,7 @@ import functools
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -279,15 +279,6 @@ def _deviation(curve: Curve) -> float:
     return 2.0 * spread if curve.replaced else spread
 
 
-def _largest_loss(curve: Curve) -> float:
-    """Return the largest loss of a step on samples; 0 for others."""
-    if not isinstance(curve, SubsampledGaussian):
-        return 0.0
-    return largest_loss(
-        curve.sampling_probability, curve.noise_multiplier, curve.replaced
-    )
-
-
 def _grid(mu: float, curves: Counted) -> float | None:
     """Return the spacing of losses: a power of two, from public numbers."""
     variance, count = mu * mu, _count_distributions(curves)
@@ -301,7 +292,8 @@ def _grid(mu: float, curves: Counted) -> float | None:
     if deviation == 0.0:
         return 2.0**-10
     wanted = deviation / (_FINENESS * math.sqrt(count))
-    far = max((_largest_loss(curve) for curve, _ in curves), default=0.0)
+    sampled = (c for c, _ in curves if isinstance(c, SubsampledGaussian))
+    far = max(map(largest_loss, sampled), default=0.0)
     wanted = max(wanted, min(far / _FAR_POINTS, deviation / 16.0))
     step = math.ldexp(0.5, math.frexp(max(wanted, span / _MOST_POINTS))[1])
     return step if step <= deviation / 16.0 else None
@@ -326,7 +318,7 @@ def _sampled_step(
     """Return the losses of one step on a sample."""
     q, sigma = curve.sampling_probability, curve.noise_multiplier
     # Rare losses may be far beyond such a grid: they count as ones without limit.
-    far = largest_loss(q, sigma, curve.replaced) / step
+    far = largest_loss(curve) / step
     last = math.ceil(min(far, _MOST_POINTS / 2.0))
     losses = step * np.arange(last + 1)
     # The same in both directions for a unit that is replaced.
@@ -455,19 +447,14 @@ def calibrate_sampled(
 def _calibrated(
     epsilon: float, delta: float, curve: SubsampledGaussian, high: float, mu: float
 ) -> float:
+    """Return a sufficient multiplier close to an insufficient one; `high` suffices."""
+
     def excess(sigma: float) -> float:
+        """Decrease in sigma; positive for insufficient multipliers."""
         counted = ((replace(curve, noise_multiplier=sigma), 1),)
         spent = composed_epsilon(mu, counted, delta)
         return math.log(spent / epsilon) if spent > 0.0 else -math.inf
 
-    return least_noise(excess, high)
-
-
-def least_noise(excess: Callable[[float], float], high: float) -> float:
-    """Return a sufficient multiplier close to the root of a decreasing function.
-
-    `high` suffices without sampling, which costs more.
-    """
     low, at_low = high, -math.inf
     while at_low <= 0.0:
         high, at_high = low, at_low
@@ -542,20 +529,18 @@ def least_mu(mu: float, curves: Counted, failure: float) -> float:
     bounds, parts = [alone], 1
     while parts <= _MOST_PARTS and (parts == 1 or min(bounds) > _LARGE_MU):
         # Parts of a fit cost as the whole does; their failures add up.
-        share = tuple((_part(curve, parts), times) for curve, times in curves)
+        share = tuple(
+            (replace(c, steps=math.ceil(c.steps / parts)), times)
+            if isinstance(c, SubsampledGaussian)
+            else (c, times)
+            for c, times in curves
+        )
         of_part = _by_losses(mu / math.sqrt(parts), share, failure / parts)
         bounds.append(math.sqrt(parts) * of_part)
         if any(getattr(curve, "steps", 1) <= parts for curve, _ in curves):
             break
         parts *= 2
     return min(bounds)
-
-
-def _part(curve: Curve, parts: int) -> Curve:
-    """Return a mechanism with a part of the steps, rounded up."""
-    if not isinstance(curve, SubsampledGaussian):
-        return curve
-    return replace(curve, steps=math.ceil(curve.steps / parts))
 
 
 def pure_mu(epsilon: float) -> float:

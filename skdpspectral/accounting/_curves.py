@@ -18,6 +18,7 @@ import numpy.typing as npt
 from scipy import fft
 from scipy.special import log_ndtr
 
+from ..mechanisms import SubsampledGaussian
 from ..mechanisms._planned_releases import Curve
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -106,13 +107,14 @@ def outcome(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
     return sigma * sigma * (half + np.copysign(inverse, half))
 
 
-def largest_loss(q: float, sigma: float, replaced: bool) -> float:
+def largest_loss(curve: SubsampledGaussian) -> float:
     """Return a loss beyond which one step has negligible mass."""
+    q, sigma = curve.sampling_probability, curve.noise_multiplier
     x = 1.0 + _LAST * sigma
     square = sigma * sigma
     rest, here = _logs(q)
     top = np.logaddexp(rest, here + (x - 0.5) / square)
-    if not replaced:
+    if not curve.replaced:
         return float(max(top, -rest if q < 1.0 else top))
     return float(top - np.logaddexp(rest, here - (x + 0.5) / square))
 

@@ -322,12 +322,17 @@ def _begin_file(
         return None
     if new:
         return real
-    _check_size(path, real)
     uri = f"{Path(real).as_uri()}?mode={'rw' if writes else 'ro'}"
     database = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None)
     open_now.enter_context(_closing(database, sqlite3.Error, path))
     database.execute("PRAGMA synchronous = EXTRA")
     database.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+    pages = database.execute("PRAGMA page_count").fetchone()[0]
+    if (
+        os.path.getsize(real)
+        < pages * database.execute("PRAGMA page_size").fetchone()[0]
+    ):
+        raise LedgerError(f"the ledger {path} is truncated; it was left as is")
     return database
 
 
@@ -361,16 +366,6 @@ def _check_file(path: str, real: str) -> None:
             f"the ledger {path} is a mount point, which hides its lock from other "
             "processes: mount its folder, as in `docker run -v /host/folder:/folder`"
         )
-
-
-def _check_size(path: str, real: str) -> None:
-    """Refuse a locked file that is cut off; a journal would complete it."""
-    with open(real, "rb") as file:
-        header = file.read(32)
-    page, pages = struct.unpack(">16xH10xI", header)
-    cut = os.path.getsize(real) < (65536 if page == 1 else page) * pages
-    if cut and not os.path.exists(f"{real}-journal"):
-        raise LedgerError(f"the ledger {path} is truncated; it was left as is")
 
 
 def _lock_file(real: str, open_now: contextlib.ExitStack) -> bool:
