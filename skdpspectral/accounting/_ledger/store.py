@@ -327,11 +327,9 @@ def _begin_file(
     open_now.enter_context(_closing(database, sqlite3.Error, path))
     database.execute("PRAGMA synchronous = EXTRA")
     database.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-    pages = database.execute("PRAGMA page_count").fetchone()[0]
-    if (
-        os.path.getsize(real)
-        < pages * database.execute("PRAGMA page_size").fetchone()[0]
-    ):
+    asked = ("PRAGMA page_count", "PRAGMA page_size")
+    pages, size = (database.execute(ask).fetchone()[0] for ask in asked)
+    if os.path.getsize(real) < pages * size:
         raise LedgerError(f"the ledger {path} is truncated; it was left as is")
     return database
 
