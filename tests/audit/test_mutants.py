@@ -1398,6 +1398,12 @@ EXACT |= {
         "range(1)",
         f"{_KINDS}rare_samples_of_large_steps_are_composed",
     ),
+    "a tail composed with what has lost its other side": Mutant(
+        "composed_losses",
+        "None if tail else _AT_ONCE",
+        "_AT_ONCE",
+        f"{_KINDS}more_kinds_than_are_composed_at_once[1e-12]",
+    ),
     "a ledger of an older version read": Mutant(
         "check_version",
         "if version == VERSION:",
