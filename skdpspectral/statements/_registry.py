@@ -28,7 +28,7 @@ def registry_entry(facts: Facts) -> str:
     stated, given = facts.stated, facts.stated.get("registry", {})
     said = {q: "\n".join(a) for q, a in for_the_person_responsible(facts)}
     todo = {name: stated.get(name, "TODO") for name in ("curator", "tuning", "utility")}
-    parties = facts.clients or facts.summed or facts.noise_by
+    parties = bool(facts.parties)
     many = facts.kind in ("stream", "ledger")
     private = {"epsilon": facts.epsilon, "delta": facts.delta}
     deployment: dict[str, dict[str, Any]] = {

@@ -100,7 +100,7 @@ def test_every_changed_digit_is_found(make, ledger, ending, capsys):
     # In a record alone, what no ledger has stands for itself.
     end = text.index('"stated"') if ending == "json" else len(text)
     places = [m.start() for m in re.finditer(r"\d", text[:end])]
-    assert len(places) > 300
+    assert len(places) > 250
     for place in places[:: len(places) // 12]:
         digit = str((int(text[place]) + 1) % 10)
         with open(path, "w", encoding="utf-8", newline="") as file:
@@ -223,7 +223,7 @@ def test_bad_calls(ledger, make, tmp_path, capsys):
     assert main(["statement", ledger, "-o", path]) == 2  # nothing is replaced
     assert main(["verify", path, str(tmp_path / "none.db")]) == 2
     assert main(["verify", str(tmp_path / "none.html"), ledger]) == 2
-    for text in ("", "{}", "<html></html>", '<pre id="record">{"plans": 3}</pre>'):
+    for text in ("", "{}", "<html></html>", '<pre id="record">{"entries": 3}</pre>'):
         (tmp_path / "bad").write_text(text)
         capsys.readouterr()
         code, said = verified(capsys, str(tmp_path / "bad"), ledger)
@@ -241,7 +241,7 @@ def test_the_command_is_the_one_that_is_installed():
 
 
 def plan_of(record):
-    return record["plans"][0]["plan"]
+    return record["entries"][0]["plan"]
 
 
 def set_plan(**values):
@@ -269,7 +269,7 @@ def void(record):
 
 
 def empty(record):
-    record.update(plans=[], n_plans=0, entries=[], n_groups=0)
+    record.update(entries=[], n_groups=0)
 
 
 def fewer(record):
@@ -293,7 +293,7 @@ FORGERIES = {
     "a release is left out": ("estimator", cheaper),
     "two plans in the place of one": (
         "estimator",
-        lambda record: record.update(plans=record["plans"] * 2),
+        lambda record: record.update(entries=record["entries"] * 2),
     ),
     # Others.
     "seed is secret": ("seeded", set_plan(seeded=False)),
@@ -307,7 +307,7 @@ FORGERIES = {
     "no failure": ("model", set_plan(failure=0.0)),
     "users in the place of rows": ("estimator", set_plan(unit="user")),
     "a client is left out": ("federation", fewer),
-    "separate machines": ("federation", set_fact(separate=True)),
+    "separate machines": ("federation", set_fact(parties=["separate"])),
     "a search that was none": ("search", set_fact(kind="estimator")),
     "a larger budget": ("ledger", set_fact(budget=None)),
     "an entry is left out": (
@@ -317,7 +317,11 @@ FORGERIES = {
     "no other tool": ("ledger", set_fact(kinds=["gaussian"])),
     "an earlier digest": ("ledger", lambda record: record["ledger"].update(entries=2)),
     "another name": ("ledger", set_fact(name="Audited")),
-    "rows of a ledger": ("ledger", set_fact(kind="pipeline")),
+    "a ledger of a pipeline": ("ledger", set_fact(kind="pipeline")),
+    # Of a ledger, which has none, of a number that is secret, and of nobody.
+    "a number of rows of a ledger": ("ledger", set_fact(n_units=10**6)),
+    "a number of users": ("users", set_fact(n_units=10**6)),
+    "a number of rows below 1": ("estimator", set_fact(n_units=-5)),
 }
 
 
@@ -336,6 +340,9 @@ def charged(kinds, tmp_path_factory):
     for name in ("estimator", "model", "seeded", "federation", "search"):
         accountant.charge(kinds[name].privacy_)
         made[name] = statement(kinds[name]), path
+    of_users = str(folder / "users.db")
+    PrivacyAccountant(path=of_users).charge(kinds["users"].privacy_)
+    made["users"] = statement(kinds["users"]), of_users
     return {**made, "ledger": (statement(two_analysts(other)), other)}
 
 
@@ -358,6 +365,17 @@ def test_forgeries_are_found(charged, name, ending, tmp_path, capsys):
         page.write_text(json.dumps(record, indent=1) + "\n")
     code, said = verified(capsys, str(page), path)
     assert code == 1, said
+
+
+@pytest.mark.parametrize("place", ["public: 400", "&quot;n_units&quot;: 400"])
+def test_pages_and_records_have_the_same_number_of_rows(
+    charged, place, tmp_path, capsys
+):
+    made, path = charged["estimator"]
+    text, page = made.to_html(), tmp_path / "page.html"
+    assert text.count(place) == 1
+    page.write_text(text.replace(place, place.replace("400", "500")))
+    assert verified(capsys, str(page), path)[0] == 1
 
 
 def test_what_no_ledger_has_is_never_confirmed(charged, tmp_path, capsys):
