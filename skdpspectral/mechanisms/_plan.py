@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
@@ -142,7 +142,7 @@ _KINDS = (
     *(Gaussian, CorrelatedGaussian, SampledGaussian, SharedGaussian),
     *(ThresholdedGaussian, Exact, ExponentialMechanism, Alternatives, *CURVE_TYPES),
 )
-_MECHANISMS: dict[str, Any] = {cls.kind: cls for cls in _KINDS}
+_MECHANISMS: dict[str, Callable[..., Mechanism]] = {cls.kind: cls for cls in _KINDS}
 
 _NOTHING = "It releases nothing."
 
