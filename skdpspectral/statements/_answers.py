@@ -161,8 +161,10 @@ def _several(facts: Facts, ids: str) -> Iterator[str]:
         yield f"How many {ids} a person may have: not stated by the curator."
 
 
-_OWN = "Each client is trusted with its own rows."
-_AMONG = f"The server and the other clients are among them. {_OWN}"
+_AMONG = (
+    "The server and the other clients are among them. Each client is trusted with its "
+    "own rows."
+)
 _HOLDERS = "Not against those who hold or process the data: they are trusted."
 _NOISY = "noisy releases, the names of clients and their numbers of rows, never a row."
 # By how others take part, the weakest promise first: against whom it holds, and what
@@ -175,45 +177,28 @@ _PARTIES = {
         "as a server does if no mask hides it, learn more about that party.",
     ),
     "server": (
-        "Not against the server that adds the noise: it is trusted with the exact sums "
-        "over the users of each client. The promise holds against the other clients. "
-        f"{_OWN}",
+        "Not against the server that adds the noise: it is trusted with exact sums of "
+        "each client. Each client is trusted with its own rows.",
         "Each client sends exact sums over its users to a server, which adds the "
         "noise. The server sees these sums. All others see noisy sums, never a row.",
     ),
     "separate": (
         _AMONG,
-        "Each client adds noise before anything leaves it. The server and the others "
-        f"see {_NOISY}",
+        f"Each client adds noise before anything leaves it. Others see {_NOISY}",
     ),
     "node": (
         _AMONG,
-        "Each client adds all of the noise before anything leaves it. The server and "
-        "the others see noisy sums, never a row.",
+        "Each client adds all of the noise before anything leaves it. Others see noisy "
+        "sums, never a row.",
     ),
     "together": (
         _HOLDERS,
         "The rows of all clients were in one program, and whoever ran it could see "
-        "them. On machines of their own, a server would see "
-        f"{_NOISY}",
+        f"them. On machines of their own, a server would see {_NOISY}",
     ),
     "ledger": (_HOLDERS, "A ledger does not record other parties."),
-    "alone": (
-        _HOLDERS,
-        "No server and no other party took part, as far as this fit knows.",
-    ),
+    "alone": (_HOLDERS, "As far as this fit knows, no other party took part."),
 }
-
-
-def _steps_left(facts: Facts) -> str:
-    """Return the remaining steps of a stream, if public."""
-    releases = [m for plan in facts.read_plans() for m in plan.releases()]
-    most = min(filter(None, (getattr(m, "max_steps", 0) for m in releases)), default=0)
-    made = facts.n_units
-    if made is None or made >= most or any(getattr(m, "renewed", 0) for m in releases):
-        return ""
-    left = f"The other {most - made:,d} cost nothing further."
-    return f"{made:,d} of {most:,d} steps were made. {left}"
 
 
 def _remarks(facts: Facts) -> str:
@@ -250,13 +235,12 @@ def _strength(facts: Facts) -> Iterator[Any]:
 
 def _spent(facts: Facts) -> Iterator[Any]:
     """Yield what was spent, and what is left."""
-    budget, stream = facts.budget, facts.kind == "stream"
+    budget = facts.budget
     if not facts.private:
         yield "No figure limits what was given away."
         return
-    if stream:
+    if facts.kind == "stream":
         yield "All steps of the stream, those to come included, are paid for together."
-        yield _steps_left(facts)
     yield f"Spent: {_pair(facts.epsilon, facts.delta)}."
     if not facts.ledger:
         yield (
@@ -305,8 +289,7 @@ def for_the_person_responsible(facts: Facts) -> Answers:
         ],
         f"What if one person has several {ids}?": list(_several(facts, ids)),
         "Against whom?": [
-            "Against anybody who sees what was released, whatever they already know, "
-            "even all other rows of the data.",
+            "Against anybody who sees the results, even if they know all other rows.",
             *(parties[name][0] for name in how),
         ]
         * promised,
@@ -319,14 +302,11 @@ def for_the_person_responsible(facts: Facts) -> Answers:
         ]
         * promised,
         "What is not protected?": [
-            "What is taken to be public: names and types of columns, classes, "
-            "categories, bounds, and every other parameter. They must not have been "
-            "read off the data.",
+            "Names and types of columns, classes, categories, bounds, and all other "
+            "parameters: they are taken to be public, and not read off the data.",
             "How long a computation took, how much memory it used, and its errors.",
             "Exact scores, plots, summaries, and results that are not in the figures.",
-            ledger
-            and "What steps around the fits read, except for those of a "
-            "PrivatePipeline.",
+            ledger and "Steps around the fits, except for those of a PrivatePipeline.",
             facts.kind == "stream"
             and "The state of the running stream, and saved copies of it, which reveal "
             "rows. Keep them like the data, and never run two copies.",
@@ -339,8 +319,7 @@ def for_the_person_responsible(facts: Facts) -> Answers:
         "Was anything chosen or tuned on the data outside this account?": [
             promised
             and searched
-            and "Parameters were chosen by a private search: its cost is in the "
-            "figures. Anything else:",
+            and "The figures have the cost of a private search. Anything else:",
             _stated(facts, "tuning"),
             promised
             and "What the curator names here is not in the figures: the promise does "
@@ -362,17 +341,13 @@ def for_the_person_responsible(facts: Facts) -> Answers:
             *(f"The promise holds only {each}." for each in facts.conditions),
             not facts.conditions and "Nothing is assumed of the values in the data.",
             facts.divisions
-            and "It relies on an assertion that the blocks of these divisions are "
-            f"disjoint: {', '.join(facts.divisions)}",
+            and f"Asserted disjoint blocks of: {', '.join(facts.divisions)}.",
             "server" in how
             and "The server adds the planned noise, and shows nobody the exact sums.",
-            external and "What other tools spent is taken at their word.",
             ledger
             and "The total assumes that all fits were planned in advance. If results "
             f"decided what was fitted next, {rely}.",
             "The program is unchanged, and nobody can predict its random numbers.",
-            "Rounding by the computer is counted in the figures"
-            f"{', except in the figures of other tools' * external}.",
         ]
         * promised,
         "What was released?": [
@@ -381,13 +356,11 @@ def for_the_person_responsible(facts: Facts) -> Answers:
             not private and "Values from the data, which noise does not protect.",
             private
             and not ledger
-            and f"What {facts.name} learned from the data: the noisy releases that "
-            "part two lists, and what follows from them.",
+            and "The noisy releases that part two lists, and what follows from them.",
             promised
             and "thresholded-gaussian" in kinds
-            and "Frequent texts of the table (such as names of cities) are released as "
-            f"they are; texts of a single {unit} are hidden, except with a small "
-            "probability.",
+            and "Frequent texts of the table are released as they are; texts of a "
+            f"single {unit} are hidden, except with a small probability.",
             promised and _remarks(facts),
         ],
         "What has been spent, and what is left?": list(_spent(facts)),
@@ -401,13 +374,8 @@ def for_the_person_responsible(facts: Facts) -> Answers:
         ],
         "How can this be checked?": [
             "Ask for the ledger's file and run: skdpspectral-ledger verify STATEMENT "
-            "LEDGER. This makes the statement again from the ledger's entries, reports "
-            "any difference, and names what no ledger can confirm. It cannot notice "
-            "that both files were rewritten together.",
-            facts.refuted and "AN AUDIT REFUTES THE PROMISE: part two has its figures.",
-            facts.audit
-            and not facts.refuted
-            and "An audit tried to break the promise and could not: see part two.",
+            "LEDGER. It makes the statement again from the ledger's entries, and names "
+            "what no ledger can confirm. It does not notice that both were rewritten.",
         ],
     }
     return _answered(asked)
@@ -453,10 +421,16 @@ def for_the_auditor(facts: Facts) -> Answers:
     """Answer what an auditor asks, with names of lemmas."""
     promised, private, seeded = facts.promised, facts.private, facts.seeded
     ledger, audit, kinds = facts.ledger or {}, facts.audit or {}, set(facts.kinds)
-    unknown = "approximate-dp" in kinds and "Nothing is known of other tools' entries."
-    exact = kinds == {"exact"} and "No noise was added."
-    own = bool(kinds - {"approximate-dp", "exact"})
-    of_noise = "" if private or seeded else "Of releases with noise alone: "
+
+    def of_noise(said: str) -> list[Any]:
+        own = kinds - {"approximate-dp", "exact"}
+        only = "" if private or seeded else "Of releases with noise alone: "
+        return [
+            kinds == {"exact"} and "No noise was added.",
+            own and f"{only}{said}",
+            "approximate-dp" in kinds and "Nothing is known of other tools' entries.",
+        ]
+
     mu = "" if facts.mu is None else f", mu = {_rounded(facts.mu, 6)}"
     n, days = ledger.get("entries"), [ledger.get(f"{k}_day") for k in ("first", "last")]
     asked: dict[str, list[Any]] = {
@@ -475,26 +449,18 @@ def for_the_auditor(facts: Facts) -> Answers:
             f"{_rounded(0.5 * facts.mu**2, 4)}.",
         ],
         "Composition": list(_composition(facts)),
-        "Floating point": [
-            exact,
-            own
-            and f"{of_noise}Values and noise are added exactly, on a grid of a power "
-            "of two that the table of releases has. Rounding to it, and errors of "
-            "summation, are part of each mu (lemmas grid and charge).",
-            unknown,
-        ],
-        "Source of randomness": [
-            exact,
-            own
-            and seeded
-            and "A seed that was given: no privacy against anybody who knows it.",
-            own
-            and not seeded
-            and f"{of_noise}A cryptographic generator (AES-128 in counter mode, or "
-            "ChaCha20), with fresh keys of the operating system for each fit. The "
-            "guarantee holds if nobody can tell its output from random numbers.",
-            unknown,
-        ],
+        "Floating point": of_noise(
+            "Values and noise are added exactly, on a grid of a power of two that the "
+            "table of releases has. Rounding to it, and errors of summation, are part "
+            "of each mu (lemmas grid and charge)."
+        ),
+        "Source of randomness": of_noise(
+            "A seed that was given: no privacy against anybody who knows it."
+            if seeded
+            else "A cryptographic generator (AES-128 in counter mode, or ChaCha20), "
+            "with fresh keys of the operating system for each fit. The guarantee holds "
+            "if nobody can tell its output from random numbers."
+        ),
         "Software": [
             ", ".join(f"{name} {version}" for name, version in facts.versions.items()),
             "Of the process that made this statement: a ledger has no versions.",

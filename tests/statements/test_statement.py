@@ -164,7 +164,7 @@ LEFT = "What has been spent, and what is left?"
 OPEN, FAILED = "What is not protected?", "What if a fit failed?"
 SEEN = "What do a server and other parties see?"
 HOLDERS = "Not against those who hold or process the data: they are trusted."
-NO_PARTY = "no other party took part"
+NO_PARTY = "As far as this fit knows, no other party took part."
 # By object and question: texts in the order of the answer, and after None such that no
 # answer has.
 SAID = {
@@ -175,15 +175,12 @@ SAID = {
     ("estimator", SECRET_NUMBER): ("No.", "400."),
     ("users", SECRET_NUMBER): ("Yes.",),
     ("estimator", TUNED): ("Not stated by the curator. What the curator names",),
-    ("search", TUNED): ("chosen by a private search", "Not stated by the curator."),
+    ("search", TUNED): ("cost of a private search", "Not stated by the curator."),
     ("estimator", LEFT): (
         *("ask for the statement of that ledger", "best_estimator_ of a search"),
         *(None, "No budget"),
     ),
-    ("stream", LEFT): (
-        "to come included",
-        "400 of 1,000 steps were made. The other 600 cost nothing further.",
-    ),
+    ("stream", LEFT): ("to come included",),
     ("stream", OPEN): ("never run two copies",),
     ("estimator", OPEN): (None, "never run two copies"),
     ("federation", AGAINST): (HOLDERS,),
@@ -602,7 +599,6 @@ def test_audits_are_told(kinds):
     audit = audit_epsilon(DPPCA(1, center="none"), X, Y, n_trials=60)
     made = statement(kinds["estimator"], audit=audit)
     assert "60 fits on each" in answers(made)["Audit"]
-    assert "could not" in answers(made)["How can this be checked?"]
     with pytest.raises(TypeError, match="audit must be"):
         statement(kinds["estimator"], audit=1.0)
 
