@@ -267,14 +267,12 @@ def _spent(facts: Facts) -> Iterator[Any]:
 
 def for_the_person_responsible(facts: Facts) -> Answers:
     """Answer in plain words; without a promise, no figure and no comfort."""
-    ledger, unit, promised, private = (
-        *(facts.ledger, facts.unit, facts.promised, facts.private),
-    )
-    ids, stated = "user ids" if unit == "user" else "rows", facts.stated
-    external, kinds, parties = "approximate-dp" in facts.kinds, facts.kinds, _PARTIES
-    how = [name for name in ("parts", "server") if name in facts.parties]
-    others = [name for name in parties if name in facts.parties]
-    how = how or others[:1] or ["ledger" if ledger else "alone"]
+    ledger, unit, kinds, stated = facts.ledger, facts.unit, facts.kinds, facts.stated
+    promised, private = facts.promised, facts.private
+    ids = "user ids" if unit == "user" else "rows"
+    others = [name for name in _PARTIES if name in facts.parties]
+    weaker = [name for name in others if name in ("parts", "server")]
+    how = weaker or others[:1] or ["ledger" if ledger else "alone"]
     n_units, n = stated.get("n_units"), facts.n_units or stated.get("n_units")
     secret, public = facts.neighbors == "add-remove-one", f"number of {unit}s"
     searched = facts.kind == "search" or "exponential" in kinds
@@ -290,7 +288,7 @@ def for_the_person_responsible(facts: Facts) -> Answers:
         f"What if one person has several {ids}?": list(_several(facts, ids)),
         "Against whom?": [
             "Against anybody who sees the results, even if they know all other rows.",
-            *(parties[name][0] for name in how),
+            *(_PARTIES[name][0] for name in how),
         ]
         * promised,
         "How strong is the protection?": list(_strength(facts)) if promised else [],
@@ -327,11 +325,12 @@ def for_the_person_responsible(facts: Facts) -> Answers:
         ],
         "Were the same data used for other releases?": [
             _stated(facts, "other_releases"),
-            external and "Entries of other tools, on their word, are in the figures.",
+            "approximate-dp" in kinds
+            and "Entries of other tools, on their word, are in the figures.",
         ],
         "What do a server and other parties see?": [
             facts.n_clients and f"The data are those of {facts.n_clients} clients.",
-            *(parties[name][1] for name in how),
+            *(_PARTIES[name][1] for name in how),
             others
             and "Somebody with rows at several clients is protected less than this "
             "page says.",
