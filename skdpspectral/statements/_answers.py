@@ -458,7 +458,7 @@ def for_the_auditor(facts: Facts) -> Answers:
             if seeded
             else "A cryptographic generator (AES-128 in counter mode, or ChaCha20), "
             "with fresh keys of the operating system for each fit. The guarantee holds "
-            "if nobody can tell its output from random numbers."
+            "if nobody can tell its output from truly random numbers."
         ),
         "Software": [
             ", ".join(f"{name} {version}" for name, version in facts.versions.items()),
