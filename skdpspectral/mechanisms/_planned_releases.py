@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from numbers import Integral, Number, Real
@@ -119,26 +119,18 @@ class Mechanism:
     def _keep(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
-    def _keep_reals(
-        self, wanted: str, holds: Callable[[float], bool], *names: str
-    ) -> None:
-        """Keep fields as floats, and refuse those of which something does not hold."""
+    def _keep_reals(self, interval: str, *names: str) -> None:
+        """Keep fields as floats, and refuse those outside of an interval."""
+        low, high = map(float, interval[1:-1].split(", "))
+        ends = [end for end, mark in ((low, "["), (high, "]")) if mark in interval]
         for name in names:
             value = getattr(self, name)
             if type(value) is not float:  # calibrations give floats
                 value = check_real(name, value)
                 self._keep(name, value)
-            if not (holds(value) and math.isfinite(value)):
-                said = f"must be {wanted}, got {value}"
+            if not (low < value < high or value in ends):
+                said = f"must be in {interval}, got {value}"
                 raise ValueError(f"{name} {said} (of {self.name!r})")
-
-
-def _is_positive(x: float) -> bool:
-    return x > 0.0
-
-
-def _is_nonnegative(x: float) -> bool:
-    return x >= 0.0
 
 
 @dataclass(frozen=True)
@@ -203,8 +195,8 @@ class SubsampledGaussian(_Curve):
     replaced: bool = False
 
     def __post_init__(self) -> None:
-        self._keep_reals("in (0, 1]", lambda q: 0.0 < q <= 1.0, "sampling_probability")
-        self._keep_reals("positive and finite", _is_positive, "noise_multiplier")
+        self._keep_reals("(0, 1]", "sampling_probability")
+        self._keep_reals("(0, inf)", "noise_multiplier")
         self._keep("steps", check_count("steps", self.steps))
         if not isinstance(self.replaced, bool):
             raise TypeError(f"replaced must be True or False, got {self.replaced!r}")
@@ -238,8 +230,8 @@ class ApproximateDP(_Curve):
     delta: float
 
     def __post_init__(self) -> None:
-        self._keep_reals("at least 0 and finite", _is_nonnegative, "epsilon")
-        self._keep_reals("in [0, 1)", lambda delta: 0.0 <= delta < 1.0, "delta")
+        self._keep_reals("[0, inf)", "epsilon")
+        self._keep_reals("[0, 1)", "delta")
 
 
 CURVE_TYPES = (SubsampledGaussian, ApproximateDP)
@@ -314,9 +306,8 @@ class Gaussian(Mechanism):
 
     def _check(self) -> None:
         """Keep floats, and refuse numbers of which no mechanism is made."""
-        positive = "sensitivity", "noise_std", "magnitude"
-        self._keep_reals("positive and finite", _is_positive, *positive)
-        self._keep_reals("at least 0 and finite", _is_nonnegative, "summation_error")
+        self._keep_reals("(0, inf)", "sensitivity", "noise_std", "magnitude")
+        self._keep_reals("[0, inf)", "summation_error")
         if self.symmetric and (len(self.shape) != 2 or len(set(self.shape)) != 1):
             raise ValueError(f"{self.name!r} is symmetric: its shape must be (p, p)")
 
@@ -393,8 +384,8 @@ class CorrelatedGaussian(Gaussian):
 
     def _check(self) -> None:
         super()._check()
-        self._keep_reals("positive and finite", _is_positive, "column_norm")
-        self._keep_reals("at least 0 and finite", _is_nonnegative, "amplification")
+        self._keep_reals("(0, inf)", "column_norm")
+        self._keep_reals("[0, inf)", "amplification")
         if self.symmetric or len(self.shape) != 1:
             raise ValueError(f"rows of {self.name!r} must be vectors")
 
@@ -513,7 +504,7 @@ class ThresholdedGaussian(Gaussian):
 
     def _check(self) -> None:
         super()._check()
-        self._keep_reals("above 1 and finite", lambda t: t > 1.0, "threshold")
+        self._keep_reals("(1, inf)", "threshold")
         if self.symmetric or len(self.shape) != 2 or self.shape[1] != 2:
             raise ValueError(f"the shape of {self.name!r} must be (n_columns, 2)")
 
@@ -549,8 +540,8 @@ class ExponentialMechanism(Mechanism):
 
     def __post_init__(self) -> None:
         # Of larger ranges the lower tail of a normal law would vanish.
-        self._keep_reals("in (0, 1400)", lambda x: 0.0 < x < 1400.0, "epsilon")
-        self._keep_reals("positive and finite", _is_positive, "sensitivity")
+        self._keep_reals("(0, 1400)", "epsilon")
+        self._keep_reals("(0, inf)", "sensitivity")
         check_count("n_options", self.n_options)
         # The lower tail keeps its digits; rounding is charged, also for p near 1/2.
         lower = NormalDist().inv_cdf(1.0 / (1.0 + math.exp(0.5 * self.epsilon)))
@@ -633,7 +624,3 @@ class SharedGaussian(Gaussian):
     def drawn_std(self) -> float:
         """Deviation of one share."""
         return self.noise_std / math.sqrt(self.n_shares)
-
-    def mu_of(self, n_unknown: int) -> float:
-        """Cost against who does not know so many of the shares in a sum."""
-        return self.mu * math.sqrt(self.n_shares / check_count("n_unknown", n_unknown))

@@ -30,9 +30,9 @@ MU = 0.999 * gaussian_mu(1.0, DELTA)
 # -- bad calls -----------------------------------------------------------------
 
 BAD_EXTERNAL = {
-    "epsilon negative": ((-0.1, 1e-7, "x"), ROWS, "epsilon must be at least 0"),
-    "epsilon infinite": ((math.inf, 1e-7, "x"), ROWS, "epsilon must be at least 0"),
-    "epsilon nan": ((math.nan, 1e-7, "x"), ROWS, "epsilon must be at least 0"),
+    "epsilon negative": ((-0.1, 1e-7, "x"), ROWS, "epsilon must be in"),
+    "epsilon infinite": ((math.inf, 1e-7, "x"), ROWS, "epsilon must be in"),
+    "epsilon nan": ((math.nan, 1e-7, "x"), ROWS, "epsilon must be in"),
     "epsilon missing": ((None, 1e-7, "x"), ROWS, "epsilon must be a real number"),
     "epsilon a word": (("1", 1e-7, "x"), ROWS, "epsilon must be a real number"),
     "epsilon an array": ((np.ones(2), 1e-7, "x"), ROWS, "epsilon must be a real"),
