@@ -244,9 +244,9 @@ def _spent(facts: Facts) -> Iterator[Any]:
     yield f"Spent: {_pair(facts.epsilon, facts.delta)}."
     if not facts.ledger:
         yield (
-            "This page is of one fit. If other results came from the same rows, ask "
-            "for the statement of that ledger which has them all; of a step of a "
-            "pipeline or the best_estimator_ of a search, for that of the whole."
+            "This page is of one fit. A ledger has all else that was spent on the same "
+            "rows: ask for the statement of that ledger. Of a step of a pipeline, or "
+            "the best_estimator_ of a search, ask for the statement of the whole."
         )
     elif not budget:
         yield "No budget limits what may follow."
@@ -301,10 +301,10 @@ def for_the_person_responsible(facts: Facts) -> Answers:
         * promised,
         "What is not protected?": [
             "Names and types of columns, classes, categories, bounds, and all other "
-            "parameters: they are taken to be public, and not read off the data.",
+            "parameters. They are public, and must not have been read off the data.",
             "How long a computation took, how much memory it used, and its errors.",
             "Exact scores, plots, summaries, and results that are not in the figures.",
-            ledger and "Steps around the fits, except for those of a PrivatePipeline.",
+            ledger and "What other steps read, except for those of a PrivatePipeline.",
             facts.kind == "stream"
             and "The state of the running stream, and saved copies of it, which reveal "
             "rows. Keep them like the data, and never run two copies.",
@@ -374,7 +374,7 @@ def for_the_person_responsible(facts: Facts) -> Answers:
         "How can this be checked?": [
             "Ask for the ledger's file and run: skdpspectral-ledger verify STATEMENT "
             "LEDGER. It makes the statement again from the ledger's entries, and names "
-            "what no ledger can confirm. It does not notice that both were rewritten.",
+            "what no ledger can confirm. Both may have been rewritten together.",
         ],
     }
     return _answered(asked)
