@@ -63,10 +63,8 @@ def lemmas_of(mechanism: Any, choice: str = "") -> list[str]:
 # -- tables ----------------------------------------------------------------------------
 
 _OF_STEPS = (
-    "This is what a pipeline was charged before its fit: each line bounds the cost of "
-    "all releases of a step together. The releases themselves, with noise, sensitivity "
-    "and lemma, are listed by a statement of the fitted pipeline, and by "
-    "privacy_.details() of it."
+    "A pipeline was charged before its fit: each line bounds the cost of all releases "
+    "of a step together. A statement of the fitted pipeline lists them."
 )
 
 
@@ -124,15 +122,10 @@ def _entries(facts: Facts, plans: list[PrivacyPlan]) -> Iterator[str]:
         figures = figures if facts.private else ["no promise", ""]
         ends = " to ".join(map(str, group["ends"]))
         rows.append((ends, what, group["label"] or "", *figures, group["n_entries"]))
-    said = (
-        "Each line is the cost of that release alone. The total above is not the sum "
-        "of the lines."
-    )
+    yield _tagged("p", "The total above is not the sum of the lines.")
     if facts.n_groups > len(plans):
-        said += (
-            f" {facts.n_groups - len(plans)} further plans are in the ledger's export."
-        )
-    yield _tagged("p", said)
+        more = facts.n_groups - len(plans)
+        yield _tagged("p", f"{more} further plans are in the ledger's export.")
     yield _table(rows)
 
 
