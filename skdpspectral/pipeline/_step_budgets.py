@@ -495,7 +495,8 @@ class StepBudgets:
                     remarks.append(f"{path} got no columns, and released nothing.")
                 continue
             mechanisms += [_renamed(m, path) for m in share.plan.mechanisms]
-            remarks += [Remark.of(said).under(path) for said in share.plan.remarks]
+            said = share.plan.remarks
+            remarks += [Remark(f"{path}: {one}", one.concern) for one in said]
         return replace(self.plan, mechanisms=tuple(mechanisms), remarks=tuple(remarks))
 
 

@@ -1616,8 +1616,14 @@ EXACT |= {
     ),
     "remarks of a charge not compared by verify": Mutant(
         "_is_charged",
-        " and remarks[0] <= remarks[1]",
+        " and needed <= remarks",
         "",
+        "statements/test_verify.py::test_forgeries_are_found",
+    ),
+    "a number of rows of a ledger taken from its statement": Mutant(
+        "_compared",
+        "ledger_facts(ledger, n, **more)",
+        "ledger_facts(ledger, n, n_units=facts.n_units, **more)",
         "statements/test_verify.py::test_forgeries_are_found",
     ),
     "users on the grid of another budget": Mutant(

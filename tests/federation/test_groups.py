@@ -852,7 +852,7 @@ def test_a_budget_of_its_own_has_its_own_grid():
     task = GroupTask(lrs(epsilon=1e-4), 4, noise="node")
     alone = GroupTask(lrs(epsilon=8.0), 4, noise="node")
     start, own = task.plan.mechanisms[0], alone.plan.mechanisms[0]
-    norm = 1.0 + 0.5 * start.grid * np.sqrt(start.size)
+    norm = 1.0 + 0.5 * start.grid * np.sqrt(np.prod(start.shape))
     assert norm > own.charged_sensitivity  # what a user would be on the other grid
     parts = []
     for one, budget in ((task, {"epsilon": 8.0}), (alone, {})):

@@ -150,7 +150,7 @@ def test_a_user_moves_every_sum_by_their_own_vector_and_no_other_number(name):
             one_user /= np.sqrt(1 + (model.neighbors == "replace-one"))
         assert 0.1 < moves[mechanism.name] <= one_user
         if mechanism.name.startswith("median"):
-            assert moves[mechanism.name] == 0.5 * np.sqrt(mechanism.size)
+            assert moves[mechanism.name] == 0.5 * np.sqrt(np.prod(mechanism.shape))
         else:
             # The charge is no more generous than the grid is coarse.
             assert one_user <= 1.01
