@@ -159,8 +159,6 @@ class PrivateEstimator(BaseEstimator):
     :meth:`_start_release`, which charges the plan before it reads values.
     """
 
-    # Calls of decorators between a fit and its caller, for warnings that name a line.
-    _levels_around_fit: ClassVar[int] = 0
     # Constructor parameters that may be arrays or lists.
     _array_parameters: ClassVar[tuple[str, ...]] = ("bounds",)
 
@@ -617,8 +615,6 @@ class TableEstimator(PrivateEstimator):
     given shape, and an ``@unweighted`` ``fit``.
     """
 
-    _levels_around_fit: ClassVar[int] = 1  # that of @unweighted
-
     def privacy_plan(self, n_samples, n_features) -> PrivacyPlan:
         """Describe what a fit will release and cost; no data are needed.
 
@@ -646,7 +642,7 @@ def unweighted(method: _Method) -> _Method:
     """Decorate ``fit`` to refuse `sample_weight` and `groups`, unless None.
 
     The signature is unchanged, so that scikit-learn sees that weights are not
-    supported. The decorator adds one call level.
+    supported.
     """
 
     @functools.wraps(method)

@@ -23,7 +23,6 @@ from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
 from .documented import documented
-from .sklearn_compat import CALLBACK_LEVELS
 
 # Names of a user's entries, beside those of `publish`, begin so.
 _OF_USER = "user_"
@@ -181,8 +180,6 @@ class PersonalEstimator(KeepsUsers):
     A subclass has the parameters `user_feature` and `unknown_user`, keeps the users'
     models in ``_personal``, and stores in ``_users_given`` whether fit received users.
     """
-
-    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
 
     user_feature: int | str | None
 

@@ -26,10 +26,7 @@ try:  # scikit-learn >= 1.9
     from sklearn.callback import with_callbacks as _with_callbacks
     from sklearn.callback._callback_support import callback_management_context
 
-    # Calls between a method that is wrapped by with_callbacks and its caller.
-    CALLBACK_LEVELS = 1
 except ImportError:
-    CALLBACK_LEVELS = 0
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Stand-in for versions of scikit-learn without callbacks."""
@@ -68,7 +65,6 @@ def output_container(transformer) -> str:
 
 
 __all__ = [
-    "CALLBACK_LEVELS",
     "CallbackSupportMixin",
     "Interval",
     "StrOptions",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from numbers import Integral
 from typing import ClassVar
@@ -22,6 +21,7 @@ from .._statistics.statistic import HALF
 from .._tables.clipping import make_box, units_within
 from .._tables.rows import deferred_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant
+from ..accounting._errors import warn
 from ..mechanisms import check_count
 from ._bounded_moments import CENTER_CONSTRAINT, PrivateMean
 from ._components import Ranked, Scaled, ScaledComponents, share_of_scales
@@ -521,7 +521,7 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
             f"{self._remedy_of_units()}Use more rows, a larger epsilon or fewer "
             "components"
         )
-        return (self._warned_of_noise(said, 4 + self._levels_around_fit),)
+        return (self._warned_of_noise(said),)
 
     def _remedy_of_units(self) -> str:
         """Say what to do about features in different units, by parameters alone."""
@@ -535,11 +535,10 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
     def _warn_of_no_mean(self, found) -> None:
         """Warn where a covariance, but no mean, was released."""
         if found.mean is None and found.noise is not None:
-            warnings.warn(
+            warn(
                 "no mean was released, because rows were compared in pairs: mean_ is "
                 "the origin, or the midpoint of bounds, and mahalanobis, "
                 "score_samples and inverse_transform measure from there; "
                 'center="private" releases one',
                 NoisyFitWarning,
-                stacklevel=3 + self._levels_around_fit,
             )

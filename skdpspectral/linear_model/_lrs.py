@@ -7,7 +7,6 @@ them.
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -46,6 +45,7 @@ from .._tables.users import (
     deferred_users,
 )
 from ..accounting import PrivacyAccountant
+from ..accounting._errors import warn
 from ..mechanisms import PrivacyPlan, check_count
 from . import _kernels_shared, _kernels_users, _parameters
 from ._shared_directions import SharedModel
@@ -394,11 +394,10 @@ class LRSRegressor(
     def _keep(self, found: SharedModel) -> None:
         """Set the public attributes of a fit."""
         if not found.converged:
-            warnings.warn(
+            warn(
                 f"LRSRegressor did not converge in {found.n_iter} iterations; increase "
                 "max_iter or tol of solver=Alternation(...)",
                 ConvergenceWarning,
-                stacklevel=3 + self._levels_around_fit,
             )
         self.components_, self.coef_ = found.components, found.coef
         self.weights_ = np.array(found.weights, dtype=np.float64)

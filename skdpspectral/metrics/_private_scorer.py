@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -29,6 +28,7 @@ from .._tables.ids import (
 from .._tables.readers import column_names, read_quietly
 from .._tables.rows import shape_of
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_mu
+from ..accounting._errors import warn
 from ..accounting._gaussian import calibrate_alike
 from ..accounting._ledger.context import (
     accountant_to_send,
@@ -483,7 +483,7 @@ class PrivateScorer:
                 f"{1.0 / n_samples:g}; choose a smaller delta"
             )
         if said is not None:
-            warnings.warn(said, PrivacyLeakWarning, stacklevel=3)
+            warn(said, PrivacyLeakWarning)
 
     # -- the ledger follows the scorer into worker processes ----------------------
 

@@ -23,7 +23,6 @@ from .._base.estimator import (
     unweighted,
 )
 from .._base.sklearn_compat import (
-    CALLBACK_LEVELS,
     CallbackSupportMixin,
     FitProgress,
     Interval,
@@ -237,7 +236,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     """
 
     _selects_privately: ClassVar[bool] = True
-    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
     _array_parameters: ClassVar[tuple[str, ...]] = ("estimator", "param_grid")
 
     _parameter_constraints: ClassVar[dict] = {

@@ -15,7 +15,6 @@ from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.labels import PrivateClassifier, n_outputs_of
 from .._base.sklearn_compat import (
-    CALLBACK_LEVELS,
     CallbackSupportMixin,
     FitProgress,
     Interval,
@@ -102,7 +101,6 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
     A subclass implements ``_loss``, reads the targets and sets the number of outputs.
     """
 
-    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
     _array_parameters: ClassVar[tuple[str, ...]] = ("hidden_layer_sizes",)
     _takes_noise_multiplier: ClassVar[bool] = True
     _counts_rows: ClassVar[tuple[str, ...]] = ("batch_size",)

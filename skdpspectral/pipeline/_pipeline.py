@@ -25,7 +25,6 @@ from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Self, published_copy
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import (
-    CALLBACK_LEVELS,
     FitProgress,
     Interval,
     StrOptions,
@@ -189,7 +188,6 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
     noise_seed: ClassVar[None] = None
     _run_seed: int | None = None
 
-    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS
     _array_parameters: ClassVar[tuple[str, ...]] = ("steps", "transform_input")
 
     _parameter_constraints: ClassVar[dict] = {

@@ -241,7 +241,6 @@ class DPItemEmbedding(TransformerMixin, CallbackSupportMixin, CatalogEstimator):
     ['user_id', 'item_id_mean', 'item_id_offset', 'item_id_popularity']
     """
 
-    _levels_around_fit: ClassVar[int] = 1  # that of @unweighted
     _array_parameters: ClassVar[tuple[str, ...]] = (
         "items",
         "item_features",

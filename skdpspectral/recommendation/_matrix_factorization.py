@@ -15,7 +15,6 @@ from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.personal import KeepsUsers, pooled_score
 from .._base.sklearn_compat import (
-    CALLBACK_LEVELS,
     CallbackSupportMixin,
     FitProgress,
     Interval,
@@ -199,7 +198,6 @@ class DPMatrixFactorization(
 
     _models_class: ClassVar[type] = RaterModels
     _pooled_values: ClassVar[str] = "ratings"
-    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
     _array_parameters: ClassVar[tuple[str, ...]] = (
         "items",
         "item_features",
