@@ -18,9 +18,9 @@ from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.sklearn_compat import (
     CallbackSupportMixin,
-    FitProgress,
     Interval,
     StrOptions,
+    fit_progress,
 )
 from .._base.strategies import register
 from .._messages.messages import MessageError
@@ -488,9 +488,7 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
         for group, (epsilon, _) in zip(groups, budgets, strict=True):
             if self._warn_of_weaker(plans[group.name], epsilon):
                 break
-        private, n_requests = self._is_private(), len(task.topics)
-        progress = FitProgress(self, n_requests, private=private, verbose=False)
-        with progress:
+        with fit_progress(self, len(task.topics)) as progress:
             self._charge(plans)
             table = unread.read()
             progress.begin(X, None, plan)
@@ -510,7 +508,6 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
             self.privacy_ = plan
             result = run_in_process(rounds, members, self.n_jobs, progress.step)
             self._set_result(result)
-            progress.end()
         if isinstance(task.rows.origin, Pairs) and hasattr(self, "noise_variance_"):
             warn(
                 "no mean was released, because rows of clients were compared in "

@@ -11,8 +11,6 @@ import numpy as np
 from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import (
-    CallbackSupportMixin,
-    FitProgress,
     Interval,
     StrOptions,
 )
@@ -41,7 +39,7 @@ _FEW_ROWS = 400.0
 
 
 @documented
-class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
+class DPPCA(ProjectionMixin, TableEstimator):
     r"""Principal component analysis (PCA) with differential privacy.
 
     By default, :class:`DPPCA` releases the second moment of bounded rows with symmetric
@@ -455,14 +453,9 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
             n_samples, n_features = unread.shape
             statistic = self._statistic(n_samples, n_features, unread.sparse)
             plan = self._planned(statistic, in_fit=True)
-            n_releases, private = len(plan.releases()), self._is_private()
-            progress = FitProgress(self, n_releases, private=private, verbose=False)
-            with progress:
-                # It is charged here, and values are read from here on.
-                release, rows = self._start_release(plan, unread, n_public=n_samples)
-                progress.begin(X, y, plan)
-                found, law = statistic.run(progress.counted(release), rows), None
-                progress.end()
+            # It is charged here, and values are read from here on.
+            release, rows = self._start_release(plan, unread, n_public=n_samples)
+            found, law = statistic.run(release, rows), None
             if isinstance(found, ScaledComponents):
                 found, law = found
             self._set_components(statistic.bounds, found)

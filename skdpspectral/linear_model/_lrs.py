@@ -27,7 +27,7 @@ from .._base.personal import (
     rows_by_user,
     subtract_offsets,
 )
-from .._base.sklearn_compat import CallbackSupportMixin, with_callbacks
+from .._base.sklearn_compat import CallbackSupportMixin, fit_progress
 from .._linalg import per_user
 from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Statistic
@@ -352,7 +352,6 @@ class LRSRegressor(
         super()._check_parameters()
         _parameters.check_lrs_parameters(self)
 
-    @with_callbacks
     @unweighted
     def fit(self, X, y, *, users=None) -> Self:
         """Release the shared directions, and fit a model for every user.
@@ -371,7 +370,8 @@ class LRSRegressor(
         {outcome_of_fit}
         """
         self._check_parameters()
-        with _parameters.progress_of(self) as progress, self._unchanged_on_error():
+        most = _parameters.most_steps(self)
+        with self._unchanged_on_error(), fit_progress(self, most) as progress:
             table, targets, offset, d = self._unread(X, y, users)
             solver = _parameters.solver_of(self)
             scale = _parameters.public_scale(self, d)
@@ -388,7 +388,6 @@ class LRSRegressor(
             self._keep(found)
             self._keep_users(found, rows, index, shared.users.rules)
             self.privacy_ = plan
-            progress.end()
         return self
 
     def _keep(self, found: SharedModel) -> None:

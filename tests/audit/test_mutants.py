@@ -1656,8 +1656,8 @@ EXACT |= {
 if hasattr(skdpspectral.LRSRegressor, "set_callbacks"):
     EXACT["callbacks given the data"] = Mutant(
         "FitProgress",
-        'self._data = {} if self._private else {"X": X, "y": y}',
-        'self._data = {"X": X, "y": y}',
+        'self.data = {"X": X, "y": y} if self._exact else {}',
+        'self.data = {"X": X, "y": y}',
         "linear_model/test_lrs_callbacks.py",
     )
 
