@@ -460,9 +460,9 @@ EXACT = {
     ),
     "charged after the data are read": Mutant(
         "DPPCA",
-        "                release, rows = self._start_release(",
-        "                unread.read()[:1]\n"
-        "                release, rows = self._start_release(",
+        "            release, rows = self._start_release(",
+        "            unread.read()[:1]\n"
+        "            release, rows = self._start_release(",
         "release/test_plan_and_charge.py::test_a_fit_is_charged_before_it_reads",
     ),
     "budget not split": Mutant(
@@ -1240,8 +1240,8 @@ EXACT |= {
     ),
     "noise of a stream cut off in the middle of a block": Mutant(
         "_ShapedNoise",
-        "return block * min(most, -(-wanted // block))",
-        "return min(block * most, wanted)",
+        "count = block * min(most, -(-wanted // block))",
+        "count = min(block * most, wanted)",
         f"{_STREAMS}noise_does_not_depend_on_how_much_is_drawn_at_once",
     ),
     "rows of a mean in a box not clipped": Mutant(
