@@ -11,22 +11,6 @@ from .._release.noise import NonReentrantLock
 from ..mechanisms import PrivacyPlan
 from .messages import MessageError, Reply, Request
 
-
-def check_task(request: Request, task) -> None:
-    """Refuse a request of another task."""
-    if request.task != task.digest:
-        raise MessageError(
-            f"the request is for another task: {request.task.hex()} instead of "
-            f"{task.digest.hex()}; all parties need the same parameters"
-        )
-
-
-def check_step(request: Request, expected: int) -> None:
-    """Refuse a new request that is out of order."""
-    if request.step != expected:
-        raise MessageError(f"step {request.step} was requested before step {expected}")
-
-
 _Charged = TypeVar("_Charged")
 
 
@@ -153,14 +137,11 @@ class AnsweringClient:
 
     @quietly  # in whatever thread; a server would hear of an error
     def _respond(self, request: Request) -> Reply:
-        check_task(request, self.task)
-        if self._session is not None and request.session != self._session:
-            raise MessageError(
-                "the request is for a different session from the first one"
-            )
-        if request.step in self._begun:
+        step = request.step if request.step in self._begun else len(self._begun)
+        session = request.session if self._session is None else self._session
+        request.check_place(session, self.task.digest, step)
+        if step in self._begun:
             return self._repeat(request)
-        check_step(request, len(self._begun))
         brought = self._checked(request)
         if self._session is None:
             self._start(request)

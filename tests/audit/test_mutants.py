@@ -1495,15 +1495,15 @@ EXACT |= {
 # Of what parties believe of each other.
 EXACT |= {
     "a request of another task answered": Mutant(
-        "check_task",
-        "if request.task != task.digest:",
+        "_Message",
+        "if self.task != task:",
         "if False:",
         f"{_AGREEMENT}a_client_refuses_requests_of_another_task_and_spends_nothing",
     ),
     "a reply of another task used": Mutant(
-        "Conversation",
-        'parties need the same parameters": answer.task != task,',
-        'parties need the same parameters": False,',
+        "_Message",
+        "if self.task != task:",
+        "if False:",
         f"{_AGREEMENT}the_server_names_who_has_another_task",
     ),
     "a digest that leaves a scaling out": Mutant(
