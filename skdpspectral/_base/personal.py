@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -52,13 +53,10 @@ class KeepsUsers:
     _models_class: ClassVar[Any]
     _pooled_values: ClassVar[str] = "targets"
 
-    def _models(self) -> Any:
-        """Return the users' models; a published copy has none."""
-        raise NotImplementedError
-
-    def _shared_prediction(self) -> str:
-        """Describe the prediction for unknown users, from public values."""
-        raise NotImplementedError
+    # Returns the users' models; a published copy has none.
+    _models: ClassVar[Callable[..., Any]]
+    # Describes the prediction for unknown users, from public values.
+    _shared_prediction: ClassVar[Callable[..., str]]
 
     def _warn_of_unknown(self, codes: np.ndarray, rows="rows") -> None:
         """Warn of rows, or of "users" with lists, whose users have no model.
@@ -137,6 +135,7 @@ class KeepsUsers:
         if user is not None:
             index = IdIndex([json.loads(str(user))], "user").without_codes()
             estimator._personal = cls._models_class.of_file(index, own)
+            estimator._users_given = True
         return estimator
 
     def __getstate__(self):
@@ -170,17 +169,12 @@ class PersonalEstimator(KeepsUsers):
 
     # -- what a fit will release -----------------------------------------------------
 
-    def _statistic(self, n_features: int) -> Any:
-        """Return the statistic of a fit."""
-        raise NotImplementedError
-
-    def _n_beside(self) -> int:
-        """Return the number of columns of X that are not features."""
-        raise NotImplementedError
-
-    def _plan(self, statistic) -> PrivacyPlan:
-        """Return the plan of such a statistic."""
-        raise NotImplementedError
+    # Returns the statistic of a fit for a number of features.
+    _statistic: ClassVar[Callable[..., Any]]
+    # Returns the number of columns of X that are not features.
+    _n_beside: ClassVar[Callable[..., int]]
+    # Returns the plan of a statistic.
+    _plan: ClassVar[Callable[..., PrivacyPlan]]
 
     def _plan_of_users(self, statistic, neighbors: Neighbors) -> PrivacyPlan:
         """Return a plan whose unit is a user with all rows."""
@@ -326,17 +320,12 @@ class PersonalEstimator(KeepsUsers):
 
     # -- predictions and further users: no budget is spent ---------------------------
 
-    def _read_like_fit(self, X, users) -> tuple[UserTable, np.ndarray | float]:
-        """Read rows for a fitted estimator; return their features and offsets."""
-        raise NotImplementedError
-
-    def _predicted(self, table: UserTable, codes: np.ndarray) -> np.ndarray:
-        """Predict rows of users with these codes; those below 0 have no model."""
-        raise NotImplementedError
-
-    def _fit_users(self, table: UserTable, y, index: IdIndex | None) -> Any:
-        """Return models of users fitted to their rows minus the offsets."""
-        raise NotImplementedError
+    # Reads rows and users for a fitted estimator; returns features and offsets.
+    _read_like_fit: ClassVar[Callable[..., tuple[UserTable, np.ndarray | float]]]
+    # Predicts rows of users with codes; those below 0 have no model.
+    _predicted: ClassVar[Callable[..., np.ndarray]]
+    # Returns models of users fitted to their rows minus the offsets.
+    _fit_users: ClassVar[Callable[..., Any]]
 
     def predict(self, X, *, users=None):
         """Predict each row with the model of its user.
@@ -450,13 +439,6 @@ class PersonalEstimator(KeepsUsers):
         y = check_targets(self, y, len(predictions))
         private = self._was_private() and getattr(self, "_users_given", False)
         return pooled_score(self, y, predictions, sample_weight, private=private)
-
-    @classmethod
-    def _from_parts(cls, header: dict, arrays: dict):
-        estimator = super()._from_parts(header, arrays)
-        if hasattr(estimator, "_personal"):
-            estimator._users_given = True
-        return estimator
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from .._linalg.walks import blas_threads, quietly
 from .._release.noise import NonReentrantLock
@@ -87,21 +87,12 @@ class AnsweringClient:
                 "session"
             )
 
-    # -- of subclasses -----------------------------------------------------------------
-
-    def _checked(self, request: Request):
-        """Return the content of a new request, checked; or raise."""
-        raise NotImplementedError
-
-    def _start(self, request: Request) -> None:
-        """Charge the plan, before any row is read."""
-        raise NotImplementedError
-
-    def _answered(self, request: Request, brought) -> Reply:
-        """Make the answer to a new request."""
-        raise NotImplementedError
-
-    # ----------------------------------------------------------------------------------
+    # Of subclasses. Returns the content of a new request, checked; or raises.
+    _checked: ClassVar[Callable[..., Any]]
+    # Charges the plan, before any row is read.
+    _start: ClassVar[Callable[..., None]]
+    # Makes the answer to a new request with this content.
+    _answered: ClassVar[Callable[..., Reply]]
 
     def respond(self, request: Request | bytes) -> Reply:
         """Answer a request once; a repeated request gets the same answer.

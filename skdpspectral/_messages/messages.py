@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from numbers import Integral, Real
@@ -339,9 +339,8 @@ class Conversation:
         """Shape of the values that answer the present request."""
         return self.task.shape(self._request.topic)
 
-    def _check(self, name: str, answer: Reply) -> None:
-        """Raise a MessageError for a reply that no honest client could have sent."""
-        raise NotImplementedError
+    # Raises a MessageError for a reply that no honest client could have sent.
+    _check: ClassVar[Callable[..., None]]
 
     def collect(self, answers: Mapping[str, object]) -> list[Reply]:
         """Check the answers to the current request.
