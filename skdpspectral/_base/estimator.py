@@ -220,7 +220,7 @@ class PrivateEstimator(BaseEstimator):
 
     def _check_parameters(self) -> None:
         """Check constructor parameters individually, without a charge."""
-        check_values(self, self._array_parameters)
+        check_values(self)
         if getattr(self, "n_jobs", None) == 0:
             raise ValueError("n_jobs must be None or a number of threads, not 0")
         self._check_budget()
