@@ -100,10 +100,11 @@ class _Copier(pickle.Pickler):
             return self._place_of(obj, lambda: None)
         if is_strategy(obj):  # its parameters, and nothing else that it may hold
             return self._place_of(obj, lambda: clone(obj))
-        if isinstance(obj, BaseEstimator) and any(
-            n in vars(obj) for n in CALLBACK_ATTRIBUTES
-        ):
-            return self._place_of(obj, lambda: published_copy(_unheard(obj)))
+        if isinstance(obj, BaseEstimator) and vars(obj).keys() & CALLBACK_ATTRIBUTES:
+            unheard = copy.copy(obj)
+            for name in vars(obj).keys() & CALLBACK_ATTRIBUTES:
+                delattr(unheard, name)
+            return self._place_of(obj, lambda: published_copy(unheard))
         return None
 
     def _place_of(self, obj, make) -> int:
@@ -112,14 +113,6 @@ class _Copier(pickle.Pickler):
             self._kept.append(make())
             self._places[id(obj)] = (len(self._kept) - 1, obj)
         return self._places[id(obj)][0]
-
-
-def _unheard(estimator):
-    """Return a shallow copy of an estimator without callbacks."""
-    twin = copy.copy(estimator)
-    for name in CALLBACK_ATTRIBUTES:
-        vars(twin).pop(name, None)
-    return twin
 
 
 # Doubts about all fits that are planned, for who plans fits of others.
@@ -356,16 +349,16 @@ class PrivateEstimator(BaseEstimator):
         `unread` are tables from ``deferred_rows``, whose values are checked after the
         charge. Returns the release and the data.
         """
-        share = self._own_share()
+        share, accountant = self._own_share(), None
         if share is not None:  # the pipeline has warned of it, and was charged
             share.claim(plan, n_public)
-            release = kind(plan, None, self.noise_seed)
-            return release, *map(methodcaller("read"), unread)
-        self._warn_beforehand(n_public, self.delta)
-        self._warn_of_weaker(plan, self.epsilon)
-        accountant = self._governing_accountant()
-        if self._fit_limit is not None:  # which streams are not entered into
-            accountant = self._fit_limit.charge(plan)
+        else:
+            self._warn_beforehand(n_public, self.delta)
+            self._warn_of_weaker(plan, self.epsilon)
+            if self._fit_limit is not None:  # which streams are not entered into
+                self._fit_limit.charge(plan)
+            else:
+                accountant = self._governing_accountant()
         release = kind(plan, accountant, self.noise_seed)
         return release, *map(methodcaller("read"), unread)
 
