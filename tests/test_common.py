@@ -9,6 +9,7 @@ from unittest import SkipTest
 
 import numpy as np
 import pytest
+from estimators import ENTRIES
 from old_checks import mend_checks
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
@@ -248,6 +249,12 @@ ESTIMATORS = [
     SparseDPPCA(n_nonzero_features=1, bounds=(-10, 10), client_feature=0),
     SparseDPPCA(clip_norm=2.0, whiten=True, client_feature=0),
     SparseDPPCA(weights="equal", clip_norm=2.0, accountant=PrivacyAccountant()),
+]
+# An estimator without settings of its own is checked as the registry has it.
+ESTIMATORS += [
+    entry.make()
+    for entry in ENTRIES.values()
+    if type(entry.estimator) not in map(type, ESTIMATORS)
 ]
 # Mechanisms by name that have no line above.
 ESTIMATORS += [

@@ -9,6 +9,7 @@ import copy
 
 import numpy as np
 import pytest
+from estimators import ENTRIES
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
@@ -221,32 +222,6 @@ def test_what_needs_a_fit_says_so(unfitted, call):
     assert words is None or "is not fitted yet" in words
 
 
-def fits(**arguments):
-    return [
-        lambda **a: LRSRegressor(**a).fit(X, X[:, 0], users=USERS, **arguments),
-        lambda **a: LRSMLPRegressor(**a).fit(X, X[:, 0], users=USERS, **arguments),
-        lambda **a: DPItemEmbedding(items=6, **{"rating_range": (1, 5), **a}).fit(
-            RATINGS, STARS, **arguments
-        ),
-        lambda **a: DPMatrixFactorization(items=6, **{"rating_range": (1, 5), **a}).fit(
-            RATINGS, STARS, **arguments
-        ),
-        lambda **a: DPItemEmbedding(
-            items=6, **{"rating_range": (1, 5), **a}
-        ).fit_transform(RATINGS, STARS, **arguments),
-    ]
-
-
-@pytest.mark.parametrize("fit", fits(sample_weight=np.ones(20)))
-def test_weights_of_rows_are_refused_with_a_reason(fit):
-    accountant = PrivacyAccountant()
-    with pytest.raises(
-        TypeError, match=r"does not accept sample_weight: .* every row to count once"
-    ):
-        fit(accountant=accountant)
-    assert len(accountant.ledger) == 0
-
-
 def test_groups_are_refused_with_the_name_that_fits():
     accountant = PrivacyAccountant()
     calls = {"user_feature": LRSRegressor, "client_feature": FederatedDPPCA}
@@ -258,10 +233,11 @@ def test_groups_are_refused_with_the_name_that_fits():
     assert len(accountant.ledger) == 0
 
 
-@pytest.mark.parametrize("fit", fits(weights=np.ones(20)))
-def test_other_arguments_are_refused_by_name(fit):
+@pytest.mark.parametrize("name", ENTRIES)
+def test_other_arguments_are_refused_by_name(name):
+    entry = ENTRIES[name]
     with pytest.raises(TypeError, match=r"unexpected keyword argument .weights"):
-        fit()
+        entry.fit(entry.make(), weights=np.ones(60))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])

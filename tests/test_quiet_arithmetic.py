@@ -6,88 +6,39 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from estimators import ENTRIES, IDS, ROWS, STARS
 
 import skdpspectral
-from skdpspectral import (
-    DPPCA,
-    DPAdamClassifier,
-    DPAdamRegressor,
-    DPItemEmbedding,
-    DPMatrixFactorization,
-    DPRidge,
-    DPRidgeClassifier,
-    DPStandardScaler,
-    DPTableVectorizer,
-    FederatedDPPCA,
-    JMECovariance,
-    LRSMLPRegressor,
-    LRSRegressor,
-    SparseDPPCA,
-)
 from skdpspectral._linalg.walks import map_in_threads, quietly
-from skdpspectral.neural_network import Adam
 
 ROOT = Path(skdpspectral.__file__).parent
 # Clipped, its square underflows; products of a block do too.
-ROW = np.array([1e300, 1e-300, 0.0, 5e-324])
-ROWS = np.random.default_rng(0).standard_normal((240, 4)) / 2
-ROWS[:40] = ROW
-CLIENTS = np.arange(240) // 60
-USERS = np.arange(240) // 10
-RATED = np.column_stack([USERS, np.arange(240) % 8])
+TINY = ROWS / 2
+TINY[:10] = [1e300, 1e-300, 0.0, 5e-324]
 # Over a fifth of a range of 20 the smallest of floats underflows.
-RATINGS = np.where(USERS == 3, 5e-324, 1.0)
-COMMON = {"items": range(8), "rating_range": (-10, 10)}
-
-FITS = {
-    "DPPCA": lambda: DPPCA(2).fit(ROWS),
-    "SparseDPPCA": lambda: SparseDPPCA(2).fit(ROWS),
-    "DPAdamClassifier": lambda: DPAdamClassifier(3, classes=[0, 1]).fit(
-        ROWS, USERS % 2
-    ),
-    "DPAdamRegressor": lambda: DPAdamRegressor(
-        3, target_bounds=(-1, 1), optimizer=Adam(moments="clip")
-    ).fit(ROWS, ROWS),
-    "DPRidge": lambda: DPRidge(bounds=(-9, 9), target_bounds=(-9, 9)).fit(
-        ROWS, ROWS[:, :2]
-    ),
-    "DPRidgeClassifier": lambda: DPRidgeClassifier(
-        bounds=(-9, 9), classes=[0, 1, 2]
-    ).fit(ROWS, USERS % 3),
-    "DPStandardScaler": lambda: DPStandardScaler().fit(ROWS),
-    "DPTableVectorizer": lambda: DPTableVectorizer().fit(ROWS),
-    "JMECovariance": lambda: JMECovariance().fit(ROWS),
-    "DPItemEmbedding": lambda: DPItemEmbedding(
-        1, **{"rating_range": (1, 5), **COMMON}
-    ).fit(RATED, RATINGS),
-}
-for threads in (None, 2):
-    FITS |= {
-        f"{name}, n_jobs={threads}": lambda fit=fit, n=threads: fit(n)
-        for name, fit in {
-            "FederatedDPPCA": lambda n: FederatedDPPCA(2, n_jobs=n).fit(
-                ROWS, clients=CLIENTS
-            ),
-            "LRSRegressor": lambda n: LRSRegressor(user_feature=None, n_jobs=n).fit(
-                ROWS, ROWS[:, 0], users=USERS
-            ),
-            "LRSMLPRegressor": lambda n: LRSMLPRegressor(
-                hidden_layer_sizes=3, n_jobs=n
-            ).fit(ROWS, ROWS[:, 0], users=USERS),
-            "DPMatrixFactorization": lambda n: DPMatrixFactorization(
-                n_jobs=n, **{"rating_range": (1, 5), **COMMON}
-            ).fit(RATED, RATINGS),
-        }.items()
-    }
+RATINGS = np.where(IDS == 3, 5e-324, 1.0)
+FITS = [
+    (name, n_jobs)
+    for name, entry in ENTRIES.items()
+    for n_jobs in ((None, 2) if hasattr(entry.estimator, "n_jobs") else (None,))
+]
 
 
 @pytest.mark.filterwarnings("ignore:.*above the noise:UserWarning")
 @pytest.mark.parametrize("errors", ["warn", "raise"])
-@pytest.mark.parametrize("name", FITS)
-def test_fits_are_quiet(name, errors):
+@pytest.mark.parametrize(("name", "n_jobs"), FITS)
+def test_fits_are_quiet(name, n_jobs, errors):
+    entry = ENTRIES[name]
+    model = entry.make(**({"n_jobs": n_jobs} if n_jobs else {}))
+    X, y = entry.X, entry.y
+    if y is STARS:
+        model.set_params(rating_range=(-10, 10))
+        y = RATINGS
+    else:
+        X = TINY
     with warnings.catch_warnings(), np.errstate(all=errors):
         warnings.simplefilter("error", RuntimeWarning)
-        FITS[name]()
+        entry.fit(model, X, y)
         assert np.geterr()["under"] == errors
 
 

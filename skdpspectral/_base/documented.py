@@ -1,4 +1,4 @@
-"""What estimators say alike in their docstrings, said once.
+"""Texts that docstrings of several estimators share.
 
 A line of a docstring that holds ``{name}`` and nothing else stands for an entry of
 ``ENTRIES``, which :func:`documented` puts in its place when the class is made. What
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from inspect import cleandoc
 from textwrap import indent
 from typing import TypeVar
 
@@ -24,382 +23,323 @@ _PLACE = re.compile(r"^([ \t]*)\{([A-Za-z]\w*)\}[ \t]*$", re.MULTILINE)
 # methods that are there under a condition.
 _WITHIN = ("__wrapped__", "__func__", "fget", "fn")
 
-_TABLE = {
-    # -- parameters of constructors
-    "epsilon": """
-        epsilon : float or None, default=1.0
-            Privacy budget of one fit, positive. None (or infinity) switches privacy
-            off, with a :class:`~skdpspectral.PrivacyLeakWarning`.
-        """,
-    "epsilon_of_clients": """
-        epsilon : float, mapping of client to float, or None, default=1.0
-            Privacy budget of each client, positive: one value for all clients, or a
-            mapping from client ids to values. None (or infinity) switches privacy off,
-            with a :class:`~skdpspectral.PrivacyLeakWarning`.
-        """,
-    "delta": """
-        delta : float, default=1e-6
-            Privacy budget in [1e-15, 1), well below one over the number of rows (or of
-            users).
-        """,
-    "delta_of_clients": """
-        delta : float or mapping of client to float, default=1e-6
-            Privacy budget in [1e-15, 1), well below one over the rows of a client.
-        """,
-    "bounds": """
-        bounds : tuple (low, high) or None, default=None
-            Public bounds of the features, in the units of the data: numbers or arrays
-            of shape (n_features,). Values are clipped to these bounds and measured from
-            their midpoint (:ref:`bounds`). The bounds must be known without looking at
-            the data: ``(X.min(0), X.max(0))`` would break the guarantee.
-        """,
-    "clip_norm": """
-        clip_norm : float or None, default=None
-            With None, every centered row is scaled to unit norm. This needs no
-            knowledge of the data's scale, and is best for directions whenever noise
-            matters. A number in [1e-60, 1e60] only scales down rows that are longer, in
-            the units of the data (of the scaled features with ``scale="bounds"``).
-        """,
-    "scale": """
-        scale : {"bounds"} or None, default=None
-            "bounds" divides each feature by its own half-width, rather than all
-            features by the largest one. Private scales are not supported because they
-            would differ between clients.
-        """,
-    "center": """
-        center : {"auto", "none", "pairs", "private", "shared"} or PrivateMean, \
-default="auto"
-            Reference point that is subtracted from the rows. "none": the midpoint of
-            `bounds`, or the origin without `bounds`. "pairs": other rows of the same
-            client; this needs no center, but doubles the noise. "private": a private
-            mean, which uses part of the budget. Without `bounds` and `clip_norm` it
-            needs a public radius, given by
-            :class:`~skdpspectral.decomposition.PrivateMean`. In wide bounds the mean is
-            dominated by noise, and so are the components. "shared": a private center
-            that the clients find together (see :class:`~skdpspectral.FederatedDPPCA`).
-            "auto": same as "pairs".
-        """,
-    "n_samples_": """
-        n_samples_ : int
-            Number of rows of the fit, public under replace-one.
-        """,
-    "moment_attributes": """
-        moment_ : ndarray of shape (n_kept, n_kept)
-            Released second moment of the seen standardized features, the seen targets
-            and the constant, in this order. Coefficients depend on the data only
-            through this matrix, the means and the scales.
-        moment_noise_std_ : float
-            Standard deviation of the noise of the off-diagonal entries of `moment_`
-            that do not involve targets.
-        cross_noise_std_ : float
-            Standard deviation of the noise of the entries of `moment_` that pair a
-            regressor with a target.
-        n_components_ : int
-            Number of directions of the features used by the regression.
-        mean_, scale_ : ndarray of shape (n_features,)
-            Means and scales used to standardize the features.
-        limits_ : ndarray of shape (2, n_features)
-            Limits at which features are clipped, in :meth:`fit` and :meth:`predict`:
-            the tighter of `bounds` and 30 standard deviations around the mean.
-        {n_samples_}
-        target_mean_, target_scale_ : ndarray of shape (n_targets,)
-            Means and scales used to standardize the targets.
-        unseen_features_ : ndarray of bool of shape (n_features,)
-            Mask of the features that are indistinguishable from noise.
-        """,
-    "classes": """
-        classes : array-like or None, default=None
-            All possible labels, which are public. None uses the labels that occur in y
-            as if they were public, with a :class:`~skdpspectral.PrivacyLeakWarning`
-            unless y is boolean; :class:`~skdpspectral.model_selection.PrivateSearchCV`
-            does not accept None. Any other label raises an error, after the charge.
-        """,
-    "whiten": """
-        whiten : bool, default=False
-            Whether :meth:`transform` returns scores of unit variance. Whitening
-            requires variances of the data, along and across the components, which are
-            available
-        """,
-    "weights": """
-        weights : {"optimal", "equal"}, mapping or array, default="optimal"
-            "optimal" weights clients by the accuracy that their number of rows and
-            their noise allow (:ref:`guide_federated_weights`). "equal" gives all
-            clients the same weight, for comparisons. You can also pass your own
-            **public**, non-negative weights, which are then used in all averages. An
-            array lists them in the order in which the clients first occur in the rows.
-        """,
-    "client_feature": """
-        client_feature : int, str or None, default=None
-            Column of X that contains the client of each row. It is not used as a
-            feature. Without it, and without `clients` in ``fit``, all rows belong to
-            one client.
-        """,
-    "n_jobs": """
-        n_jobs : int or None, default=None
-            Number of threads, as in joblib.
-        """,
-    "accountant": """
-        accountant : PrivacyAccountant or None, default=None
-            Ledger that is charged for every fit before the fit reads any values. None
-            uses the accountant of the enclosing ``with`` block, if any.
-        """,
-    "noise_seed": """
-        noise_seed : int, RandomState instance or None, default=None
-            None draws noise from the operating system's entropy. **Anything else voids
-            the privacy of the fit**; use it only for tests and figures (:ref:`seeds`).
-        """,
-    "adam_batches": """
-        batch_size : int, default=256
-            Expected number of examples in a batch. If there are no more examples than
-            this, every batch contains all of them. Sums are divided by `batch_size`,
-            regardless of the actual size of the batch.
-        n_epochs : int, default=10
-            Expected number of times that each example is used.
-        clip_norm : float, default=1.0
-            Bound on the norm of each example's gradient, in [1e-30, 1e60].
-        """,
-    "adam_decays": """
-        beta_1 : float, default=0.9
-            Decay of the first moment, in [0, 1).
-        beta_2 : float, default=0.999
-            Decay of the second moment, in [0, 1).
-        stability : float or AdamStability, default=1e-8
-            Non-negative number that is added to the square root of the second moment,
-            or :class:`~skdpspectral.neural_network.AdamStability`, which also sets a
-            lower bound on the second moment and an upper bound on the norm of a step.
-        """,
-    "adam_noise": """
-        sampling : {"poisson", "in-turn"}, default="poisson"
-            "poisson": each example joins each batch independently, which lowers the
-            privacy cost. "in-turn": each example is in one batch per epoch, in a public
-            order.
-        neighbors : {"replace-one", "zero-out-one"}, default="replace-one"
-            What the guarantee hides: the values of one example ("replace-one"), or
-            whether that example contributes at all ("zero-out-one").
-        noise_multiplier : float or None, default=None
-            Standard deviation of the noise, in units of the largest norm that one
-            example can contribute to a step. None uses the smallest value that
-            `epsilon` and `delta` allow. Otherwise `epsilon` is ignored, and
-            ``privacy_.epsilon`` is the cost at `delta`. A number raises an error with
-            ``epsilon=None``, which asks for no noise.
-        factorization : {"trivial", "sqrt", "blt", "bisr"}, default="trivial"
-            Matrix factorization that correlates the noise of "in-turn" batches, for the
-            decays of both moments. All but "trivial" require ``n_epochs=1``. "blt"
-            keeps about four additional rows of noise in memory, "bisr" keeps 128, and
-            "sqrt" keeps two per batch.
-        """,
-    "adam_second_moment": """
-        How the second moment is computed. "pp" squares the released mean, as in the
-        usual private Adam. "pp-debiased" also subtracts the variance of the noise.
-        "jme" releases the squares of the clipped gradients of single examples.
-        "jme-batch" clips the mean gradient of the batch once more and squares it.
-        "clip" clips gradients and their squares jointly.
-        """,
-    "adam_moment_weight": r"""
-        moment_weight : float or "auto", default="auto"
-            Weight :math:`\nu` of the squares relative to the gradients, for gradients
-            in the unit ball. "auto" uses 0.5 where the squares are free ("jme" under
-            "replace-one", unless samples are drawn), and 0.1 otherwise. "pp" and
-            "pp-debiased" release no squares and do not accept this parameter.
-        """,
-    "adam_network": """
-        optimizer : "adam" or Adam, default="adam"
-            Settings of steps, sampling and noise. "adam" is
-            :class:`~skdpspectral.neural_network.Adam` with its default parameters.
-        {accountant}
-        {noise_seed}
-        verbose : bool or int, default=0
-            Whether to print one line per step, without any statistic of the data.
-        """,
-    # -- attributes
-    "scale_": """
-        scale_ : ndarray of shape (n_features,) or None
-            Divisors of the features; None unless ``scale="bounds"``.
-        """,
-    "singular_values_": """
-        singular_values_ : ndarray of shape (n_components,)
-            ``sqrt(n_samples_ * explained_variance_)``, an estimate of the singular
-            values of all centered rows. Only set if there is a `noise_variance_`.
-        """,
-    "clients_": """
-        clients_ : ndarray of str of shape (n_clients,)
-            Names of the clients that are part of the result.
-        """,
-    "rejected_": """
-        rejected_ : dict of str to str
-            Clients that failed, with the reason.
-        """,
-    "n_components_": """
-        n_components_ : int
-            Number of components.
-        """,
-    "n_features_in_": """
-        n_features_in_ : int
-            Number of columns seen during fit.
-        """,
-    "feature_names_in_": """
-        feature_names_in_ : ndarray of shape (`n_features_in_`,)
-            Names of the columns, set if all column names of X are strings.
-        """,
-    "privacy_": """
-        privacy_ : PrivacyPlan
-            The releases and their cost. ``str(privacy_)`` gives a summary in two lines,
-            and ``privacy_.details()`` a table of all releases (:ref:`remarks`).
-        """,
-    "privacy_of_clients": """
-        privacy_ : ParallelPlan
-            One plan per client. The overall cost is the highest cost of a client.
-        """,
-    "adam_attributes": """
-        coefs_ : list of ndarray of shape (n_inputs, n_outputs)
-            Weights of each layer.
-        intercepts_ : list of ndarray of shape (n_outputs,)
-            Intercepts of each layer.
-        n_iter_ : int
-            Number of steps, which is public.
-        weights_ : ndarray of shape (n_parameters,)
-            All weights and intercepts, layer by layer.
-        layer_sizes_ : ndarray of int
-            Widths of the layers, from the features to the outputs.
-        {n_features_in_}
-        {feature_names_in_}
-        {privacy_}
-        """,
-    "adam_guarantee": """
-        **Formal guarantee.** ``fit`` is (`epsilon`, `delta`)-differentially private for
-        one row with its target, under `neighbors` of `optimizer`; the number of rows is
-        public. With a `noise_multiplier`, epsilon is ``privacy_.epsilon``. Each
-        example's gradient is clipped, and sums over secret samples are released with
-        Gaussian noise (:ref:`lemma-gradient-moments`,
-        :ref:`lemma-sampled-replacement`). The second moment is bounded below by a
-        public number, by default the standard deviation of its noise.
-
-        All parameters of this class and all fitted attributes are public. There is no
-        loss curve: the loss of a batch is a statistic of the data, and would have to be
-        released and paid for. There is no ``partial_fit`` or ``warm_start``:
-        amplification by sampling is only known for one table and a fixed number of
-        steps. To continue training, use :class:`~skdpspectral.neural_network.JMEAdam`.
-        Rows are not rescaled: scale them by a public constant or with
-        :class:`~skdpspectral.DPStandardScaler`.
-
-        References
-        ----------
-        Kalinin, Upadhyay and Lampert (2025), Continual release moment estimation with
-        differential privacy, Algorithm 2. As printed, that algorithm has no guarantee.
-        """,
-    # -- what methods take and return
-    "X_of_clients": """
-        X : array-like or dataframe of shape (n_samples, n_columns)
-            Rows of all clients in any order, all finite, including the column of
-            clients if `client_feature` names one; never modified. Rows of a dask
-            collection stay on its cluster.
-        """,
-    "X_by_block": """
-        Finite rows, never modified. Memory maps, open parquet files of pyarrow, and
-        arrays of other libraries with ``shape``, a numeric ``dtype`` and slices of
-        rows, such as those of h5py and zarr, are read block by block. Dask collections
-        are reduced on their cluster (:ref:`clusters`).
-        """,
-    "y_ignored": """
-        y : None
-            Ignored, present by convention.
-        """,
-    "X_like_fit": """
-        X : array-like or dataframe of shape (n_rows, n_columns)
-            Rows with the same columns as in fit.
-        """,
-    "users_like_fit": """
-        users : array-like of shape (n_rows,) or None, default=None
-            User ids of the same type as in fit.
-        """,
-    "users_of_fit": """
-        users : array-like of shape (n_rows,) or None, default=None
-            One hashable id per row, all of one kind: numbers (integers that are exact
-            in their dtype; never float16), strings, times, or objects of one type. With
-            neither `users` nor `user_feature`, all rows belong to one user.
-        """,
-    "clients": """
-        clients : array-like of shape (n_samples,) or None, default=None
-            One hashable id per row. With neither `clients` nor `client_feature`, all
-            rows belong to one client.
-        """,
-    "shape_of_rows": """
-        n_samples : int
-            Number of rows, public.
-        n_features : int
-            Number of features.
-        """,
-    "plan_of_shape": """
-        PrivacyPlan
-            The plan that a fit of this shape is charged for.
-        """,
-    # -- errors
-    "invalid_shape": """
-        ValueError
-            If a parameter is invalid or does not match the shape.
-        """,
-    "invalid_data": """
-        ValueError, TypeError
-            If a parameter or the form of the data is invalid (nothing is charged), or
-            if a value is invalid, such as NaN (the fit is charged, :ref:`limits`).
-        """,
-    "no_budget": """
-        PrivacyBudgetError
-            If the accountant's remaining budget is too small; nothing is charged.
-        """,
-    # -- displays
-    "axes_of_display": """
-        ax_, figure_ : matplotlib Axes and Figure
-            Axes and figure of the plot.
-        """,
-    "ax_of_plot": """
-        ax : matplotlib Axes or None, default=None
-            Axes to draw on. None creates a new figure.
-        """,
-    "drawn_display": """
-        display : object
-            The drawn display.
-        """,
-    "no_matplotlib": """
-        ImportError
-            If matplotlib is not installed.
-        """,
-    "plotted": """
-        Returns
-        -------
-        display : object
-            This display.
-
-        Raises
-        ------
-        ValueError
-            If a value is out of range, or shapes disagree.
-        {no_matplotlib}
-        """,
-    # -- sections
-    "returns_plan": """
-        Returns
-        -------
-        {plan_of_shape}
-
-        Raises
-        ------
-        {invalid_shape}
-        """,
-    "outcome_of_fit": """
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        {invalid_data}
-        {no_budget}
-        """,
-}
-
 ENTRIES: dict[str, str] = {}
+
+# Each entry begins with its name in brackets, and may be made of those above it.
+_TEXTS = r"""
+[epsilon]
+epsilon : float or None, default=1.0
+    Privacy budget of one fit, positive. None (or infinity) switches privacy
+    off, with a :class:`~skdpspectral.PrivacyLeakWarning`.
+[epsilon_of_clients]
+epsilon : float, mapping of client to float, or None, default=1.0
+    Privacy budget of each client, positive: one value for all clients, or a
+    mapping from client ids to values. None (or infinity) switches privacy off,
+    with a :class:`~skdpspectral.PrivacyLeakWarning`.
+[delta]
+delta : float, default=1e-6
+    Privacy budget in [1e-15, 1), well below one over the number of rows (or of
+    users).
+[delta_of_clients]
+delta : float or mapping of client to float, default=1e-6
+    Privacy budget in [1e-15, 1), well below one over the rows of a client.
+[bounds]
+bounds : tuple (low, high) or None, default=None
+    Public bounds of the features, in the units of the data: numbers or arrays
+    of shape (n_features,). Values are clipped to these bounds and measured from
+    their midpoint (:ref:`bounds`). The bounds must be known without looking at
+    the data: ``(X.min(0), X.max(0))`` would break the guarantee.
+[clip_norm]
+clip_norm : float or None, default=None
+    With None, every centered row is scaled to unit norm. This needs no
+    knowledge of the data's scale, and is best for directions whenever noise
+    matters. A number in [1e-60, 1e60] only scales down rows that are longer, in
+    the units of the data (of the scaled features with ``scale="bounds"``).
+[scale]
+scale : {"bounds"} or None, default=None
+    "bounds" divides each feature by its own half-width, rather than all
+    features by the largest one. Private scales are not supported because they
+    would differ between clients.
+[center]
+center : {"auto", "none", "pairs", "private", "shared"} or PrivateMean, default="auto"
+    Reference point that is subtracted from the rows. "none": the midpoint of
+    `bounds`, or the origin without `bounds`. "pairs": other rows of the same
+    client; this needs no center, but doubles the noise. "private": a private
+    mean, which uses part of the budget. Without `bounds` and `clip_norm` it
+    needs a public radius, given by
+    :class:`~skdpspectral.decomposition.PrivateMean`. In wide bounds the mean is
+    dominated by noise, and so are the components. "shared": a private center
+    that the clients find together (see :class:`~skdpspectral.FederatedDPPCA`).
+    "auto": same as "pairs".
+[n_samples_]
+n_samples_ : int
+    Number of rows of the fit, public under replace-one.
+[moment_attributes]
+moment_ : ndarray of shape (n_kept, n_kept)
+    Released second moment of the seen standardized features, the seen targets
+    and the constant, in this order. Coefficients depend on the data only
+    through this matrix, the means and the scales.
+moment_noise_std_ : float
+    Standard deviation of the noise of the off-diagonal entries of `moment_`
+    that do not involve targets.
+cross_noise_std_ : float
+    Standard deviation of the noise of the entries of `moment_` that pair a
+    regressor with a target.
+n_components_ : int
+    Number of directions of the features used by the regression.
+mean_, scale_ : ndarray of shape (n_features,)
+    Means and scales used to standardize the features.
+limits_ : ndarray of shape (2, n_features)
+    Limits at which features are clipped, in :meth:`fit` and :meth:`predict`:
+    the tighter of `bounds` and 30 standard deviations around the mean.
+{n_samples_}
+target_mean_, target_scale_ : ndarray of shape (n_targets,)
+    Means and scales used to standardize the targets.
+unseen_features_ : ndarray of bool of shape (n_features,)
+    Mask of the features that are indistinguishable from noise.
+[classes]
+classes : array-like or None, default=None
+    All possible labels, which are public. None uses the labels that occur in y
+    as if they were public, with a :class:`~skdpspectral.PrivacyLeakWarning`
+    unless y is boolean; :class:`~skdpspectral.model_selection.PrivateSearchCV`
+    does not accept None. Any other label raises an error, after the charge.
+[whiten]
+whiten : bool, default=False
+    Whether :meth:`transform` returns scores of unit variance. Whitening
+    requires variances of the data, along and across the components, which are
+    available
+[weights]
+weights : {"optimal", "equal"}, mapping or array, default="optimal"
+    "optimal" weights clients by the accuracy that their number of rows and
+    their noise allow (:ref:`guide_federated_weights`). "equal" gives all
+    clients the same weight, for comparisons. You can also pass your own
+    **public**, non-negative weights, which are then used in all averages. An
+    array lists them in the order in which the clients first occur in the rows.
+[client_feature]
+client_feature : int, str or None, default=None
+    Column of X that contains the client of each row. It is not used as a
+    feature. Without it, and without `clients` in ``fit``, all rows belong to
+    one client.
+[n_jobs]
+n_jobs : int or None, default=None
+    Number of threads, as in joblib.
+[accountant]
+accountant : PrivacyAccountant or None, default=None
+    Ledger that is charged for every fit before the fit reads any values. None
+    uses the accountant of the enclosing ``with`` block, if any.
+[noise_seed]
+noise_seed : int, RandomState instance or None, default=None
+    None draws noise from the operating system's entropy. **Anything else voids
+    the privacy of the fit**; use it only for tests and figures (:ref:`seeds`).
+[adam_batches]
+batch_size : int, default=256
+    Expected number of examples in a batch. If there are no more examples than
+    this, every batch contains all of them. Sums are divided by `batch_size`,
+    regardless of the actual size of the batch.
+n_epochs : int, default=10
+    Expected number of times that each example is used.
+clip_norm : float, default=1.0
+    Bound on the norm of each example's gradient, in [1e-30, 1e60].
+[adam_decays]
+beta_1 : float, default=0.9
+    Decay of the first moment, in [0, 1).
+beta_2 : float, default=0.999
+    Decay of the second moment, in [0, 1).
+stability : float or AdamStability, default=1e-8
+    Non-negative number that is added to the square root of the second moment,
+    or :class:`~skdpspectral.neural_network.AdamStability`, which also sets a
+    lower bound on the second moment and an upper bound on the norm of a step.
+[adam_noise]
+sampling : {"poisson", "in-turn"}, default="poisson"
+    "poisson": each example joins each batch independently, which lowers the
+    privacy cost. "in-turn": each example is in one batch per epoch, in a public
+    order.
+neighbors : {"replace-one", "zero-out-one"}, default="replace-one"
+    What the guarantee hides: the values of one example ("replace-one"), or
+    whether that example contributes at all ("zero-out-one").
+noise_multiplier : float or None, default=None
+    Standard deviation of the noise, in units of the largest norm that one
+    example can contribute to a step. None uses the smallest value that
+    `epsilon` and `delta` allow. Otherwise `epsilon` is ignored, and
+    ``privacy_.epsilon`` is the cost at `delta`. A number raises an error with
+    ``epsilon=None``, which asks for no noise.
+factorization : {"trivial", "sqrt", "blt", "bisr"}, default="trivial"
+    Matrix factorization that correlates the noise of "in-turn" batches, for the
+    decays of both moments. All but "trivial" require ``n_epochs=1``. "blt"
+    keeps about four additional rows of noise in memory, "bisr" keeps 128, and
+    "sqrt" keeps two per batch.
+[adam_second_moment]
+How the second moment is computed. "pp" squares the released mean, as in the
+usual private Adam. "pp-debiased" also subtracts the variance of the noise.
+"jme" releases the squares of the clipped gradients of single examples.
+"jme-batch" clips the mean gradient of the batch once more and squares it.
+"clip" clips gradients and their squares jointly.
+[adam_moment_weight]
+moment_weight : float or "auto", default="auto"
+    Weight :math:`\nu` of the squares relative to the gradients, for gradients
+    in the unit ball. "auto" uses 0.5 where the squares are free ("jme" under
+    "replace-one", unless samples are drawn), and 0.1 otherwise. "pp" and
+    "pp-debiased" release no squares and do not accept this parameter.
+[adam_network]
+optimizer : "adam" or Adam, default="adam"
+    Settings of steps, sampling and noise. "adam" is
+    :class:`~skdpspectral.neural_network.Adam` with its default parameters.
+{accountant}
+{noise_seed}
+verbose : bool or int, default=0
+    Whether to print one line per step, without any statistic of the data.
+[scale_]
+scale_ : ndarray of shape (n_features,) or None
+    Divisors of the features; None unless ``scale="bounds"``.
+[singular_values_]
+singular_values_ : ndarray of shape (n_components,)
+    ``sqrt(n_samples_ * explained_variance_)``, an estimate of the singular
+    values of all centered rows. Only set if there is a `noise_variance_`.
+[clients_]
+clients_ : ndarray of str of shape (n_clients,)
+    Names of the clients that are part of the result.
+[rejected_]
+rejected_ : dict of str to str
+    Clients that failed, with the reason.
+[n_components_]
+n_components_ : int
+    Number of components.
+[n_features_in_]
+n_features_in_ : int
+    Number of columns seen during fit.
+[feature_names_in_]
+feature_names_in_ : ndarray of shape (`n_features_in_`,)
+    Names of the columns, set if all column names of X are strings.
+[privacy_]
+privacy_ : PrivacyPlan
+    The releases and their cost. ``str(privacy_)`` gives a summary in two lines,
+    and ``privacy_.details()`` a table of all releases (:ref:`remarks`).
+[privacy_of_clients]
+privacy_ : ParallelPlan
+    One plan per client. The overall cost is the highest cost of a client.
+[adam_attributes]
+coefs_ : list of ndarray of shape (n_inputs, n_outputs)
+    Weights of each layer.
+intercepts_ : list of ndarray of shape (n_outputs,)
+    Intercepts of each layer.
+n_iter_ : int
+    Number of steps, which is public.
+weights_ : ndarray of shape (n_parameters,)
+    All weights and intercepts, layer by layer.
+layer_sizes_ : ndarray of int
+    Widths of the layers, from the features to the outputs.
+{n_features_in_}
+{feature_names_in_}
+{privacy_}
+[adam_guarantee]
+**Formal guarantee.** ``fit`` is (`epsilon`, `delta`)-differentially private for
+one row with its target, under `neighbors` of `optimizer`; the number of rows is
+public. With a `noise_multiplier`, epsilon is ``privacy_.epsilon``. Each
+example's gradient is clipped, and sums over secret samples are released with
+Gaussian noise (:ref:`lemma-gradient-moments`,
+:ref:`lemma-sampled-replacement`). The second moment is bounded below by a
+public number, by default the standard deviation of its noise.
+
+All parameters of this class and all fitted attributes are public. There is no
+loss curve: the loss of a batch is a statistic of the data, and would have to be
+released and paid for. There is no ``partial_fit`` or ``warm_start``:
+amplification by sampling is only known for one table and a fixed number of
+steps. To continue training, use :class:`~skdpspectral.neural_network.JMEAdam`.
+Rows are not rescaled: scale them by a public constant or with
+:class:`~skdpspectral.DPStandardScaler`.
+
+References
+----------
+Kalinin, Upadhyay and Lampert (2025), Continual release moment estimation with
+differential privacy, Algorithm 2. As printed, that algorithm has no guarantee.
+[X_of_clients]
+X : array-like or dataframe of shape (n_samples, n_columns)
+    Rows of all clients in any order, all finite, including the column of
+    clients if `client_feature` names one; never modified. Rows of a dask
+    collection stay on its cluster.
+[X_by_block]
+Finite rows, never modified. Memory maps, open parquet files of pyarrow, and
+arrays of other libraries with ``shape``, a numeric ``dtype`` and slices of
+rows, such as those of h5py and zarr, are read block by block. Dask collections
+are reduced on their cluster (:ref:`clusters`).
+[y_ignored]
+y : None
+    Ignored, present by convention.
+[X_like_fit]
+X : array-like or dataframe of shape (n_rows, n_columns)
+    Rows with the same columns as in fit.
+[users_like_fit]
+users : array-like of shape (n_rows,) or None, default=None
+    User ids of the same type as in fit.
+[users_of_fit]
+users : array-like of shape (n_rows,) or None, default=None
+    One hashable id per row, all of one kind: numbers (integers that are exact
+    in their dtype; never float16), strings, times, or objects of one type. With
+    neither `users` nor `user_feature`, all rows belong to one user.
+[clients]
+clients : array-like of shape (n_samples,) or None, default=None
+    One hashable id per row. With neither `clients` nor `client_feature`, all
+    rows belong to one client.
+[shape_of_rows]
+n_samples : int
+    Number of rows, public.
+n_features : int
+    Number of features.
+[plan_of_shape]
+PrivacyPlan
+    The plan that a fit of this shape is charged for.
+[invalid_shape]
+ValueError
+    If a parameter is invalid or does not match the shape.
+[invalid_data]
+ValueError, TypeError
+    If a parameter or the form of the data is invalid (nothing is charged), or
+    if a value is invalid, such as NaN (the fit is charged, :ref:`limits`).
+[no_budget]
+PrivacyBudgetError
+    If the accountant's remaining budget is too small; nothing is charged.
+[axes_of_display]
+ax_, figure_ : matplotlib Axes and Figure
+    Axes and figure of the plot.
+[ax_of_plot]
+ax : matplotlib Axes or None, default=None
+    Axes to draw on. None creates a new figure.
+[drawn_display]
+display : object
+    The drawn display.
+[no_matplotlib]
+ImportError
+    If matplotlib is not installed.
+[plotted]
+Returns
+-------
+display : object
+    This display.
+
+Raises
+------
+ValueError
+    If a value is out of range, or shapes disagree.
+{no_matplotlib}
+[returns_plan]
+Returns
+-------
+{plan_of_shape}
+
+Raises
+------
+{invalid_shape}
+[outcome_of_fit]
+Returns
+-------
+self : object
+    The fitted estimator.
+
+Raises
+------
+{invalid_data}
+{no_budget}
+"""
 
 
 def documented(cls: _Class) -> _Class:
@@ -438,6 +378,6 @@ def _entry(place: re.Match, name: str) -> str:
     return indent(ENTRIES[place[2]], place[1])
 
 
-# An entry may be made of those above it.
-for _name, _text in _TABLE.items():
-    ENTRIES[_name] = _PLACE.sub(lambda place: _entry(place, __name__), cleandoc(_text))
+for _text in _TEXTS.split("\n[")[1:]:
+    _name, _, _text = _text.partition("]\n")
+    ENTRIES[_name] = _PLACE.sub(lambda place: _entry(place, __name__), _text.rstrip())

@@ -100,10 +100,11 @@ class _Copier(pickle.Pickler):
             return self._place_of(obj, lambda: None)
         if is_strategy(obj):  # its parameters, and nothing else that it may hold
             return self._place_of(obj, lambda: clone(obj))
-        if isinstance(obj, BaseEstimator) and any(
-            n in vars(obj) for n in CALLBACK_ATTRIBUTES
-        ):
-            return self._place_of(obj, lambda: published_copy(_unheard(obj)))
+        if isinstance(obj, BaseEstimator) and vars(obj).keys() & CALLBACK_ATTRIBUTES:
+            unheard = copy.copy(obj)
+            for name in vars(obj).keys() & CALLBACK_ATTRIBUTES:
+                delattr(unheard, name)
+            return self._place_of(obj, lambda: published_copy(unheard))
         return None
 
     def _place_of(self, obj, make) -> int:
@@ -112,14 +113,6 @@ class _Copier(pickle.Pickler):
             self._kept.append(make())
             self._places[id(obj)] = (len(self._kept) - 1, obj)
         return self._places[id(obj)][0]
-
-
-def _unheard(estimator):
-    """Return a shallow copy of an estimator without callbacks."""
-    twin = copy.copy(estimator)
-    for name in CALLBACK_ATTRIBUTES:
-        vars(twin).pop(name, None)
-    return twin
 
 
 # Doubts about all fits that are planned, for who plans fits of others.
@@ -159,8 +152,6 @@ class PrivateEstimator(BaseEstimator):
     :meth:`_start_release`, which charges the plan before it reads values.
     """
 
-    # Calls of decorators between a fit and its caller, for warnings that name a line.
-    _levels_around_fit: ClassVar[int] = 0
     # Constructor parameters that may be arrays or lists.
     _array_parameters: ClassVar[tuple[str, ...]] = ("bounds",)
 
@@ -222,7 +213,7 @@ class PrivateEstimator(BaseEstimator):
 
     def _check_parameters(self) -> None:
         """Check constructor parameters individually, without a charge."""
-        check_values(self, self._array_parameters)
+        check_values(self)
         if getattr(self, "n_jobs", None) == 0:
             raise ValueError("n_jobs must be None or a number of threads, not 0")
         self._check_budget()
@@ -358,16 +349,16 @@ class PrivateEstimator(BaseEstimator):
         `unread` are tables from ``deferred_rows``, whose values are checked after the
         charge. Returns the release and the data.
         """
-        share = self._own_share()
+        share, accountant = self._own_share(), None
         if share is not None:  # the pipeline has warned of it, and was charged
             share.claim(plan, n_public)
-            release = kind(plan, None, self.noise_seed)
-            return release, *map(methodcaller("read"), unread)
-        self._warn_beforehand(n_public, self.delta)
-        self._warn_of_weaker(plan, self.epsilon)
-        accountant = self._governing_accountant()
-        if self._fit_limit is not None:  # which streams are not entered into
-            accountant = self._fit_limit.charge(plan)
+        else:
+            self._warn_beforehand(n_public, self.delta)
+            self._warn_of_weaker(plan, self.epsilon)
+            if self._fit_limit is not None:  # which streams are not entered into
+                self._fit_limit.charge(plan)
+            else:
+                accountant = self._governing_accountant()
         release = kind(plan, accountant, self.noise_seed)
         return release, *map(methodcaller("read"), unread)
 
@@ -617,8 +608,6 @@ class TableEstimator(PrivateEstimator):
     given shape, and an ``@unweighted`` ``fit``.
     """
 
-    _levels_around_fit: ClassVar[int] = 1  # that of @unweighted
-
     def privacy_plan(self, n_samples, n_features) -> PrivacyPlan:
         """Describe what a fit will release and cost; no data are needed.
 
@@ -633,9 +622,8 @@ class TableEstimator(PrivateEstimator):
         n_features = check_count("n_features", n_features)
         return self._planned(self._statistic(n_samples, n_features))
 
-    def _statistic(self, n_samples: int, n_features: int) -> Any:
-        """Return the statistic of a fit of that shape, from public numbers."""
-        raise NotImplementedError
+    # Returns the statistic of a fit of that shape, from public numbers.
+    _statistic: ClassVar[Callable[..., Any]]
 
 
 # Columns of ids that scikit-learn's users look for under the name of groups.
@@ -646,7 +634,7 @@ def unweighted(method: _Method) -> _Method:
     """Decorate ``fit`` to refuse `sample_weight` and `groups`, unless None.
 
     The signature is unchanged, so that scikit-learn sees that weights are not
-    supported. The decorator adds one call level.
+    supported.
     """
 
     @functools.wraps(method)

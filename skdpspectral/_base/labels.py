@@ -58,13 +58,21 @@ class PrivateClassifier(ClassifierMixin):
         With ``classes=None`` the labels that occur are public and read here. Other
         errors about them are raised after the charge.
         """
-        known = self._known_classes(y)
         unread = deferred_labels(self, y, n_rows)
         self._check_kind(y)
-        if known is not None:
-            self.classes_ = _publishable(known)
+        if self.classes is not None:
+            self.classes_ = _publishable(np.unique(np.asarray(self.classes)))
             return unread
-        self._warn_of_classes()
+        # Categories of a column usually come from the labels that occur in it.
+        if getattr(y, "dtype", None) == np.bool_:
+            self.classes_ = np.array([False, True])
+            return unread
+        if self._is_private():
+            warn(
+                "classes=None: the labels in y are assumed to be public knowledge and "
+                "are not protected; pass them as classes=[...]",
+                PrivacyLeakWarning,
+            )
         try:
             self.classes_ = self._occurring(unread.read())
         except ValueError:
@@ -111,28 +119,10 @@ class PrivateClassifier(ClassifierMixin):
             )
         return _publishable(known)
 
-    def _known_classes(self, y) -> np.ndarray | None:
-        """Return the classes if they are public: given, or those of booleans.
-
-        Categories of a column usually come from the labels that occur in it.
-        """
-        if self.classes is not None:
-            return np.unique(np.asarray(self.classes))
-        dtype = getattr(y, "dtype", None)
-        return np.array([False, True]) if dtype == np.bool_ else None
-
     def _unprotected(self) -> str | None:
         if self.classes is not None:
             return None
         return "classes=None publishes which labels occur in y: pass classes=[...]"
-
-    def _warn_of_classes(self) -> None:
-        if self._is_private():
-            warn(
-                "classes=None: the labels in y are assumed to be public knowledge and "
-                "are not protected; pass them as classes=[...]",
-                PrivacyLeakWarning,
-            )
 
     def _one_hot(self, labels: np.ndarray) -> np.ndarray:
         """Return targets of 0 and 1, of shape (n_samples, n_outputs)."""

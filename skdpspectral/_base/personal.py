@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import zipfile
-from collections.abc import Iterator
-from contextvars import ContextVar
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -23,24 +21,11 @@ from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
 from .documented import documented
-from .sklearn_compat import CALLBACK_LEVELS
 
 # Names of a user's entries, beside those of `publish`, begin so.
 _OF_USER = "user_"
 
 _LARGEST = np.finfo(float).max
-
-_counts_unknown: ContextVar[bool] = ContextVar("counts_unknown", default=True)
-
-
-@contextlib.contextmanager
-def uncounted_users() -> Iterator[None]:
-    """Suppress warnings of unknown users while computing a private score."""
-    token = _counts_unknown.set(False)
-    try:
-        yield
-    finally:
-        _counts_unknown.reset(token)
 
 
 def pooled_score(estimator, y, predictions, sample_weight, *, private: bool) -> float:
@@ -68,13 +53,10 @@ class KeepsUsers:
     _models_class: ClassVar[Any]
     _pooled_values: ClassVar[str] = "targets"
 
-    def _models(self) -> Any:
-        """Return the users' models; a published copy has none."""
-        raise NotImplementedError
-
-    def _shared_prediction(self) -> str:
-        """Describe the prediction for unknown users, from public values."""
-        raise NotImplementedError
+    # Returns the users' models; a published copy has none.
+    _models: ClassVar[Callable[..., Any]]
+    # Describes the prediction for unknown users, from public values.
+    _shared_prediction: ClassVar[Callable[..., str]]
 
     def _warn_of_unknown(self, codes: np.ndarray, rows="rows") -> None:
         """Warn of rows, or of "users" with lists, whose users have no model.
@@ -82,36 +64,28 @@ class KeepsUsers:
         Their number depends on who was in the fit, which only the holder of users'
         models may learn. A copy without models issues the same warning for all users.
         """
-        if not _counts_unknown.get():
-            return
-        n_unknown, shared = np.count_nonzero(codes < 0), self._shared_prediction()
+        n_unknown = np.count_nonzero(codes < 0)
         if not len(self._models().weights):
             said = (
                 f"this {type(self).__name__} is a published copy without models of "
-                f"users: all {rows} are predicted by {shared}"
-            )
-            if rows == "users":
-                said += ", and all users get the same list"
-        elif n_unknown and rows == "users":
-            said = (
-                f"{n_unknown} of {len(codes)} users are new: users that were neither "
-                "in the fit nor personalized all get the same list, predicted by "
-                f"{shared}"
+                f"users: all {rows}"
             )
         elif n_unknown:
-            were = "was" if n_unknown == 1 else "were"
-            if rows != "users":
-                were = f"belong to users that {were}"
-                if n_unknown == 1:
-                    were = "belongs to a user that was"
+            whose = "belong to" if rows == "rows" else "are"
             said = (
-                f"{n_unknown} of {len(codes)} {rows} {were} neither in the fit nor "
-                f"personalized; predictions for them are made by {shared}. To test "
-                "users' own models, keep rows of every user in each training part "
-                "(PerUserKFold); GroupKFold tests new users"
+                f"{n_unknown} of {len(codes)} {rows} {whose} users that were neither "
+                "in the fit nor personalized: they"
             )
         else:
             return
+        said += f" are predicted by {self._shared_prediction()}"
+        if rows == "users":
+            said += ", and all get the same list"
+        elif len(self._models().weights):
+            said += (
+                ". To test users' own models, keep rows of every user in each training "
+                "part (PerUserKFold); GroupKFold tests new users"
+            )
         said += ". personalize() fits models of users to their own rows"
         warn(said, UserWarning)
 
@@ -161,6 +135,7 @@ class KeepsUsers:
         if user is not None:
             index = IdIndex([json.loads(str(user))], "user").without_codes()
             estimator._personal = cls._models_class.of_file(index, own)
+            estimator._users_given = True
         return estimator
 
     def __getstate__(self):
@@ -182,8 +157,6 @@ class PersonalEstimator(KeepsUsers):
     models in ``_personal``, and stores in ``_users_given`` whether fit received users.
     """
 
-    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
-
     user_feature: int | str | None
 
     def __sklearn_tags__(self):
@@ -196,17 +169,12 @@ class PersonalEstimator(KeepsUsers):
 
     # -- what a fit will release -----------------------------------------------------
 
-    def _statistic(self, n_features: int) -> Any:
-        """Return the statistic of a fit."""
-        raise NotImplementedError
-
-    def _n_beside(self) -> int:
-        """Return the number of columns of X that are not features."""
-        raise NotImplementedError
-
-    def _plan(self, statistic) -> PrivacyPlan:
-        """Return the plan of such a statistic."""
-        raise NotImplementedError
+    # Returns the statistic of a fit for a number of features.
+    _statistic: ClassVar[Callable[..., Any]]
+    # Returns the number of columns of X that are not features.
+    _n_beside: ClassVar[Callable[..., int]]
+    # Returns the plan of a statistic.
+    _plan: ClassVar[Callable[..., PrivacyPlan]]
 
     def _plan_of_users(self, statistic, neighbors: Neighbors) -> PrivacyPlan:
         """Return a plan whose unit is a user with all rows."""
@@ -290,20 +258,25 @@ class PersonalEstimator(KeepsUsers):
             )
         return True
 
+    def _check_given(self, ids, name: str) -> None:
+        """Refuse ids that are missing, or that are unknown to a fit without users."""
+        given = getattr(self, "_users_given", None)
+        if ids is None and given:
+            raise ValueError(
+                f"{name} must be passed, because fit was given users: pass {name}=... "
+                "or name a column of X with user_feature, which also works in "
+                "cross_val_score"
+            )
+        if ids is not None and given is False:
+            raise ValueError(
+                f"{name} must be left out, because fit was given no users: fit with "
+                "users=... or user_feature"
+            )
+
     def _codes_of(self, table: UserTable) -> np.ndarray:
         """Return the code of each row's user, -1 for those without a model."""
+        self._check_given(table.users, "users")
         personal = self._models()
-        if table.users is None and getattr(self, "_users_given", False):
-            raise ValueError(
-                "users are missing: fit was given users, and every row is predicted "
-                "by the model of its user; pass users=..., or name a column of X with "
-                "user_feature, which also works in cross_val_score"
-            )
-        if table.users is not None and not getattr(self, "_users_given", True):
-            raise ValueError(
-                "users were given to predict, but not to fit: predict without them, or "
-                "fit with users=... or user_feature"
-            )
         codes = personal.codes(table.users, len(table.X), self._users_name())
         if not len(personal.weights):
             codes = np.full(len(table.X), -1)
@@ -317,9 +290,8 @@ class PersonalEstimator(KeepsUsers):
     def _code_of(self, user) -> int:
         """Return the code of one user, -1 without a model."""
         check_is_fitted(self)
+        self._check_given(user, "user")
         personal = self._models()
-        if user is None and getattr(self, "_users_given", False):
-            raise ValueError("user is missing: fit was given users; pass the user's id")
         code = int(personal.codes(None if user is None else [user], 1, "user")[0])
         code = code if len(personal.weights) else -1
         if self._refuses_unknown() and code < 0:
@@ -328,50 +300,32 @@ class PersonalEstimator(KeepsUsers):
 
     def _users_to_fit(self, table: UserTable, user) -> IdIndex | None:
         """Return the users of the rows; None for a single one without an id."""
-        given = getattr(self, "_users_given", None)
-        if table.users is not None:
-            return self._users_of_rows(table.users, user, given)
-        if user is None and given:
-            raise ValueError("user is missing: fit was given users; pass the user's id")
-        if user is None:
-            return None
-        if given is False:
-            raise ValueError(
-                "user was given, but fit was given no users: fit with users=... or "
-                "user_feature, or leave user out"
-            )
-        index = IdIndex([user], "user")
-        index.codes = np.zeros(len(table.X), dtype=np.intp)
-        self._models().check_kind(index, "user")
-        return index
-
-    def _users_of_rows(self, ids, user, given: bool | None) -> IdIndex:
-        name = self._users_name()
-        if given is False:
-            raise ValueError(
-                "users were given, but not to fit: fit with users=... or user_feature"
-            )
-        index = IdIndex(ids, name)
-        if user is not None and (len(index) != 1 or index.find([user], "user")[0]):
-            raise ValueError(
-                "X must contain the rows of one user only, the one that user names"
-            )
+        if table.users is None:
+            name = "user"
+            self._check_given(user, name)
+            if user is None:
+                return None
+            index = IdIndex([user], name)
+            index.codes = np.zeros(len(table.X), dtype=np.intp)
+        else:
+            name = self._users_name()
+            self._check_given(table.users, "users")
+            index = IdIndex(table.users, name)
+            if user is not None and (len(index) != 1 or index.find([user], "user")[0]):
+                raise ValueError(
+                    "X must contain the rows of one user only, the one that user names"
+                )
         self._models().check_kind(index, name)
         return index
 
     # -- predictions and further users: no budget is spent ---------------------------
 
-    def _read_like_fit(self, X, users) -> tuple[UserTable, np.ndarray | float]:
-        """Read rows for a fitted estimator; return their features and offsets."""
-        raise NotImplementedError
-
-    def _predicted(self, table: UserTable, codes: np.ndarray) -> np.ndarray:
-        """Predict rows of users with these codes; those below 0 have no model."""
-        raise NotImplementedError
-
-    def _fit_users(self, table: UserTable, y, index: IdIndex | None) -> Any:
-        """Return models of users fitted to their rows minus the offsets."""
-        raise NotImplementedError
+    # Reads rows and users for a fitted estimator; returns features and offsets.
+    _read_like_fit: ClassVar[Callable[..., tuple[UserTable, np.ndarray | float]]]
+    # Predicts rows of users with codes; those below 0 have no model.
+    _predicted: ClassVar[Callable[..., np.ndarray]]
+    # Returns models of users fitted to their rows minus the offsets.
+    _fit_users: ClassVar[Callable[..., Any]]
 
     def predict(self, X, *, users=None):
         """Predict each row with the model of its user.
@@ -485,13 +439,6 @@ class PersonalEstimator(KeepsUsers):
         y = check_targets(self, y, len(predictions))
         private = self._was_private() and getattr(self, "_users_given", False)
         return pooled_score(self, y, predictions, sample_weight, private=private)
-
-    @classmethod
-    def _from_parts(cls, header: dict, arrays: dict):
-        estimator = super()._from_parts(header, arrays)
-        if hasattr(estimator, "_personal"):
-            estimator._users_given = True
-        return estimator
 
 
 @dataclass(frozen=True)

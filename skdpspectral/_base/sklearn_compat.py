@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Iterator
 
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _safe_indexing as take_rows
@@ -19,33 +18,15 @@ from sklearn.utils.validation import _check_feature_names_in as check_input_feat
 
 from ..mechanisms._plan import has_budget
 
-_Method = TypeVar("_Method", bound=Callable[..., Any])
-
 try:  # scikit-learn >= 1.9
     from sklearn.callback import CallbackSupportMixin
-    from sklearn.callback import with_callbacks as _with_callbacks
     from sklearn.callback._callback_support import callback_management_context
-
-    # Calls between a method that is wrapped by with_callbacks and its caller.
-    CALLBACK_LEVELS = 1
 except ImportError:
-    CALLBACK_LEVELS = 0
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Stand-in for versions of scikit-learn without callbacks."""
 
-    def callback_management_context(estimator):
-        """Return a context that manages nothing."""
-        return contextlib.nullcontext()
-
-    def _with_callbacks(method):
-        """Return the method as it is."""
-        return method
-
-
-def with_callbacks(method: _Method) -> _Method:
-    """Decorate a fit to set up callbacks, and to clean up after them."""
-    return _with_callbacks(method)
+    callback_management_context = contextlib.nullcontext
 
 
 # Where scikit-learn keeps callbacks, and what a meta-estimator hands on.
@@ -68,114 +49,63 @@ def output_container(transformer) -> str:
 
 
 __all__ = [
-    "CALLBACK_LEVELS",
     "CallbackSupportMixin",
     "Interval",
     "StrOptions",
-    "callback_management_context",
     "check_input_features",
+    "fit_progress",
     "output_container",
     "parameter_names",
     "take_rows",
     "validate_parameter_constraints",
-    "with_callbacks",
 ]
-
-_CHANGED = (
-    "epsilon was changed while the fit began, by a callback or by another thread: "
-    "callbacks of a private fit may not see the estimator; fit again"
-)
-
-
-class _Counted:
-    """A release that reports each call as a step of a fit."""
-
-    def __init__(self, release, progress: FitProgress):
-        self._release, self._progress, self._number = release, progress, 0
-
-    def __call__(self, *args, **kwargs):
-        released = self._release(*args, **kwargs)
-        self._number += 1
-        self._progress.step(self._number)
-        return released
-
-    def __getattr__(self, name: str):
-        return getattr(self._release, name)
 
 
 class FitProgress:
-    """Progress of a fit of at most `max_steps` steps.
+    """Progress of a fit of at most `max_steps` steps, in lines and for callbacks."""
 
-    Callbacks of a private fit only see that a step was made: they get neither data nor
-    a fitted estimator, and cannot stop it.
-    """
-
-    def __init__(self, estimator, max_steps: int, *, private: bool, verbose):
-        self._private, self._verbose = private, verbose
-        self._name, self._max_steps = type(estimator).__name__, max_steps
-        self._data: dict[str, object] = {}
-        self._cleanup = contextlib.ExitStack()
-        self._shown, self._context = estimator, None
-        # Where nobody listens there is nothing to be told.
-        if not any(hasattr(estimator, name) for name in CALLBACK_ATTRIBUTES):
-            return
-        if private:
-            self._shown = self._stand_in(estimator)
-        self._cleanup.enter_context(callback_management_context(self._shown))
-        try:
-            self._context = self._shown._init_callback_context(max_subtasks=max_steps)
-            if estimator._is_private() and not private:  # before anything is charged
-                raise ValueError(_CHANGED)
-        except BaseException:
-            self._cleanup.close()
-            raise
-
-    def _stand_in(self, estimator):
-        """Return an unfitted estimator without a ledger for callbacks."""
-        shown = clone(estimator).set_params(accountant=None)
-        for name in CALLBACK_ATTRIBUTES:
-            if hasattr(estimator, name):
-                setattr(shown, name, getattr(estimator, name))
-        self._cleanup.callback(vars(shown).pop, "_parent_callback_ctx", None)
-        return shown
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        return self._cleanup.__exit__(*error)
+    def __init__(self, estimator, max_steps: int, context=None):
+        self._estimator, self._context = estimator, context
+        self._max_steps, self._exact = max_steps, False
+        self.data: dict[str, object] = {}
 
     def begin(self, X, y, plan) -> None:
-        """Notify callbacks of the start, with X and y only if there is no budget.
-
-        Raises if `plan` has a budget that the estimator did not have before.
-        """
-        if self._context is not None and has_budget(plan) and not self._private:
-            raise ValueError(_CHANGED)
-        self._data = {} if self._private else {"X": X, "y": y}
+        """Notify callbacks of the start, with data only if there is no budget."""
+        self._exact = not has_budget(plan)
         if self._context is not None:
-            self._context.call_on_fit_task_begin(estimator=self._shown, **self._data)
+            self.data = {"X": X, "y": y} if self._exact else {}
+            self._context.call_on_fit_task_begin(estimator=self._estimator, **self.data)
 
-    def step(self, number: int, note: str = "") -> bool:
-        """Report a step; return whether to stop, which a private fit never does."""
-        if self._verbose:
-            print(f"[{self._name}] step {number} of {self._max_steps}{note}")
+    def step(self, number: int, moved: float | None = None) -> bool:
+        """Report a step, and how far an exact fit moved; return whether to stop it."""
+        if getattr(self._estimator, "verbose", False):
+            note = "" if moved is None else f": moved by {moved:.3g}"
+            name = type(self._estimator).__name__
+            print(f"[{name}] step {number} of {self._max_steps}{note}")
         if self._context is None:
             return False
         task = self._context.subcontext(task_name="step")
-        task.call_on_fit_task_begin(estimator=self._shown, **self._data)
-        stop = task.call_on_fit_task_end(estimator=self._shown, **self._data)
-        return bool(stop) and not self._private
+        task.call_on_fit_task_begin(estimator=self._estimator, **self.data)
+        stop = task.call_on_fit_task_end(estimator=self._estimator, **self.data)
+        return bool(stop) and self._exact
 
-    def counted(self, release):
-        """Return a release whose calls count as steps."""
-        return release if self._context is None else _Counted(release, self)
 
-    def moved(self, number: int, distance: float) -> bool:
-        """Report a step of an exact fit, and how far it moved."""
-        return self.step(number, f": moved by {distance:.3g}")
+@contextlib.contextmanager
+def fit_progress(estimator, max_steps: int) -> Iterator[FitProgress]:
+    """Set up the callbacks of a long fit, and notify them of its end.
 
-    def end(self) -> None:
-        """Notify callbacks of the end of the fit."""
-        if self._context is not None:
-            self._context.call_on_fit_task_end(estimator=self._shown, **self._data)
+    Callbacks get an unfitted copy of the estimator, without its ledger. They see the
+    data, and can stop the fit, only if the charged plan has no budget.
+    """
+    if not any(hasattr(estimator, name) for name in CALLBACK_ATTRIBUTES):
+        yield FitProgress(estimator, max_steps)
+        return
+    shown = clone(estimator).set_params(accountant=None)
+    for name in CALLBACK_ATTRIBUTES:
+        if hasattr(estimator, name):
+            setattr(shown, name, getattr(estimator, name))
+    with callback_management_context(shown):
+        context = shown._init_callback_context(max_subtasks=max_steps)
+        progress = FitProgress(shown, max_steps, context)
+        yield progress
+        context.call_on_fit_task_end(estimator=shown, **progress.data)

@@ -16,23 +16,16 @@ estimator; ``_array_parameters`` names those of its parameters that may be lists
 
 from __future__ import annotations
 
-import copy
-import json
 import sys
-from collections.abc import Mapping
-from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from .sklearn_compat import StrOptions, parameter_names, validate_parameter_constraints
+from .sklearn_compat import parameter_names, validate_parameter_constraints
 
 _CLASSES: dict[str, type[BaseEstimator]] = {}
 
 _KEYS = {"strategy", "parameters"}
-
-# Types among constraints whose names say little.
-_TYPES = {Integral: "integer", Real: "number", np.ndarray: "array", Mapping: "mapping"}
 
 
 def register(cls: type[BaseEstimator]) -> type[BaseEstimator]:
@@ -53,6 +46,7 @@ def register(cls: type[BaseEstimator]) -> type[BaseEstimator]:
     if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
         raise ValueError(f"a strategy named {cls.__name__} already exists")
     cls._get_param_names = classmethod(parameter_names)  # type: ignore[arg-type]
+    cls._array_parameters = getattr(cls, "_array_parameters", ())
     _CLASSES[cls.__name__] = cls
     return cls
 
@@ -62,21 +56,28 @@ def is_strategy(value) -> bool:
     return _CLASSES.get(type(value).__name__) is type(value)
 
 
-def check_values(owner: BaseEstimator, arrays: tuple[str, ...] = ()) -> None:
-    """Check the parameters of an estimator or a strategy, each on its own.
-
-    `arrays` names those that may be arrays or lists.
-    """
-    values = owner.get_params(deep=False)
+def check_values(owner: BaseEstimator) -> None:
+    """Check the parameters of an estimator or a strategy, each on its own."""
+    values, arrays = owner.get_params(deep=False), owner._array_parameters
     check_arguments(type(owner).__name__, owner._parameter_constraints, values, arrays)
     for name, value in values.items():
-        if isinstance(value, BaseEstimator) and not is_strategy(value):
+        if is_strategy(value):
+            check_values(value)
+        elif isinstance(value, BaseEstimator):
             raise ValueError(
                 f"{name} must not be a {type(value).__name__}: it is not a strategy "
                 "of this package"
             )
-        if is_strategy(value):
-            check_values(value, getattr(value, "_array_parameters", ()))
+
+
+class _Boolean:
+    """Stands for True or False, which scikit-learn takes for numbers."""
+
+    def __init__(self, value: bool) -> None:
+        self._value = value
+
+    def __repr__(self) -> str:
+        return repr(self._value)
 
 
 def check_arguments(
@@ -86,53 +87,27 @@ def check_arguments(
 
     `caller` is whose they are, for messages; `arrays` names those that may be arrays.
     """
+    checked = {}
     for name, value in values.items():
-        boolean = "boolean" in constraints.get(name, [])
-        if isinstance(value, (bool, np.bool_)) and not boolean:
-            raise ValueError(
-                f"{name} must be {_choices(constraints.get(name, []))}, got {value!r} "
-                f"({caller})"
-            )
+        if isinstance(value, (bool, np.bool_)):
+            boolean = "boolean" in constraints.get(name, [])
+            checked[name] = value if boolean else _Boolean(value)
+            continue
         if isinstance(value, int) and abs(value) > sys.float_info.max:
             raise ValueError(f"{name} must be in the range of float64 ({caller})")
         listed = isinstance(value, (list, tuple)) or np.ndim(value) > 0
         if name not in arrays and listed:
             raise ValueError(f"{name} must not be an array or a list ({caller})")
-    # Ranges end in float64: in fewer digits infinity would lie within them.
-    values = {
-        k: float(v) if isinstance(v, np.floating) else v for k, v in values.items()
-    }
-    validate_parameter_constraints(constraints, values, caller_name=caller)
-
-
-def _choices(constraints: list) -> str:
-    """Return the values that constraints of scikit-learn allow, in words."""
-    said = []
-    for constraint in constraints:
-        if isinstance(constraint, StrOptions):
-            said += [f'"{option}"' for option in sorted(constraint.options)]
-        elif isinstance(constraint, type):
-            name = _TYPES.get(constraint, constraint.__name__)
-            said.append(f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}")
-        else:
-            said.append(str(constraint))
-    if len(said) < 2:
-        return "".join(said) or "no boolean"
-    return f"{', '.join(said[:-1])} or {said[-1]}"
+        # Ranges end in float64: in fewer digits infinity would lie within them.
+        checked[name] = float(value) if isinstance(value, np.floating) else value
+    validate_parameter_constraints(constraints, checked, caller_name=caller)
 
 
 def snapshot(value):
     """Return a copy of a strategy or array, checked again in case it has changed."""
-    if not is_strategy(value):
-        return copy.deepcopy(value)
-    taken = clone(value)
-    if type(taken) is not type(value):
-        raise ValueError(f"a copy of {type(value).__name__} must be one too")
-    for name, text in vars(taken).items():
-        if isinstance(text, str):
-            # Of the built-in type: others may compare as they like.
-            setattr(taken, name, str.__str__(text))
-    check_values(taken, getattr(taken, "_array_parameters", ()))
+    taken = clone(value, safe=False)
+    if is_strategy(taken):
+        check_values(taken)
     return taken
 
 
@@ -150,31 +125,27 @@ def same_value(first, second) -> bool:
 
 
 def json_default(value):
-    """Convert objects for ``json.dumps(default=)``."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
-    if hasattr(value, "__array__"):  # a column of a table, as public bounds
+    """Convert objects for ``json.dumps(default=)``, with strategies as dictionaries."""
+    if hasattr(value, "__array__"):  # also a column of a table, as public bounds
         return np.asarray(value).tolist()
     if isinstance(value, range):
         return list(value)
     if is_strategy(value):
-        return to_plain(value)
-    raise TypeError(f"{type(value).__name__} cannot be published as JSON")
+        parameters = value.get_params(deep=False)
+        return {"strategy": type(value).__name__, "parameters": parameters}
+    raise TypeError(
+        f"{type(value).__name__} is not a registered strategy, and cannot be published "
+        "as JSON"
+    )
 
 
-def to_plain(value) -> dict:
-    """Return a strategy of a registered class as a dictionary for JSON."""
-    if not is_strategy(value):
-        raise TypeError(f"{type(value).__name__} is not a registered strategy")
-    parameters = json.dumps(value.get_params(deep=False), default=json_default)
-    return {"strategy": type(value).__name__, "parameters": json.loads(parameters)}
-
-
-def from_plain(written: dict):
-    """Make a strategy of what :func:`to_plain` gave; nothing is unpickled."""
-    if not isinstance(written, dict) or set(written) != _KEYS:
+def read_plain(value):
+    """Return a parameter from JSON, with strategies made of dictionaries."""
+    if not isinstance(value, dict):
+        return value
+    if set(value) != _KEYS:
         raise ValueError("a strategy must have a name and parameters")
-    name, parameters = written["strategy"], written["parameters"]
+    name, parameters = value["strategy"], value["parameters"]
     cls = _CLASSES.get(name) if isinstance(name, str) else None
     if cls is None:
         raise ValueError(f"there is no strategy named {name!r}")
@@ -182,11 +153,6 @@ def from_plain(written: dict):
         set(parameters) != set(cls._get_param_names())
     ):
         raise ValueError(f"the parameters of {name} do not match its class")
-    made = cls(**{key: read_plain(value) for key, value in parameters.items()})
-    check_values(made, getattr(made, "_array_parameters", ()))
+    made = cls(**{key: read_plain(part) for key, part in parameters.items()})
+    check_values(made)
     return made
-
-
-def read_plain(value):
-    """Return a parameter as JSON gave it, with strategies made of dictionaries."""
-    return from_plain(value) if isinstance(value, dict) else value

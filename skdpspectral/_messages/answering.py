@@ -4,28 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from .._linalg.walks import blas_threads, quietly
 from .._release.noise import NonReentrantLock
 from ..mechanisms import PrivacyPlan
 from .messages import MessageError, Reply, Request
-
-
-def check_task(request: Request, task) -> None:
-    """Refuse a request of another task."""
-    if request.task != task.digest:
-        raise MessageError(
-            f"the request is for another task: {request.task.hex()} instead of "
-            f"{task.digest.hex()}; all parties need the same parameters"
-        )
-
-
-def check_step(request: Request, expected: int) -> None:
-    """Refuse a new request that is out of order."""
-    if request.step != expected:
-        raise MessageError(f"step {request.step} was requested before step {expected}")
-
 
 _Charged = TypeVar("_Charged")
 
@@ -103,21 +87,12 @@ class AnsweringClient:
                 "session"
             )
 
-    # -- of subclasses -----------------------------------------------------------------
-
-    def _checked(self, request: Request):
-        """Return the content of a new request, checked; or raise."""
-        raise NotImplementedError
-
-    def _start(self, request: Request) -> None:
-        """Charge the plan, before any row is read."""
-        raise NotImplementedError
-
-    def _answered(self, request: Request, brought) -> Reply:
-        """Make the answer to a new request."""
-        raise NotImplementedError
-
-    # ----------------------------------------------------------------------------------
+    # Of subclasses. Returns the content of a new request, checked; or raises.
+    _checked: ClassVar[Callable[..., Any]]
+    # Charges the plan, before any row is read.
+    _start: ClassVar[Callable[..., None]]
+    # Makes the answer to a new request with this content.
+    _answered: ClassVar[Callable[..., Reply]]
 
     def respond(self, request: Request | bytes) -> Reply:
         """Answer a request once; a repeated request gets the same answer.
@@ -153,14 +128,11 @@ class AnsweringClient:
 
     @quietly  # in whatever thread; a server would hear of an error
     def _respond(self, request: Request) -> Reply:
-        check_task(request, self.task)
-        if self._session is not None and request.session != self._session:
-            raise MessageError(
-                "the request is for a different session from the first one"
-            )
-        if request.step in self._begun:
+        step = request.step if request.step in self._begun else len(self._begun)
+        session = request.session if self._session is None else self._session
+        request.check_place(session, self.task.digest, step)
+        if step in self._begun:
             return self._repeat(request)
-        check_step(request, len(self._begun))
         brought = self._checked(request)
         if self._session is None:
             self._start(request)

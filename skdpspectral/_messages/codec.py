@@ -78,11 +78,10 @@ def decode(
         )
     if set(header) != set(names):
         raise MessageError(f"the {kind} does not have its fields")
-    sizes = all(type(size) is int and 0 <= size <= _MOST for size in shape)
-    if not (len(shape) in (1, 2) and sizes):
-        raise MessageError(f"the values of the {kind} have an invalid shape")
-    if 8 * math.prod(shape) != len(body) - end:
-        raise MessageError(f"the {kind} does not have its stated length")
+    whole = all(type(size) is int and 0 <= size <= _MOST for size in shape)
+    fits = whole and 8 * math.prod(shape) == len(body) - end
+    if not (fits and len(shape) in (1, 2)):
+        raise MessageError(f"the values of the {kind} do not have a valid shape")
     values = np.frombuffer(body[end:], dtype="<f8").reshape(shape)
     if not np.isfinite(values).all():
         raise MessageError(f"the numbers of the {kind} must be finite")

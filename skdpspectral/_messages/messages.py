@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from numbers import Integral, Real
@@ -72,17 +72,16 @@ class Topic(IntEnum):
     @property
     def n_numbers(self) -> int:
         """Number of scalars in an answer."""
-        if self in (Topic.COMPONENTS, Topic.MATRIX):
-            return 3
-        if self in (Topic.SUBSPACE, Topic.PROJECTOR):
-            return 2
-        none = (Topic.MEAN, Topic.SUM, Topic.MODEL, Topic.LENGTHS, Topic.CENTER)
-        return 0 if self in none else 1
+        return _N_NUMBERS.get(self.name, 0)
 
     @property
     def of_users(self) -> bool:
         """Whether groups of users answer, without their numbers of rows."""
         return self in (Topic.SUM, Topic.MODEL)
+
+
+_N_NUMBERS = {"COMPONENTS": 3, "MATRIX": 3, "SUBSPACE": 2, "PROJECTOR": 2}
+_N_NUMBERS |= {"POWER": 1, "COVARIANCE": 1}
 
 
 def _frozen(name: str, values, dimensions: tuple[int, ...]) -> np.ndarray:
@@ -122,13 +121,18 @@ def check_name(name) -> str:
     return name
 
 
+@dataclass(frozen=True, eq=False)
 class _Message:
-    """Byte form and equality of requests and replies; `_array` names the numbers."""
+    """What requests and replies share; `_array` names the field of numbers."""
+
+    session: bytes
+    task: bytes
+    step: int
+    topic: Topic
 
     _array: ClassVar[str]
 
-    def _check_head(self) -> None:
-        """Refuse invalid values of fields that requests and replies share."""
+    def __post_init__(self) -> None:
         for name, size in (("session", SESSION_BYTES), ("task", TASK_BYTES)):
             value = getattr(self, name)
             if not isinstance(value, bytes) or len(value) != size:
@@ -138,6 +142,21 @@ class _Message:
             vars(self).update(step=step, topic=Topic(self.topic))
         except ValueError:
             raise MessageError("the message has an unknown topic") from None
+
+    def check_place(self, session: bytes, task: bytes, step: int) -> None:
+        """Refuse a message of another task, session or step."""
+        kind = type(self).__name__.lower()
+        if self.task != task:
+            raise MessageError(
+                f"the {kind} is for another task: {self.task.hex()} instead of "
+                f"{task.hex()}; all parties need the same parameters"
+            )
+        if self.session != session:
+            raise MessageError(f"the {kind} is for another session")
+        if self.step != step:
+            raise MessageError(
+                f"the {kind} is for step {self.step}, not for step {step}"
+            )
 
     def to_bytes(self) -> bytes:
         """Return the byte form: header, values and a digest."""
@@ -215,16 +234,12 @@ class Request(_Message):
         Read-only columns that the answer depends on, of shape (0, 0) if there are none.
     """
 
-    session: bytes
-    task: bytes
-    step: int
-    topic: Topic
     basis: np.ndarray = ()
 
     _array = "basis"
 
     def __post_init__(self) -> None:
-        self._check_head()
+        super().__post_init__()
         basis = np.zeros((0, 0)) if np.size(self.basis) == 0 else self.basis
         object.__setattr__(self, "basis", _frozen("basis", basis, (2,)))
 
@@ -255,10 +270,6 @@ class Reply(_Message):
         The release, with one or two dimensions. The array is read-only.
     """
 
-    session: bytes
-    task: bytes
-    step: int
-    topic: Topic
     client: str
     n_samples: int
     mu: float
@@ -268,7 +279,7 @@ class Reply(_Message):
     _array = "values"
 
     def __post_init__(self) -> None:
-        self._check_head()
+        super().__post_init__()
         check_name(self.client)
         topic = self.topic
         fewest, most = (0, 0) if topic.of_users else (1, _MAX_ROWS)
@@ -328,9 +339,8 @@ class Conversation:
         """Shape of the values that answer the present request."""
         return self.task.shape(self._request.topic)
 
-    def _check(self, name: str, answer: Reply) -> None:
-        """Raise a MessageError for a reply that no honest client could have sent."""
-        raise NotImplementedError
+    # Raises a MessageError for a reply that no honest client could have sent.
+    _check: ClassVar[Callable[..., None]]
 
     def collect(self, answers: Mapping[str, object]) -> list[Reply]:
         """Check the answers to the current request.
@@ -402,20 +412,14 @@ class Conversation:
         if isinstance(answer, BaseException):
             # The error's text may speak of the client's data.
             raise MessageError(f"it failed with {type(answer).__name__}")
-        topic, step = self._request.topic, self._step
+        topic = self._request.topic
         if not isinstance(answer, Reply):
             answer = Reply.from_bytes(answer, max_bytes=self.task.longest(topic))
-        found, task, shape = answer.values.shape, self.task.digest, self._shape()
-        refusals = {
-            "is for another session": answer.session != self._session,
-            f"is for another task: {answer.task.hex()} instead of {task.hex()}; all "
-            "parties need the same parameters": answer.task != task,
-            f"is not for step {step}": (answer.step, answer.topic) != (step, topic),
-            "has another client's name": answer.client != name,
-            f"has shape {found}, not {shape}": found != shape,
-        }
-        for said, refused in refusals.items():
-            if refused:
-                raise MessageError(f"its answer {said}")
+        answer.check_place(self._session, self.task.digest, self._step)
+        if (answer.client, answer.topic) != (name, topic):
+            raise MessageError("the reply has another client's name or topic")
+        found, shape = answer.values.shape, self._shape()
+        if found != shape:
+            raise MessageError(f"the reply has shape {found}, not {shape}")
         self._check(name, answer)
         return answer

@@ -57,15 +57,6 @@ def grid_noise(out: Array, steps: float, generator: np.random.Generator) -> None
         np.rint(chunk, out=chunk)
 
 
-def scaled_normals(
-    shape: tuple[int, ...], scale: float, generator: np.random.Generator
-) -> Array:
-    """Return unrounded normals of a standard deviation, to be correlated."""
-    normals: Array = generator.standard_normal(shape)
-    normals *= scale
-    return normals
-
-
 def round_to_integers(value: Array, grid: float) -> None:
     """Replace values by their clamped grid numbers: a 1-Lipschitz rounding."""
     value /= grid
@@ -199,7 +190,6 @@ _process_mark = object()
 # All that hold noise in this process.
 _owners: weakref.WeakSet[NoiseOwner] = weakref.WeakSet()
 
-
 # Where they have what noise and samples are drawn from.
 _SOURCES = ("_generator", "_noise", "_key")
 
@@ -223,14 +213,8 @@ class NoiseOwner:
     """Base class of objects that draw noise in one process, one thread at a time."""
 
     def __init__(self) -> None:
-        self._bind_to_process()
-
-    def _bind_to_process(self) -> None:
-        """Make this process the owner."""
-        self._process, self._thread_lock = (
-            (os.getpid(), _process_mark),
-            NonReentrantLock(),
-        )
+        self._process = (os.getpid(), _process_mark)
+        self._thread_lock = NonReentrantLock()
         _owners.add(self)
 
     def is_forked(self) -> bool:
@@ -264,19 +248,11 @@ def _has_hardware_aes() -> bool:
     return bool(randomgen.AESCounter(key=0).use_aesni)
 
 
-def _bit_generator(key: int) -> np.random.BitGenerator:
-    """Return AES-128 in counter mode with hardware support, ChaCha20 without it."""
-    bits: np.random.BitGenerator = (
-        randomgen.AESCounter(key=key)
-        if _has_hardware_aes()
-        else randomgen.ChaCha(key=key, rounds=20)
-    )
-    return bits
-
-
 def generator_of_key(key: int) -> np.random.Generator:
-    """Return a generator with a key of 128 bits."""
-    return np.random.Generator(_bit_generator(key))
+    """Return a generator of a 128-bit key: AES in hardware, ChaCha20 without it."""
+    if _has_hardware_aes():
+        return np.random.Generator(randomgen.AESCounter(key=key))
+    return np.random.Generator(randomgen.ChaCha(key=key, rounds=20))
 
 
 def rekey(generator: np.random.Generator, key: int) -> None:
@@ -410,12 +386,6 @@ class Release(NoiseOwner):
         noisy = [count for column in kept for count in column.values()]
         record_release(name, np.array(noisy))
         return kept
-
-    def skip(self, name: str) -> None:
-        """Mark a planned name as released by another process."""
-        self._planned(name)
-        with self._drawing():
-            self._close(name)
 
     def _planned(self, name: str) -> Mechanism:
         self.check_process()

@@ -28,7 +28,6 @@ from .noise import (
     record_rows,
     rekey,
     round_to_integers,
-    scaled_normals,
 )
 
 _ENDED = (
@@ -144,7 +143,7 @@ class StreamRelease(NoiseOwner):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._bind_to_process()
+        NoiseOwner.__init__(self)
 
     def __copy__(self) -> StreamRelease:
         return copy.deepcopy(self)
@@ -348,21 +347,16 @@ class _ShapedNoise:
         if self._drawn == self._max_steps:
             self._shaping.reset()
             self._drawn = 0
-        count = self._in_blocks(wanted)
+        block, width = self._shaping.block, self._shaping.width
+        most = max(1, _CACHED // (block * width))  # blocks that fit into the cache
+        count = block * min(most, -(-wanted // block))
         if self._max_steps is not None:
             count = min(count, self._max_steps - self._drawn)
-        noise = scaled_normals(
-            (count, self._shaping.width), self._steps, self._generator
-        )
+        noise = self._generator.standard_normal((count, width))
+        noise *= self._steps
         shaped = self._shaping.push(noise)
         self._ready = np.rint(shaped, out=np.empty_like(shaped))
         self._drawn += count
-
-    def _in_blocks(self, wanted: int) -> int:
-        """Round a number of steps to whole blocks that fit into the cache."""
-        block, width = self._shaping.block, self._shaping.width
-        most = max(1, _CACHED // (block * width))
-        return block * min(most, -(-wanted // block))
 
 
 _ELSEWHERE = (

@@ -38,10 +38,28 @@ def check_neighbors(estimator, plan: PrivacyPlan, data: tuple, other: tuple) -> 
         )
     if plan.unit is Unit.USER:
         _check_users(estimator, plan, data, other)
-    elif plan.neighbors is Neighbors.ADD_REMOVE_ONE:
-        _check_row_joins(_as_lists(data), _as_lists(other))
-    else:
-        _check_rows(plan, _as_lists(data), _as_lists(other))
+        return
+    rows, others = _as_lists(data), _as_lists(other)
+    if plan.neighbors is Neighbors.ADD_REMOVE_ONE:
+        fewer, more = sorted((rows, others), key=len)
+        first = next((i for i, row in enumerate(fewer) if row != more[i]), len(fewer))
+        if len(more) != len(fewer) + 1 or fewer[first:] != more[first + 1 :]:
+            raise ValueError(
+                "X and X_neighbor must differ by one row that joins or leaves: the "
+                "guarantee only covers this difference"
+            )
+    elif len(rows) != len(others):
+        raise ValueError(
+            f"X and X_neighbor must have the same shape: under {plan.neighbors} the "
+            "number of rows is public"
+        )
+    elif plan.neighbors is Neighbors.REPLACE_ONE:
+        differing = sum(row != other for row, other in zip(rows, others, strict=True))
+        if differing != 1:
+            raise ValueError(
+                f"X and X_neighbor must differ in one row, but differ in {differing}: "
+                "the guarantee only covers a difference in one row"
+            )
 
 
 def _as_lists(data: tuple) -> list:
@@ -49,35 +67,6 @@ def _as_lists(data: tuple) -> list:
     X, *targets = data
     parts = [np.asarray(X).tolist(), *(np.asarray(y).tolist() for y in targets)]
     return list(zip(*parts, strict=True))
-
-
-def _check_rows(plan: PrivacyPlan, rows: list, others: list) -> None:
-    if len(rows) != len(others):
-        raise ValueError(
-            f"X and X_neighbor must have the same shape: under {plan.neighbors} the "
-            "number of rows is public"
-        )
-    if plan.neighbors is not Neighbors.REPLACE_ONE:
-        return
-    differing = sum(row != other for row, other in zip(rows, others, strict=True))
-    if differing != 1:
-        raise ValueError(
-            f"X and X_neighbor must differ in one row, but differ in {differing}: the "
-            "guarantee only covers a difference in one row"
-        )
-
-
-def _check_row_joins(rows: list, others: list) -> None:
-    fewer, more = sorted((rows, others), key=len)
-    if len(more) == len(fewer) + 1:
-        pairs = zip(fewer, more, strict=False)
-        first = next((i for i, (a, b) in enumerate(pairs) if a != b), len(fewer))
-        if fewer[first:] == more[first + 1 :]:
-            return
-    raise ValueError(
-        "X and X_neighbor must differ by one row that joins or leaves: the guarantee "
-        "only covers this difference"
-    )
 
 
 def _check_users(estimator, plan: PrivacyPlan, data: tuple, other: tuple) -> None:
@@ -179,12 +168,6 @@ def _bound_at(scores, neighbor_scores, threshold: float, alpha: float) -> float:
     return max(0.0, float(-ndtri(false_positive) - ndtri(false_negative)))
 
 
-def _best_threshold(scores, neighbor_scores, alpha: float) -> float:
-    candidates = np.quantile(np.r_[scores, neighbor_scores], np.linspace(0, 1, 201))
-    bounds = [_bound_at(scores, neighbor_scores, t, alpha) for t in candidates]
-    return float(candidates[int(np.argmax(bounds))])
-
-
 def mu_lower_bound(
     scores, neighbor_scores, *, threshold: float | None = None, confidence=0.99
 ) -> float:
@@ -224,7 +207,10 @@ def mu_lower_bound(
     alpha = 1.0 - confidence
     if threshold is None:
         half = min(len(scores), len(neighbor_scores)) // 2
-        threshold = _best_threshold(scores[:half], neighbor_scores[:half], alpha)
+        first = scores[:half], neighbor_scores[:half]
+        candidates = np.quantile(np.concatenate(first), np.linspace(0, 1, 201))
+        bounds = [_bound_at(*first, value, alpha) for value in candidates]
+        threshold = float(candidates[int(np.argmax(bounds))])
         scores, neighbor_scores = scores[half:], neighbor_scores[half:]
     return _bound_at(scores, neighbor_scores, threshold, alpha)
 

@@ -20,10 +20,9 @@ from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.sklearn_compat import (
     CallbackSupportMixin,
-    FitProgress,
     Interval,
     StrOptions,
-    with_callbacks,
+    fit_progress,
 )
 from .._base.strategies import same_value, snapshot
 from .._release.noise import NonReentrantLock
@@ -372,7 +371,6 @@ class JMECovariance(
         covariance = project_covariance(covariance, floor, unit, spread)
         return first, second, mean, covariance
 
-    @with_callbacks
     @unweighted
     def fit(self, X, y=None) -> Self:
         """Release the moments of the rows of X, one row per step; keep the last ones.
@@ -398,9 +396,7 @@ class JMECovariance(
             rows, features = self._form(X)
             n_blocks = len(range(0, rows.shape[0], BLOCK_STEPS))
             moments = self._moment_stream(*rows.shape)
-            with FitProgress(
-                self, n_blocks, private=self._is_private(), verbose=False
-            ) as progress:
+            with fit_progress(self, n_blocks) as progress:
                 # It is charged here, and values are read from here on.
                 run, X = self._begin(moments, features, rows)
                 progress.begin(X, y, run.plan)
@@ -410,7 +406,6 @@ class JMECovariance(
                         progress.step(number)
                 self._keep(run, last)
                 self.__dict__.pop("_stream", None)
-                progress.end()
         return self
 
     @_InBatches

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from .._release.noise import Release
 from .._tables.ids import in_declared_order
 from .._tables.rows import check_features
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, ambient_accountant
+from ..accounting._errors import warn
 from ._bounded_moments import weight_of
 from ._federated_task import Registration, SpectralTask, check_client_budget
 
@@ -261,7 +261,7 @@ class LocalClient(AnsweringClient):
                 f"1 / n_samples = {1 / n_samples:g}; choose a smaller delta"
             )
         for text in said:
-            warnings.warn(text, PrivacyLeakWarning, stacklevel=3)
+            warn(text, PrivacyLeakWarning)
 
     @property
     def registration(self) -> Registration:

@@ -5,7 +5,6 @@ Also the base class that it shares with SparseDPPCA: clients, budgets and a sess
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
@@ -19,9 +18,9 @@ from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.sklearn_compat import (
     CallbackSupportMixin,
-    FitProgress,
     Interval,
     StrOptions,
+    fit_progress,
 )
 from .._base.strategies import register
 from .._messages.messages import MessageError
@@ -30,6 +29,7 @@ from .._tables.ids import encode_ids
 from .._tables.readers import SlicedRows, refuse_masked
 from .._tables.users import CLIENTS, ClusterIds, deferred_users, read_users
 from ..accounting import NoisyFitWarning, PrivacyAccountant
+from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta
 from ..mechanisms import Concern, ParallelPlan, Remark, check_count, check_real
 from ._bounded_moments import CENTER_OF_CLIENTS, Pairs, PrivateMean, RowBounds, Shared
@@ -288,7 +288,6 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
     A subclass implements ``_task``, which describes the release of every client.
     """
 
-    _levels_around_fit: ClassVar[int] = 1  # that of @unweighted
     _in_rounds: ClassVar[bool] = False
     _array_parameters: ClassVar[tuple[str, ...]] = ("bounds", "weights")
     _federated_constraints: ClassVar[dict] = {
@@ -453,7 +452,7 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
         """
         with self._unchanged_on_error():
             self._run_session(X, clients)
-            self._warn_of_noise(4 + self._levels_around_fit)
+            self._warn_of_noise()
         return self
 
     def _run_session(self, X, clients) -> None:
@@ -489,9 +488,7 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
         for group, (epsilon, _) in zip(groups, budgets, strict=True):
             if self._warn_of_weaker(plans[group.name], epsilon):
                 break
-        private, n_requests = self._is_private(), len(task.topics)
-        progress = FitProgress(self, n_requests, private=private, verbose=False)
-        with progress:
+        with fit_progress(self, len(task.topics)) as progress:
             self._charge(plans)
             table = unread.read()
             progress.begin(X, None, plan)
@@ -511,14 +508,12 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
             self.privacy_ = plan
             result = run_in_process(rounds, members, self.n_jobs, progress.step)
             self._set_result(result)
-            progress.end()
         if isinstance(task.rows.origin, Pairs) and hasattr(self, "noise_variance_"):
-            warnings.warn(
+            warn(
                 "no mean was released, because rows of clients were compared in "
                 "pairs: mean_ is the origin, or the midpoint of bounds, and "
                 "score_samples and inverse_transform measure from there",
                 NoisyFitWarning,
-                stacklevel=3 + self._levels_around_fit,
             )
 
     @classmethod
@@ -572,7 +567,7 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
         if task.feature_names is not None:
             estimator.feature_names_in_ = np.array(task.feature_names, dtype=object)
         estimator._set_result(result)
-        estimator._warn_of_noise(4)
+        estimator._warn_of_noise()
         return estimator
 
     def _aggregation(self) -> Aggregation:
@@ -595,7 +590,7 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
         if accountant is not None:
             accountant.charge(ParallelPlan.of(plans))
 
-    def _warn_of_noise(self, level: int) -> None:
+    def _warn_of_noise(self) -> None:
         """Warn, and remark in all plans, of components that may be noise alone."""
         rank = self.n_components_
         above = getattr(self, "components_above_noise_", rank)
@@ -612,7 +607,7 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
         if not averaged and len(self.clients_) > 1:
             remedies += ', or aggregation="matrix"'
         said += f"{units}{remedies}"
-        remark = self._warned_of_noise(said, level)
+        remark = self._warned_of_noise(said)
         plans = {
             name: replace(own, remarks=(*own.remarks, remark))
             for name, own in self.privacy_.blocks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from numbers import Integral
 from typing import ClassVar
@@ -12,8 +11,6 @@ import numpy as np
 from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import (
-    CallbackSupportMixin,
-    FitProgress,
     Interval,
     StrOptions,
 )
@@ -22,6 +19,7 @@ from .._statistics.statistic import HALF
 from .._tables.clipping import make_box, units_within
 from .._tables.rows import deferred_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant
+from ..accounting._errors import warn
 from ..mechanisms import check_count
 from ._bounded_moments import CENTER_CONSTRAINT, PrivateMean
 from ._components import Ranked, Scaled, ScaledComponents, share_of_scales
@@ -41,7 +39,7 @@ _FEW_ROWS = 400.0
 
 
 @documented
-class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
+class DPPCA(ProjectionMixin, TableEstimator):
     r"""Principal component analysis (PCA) with differential privacy.
 
     By default, :class:`DPPCA` releases the second moment of bounded rows with symmetric
@@ -455,14 +453,9 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
             n_samples, n_features = unread.shape
             statistic = self._statistic(n_samples, n_features, unread.sparse)
             plan = self._planned(statistic, in_fit=True)
-            n_releases, private = len(plan.releases()), self._is_private()
-            progress = FitProgress(self, n_releases, private=private, verbose=False)
-            with progress:
-                # It is charged here, and values are read from here on.
-                release, rows = self._start_release(plan, unread, n_public=n_samples)
-                progress.begin(X, y, plan)
-                found, law = statistic.run(progress.counted(release), rows), None
-                progress.end()
+            # It is charged here, and values are read from here on.
+            release, rows = self._start_release(plan, unread, n_public=n_samples)
+            found, law = statistic.run(release, rows), None
             if isinstance(found, ScaledComponents):
                 found, law = found
             self._set_components(statistic.bounds, found)
@@ -521,7 +514,7 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
             f"{self._remedy_of_units()}Use more rows, a larger epsilon or fewer "
             "components"
         )
-        return (self._warned_of_noise(said, 4 + self._levels_around_fit),)
+        return (self._warned_of_noise(said),)
 
     def _remedy_of_units(self) -> str:
         """Say what to do about features in different units, by parameters alone."""
@@ -535,11 +528,10 @@ class DPPCA(ProjectionMixin, CallbackSupportMixin, TableEstimator):
     def _warn_of_no_mean(self, found) -> None:
         """Warn where a covariance, but no mean, was released."""
         if found.mean is None and found.noise is not None:
-            warnings.warn(
+            warn(
                 "no mean was released, because rows were compared in pairs: mean_ is "
                 "the origin, or the midpoint of bounds, and mahalanobis, "
                 "score_samples and inverse_transform measure from there; "
                 'center="private" releases one',
                 NoisyFitWarning,
-                stacklevel=3 + self._levels_around_fit,
             )

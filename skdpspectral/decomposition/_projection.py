@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -13,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base.documented import documented
 from .._tables.rows import check_rows, check_scores, map_rows, saturated
 from ..accounting import NoisyFitWarning
+from ..accounting._errors import warn
 from ..mechanisms import Concern, Remark
 
 # What a model of the rows is made of, all of it in squared units of the data.
@@ -60,9 +60,9 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             self, X, reset=False, accept_sparse=accept_sparse, in_blocks=True
         )
 
-    def _warned_of_noise(self, said: str, level: int) -> Remark:
+    def _warned_of_noise(self, said: str) -> Remark:
         """Warn that components may be noise; return the remark about it."""
-        warnings.warn(said, NoisyFitWarning, stacklevel=level)
+        warn(said, NoisyFitWarning)
         return Remark(f"{said}.", Concern.NOISE)
 
     def _check_whitening(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -22,6 +21,7 @@ from .._messages.messages import (
 from .._release.noise import KEY_BYTES, Release, charge
 from .._statistics.user_sums import Released, RememberedRows
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, ambient_accountant
+from ..accounting._errors import warn
 from ..mechanisms import ParallelPlan, PrivacyPlan, check_count
 from ._group_tasks import (
     MOST_GROUPS,
@@ -248,12 +248,11 @@ class GroupRounds(Conversation):
         if single or self.task.masked is not None or self._step > 0:
             return
         epsilon, delta = self.task.cost(1)
-        warnings.warn(
+        warn(
             "answers of clients were collected one by one. The guarantee against a "
             f"party that sees them is only epsilon={epsilon:.4g}, delta={delta:g}. "
             "For the guarantee of the task, use secure aggregation and collect_sum.",
             PrivacyLeakWarning,
-            stacklevel=3,
         )
 
     def collect_sum(self, total, clients: Sequence[str]) -> None:
@@ -448,7 +447,7 @@ class GroupClient(AnsweringClient):
         self.plan = replace(plan, seeded=noise_seed is not None)
         self._open(name, task)
         if self.plan.seeded:
-            warnings.warn(self._seeded(), PrivacyLeakWarning, stacklevel=2)
+            warn(self._seeded(), PrivacyLeakWarning)
         self._release: Release | None = None
         self._read: tuple = ()
         self._rows: RememberedRows | None = None

@@ -7,7 +7,6 @@ them.
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +27,7 @@ from .._base.personal import (
     rows_by_user,
     subtract_offsets,
 )
-from .._base.sklearn_compat import CallbackSupportMixin, with_callbacks
+from .._base.sklearn_compat import CallbackSupportMixin, fit_progress
 from .._linalg import per_user
 from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Statistic
@@ -46,6 +45,7 @@ from .._tables.users import (
     deferred_users,
 )
 from ..accounting import PrivacyAccountant
+from ..accounting._errors import warn
 from ..mechanisms import PrivacyPlan, check_count
 from . import _kernels_shared, _kernels_users, _parameters
 from ._shared_directions import SharedModel
@@ -352,7 +352,6 @@ class LRSRegressor(
         super()._check_parameters()
         _parameters.check_lrs_parameters(self)
 
-    @with_callbacks
     @unweighted
     def fit(self, X, y, *, users=None) -> Self:
         """Release the shared directions, and fit a model for every user.
@@ -371,7 +370,8 @@ class LRSRegressor(
         {outcome_of_fit}
         """
         self._check_parameters()
-        with _parameters.progress_of(self) as progress, self._unchanged_on_error():
+        most = _parameters.most_steps(self)
+        with self._unchanged_on_error(), fit_progress(self, most) as progress:
             table, targets, offset, d = self._unread(X, y, users)
             solver = _parameters.solver_of(self)
             scale = _parameters.public_scale(self, d)
@@ -388,17 +388,15 @@ class LRSRegressor(
             self._keep(found)
             self._keep_users(found, rows, index, shared.users.rules)
             self.privacy_ = plan
-            progress.end()
         return self
 
     def _keep(self, found: SharedModel) -> None:
         """Set the public attributes of a fit."""
         if not found.converged:
-            warnings.warn(
+            warn(
                 f"LRSRegressor did not converge in {found.n_iter} iterations; increase "
                 "max_iter or tol of solver=Alternation(...)",
                 ConvergenceWarning,
-                stacklevel=3 + self._levels_around_fit,
             )
         self.components_, self.coef_ = found.components, found.coef
         self.weights_ = np.array(found.weights, dtype=np.float64)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from .._base.sklearn_compat import FitProgress, Interval, StrOptions
+from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import register, snapshot
 from .._tables.ids import check_feature, position_of
 from .._tables.readers import as_numbers, column_names, refuse_masked
@@ -329,13 +329,11 @@ def ridge_of_weights(model) -> float:
     return float((UserWeights() if isinstance(given, str) else given).ridge)
 
 
-def progress_of(model) -> FitProgress:
-    """Return the progress of a fit, with the largest number of its steps."""
+def most_steps(model) -> int:
+    """Return the largest number of steps of a fit."""
     solver = solver_of(model)
     steps = {PrivateRounds: "n_rounds", Alternation: "max_iter"}.get(type(solver))
-    most = int(getattr(solver, steps)) if steps else 1
-    private = model._is_private()
-    return FitProgress(model, most, private=private, verbose=model.verbose)
+    return int(getattr(solver, steps)) if steps else 1
 
 
 def shared_statistic(model, solver, n_features: int):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import warnings
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import ClassVar
@@ -23,6 +22,7 @@ from .._statistics.feature_scales import refuse_too_few
 from .._tables.clipping import Box, make_box
 from .._tables.rows import check_rows, map_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant, gaussian_mu
+from ..accounting._errors import warn
 from ..mechanisms import check_count
 from . import _kernels_ridge as _kernels
 from ._joint_moment import RegressionMoments, deferred_joint_rows
@@ -39,7 +39,6 @@ class MomentModel(TableEstimator):
     ``_given_of_targets`` returns public facts about the targets.
     """
 
-    _levels_around_fit: ClassVar[int] = 2  # those of @unweighted and `_fit`
     _array_parameters: ClassVar[tuple[str, ...]] = ("bounds",)
 
     _parameter_constraints: ClassVar[dict] = {
@@ -404,13 +403,12 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
                 setattr(self, name, value if np.ndim(value) else float(value))
         count = int(self.unseen_targets_.sum())
         if count:
-            warnings.warn(
+            warn(
                 f"{count} of {len(self.unseen_targets_)} targets cannot be "
                 "distinguished from a constant at this budget, and their coefficients "
                 "are 0: use more rows or a larger epsilon, or pass bounds and "
                 "target_bounds",
                 NoisyFitWarning,
-                stacklevel=3 + self._levels_around_fit,
             )
 
     def _unpenalized(self) -> tuple[np.ndarray, np.ndarray]:

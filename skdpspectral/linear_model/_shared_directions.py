@@ -238,7 +238,7 @@ class ExactDirections(Statistic):
         )
         U = alternation.start(start)
         U, n_iter, converged = alternation.fit(
-            U, self.max_iter, self.tol, progress.moved
+            U, self.max_iter, self.tol, progress.step
         )
         users = alternation.users
         found = SharedModel(

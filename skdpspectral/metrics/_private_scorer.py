@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import sensitivity
-from .._base.personal import uncounted_users
 from .._linalg import walks
 from .._release import Release
 from .._statistics.statistic import Statistic
@@ -29,6 +27,7 @@ from .._tables.ids import (
 from .._tables.readers import column_names, read_quietly
 from .._tables.rows import shape_of
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_mu
+from ..accounting._errors import warn, without_warnings
 from ..accounting._gaussian import calibrate_alike
 from ..accounting._ledger.context import (
     accountant_to_send,
@@ -415,7 +414,7 @@ class PrivateScorer:
             "must have one entry per held-out row, of the kind that the score needs; "
             "it stays charged"
         )
-        with np.errstate(all="ignore"), uncounted_users():
+        with np.errstate(all="ignore"), without_warnings():
             measured = read_quietly(lambda: self.measure(estimator, X, y), said)
             score, self.std_ = self.released(release, [measured])
         return score
@@ -483,7 +482,7 @@ class PrivateScorer:
                 f"{1.0 / n_samples:g}; choose a smaller delta"
             )
         if said is not None:
-            warnings.warn(said, PrivacyLeakWarning, stacklevel=3)
+            warn(said, PrivacyLeakWarning)
 
     # -- the ledger follows the scorer into worker processes ----------------------
 

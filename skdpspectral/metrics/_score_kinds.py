@@ -8,7 +8,6 @@ the score and its standard error.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, field, fields
 from numbers import Real
 from typing import Any, ClassVar
@@ -23,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import sensitivity
 from .._tables.readers import read_entries
+from ..accounting._errors import warn
 from ..mechanisms import check_real, shown
 from ..sensitivity._moments import TARGET_WEIGHT
 from ._ranking import _check_k, _check_relevant, _ranked_sums
@@ -343,7 +343,7 @@ def captured_variance(estimator, X, y=None):
         kept, total = _kept_and_total(X, weights, basis)
     if total == 0:
         message = "captured_variance is undefined, set to NaN: all rows are equal"
-        warnings.warn(message, UndefinedMetricWarning, stacklevel=2)
+        warn(message, UndefinedMetricWarning)
         return float("nan")
     if not np.isfinite(total):
         raise ValueError("The variance of X overflows float64; rescale X")

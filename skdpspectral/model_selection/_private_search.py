@@ -23,12 +23,10 @@ from .._base.estimator import (
     unweighted,
 )
 from .._base.sklearn_compat import (
-    CALLBACK_LEVELS,
     CallbackSupportMixin,
-    FitProgress,
     Interval,
     StrOptions,
-    with_callbacks,
+    fit_progress,
 )
 from .._base.strategies import check_arguments
 from .._release.selection import VoteRelease
@@ -237,7 +235,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     """
 
     _selects_privately: ClassVar[bool] = True
-    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
     _array_parameters: ClassVar[tuple[str, ...]] = ("estimator", "param_grid")
 
     _parameter_constraints: ClassVar[dict] = {
@@ -383,7 +380,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     def _users_scored(self) -> tuple[Any, bool]:
         return users_of(self.estimator), False
 
-    @with_callbacks
     @unweighted
     def fit(self, X, y=None) -> Self:
         """Run the search and fit the chosen candidate.
@@ -420,7 +416,7 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         # Warnings of blocks stay in them: these go by public numbers alone.
         warn_beforehand(ready.caveats)
         steps = budgets.n_blocks + 1  # of the blocks, and of the last fit
-        with FitProgress(self, steps, private=True, verbose=self.verbose) as progress:
+        with fit_progress(self, steps) as progress:
             # It is charged here, and values are read from here on.
             release, *read = self._start_release(
                 plan, *ready.unread, n_public=ballot.n_rows, kind=VoteRelease
@@ -437,7 +433,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
             limit = FitLimit(budgets.mu_fit, plan.failure, relation)
             model = fitted_within_budget(model, X, y, limit, release.draw_seed())
             progress.step(steps)
-            progress.end()
         table = results(self.estimator, ready.candidates, choice)
         return {
             "best_params_": table["params"][index],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
@@ -27,6 +26,7 @@ from ..accounting import (
     gaussian_mu,
 )
 from ..accounting._composition import composed_epsilon
+from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta
 from ..accounting._ledger.context import ambient_accountant
 from ..factorizations import Exponential, Factorization, NoiseGain
@@ -626,7 +626,7 @@ class JMEAdam:
                 "its noise_multiplier costs"
             )
         if why:
-            warnings.warn(f"JMEAdam {why}", PrivacyLeakWarning, stacklevel=3)
+            warn(f"JMEAdam {why}", PrivacyLeakWarning)
 
     @property
     def n_steps(self) -> int:

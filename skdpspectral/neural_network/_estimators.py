@@ -15,12 +15,10 @@ from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.labels import PrivateClassifier, n_outputs_of
 from .._base.sklearn_compat import (
-    CALLBACK_LEVELS,
     CallbackSupportMixin,
-    FitProgress,
     Interval,
     StrOptions,
-    with_callbacks,
+    fit_progress,
 )
 from .._base.strategies import snapshot
 from .._linalg.walks import blas_threads
@@ -102,7 +100,6 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
     A subclass implements ``_loss``, reads the targets and sets the number of outputs.
     """
 
-    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
     _array_parameters: ClassVar[tuple[str, ...]] = ("hidden_layer_sizes",)
     _takes_noise_multiplier: ClassVar[bool] = True
     _counts_rows: ClassVar[tuple[str, ...]] = ("batch_size",)
@@ -156,10 +153,6 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         layout = self._layout(check_count("n_features", n_features), n_outputs)
         return self._planned(self._optimization(layout, n_samples))
 
-    def _progress(self, optimization: Optimization) -> FitProgress:
-        given = {"private": self._is_private(), "verbose": self.verbose}
-        return FitProgress(self, optimization.schedule.n_steps, **given)
-
     def _fit(self, unread, unread_targets, n_outputs: int, as_outputs) -> None:
         """Charge the plan, read rows and targets, and train on them.
 
@@ -170,13 +163,12 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         optimization = self._optimization(layout, n_samples)
         plan = self._planned(optimization)
         how = {"n_public": n_samples, "kind": optimization.kind}
-        with self._progress(optimization) as progress:
+        with fit_progress(self, optimization.schedule.n_steps) as progress:
             # It is charged here, and values are read from here on.
             release, X, y = self._start_release(plan, unread, unread_targets, **how)
             targets = as_outputs(y)
             progress.begin(X, y, plan)
             self._train(optimization, release, layout, X, targets, progress)
-            progress.end()
         self.privacy_ = plan
 
     def _train(self, optimization, release, layout, X, targets, progress) -> None:
@@ -354,7 +346,6 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         tags.regressor_tags.poor_score = True
         return tags
 
-    @with_callbacks
     @unweighted
     def fit(self, X, y) -> Self:
         """Train the network on rows and targets.
@@ -501,7 +492,6 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
         self._check_parameters()
         return self._plan_of_shape(n_samples, n_features, self._n_outputs(n_classes))
 
-    @with_callbacks
     @unweighted
     def fit(self, X, y) -> Self:
         """Train the network on rows and labels.

@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.personal import PersonalEstimator, UserModels, rows_by_user
-from .._base.sklearn_compat import CallbackSupportMixin, FitProgress, with_callbacks
+from .._base.sklearn_compat import CallbackSupportMixin, fit_progress
 from .._linalg import per_user
 from .._linalg.walks import blas_threads
 from .._tables.users import UserTable, deferred_targets, deferred_users, read_users
@@ -285,7 +285,6 @@ class LRSMLPRegressor(
         super()._check_parameters()
         _network_choices.check_network_parameters(self)
 
-    @with_callbacks
     @unweighted
     def fit(self, X, y, *, users=None) -> Self:
         """Train the shared weights and the network of every user.
@@ -302,7 +301,9 @@ class LRSMLPRegressor(
         {outcome_of_fit}
         """
         self._check_parameters()
-        with self._progress() as progress, self._unchanged_on_error():
+        private = self._is_private()
+        n_rounds = _network_choices.network_solver(self)._counts(private)[0]
+        with self._unchanged_on_error(), fit_progress(self, n_rounds) as progress:
             table = deferred_users(self, X, users, self.user_feature, reset=True)
             if table.distant is not None:
                 raise ValueError(
@@ -330,13 +331,7 @@ class LRSMLPRegressor(
             self._personal = NetworkModels.cleaned(index, *users, levels)
             self._users_given = index is not None
             self.privacy_ = plan
-            progress.end()
         return self
-
-    def _progress(self) -> FitProgress:
-        private = self._is_private()
-        n_rounds = _network_choices.network_solver(self)._counts(private)[0]
-        return FitProgress(self, n_rounds, private=private, verbose=self.verbose)
 
     def _units(self, targets: np.ndarray, private: bool) -> tuple[float, float]:
         """Return center and scale of targets; without privacy, those of the data.

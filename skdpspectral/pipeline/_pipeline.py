@@ -25,11 +25,9 @@ from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Self, published_copy
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import (
-    CALLBACK_LEVELS,
-    FitProgress,
     Interval,
     StrOptions,
-    with_callbacks,
+    fit_progress,
 )
 from .._tables.clusters import cluster_table
 from .._tables.rows import shape_of, table_shape
@@ -189,7 +187,6 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
     noise_seed: ClassVar[None] = None
     _run_seed: int | None = None
 
-    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS
     _array_parameters: ClassVar[tuple[str, ...]] = ("steps", "transform_input")
 
     _parameter_constraints: ClassVar[dict] = {
@@ -312,7 +309,6 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
 
     # -- the way of a fit ------------------------------------------------------------
 
-    @with_callbacks
     def fit(self, X, y=None, **params) -> Self:
         """Fit all steps, each with its share of the budget.
 
@@ -331,7 +327,6 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         return self
 
     @available_if(_has("fit_transform"))
-    @with_callbacks
     def fit_transform(self, X, y=None, **params):
         """Fit all steps and transform the same rows.
 
@@ -352,7 +347,6 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         return self._fit_steps("fit_transform", X, y, params)
 
     @available_if(_has("fit_predict"))
-    @with_callbacks
     def fit_predict(self, X, y=None, **params):
         """Fit all steps and predict for the same rows.
 
@@ -405,8 +399,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             for step in steps:
                 step.estimator.set_params(accountant=own)
             private = math.isfinite(budgets.plan.epsilon)
-            given: dict[str, Any] = {"private": private, "verbose": False}
-            with FitProgress(self, len(pipeline.steps), **given) as progress:
+            with fit_progress(self, len(pipeline.steps)) as progress:
                 if accountant is not None:
                     accountant.charge(budgets.plan)
                 try:
@@ -414,7 +407,6 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
                     fit = partial(getattr(pipeline, method), X, y, **params)
                     result = _fitted_by(fit, private and not leak)
                     plan = budgets.plan_of_fit(pipeline)
-                    progress.end()
                 finally:
                     budgets.close()
             # At once: another thread may fit the same object.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from numbers import Integral
 from typing import Any, ClassVar
@@ -33,6 +32,7 @@ from .._tables.readers import (
 )
 from .._tables.rows import compare_features, dtypes_of, is_sparse, table_shape
 from ..accounting import NoisyFitWarning, PrivacyAccountant
+from ..accounting._errors import warn
 from ..mechanisms import PrivacyPlan, check_count, shown
 from ..mechanisms._plan import has_budget
 from ._columns import (
@@ -462,14 +462,13 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         if not rare:
             return
         threshold = self.privacy_["categories"].threshold
-        warnings.warn(
+        warn(
             f"most values are rare or missing in {first_names(rare)}: categories need "
             f"a private count above {threshold:.0f}. Convert objects that are numbers "
             "or dates with pd.to_numeric or pd.to_datetime; drop columns of ids, and "
             "name long text in text. Otherwise use more rows or a larger epsilon, or "
             "pass public categories",
             NoisyFitWarning,
-            stacklevel=3 + self._levels_around_fit,
         )
 
     def get_feature_names_out(self, input_features=None):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,6 +14,7 @@ from .._statistics.statistic import Statistic
 from .._tables.ids import IdIndex
 from .._tables.readers import column_names
 from .._tables.rows import table_shape
+from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
 from ._kernels import UserRatings
 from ._table_columns import (
@@ -146,21 +146,19 @@ class CatalogEstimator(PrivateEstimator):
             rest.remove(ratings)
         if not rest:
             return
-        warnings.warn(
+        warn(
             "columns of X besides users and items are not used: "
             f"{', '.join(rest[:5])}{', ...' if len(rest) > 5 else ''}{remedy}",
             UserWarning,
-            stacklevel=3 + self._levels_around_fit,
         )
 
     def _warn_of_buckets(self, catalog) -> None:
         if isinstance(catalog, range) and self.items is None:
-            warnings.warn(
+            warn(
                 f"items=None: item ids are hashed into {N_BUCKETS} buckets, because "
                 "the item ids in the data are private; pass the public catalog as "
                 "items=...",
                 UserWarning,
-                stacklevel=3 + self._levels_around_fit,
             )
 
 

@@ -14,8 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.sklearn_compat import (
-    CallbackSupportMixin,
-    FitProgress,
     Interval,
     StrOptions,
     check_input_features,
@@ -112,7 +110,7 @@ _REMEDY = "; name columns to use as features with remainder=[...], or pass remai
 
 
 @documented
-class DPItemEmbedding(TransformerMixin, CallbackSupportMixin, CatalogEstimator):
+class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     r"""Replace item ids in a ratings table with private item features.
 
     An item is described by its expected rating from the average user, its popularity,
@@ -241,7 +239,6 @@ class DPItemEmbedding(TransformerMixin, CallbackSupportMixin, CatalogEstimator):
     ['user_id', 'item_id_mean', 'item_id_offset', 'item_id_popularity']
     """
 
-    _levels_around_fit: ClassVar[int] = 1  # that of @unweighted
     _array_parameters: ClassVar[tuple[str, ...]] = (
         "items",
         "item_features",
@@ -336,23 +333,16 @@ class DPItemEmbedding(TransformerMixin, CallbackSupportMixin, CatalogEstimator):
             features = public_features(self.item_features, len(catalog))
             statistic = self._statistic(len(catalog))
             plan = self._plan(statistic)
-            most, private = len(plan.releases()), self._is_private()
-            progress = FitProgress(self, most, private=private, verbose=False)
-            with progress:
-                # It is charged here, and values are read from here on.
-                unread = unread.reading(kept)
-                release, table, *read = self._start_release(plan, unread, *targets)
-                progress.begin(X, y, plan)
-                given = table, catalog, read[0] if read else table.ratings
-                if isinstance(statistic, ItemMoment):
-                    rows = self._coded_ratings(*given)
-                    found = statistic.run(progress.counted(release), rows)
-                    self._set_moment(found, features)
-                else:
-                    rows = self._user_ratings(*given)
-                    found = statistic.run(progress.counted(release), rows)
-                    self._set_model(found, features, statistic.n_factors)
-                progress.end()
+            # It is charged here, and values are read from here on.
+            unread = unread.reading(kept)
+            release, table, *read = self._start_release(plan, unread, *targets)
+            given = table, catalog, read[0] if read else table.ratings
+            if isinstance(statistic, ItemMoment):
+                found = statistic.run(release, self._coded_ratings(*given))
+                self._set_moment(found, features)
+            else:
+                found = statistic.run(release, self._user_ratings(*given))
+                self._set_model(found, features, statistic.n_factors)
             self._set_items(catalog)
             self.privacy_ = plan
         return self

@@ -15,11 +15,9 @@ from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.personal import KeepsUsers, pooled_score
 from .._base.sklearn_compat import (
-    CALLBACK_LEVELS,
     CallbackSupportMixin,
-    FitProgress,
     Interval,
-    with_callbacks,
+    fit_progress,
 )
 from .._statistics.user_sums import Billboard
 from .._tables.ids import IdIndex
@@ -199,7 +197,6 @@ class DPMatrixFactorization(
 
     _models_class: ClassVar[type] = RaterModels
     _pooled_values: ClassVar[str] = "ratings"
-    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
     _array_parameters: ClassVar[tuple[str, ...]] = (
         "items",
         "item_features",
@@ -263,7 +260,6 @@ class DPMatrixFactorization(
         kind = ClicksModel if self.implicit else RatingsModel
         return kind(features, self.n_components, self.n_jobs)
 
-    @with_callbacks
     @unweighted
     def fit(self, X, y=None) -> Self:
         """Release the item model, and fit a model for each user.
@@ -286,7 +282,8 @@ class DPMatrixFactorization(
         """
         self._check_parameters()
         self._limits()
-        with self._progress() as progress, self._unchanged_on_error():
+        most = 3 if self.n_components else 2 - bool(self.implicit)
+        with self._unchanged_on_error(), fit_progress(self, most) as progress:
             unread = unread_parts(self, X, y, reset=True)
             given = y is not None or self.implicit
             self._warn_of_columns(X, ratings=None if given else self.rating_feature)
@@ -304,13 +301,7 @@ class DPMatrixFactorization(
             # cluster nothing comes here.
             self._personal = self._fitted_users(rows, index)
             self.privacy_ = plan
-            progress.end()
         return self
-
-    def _progress(self) -> FitProgress:
-        most = 3 if self.n_components else 2 - bool(self.implicit)
-        private = self._is_private()
-        return FitProgress(self, most, private=private, verbose=self.verbose)
 
     def _set_items(self, catalog, found) -> None:
         """Set what was released of the items, and what is public."""

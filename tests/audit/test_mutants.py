@@ -460,9 +460,9 @@ EXACT = {
     ),
     "charged after the data are read": Mutant(
         "DPPCA",
-        "                release, rows = self._start_release(",
-        "                unread.read()[:1]\n"
-        "                release, rows = self._start_release(",
+        "            release, rows = self._start_release(",
+        "            unread.read()[:1]\n"
+        "            release, rows = self._start_release(",
         "release/test_plan_and_charge.py::test_a_fit_is_charged_before_it_reads",
     ),
     "budget not split": Mutant(
@@ -1240,8 +1240,8 @@ EXACT |= {
     ),
     "noise of a stream cut off in the middle of a block": Mutant(
         "_ShapedNoise",
-        "return block * min(most, -(-wanted // block))",
-        "return min(block * most, wanted)",
+        "count = block * min(most, -(-wanted // block))",
+        "count = min(block * most, wanted)",
         f"{_STREAMS}noise_does_not_depend_on_how_much_is_drawn_at_once",
     ),
     "rows of a mean in a box not clipped": Mutant(
@@ -1501,15 +1501,15 @@ EXACT |= {
 # Of what parties believe of each other.
 EXACT |= {
     "a request of another task answered": Mutant(
-        "check_task",
-        "if request.task != task.digest:",
+        "_Message",
+        "if self.task != task:",
         "if False:",
         f"{_AGREEMENT}a_client_refuses_requests_of_another_task_and_spends_nothing",
     ),
     "a reply of another task used": Mutant(
-        "Conversation",
-        'parties need the same parameters": answer.task != task,',
-        'parties need the same parameters": False,',
+        "_Message",
+        "if self.task != task:",
+        "if False:",
         f"{_AGREEMENT}the_server_names_who_has_another_task",
     ),
     "a digest that leaves a scaling out": Mutant(
@@ -1668,8 +1668,8 @@ EXACT |= {
 if hasattr(skdpspectral.LRSRegressor, "set_callbacks"):
     EXACT["callbacks given the data"] = Mutant(
         "FitProgress",
-        'self._data = {} if self._private else {"X": X, "y": y}',
-        'self._data = {"X": X, "y": y}',
+        'self.data = {"X": X, "y": y} if self._exact else {}',
+        'self.data = {"X": X, "y": y}',
         "linear_model/test_lrs_callbacks.py",
     )
 

@@ -488,13 +488,13 @@ CALLS = [
     *(("level", use("DPRidge", "conf_int", v)) for v in (1.0, "95 %", NAN)),
     ("users|in fit it contained", use(LRS, "predict", ROWS, users=WORDS)),
     ("users|user_feature|cross_val_score", use(LRS, "predict", ROWS)),
-    ("users|not to fit", use("alone", "predict", ROWS, users=IDS)),
+    ("users|must be left out", use("alone", "predict", ROWS, users=IDS)),
     ("users|unknown_user|personalize", use("known", "predict", ROWS, users=IDS + 9)),
     *(
         ("user|unknown_user", use("known", m, 77))
         for m in ("get_coef", "get_intercept")
     ),
-    *(("user is missing", use(LRS, m)) for m in ("get_coef", "get_intercept")),
+    *(("user must be passed", use(LRS, m)) for m in ("get_coef", "get_intercept")),
     *(("user|hashable", use(LRS, m, [3])) for m in ("get_coef", "get_intercept")),
     *(("user|missing", use(LRS, m, NAN)) for m in ("get_coef", "get_intercept")),
     ("user", use(LRS, "personalize", ROWS, TARGETS, user="3")),
@@ -506,8 +506,8 @@ CALLS = [
     ("no model|personalize", use(LRS, "save", "never.npz", user=987)),
     ("UserWeights", lambda s: personalize(UserWeights(), ROWS, TARGETS)),
     ("fit_intercept__ridge", use(LRS, "set_params", fit_intercept__ridge=0.2)),
-    ("users are missing", use(NETS, "predict", ROWS)),
-    ("user is missing", use(NETS, "get_network")),
+    ("users must be passed", use(NETS, "predict", ROWS)),
+    ("user must be passed", use(NETS, "get_network")),
     ("one user", use(NETS, "personalize", ROWS, TARGETS, user=1, users=IDS)),
     ("user", use(NETS, "save", "never.npz", user=12345)),
     *(
@@ -533,7 +533,7 @@ CALLS = [
     ("partial_fit|horizon", lambda s: JMECovariance().partial_fit(ROWS)),
     ("horizon is 10 steps", lambda s: JMECovariance(horizon=10).partial_fit(ROWS)),
     ("no stream to resume", lambda s: JMECovariance(horizon=30).resume()),
-    ("users|not to fit", use("alone", "personalize", ROWS, TARGETS, users=IDS)),
+    ("users|must be left out", use("alone", "personalize", ROWS, TARGETS, users=IDS)),
     ("age|number", lambda s: s["cities"].transform(CITIES.astype({"age": str}))),
     ("day|date", lambda s: s["cities"].transform(CITIES.assign(day=1.0))),
     ("every", lambda s: JMECovariance().release_path(ROWS, every=0)),

@@ -9,18 +9,13 @@ from functools import wraps
 from pathlib import Path
 
 import pytest
+from estimators import CLASSES
 from sklearn.utils.metaestimators import available_if
 
 import skdpspectral
 from skdpspectral._base.documented import ENTRIES, documented
-from skdpspectral._base.estimator import PrivateEstimator
 
 ROOT = Path(skdpspectral.__file__).parent
-CLASSES = [
-    cls
-    for cls in (getattr(skdpspectral, name) for name in skdpspectral.__all__)
-    if isinstance(cls, type) and issubclass(cls, PrivateEstimator)
-]
 PLACE = re.compile(r"^ *\{([A-Za-z]\w*)\}$", re.MULTILINE)
 
 
@@ -43,10 +38,6 @@ def sources():
     for path in sorted(ROOT.rglob("*.py")):
         if path.name != "documented.py":
             yield path, path.read_text()
-
-
-def test_all_estimators_are_looked_at():
-    assert len(CLASSES) >= 6
 
 
 @pytest.mark.parametrize("cls", CLASSES)

@@ -1,16 +1,10 @@
 """Names of parameters, which are read off a signature once for each class."""
 
 import pytest
+from estimators import CLASSES
 from sklearn.base import BaseEstimator
 
-import skdpspectral
 from skdpspectral import DPPCA
-from skdpspectral._base.estimator import PrivateEstimator
-
-PUBLIC = [getattr(skdpspectral, name) for name in skdpspectral.__all__]
-ESTIMATORS = [
-    c for c in PUBLIC if isinstance(c, type) and issubclass(c, PrivateEstimator)
-]
 
 
 class Further(DPPCA):
@@ -21,7 +15,7 @@ class Further(DPPCA):
         self.further = further
 
 
-@pytest.mark.parametrize("cls", [*ESTIMATORS, Further])
+@pytest.mark.parametrize("cls", [*CLASSES, Further])
 def test_names_are_those_of_scikit_learn(cls):
     expected = BaseEstimator._get_param_names.__func__(cls)
     found = cls._get_param_names()

@@ -1,4 +1,4 @@
-"""Progress of DPPCA and of the search by votes: how far, and nothing of the rows."""
+"""Progress of federations and of the search by votes: how far, and no rows."""
 
 import numpy as np
 import pytest
@@ -6,19 +6,17 @@ from sklearn.base import clone
 
 from skdpspectral import (
     DPPCA,
-    DPItemEmbedding,
     FederatedDPPCA,
-    PrivacyAccountant,
     SparseDPPCA,
 )
-from skdpspectral.datasets import make_ratings
 from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
 
 pytestmark = [
     pytest.mark.skipif(
-        not hasattr(DPPCA, "set_callbacks"), reason="scikit-learn has no callbacks"
+        not hasattr(PrivateSearchCV, "set_callbacks"),
+        reason="needs callbacks",
     ),
     pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning"),
 ]
@@ -45,42 +43,6 @@ class Spy:
         self.steps += context.parent is not None
         self.seen += [part for part in (X, fitted_estimator) if part is not None]
         return True
-
-
-@pytest.mark.parametrize(
-    ("parameters", "n_steps"),
-    [({"center": "none"}, 1), ({"scale": "private"}, None), ({}, None)],
-)
-def test_components_count_their_releases(parameters, n_steps):
-    spy, accountant = Spy(), PrivacyAccountant(allow_seeded=True)
-    pca = DPPCA(2, accountant=accountant, noise_seed=0, **parameters)
-    pca.set_callbacks(spy).fit(ROWS)
-    assert spy.most == len(pca.privacy_.releases())
-    assert 0 < spy.steps <= spy.most
-    assert n_steps is None or spy.steps == n_steps
-    assert not spy.seen
-    assert spy.accountants == [None] * len(spy.accountants)
-    assert spy.ended
-    assert len(accountant.ledger) == 1
-    alone = DPPCA(2, noise_seed=0, **parameters).fit(ROWS)
-    np.testing.assert_array_equal(alone.components_, pca.components_)
-
-
-def test_the_steps_are_those_of_public_choices_alone():
-    """Other rows with the same released choices are as many steps."""
-    steps = set()
-    for scale in (1.0, 3.0):
-        spy = Spy()
-        DPPCA(2, center="pairs", noise_seed=0).set_callbacks(spy).fit(scale * ROWS)
-        steps.add((spy.most, spy.steps))
-    assert len(steps) == 1
-
-
-def test_callbacks_of_components_without_privacy_see_the_rows():
-    spy = Spy()
-    DPPCA(2, center="none", epsilon=None).set_callbacks(spy).fit(ROWS)
-    assert spy.seen[0] is ROWS
-    assert spy.ended
 
 
 def search_of(**parameters):
@@ -110,31 +72,18 @@ def test_a_search_counts_its_blocks_and_the_last_fit(n_jobs):
     )
 
 
-RATINGS = make_ratings(300, 20, random_state=0)
-
-
 @pytest.mark.parametrize(
     ("model", "data", "most"),
     [
         (FederatedDPPCA(1), (ROWS,), 1),
         (FederatedDPPCA(1, release=ComponentCovariance(3.0)), (ROWS,), 2),
         (SparseDPPCA(1, n_nonzero_features=2, n_rounds=3), (ROWS,), None),
-        (
-            DPItemEmbedding(items=20, rating_range=(1, 5)),
-            (RATINGS.data, RATINGS.target),
-            3,
-        ),
-        (
-            DPItemEmbedding(items=20, method="residuals", rating_range=(1, 5)),
-            None,
-            None,
-        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore::skdpspectral.NoisyFitWarning")
-def test_federations_and_embeddings_count_requests_or_releases(model, data, most):
+def test_federations_count_requests(model, data, most):
     """Callbacks change nothing, and see the rows of a fit without a budget alone."""
-    spy, data = Spy(), data or (RATINGS.data, RATINGS.target)
+    spy = Spy()
     alone = clone(model).set_params(noise_seed=0).fit(*data)
     fitted = clone(model).set_params(noise_seed=0).set_callbacks(spy).fit(*data)
     assert spy.steps == spy.most

@@ -44,8 +44,12 @@ def own_registry(monkeypatch):
     strategies.register(Outer)
 
 
+def written(value):
+    return json.dumps(value, default=strategies.json_default)
+
+
 def there_and_back(value):
-    return strategies.from_plain(json.loads(json.dumps(strategies.to_plain(value))))
+    return strategies.read_plain(json.loads(written(value)))
 
 
 def test_there_and_back():
@@ -85,7 +89,7 @@ def test_a_snapshot_stays():
     ("value", "words"),
     [
         (Inner(2.0), ("rate", "Inner")),
-        (Inner(True), ("rate", "got True")),
+        (Inner(True), ("rate", "Got True")),
         (Inner([0.5]), ("rate", "array")),
         (Outer("inner"), ("inner", "Outer")),
         (Outer(Inner(-1.0)), ("rate", "Inner")),
@@ -94,9 +98,8 @@ def test_a_snapshot_stays():
     ],
 )
 def test_errors_name_the_parameter(value, words):
-    arrays = getattr(value, "_array_parameters", ())
     with pytest.raises(ValueError, match=words[0]) as caught:
-        strategies.check_values(value, arrays)
+        strategies.check_values(value)
     # What is no strategy at all is an error of the type.
     assert words[1] in str(caught.value) or "instance" in str(caught.value)
 
@@ -105,7 +108,7 @@ INNER = {"strategy": "Inner", "parameters": {"rate": 0.5}}
 
 
 @pytest.mark.parametrize(
-    "written",
+    "plain",
     [
         {**INNER, "strategy": "Longer"},
         {**INNER, "strategy": "StandardScaler"},
@@ -121,22 +124,19 @@ INNER = {"strategy": "Inner", "parameters": {"rate": 0.5}}
         {**INNER, "more": 1},
         {"strategy": "Inner"},
         {},
-        "Inner",
     ],
     ids=str,
 )
-def test_nothing_else_is_read(written):
-    assert strategies.from_plain(INNER).rate == 0.5
+def test_nothing_else_is_read(plain):
+    assert strategies.read_plain(INNER).rate == 0.5
     with pytest.raises(ValueError, match=r"strategy|parameter|rate"):
-        strategies.from_plain(written)
+        strategies.read_plain(plain)
 
 
 def test_nothing_else_is_written():
-    for value in (Longer(), StandardScaler(), "inner", Inner):
+    for value in (Longer(), StandardScaler(), Inner, Inner(object())):
         with pytest.raises(TypeError, match="strategy"):
-            strategies.to_plain(value)
-    with pytest.raises(TypeError, match="JSON"):
-        strategies.to_plain(Inner(object()))
+            written(value)
 
 
 def test_what_can_be_registered():
@@ -162,6 +162,3 @@ def test_a_snapshot_is_checked_again():
         strategies.snapshot(changed)
     changed.rate, changed.rows = 0.25, np.ones(3)
     assert vars(strategies.snapshot(changed)) == {"rate": 0.25}
-    changed.__sklearn_clone__ = lambda: Longer()
-    with pytest.raises(ValueError, match="copy of Inner"):
-        strategies.snapshot(changed)

@@ -128,9 +128,9 @@ def test_no_request_changes_the_noise():
 
 
 REFUSED = {
-    "a different session": [first(), power(session=OTHER)],
-    "requested before step 0": [power()],
-    "requested before step 1": [first(), power(2)],
+    "another session": [first(), power(session=OTHER)],
+    "not for step 0": [power()],
+    "not for step 1": [first(), power(2)],
     "different content": [first(), power(), power(basis=BASIS[::-1])],
     "no further request": [first(), power(), power(2), power(3)],
     "asks for COMPONENTS": [first(Topic.MATRIX)],

@@ -253,7 +253,7 @@ def test_what_a_server_should_not_send_is_refused_with_its_reason(tmp_path):
         good[:-1]: "damaged",
         good + b"x": "damaged",
         first_request(make_task(1, P)): "another task",
-        Request(bytes(16), task.digest, 1, 1, ()).to_bytes(): "before step 0",
+        Request(bytes(16), task.digest, 1, 1, ()).to_bytes(): "not for step 0",
     }
     for request, reason in bad.items():
         kind, content = outcome_at(site, request_message(request))

@@ -529,9 +529,7 @@ def test_messages_of_others_are_refused():
     size = task.shape(Topic.SUM, 0)[0]
     wrong = {
         "another task": Request(SESSION, other.digest, 0, Topic.SUM),
-        "requested before": Request(
-            SESSION, task.digest, 1, Topic.SUM, np.ones((9, 1))
-        ),
+        "not for step": Request(SESSION, task.digest, 1, Topic.SUM, np.ones((9, 1))),
         "asks for SUM": Request(SESSION, task.digest, 0, Topic.MEAN),
         "basis of shape": Request(SESSION, task.digest, 0, Topic.SUM, np.ones((3, 1))),
         "not a request of": b"garbage",
@@ -542,7 +540,7 @@ def test_messages_of_others_are_refused():
     assert len(ledger.ledger) == 0
     client.respond(first(task))
     after = {
-        "a different session": Request(
+        "another session": Request(
             bytes(16), task.digest, 1, Topic.SUM, np.ones((9, 1))
         ),
         "basis of shape": Request(SESSION, task.digest, 1, Topic.SUM, np.ones((9, 1))),

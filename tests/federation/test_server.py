@@ -70,7 +70,7 @@ BAD = {
     "must be finite": without_finite,
     "another session": lambda data: forged(session=bytes(16)).to_bytes(),
     "not for step 0": lambda data: forged(step=1).to_bytes(),
-    "not for step": lambda data: forged(
+    "name or topic": lambda data: forged(
         topic=Topic.POWER, numbers=(0.1,), shape=(6, 2)
     ),
     "another client's name": lambda data: forged("a").to_bytes(),

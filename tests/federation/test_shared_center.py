@@ -63,7 +63,7 @@ def test_all_rounds_are_charged_at_once_before_the_first():
 
 
 OUT_OF_TURN = {
-    "before step": (0, 2),
+    "not for step": (0, 2),
     "different content": (0, 1, dataclasses.replace(requests()[1], basis=[[7.0]])),
     "asks for": (0, dataclasses.replace(requests()[1], topic=Topic.MATRIX)),
 }

@@ -365,24 +365,3 @@ def test_clones_begin_anew():
     assert found.pop("optimizer") is not given.pop("optimizer")
     assert found == given
     assert found["optimizer__learning_rate"] == 0.2
-
-
-class Moody(str):
-    """A text that compares as it likes."""
-
-    said = "jme"
-
-    def __eq__(self, other):
-        return type(self).said == other
-
-    __hash__ = str.__hash__
-
-
-def test_moments_are_those_of_the_plan(monkeypatch):
-    """A text that is "clip" in the plan and "jme" in the fit cost too little."""
-    adam = Adam(moments=Moody("jme"), moment_weight=100.0)
-    model = DPAdamClassifier(classes=[0, 1], optimizer=adam, n_epochs=1)
-    model._check_parameters()
-    honest = model._optimization(model._layout(3, 1), 400).moments.added
-    monkeypatch.setattr(Moody, "said", "clip")
-    assert model._optimization(model._layout(3, 1), 400).moments.added == honest

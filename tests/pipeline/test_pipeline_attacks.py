@@ -35,7 +35,6 @@ from skdpspectral import (
     LedgerError,
     PrivacyAccountant,
 )
-from skdpspectral._base.sklearn_compat import CALLBACK_LEVELS
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.audit import audit_epsilon
 from skdpspectral.decomposition import SpikedModel
@@ -45,6 +44,11 @@ from skdpspectral.pipeline import PrivatePipeline, make_private_pipeline
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*leaks:skdpspectral.PrivacyLeakWarning"),
 ]
+
+needs_callbacks = pytest.mark.skipif(
+    not hasattr(PrivatePipeline, "set_callbacks"),
+    reason="scikit-learn has no callbacks",
+)
 
 N = 300
 X = np.random.default_rng(0).normal(size=(N, 4))
@@ -509,7 +513,7 @@ def test_a_leak_is_no_guarantee():
     assert str(accountant).startswith("No guarantee: ")
 
 
-@pytest.mark.skipif(CALLBACK_LEVELS == 0, reason="needs callbacks")
+@needs_callbacks
 def test_callbacks_get_no_rows():
     class Listening:
         """A callback that keeps what it is given."""
@@ -548,7 +552,7 @@ def test_callbacks_get_no_rows():
         assert not hasattr(estimator, "pipeline_")
 
 
-@pytest.mark.skipif(CALLBACK_LEVELS == 0, reason="needs callbacks")
+@needs_callbacks
 def test_callbacks_of_what_holds_a_pipeline_are_no_obstacle(capsys):
     from sklearn.callback import ProgressBar
 

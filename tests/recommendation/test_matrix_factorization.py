@@ -212,9 +212,7 @@ def test_frames_need_pandas(monkeypatch):
 def test_lists_of_everybody_are_said_to_be():
     with pytest.warns(UserWarning, match=r"1 of 2 users .* get the same list"):
         MODEL.recommend([1, -5])
-    with pytest.warns(
-        UserWarning, match=r"published copy .* all users get the same list"
-    ):
+    with pytest.warns(UserWarning, match=r"published copy .* all get the same list"):
         MODEL.publish().recommend([1])
 
 

@@ -102,7 +102,7 @@ def test_hardware_generator_is_aes():
         pytest.skip("no AES instructions on this machine")
     key = int.from_bytes(bytes(range(16)), "little")
     plain = int.from_bytes(bytes.fromhex("00112233445566778899aabbccddeeff"), "little")
-    generator = release_module._bit_generator(key)
+    generator = release_module.generator_of_key(key).bit_generator
     assert type(generator).__name__ == "AESCounter"
     words = type(generator)(key=key, counter=plain).random_raw(2).astype("<u8")
     assert words.tobytes().hex() == "69c4e0d86a7b0430d8cdb78070b4c55a"

@@ -5,24 +5,19 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from estimators import ENTRIES
 from scipy import sparse
 
 from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPAdamRegressor,
-    DPItemEmbedding,
     DPMatrixFactorization,
-    DPRidge,
     DPRidgeClassifier,
     DPStandardScaler,
-    DPTableVectorizer,
-    FederatedDPPCA,
     JMECovariance,
-    LRSMLPRegressor,
     LRSRegressor,
     PrivacyAccountant,
-    SparseDPPCA,
 )
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
@@ -34,8 +29,8 @@ WITH_IDS = np.column_stack([X, IDS])
 RATINGS = np.column_stack([np.arange(N) % 5, IDS])
 GOOD = 1.0
 # What one entry of a list, or of an array of objects, may be.
-ENTRIES = (np.nan, np.inf, 10**400, "a", "1.5", 1j, None, np.ma.masked, pd.NA, pd.NaT)
-ENTRIES += (b"a", {}, (1,), [1.0], np.array(1j), True, np.datetime64("2020-01-01"))
+VALUES = (np.nan, np.inf, 10**400, "a", "1.5", 1j, None, np.ma.masked, pd.NA, pd.NaT)
+VALUES += (b"a", {}, (1,), [1.0], np.array(1j), True, np.datetime64("2020-01-01"))
 FLOATS = (np.nan, np.inf, 1e300)
 
 
@@ -78,10 +73,10 @@ def lazy(values, entry):
 # Containers of any array: how it is made, and what its entries may be.
 CONTAINERS = {
     "array": (numbers, FLOATS),
-    "objects": (objects, [e for e in ENTRIES if e is not np.ma.masked]),
+    "objects": (objects, [e for e in VALUES if e is not np.ma.masked]),
     "masked array": (hidden, (np.ma.masked,)),
-    "list": (lambda v, e: listed(objects(v, e)), ENTRIES),
-    "tuple": (lambda v, e: tuple(map(tuple_of, listed(objects(v, e)))), ENTRIES),
+    "list": (lambda v, e: listed(objects(v, e)), VALUES),
+    "tuple": (lambda v, e: tuple(map(tuple_of, listed(objects(v, e)))), VALUES),
     "list of parts": (lambda v, e: list(hidden(v, e)), (np.ma.masked,)),
     "pandas": (
         lambda v, e: (pd.Series if v.ndim == 1 else pd.DataFrame)(numbers(v, e)),
@@ -89,7 +84,7 @@ CONTAINERS = {
     ),
     "pandas objects": (
         lambda v, e: (pd.Series if v.ndim == 1 else pd.DataFrame)(objects(v, e)),
-        ENTRIES,
+        VALUES,
     ),
     "sparse": (lambda v, e: sparse.csr_array(numbers(v, e)), FLOATS),
     "dask": (lazy, FLOATS),
@@ -118,33 +113,30 @@ class Model:
 
 
 USERS = {"limit": 1.0, "user_feature": -1}
-# Name: what is replaced, and how it is fitted with an accountant.
+
+
+def refit(entry, part):
+    """Return how an entry is fitted with another table, target or ids."""
+
+    def fit(values, accountant):
+        data = {"X": entry.X, "y": entry.y, **entry.ids, part: values}
+        entry.fit(entry.make(accountant=accountant), **data)
+
+    return fit
+
+
+# Name: what is replaced, and how it is fitted with an accountant. Ids of clients are
+# public, and read before the charge.
 FITS = {
-    "pca": (X, lambda t, a: DPPCA(1, accountant=a).fit(t)),
-    "sparse pca": (X, lambda t, a: SparseDPPCA(accountant=a).fit(t)),
-    "scaler": (X, lambda t, a: DPStandardScaler(accountant=a).fit(t)),
-    "table": (X, lambda t, a: DPTableVectorizer(accountant=a).fit(t)),
-    "linear": (X, lambda t, a: DPRidge(accountant=a).fit(t, LABELS)),
-    "linear's y": (LABELS, lambda t, a: DPRidge(accountant=a).fit(X, t)),
+    f"{part} of {name}": (np.asarray(values), refit(entry, part))
+    for name, entry in ENTRIES.items()
+    for part, values in {"X": entry.X, "y": entry.y, **entry.ids}.items()
+    if values is not None and part != "clients"
+}
+FITS |= {
     "linear labels": (LABELS, lambda t, a: DPRidgeClassifier(accountant=a).fit(X, t)),
-    "linear labels of classes": (
-        LABELS,
-        lambda t, a: DPRidgeClassifier(classes=[0, 1], accountant=a).fit(X, t),
-    ),
-    "stream": (X, lambda t, a: JMECovariance(accountant=a).fit(t)),
     "path": (X, lambda t, a: JMECovariance(accountant=a).release_path(t)),
     "batch": (X, lambda t, a: JMECovariance(horizon=99, accountant=a).partial_fit(t)),
-    "clients": (X, lambda t, a: FederatedDPPCA(1, accountant=a).fit(t, clients=IDS)),
-    "network": (
-        X,
-        lambda t, a: DPAdamRegressor(target_bounds=(-1, 1), accountant=a).fit(
-            t, LABELS
-        ),
-    ),
-    "network's y": (
-        LABELS,
-        lambda t, a: DPAdamRegressor(target_bounds=(-1, 1), accountant=a).fit(X, t),
-    ),
     "two targets": (
         X[:, :2],
         lambda t, a: DPAdamRegressor(target_bounds=(-1, 1), accountant=a).fit(X, t),
@@ -154,13 +146,6 @@ FITS = {
         LABELS[:, None],
         lambda t, a: DPAdamClassifier(accountant=a).fit(X, t),
     ),
-    "labels of classes": (
-        LABELS,
-        lambda t, a: DPAdamClassifier(classes=[0, 1], accountant=a).fit(X, t),
-    ),
-    "users' rows": (X, lambda t, a: LRSRegressor(accountant=a).fit(t, LABELS, IDS)),
-    "users' y": (LABELS, lambda t, a: LRSRegressor(accountant=a).fit(X, t, users=IDS)),
-    "users": (IDS, lambda t, a: LRSRegressor(accountant=a).fit(X, LABELS, users=t)),
     "user column": (
         WITH_IDS,
         lambda t, a: LRSRegressor(user_feature=-1, accountant=a).fit(t, LABELS),
@@ -172,22 +157,6 @@ FITS = {
     "users beside a cluster": (
         IDS,
         lambda t, a: LRSRegressor(accountant=a).fit(dask_rows(X), LABELS, users=t),
-    ),
-    "users of networks": (
-        IDS,
-        lambda t, a: LRSMLPRegressor(accountant=a).fit(X, LABELS, users=t),
-    ),
-    "ratings": (
-        RATINGS,
-        lambda t, a: DPMatrixFactorization(
-            items=5, user_feature=1, item_feature=0, accountant=a, rating_range=(1, 5)
-        ).fit(t, LABELS),
-    ),
-    "ratings' y": (
-        LABELS,
-        lambda t, a: DPItemEmbedding(items=5, accountant=a, rating_range=(1, 5)).fit(
-            RATINGS[:, ::-1], t
-        ),
     ),
     "ratings beside a cluster": (
         LABELS,

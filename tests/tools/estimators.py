@@ -90,3 +90,4 @@ ENTRIES = {
         Entry(SparseDPPCA(2), ROWS, None, CLIENTS),
     )
 }
+CLASSES = [type(entry.estimator) for entry in ENTRIES.values()]
