@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array
 
-from .._tables.ids import check_feature, encode_ids, read_column
+from .._tables.ids import encode_ids
 
 
 def user_ndcg_score(y_true, y_score, users, *, k=10):
@@ -53,7 +53,7 @@ def user_ndcg_score(y_true, y_score, users, *, k=10):
 
     See Also
     --------
-    make_user_scorer : Wraps this score for cross-validation and searches.
+    make_private_scorer : Makes a scorer of it for cross-validation and searches.
     sklearn.metrics.ndcg_score : NDCG of a matrix with one row per user.
 
     Warnings
@@ -131,7 +131,7 @@ def user_recall_score(y_true, y_score, users, *, k=10, relevant=4):
 
     See Also
     --------
-    make_user_scorer : Wraps this score for cross-validation and searches.
+    make_private_scorer : Makes a scorer of it for cross-validation and searches.
 
     Warnings
     --------
@@ -162,85 +162,6 @@ def user_recall_score(y_true, y_score, users, *, k=10, relevant=4):
     found = _ranked_sums(is_relevant, scores, codes, n_users, counted)
     wanted = np.bincount(codes, is_relevant, minlength=n_users)
     return _mean_over_users(found, wanted, "user_recall_score: no row is relevant")
-
-
-def make_user_scorer(score_func, user_feature, *, greater_is_better=True, **kwargs):
-    """Make a scorer that reads user ids from a column of X.
-
-    Scikit-learn scorers do not pass users to a metric. This scorer predicts with
-    ``estimator.predict(X)`` and reads the users from X, where estimators with a
-    `user_feature` need them anyway.
-
-    Parameters
-    ----------
-    score_func : callable
-        ``score_func(y_true, y_pred, users, **kwargs) -> float``, such as
-        `user_ndcg_score` and `user_recall_score`.
-    user_feature : int or str
-        Position or name of the column of X with user ids.
-    greater_is_better : bool, default=True
-        Pass False for an error. The scorer then returns its negative.
-    **kwargs : object
-        Other arguments of `score_func`, such as ``k=5``.
-
-    Returns
-    -------
-    callable
-        ``scorer(estimator, X, y) -> float``, for `cross_val_score`, `GridSearchCV` and
-        similar tools. It can be pickled if `score_func` can.
-
-    Raises
-    ------
-    TypeError
-        If `score_func` is not callable, or `user_feature` is neither int nor str.
-
-    See Also
-    --------
-    skdpspectral.model_selection.PerUserKFold : Folds with rows of every user.
-
-    Warnings
-    --------
-    Scores are not private. For private users they are a release that no accountant
-    records, and so is a parameter chosen by them.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.dummy import DummyRegressor
-    >>> from skdpspectral.metrics import make_user_scorer, user_recall_score
-    >>> X = np.array([[1, 10], [1, 20], [2, 10], [2, 20]])  # user, item
-    >>> y = np.array([5, 3, 5, 5])
-    >>> scorer = make_user_scorer(user_recall_score, user_feature=0, k=1)
-    >>> scorer(DummyRegressor().fit(X, y), X, y)  # all scores are tied
-    0.5
-    """
-    return _UserScorer(score_func, user_feature, greater_is_better, kwargs)
-
-
-class _UserScorer:
-    """A callable of (estimator, X, y), as `make_user_scorer` describes it."""
-
-    def __init__(self, score_func, user_feature, greater_is_better, kwargs):
-        if not callable(score_func):
-            raise TypeError(f"score_func must be callable, got {score_func!r}")
-        check_feature(user_feature, "user_feature")
-        self._score_func = score_func
-        self._user_feature = user_feature
-        self._sign = 1 if greater_is_better else -1
-        self._kwargs = kwargs
-
-    def __call__(self, estimator, X, y):
-        users = read_column(X, self._user_feature, "user_feature")
-        y_pred = estimator.predict(X)
-        return self._sign * self._score_func(y, y_pred, users, **self._kwargs)
-
-    def __repr__(self):
-        name = getattr(self._score_func, "__name__", repr(self._score_func))
-        options = [f"{key}={value!r}" for key, value in self._kwargs.items()]
-        if self._sign < 0:
-            options.insert(0, "greater_is_better=False")
-        arguments = [name, f"user_feature={self._user_feature!r}", *options]
-        return f"make_user_scorer({', '.join(arguments)})"
 
 
 def _ranked_sums(gains, scores, codes, n_users, weights):

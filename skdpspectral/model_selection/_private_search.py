@@ -19,7 +19,6 @@ from .._base.estimator import (
     PrivateEstimator,
     Seed,
     Self,
-    noted_caveats,
     unweighted,
 )
 from .._base.sklearn_compat import (
@@ -33,21 +32,21 @@ from .._base.sklearn_compat import (
 from .._base.strategies import check_arguments
 from .._release.selection import VoteRelease
 from .._tables.readers import read_quietly
-from ..accounting import PrivacyAccountant, gaussian_epsilon
+from ..accounting import NoisyFitWarning, PrivacyAccountant
+from ..accounting._errors import warn
 from ..mechanisms import check_count, check_real
 from ..metrics._private_scorer import PrivateScorer
 from ._blocks import scorer_of_blocks
 from ._candidates import (
     FitLimit,
-    candidate_model,
     check_estimator,
+    checked_form,
     fitted_within_budget,
     sliceable,
     sliceable_targets,
     users_of,
-    warn_beforehand,
 )
-from ._vote import MIN_BLOCK_SIZE, elected, planned, prepared, rehearse, results
+from ._vote import MIN_BLOCK_SIZE, ballot_of, elected, planned, rehearse, results
 
 # Largest number of candidates, each of which is checked before the charge.
 _MOST_CANDIDATES = 512
@@ -103,7 +102,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         A private estimator of this package, or a pipeline whose fitted steps are all
         private or harmless according to :func:`~skdpspectral.audit.privacy_report`.
         Leave its `accountant` and `noise_seed` at None and pass them to the search
-        instead. This estimator is the incumbent.
+        instead. A fit uses its whole budget, which private steps share in proportion to
+        the costs of their own epsilons. This estimator is the incumbent.
     param_grid : dict or list of dicts
         Lists of values by parameter name, as in
         :class:`~sklearn.model_selection.GridSearchCV`, for at most 512 candidates. They
@@ -125,11 +125,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         is None within blocks.
     cv : int, default=3
         Number of folds within a block, from 2 to 20.
-    step_budgets : {"scaled", "given"}, default="scaled"
-        Meaning of the epsilons of private steps. With "scaled", a fit always uses its
-        whole budget, and the epsilons only determine how steps share it. With "given",
-        the epsilons are used unchanged, and a candidate that exceeds the budget raises
-        an error (see :meth:`privacy_plan`).
     n_jobs : int or None, default=None
         Number of processes for the blocks. None means 1, unless in a
         ``joblib.parallel_config`` context, and -1 means all cores.
@@ -248,7 +243,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         "n_blocks": [StrOptions({"auto"}), Interval(Integral, 2, None, closed="left")],
         "scoring": [PrivateScorer, str, callable, None],
         "cv": [Interval(Integral, 2, MIN_BLOCK_SIZE, closed="both")],
-        "step_budgets": [StrOptions({"scaled", "given"})],
         "n_jobs": [Integral, None],
         "verbose": ["verbose"],
     }
@@ -263,7 +257,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         n_blocks: Any = "auto",
         scoring=None,
         cv: int = 3,
-        step_budgets: str = "scaled",
         n_jobs: int | None = None,
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
@@ -276,7 +269,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         self.n_blocks = n_blocks
         self.scoring = scoring
         self.cv = cv
-        self.step_budgets = step_budgets
         self.n_jobs = n_jobs
         self.accountant = accountant
         self.noise_seed = noise_seed
@@ -295,16 +287,21 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         Returns
         -------
         PrivacyPlan
-            The plan that a search is charged for. Its remarks and :meth:`fit_epsilon`
-            state the maximum epsilon of one fit, and whether there will be a vote.
+            The plan that a search is charged for. Its remarks state the maximum epsilon
+            of one fit, and whether there will be a vote.
 
         Raises
         ------
         ValueError
-            If a parameter is invalid, or the budget is too small.
+            If a parameter or a candidate is invalid, or the budget is too small.
         """
         self._check_parameters()
-        return planned(self, _stand_in(n_samples, n_features))[2]
+        n_columns = _STAND_IN_COLUMNS if n_features is None else n_features
+        shape = (
+            check_count("n_samples", n_samples),
+            check_count("n_features", n_columns),
+        )
+        return planned(self, np.broadcast_to(0.0, shape)).plan
 
     def plan_for(self, X):
         """Describe what a search on X will release and cost; nothing is fitted.
@@ -330,25 +327,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
             be refused by :meth:`fit` before its charge.
         """
         self._check_parameters()
-        with noted_caveats():
-            return prepared(self, X, None, self._scorer()).plan
-
-    def fit_epsilon(self, n_samples, n_features=None):
-        """Return the maximum epsilon of one fit at the delta of the search.
-
-        Parameters
-        ----------
-        n_samples, n_features : int
-            As in :meth:`privacy_plan`.
-
-        Returns
-        -------
-        float
-            Epsilon of a fit. Set it in the steps with ``step_budgets="given"``.
-        """
-        self._check_parameters()
-        _, budgets, _ = planned(self, _stand_in(n_samples, n_features))
-        return gaussian_epsilon(budgets.mu_fit, float(self.delta))
+        checked_form(self.estimator, X, None)
+        return planned(self, X).plan
 
     def _scorer(self) -> Any:
         return scorer_of_blocks(self.scoring, self.estimator)
@@ -413,32 +393,31 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
 
     def _found(self, X: Any, y: Any) -> dict[str, Any]:
         """Charge, ask the blocks, and fit; return the fitted attributes."""
-        scorer = self._scorer()
-        ready = prepared(self, X, y, scorer)
-        rehearse(self, ready, X, y)
-        plan, budgets, ballot = ready.plan, ready.budgets, ready.ballot
+        unread, _ = checked_form(self.estimator, X, y)
+        found, scorer = planned(self, X), self._scorer()
+        plan, budgets = found.plan, found.budgets
+        ballot = ballot_of(self, found, X, scorer)
+        rehearse(self, found, ballot, X, y)
         # Warnings of blocks stay in them: these go by public numbers alone.
-        warn_beforehand(ready.caveats)
+        for caveat in dict.fromkeys(found.caveats):
+            warn(f"of a candidate in param_grid: {caveat}", NoisyFitWarning)
         steps = budgets.n_blocks + 1  # of the blocks, and of the last fit
         with FitProgress(self, steps, private=True, verbose=self.verbose) as progress:
             # It is charged here, and values are read from here on.
             release, *read = self._start_release(
-                plan, *ready.unread, n_public=ballot.n_rows, kind=VoteRelease
+                plan, *unread, n_public=ballot.n_rows, kind=VoteRelease
             )
             progress.begin(X, y, plan)
-            X = read_quietly(lambda: sliceable(X, "X", *read), "X could not be read")
+            X = read_quietly(lambda: sliceable(X, *read), "X could not be read")
             y = read_quietly(lambda: sliceable_targets(y), "y could not be read")
-            choice = elected(self, ready, release, X, y, progress)
+            choice = elected(self, budgets, ballot, release, X, y, progress)
             index = 0 if choice.kept else choice.proposed
-            model = candidate_model(
-                self.estimator, ready.candidates[index], budgets.mu_fit, ballot.scaled
-            )
-            relation = (plan.unit, plan.neighbors)
-            limit = FitLimit(budgets.mu_fit, plan.failure, relation)
+            limit = FitLimit(budgets.mu_fit, plan.failure, found.relation[:2])
+            model = found.models[index]
             model = fitted_within_budget(model, X, y, limit, release.draw_seed())
             progress.step(steps)
             progress.end()
-        table = results(self.estimator, ready.candidates, choice)
+        table = results(self.estimator, found.candidates, choice)
         return {
             "best_params_": table["params"][index],
             "best_index_": index,
@@ -577,12 +556,3 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     def feature_names_in_(self):
         """Names of columns that the best model has seen during fit."""
         return self._seen_by_best("feature_names_in_")
-
-
-def _stand_in(n_samples: Any, n_features: Any) -> np.ndarray:
-    """Return zeros that take no memory, for plans without data."""
-    n_rows = check_count("n_samples", n_samples)
-    n_columns = _STAND_IN_COLUMNS
-    if n_features is not None:
-        n_columns = check_count("n_features", n_features)
-    return np.broadcast_to(0.0, (n_rows, n_columns))

@@ -269,7 +269,7 @@ class PerUserKFold(BaseCrossValidator):
     --------
     sklearn.model_selection.GroupKFold : Puts whole users in the test fold, to score
         predictions for unseen users (cold start).
-    skdpspectral.metrics.make_user_scorer : A scorer that ranks within users.
+    skdpspectral.metrics.user_ndcg_score : A score of rankings within users.
 
     Notes
     -----

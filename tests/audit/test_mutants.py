@@ -1933,8 +1933,8 @@ EXACT |= {
     ),
     "a last fit without a limit": Mutant(
         "FitLimit",
-        "self._mu = math.hypot(self._mu, plan.mu)",
-        "self._mu = max(self._mu, plan.mu)",
+        "math.hypot(mu, plan.mu), failure",
+        "max(mu, plan.mu), failure",
         f"{_VOTE}a_limit_refuses_what_its_search_was_not_charged_for",
     ),
     "categories of a table in made-up rows": Mutant(

@@ -40,7 +40,7 @@ def test_a_score_comes_up_to_its_claim(epsilon):
     plan = scorer.privacy_plan(50)
     sides = []
     for rows in (neighbor, X):
-        mean = scorer.measure(Answers(), rows, y).values.mean()
+        mean = scorer.measure(Answers(), rows, y).mean()
         released = np.full(400_000, mean)
         release_entries(plan["score"], released, generator)
         sides.append(released)
@@ -66,7 +66,7 @@ def test_votes_and_fit_come_up_to_their_claim(epsilon):
     mechanism is a little better than the Gaussian one that it is charged as.
     """
     mu = gaussian_mu(epsilon, DELTA)
-    budgets = VoteBudgets.within(mu, lambda _: 40, 2, 1.0)
+    budgets = VoteBudgets.within(mu, 40, 2, 1.0)
     plan = PrivacyPlan(epsilon, DELTA, budgets.mechanisms(), "Search", seeded=True)
     odds = 0.5 * budgets.challenger.epsilon
     sides = []
