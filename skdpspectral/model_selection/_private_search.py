@@ -15,12 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import (
-    PrivateEstimator,
-    Seed,
-    Self,
-    unweighted,
-)
+from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
     CallbackSupportMixin,
@@ -34,7 +29,7 @@ from .._release.selection import VoteRelease
 from .._tables.readers import read_quietly
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
-from ..mechanisms import check_count, check_real
+from ..mechanisms import check_count
 from ..metrics._private_scorer import PrivateScorer
 from ._blocks import scorer_of_blocks
 from ._candidates import (
@@ -85,6 +80,21 @@ def _of_best(name: str, summary: str):
             Result of the model's ``{name}``.
         """
     return _has(name)(method)
+
+
+def _attribute(name: str, summary: str) -> property:
+    """Return a property that the best model has."""
+
+    def of_best(self):
+        try:
+            return getattr(self._best(), name)
+        except NotFittedError as error:
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {name} before it has a fitted "
+                "model"
+            ) from error
+
+    return property(of_best, doc=summary)
 
 
 @documented
@@ -339,8 +349,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
                 "epsilon of a private search must be a number: without privacy, use "
                 "GridSearchCV"
             )
-        for name in ("epsilon", "delta"):
-            check_real(name, getattr(self, name))
         values = self.get_params(deep=False)
         constraints, arrays = self._parameter_constraints, self._array_parameters
         check_arguments(type(self).__name__, constraints, values, arrays)
@@ -442,12 +450,9 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         within = get_tags(self.estimator)
-        tags.estimator_type = within.estimator_type
-        tags.classifier_tags = within.classifier_tags
-        tags.regressor_tags = within.regressor_tags
-        tags.transformer_tags = within.transformer_tags
-        tags.target_tags = within.target_tags
-        tags.input_tags = within.input_tags
+        kinds = ("classifier", "regressor", "transformer", "target", "input")
+        for name in ("estimator_type", *(f"{kind}_tags" for kind in kinds)):
+            setattr(tags, name, getattr(within, name))
         return tags
 
     predict = _of_best("predict", "Predict with the best model.")
@@ -533,26 +538,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
             "it is a private estimator, and keep privacy_.to_json() with it"
         )
 
-    @property
-    def classes_(self):
-        """Classes of the best model."""
-        return self._best().classes_
-
-    def _seen_by_best(self, name: str):
-        try:
-            return getattr(self._best(), name)
-        except NotFittedError as error:
-            raise AttributeError(
-                f"{type(self).__name__} has no attribute {name} before it has a fitted "
-                "model"
-            ) from error
-
-    @property
-    def n_features_in_(self):
-        """Number of columns that the best model has seen during fit."""
-        return self._seen_by_best("n_features_in_")
-
-    @property
-    def feature_names_in_(self):
-        """Names of columns that the best model has seen during fit."""
-        return self._seen_by_best("feature_names_in_")
+    classes_ = _attribute("classes_", "Classes of the best model.")
+    n_features_in_ = _attribute("n_features_in_", "Number of columns seen during fit.")
+    feature_names_in_ = _attribute(
+        "feature_names_in_", "Names of columns seen during fit."
+    )

@@ -14,6 +14,7 @@ from sklearn.model_selection import ParameterGrid
 from .. import sensitivity
 from .._base.estimator import noted_caveats
 from .._base.sklearn_compat import FitProgress
+from .._base.strategies import same_value
 from .._release.noise import public_order
 from .._release.selection import VoteRelease
 from .._tables.readers import read_quietly
@@ -26,7 +27,7 @@ from ..accounting import (
     split_mu,
 )
 from ..accounting._gaussian import MIN_DELTA
-from ..accounting._ledger.planned_fits import is_estimator, planned_fits
+from ..accounting._ledger.planned_fits import planned_fits
 from ..mechanisms import (
     Concern,
     ExponentialMechanism,
@@ -278,27 +279,10 @@ def candidates_of(search: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [{}]
     for candidate in grid:
         values = tuple(map(candidate.get, names, known[0]))
-        if not any(all(map(_same, values, others)) for others in known):
+        if not any(all(map(same_value, values, others)) for others in known):
             known.append(values)
             found.append(candidate)
     return found
-
-
-def _same(first: Any, second: Any) -> bool:
-    """Return whether values of a parameter are equal, estimators by their own."""
-    if first is second:
-        return True
-    if is_estimator(first) or isinstance(first, (str, bytes)):
-        if type(first) is not type(second):
-            return False
-        if not is_estimator(first):
-            return bool(first == second)
-        own, other = (part.get_params(deep=False) for part in (first, second))
-        return all(_same(value, other[name]) for name, value in own.items())
-    try:
-        return bool(np.array_equal(first, second))
-    except Exception:  # of foreign objects
-        return False
 
 
 def _plan(

@@ -1881,6 +1881,24 @@ EXACT |= {
         "clipped = shares[1:]",
         f"{_VOTE}votes_are_in_range_and_exact",
     ),
+    "whether a challenger wins counted twice": Mutant(
+        "votes",
+        "beats = 0.5 + 0.5 * np.sign",
+        "beats = 1.0 + np.sign",
+        f"{_VOTE}the_worst_row_moves_votes_by_their_sensitivity[others0-support]",
+    ),
+    "blocks in which a challenger wins released twice": Mutant(
+        "VoteBudgets",
+        "release(_SUPPORT, beats[",
+        "release(_SUPPORT, 2.0 * beats[",
+        f"{_VOTE}the_worst_row_moves_votes_by_their_sensitivity[others0-support]",
+    ),
+    "votes for a challenger counted twice": Mutant(
+        "votes",
+        "VOTE_STEP) * VOTE_STEP, beats",
+        "VOTE_STEP) * VOTE_STEP * 2.0, beats",
+        f"{_VOTE}the_worst_row_moves_votes_by_their_sensitivity[others1-challenger]",
+    ),
     "a row in two blocks": Mutant(
         "_deal",
         "return [order[block::m] for block in range(m)]",

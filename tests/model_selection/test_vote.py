@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from replay import Tape, shares
 from scipy import stats
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -333,6 +334,32 @@ def test_a_row_moves_the_votes_of_its_own_block(estimator, scoring, asked):
     assert len(seen[0]) == 4
     assert len(moved) <= 1
     assert Remembers.seen == 0.0
+
+
+def turned(model, X, y=None):
+    """A score by which one row decides whether a candidate is best or worst."""
+    known = (np.abs(X) > 1e3).any()  # in one of two folds, which outweighs the other
+    return (3.0 if known else 1.0) * (1.0 if known == (model.clip_norm == 9.0) else -1)
+
+
+@pytest.mark.parametrize(
+    ("others", "release"), [([9.0], "support"), ([9.0, 1.0], "challenger")]
+)
+def test_the_worst_row_moves_votes_by_their_sensitivity(others, release):
+    """All that its block says changes: the share of the cost is 1, and not 2."""
+    made, rows, tapes = (
+        search(space={"clip_norm": others}, scoring=turned),
+        X.copy(),
+        [],
+    )
+    rows[0] = 2000.0
+    for table in (X, rows):
+        with Tape(*tapes).playing() as tape:
+            made.fit(table)
+        tapes.append(tape)
+    found = {mechanism.name: share for mechanism, share in shares(*tapes)}
+    assert found[release] == pytest.approx(1.0, abs=1e-6)
+    assert max(found.values()) <= 1.0
 
 
 def test_an_estimator_that_is_changed_meanwhile_is_fitted_as_it_was(monkeypatch):
