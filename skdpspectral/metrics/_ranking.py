@@ -6,7 +6,6 @@ segment: no loop over users.
 
 from __future__ import annotations
 
-import numbers
 import warnings
 
 import numpy as np
@@ -14,6 +13,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array
 
 from .._tables.ids import encode_ids
+from ..mechanisms import check_count, check_real
 
 
 def user_ndcg_score(y_true, y_score, users, *, k=10):
@@ -86,11 +86,8 @@ def user_ndcg_score(y_true, y_score, users, *, k=10):
     gains, scores, codes, n_users = _check_rows(y_true, y_score, users)
     if gains.min() < 0:
         raise ValueError("y_true must not be negative: gains are at least 0")
-    n_ranks = _check_k(k, len(gains))
-    discount = 1.0 / np.log2(2.0 + np.arange(n_ranks))
-    gained = _ranked_sums(gains, scores, codes, n_users, discount)
-    ideal = _ranked_sums(gains, gains, codes, n_users, discount)
-    return _mean_over_users(gained, ideal, "user_ndcg_score: all gains are 0")
+    found = ndcg_of_users(gains, scores, codes, n_users, k)
+    return _mean_over_users(found, "user_ndcg_score: all gains are 0")
 
 
 def user_recall_score(y_true, y_score, users, *, k=10, relevant=4):
@@ -157,11 +154,23 @@ def user_recall_score(y_true, y_score, users, *, k=10, relevant=4):
     0.25
     """
     ratings, scores, codes, n_users = _check_rows(y_true, y_score, users)
-    is_relevant = (ratings >= _check_relevant(relevant)).astype(np.float64)
-    counted = np.ones(_check_k(k, len(ratings)))
-    found = _ranked_sums(is_relevant, scores, codes, n_users, counted)
-    wanted = np.bincount(codes, is_relevant, minlength=n_users)
-    return _mean_over_users(found, wanted, "user_recall_score: no row is relevant")
+    found = recall_of_users(ratings, scores, codes, n_users, k, relevant)
+    return _mean_over_users(found, "user_recall_score: no row is relevant")
+
+
+def ndcg_of_users(gains, scores, codes, n_users, k):
+    """Return the NDCG of each user, NaN for those without a gain."""
+    discount = 1.0 / np.log2(2.0 + np.arange(check_k(k, len(gains))))
+    gained = _ranked_sums(gains, scores, codes, n_users, discount)
+    return _shares(gained, _ranked_sums(gains, gains, codes, n_users, discount))
+
+
+def recall_of_users(ratings, scores, codes, n_users, k, relevant):
+    """Return the recall of each user, NaN for those without a relevant row."""
+    wanted = (ratings >= check_relevant(relevant)).astype(np.float64)
+    counted = np.ones(check_k(k, len(wanted)))
+    found = _ranked_sums(wanted, scores, codes, n_users, counted)
+    return _shares(found, np.bincount(codes, wanted, minlength=n_users))
 
 
 def _ranked_sums(gains, scores, codes, n_users, weights):
@@ -183,15 +192,19 @@ def _ranked_sums(gains, scores, codes, n_users, weights):
     return np.bincount(codes[starts], tie_sums, minlength=n_users)
 
 
-def _mean_over_users(found, best, undefined):
-    defined = best > 0
-    if not defined.any():
-        message = f"{undefined}, so no user has a score; it is set to NaN"
-        warnings.warn(message, UndefinedMetricWarning, stacklevel=3)
-        return float("nan")
-    # A perfect ranking may pass 1 by rounding.
-    shares = np.minimum(found[defined] / best[defined], 1.0)
-    return float(shares.mean())
+def _shares(found, best):
+    """Return quotients, NaN of 0; a perfect ranking may pass 1 by rounding."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(best > 0.0, np.minimum(found / best, 1.0), np.nan)
+
+
+def _mean_over_users(shares, undefined):
+    defined = shares[~np.isnan(shares)]
+    if len(defined):
+        return float(defined.mean())
+    message = f"{undefined}, so no user has a score; it is set to NaN"
+    warnings.warn(message, UndefinedMetricWarning, stacklevel=3)
+    return float("nan")
 
 
 def _check_rows(y_true, y_score, users):
@@ -228,17 +241,13 @@ def _numbers(values, name):
     return values
 
 
-def _check_k(k, most: int) -> int:
-    """Return how many ranks, or places, can count."""
-    if k is None:
-        return most
-    if not isinstance(k, numbers.Integral) or isinstance(k, bool) or k < 1:
-        raise ValueError(f"k must be an integer of at least 1, or None, got {k!r}")
-    return min(int(k), most)
+def check_k(k, most: int) -> int:
+    """Return how many ranks can count."""
+    return most if k is None else min(check_count("k", k), most)
 
 
-def _check_relevant(relevant):
-    is_number = isinstance(relevant, numbers.Real) and not isinstance(relevant, bool)
-    if not is_number or not np.isfinite(relevant):
+def check_relevant(relevant) -> float:
+    """Return the least relevant rating."""
+    if not np.isfinite(check_real("relevant", relevant)):
         raise ValueError(f"relevant must be a finite number, got {relevant!r}")
     return relevant

@@ -22,7 +22,7 @@ import joblib
 import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.metrics import check_scoring, get_scorer, get_scorer_names
+from sklearn.metrics import check_scoring
 from sklearn.pipeline import Pipeline
 
 from .._base.sklearn_compat import take_rows
@@ -33,7 +33,7 @@ from .._tables.rows import dtypes_of, shape_of
 from ..accounting import PrivacyAccountant, gaussian_epsilon, gaussian_mu
 from ..accounting._ledger.context import without_accountant
 from ..accounting._ledger.planned_fits import estimators_within
-from ..metrics._private_scorer import PrivateScorer, make_private_scorer
+from ..metrics._private_scorer import PrivateScorer
 from ._candidates import named, private_parts, quiet, set_sources
 from ._splits import PrivateSplit
 from ._vote_kernels import Array, votes
@@ -56,11 +56,7 @@ def scorer_of_blocks(scoring: Any, estimator: Any) -> Any:
     if isinstance(scoring, PrivateScorer):
         return scoring.without_noise()
     try:
-        if not isinstance(scoring, str):
-            return check_scoring(estimator, scoring=scoring)
-        if scoring in get_scorer_names():
-            return get_scorer(scoring)
-        return make_private_scorer(scoring).without_noise()
+        return check_scoring(estimator, scoring=scoring)
     except (TypeError, ValueError) as error:
         raise ValueError(f"scoring: {error}") from error
 

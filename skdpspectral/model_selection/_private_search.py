@@ -202,19 +202,16 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     candidates, and the incumbent is fitted with the whole budget. This depends only on
     public numbers and is stated by ``privacy_plan``.
 
-    **Within a block**, training rows are repeated until there are at least 160. Fits
-    use the :math:`\mu` at which their noise relative to the data matches the last fit.
-    A parameter that counts rows, such as `batch_size` of
-    :class:`~skdpspectral.DPAdamClassifier`, is scaled accordingly, so that epochs have
-    as many steps; rows are then repeated until batches have at least 16 rows. Blocks
-    use copies of the estimator and the scorer, and fixed seeds. A candidate that fails
-    in a block gets the worst score of that block, and a block in which all candidates
-    fail votes for the incumbent. Before the charge, each candidate is fitted and scored
-    once on made-up rows in the containers and dtypes of X and y. If this fails, the
-    search raises an error and nothing is charged. A block of a dataframe keeps column
-    names and dtypes, but the categories of a dtype become those of the block's own
-    values, unless :class:`~skdpspectral.DPTableVectorizer` takes them as public by
-    "dtype". Scorers get arrays and indexes of pandas as a series.
+    **Within a block**, training rows are repeated until there are at least 160, and
+    parameters that count rows are scaled, so that the noise relative to the data and
+    the number of steps match the last fit. A candidate that fails in a block gets the
+    worst score of that block, and a block in which all candidates fail votes for the
+    incumbent. Before the charge, each candidate is fitted and scored once on made-up
+    rows in the containers and dtypes of X and y. If this fails, the search raises an
+    error and nothing is charged. A block of a dataframe keeps column names and dtypes,
+    but the categories of a dtype become those of the block's own values, unless
+    :class:`~skdpspectral.DPTableVectorizer` takes them as public by "dtype". Scorers
+    get arrays and indexes of pandas as a series.
 
     **A score of the winner** is not part of the search. Hold out rows, and score
     `best_estimator_` on them with a

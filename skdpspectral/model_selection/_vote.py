@@ -111,11 +111,11 @@ class VoteBudgets:
         if not n_challengers or power < _TOO_LITTLE:
             whole = calibrate_gaussian(_FIT, 1.0, mu, (1,), lemma=_LEMMA)
             return cls(0, power, mu, None, None, whole)
-        challenger, halves = None, [_SHARE]
-        if n_challengers > 1:
-            halves = [0.5 * _SHARE, 0.5 * _SHARE]
-        *asking, fit = split_mu(mu, (*halves, 1.0 - _SHARE))
-        if n_challengers > 1:
+        n_asked = 2 if n_challengers > 1 else 1
+        shares = (*[_SHARE / n_asked] * n_asked, 1.0 - _SHARE)
+        *asking, fit = split_mu(mu, shares)
+        challenger = None
+        if n_asked == 2:
             challenger = calibrate_exponential(
                 _CHALLENGER, asking[0], n_challengers, moved, lemma=_LEMMA
             )
