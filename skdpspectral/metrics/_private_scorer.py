@@ -417,17 +417,12 @@ class PrivateScorer:
 
 
 def _accountant_of(estimator: Any) -> PrivacyAccountant | None:
-    """Return the accountant of an estimator or of its parts, the last one first.
-
-    A frozen estimator does not list the parts of what it holds.
-    """
-    if composition_of(estimator) is Composition.FROZEN:
+    """Return the accountant of an estimator or of its parts, the last one first."""
+    if composition_of(estimator) is Composition.FROZEN:  # which does not list its own
         return _accountant_of(estimator.estimator)
-    if not is_estimator(estimator):
-        return None
-    for value in reversed(list(estimator.get_params(deep=True).values())):
-        if composition_of(value) is Composition.FROZEN:
-            value = _accountant_of(value)
-        if isinstance(value, PrivacyAccountant):
-            return value
+    inside = estimator.get_params(deep=True) if is_estimator(estimator) else {}
+    for value in reversed(list(inside.values())):
+        found = value if isinstance(value, PrivacyAccountant) else _accountant_of(value)
+        if found is not None:
+            return found
     return None

@@ -46,9 +46,6 @@ from ._vote import MIN_BLOCK_SIZE, ballot_of, elected, planned, rehearse, result
 # Largest number of candidates, each of which is checked before the charge.
 _MOST_CANDIDATES = 512
 
-# Columns of rows that are planned for without any.
-_STAND_IN_COLUMNS = 64
-
 
 def _has(name: str):
     """Return whether the model of a search has a method."""
@@ -281,15 +278,15 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         self.noise_seed = noise_seed
         self.verbose = verbose
 
-    def privacy_plan(self, n_samples, n_features=None):
+    def privacy_plan(self, n_samples, n_features=64):
         """Describe what a search will release and cost; no data are needed.
 
         Parameters
         ----------
         n_samples : int
             Number of rows. It is not used if users are protected.
-        n_features : int or None, default=None
-            Number of columns. It is only used for candidates that need more than 64.
+        n_features : int, default=64
+            Number of columns. It only matters to candidates that need more.
 
         Returns
         -------
@@ -303,11 +300,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
             If a parameter or a candidate is invalid, or the budget is too small.
         """
         self._check_parameters()
-        n_columns = _STAND_IN_COLUMNS if n_features is None else n_features
-        shape = (
-            check_count("n_samples", n_samples),
-            check_count("n_features", n_columns),
-        )
+        given = {"n_samples": n_samples, "n_features": n_features}
+        shape = tuple(check_count(name, number) for name, number in given.items())
         return planned(self, np.broadcast_to(0.0, shape)).plan
 
     def plan_for(self, X):
@@ -417,7 +411,7 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
             y = read_quietly(lambda: sliceable_targets(y), "y could not be read")
             choice = elected(self, budgets, ballot, release, X, y, progress)
             index = 0 if choice.kept else choice.proposed
-            limit = FitLimit(budgets.mu_fit, plan.failure, found.relation[:2])
+            limit = FitLimit(budgets.mu_fit, plan.failure, (plan.unit, plan.neighbors))
             model = found.models[index]
             model = fitted_within_budget(model, X, y, limit, release.draw_seed())
             progress.step(steps)

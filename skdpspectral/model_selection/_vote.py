@@ -30,8 +30,6 @@ from ..accounting._gaussian import MIN_DELTA
 from ..accounting._ledger.planned_fits import planned_fits
 from ..mechanisms import (
     Concern,
-    ExponentialMechanism,
-    Gaussian,
     Neighbors,
     PrivacyPlan,
     Remark,
@@ -69,20 +67,6 @@ _SIDE_CHANNEL = Remark(
 )
 
 
-class Relation(NamedTuple):
-    """What a search protects; `users` is their column, None for rows."""
-
-    unit: Unit
-    neighbors: Neighbors
-    users: Any = None
-
-    @property
-    def sensitivity(self) -> float:
-        """How far one unit moves a sum of votes over blocks."""
-        by_id = self.unit is Unit.USER
-        return sensitivity.block_vote_sensitivity(self.neighbors, by_id=by_id)
-
-
 @dataclass(frozen=True)
 class VoteBudgets:
     """Costs of the votes and of the last fit.
@@ -94,9 +78,7 @@ class VoteBudgets:
     n_blocks: int
     power: float
     mu_fit: float
-    challenger: ExponentialMechanism | None
-    support: Gaussian | None
-    fit: Gaussian
+    mechanisms: tuple[Any, ...]
 
     @classmethod
     def within(
@@ -110,24 +92,18 @@ class VoteBudgets:
         power = blocks * _signal(mu, moved)
         if not n_challengers or power < _TOO_LITTLE:
             whole = calibrate_gaussian(_FIT, 1.0, mu, (1,), lemma=_LEMMA)
-            return cls(0, power, mu, None, None, whole)
+            return cls(0, power, mu, (whole,))
         n_asked = 2 if n_challengers > 1 else 1
         shares = (*[_SHARE / n_asked] * n_asked, 1.0 - _SHARE)
         *asking, fit = split_mu(mu, shares)
-        challenger = None
+        planned: list[Any] = []
         if n_asked == 2:
-            challenger = calibrate_exponential(
-                _CHALLENGER, asking[0], n_challengers, moved, lemma=_LEMMA
-            )
-        given = _SUPPORT, moved, asking[-1], (1,)
-        support = calibrate_gaussian(*given, magnitude=float(blocks), lemma=_LEMMA)
-        last = calibrate_gaussian(_FIT, 1.0, fit, (1,), lemma=_LEMMA)
-        return cls(blocks, power, fit, challenger, support, last)
-
-    def mechanisms(self) -> tuple[Any, ...]:
-        """Return what is charged."""
-        parts = (self.challenger, self.support, self.fit)
-        return tuple(part for part in parts if part is not None)
+            given = _CHALLENGER, asking[0], n_challengers, moved
+            planned.append(calibrate_exponential(*given, lemma=_LEMMA))
+        among = {"magnitude": float(blocks), "lemma": _LEMMA}
+        planned.append(calibrate_gaussian(_SUPPORT, moved, asking[-1], (1,), **among))
+        planned.append(calibrate_gaussian(_FIT, 1.0, fit, (1,), lemma=_LEMMA))
+        return cls(blocks, power, fit, tuple(planned))
 
     def choose(self, release: Any, sums: np.ndarray, beats: np.ndarray) -> Choice:
         """Propose a challenger, and keep the incumbent unless it is clearly better.
@@ -135,17 +111,15 @@ class VoteBudgets:
         `sums` and `beats` are sums over blocks of the votes on each challenger, and of
         whether it beats the incumbent.
         """
-        assert self.support is not None
-        proposed = 0
-        if self.challenger is not None:
-            proposed = release.choose(_CHALLENGER, sums)
+        *proposal, support, _ = self.mechanisms
+        proposed = release.choose(_CHALLENGER, sums) if proposal else 0
         (count,) = release(_SUPPORT, beats[proposed : proposed + 1])
-        bar = 0.5 * self.n_blocks + _MARGIN * self.support.noise_std
+        bar = 0.5 * self.n_blocks + _MARGIN * support.noise_std
         return Choice(
             proposed + 1,
             bool(count <= bar),
             float(count) / self.n_blocks,
-            self.support.noise_std / self.n_blocks,
+            support.noise_std / self.n_blocks,
         )
 
 
@@ -168,11 +142,14 @@ class Choice(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """A search before its charge: candidates with their models, costs and caveats."""
+    """A search before its charge: candidates with their models, costs and caveats.
+
+    `users` is the column of the users that are protected, None for rows.
+    """
 
     candidates: list[dict[str, Any]]
     models: tuple[Any, ...]
-    relation: Relation
+    users: Any
     budgets: VoteBudgets
     plan: PrivacyPlan
     caveats: list[str]
@@ -184,18 +161,17 @@ def planned(search: Any, X: Any) -> Planned:
     No value of X is read, but who the clients are.
     """
     candidates, relation = candidates_of(search), _relation(search, X)
+    users = users_of(search.estimator) if relation[0] is Unit.USER else None
     models, failures, failure = (), (0.0,), -1.0
     while max(failures) > failure:  # twice, if values of single rows may be released
         failure = max(failures)
-        budgets = _budgets(
-            search, table_shape(X)[0], relation, len(candidates), failure
-        )
-        given = X, relation[:2], budgets.mu_fit, relation.users
+        budgets = _budgets(search, X, relation, len(candidates) - 1, failure)
+        given = X, relation, budgets.mu_fit, users
         with noted_caveats() as caveats:
             found = [check_candidate(search, one, *given) for one in candidates]
         models, failures = zip(*found, strict=True)
     plan = _plan(search, budgets, relation, failure)
-    return Planned(candidates, models, relation, budgets, plan, caveats)
+    return Planned(candidates, models, users, budgets, plan, caveats)
 
 
 def ballot_of(search: Any, found: Planned, X: Any, scorer: Any) -> Ballot:
@@ -204,8 +180,8 @@ def ballot_of(search: Any, found: Planned, X: Any, scorer: Any) -> Ballot:
         pack=packed(found.models, scorer),
         n_folds=int(search.cv),
         n_blocks=found.budgets.n_blocks,
-        n_rows=table_shape(X)[0] if found.relation.unit is Unit.ROW else None,
-        user_feature=found.relation.users,
+        n_rows=table_shape(X)[0] if found.plan.unit is Unit.ROW else None,
+        user_feature=found.users,
         declared=declared_columns(found.models, X),
     )
 
@@ -237,8 +213,10 @@ def elected(
 
 
 def _budgets(
-    search: Any, n_rows: int, relation: Relation, n_candidates: int, failure: float
+    search: Any, X: Any, relation: tuple, n_challengers: int, failure: float
 ) -> VoteBudgets:
+    unit, neighbors = relation
+    by_user, auto = unit is Unit.USER, isinstance(search.n_blocks, str)
     delta = float(search.delta) - failure
     if delta < max(MIN_DELTA, 0.5 * float(search.delta)):
         raise ValueError(
@@ -247,17 +225,17 @@ def _budgets(
             "delta of the steps that find categories, or pass public categories"
         )
     mu = gaussian_mu(float(search.epsilon), delta)
-    by_user, auto = relation.unit is Unit.USER, isinstance(search.n_blocks, str)
     if by_user and auto:
         raise ValueError(
             'n_blocks="auto" depends on the number of rows, but the protected units '
             "are users, whose number is private: pass n_blocks=..., so that each block "
             "has about twenty users or more"
         )
-    moved = relation.sensitivity
+    moved = sensitivity.block_vote_sensitivity(neighbors, by_id=by_user)
+    n_rows = table_shape(X)[0]
     enough = min(math.ceil(_ENOUGH / _signal(mu, moved)), n_rows // MIN_BLOCK_SIZE)
     n_blocks = enough if auto else int(search.n_blocks)
-    budgets = VoteBudgets.within(mu, n_blocks, n_candidates - 1, moved)
+    budgets = VoteBudgets.within(mu, n_blocks, n_challengers, moved)
     if not by_user and budgets.n_blocks * MIN_BLOCK_SIZE > n_rows:
         raise ValueError(
             f"n_blocks={search.n_blocks} leaves fewer than {MIN_BLOCK_SIZE} rows for a "
@@ -286,7 +264,7 @@ def candidates_of(search: Any) -> list[dict[str, Any]]:
 
 
 def _plan(
-    search: Any, budgets: VoteBudgets, relation: Relation, failure: float
+    search: Any, budgets: VoteBudgets, relation: tuple, failure: float
 ) -> PrivacyPlan:
     """Return the plan of a whole search."""
     delta = float(search.delta)
@@ -304,10 +282,10 @@ def _plan(
     return PrivacyPlan(
         float(search.epsilon),
         delta,
-        budgets.mechanisms(),
+        budgets.mechanisms,
         estimator=type(search).__name__,
-        unit=relation.unit,
-        neighbors=relation.neighbors,
+        unit=relation[0],
+        neighbors=relation[1],
         seeded=search.noise_seed is not None,
         remarks=(
             asked,
@@ -326,7 +304,7 @@ _PROTECTED = {
 }
 
 
-def _relation(search: Any, X: Any) -> Relation:
+def _relation(search: Any, X: Any) -> tuple[Unit, Neighbors]:
     """Return what the estimator as given protects, by the form of rows."""
     with named({}):
         mu = gaussian_mu(float(search.epsilon), float(search.delta))
@@ -337,8 +315,7 @@ def _relation(search: Any, X: Any) -> Relation:
                 f"it protects one {plan.unit} under {plan.neighbors}: a vote protects "
                 "rows that are replaced, and users who are replaced, join or leave"
             )
-    users = users_of(model) if plan.unit is Unit.USER else None
-    return Relation(plan.unit, plan.neighbors, users)
+    return plan.unit, plan.neighbors
 
 
 def _deal(X: Any, ballot: Ballot, key: bytes) -> list[np.ndarray]:
@@ -395,19 +372,17 @@ def results(
     estimator: Any, candidates: list[dict[str, Any]], choice: Choice
 ) -> dict[str, Any]:
     """Return the candidates, which are public, and what was released of them."""
-    given = estimator.get_params(deep=True)
     names = sorted({name for candidate in candidates for name in candidate})
+    given = estimator.get_params(deep=True)
     incumbent = {name: given[name] for name in names if name in given}
     params = [incumbent, *candidates[1:]]
     found: dict[str, Any] = {"params": params}
     for name in names:
-        column = np.ma.masked_all(len(params), dtype=object)
+        found[f"param_{name}"] = np.ma.masked_all(len(params), dtype=object)
         for place, candidate in enumerate(params):
             if name in candidate:
-                column[place] = candidate[name]
-        found[f"param_{name}"] = column
-    support = np.full(len(params), np.nan)
+                found[f"param_{name}"][place] = candidate[name]
+    found["support"] = np.full(len(params), np.nan)
     if choice.proposed:
-        support[choice.proposed] = choice.support
-    found["support"] = support
+        found["support"][choice.proposed] = choice.support
     return found

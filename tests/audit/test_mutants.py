@@ -1975,8 +1975,8 @@ EXACT |= {
     ),
     "the last fit at the cost of all": Mutant(
         "VoteBudgets",
-        "return cls(blocks, power, fit, challenger, support, last)",
-        "return cls(blocks, power, mu, challenger, support, last)",
+        "return cls(blocks, power, fit, tuple(planned))",
+        "return cls(blocks, power, mu, tuple(planned))",
         f"{_VOTE}votes_and_fit_cost_what_they_may",
     ),
 }

@@ -67,8 +67,9 @@ def test_votes_and_fit_come_up_to_their_claim(epsilon):
     """
     mu = gaussian_mu(epsilon, DELTA)
     budgets = VoteBudgets.within(mu, 40, 2, 1.0)
-    plan = PrivacyPlan(epsilon, DELTA, budgets.mechanisms(), "Search", seeded=True)
-    odds = 0.5 * budgets.challenger.epsilon
+    plan = PrivacyPlan(epsilon, DELTA, budgets.mechanisms, "Search", seeded=True)
+    challenger, support, last = budgets.mechanisms
+    odds = 0.5 * challenger.epsilon
     sides = []
     for number, sign in enumerate((0.5, -0.5)):
         votes, statistics = np.array([20.0 + sign, 20.0 - sign]), []
@@ -77,8 +78,8 @@ def test_votes_and_fit_come_up_to_their_claim(epsilon):
             choice = budgets.choose(release, votes, votes)
             (fit,) = release("fit", [sign])
             which = 1.0 if choice.proposed == 1 else -1.0
-            moved = which * (choice.support * 40 - 20.0) * budgets.support.mu**2
-            statistics.append(which * odds + moved + fit * budgets.fit.mu**2)
+            moved = which * (choice.support * 40 - 20.0) * support.mu**2
+            statistics.append(which * odds + moved + fit * last.mu**2)
         sides.append(np.array(statistics))
     found = mu_lower_bound(*sides[::-1], threshold=0.0)
     assert 0.8 * mu < found <= mu

@@ -42,7 +42,7 @@ from skdpspectral.metrics import captured_variance, make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
 from skdpspectral.model_selection._blocks import Ballot, _FittedSteps, packed
 from skdpspectral.model_selection._candidates import FitLimit, candidate_model
-from skdpspectral.model_selection._vote import Relation, VoteBudgets, candidates_of
+from skdpspectral.model_selection._vote import VoteBudgets, candidates_of
 from skdpspectral.model_selection._vote_kernels import votes
 from skdpspectral.neural_network import Adam
 from skdpspectral.pipeline import make_private_pipeline
@@ -127,13 +127,13 @@ def test_a_block_in_which_all_fail_votes_for_the_incumbent():
 @pytest.mark.parametrize("moved", [1.0, 2.0])
 def test_votes_and_fit_cost_what_they_may(n_challengers, moved):
     budgets = VoteBudgets.within(0.8, 500, n_challengers, moved)
-    total = math.hypot(*(mechanism.mu for mechanism in budgets.mechanisms()))
+    total = math.hypot(*(mechanism.mu for mechanism in budgets.mechanisms))
     assert 0.8 * (1.0 - 1e-7) < total <= 0.8
     assert budgets.mu_fit == pytest.approx(0.8 * math.sqrt(0.9))
-    asking = [m.mu for m in budgets.mechanisms()[:-1]]
+    asking = [m.mu for m in budgets.mechanisms[:-1]]
     assert len(asking) == 1 + (n_challengers > 1)
     assert math.hypot(*asking) == pytest.approx(0.8 * math.sqrt(0.1))
-    assert {m.sensitivity for m in budgets.mechanisms()[:-1]} == {moved}
+    assert {m.sensitivity for m in budgets.mechanisms[:-1]} == {moved}
 
 
 @pytest.mark.parametrize("given", [{"n_challengers": 0}, {"blocks": 2}])
@@ -142,7 +142,7 @@ def test_nobody_is_asked_without_power_or_challenger(given):
     number = given.get("n_challengers", 9)
     budgets = VoteBudgets.within(0.8, blocks, number, 1.0)
     assert budgets.n_blocks == 0
-    (fit,) = budgets.mechanisms()
+    (fit,) = budgets.mechanisms
     assert 0.8 * (1.0 - 1e-7) < fit.mu <= 0.8
 
 
@@ -684,8 +684,7 @@ def test_users_are_charged_as_users():
     replaced = users_search(n_blocks=8)
     replaced.set_params(estimator__neighbors="replace-one")
     assert replaced.privacy_plan(360, 4)["support"].sensitivity == 2.0
-    relation = Relation(Unit.USER, Neighbors.ADD_REMOVE_ONE, 0)
-    assert relation.sensitivity == 1.0
+    assert made.privacy_["support"].sensitivity == 1.0
 
 
 def test_an_empty_block_votes_for_nobody(asked):
