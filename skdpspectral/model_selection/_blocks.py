@@ -238,17 +238,15 @@ def rows_apart(
 
 
 def _plain(table: Any) -> Any:
-    """Return a frame, series, index or array of pandas as its frame or series."""
-    kinds = {kind.__name__: kind for kind in reversed(type(table).__mro__)}
-    if hasattr(table, "iloc"):
-        plain = kinds.get("DataFrame", kinds.get("Series"))
-        return table if type(table) is plain else plain(table)
-    if type(table).__module__.startswith("pandas"):
-        import pandas as pd
+    """Return a table or column of pandas as its own frame or series; others as is."""
+    if not (hasattr(table, "iloc") or type(table).__module__.startswith("pandas")):
+        return table
+    import pandas as pd
 
-        several = isinstance(table, pd.MultiIndex)
-        return pd.Series(table.to_flat_index() if several else table)
-    return table
+    if isinstance(table, pd.DataFrame):
+        return pd.DataFrame(table)
+    several = isinstance(table, pd.MultiIndex)
+    return pd.Series(table.to_flat_index() if several else table)
 
 
 def _is_coded(dtype: Any) -> bool:

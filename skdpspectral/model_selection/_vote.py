@@ -100,9 +100,14 @@ class VoteBudgets:
         if n_asked == 2:
             given = _CHALLENGER, asking[0], n_challengers, moved
             planned.append(calibrate_exponential(*given, lemma=_LEMMA))
-        among = {"magnitude": float(blocks), "lemma": _LEMMA}
-        planned.append(calibrate_gaussian(_SUPPORT, moved, asking[-1], (1,), **among))
-        planned.append(calibrate_gaussian(_FIT, 1.0, fit, (1,), lemma=_LEMMA))
+        planned += (
+            calibrate_gaussian(
+                *(_SUPPORT, moved, asking[-1], (1,)),
+                magnitude=float(blocks),
+                lemma=_LEMMA,
+            ),
+            calibrate_gaussian(_FIT, 1.0, fit, (1,), lemma=_LEMMA),
+        )
         return cls(blocks, power, fit, tuple(planned))
 
     def choose(self, release: Any, sums: np.ndarray, beats: np.ndarray) -> Choice:
