@@ -154,7 +154,7 @@ def privacy_report(estimator) -> PrivacyReport:
 def report_after_charge(estimator, users=None) -> PrivacyReport:
     """Return the report on an estimator whose fits are charged before they begin.
 
-    `users` is the column of users that its search protects.
+    `users` is the column of users that its search scores.
     """
     walk = _Walk(charged=True, users=users)
     return PrivacyReport(tuple(walk.verdicts(Step("", estimator))))
@@ -396,7 +396,8 @@ class _Walk:
     """Verdicts on the steps of an estimator, and what is known before it is fitted."""
 
     charged: bool = False  # errors of its steps come after the charge, and are hidden
-    users: Any = None  # the column of users that a search protects
+    users: Any = None  # the column of users that a search scores
+    rows_scored: bool = False  # a search scores rows, and not users
     share: str = ""  # what a fit spends, where it has no budget of its own
     void: list[str] = field(default_factory=list)  # leaks into later steps
 
@@ -463,8 +464,10 @@ class _Walk:
         """Return the worst verdict on each step of a search, and why it leaks."""
         search = step.estimator
         models, reason = _candidate_models(search)
+        users, by_rows = search._users_scored()
         share = "each fit spends a share of the search's budget"
-        walk = replace(self, share=share, charged=True, users=search._users())
+        given = {"charged": True, "users": users, "rows_scored": by_rows}
+        walk = replace(self, share=share, **given)
         inside = f"{step.path}__estimator" if step.path else "estimator"
         worst: dict[str, StepReport] = {}
         for said, model in models:
@@ -499,6 +502,11 @@ class _Walk:
                 return f"its guarantee is void: {leak!r} before it leaks"
         if isinstance(one, TableEstimator):
             return None  # rows are protected, whichever of their columns is passed on
+        if self.rows_scored and hasattr(one, "user_feature"):
+            return (
+                "it protects one user, but the scorer protects one row: both must be "
+                "the same (a score of users has a user_feature)"
+            )
         return self._reason_of_other_users(step) or _reason_of_ids(step)
 
     def _reason_of_other_users(self, step: Step) -> str | None:
@@ -512,7 +520,7 @@ class _Walk:
         if any(getattr(e, "_puts_users_first", False) for _, e in step.behind):
             return None
         return (
-            f"it has user_feature={feature!r}, and the search {users!r}: a user of one "
+            f"it has user_feature={feature!r}, and the scorer {users!r}: a user of one "
             "column moves rows of others in another; use the same in both"
         )
 

@@ -359,8 +359,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         check_estimator(self.estimator)
         self._scorer()
 
-    def _users(self) -> Any:
-        return users_of(self.estimator)
+    def _users_scored(self) -> tuple[Any, bool]:
+        return users_of(self.estimator), False
 
     @with_callbacks
     @unweighted

@@ -538,7 +538,15 @@ def test_users_of_fits_and_scores_are_one_column(model, users, private):
     """One user of the first column moves rows of others between folds of another."""
     report = rules.report_after_charge(model, users)
     assert report.private is private
-    assert ("and the search" in str(report)) is not private
+    assert ("and the scorer" in str(report)) is not private
+
+
+def test_scores_of_rows_do_not_protect_users():
+    """The model of a user has no noise: scores of rows tell more than one of them."""
+    for model in (FIRST, make_pipeline(DPPCA(), LRSRegressor())):
+        *_, last = rules._Walk(rows_scored=True).verdicts(rules.Step("", model))
+        assert last.verdict == "LEAKS"
+        assert "but the scorer protects one row" in last.reason
 
 
 def test_what_a_report_looks_like():
