@@ -35,10 +35,9 @@ def made_up(
     known = _public_values(estimator)
     try:
         rows = _rows(X, known, declared, takes_numbers(estimator))
-        unread = deferred_numbers(estimator, rows)
-        read = [] if unread is None else [unread.read()]
+        read = [unread.read() for unread in deferred_numbers(estimator, rows)]
         targets = None if y is None else _targets(y, known.get("classes"))
-        return sliceable(rows, "X", *read), sliceable_targets(targets)
+        return sliceable(rows, *read), sliceable_targets(targets)
     except Exception:  # of libraries that own containers too
         return None  # of dtypes that nothing can be made of: intervals, structs
 

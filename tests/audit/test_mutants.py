@@ -1893,6 +1893,24 @@ EXACT |= {
         "clipped = shares[1:]",
         f"{_VOTE}votes_are_in_range_and_exact",
     ),
+    "whether a challenger wins counted twice": Mutant(
+        "votes",
+        "beats = 0.5 + 0.5 * np.sign",
+        "beats = 1.0 + np.sign",
+        f"{_VOTE}the_worst_row_moves_votes_by_their_sensitivity[others0-support]",
+    ),
+    "blocks in which a challenger wins released twice": Mutant(
+        "VoteBudgets",
+        "release(_SUPPORT, beats[",
+        "release(_SUPPORT, 2.0 * beats[",
+        f"{_VOTE}the_worst_row_moves_votes_by_their_sensitivity[others0-support]",
+    ),
+    "votes for a challenger counted twice": Mutant(
+        "votes",
+        "VOTE_STEP) * VOTE_STEP, beats",
+        "VOTE_STEP) * VOTE_STEP * 2.0, beats",
+        f"{_VOTE}the_worst_row_moves_votes_by_their_sensitivity[others1-challenger]",
+    ),
     "a row in two blocks": Mutant(
         "_deal",
         "return [order[block::m] for block in range(m)]",
@@ -1945,8 +1963,8 @@ EXACT |= {
     ),
     "a last fit without a limit": Mutant(
         "FitLimit",
-        "self._mu = math.hypot(self._mu, plan.mu)",
-        "self._mu = max(self._mu, plan.mu)",
+        "math.hypot(mu, plan.mu), failure",
+        "max(mu, plan.mu), failure",
         f"{_VOTE}a_limit_refuses_what_its_search_was_not_charged_for",
     ),
     "categories of a table in made-up rows": Mutant(
@@ -1969,8 +1987,8 @@ EXACT |= {
     ),
     "the last fit at the cost of all": Mutant(
         "VoteBudgets",
-        "return cls(blocks, power, fit, challenger, support, last)",
-        "return cls(blocks, power, mu, challenger, support, last)",
+        "return cls(blocks, power, fit, tuple(planned))",
+        "return cls(blocks, power, mu, tuple(planned))",
         f"{_VOTE}votes_and_fit_cost_what_they_may",
     ),
 }

@@ -40,7 +40,7 @@ def test_a_score_comes_up_to_its_claim(epsilon):
     plan = scorer.privacy_plan(50)
     sides = []
     for rows in (neighbor, X):
-        mean = scorer.measure(Answers(), rows, y).values.mean()
+        mean = scorer.measure(Answers(), rows, y).mean()
         released = np.full(400_000, mean)
         release_entries(plan["score"], released, generator)
         sides.append(released)
@@ -66,9 +66,10 @@ def test_votes_and_fit_come_up_to_their_claim(epsilon):
     mechanism is a little better than the Gaussian one that it is charged as.
     """
     mu = gaussian_mu(epsilon, DELTA)
-    budgets = VoteBudgets.within(mu, lambda _: 40, 2, 1.0)
-    plan = PrivacyPlan(epsilon, DELTA, budgets.mechanisms(), "Search", seeded=True)
-    odds = 0.5 * budgets.challenger.epsilon
+    budgets = VoteBudgets.within(mu, 40, 2, 1.0)
+    plan = PrivacyPlan(epsilon, DELTA, budgets.mechanisms, "Search", seeded=True)
+    challenger, support, last = budgets.mechanisms
+    odds = 0.5 * challenger.epsilon
     sides = []
     for number, sign in enumerate((0.5, -0.5)):
         votes, statistics = np.array([20.0 + sign, 20.0 - sign]), []
@@ -77,8 +78,8 @@ def test_votes_and_fit_come_up_to_their_claim(epsilon):
             choice = budgets.choose(release, votes, votes)
             (fit,) = release("fit", [sign])
             which = 1.0 if choice.proposed == 1 else -1.0
-            moved = which * (choice.support * 40 - 20.0) * budgets.support.mu**2
-            statistics.append(which * odds + moved + fit * budgets.fit.mu**2)
+            moved = which * (choice.support * 40 - 20.0) * support.mu**2
+            statistics.append(which * odds + moved + fit * last.mu**2)
         sides.append(np.array(statistics))
     found = mu_lower_bound(*sides[::-1], threshold=0.0)
     assert 0.8 * mu < found <= mu

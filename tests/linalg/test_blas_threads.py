@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from skdpspectral import DPPCA, JMECovariance
 from skdpspectral._linalg import walks as threads
 from skdpspectral._linalg.walks import blas_threads, map_in_threads
-from skdpspectral.model_selection import PrivateSearchCV, _vote
+from skdpspectral.model_selection import PrivateSearchCV, _private_search
 from skdpspectral.neural_network import DPAdamRegressor
 from skdpspectral.neural_network import _kernels as neural_network
 
@@ -207,6 +207,6 @@ def test_a_search_does_not_limit_the_models_of_others(monkeypatch):
         raise KeyError(pools())
 
     search = PrivateSearchCV(DPPCA(1), {"clip_norm": [1.0]}, scoring="accuracy")
-    monkeypatch.setattr(_vote, "checked_form", stop)
+    monkeypatch.setattr(_private_search, "checked_form", stop)
     with pytest.raises(KeyError, match=r"\{3\}"):
         search.fit(np.eye(40, 3))
