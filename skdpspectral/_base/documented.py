@@ -356,11 +356,14 @@ default="auto"
         ax : matplotlib Axes or None, default=None
             Axes to draw on. None creates a new figure.
         """,
-    "drawn_display": """
+    "drawn": """
+        Returns
+        -------
         display : object
             The drawn display.
-        """,
-    "no_matplotlib": """
+
+        Raises
+        ------
         ImportError
             If matplotlib is not installed.
         """,
@@ -374,7 +377,8 @@ default="auto"
         ------
         ValueError
             If a value is out of range, or shapes disagree.
-        {no_matplotlib}
+        ImportError
+            If matplotlib is not installed.
         """,
     # -- sections
     "returns_plan": """
