@@ -8,11 +8,8 @@ from release_tools import Release
 
 from skdpspectral import DPPCA, JMECovariance
 from skdpspectral.federation import LocalClient, MessageError, Request, Topic, make_task
-from skdpspectral.metrics import make_private_scorer
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-
-SCORE = make_private_scorer("captured_variance", clip_norm=1.0)
 
 
 def in_child(function):
