@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from skdpspectral import LRSRegressor, PrivacyAccountant
+from skdpspectral.datasets import make_low_rank_sparse_tasks
 from skdpspectral.linear_model import (
     GivenDirections,
     PrivateRounds,
@@ -14,6 +15,13 @@ T, D = 40, 12
 GIVEN = {"sparsity": 2, "ridge_sparse": 0.1}
 FIRST = GivenDirections(np.eye(D)[:1])
 NOT_PRIVATE = pytest.mark.filterwarnings("ignore:epsilon=None")
+
+
+@pytest.fixture(name="tasks", scope="module")
+def simulated():
+    return make_low_rank_sparse_tasks(
+        T, 20, D, rank=2, sparsity=2, noise=0.1, return_coef=True, random_state=0
+    )
 
 
 def test_users_are_those_of_a_fit_that_released_these(tasks):
