@@ -211,19 +211,6 @@ def test_whitening_in_a_pipeline():
     assert verdicts == ["private", "LEAKS"]
 
 
-def test_published_copies_save_and_load(tmp_path):
-    X = rows()
-    stream = JMECovariance(horizon=500, workload="prefix").partial_fit(X)
-    public = stream.publish()
-    assert not hasattr(public, "_stream")
-    assert not hasattr(public, "_sums")
-    public.save(tmp_path / "jme.npz")
-    again = JMECovariance.load(tmp_path / "jme.npz")
-    assert np.array_equal(again.covariance_, stream.covariance_)
-    assert str(again.privacy_) == str(stream.privacy_)
-    assert np.array_equal(again.transform(X), stream.transform(X))
-
-
 def test_a_fit_begins_anew():
     X = rows()
     accountant = PrivacyAccountant()

@@ -1010,31 +1010,6 @@ def test_published_and_saved_models_hold_what_is_shared(data, tmp_path, private,
         assert not hasattr(model.publish(), "_personal")
 
 
-def test_clones_and_parameters(data):
-    X, y, users = data
-    parameters = {
-        **dict.fromkeys(("n_components", "sparsity"), 2),
-        "solver": PrivateRounds(2, init=np.eye(2, N_FEATURES), median_share=0.3),
-        "scale": np.ones(N_FEATURES),
-        "n_jobs": 2,
-        "accountant": PrivacyAccountant(),
-    }
-    model = LRSRegressor(**parameters).fit(X, y, users=users)
-    copy = clone(model)
-    assert not copy._public_state()
-    assert copy.get_params()["solver__median_share"] == 0.3
-    for name, value in model.get_params(deep=False).items():
-        if name != "solver":
-            np.testing.assert_equal(getattr(copy, name), value)
-        if name in parameters:
-            assert value is parameters[name]
-    assert copy.accountant is model.accountant
-    model.set_params(n_components=1, solver__init="spectral").fit(X, y, users=users)
-    assert model.components_.shape == (1, N_FEATURES)
-    with pytest.raises(ValueError, match="sparse"):
-        model.set_params(sparse=1)
-
-
 @quiet
 def test_a_refit_forgets_the_users_of_the_last_one(data):
     X, y, users = data

@@ -1,7 +1,6 @@
 """Networks that are trained by private Adam: what they learn, cost and show."""
 
 import math
-import pickle
 
 import numpy as np
 import pandas as pd
@@ -170,26 +169,6 @@ def test_a_budget_of_one_fit_lets_one_fit_in():
 
 
 # -- what it shows --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        DPAdamClassifier(3),
-        DPAdamRegressor((3, 2), target_bounds=(-1, 1)),
-        DPAdamRegressor(target_bounds=(-1, 1), optimizer=Adam(0.1, sampling="in-turn")),
-    ],
-)
-def test_it_can_be_saved_and_published(estimator, tmp_path):
-    y = X[:, 0] > 0 if isinstance(estimator, DPAdamClassifier) else Y
-    model = estimator.fit(X, y)
-    expected = model.predict(X)
-    for other in (pickle.loads(pickle.dumps(model)), model.publish()):
-        np.testing.assert_array_equal(other.predict(X), expected)
-    model.save(tmp_path / "model.npz")
-    loaded = type(model).load(tmp_path / "model.npz")
-    np.testing.assert_array_equal(loaded.predict(X), expected)
-    assert loaded.privacy_ == model.privacy_
 
 
 class Counter:

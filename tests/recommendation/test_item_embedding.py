@@ -2,7 +2,6 @@
 
 import math
 import os
-import pickle
 import subprocess
 import sys
 import tracemalloc
@@ -531,31 +530,6 @@ def test_there_are_no_more_components_than_items():
 
 
 # -- copies ----------------------------------------------------------------------------
-
-
-def test_copies_and_files_transform_alike(tmp_path):
-    X, y = ratings()
-    accountant = PrivacyAccountant()
-    model = DPItemEmbedding(
-        2, method="moment", items=ITEMS, accountant=accountant, rating_range=(1, 5)
-    ).fit(X, y)
-    expected = model.transform(X).tolist()
-    model.save(tmp_path / "items.npz")
-    read = DPItemEmbedding.load(tmp_path / "items.npz")
-    for copy in (model.publish(), read, pickle.loads(pickle.dumps(model))):
-        assert copy.transform(X).tolist() == expected
-        assert copy.privacy_ == model.privacy_
-        assert np.array_equal(
-            copy.get_feature_names_out(), model.get_feature_names_out()
-        )
-    assert read.accountant is None
-    fresh = clone(model)
-    assert fresh.accountant is accountant
-    assert not hasattr(fresh, "components_")
-    fresh.fit(X, y)
-    assert len(accountant.ledger) == 2
-    # Fresh noise: equal with probability zero but for the grid.
-    assert not np.array_equal(fresh.components_, model.components_)
 
 
 # -- with models of users --------------------------------------------------------------
