@@ -237,16 +237,6 @@ def fits(**arguments):
     ]
 
 
-@pytest.mark.parametrize("fit", fits(sample_weight=np.ones(20)))
-def test_weights_of_rows_are_refused_with_a_reason(fit):
-    accountant = PrivacyAccountant()
-    with pytest.raises(
-        TypeError, match=r"does not accept sample_weight: .* every row to count once"
-    ):
-        fit(accountant=accountant)
-    assert len(accountant.ledger) == 0
-
-
 def test_groups_are_refused_with_the_name_that_fits():
     accountant = PrivacyAccountant()
     calls = {"user_feature": LRSRegressor, "client_feature": FederatedDPPCA}

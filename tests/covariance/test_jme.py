@@ -6,7 +6,6 @@ from scipy import sparse
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.validation import has_fit_parameter
 
 from skdpspectral import JMECovariance, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral.audit import privacy_report
@@ -181,21 +180,6 @@ def test_tags_are_true():
         for dtype in (np.float64, np.float32):
             model = JMECovariance(whiten=whiten).fit(X.astype(dtype))
             assert model.transform(X.astype(dtype)).dtype == dtype
-
-
-def test_weights_of_rows_are_refused_by_name():
-    X, accountant = np.zeros((10, D)), PrivacyAccountant()
-    model = JMECovariance(horizon=20, accountant=accountant)
-    for name in ("fit", "partial_fit", "fit_transform"):
-        with pytest.raises(
-            TypeError, match=r"does not accept sample_weight: .* leave it out"
-        ):
-            getattr(model, name)(X, sample_weight=np.ones(10))
-        assert not has_fit_parameter(model, "sample_weight")
-    with pytest.raises(TypeError, match="weight_of_samples"):
-        model.fit(X, weight_of_samples=np.ones(10))
-    assert len(accountant.ledger) == 0
-    model.fit(X, sample_weight=None)
 
 
 def test_whitening_in_a_pipeline():
