@@ -50,7 +50,7 @@ EDGES = {
     # What was promised is told of plans and ledgers, and never of data.
     "statements": {"_base", "accounting", "decomposition", "mechanisms"},
     "plotting": {*SLICES, "_base", "accounting", "mechanisms"},
-    "datasets": {*SLICES, "accounting", "mechanisms"},
+    "datasets": {*SLICES, "_base", "accounting", "mechanisms"},
 }
 ALLOWED = {
     **SPINE,

@@ -3,11 +3,8 @@
 Clopper-Pearson limits at 99 %: an honest release is refuted in at most 1 of 100 audits.
 """
 
-import math
-
 import numpy as np
 import pytest
-from scipy.special import betaincinv
 
 from skdpspectral._release.noise import noise_generator, release_entries
 from skdpspectral._release.selection import VoteRelease
@@ -47,15 +44,6 @@ def test_a_score_comes_up_to_its_claim(epsilon):
     found = mu_lower_bound(*sides, threshold=0.5 - 0.5 / 50)
     assert found <= plan.mu
     assert gaussian_epsilon(found, DELTA) > 0.9 * epsilon
-
-
-def epsilon_bound(first, second, delta, confidence=0.99):
-    """Lower bound on epsilon from how often an event happens on each side."""
-    alpha, n = (1.0 - confidence) / 2.0, len(first)
-    hits, misses = int(np.sum(first)), int(np.sum(second))
-    low = betaincinv(hits, n - hits + 1, alpha) if hits else 0.0
-    high = betaincinv(misses + 1, n - misses, 1.0 - alpha) if misses < n else 1.0
-    return math.log((low - delta) / high) if low > delta else 0.0
 
 
 @pytest.mark.parametrize("epsilon", [4.0, 8.0])

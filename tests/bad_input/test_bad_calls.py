@@ -306,7 +306,6 @@ PUBLIC = [
 PUBLIC += [[["a"]] * 5, np.full((5, 1), 1j), np.full((5, 2), NAN), np.full((5, 1), INF)]
 NAMES = {"user_feature": ("who", 3, -4), "item_feature": ("what", 3)}
 RATED = pd.DataFrame(RATINGS, columns=["user_id", "item_id"])
-OBJECTS = RATINGS.astype(object)
 for f in (items, factors):
     FITS += [f("rating_range|(low, high)", rating_range=value) for value in RANGES]
     FITS += [f("rating_range|larger units", rating_range=(0, 5e-324))]

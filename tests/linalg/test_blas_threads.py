@@ -90,44 +90,6 @@ def test_an_error_lifts_the_limit():
     assert pools() == {3}
 
 
-def test_an_interrupt_in_between_lifts_the_limit(monkeypatch):
-    """Of all moments: while it is set, and while it is lifted."""
-    limit = threads._limit
-    limiter = type(threads._pools().limit())
-    restore = limiter.restore_original_limits
-
-    def interrupted():
-        limit()
-        if threads._parts:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threads, "_limit", interrupted)
-        with pytest.raises(KeyboardInterrupt), blas_threads(0):
-            pass
-    assert pools() == {3}
-    assert not threads._parts
-
-    calls = []
-
-    def interrupted_once(limiter):
-        calls.append(limiter)
-        if len(calls) == 1:
-            raise KeyboardInterrupt
-        restore(limiter)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(limiter, "restore_original_limits", interrupted_once)
-        with pytest.raises(KeyboardInterrupt), blas_threads(0):
-            pass
-        assert pools() == {1}
-        # The next part lifts it.
-        with blas_threads(0):
-            pass
-        assert pools() == {3}
-    assert not threads._limits
-
-
 def test_the_last_of_several_threads_lifts_the_limit():
     begun, over, done = (threading.Event() for _ in range(3))
 

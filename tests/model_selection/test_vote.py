@@ -411,10 +411,6 @@ def test_a_candidate_that_fails_in_one_block_has_its_worst_score(asked, n_jobs, 
     assert capfd.readouterr() == ("", "")
 
 
-def always_fails(model, X, y=None):
-    raise MemoryError("secret")
-
-
 @pytest.mark.parametrize("charged", [False, True])
 def test_an_error_of_the_last_fit_names_the_entry_of_the_search(charged):
     """That of the last fit is in a ledger that is gone."""
