@@ -1358,8 +1358,8 @@ EXACT |= {
     ),
     "pairs restated without a factor of delta": Mutant(
         "restated",
-        "min(sum(terms) * curve.delta",
-        "min(factor * curve.delta",
+        "min(sum(terms) * least",
+        "min(factor * least",
         f"{_KINDS}guarantees_of_users_who_leave_count_for_replacements",
     ),
     "other mechanisms not in the total": Mutant(
