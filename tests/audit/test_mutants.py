@@ -838,6 +838,19 @@ EXACT |= {
         "{str, float, int, bool, type(None)}",
         "preprocessing/test_tables.py::test_a_row_is_transformed_by_itself",
     ),
+    "an error of a value that has no text": Mutant(
+        "text_of",
+        "        return _NoText",
+        '        raise ValueError("odd " + kind.__name__) from None',
+        "release/test_replay.py::test_a_value_that_has_no_text_is_told_by_nothing",
+    ),
+    "joint rows of any length": Mutant(
+        "bounded_joint_rows",
+        "return clip_rows(out, 1.0, out=out)",
+        "return out",
+        "release/test_replay.py::test_a_clip_that_is_left_out_is_found"
+        "[linear_model._joint_moment]",
+    ),
     "kinds by values": Mutant(
         "_with_columns",
         "isinstance(X, (np.ndarray, list, tuple))",

@@ -26,7 +26,6 @@ from skdpspectral.accounting._composition import composed_epsilon
 from skdpspectral.audit import privacy_report
 from skdpspectral.neural_network import Adam, AlternatingAdam, _gradient_moments
 from skdpspectral.neural_network._gradient_moments import MOMENTS
-from skdpspectral.neural_network._kernels import Layout
 from skdpspectral.pipeline import make_private_pipeline
 
 pytestmark = pytest.mark.filterwarnings(
@@ -54,6 +53,28 @@ def test_digits_are_learned_at_a_budget(moments):
     assert model.n_iter_ == 10 * math.ceil(1500 / 256)
     assert not hasattr(model, "loss_curve_")
     assert not hasattr(model, "partial_fit")
+
+
+# Rows, features and classes or targets, epsilon, and what it scored in four fits, over
+# what it scores without noise.
+MEASURED = [
+    *((60, 64, 10, 0.3, 0.01), (150, 64, 10, 0.3, 0.04), (1200, 64, 10, 1.0, 0.82)),
+    *((60, 30, 2, 0.1, 0.02), (60, 30, 2, 3.0, 0.97), (150, 30, 2, 1.0, 0.97)),
+    *((60, 13, 3, 0.1, 0.15), (60, 13, 3, 3.0, 0.96), (150, 20, 5, 0.3, 0.04)),
+    *((60, 8, 0, 0.3, -1.73), (1200, 8, 0, 1.0, 0.88), (4000, 8, 0, 0.3, 0.87)),
+    *((1200, 50, 0, 0.3, -3.74), (4000, 50, 0, 0.3, -2.13), (4000, 50, 0, 3.0, 0.88)),
+]
+
+
+@pytest.mark.parametrize(("n", "p", "n_classes", "epsilon", "score"), MEASURED)
+def test_a_plan_tells_noise_from_what_is_learned(n, p, n_classes, epsilon, score):
+    model = DPAdamClassifier(classes=range(n_classes), epsilon=epsilon)
+    if not n_classes:
+        model = DPAdamRegressor(target_bounds=(-2.5, 2.5), epsilon=epsilon)
+    remarks = model.privacy_plan(n, p).remarks
+    said = [one for one in remarks if one.concern == "noise"]
+    assert len(said) == (score < 0.2)
+    assert not model.set_params(epsilon=None).privacy_plan(n, p).remarks
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
@@ -318,7 +339,7 @@ def test_the_audit_refutes_planted_mistakes(monkeypatch):
     moments = _gradient_moments.GradientMoments(
         1,
         DPAdamRegressor(target_bounds=(-1, 1), batch_size=64)
-        ._optimization(Layout((1, 1)), 64)
+        ._optimization(64, 1, 1)[1]
         .schedule,
         clip_norm=1.0,
         moments="jme",
@@ -383,6 +404,6 @@ def test_moments_are_those_of_the_plan(monkeypatch):
     adam = Adam(moments=Moody("jme"), moment_weight=100.0)
     model = DPAdamClassifier(classes=[0, 1], optimizer=adam, n_epochs=1)
     model._check_parameters()
-    honest = model._optimization(model._layout(3, 1), 400).moments.added
+    honest = model._optimization(400, 3, 1)[1].moments.added
     monkeypatch.setattr(Moody, "said", "clip")
-    assert model._optimization(model._layout(3, 1), 400).moments.added == honest
+    assert model._optimization(400, 3, 1)[1].moments.added == honest
