@@ -22,6 +22,7 @@ from replay_cases import (
     FORMS,
     ONE_ROUND,
     Foreign,
+    N,
     all_families,
     cases_of_form,
     client_cases,
@@ -39,6 +40,8 @@ import skdpspectral
 from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
+    DPAdamRegressor,
+    DPItemEmbedding,
     DPMatrixFactorization,
     DPRidge,
     DPRidgeClassifier,
@@ -48,6 +51,7 @@ from skdpspectral import (
     LRSMLPRegressor,
     LRSRegressor,
     PrivacyBudgetError,
+    SparseDPPCA,
 )
 from skdpspectral._release import noise
 from skdpspectral._tables import clipping
@@ -166,7 +170,20 @@ CLOSE = {
     "classifier": lambda: row_cases(
         rng(), DPAdamClassifier(classes=[0, 1], n_epochs=1), "array"
     ),
+    "targets": lambda: row_cases(
+        rng(), DPAdamRegressor(target_bounds=(-1, 1), n_epochs=1, batch_size=N), "array"
+    ),
+    "table": lambda: itertools.islice(other_cases("tables", "pandas"), 1),
     "federation": lambda: client_cases(rng(), FederatedDPPCA(1), "array", 2),
+    "sparse federation": lambda: client_cases(
+        rng(), SparseDPPCA(client_feature=0), "array", 2
+    ),
+    "networks of users": lambda: user_cases(
+        rng(), LRSMLPRegressor(2, solver=FEW_STEPS), "array"
+    ),
+    "items": lambda: rating_cases(
+        rng(), DPItemEmbedding(1, items=range(5), rating_range=(1, 5)), "array"
+    ),
     "regressor": lambda: user_cases(rng(), LRSRegressor(solver=ONE_ROUND), "array"),
     "factors": lambda: rating_cases(
         rng(), DPMatrixFactorization(1, rating_range=(1, 5)), "array"
@@ -175,6 +192,13 @@ CLOSE = {
     "user score": lambda: other_cases("scorers of users", "array"),
     "optimizer": lambda: other_cases("optimizers", "array"),
 }
+
+
+def test_every_estimator_is_among_those_that_come_close():
+    named = {case.name.split("(")[0] for cases in CLOSE.values() for case in cases()}
+    classes = itertools.chain(*replay_cases.CLASSES.values())
+    assert {cls.__name__ for cls in classes} - {"DPTableVectorizer"} <= named
+    assert "table 0 | pandas" in named
 
 
 @pytest.mark.parametrize("name", CLOSE)
