@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 from numbers import Integral
 from typing import ClassVar
 
@@ -145,8 +144,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         """Return the sizes of all layers, and the optimization of their weights."""
         hidden = hidden_widths(self.hidden_layer_sizes)
         layout = _kernels.Layout((n_features, *hidden, n_outputs))
-        names = ("batch_size", "n_epochs", "clip_norm")
-        how = {name: getattr(self, name) for name in names}
+        how = {k: getattr(self, k) for k in ("batch_size", "n_epochs", "clip_norm")}
         given = (self._adam(), layout.n_parameters, n_samples)
         return layout, Optimization(*given, **how)
 
@@ -161,12 +159,12 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         (steps,) = plan.mechanisms
         # Of the mean over all steps, relative to the longest gradient.
         noise = getattr(steps, "noise_std", 0.0) / self.clip_norm
-        noise /= math.sqrt(statistic.schedule.n_steps)
+        noise *= statistic.schedule.n_steps**-0.5
         size = statistic.moments.n_parameters
         hidden = hidden_widths(self.hidden_layer_sizes)
         inputs = hidden[-1] + 1 if hidden else size
-        squared = isinstance(self, RegressorMixin)
-        if noise <= (_LOUD / inputs if squared else 1.0 / math.sqrt(size)):
+        limit = _LOUD / inputs if isinstance(self, RegressorMixin) else size**-0.5
+        if noise <= limit:
             return ()
         return (
             f"{statistic.schedule.n_samples} rows are too few for {size} weights at "

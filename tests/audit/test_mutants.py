@@ -844,13 +844,6 @@ EXACT |= {
         '        raise ValueError("odd " + kind.__name__) from None',
         "release/test_replay.py::test_a_value_that_has_no_text_is_told_by_nothing",
     ),
-    "joint rows of any length": Mutant(
-        "bounded_joint_rows",
-        "return clip_rows(out, 1.0, out=out)",
-        "return out",
-        "release/test_replay.py::test_a_clip_that_is_left_out_is_found"
-        "[linear_model._joint_moment]",
-    ),
     "kinds by values": Mutant(
         "_with_columns",
         "isinstance(X, (np.ndarray, list, tuple))",
