@@ -3,6 +3,7 @@
 import itertools
 import math
 import pickle
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from skdpspectral.accounting._composition import (
     composed_epsilon,
 )
 from skdpspectral.accounting._curves import composed, connect_dots
+from skdpspectral.accounting._ledger.costs import restated
 from skdpspectral.mechanisms import (
     ApproximateDP,
     Gaussian,
@@ -252,6 +254,20 @@ def test_guarantees_of_users_who_leave_count_for_replacements(name, budget, unit
     # What does not follow is refused, as ever.
     with pytest.raises(LedgerError, match="separate ledger"):
         PrivacyAccountant(**USERS).charge(fit_plan())
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 300.0, 701.0, 1e4, 1e300])
+@pytest.mark.parametrize("delta", [0.0, 5e-324, 1e-320, 1e-304, 1e-200, 1e-9, 0.9])
+@pytest.mark.parametrize("factor", [2.0, 4.0])
+def test_a_restated_pair_claims_no_less_than_its_chain(epsilon, delta, factor):
+    found = restated(ApproximateDP("a", epsilon, delta), factor)
+    exact = Decimal(delta) * sum(
+        (i * Decimal(epsilon)).exp() if i * epsilon < 1e5 else Decimal("1e999")
+        for i in range(int(factor))
+    )
+    assert found.delta >= min(exact, Decimal(np.nextafter(1.0, 0.0)))
+    assert found.epsilon == factor * epsilon
+    assert (found.delta > 0.0) == (delta > 0.0)
 
 
 def test_failures_of_a_model_are_not_restated():

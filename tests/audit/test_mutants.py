@@ -838,6 +838,12 @@ EXACT |= {
         "{str, float, int, bool, type(None)}",
         "preprocessing/test_tables.py::test_a_row_is_transformed_by_itself",
     ),
+    "an error of a value that has no text": Mutant(
+        "text_of",
+        "        return _NoText",
+        '        raise ValueError("odd " + kind.__name__) from None',
+        "release/test_replay.py::test_a_value_that_has_no_text_is_told_by_nothing",
+    ),
     "kinds by values": Mutant(
         "_with_columns",
         "isinstance(X, (np.ndarray, list, tuple))",
@@ -1358,8 +1364,8 @@ EXACT |= {
     ),
     "pairs restated without a factor of delta": Mutant(
         "restated",
-        "min(sum(terms) * curve.delta",
-        "min(factor * curve.delta",
+        "min(sum(terms) * least",
+        "min(factor * least",
         f"{_KINDS}guarantees_of_users_who_leave_count_for_replacements",
     ),
     "other mechanisms not in the total": Mutant(

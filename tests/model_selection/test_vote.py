@@ -603,7 +603,7 @@ def test_batches_are_scaled_and_not_too_small(batch_size, n_rows, own):
         assert (len(rows), part.batch_size) == (n_rows, own)
     last, small, rows = prepared(model, 30)
     schedules = [
-        m._optimization(m._layout(4, 2), n).schedule
+        m._optimization(n, 4, 2)[1].schedule
         for m, n in ((last, 3000), (small, len(rows)))
     ]
     assert schedules[0].n_steps == pytest.approx(schedules[1].n_steps, rel=0.03)

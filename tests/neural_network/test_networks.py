@@ -52,6 +52,28 @@ def test_digits_are_learned_at_a_budget(moments):
     assert not hasattr(model, "partial_fit")
 
 
+# Rows, features and classes or targets, epsilon, and what it scored in four fits, over
+# what it scores without noise.
+MEASURED = [
+    *((60, 64, 10, 0.3, 0.01), (150, 64, 10, 0.3, 0.04), (1200, 64, 10, 1.0, 0.82)),
+    *((60, 30, 2, 0.1, 0.02), (60, 30, 2, 3.0, 0.97), (150, 30, 2, 1.0, 0.97)),
+    *((60, 13, 3, 0.1, 0.15), (60, 13, 3, 3.0, 0.96), (150, 20, 5, 0.3, 0.04)),
+    *((60, 8, 0, 0.3, -1.73), (1200, 8, 0, 1.0, 0.88), (4000, 8, 0, 0.3, 0.87)),
+    *((1200, 50, 0, 0.3, -3.74), (4000, 50, 0, 0.3, -2.13), (4000, 50, 0, 3.0, 0.88)),
+]
+
+
+@pytest.mark.parametrize(("n", "p", "n_classes", "epsilon", "score"), MEASURED)
+def test_a_plan_tells_noise_from_what_is_learned(n, p, n_classes, epsilon, score):
+    model = DPAdamClassifier(classes=range(n_classes), epsilon=epsilon)
+    if not n_classes:
+        model = DPAdamRegressor(target_bounds=(-2.5, 2.5), epsilon=epsilon)
+    remarks = model.privacy_plan(n, p).remarks
+    said = [one for one in remarks if one.concern == "noise"]
+    assert len(said) == (score < 0.2)
+    assert not model.set_params(epsilon=None).privacy_plan(n, p).remarks
+
+
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_hidden_layers_learn_what_a_line_cannot(activation):
     y = X[:, 0] * X[:, 1] > 0.0

@@ -14,6 +14,8 @@ from sklearn.preprocessing import StandardScaler
 
 from skdpspectral import (
     DPPCA,
+    DPAdamClassifier,
+    DPAdamRegressor,
     DPRidge,
     DPStandardScaler,
     DPTableVectorizer,
@@ -191,6 +193,14 @@ NOISY = {
     "scales": (lambda: DPStandardScaler(epsilon=0.1).fit(rows(50)), "private scales"),
     "ranks": (lambda: DPPCA(1, scale="private").fit(rows(50)), "private scales"),
     "ridge": (lambda: DPRidge(epsilon=0.1).fit(rows(50), rows(50)[:, 0]), "no feature"),
+    "labels": (
+        lambda: DPAdamClassifier(epsilon=0.1).fit(rows(50), rows(50)[:, 0] > 0),
+        "6 weights at this budget",
+    ),
+    "targets": (
+        lambda: DPAdamRegressor(target_bounds=(-3, 3)).fit(rows(50), rows(50)[:, 0]),
+        "6 weights at this budget",
+    ),
     "table": (
         lambda: DPTableVectorizer(epsilon=0.1).fit(rows(50)),
         "private scales",

@@ -165,7 +165,9 @@ def restated(curve: Curve, factor: float) -> Curve:
         return curve
     if isinstance(curve, ApproximateDP):
         terms = (math.exp(min(i * curve.epsilon, 700.0)) for i in range(int(factor)))
-        delta = min(sum(terms) * curve.delta * (1.0 + 2.0**-40), _MOST_DELTA)
+        # A term at its cap makes 1 or more of any delta but 0, even of subnormal ones.
+        least = curve.delta and max(curve.delta, 1e-300)
+        delta = min(sum(terms) * least * (1.0 + 2.0**-40), _MOST_DELTA)
         return replace(curve, epsilon=factor * curve.epsilon, delta=delta)
     if factor == 2.0 and not curve.replaced:
         return replace(curve, replaced=True)
