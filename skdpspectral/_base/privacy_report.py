@@ -38,7 +38,6 @@ from ..accounting._ledger.planned_fits import (
     Step,
     composition_of,
     estimators_within,
-    parts_of,
     steps_of,
 )
 from ..accounting._ledger.step_shares import is_path_within
@@ -427,8 +426,7 @@ class _Walk:
             yield StepReport(path, str(one), STATELESS, "does nothing")
         else:
             reason = _reason_of_leak(one)
-            charged = self.charged or any(_charges(e) for _, e in step.behind)
-            if reason is None and not charged and not _is_silent(one):
+            if reason is None and not self.charged and not _is_silent(one):
                 reason = _EARLY
             verdict = STATELESS if reason is None else LEAKS
             yield StepReport(path, kind, verdict, reason or "its fit uses no values")
@@ -526,16 +524,9 @@ class _Walk:
 
 
 _EARLY = (
-    "may raise an error or warn about values before the budget is charged: use "
-    "make_private_pipeline, which is charged first"
+    "may raise an error or warn about values: use make_private_pipeline, which is "
+    "charged first and silences warnings of numpy"
 )
-
-
-def _charges(step) -> bool:
-    """Return whether the fit of a step charges a budget, whatever is in the rows."""
-    if composition_of(step) is Composition.PIPELINE:
-        return any(_charges(child) for _, child in parts_of(step))
-    return isinstance(step, PrivateEstimator)
 
 
 def _reason_of_composition(one) -> str | None:

@@ -14,6 +14,7 @@ from sklearn.model_selection import ParameterGrid
 
 from .. import sensitivity
 from .._base.estimator import noted_caveats
+from .._base.made_up import N_MADE_UP
 from .._base.sklearn_compat import FitProgress
 from .._release.noise import public_order
 from .._release.selection import VoteRelease
@@ -41,14 +42,15 @@ from ._candidates import (
     CandidateError,
     candidate_model,
     check_candidates,
+    check_form_of_fit,
     checked_form,
     delta_beside,
     failure_of_fits,
+    made_up,
     quiet,
     stand_in,
     users_of,
 )
-from ._made_up import N_MADE_UP, made_up
 from ._splits import user_places
 
 # Blocks times the cost of asking them: "auto" takes so many blocks that it is this
@@ -221,8 +223,13 @@ def prepared(search: Any, X: Any, y: Any, scorer: Any) -> Prepared:
 
 
 def rehearse(search: Any, ready: Prepared, X: Any, y: Any) -> None:
-    """Fit and score all candidates on made-up rows, where blocks are going to vote."""
-    ballot = ready.ballot
+    """Try the form of X and y; where blocks are going to vote, with made-up rows.
+
+    On these all candidates are fitted and scored.
+    """
+    ballot, mu = ready.ballot, ready.budgets.mu_fit
+    model = candidate_model(search.estimator, ready.candidates[0], mu, ballot.scaled)
+    check_form_of_fit(model, X, y)
     if not ballot.n_blocks:
         return
     made = made_up(search.estimator, X, y, ballot.declared)

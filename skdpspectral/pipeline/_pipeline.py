@@ -32,7 +32,8 @@ from .._base.sklearn_compat import (
     with_callbacks,
 )
 from .._tables.clusters import cluster_table
-from .._tables.rows import shape_of, table_shape
+from .._tables.readers import column_names, refuse_same_names
+from .._tables.rows import compare_features, shape_of, table_shape
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..accounting._ledger.planned_fits import (
@@ -48,6 +49,7 @@ from ._step_budgets import (
     StepBudgets,
     check_form_of_others,
     check_shares,
+    form_after,
     private_steps,
 )
 
@@ -663,7 +665,12 @@ def _owner_of(error: Exception) -> str | None:
 def _rows_of(X: Any) -> Rows:
     """Return the form of a table; of one on a cluster, the shape alone is known."""
     shape, on_cluster = table_shape(X), cluster_table(X) is not None
-    return Rows(np.broadcast_to(0.0, shape), own=False) if on_cluster else Rows(X)
+    if on_cluster:
+        return Rows(np.broadcast_to(0.0, shape), own=False)
+    if (names := column_names(X)) is not None:  # which all of scikit-learn compares
+        refuse_same_names(names, "X")
+        compare_features(BaseEstimator(), X, reset=True)
+    return Rows(X, form_after=form_after)
 
 
 def _routes_metadata() -> bool:

@@ -12,12 +12,16 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import OneToOneFeatureMixin, clone
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
 from .._base.estimator import PrivateEstimator
-from .._base.sklearn_compat import CALLBACK_ATTRIBUTES
-from .._tables.rows import deferred_rows
+from .._base.made_up import made_up_rows
+from .._base.privacy_report import STATELESS, report_after_charge
+from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, take_rows
+from .._tables.rows import deferred_rows, dtypes_of, table_shape
 from .._tables.users import deferred_targets
 from ..accounting import (
     calibrate_gaussian,
@@ -52,6 +56,12 @@ from ..mechanisms import (
     Unit,
     shown,
 )
+
+# Steps without noise are tried on so many rows, of tables of so many columns.
+_FEW, _MOST_MADE_UP = 3, 4096
+
+# Dtypes of values of any type; lists have None.
+_ANY_TYPE = ("object", "category", "None")
 
 # Rounding of a sum of failures, by far.
 _ROUNDING = 2.0**-44
@@ -176,6 +186,46 @@ def planned_within(step: Step, share: StepShare) -> PrivacyPlan:
     step.estimator._step_share = share
     with naming(step.path):
         return step.plan()
+
+
+def form_after(path: str, step: Any, X: Any) -> Any:
+    """Return a table of the form that a stateless step makes of X; None if unknown.
+
+    The step is tried on made-up rows. Objects and categories may be of any type, so
+    that errors on them say nothing.
+    """
+    plain = isinstance(step, FunctionTransformer) and step.func is None
+    n_rows, n_columns = table_shape(X)
+    if plain or n_columns > _MOST_MADE_UP or has_private(step):
+        return None
+    if any(found.verdict != STATELESS for found in report_after_charge(step)):
+        return None
+    said = ""
+    for numbers in (True, False):
+        with contextlib.suppress(Exception), np.errstate(all="ignore"):
+            rows = made_up_rows(X, {}, frozenset(), numbers)
+            rows, names = take_rows(rows, np.arange(_FEW)), step.get_params()
+            seeds = [n for n in names if n.rpartition("__")[2] == "random_state"]
+            trial = clone(step).set_params(**dict.fromkeys(seeds, 0))
+            try:
+                return _like(trial.fit_transform(rows), n_rows)
+            except (TypeError, ValueError) as error:
+                said = str(error)
+    if said and not any(str(d).startswith(_ANY_TYPE) for d in dtypes_of(X)):
+        raise ValueError(f"step {path!r} does not accept rows of this form: {said}")
+    return None
+
+
+def _like(made: Any, n_rows: int) -> Any:
+    """Return so many rows of the form of a few; None if it is unknown."""
+    if made.shape[0] != _FEW:
+        return None
+    shape = (n_rows, made.shape[1])
+    if sparse.issparse(made):
+        return type(made)(shape, dtype=made.dtype)
+    if hasattr(made, "columns"):
+        return take_rows(made, np.zeros(n_rows, dtype=np.intp))
+    return zeros(shape, made.dtype) if made.dtype.kind in "fiubO" else None
 
 
 def check_form_of_others(pipeline: Any, rows: Rows) -> None:
@@ -364,7 +414,7 @@ class StepBudgets:
                     fit = functools.partial(_try, step.estimator, share, y, given)
                     rows = step.rows
                     if not rows.own:
-                        rows = replace(rows, X=zeros(rows.shape))
+                        rows = replace(rows, X=zeros(rows.shape, like=rows.X))
                     with_any_width(rows, fit)
                 elif targets:
                     deferred_targets(step.estimator, y, self._n_rows)

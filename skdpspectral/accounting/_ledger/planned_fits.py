@@ -147,13 +147,15 @@ class Rows:
 
     `X` are the user's rows, some of their columns, or zeros in place of what the step
     `made_by` makes. Without `width_known`, an earlier fit decides on their columns, and
-    without `own` their dtypes are not those of the user's table.
+    without `own` their dtypes are not those of the user's table. `form_after`, if any,
+    returns a table of the form that a step makes of X, or None.
     """
 
     X: Any
     made_by: str = ""
     width_known: bool = True
     own: bool = True
+    form_after: Callable[[str, Any, Any], Any] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -210,7 +212,7 @@ def with_any_width(rows: Rows, call: Callable[[Any], Any]) -> Any:
     except ValueError:
         if rows.width_known:
             raise
-    return call(zeros((rows.shape[0], _WIDE)))
+    return call(zeros((rows.shape[0], _WIDE), like=rows.X))
 
 
 def steps_of(
@@ -241,8 +243,10 @@ def steps_of(
     yield own
 
 
-def zeros(shape: tuple[int, int], dtype: Any = float) -> np.ndarray:
-    """Return zeros that take no memory."""
+def zeros(shape: tuple[int, int], dtype: Any = float, like: Any = None) -> Any:
+    """Return zeros that take no memory, as a matrix if that is what they are `like`."""
+    if hasattr(like, "tocsr"):
+        return type(like)(shape, dtype=dtype)
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
@@ -250,6 +254,10 @@ def rows_after(path: str, step: Any, rows: Rows | None) -> Rows | None:
     """Return rows after a step: unchanged, or zeros of its output's shape."""
     if rows is None or step is None or isinstance(step, str):
         return rows
+    if rows.form_after is not None:
+        form = rows.form_after(path, step, rows.X)
+        if form is not None:
+            return replace(rows, X=form, made_by=path)
     if _keeps_columns(step):
         same = isinstance(step, FunctionTransformer) and step.func is None
         return replace(rows, own=rows.own and same)
@@ -259,8 +267,13 @@ def rows_after(path: str, step: Any, rows: Rows | None) -> Rows | None:
         return rows
     (n_rows, n_columns), width = rows.shape, _width(path, step, rows)
     known = rows.width_known and width is not None
-    X = zeros((n_rows, n_columns if width is None else width))
-    return Rows(X, path, known, own=False)
+    shape = (n_rows, n_columns if width is None else width)
+    like = None
+    if composition_of(step) is Composition.UNION:  # of which one part decides
+        made = [rows_after(path, child, rows).X for _, child in parts_of(step)]
+        like = next((X for X in made if hasattr(X, "tocsr")), None)
+    X = zeros(shape, like=like)
+    return replace(rows, X=X, made_by=path, width_known=known, own=False)
 
 
 def _keeps_columns(step: Any) -> bool:
@@ -316,7 +329,7 @@ def branches(
     for name, positions in chosen.items():
         if len(positions):
             X = _columns_at(rows, positions)
-            yield name, children[name], Rows(X, made_by, own=rows.own)
+            yield name, children[name], replace(rows, X=X, made_by=made_by)
 
 
 def _positions(path: str, composition: Any, rows: Rows) -> dict[str, np.ndarray]:
