@@ -44,7 +44,6 @@ from ._candidates import (
     fitted_within_budget,
     sliceable,
     sliceable_targets,
-    users_of,
     warn_beforehand,
 )
 from ._vote import MIN_BLOCK_SIZE, elected, planned, prepared, rehearse, results
@@ -379,9 +378,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
             )
         check_estimator(self.estimator)
         self._scorer()
-
-    def _users_scored(self) -> tuple[Any, bool]:
-        return users_of(self.estimator), False
 
     @with_callbacks
     @unweighted

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import OneToOneFeatureMixin, clone
-from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
 from .._base.estimator import PrivateEstimator
@@ -194,9 +193,8 @@ def form_after(path: str, step: Any, X: Any) -> Any:
     The step is tried on made-up rows. Objects and categories may be of any type, so
     that errors on them say nothing.
     """
-    plain = isinstance(step, FunctionTransformer) and step.func is None
     n_rows, n_columns = table_shape(X)
-    if plain or n_columns > _MOST_MADE_UP or has_private(step):
+    if n_columns > _MOST_MADE_UP or has_private(step):
         return None
     if any(found.verdict != STATELESS for found in report_after_charge(step)):
         return None

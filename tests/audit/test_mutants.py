@@ -1434,12 +1434,6 @@ EXACT |= {
         "if False:",
         f"{_TABLE_STEPS}::test_a_step_with_another_failure_than_was_charged_is_refused",
     ),
-    "scores of rows beside models of users": Mutant(
-        "_Walk",
-        'if self.rows_scored and hasattr(one, "user_feature"):',
-        "if False:",
-        "audit/test_report.py::test_scores_of_rows_do_not_protect_users",
-    ),
     "columns of users not compared": Mutant(
         "_Walk",
         "if None in (feature, users) or named != isinstance(users, str):",

@@ -19,7 +19,6 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin, clone, is_classifier
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.frozen import FrozenEstimator
-from sklearn.impute import SimpleImputer
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -27,11 +26,7 @@ from sklearn.model_selection import (
     check_cv,
 )
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import (
-    FunctionTransformer,
-    OneHotEncoder,
-    PolynomialFeatures,
-)
+from sklearn.preprocessing import FunctionTransformer
 
 from ...mechanisms import PrivacyPlan, shown
 from .costs import Refit, check_plans
@@ -254,13 +249,14 @@ def rows_after(path: str, step: Any, rows: Rows | None) -> Rows | None:
     """Return rows after a step: unchanged, or zeros of its output's shape."""
     if rows is None or step is None or isinstance(step, str):
         return rows
+    if isinstance(step, FunctionTransformer) and step.func is None:
+        return rows
     if rows.form_after is not None:
         form = rows.form_after(path, step, rows.X)
         if form is not None:
             return replace(rows, X=form, made_by=path)
-    if _keeps_columns(step):
-        same = isinstance(step, FunctionTransformer) and step.func is None
-        return replace(rows, own=rows.own and same)
+    if isinstance(step, OneToOneFeatureMixin):
+        return replace(rows, own=False)
     if composition_of(step) is Composition.PIPELINE:
         for _, child in parts_of(step):
             rows = rows_after(path, child, rows)
@@ -274,15 +270,6 @@ def rows_after(path: str, step: Any, rows: Rows | None) -> Rows | None:
         like = next((X for X in made if hasattr(X, "tocsr")), None)
     X = zeros(shape, like=like)
     return replace(rows, X=X, made_by=path, width_known=known, own=False)
-
-
-def _keeps_columns(step: Any) -> bool:
-    """Return whether a step has one output column per input column."""
-    if isinstance(step, SimpleImputer):
-        return bool(step.keep_empty_features and not step.add_indicator)
-    if isinstance(step, FunctionTransformer):
-        return step.func is None or step.feature_names_out == "one-to-one"
-    return isinstance(step, OneToOneFeatureMixin)
 
 
 def _width(path: str, step: Any, rows: Rows) -> int | None:
@@ -300,13 +287,6 @@ def _width(path: str, step: Any, rows: Rows) -> int | None:
             each is not None and each.width_known for each in found
         )
         return sum(each.shape[1] for each in found if each) if known else None
-    if isinstance(step, OneHotEncoder):
-        counted = (step.min_frequency, step.max_categories, step.drop)
-        if isinstance(step.categories, str) or any(c is not None for c in counted):
-            return None
-        return sum(len(categories) for categories in step.categories)
-    if isinstance(step, PolynomialFeatures):  # it takes the shape of rows alone
-        return int(clone(step).fit(zeros((1, rows.shape[1]))).n_output_features_)
     number: Any = getattr(step, "n_components", None)
     whole = isinstance(number, Integral) and not isinstance(number, bool)
     return int(number) if whole else None
