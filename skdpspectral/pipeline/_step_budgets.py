@@ -20,6 +20,7 @@ from .._base.estimator import PrivateEstimator
 from .._base.made_up import made_up_rows
 from .._base.privacy_report import STATELESS, report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, take_rows
+from .._tables.clusters import is_on_cluster
 from .._tables.rows import deferred_rows, dtypes_of, table_shape
 from .._tables.users import deferred_targets
 from ..accounting import (
@@ -38,7 +39,6 @@ from ..accounting._ledger.planned_fits import (
     fitted_within,
     has_private,
     is_estimator,
-    steps_of,
     with_any_width,
     zeros,
 )
@@ -152,32 +152,32 @@ def _by_weights(steps: Mapping[str, Any], share: float) -> dict[str, float]:
     return {path: share * weight / total for path, weight in weights.items()}
 
 
-def private_steps(pipeline: Any, rows: Rows) -> list[Step]:
-    """Return the private steps of a pipeline, including nested ones, in order."""
-    steps = []
-    for step in steps_of("", pipeline, rows):
-        one, private = step.estimator, isinstance(step.estimator, PrivateEstimator)
+def private_steps(steps: list[Step]) -> list[Step]:
+    """Return the private steps of a pipeline, of all of its steps."""
+    private = []
+    for step in steps:
+        one = step.estimator
         if step.kind is not Composition.FROZEN and getattr(one, "memory", None):
             raise ValueError(
                 f"memory of {step.path or 'the pipeline'!r} must be None: a cached "
                 "step would be used again with the noise of another budget"
             )
-        if private:
-            steps.append(step)
+        if isinstance(one, PrivateEstimator):
+            private.append(step)
         elif step.kind in (Composition.SEARCH, Composition.OTHER) and has_private(one):
             raise TypeError(
                 f"step {step.path!r}: how often {type(one).__name__} fits the private "
                 "estimators in it is not known; make them steps of the pipeline, a "
                 "ColumnTransformer or a FeatureUnion"
             )
-    if not steps:
+    if not private:
         raise ValueError(
             "steps must contain a private estimator of this package: without one, use "
             "sklearn.pipeline.Pipeline"
         )
-    for step in steps:
+    for step in private:
         _check_step(step.path, step.estimator)
-    return steps
+    return private
 
 
 def planned_within(step: Step, share: StepShare) -> PrivacyPlan:
@@ -226,9 +226,9 @@ def _like(made: Any, n_rows: int) -> Any:
     return zeros(shape, made.dtype) if made.dtype.kind in "fiubO" else None
 
 
-def check_form_of_others(pipeline: Any, rows: Rows) -> None:
+def check_form_of_others(steps: list[Step]) -> None:
     """Refuse rows whose form a step without noise does not accept."""
-    for step in steps_of("", pipeline, rows):
+    for step in steps:
         one = step.estimator
         plain = is_estimator(one) and not isinstance(one, PrivateEstimator)
         if step.kind is not None or not plain or not step.rows or not step.rows.own:
@@ -396,7 +396,7 @@ class StepBudgets:
             # What the form of a step's rows does not allow is said before the charge.
             share.check(planned_within(self._steps[path], share), None)
 
-    def check_forms(self, y: Any, params: Mapping[str, Any]) -> None:
+    def check_forms(self, X: Any, y: Any, params: Mapping[str, Any]) -> None:
         """Try the fit of each step until it would be charged."""
         for path, share in self.step_shares.items():
             step, prefix = self._steps[path], f"{path}__"
@@ -406,22 +406,20 @@ class StepBudgets:
                 for name, value in params.items()
                 if name.startswith(prefix)
             }
-            targets = get_tags(step.estimator).target_tags.required
+            rows, targets = step.rows, y
+            if not (rows.own or step.behind or step.within):  # of a table on a cluster
+                rows = Rows(X)
+            elif is_on_cluster(y):
+                targets = np.zeros(self._n_rows, dtype=object)
             with naming(path):
-                if step.rows.own or not _takes_names(step.estimator):
-                    fit = functools.partial(_try, step.estimator, share, y, given)
-                    rows = step.rows
-                    if not rows.own:
-                        rows = replace(rows, X=zeros(rows.shape, like=rows.X))
-                    with_any_width(rows, fit)
-                elif targets:
-                    deferred_targets(step.estimator, y, self._n_rows)
-
-    def check_form_of_first(self, X: Any, y: Any) -> None:
-        """Try the fit of the first step on a cluster's table, as above."""
-        path, share = next(iter(self.step_shares.items()))
-        with naming(path):
-            _try(self._steps[path].estimator, share, y, {}, X)
+                if not rows.own and _takes_names(step.estimator):
+                    if get_tags(step.estimator).target_tags.required:
+                        deferred_targets(step.estimator, targets, self._n_rows)
+                    continue
+                if not rows.own:
+                    rows = replace(rows, X=zeros(rows.shape, like=rows.X))
+                fit = functools.partial(_try, step.estimator, share, targets, given)
+                with_any_width(rows, fit)
 
     def _trial(self, step: Step) -> PrivacyPlan:
         """Plan a step with arbitrary noise, to determine the kind of its releases."""

@@ -329,11 +329,11 @@ def test_columns_that_are_not_there(columns, rows, words):
 @pytest.mark.parametrize(
     ("targets", "words"),
     [
-        (None, r"step 'dpadamclassifier' requires y, with one target per row"),
-        (y[:-1], r"y must have one target for each of the 200 rows of X"),
+        (None, r"step 'dpadamclassifier': DPAdamClassifier requires y to be passed"),
+        (y[:-1], r"X and y have inconsistent numbers of samples"),
         (
             np.stack([y, y], axis=1),
-            r"step 'dpadamclassifier' accepts one target per row",
+            r"y should be a 1d array with one target per row",
         ),
     ],
 )
