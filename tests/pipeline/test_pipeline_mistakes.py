@@ -326,22 +326,6 @@ def test_columns_that_are_not_there(columns, rows, words):
     assert charge_of_error(model, words, rows) == 0
 
 
-@pytest.mark.parametrize(
-    ("targets", "words"),
-    [
-        (None, r"step 'dpadamclassifier': DPAdamClassifier requires y to be passed"),
-        (y[:-1], r"X and y have inconsistent numbers of samples"),
-        (
-            np.stack([y, y], axis=1),
-            r"y should be a 1d array with one target per row",
-        ),
-    ],
-)
-def test_targets_of_another_form(targets, words):
-    model = pipeline(DPStandardScaler(), classifier())
-    assert charge_of_error(model, words, X, targets) == 0
-
-
 def test_several_targets_are_for_whom_takes_them():
     regressor = DPAdamRegressor(target_bounds=(-1, 1), batch_size=N)
     model = pipeline(DPStandardScaler(), regressor, epsilon=8.0).fit(X, X[:, :2])
