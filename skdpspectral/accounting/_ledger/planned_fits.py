@@ -266,8 +266,9 @@ def rows_after(path: str, step: Any, rows: Rows | None) -> Rows | None:
     shape = (n_rows, n_columns if width is None else width)
     like = None
     if composition_of(step) is Composition.UNION:  # of which one part decides
-        made = [rows_after(path, child, rows).X for _, child in parts_of(step)]
-        like = next((X for X in made if hasattr(X, "tocsr")), None)
+        made = [rows_after(path, child, rows) for _, child in parts_of(step)]
+        tables = [rows.X for rows in made if rows is not None]
+        like = next((X for X in tables if hasattr(X, "tocsr")), None)
     X = zeros(shape, like=like)
     return replace(rows, X=X, made_by=path, width_known=known, own=False)
 
