@@ -82,8 +82,8 @@ NARROWER = {
     "_messages/messages.py": {"_linalg", "mechanisms"},
     "_messages/codec.py": set(),
 }
-# What a report knows of scikit-learn's steps: which columns of theirs are sparse.
-COMPOSITIONS = {"_base/privacy_report.py"}
+# What is known of sparse columns: of steps of scikit-learn, and of made-up tables.
+COMPOSITIONS = {"_base/privacy_report.py", "_base/made_up.py"}
 SERVER_SIDE = {"_linalg", "_messages", "mechanisms"}
 # A client is told what to release: its files know no estimator.
 PROTOCOL = [f"_federated_{part}.py" for part in ("task", "client", "server")]

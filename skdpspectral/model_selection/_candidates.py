@@ -13,23 +13,27 @@ from typing import Any
 import numpy as np
 from joblib import parallel_config
 from scipy import sparse
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, clone, is_regressor
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from .._base.estimator import PrivateEstimator
 from .._base.labels import PrivateClassifier
+from .._base.made_up import made_up_rows, made_up_targets, public_values
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES
 from .._tables.clusters import is_on_cluster
 from .._tables.readers import column_names, frame_of_arrow, is_arrow, read_entries
 from .._tables.rows import DeferredRead, deferred_rows, shape_of, table_shape
+from .._tables.users import check_kinds_of_targets
 from ..accounting import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
     gaussian_epsilon,
     gaussian_mu,
 )
+from ..accounting._errors import without_warnings
 from ..accounting._ledger.context import without_accountant
 from ..accounting._ledger.planned_fits import (
     Composition,
@@ -41,6 +45,7 @@ from ..accounting._ledger.planned_fits import (
     planned_fits,
     reads_clients,
 )
+from ..accounting._ledger.step_shares import FormChecked
 from ..mechanisms import Assumption, PrivacyPlan, shown
 
 # A planned cost may exceed what it was made of by rounding.
@@ -145,6 +150,25 @@ def candidate_model(
             )
         part.set_params(epsilon=epsilon)
     return model
+
+
+class _UntilCharged:
+    """In the place of a ledger: ends a fit that would be charged."""
+
+    def charge(self, plan: PrivacyPlan) -> None:
+        raise FormChecked
+
+
+def check_form_of_fit(model: Any, X: Any, y: Any) -> None:
+    """Try a fit until it would be charged, if its first step is private."""
+    first = model
+    while type(first) is Pipeline:
+        first = first.steps[0][1]
+    if not isinstance(first, PrivateEstimator):
+        return
+    set_sources(model, _UntilCharged(), None)
+    with contextlib.suppress(FormChecked), without_warnings(), quiet():
+        model.fit(X) if y is None else model.fit(X, y)
 
 
 class FitLimit:
@@ -266,10 +290,25 @@ def checked_form(estimator: Any, X: Any, y: Any) -> tuple[list[DeferredRead], in
     if y is not None:
         if shape_of(y, "y")[:1] != (n_rows,):
             raise ValueError(f"y must have one entry per row, {n_rows} in total")
+        check_kinds_of_targets(y, labels=not is_regressor(estimator))
         for part in estimators_within(estimator).values():
             if isinstance(part, PrivateClassifier):
                 part._check_kind(y)
     return unread, n_rows
+
+
+def made_up(
+    estimator: Any, X: Any, y: Any, declared: frozenset[str]
+) -> tuple[Any, Any] | None:
+    """Return rows and targets as blocks get them; None where there is no such table."""
+    known = public_values(estimator)
+    try:
+        rows = made_up_rows(X, known, declared, takes_numbers(estimator))
+        read = [unread.read() for unread in deferred_numbers(estimator, rows)]
+        targets = None if y is None else made_up_targets(y, known.get("classes"))
+        return sliceable(rows, *read), sliceable_targets(targets)
+    except Exception:  # of libraries that own containers too
+        return None  # of dtypes that nothing can be made of: intervals, structs
 
 
 def deferred_numbers(estimator: Any, X: Any) -> list[DeferredRead]:
@@ -317,7 +356,7 @@ def sliceable_targets(y: Any) -> Any:
 _SEEDS_APART = 1009
 
 
-def set_sources(model: Any, limit: FitLimit | None, seed: int | None) -> None:
+def set_sources(model: Any, limit: Any, seed: int | None) -> None:
     """Set what the private steps of a model may cost, and seeds of their own."""
     for number, part in enumerate(private_parts(model).values()):
         own = None if seed is None else (_SEEDS_APART * seed + number) % 2**31

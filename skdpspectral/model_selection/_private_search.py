@@ -37,7 +37,6 @@ from ._candidates import (
     fitted_within_budget,
     sliceable,
     sliceable_targets,
-    users_of,
 )
 from ._vote import MIN_BLOCK_SIZE, ballot_of, elected, planned, rehearse, results
 
@@ -355,9 +354,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
             )
         check_estimator(self.estimator)
         self._scorer()
-
-    def _users_scored(self) -> tuple[Any, bool]:
-        return users_of(self.estimator), False
 
     @unweighted
     def fit(self, X, y=None) -> Self:

@@ -13,6 +13,7 @@ from sklearn.model_selection import ParameterGrid
 
 from .. import sensitivity
 from .._base.estimator import noted_caveats
+from .._base.made_up import N_MADE_UP
 from .._base.sklearn_compat import FitProgress
 from .._base.strategies import same_value
 from .._release.noise import public_order
@@ -39,12 +40,13 @@ from ._blocks import Ballot, declared_columns, packed, rows_apart
 from ._candidates import (
     candidate_model,
     check_candidate,
+    check_form_of_fit,
+    made_up,
     named,
     quiet,
     stand_in,
     users_of,
 )
-from ._made_up import N_MADE_UP, made_up
 from ._splits import user_places
 
 # Blocks times the cost of asking them: "auto" takes so many blocks that it is this
@@ -192,7 +194,12 @@ def ballot_of(search: Any, found: Planned, X: Any, scorer: Any) -> Ballot:
 
 
 def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> None:
-    """Fit and score all candidates on made-up rows, where blocks are going to vote."""
+    """Try the form of X and y; where blocks are going to vote, with made-up rows.
+
+    On these all candidates are fitted and scored.
+    """
+    first = (search.estimator, found.candidates[0], found.budgets.mu_fit)
+    check_form_of_fit(candidate_model(*first), X, y)
     made = made_up(search.estimator, X, y, ballot.declared) if ballot.n_blocks else None
     if made is None:
         return

@@ -1446,12 +1446,6 @@ EXACT |= {
         "if False:",
         f"{_TABLE_STEPS}::test_a_step_with_another_failure_than_was_charged_is_refused",
     ),
-    "scores of rows beside models of users": Mutant(
-        "_Walk",
-        'if self.rows_scored and hasattr(one, "user_feature"):',
-        "if False:",
-        "audit/test_report.py::test_scores_of_rows_do_not_protect_users",
-    ),
     "columns of users not compared": Mutant(
         "_Walk",
         "if None in (feature, users) or named != isinstance(users, str):",
@@ -2187,7 +2181,7 @@ EXACT |= {
     ),
     "a form that is read after the charge": Mutant(
         "PrivatePipeline",
-        "budgets.check_forms(y, {} if _routes_metadata() else params)",
+        "budgets.check_forms(X, y, {} if _routes_metadata() else params)",
         "pass",
         "pipeline/test_pipeline_mistakes.py::test_forms_that_no_step_accepts",
     ),

@@ -209,8 +209,9 @@ FITS += [labels("classes", y=y, charges=1) for y in OTHERS]
 FITS += [
     labels("y", y=y, classes=c, charges=1)
     for c in ([0, 1], None)
-    for y in ([*LABELS[:-1], {}], np.ma.array(LABELS, mask=LABELS == 1), ROWS)
+    for y in ([*LABELS[:-1], {}], ROWS)
 ]
+FITS += [labels("y|masked", y=np.ma.array(LABELS, mask=LABELS == 1))]
 FITS += [labels("one class", classes=None, y=np.zeros(60), charges=1)]
 SIZES = [(2, 3, 4), (0,), (2.5,), (True,)]
 FITS += [
