@@ -1790,9 +1790,9 @@ EXACT |= {
     ),
     "sums divided by the examples that are there": Mutant(
         "GradientMoments",
-        "        return self._weighted(sums)\n\n    def _add_gradients",
-        "        sums *= self.schedule.batch_size / max(len(gradients), 1)\n"
-        "        return self._weighted(sums)\n\n    def _add_gradients",
+        "        return self.row(blocks, self._add_gradients)\n",
+        "        there = self.schedule.batch_size / max(len(gradients), 1)\n"
+        "        return there * self.row(blocks, self._add_gradients)\n",
         f"{_GRADIENTS}_a_row_by_more_than_was_planned[jme-8]",
     ),
     "squares of sums, as the algorithm is printed": Mutant(
@@ -1815,9 +1815,9 @@ EXACT |= {
     ),
     "the example's own batch as its measure": Mutant(
         "GradientMoments",
-        "            self._add(factors, sums)\n",
-        "            self._add(factors, sums)\n"
-        "            sums *= self.schedule.batch_size / len(factors.inputs[0])\n",
+        "            (add or self._add)(block, sums)\n",
+        "            (add or self._add)(block, sums)\n"
+        "            sums *= self.schedule.batch_size / len(block.inputs[0])\n",
         f"{_ON_SAMPLES}[replaced]",
     ),
     "samples larger than was planned": Mutant(
