@@ -275,12 +275,12 @@ def fitted(task, rows, epsilon, candidate):
     """Return a fit of one candidate for a budget, or None; None if it can't be made."""
     try:
         if epsilon is None:
-            model = candidate_model(task.estimator, candidate, 1.0, False)
+            model = candidate_model(task.estimator, candidate, 1.0)
             for part in private_parts(model).values():
                 part.set_params(epsilon=None)
         else:
             mu = gaussian_mu(epsilon, DELTA)
-            model = candidate_model(task.estimator, candidate, mu, True)
+            model = candidate_model(task.estimator, candidate, mu)
         X, y = task.rows(rows)
         return model.fit(X) if y is None else model.fit(X, y)
     except ValueError:

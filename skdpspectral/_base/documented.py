@@ -304,10 +304,14 @@ ax_, figure_ : matplotlib Axes and Figure
 [ax_of_plot]
 ax : matplotlib Axes or None, default=None
     Axes to draw on. None creates a new figure.
-[drawn_display]
+[drawn]
+Returns
+-------
 display : object
     The drawn display.
-[no_matplotlib]
+
+Raises
+------
 ImportError
     If matplotlib is not installed.
 [plotted]
@@ -320,7 +324,8 @@ Raises
 ------
 ValueError
     If a value is out of range, or shapes disagree.
-{no_matplotlib}
+ImportError
+    If matplotlib is not installed.
 [returns_plan]
 Returns
 -------

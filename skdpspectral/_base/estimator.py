@@ -245,7 +245,7 @@ class PrivateEstimator(BaseEstimator):
     def _is_private(self) -> bool:
         share = self._own_share()
         if share is not None:
-            return share.is_private
+            return math.isfinite(share.epsilon)
         real = isinstance(self.epsilon, Real)  # a fit refuses what is not, but None
         return self.epsilon != math.inf if real else self.epsilon is not None
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice, product
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from joblib import Memory
-from sklearn.base import clone
 from sklearn.compose import make_column_selector
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import SimpleImputer
@@ -38,7 +36,6 @@ from ..accounting._ledger.planned_fits import (
     Step,
     composition_of,
     estimators_within,
-    parts_of,
     steps_of,
 )
 from ..accounting._ledger.step_shares import is_path_within
@@ -152,10 +149,7 @@ def privacy_report(estimator) -> PrivacyReport:
 
 
 def report_after_charge(estimator, users=None) -> PrivacyReport:
-    """Return the report on an estimator whose fits are charged before they begin.
-
-    `users` is the column of users that its search scores.
-    """
+    """Return the report on what is charged before its fits; a search has `users`."""
     walk = _Walk(charged=True, users=users)
     return PrivacyReport(tuple(walk.verdicts(Step("", estimator))))
 
@@ -387,9 +381,6 @@ def _passes_on(element, feature: str) -> bool:
 
 _FOREIGN = f"{_UNKNOWN}; its class derives from a known one, or has its own methods"
 
-# Larger grids are not looked at.
-MAX_CANDIDATES = 512
-
 
 @dataclass(frozen=True)
 class _Walk:
@@ -397,7 +388,6 @@ class _Walk:
 
     charged: bool = False  # errors of its steps come after the charge, and are hidden
     users: Any = None  # the column of users that a search scores
-    rows_scored: bool = False  # a search scores rows, and not users
     share: str = ""  # what a fit spends, where it has no budget of its own
     void: list[str] = field(default_factory=list)  # leaks into later steps
 
@@ -427,8 +417,7 @@ class _Walk:
             yield StepReport(path, str(one), STATELESS, "does nothing")
         else:
             reason = _reason_of_leak(one)
-            charged = self.charged or any(_charges(e) for _, e in step.behind)
-            if reason is None and not charged and not _is_silent(one):
+            if reason is None and not self.charged and not _is_silent(one):
                 reason = _EARLY
             verdict = STATELESS if reason is None else LEAKS
             yield StepReport(path, kind, verdict, reason or "its fit uses no values")
@@ -443,13 +432,15 @@ class _Walk:
             inside = list(walk.verdicts(replace(step, estimator=plain)))
             said = " on all steps"
         elif step.kind is Composition.SEARCH and is_known(one):
-            path = step.path or "search"
-            inside, reason = self._candidates(step)
-            if reason is not None:
-                yield from inside
-                yield StepReport(path, type(one).__name__, LEAKS, reason)
-                return
-            said = " on all of its fits, of which only the last is released"
+            name = f"{step.path}__estimator" if step.path else "estimator"
+            path, share = step.path or "search", "each fit spends a share of the "
+            walk = replace(self, charged=True, share=f"{share}search's budget")
+            model = replace(step, path=name, estimator=one.estimator)
+            inside = list(walk.verdicts(model))
+            said = (
+                " on all of its fits, of which only the last is released; candidates "
+                "that leak are refused"
+            )
         yield from inside
         reason = self._reason_of_private(step)
         if reason is None and any(found.verdict == LEAKS for found in inside):
@@ -459,26 +450,6 @@ class _Walk:
             return
         reason = f"{self.share or _spent(one)}{said}{_conditions(one)}"
         yield StepReport(path, type(one).__name__, PRIVATE, reason)
-
-    def _candidates(self, step: Step) -> tuple[list[StepReport], str | None]:
-        """Return the worst verdict on each step of a search, and why it leaks."""
-        search = step.estimator
-        models, reason = _candidate_models(search)
-        users, by_rows = search._users_scored()
-        share = "each fit spends a share of the search's budget"
-        given = {"charged": True, "users": users, "rows_scored": by_rows}
-        walk = replace(self, share=share, **given)
-        inside = f"{step.path}__estimator" if step.path else "estimator"
-        worst: dict[str, StepReport] = {}
-        for said, model in models:
-            for found in walk.verdicts(replace(step, path=inside, estimator=model)):
-                if found.verdict == LEAKS and said:
-                    tried = f"{found.reason}; the search tries {said}"
-                    found = replace(found, reason=tried)
-                known = worst.setdefault(found.name, found)
-                if known.verdict != LEAKS and found.verdict in (PRIVATE, LEAKS):
-                    worst[found.name] = found
-        return list(worst.values()), reason
 
     def _reason_of_private(self, step: Step) -> str | None:
         """Return why a private estimator is not private; None if it is."""
@@ -502,11 +473,6 @@ class _Walk:
                 return f"its guarantee is void: {leak!r} before it leaks"
         if isinstance(one, TableEstimator):
             return None  # rows are protected, whichever of their columns is passed on
-        if self.rows_scored and hasattr(one, "user_feature"):
-            return (
-                "it protects one user, but the scorer protects one row: both must be "
-                "the same (a score of users has a user_feature)"
-            )
         return self._reason_of_other_users(step) or _reason_of_ids(step)
 
     def _reason_of_other_users(self, step: Step) -> str | None:
@@ -526,16 +492,9 @@ class _Walk:
 
 
 _EARLY = (
-    "may raise an error or warn about values before the budget is charged: use "
-    "make_private_pipeline, which is charged first"
+    "may raise an error or warn about values: use make_private_pipeline, which is "
+    "charged first and silences warnings of numpy"
 )
-
-
-def _charges(step) -> bool:
-    """Return whether the fit of a step charges a budget, whatever is in the rows."""
-    if composition_of(step) is Composition.PIPELINE:
-        return any(_charges(child) for _, child in parts_of(step))
-    return isinstance(step, PrivateEstimator)
 
 
 def _reason_of_composition(one) -> str | None:
@@ -562,33 +521,6 @@ def _reason_of_composition(one) -> str | None:
             "the share of zeros decides whether rows are sparse: set sparse_threshold=0"
         )
     return None
-
-
-def _candidate_models(search: Any) -> tuple[list[tuple[str, Any]], str | None]:
-    """Return the models that a search may fit, said and made, and why others may be."""
-    space = getattr(search, "param_grid", None)
-    space = search.param_distributions if space is None else space
-    parts = [space] if isinstance(space, Mapping) else list(space)
-    models = [("", clone(search.estimator))]
-    for part in parts:
-        for name, values in part.items():
-            if type(values) not in (list, tuple, range, np.ndarray):
-                return models, (
-                    f"{_UNKNOWN}; {name} may have values that are not listed: pass a "
-                    "list of values"
-                )
-        candidates = (dict(zip(part, v, strict=True)) for v in product(*part.values()))
-        for candidate in islice(candidates, MAX_CANDIDATES + 1 - len(models)):
-            said = ", ".join(f"{name}={value!r}" for name, value in candidate.items())
-            own = clone(candidate, safe=False)
-            try:
-                models.append((said, clone(search.estimator).set_params(**own)))
-            except Exception as error:
-                kind = type(error).__name__
-                return models, f"tries {said}, which cannot be set ({kind})"
-        if next(candidates, None) is not None:
-            return models, f"{_UNKNOWN}; more than {MAX_CANDIDATES} candidates"
-    return models, None
 
 
 def _conditions(estimator) -> str:

@@ -113,8 +113,8 @@ def snapshot(value):
 
 
 def same_value(first, second) -> bool:
-    """Return whether parameters are equal; strategies by class and values."""
-    if not (is_strategy(first) or is_strategy(second)):
+    """Return whether parameters are equal; estimators by class and values."""
+    if not any(isinstance(value, BaseEstimator) for value in (first, second)):
         return bool(np.array_equal(first, second))
     if type(first) is not type(second):
         return False

@@ -58,6 +58,16 @@ def refuse_masked(values, name: str) -> None:
         raise ValueError(f"{name} has masked values: drop or fill such rows first")
 
 
+def refuse_masked_form(values, name: str) -> None:
+    """Refuse masked arrays by their type, and lists of them as rows."""
+    rows = values if isinstance(values, (list, tuple)) else (values,)
+    if any(isinstance(row, np.ma.MaskedArray) and row.ndim for row in rows):
+        raise ValueError(
+            f"{name} is a masked array: pass an array without a mask, for example "
+            f"{name}.filled(value) with a public value"
+        )
+
+
 def as_numbers(values, kinds: str = "iufO") -> np.ndarray | None:
     """Return a parameter, or an array, as float64 numbers; None if they are not."""
     try:

@@ -30,6 +30,7 @@ from .readers import (
     parquet_rows,
     parquet_shape,
     refuse_masked,
+    refuse_masked_form,
     refuse_same_names,
     shape_of_lists,
     sliced_rows,
@@ -84,12 +85,12 @@ _TEXT = re.compile(
 )
 
 _NEVER_NUMBERS = re.compile(
-    "interval|period|(large_|fixed_size_)?list|array|struct|map|null"
+    "interval|period|(large_|fixed_size_)?list|array|struct|map|null|object"
 )
 
 NEVER_NUMBERS = (
     "must contain numbers: columns of lists, structs, intervals, periods or of the "
-    "null type cannot be converted to numbers"
+    "types null and Object cannot be converted to numbers"
 )
 
 _NOT_ROWS = "X must be a 2D array of finite real numbers"
@@ -211,7 +212,7 @@ def form_of(X, accept_sparse: bool = False) -> tuple[int, int]:
 def table_shape(X) -> tuple[int, int]:
     """Return the shape of a table without further checks."""
     if isinstance(X, np.ndarray):
-        return _check_form(X.shape)
+        return _check_form(shape_of(X))
     table = cluster_table(X)  # of which shape_of would read all rows
     shape = parquet_shape(X) if table is None else table.shape
     return _check_form(shape_of(X) if shape is None else shape)
@@ -234,6 +235,7 @@ def _check_form(shape: tuple, kind: type = float) -> tuple[int, int]:
 
 def shape_of(X, name: str = "X") -> tuple[int, ...]:
     """Return the shape of an array-like after conversion to an array."""
+    refuse_masked_form(X, name)
     reason = None
     try:
         shape = getattr(X, "shape", None)
@@ -296,8 +298,9 @@ def is_date(dtype) -> bool:
 def is_never_number(dtype) -> bool:
     """Return whether no value of a dtype is a number, as for lists and intervals."""
     dtype = _own_type(dtype)
-    is_raw = isinstance(dtype, np.dtype) and dtype.kind == "V"
-    return is_raw or bool(_NEVER_NUMBERS.match(str(dtype).lower()))
+    if isinstance(dtype, np.dtype):  # objects of numpy may be numbers
+        return dtype.kind == "V"
+    return bool(_NEVER_NUMBERS.match(str(dtype).lower()))
 
 
 def is_text(dtype) -> bool:

@@ -63,6 +63,7 @@ from .readers import (
     read_entries,
     read_quietly,
     refuse_masked,
+    refuse_masked_form,
     refuse_same_names,
 )
 from .rows import (
@@ -613,6 +614,10 @@ def _other_columns(position: int, n_columns: int):
 
 _NO_NUMBERS = "y must contain numbers: convert labels or dates to numbers first"
 _COMPLEX_TARGETS = "Complex data not supported: y must contain real numbers"
+_NEVER_LABELS = (
+    "must contain labels that are numbers, text or booleans: convert columns of "
+    "lists, structs, intervals, periods or of the types null and Object"
+)
 _COMPLEX = (complex, np.complexfloating)
 _TIMES = (np.datetime64, np.timedelta64)
 _SPARSE_TARGETS = "y must be a dense array: sparse targets are not supported"
@@ -640,17 +645,18 @@ def check_beside_cluster(estimator, y, n_rows: int) -> None:
     if y is None or not hasattr(y, "to_delayed"):
         deferred_targets(estimator, y, n_rows)
     else:
-        _check_kinds(y)
+        check_kinds_of_targets(y)
 
 
-def _check_kinds(y) -> None:
+def check_kinds_of_targets(y, labels: bool = False) -> None:
+    """Refuse targets, or labels, by their dtypes."""
     dtypes = dtypes_of(y)
     if any(getattr(dtype, "kind", None) == "c" for dtype in dtypes):
         raise ValueError(_COMPLEX_TARGETS)
-    if any(is_date(dtype) or is_text(dtype) for dtype in dtypes):
-        raise ValueError(_NO_NUMBERS)
     if any(map(is_never_number, dtypes)):
-        raise ValueError(f"y {NEVER_NUMBERS}")
+        raise ValueError(f"y {_NEVER_LABELS if labels else NEVER_NUMBERS}")
+    if not labels and any(is_date(dtype) or is_text(dtype) for dtype in dtypes):
+        raise ValueError(_NO_NUMBERS)
 
 
 def deferred_targets(estimator, y, n_rows: int) -> DeferredRead:
@@ -660,7 +666,7 @@ def deferred_targets(estimator, y, n_rows: int) -> DeferredRead:
     ndarray of shape (n_rows,) in float64. No error quotes a value.
     """
     _check_column(estimator, y, n_rows)
-    _check_kinds(y)
+    check_kinds_of_targets(y)
     return DeferredRead((n_rows,), lambda: read_targets(y, n_rows))
 
 
@@ -668,6 +674,7 @@ def _check_column(estimator, y, n_rows: int) -> None:
     """Check the form of a column of targets or labels."""
     if y is None:
         raise ValueError(_missing(estimator))
+    refuse_masked_form(y, "y")
     if sparse.issparse(y):
         raise ValueError(_SPARSE_TARGETS)
     shape = None
@@ -688,8 +695,7 @@ def _check_column(estimator, y, n_rows: int) -> None:
 def deferred_labels(estimator, y, n_rows: int) -> DeferredRead:
     """Check the form of one label per row; ``read()`` keeps any dtype but complex."""
     _check_column(estimator, y, n_rows)
-    if any(getattr(dtype, "kind", None) == "c" for dtype in dtypes_of(y)):
-        raise ValueError(_COMPLEX_TARGETS)
+    check_kinds_of_targets(y, labels=True)
     return DeferredRead((n_rows,), lambda: _read_labels(y, n_rows))
 
 
@@ -721,7 +727,7 @@ def deferred_target_columns(estimator, y, n_rows: int) -> DeferredRead:
         return deferred_targets(estimator, y, n_rows)
     if shape[0] != n_rows:
         raise ValueError("X and y have inconsistent numbers of samples")
-    _check_kinds(y)
+    check_kinds_of_targets(y)
     return DeferredRead(shape, lambda: read_targets(y, *shape))
 
 

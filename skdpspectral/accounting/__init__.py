@@ -5,8 +5,6 @@ Names that are imported as themselves are for other folders, not for users.
 
 from ._composition import calibrate_sampled as calibrate_sampled
 from ._composition import compose_mu
-from ._composition import parallel_mu as parallel_mu
-from ._composition import relation_factor as relation_factor
 from ._composition import split_mu as split_mu
 from ._errors import (
     LedgerError,
@@ -17,7 +15,8 @@ from ._errors import (
 from ._gaussian import calibrate_gaussian as calibrate_gaussian
 from ._gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from ._ledger.accountant import PrivacyAccountant
-from ._ledger.context import default_accountant as default_accountant
+from ._ledger.context import ambient_accountant as ambient_accountant
+from ._ledger.costs import relation_factor as relation_factor
 from ._ledger.report import Spent as Spent
 from ._selection import calibrate_exponential as calibrate_exponential
 

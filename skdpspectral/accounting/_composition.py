@@ -2,8 +2,7 @@ r"""Composition of mechanisms of any kind, and conversion between relations.
 
 Mechanisms that are no Gaussians are composed by distributions of their privacy loss.
 What is composed dominates each entry, and every rounding goes up, so that the result is
-an upper bound. A Renyi bound on the same is taken where it is smaller, or where a
-distribution would be too large. By it, noise of steps on Poisson samples is calibrated.
+an upper bound. By it, noise of steps on Poisson samples is calibrated.
 
 A mechanism *costs mu but for a failure* d if its hockey-stick divergences are, at every
 :math:`\alpha > 0` and for neighbors in either order, at most
@@ -18,15 +17,15 @@ So squares of mu and failures add up, whatever is chosen by earlier releases
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import log_ndtr, ndtri, ndtri_exp
 from scipy.stats import binom
 
@@ -35,24 +34,18 @@ from ..mechanisms import (
     Neighbors,
     SampledGaussian,
     SubsampledGaussian,
-    Unit,
     check_real,
 )
 from ..mechanisms._planned_releases import Curve
 from ._curves import (
-    MOST_KINDS,
-    ORDERS,
     Counted,
     LossDistribution,
-    coarsen_kinds,
     composed,
-    composed_divergences,
+    composed_tail,
     connect_dots,
     joining_deltas,
     largest_loss,
     leaving_deltas,
-    renyi_delta,
-    renyi_epsilon,
     replaced_deltas,
 )
 from ._gaussian import (
@@ -89,49 +82,29 @@ TRANSFORM = 1e-15
 # Relative errors of masses on a fine grid, over many compositions, stay below this.
 RELATIVE = 1e-5
 
-# Whole orders are finite sums for subsampled mechanisms, and few suffice beside a
-# distribution of losses.
-_WHOLE_ORDERS = np.array(
-    [*range(2, 17), *(round(16.0 * 2.0 ** (n / 4.0)) for n in range(1, 25))], float
-)
+# Kinds of mechanisms whose distributions are held at the same time.
+_AT_ONCE = 64
 
 
 def composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
-    """Return an upper bound on the total epsilon at this delta; infinite if none.
-
-    `mu` is the cost of all Gaussian mechanisms, `curves` are all others with counts.
-    """
-    if mu == math.inf:
+    """Bound the epsilon of Gaussians of total cost `mu` and of all other mechanisms."""
+    if mu == math.inf or not delta > 0.0:
         return math.inf
-    if len(curves) > MOST_KINDS:
-        delta -= certain_failure(curves)
-        curves = coarsen_kinds(curves)
-    return _composed_epsilon(mu, curves, delta) if delta > 0.0 else math.inf
+    return _composed_epsilon(mu, curves, delta)
 
 
 def is_within(mu: float, curves: Counted, epsilon: float, delta: float) -> bool:
-    """Return whether the total is known to be (epsilon, delta)-private.
-
-    Loss distributions are computed only if simpler bounds do not show it.
-    """
+    """Return whether the total is known to be (epsilon, delta)-private."""
     if not mu < math.inf:
         return False
-    if _by_formulas(mu, curves, delta) <= epsilon:
-        return True
-    return composed_epsilon(mu, curves, delta) <= epsilon
+    # Loss distributions take long, and are only computed where they are needed.
+    quick = _by_formulas(mu, curves, delta) <= epsilon
+    return quick or composed_epsilon(mu, curves, delta) <= epsilon
 
 
 def _by_formulas(mu: float, curves: Counted, delta: float) -> float:
-    """Bound epsilon by sums and Renyi divergences."""
-    added = _added_up(mu, curves, delta)
-    left = delta - certain_failure(curves)
-    if not left > 0.0:
-        return added
-    orders = _orders(curves)
-    total = composed_divergences(mu, curves, orders)
-    return min(
-        added, renyi_epsilon(orders, total, left), _known_epsilon(mu, curves, left)
-    )
+    """Bound epsilon by sums, and by samples that are known."""
+    return min(_added_up(mu, curves, delta), _known_epsilon(mu, curves, delta))
 
 
 def _added_up(mu: float, curves: Counted, delta: float) -> float:
@@ -150,40 +123,30 @@ def _added_up(mu: float, curves: Counted, delta: float) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
-    bound = _by_formulas(mu, curves, delta)
-    losses = composed_losses(mu, curves)
-    certain = delta * (1.0 - RELATIVE) - TRANSFORM * count_distributions(curves)
-    if losses and certain > 0.0:
-        bound = min(bound, max(way.epsilon(certain) for way in losses))
-    return bound
-
-
-def composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
-    """Return an upper bound on the total delta at this epsilon.
-
-    Parameters are those of :func:`composed_epsilon`.
-    """
-    if mu == math.inf:
-        return 1.0
-    if len(curves) > MOST_KINDS:
-        failure, curves = certain_failure(curves), coarsen_kinds(curves)
-        return min(_composed_delta(mu, curves, epsilon) + failure, 1.0)
-    return _composed_delta(mu, curves, epsilon)
+    errors, left = TRANSFORM * _count_distributions(curves), delta * (1.0 - RELATIVE)
+    tail = 2.0 * errors >= delta
+    losses, left = composed_losses(mu, curves, tail), left - (0.0 if tail else errors)
+    bound = max((way.epsilon(left) for way in losses), default=math.inf)
+    return min(_by_formulas(mu, curves, delta), bound)
 
 
 @functools.lru_cache(maxsize=1024)
-def _composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
-    orders = _orders(curves)
-    total = composed_divergences(mu, curves, orders)
-    bound = float(renyi_delta(orders, total, epsilon)) + certain_failure(curves)
-    bound = min(bound, _known_delta(mu, curves, epsilon))
-    losses = composed_losses(mu, curves)
-    if losses:
-        delta = max(way.delta(epsilon) for way in losses)
-        bound = min(
-            bound, delta * (1.0 + RELATIVE) + TRANSFORM * count_distributions(curves)
-        )
-    return min(bound, 1.0)
+def composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
+    """Bound the delta of Gaussians of total cost `mu` and of all other mechanisms."""
+    if mu == math.inf:
+        return 1.0
+
+    def by_losses(tail: bool) -> float:
+        losses = composed_losses(mu, curves, tail)
+        return max((way.delta(epsilon) for way in losses), default=1.0)
+
+    errors, failure = TRANSFORM * _count_distributions(curves), certain_failure(curves)
+    bounds = [by_losses(tail=False) * (1.0 + RELATIVE) + errors]
+    if bounds[0] <= 4.0 * errors:
+        bounds.append(by_losses(tail=True) * (1.0 + RELATIVE))
+    alone = gaussian_delta(_alone(mu, curves), epsilon)
+    bounds += [alone * (1.0 + _SUMS) + failure, 1.0]
+    return min(*bounds, _known_delta(mu, curves, epsilon))
 
 
 # -- samples that are known ------------------------------------------------------------
@@ -192,17 +155,17 @@ def _composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
 def _known_epsilon(mu: float, curves: Counted, delta: float) -> float:
     """Return the epsilon of steps on samples that are known, or on all units.
 
-    Infinite if other mechanisms are among them (:ref:`lemma-known-samples`).
+    Other mechanisms are only counted by the latter (:ref:`lemma-known-samples`).
     """
-    if not _all_sampled(curves) or not MIN_DELTA <= delta < 1.0:
+    left = delta - certain_failure(curves)
+    if not MIN_DELTA <= left < 1.0:
         return math.inf
-    squares = (n * _cost_alone(curve) ** 2 for curve, n in curves)
-    low, high = 0.0, gaussian_epsilon(math.sqrt(mu * mu + math.fsum(squares)), delta)
-    if not 0.0 < high < math.inf or _known_delta(mu, curves, high) > delta:
+    low, high = 0.0, gaussian_epsilon(_alone(mu, curves), left)
+    if not 0.0 < high < math.inf or _known_delta(mu, curves, high) > left:
         return high
     while high - low > _SUMS * high:
         middle = 0.5 * (low + high)
-        if _known_delta(mu, curves, middle) <= delta:
+        if _known_delta(mu, curves, middle) <= left:
             high = middle
         else:
             low = middle
@@ -211,7 +174,7 @@ def _known_epsilon(mu: float, curves: Counted, delta: float) -> float:
 
 def _known_delta(mu: float, curves: Counted, epsilon: float) -> float:
     """Return the delta of steps on samples that are known; 1 if there are others."""
-    if not _all_sampled(curves):
+    if not all(isinstance(curve, SubsampledGaussian) for curve, _ in curves):
         return 1.0
     squares, masses, lost, missed, replaced = _samples_with_unit(curves)
     # A unit that is replaced: by another one, or against data without it.
@@ -230,17 +193,12 @@ def _known_delta(mu: float, curves: Counted, epsilon: float) -> float:
     return min(found)
 
 
-def _all_sampled(curves: Counted) -> bool:
-    return all(isinstance(curve, SubsampledGaussian) for curve, _ in curves)
-
-
 @functools.lru_cache(maxsize=64)
 def _samples_with_unit(curves: Counted) -> tuple[Any, Any, float, float, bool]:
     """Return sums of squared costs of the steps with a unit, and their probabilities.
 
-    A cost is that of a unit that leaves. Sums are rounded up to few values. Also return
-    the probability of a larger sum, minus the log probability of no step with the unit,
-    and whether units are replaced.
+    Sums are rounded up to few values. Also return the probability of a larger sum,
+    minus the log probability of no step with the unit, and whether it is replaced.
     """
     squares, masses = np.zeros(1), np.ones(1)
     lost, missed, replaced = 0.0, 0.0, False
@@ -264,11 +222,6 @@ def _samples_with_unit(curves: Counted) -> tuple[Any, Any, float, float, bool]:
     return squares, masses, lost, missed, replaced
 
 
-def _orders(curves: Counted) -> npt.NDArray[np.float64]:
-    sampled = any(isinstance(curve, SubsampledGaussian) for curve, _ in curves)
-    return _WHOLE_ORDERS if sampled else ORDERS
-
-
 def certain_failure(curves: Counted) -> float:
     """Return the sum of the deltas of (epsilon, delta) pairs."""
     pairs = ((c, times) for c, times in curves if isinstance(c, ApproximateDP))
@@ -279,23 +232,41 @@ def certain_failure(curves: Counted) -> float:
 
 
 @functools.lru_cache(maxsize=8)
-def composed_losses(mu: float, curves: Counted) -> tuple[LossDistribution, ...]:
-    """Return total loss distributions for neighbors in either order.
+def composed_losses(
+    mu: float, curves: Counted, tail: bool = False
+) -> tuple[LossDistribution, ...]:
+    """Return total loss distributions of each order of neighbors; () if too large.
 
-    There is one if both orders agree, and none if it would be too large.
+    Those of a `tail` include rounding errors, which may exceed such a delta otherwise.
     """
-    step = _grid(mu, curves) if len(curves) <= MOST_KINDS else None
+    step, errors = _grid(mu, curves), TRANSFORM * _count_distributions(curves)
     if step is None:
         return ()
+    found: list[LossDistribution] = []
     # Bounds on tails overflow on their way, whatever a caller has asked of numpy.
     with np.errstate(all="ignore"):
-        parts = list(_parts(mu, curves, step))
-        ways = max(len(part) for part, _ in parts)
-        found = [
-            composed([(part[way % len(part)], n) for part, n in parts], _CUT)
-            for way in range(ways)
-        ]
-    return () if None in found else tuple(way for way in found if way is not None)
+        parts = _parts(mu, curves, step)
+        # A tail has lost what is below 0, and is not composed further.
+        while some := list(itertools.islice(parts, None if tail else _AT_ONCE)):
+            some += [(tuple(found), 1)] if found else []
+            of_each = [
+                [(part[way % len(part)], n) for part, n in some]
+                for way in range(max(len(part) for part, _ in some))
+            ]
+            made = [
+                composed_tail(own, _CUT, errors) if tail else composed(own, _CUT)
+                for own in of_each
+            ]
+            if None in made:
+                return ()
+            found = [way for way in made if way is not None]
+    return tuple(found)
+
+
+def _count_distributions(curves: Counted) -> float:
+    """Return the number of composed distributions: a Gaussian, others, and sums."""
+    steps = sum(times * getattr(curve, "steps", 1) for curve, times in curves)
+    return 1.0 + steps + len(curves) // _AT_ONCE
 
 
 def _deviation(curve: Curve) -> float:
@@ -308,23 +279,9 @@ def _deviation(curve: Curve) -> float:
     return 2.0 * spread if curve.replaced else spread
 
 
-def _largest_loss(curve: Curve) -> float:
-    """Return the largest loss of a step on samples; 0 for others."""
-    if not isinstance(curve, SubsampledGaussian):
-        return 0.0
-    return largest_loss(
-        curve.sampling_probability, curve.noise_multiplier, curve.replaced
-    )
-
-
-def count_distributions(curves: Counted) -> float:
-    """Return the number of composed distributions, one of which is Gaussian."""
-    return 1.0 + sum(times * getattr(curve, "steps", 1) for curve, times in curves)
-
-
 def _grid(mu: float, curves: Counted) -> float | None:
     """Return the spacing of losses: a power of two, from public numbers."""
-    variance, count = mu * mu, count_distributions(curves)
+    variance, count = mu * mu, _count_distributions(curves)
     for curve, times in curves:
         steps = times * getattr(curve, "steps", 1)
         variance += steps * min(_deviation(curve), _MOST_DEVIATION) ** 2
@@ -335,7 +292,8 @@ def _grid(mu: float, curves: Counted) -> float | None:
     if deviation == 0.0:
         return 2.0**-10
     wanted = deviation / (_FINENESS * math.sqrt(count))
-    far = max((_largest_loss(curve) for curve, _ in curves), default=0.0)
+    sampled = (c for c, _ in curves if isinstance(c, SubsampledGaussian))
+    far = max(map(largest_loss, sampled), default=0.0)
     wanted = max(wanted, min(far / _FAR_POINTS, deviation / 16.0))
     step = math.ldexp(0.5, math.frexp(max(wanted, span / _MOST_POINTS))[1])
     return step if step <= deviation / 16.0 else None
@@ -344,10 +302,7 @@ def _grid(mu: float, curves: Counted) -> float | None:
 def _parts(
     mu: float, curves: Counted, step: float
 ) -> Iterator[tuple[tuple[LossDistribution, ...], int]]:
-    """Yield the loss distributions of one mechanism of each kind, with counts.
-
-    There are two distributions if the orders of neighbors differ.
-    """
+    """Yield the losses of one mechanism of each kind, in one or two orders."""
     if mu > 0.0:  # a Gaussian: a step on all units, of which one is replaced
         yield _sampled_step(SubsampledGaussian("", 1.0, 2.0 / mu, 1, True), step), 1
     for curve, times in curves:
@@ -363,7 +318,7 @@ def _sampled_step(
     """Return the losses of one step on a sample."""
     q, sigma = curve.sampling_probability, curve.noise_multiplier
     # Rare losses may be far beyond such a grid: they count as ones without limit.
-    far = largest_loss(q, sigma, curve.replaced) / step
+    far = largest_loss(curve) / step
     last = math.ceil(min(far, _MOST_POINTS / 2.0))
     losses = step * np.arange(last + 1)
     # The same in both directions for a unit that is replaced.
@@ -379,12 +334,9 @@ def _sampled_step(
 
 
 def _pair_losses(pair: ApproximateDP, step: float) -> LossDistribution:
-    r"""Return losses of randomized response that fails with probability delta.
-
-    No :math:`(\epsilon, \delta)`-indistinguishable pair has a larger curve. Its curve
-    is linear in :math:`e^\epsilon` between grid points next to its two losses, so that
-    connecting them loses almost nothing.
-    """
+    """Return losses of randomized response that fails with probability delta."""
+    # Its curve is the largest, and linear in exp(epsilon) between the grid points next
+    # to its two losses.
     around = [side * pair.epsilon / step for side in (-1.0, 1.0)]
     points = sorted({f(x) for x in around for f in (math.floor, math.ceil)})
     log_odds = step * np.array(points)
@@ -397,31 +349,10 @@ def _pair_losses(pair: ApproximateDP, step: float) -> LossDistribution:
     return connect_dots(points, curve - np.maximum(below, 0.0), step)
 
 
-_ROW, _USER = Unit.ROW, Unit.USER
-_REPLACE = Neighbors.REPLACE_ONE
-_ADD = Neighbors.ADD_REMOVE_ONE
-_ZERO = Neighbors.ZERO_OUT_ONE
-
-# (from) -> (to): a change of the second kind is a chain of so many of the first. A row
-# that is replaced may change its user: the data of two users change.
-_CHAIN = {
-    (_ROW, _ADD, _ROW, _REPLACE): 2.0,
-    (_ROW, _ZERO, _ROW, _REPLACE): 2.0,
-    (_USER, _ADD, _USER, _REPLACE): 2.0,
-    (_USER, _ZERO, _USER, _REPLACE): 2.0,
-    (_USER, _REPLACE, _ROW, _REPLACE): 2.0,
-    (_USER, _ADD, _ROW, _REPLACE): 4.0,
-    (_USER, _ZERO, _ROW, _REPLACE): 4.0,
-    (_USER, _ADD, _ROW, _ADD): 2.0,
-}
-
-
 class Total(NamedTuple):
-    """A composed cost, and the probability that a model's data exceed its bounds.
+    """A composed cost, and the probability `failure` of exceeding a model's bounds.
 
-    The guarantee is that of the Gaussian mechanism with `mu` and of the mechanisms in
-    `curves`, with counts, at delta minus `failure`. `box` is the use of a ledger's box:
-    squared mu, failures, pure epsilons.
+    `box` is the use of a ledger's box: squared mu, failures, pure epsilons.
     """
 
     mu: float
@@ -454,12 +385,6 @@ class Total(NamedTuple):
         return self.failure + certain_failure(self.curves)
 
 
-def allowed_mu(epsilon: float, delta: float, failure: float = 0.0) -> float:
-    """Return the largest mu at a probability of failure; 0 if there is none."""
-    left = delta - failure
-    return gaussian_mu(epsilon, left) if left >= MIN_DELTA else 0.0
-
-
 def compose_mu(mus: Iterable[float]) -> float:
     r"""Cost of composed adaptive Gaussian mechanisms, :math:`\sqrt{\sum \mu_i^2}`.
 
@@ -481,38 +406,10 @@ def compose_mu(mus: Iterable[float]) -> float:
 
 
 def split_mu(mu: float, shares: Sequence[float]) -> tuple[float, ...]:
-    r"""Split a budget by positive shares of :math:`\mu^2` that sum to 1.
-
-    :math:`\mu_i = \mu \sqrt{w_i}`: the costs compose to `mu`.
-    """
+    """Split a cost by positive shares of ``mu**2`` that sum to 1."""
     if min(shares) <= 0.0 or abs(math.fsum(shares) - 1.0) > 1e-12:
         raise ValueError(f"shares must be positive and sum to 1, got {shares}")
     return tuple(mu * math.sqrt(share) for share in shares)
-
-
-def parallel_mu(partitions: Mapping[str, Mapping[str, Iterable[float]]]) -> float:
-    """Return the cost for any row of ``{partition: {block: costs}}``.
-
-    Blocks are disjoint, so that a partition costs as much as its most expensive block;
-    partitions compose.
-    """
-    return compose_mu(
-        max((compose_mu(costs) for costs in blocks.values()), default=0.0)
-        for blocks in partitions.values()
-    )
-
-
-def relation_factor(
-    unit: Unit, neighbors: Neighbors, to_unit: Unit, to_neighbors: Neighbors
-) -> float | None:
-    """Return the factor of mu when a guarantee is restated for another relation.
-
-    It is the length of a chain of neighbors; None if there is no implication.
-    """
-    if (unit, neighbors) == (to_unit, to_neighbors):
-        return 1.0
-    key = Unit(unit), Neighbors(neighbors), Unit(to_unit), Neighbors(to_neighbors)
-    return _CHAIN.get(key)
 
 
 # Relative width at which the search for a noise multiplier ends.
@@ -530,55 +427,34 @@ def calibrate_sampled(
 ) -> float:
     """Least noise multiplier of steps on Poisson samples, within a budget.
 
-    At most .1 % above the least that the accounting can show to do. It is a multiple of
-    the largest norm of what one unit adds, also under ``"replace-one"``. `mu` is the
-    total cost of Gaussian mechanisms that are planned beside the steps, which
-    `epsilon` and `delta` then are for too; a ValueError if they leave nothing.
-
-    Examples
-    --------
-    >>> from skdpspectral.accounting import calibrate_sampled
-    >>> round(calibrate_sampled(1.0, 1e-6, 0.01, 1000, "zero-out-one"), 2)
-    1.56
+    It is a multiple of the largest norm of what one unit adds, also under
+    ``"replace-one"``. `mu` is the total cost of Gaussian mechanisms beside the steps.
     """
     replaced = Neighbors(neighbors) is Neighbors.REPLACE_ONE
     epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
     limit = gaussian_mu(epsilon, delta)  # refuses what is out of range
-    # Checks what else is given.
-    SubsampledGaussian("", sampling_probability, 1.0, steps, replaced)
+    curve = SubsampledGaussian("", sampling_probability, 1.0, steps, replaced)
     if not 0.0 <= mu < limit:
         raise ValueError(f"mu must be at least 0 and below {limit:.6g}, got {mu}")
     left = math.sqrt((limit - mu) * (limit + mu))
     high = (2.0 if replaced else 1.0) * math.sqrt(steps) / left
     if sampling_probability == 1.0:
         return high * (1.0 + _SLACK)
-    return _calibrated(epsilon, delta, sampling_probability, steps, replaced, high, mu)
+    return _calibrated(epsilon, delta, curve, high, mu)
 
 
 @functools.lru_cache(maxsize=256)
 def _calibrated(
-    epsilon: float,
-    delta: float,
-    q: float,
-    steps: int,
-    replaced: bool,
-    high: float,
-    mu: float,
+    epsilon: float, delta: float, curve: SubsampledGaussian, high: float, mu: float
 ) -> float:
+    """Return a sufficient multiplier close to an insufficient one; `high` suffices."""
+
     def excess(sigma: float) -> float:
-        curve = SubsampledGaussian("", q, sigma, steps, replaced)
-        spent = composed_epsilon(mu, ((curve, 1),), delta)
+        """Decrease in sigma; positive for insufficient multipliers."""
+        counted = ((replace(curve, noise_multiplier=sigma), 1),)
+        spent = composed_epsilon(mu, counted, delta)
         return math.log(spent / epsilon) if spent > 0.0 else -math.inf
 
-    return least_noise(excess, high)
-
-
-def least_noise(excess: Callable[[float], float], high: float) -> float:
-    """Return a sufficient multiplier, close to an insufficient one.
-
-    `excess` is decreasing, and positive for insufficient multipliers. `high` suffices
-    without sampling, which costs more.
-    """
     low, at_low = high, -math.inf
     while at_low <= 0.0:
         high, at_high = low, at_low
@@ -612,12 +488,7 @@ def sampled_gaussian(
     shape: tuple[int, ...],
     **further: Any,
 ) -> SampledGaussian:
-    """Return a mechanism of at least this noise multiplier, including the grid.
-
-    The multiplier is the noise's standard deviation over the charged sensitivity.
-    `further` are fields of :class:`~skdpspectral.mechanisms.SampledGaussian`. A grid
-    that is too coarse raises a ValueError.
-    """
+    """Return a mechanism whose noise is this multiple of its charged sensitivity."""
     summed = 2.0 * further.get("summation_error", 0.0)
     noise_std = noise_multiplier * (sensitivity + summed)
     for _ in range(200):
@@ -646,29 +517,24 @@ _MOST_PARTS = 64
 
 
 def least_mu(mu: float, curves: Counted, failure: float) -> float:
-    r"""Return an upper bound on the least mu at this probability of failure.
+    """Bound the least mu of mechanisms at this probability of failure.
 
-    Parameters
-    ----------
-    mu : float
-        Cost of all Gaussian mechanisms.
-    curves : tuple of (mechanism, int)
-        All others, each with how often it runs. What is planned together must be given
-        together: the sum of squares of separate bounds is larger.
-    failure : float
-        d, in [0, 1).
-
-    Returns
-    -------
-    float
-        Infinite if no bound is known.
+    `mu` is the cost of Gaussian mechanisms, `curves` are all others with counts. What
+    is planned together must be given together, as separate bounds add up to more.
     """
     if not curves or mu == math.inf:
         return mu
-    bounds, parts = [_one_by_one(mu, curves, failure)], 1
+    each = (math.sqrt(n) * _cost_alone(curve) for curve, n in curves)
+    alone = math.inf if certain_failure(curves) > failure else math.hypot(mu, *each)
+    bounds, parts = [alone], 1
     while parts <= _MOST_PARTS and (parts == 1 or min(bounds) > _LARGE_MU):
         # Parts of a fit cost as the whole does; their failures add up.
-        share = tuple((_part(curve, parts), times) for curve, times in curves)
+        share = tuple(
+            (replace(c, steps=math.ceil(c.steps / parts)), times)
+            if isinstance(c, SubsampledGaussian)
+            else (c, times)
+            for c, times in curves
+        )
         of_part = _by_losses(mu / math.sqrt(parts), share, failure / parts)
         bounds.append(math.sqrt(parts) * of_part)
         if any(getattr(curve, "steps", 1) <= parts for curve, _ in curves):
@@ -677,60 +543,39 @@ def least_mu(mu: float, curves: Counted, failure: float) -> float:
     return min(bounds)
 
 
-def _part(curve: Curve, parts: int) -> Curve:
-    """Return a mechanism with a part of the steps, rounded up."""
-    if not isinstance(curve, SubsampledGaussian):
-        return curve
-    return replace(curve, steps=math.ceil(curve.steps / parts))
-
-
 def pure_mu(epsilon: float) -> float:
-    r"""Return the cost of an epsilon of pure differential privacy.
-
-    .. math:: 2 \Phi^{-1}\Bigl(\frac{e^\epsilon}{1 + e^\epsilon}\Bigr)
-
-    Randomized response has the largest divergences, all of which are below those of
-    this Gaussian mechanism; at :math:`\alpha = 1` both are equal. Rounded up. The
-    quantile of a small epsilon has lost its digits: its tangent at 0 is above it.
-    """
+    r"""Return :math:`2 \Phi^{-1}(e^\epsilon / (1 + e^\epsilon))`, a cost in mu."""
+    # The quantile of a small epsilon has lost its digits: its tangent at 0 is above it.
     if epsilon < _SMALL_EPSILON:
         return math.sqrt(0.5 * math.pi) * epsilon * (1.0 + _SUMS)
     return -2.0 * float(ndtri_exp(-np.logaddexp(0.0, epsilon))) * (1.0 + _SUMS)
 
 
-def _one_by_one(mu: float, curves: Counted, failure: float) -> float:
-    """Return the cost of mechanisms composed separately, without sampling."""
-    if certain_failure(curves) > failure:
-        return math.inf
-    return math.hypot(mu, *(math.sqrt(n) * _cost_alone(curve) for curve, n in curves))
+def _alone(mu: float, curves: Counted) -> float:
+    """Return the cost of mechanisms composed separately, apart from failures."""
+    squares = (n * _cost_alone(curve) ** 2 for curve, n in curves)
+    return math.sqrt(mu * mu + math.fsum(squares))
 
 
 def _cost_alone(curve: Curve) -> float:
     """Return the cost of a pair apart from its delta, or of unsampled steps."""
     if isinstance(curve, ApproximateDP):
         return pure_mu(curve.epsilon)
-    if isinstance(curve, SubsampledGaussian):
-        distance = 2.0 if curve.replaced else 1.0
-        return distance * math.sqrt(curve.steps) / curve.noise_multiplier
-    return math.inf
+    distance = 2.0 if curve.replaced else 1.0
+    return distance * math.sqrt(curve.steps) / curve.noise_multiplier
 
 
 def _by_losses(mu: float, curves: Counted, failure: float) -> float:
     """Return the least mu by loss distributions, for either order of neighbors."""
-    if len(curves) > MOST_KINDS:
-        failure -= certain_failure(curves)
-        curves = coarsen_kinds(curves)
     ways = composed_losses(mu, curves) if failure > 0.0 else ()
-    errors = TRANSFORM * count_distributions(curves)
+    errors = TRANSFORM * _count_distributions(curves)
     return max((_of_losses(way, failure, errors) for way in ways), default=math.inf)
 
 
 def _of_losses(losses: LossDistribution, failure: float, errors: float) -> float:
-    """Return the least mu of a loss distribution, for alpha of at least 1.
-
-    Its curve is piecewise linear, (1 + r)(a - alpha b) + `errors`, with the
-    probabilities a and b of a loss that is no smaller.
-    """
+    """Return the least mu of a loss distribution, for alpha of at least 1."""
+    # Its curve is piecewise linear, (1 + r)(a - alpha b) + errors, with the
+    # probabilities a and b of a loss that is no smaller.
     start = max(1 - losses.first, 0)
     masses = np.maximum(losses.masses[start:], 0.0)
     values = losses.step * losses.places[start:]

@@ -34,10 +34,7 @@ _LARGEST_MU = 1e5
 
 
 def _at_least_zero(name: str, value: object) -> float:
-    return _not_negative(name, check_real(name, value))
-
-
-def _not_negative(name: str, number: float) -> float:
+    number = value if type(value) is float else check_real(name, value)
     if not number >= 0.0:
         raise ValueError(f"{name} must be at least 0, got {number}")
     return number
@@ -166,9 +163,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     >>> round(gaussian_mu(1.0, 1e-6), 6)
     0.236704
     """
-    if type(epsilon) is not float or type(delta) is not float:
-        epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
-    return _solve_mu(_not_negative("epsilon", epsilon), check_delta(delta))
+    return _solve_mu(_at_least_zero("epsilon", epsilon), check_delta(delta))
 
 
 @lru_cache(maxsize=1024)
@@ -242,16 +237,8 @@ def calibrate_gaussian(
 ) -> Gaussian:
     """Gaussian mechanism with the least noise whose charged mu is at most `mu`.
 
-    Parameters
-    ----------
-    name, sensitivity, shape, symmetric, summation_error, magnitude, lemma
-        As in :class:`~skdpspectral.mechanisms.Gaussian`.
-    mu : float
-        The cost that may be charged; positive and finite. A ValueError if it is so
-        small that the grid itself would exceed it.
-    correlation : dict or None, default=None
-        The further parameters of a
-        :class:`~skdpspectral.mechanisms.CorrelatedGaussian`, for rows of a stream.
+    `correlation` are the further fields of a mechanism for rows of a stream. Raises a
+    ValueError if `mu` is so small that the grid itself would exceed it.
     """
     if type(mu) is not float or type(sensitivity) is not float:
         mu, sensitivity = check_real("mu", mu), check_real("sensitivity", sensitivity)
@@ -288,11 +275,7 @@ def calibrate_alike(
     shape: tuple[int, ...],
     **more: Any,
 ) -> tuple[Mechanism, ...]:
-    """Mechanisms of releases that are all alike, at a total cost of at most `mu`.
-
-    One for each name; without noise where `mu` is infinite. Other parameters are those
-    of :func:`calibrate_gaussian`, of each release.
-    """
+    """Mechanisms of equal releases at a total cost of `mu`; exact if it is infinite."""
     if not math.isfinite(mu):
         symmetric = more.get("symmetric", False)
         return tuple(Exact(name, shape, symmetric=symmetric) for name in names)

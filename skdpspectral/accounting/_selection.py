@@ -17,18 +17,9 @@ _MOST_HALF_MU = 20.0
 def calibrate_exponential(
     name: str, mu: float, n_options: int, sensitivity: float = 1.0, *, lemma: str = ""
 ) -> ExponentialMechanism:
-    r"""Exponential mechanism that costs at most `mu`.
+    r"""Exponential mechanism that costs at most `mu` (:ref:`lemma-exponential-choice`).
 
-    Its range is :math:`\epsilon = 2 \ln (\Phi(\mu/2) / \Phi(-\mu/2))`
-    (:ref:`lemma-exponential-choice`). `sensitivity` is how far one unit moves the sum
-    of any one option.
-
-    Examples
-    --------
-    >>> from skdpspectral.accounting._selection import calibrate_exponential
-    >>> choice = calibrate_exponential("choice", 0.5, n_options=12)
-    >>> round(choice.epsilon, 3), round(choice.mu, 6)
-    (0.8, 0.5)
+    Its range is :math:`\epsilon = 2 \ln (\Phi(\mu/2) / \Phi(-\mu/2))`.
     """
     half = 0.5 * (check_real("mu", mu) - _ROUNDING)
     if not 0.0 < half < _MOST_HALF_MU:

@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
-import numbers
+import math
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn.utils import Bunch, check_random_state, gen_batches
+
+from .._base.sklearn_compat import Interval, StrOptions
+from .._base.strategies import check_arguments
+
+SIZE = [Interval(Integral, 1, None, closed="left")]
+COUNT = [Interval(Integral, 0, None, closed="left")]
+SCALE = [Interval(Real, 0, None, closed="left")]
+SEED = ["random_state"]
+
+
+def check_given(maker, constraints, given, array, *ordered):
+    """Check arguments, of which `array` may be one; of each pair the first is less."""
+    check_arguments(maker, constraints, given, (array,))
+    for name, most in ordered:
+        if given[name] > given[most]:
+            raise ValueError(
+                f"{name} must be at most {most}={given[most]}, got {given[name]}: "
+                f"lower {name} or raise {most}"
+            )
+
+
+_SPIKED = {
+    **{"n_samples": SIZE, "n_features": SIZE, "n_components": SIZE},
+    **{"noise_variance": SCALE, "random_state": SEED},
+}
 
 
 def make_spiked_covariance(
@@ -69,17 +95,17 @@ def make_spiked_covariance(
     >>> X.shape, components.shape
     ((200, 10), (2, 10))
     """
-    check_integer("n_samples", n_samples)
-    check_integer("n_features", n_features)
-    check_integer("n_components", n_components, most=("n_features", n_features))
+    check_given(
+        *("make_spiked_covariance", _SPIKED, locals(), "signal_variance"),
+        ("n_components", "n_features"),
+    )
     signal = _check_signal_variance(signal_variance, n_components)
-    noise_std = np.sqrt(check_number("noise_variance", noise_variance))
     rng = check_random_state(random_state)
 
     components = _haar_rows(n_components, n_features, rng)
     scores = rng.standard_normal((n_samples, n_components)) * np.sqrt(signal)
     X = rng.standard_normal((n_samples, n_features))
-    X *= noise_std
+    X *= np.sqrt(float(noise_variance))
     X += scores @ components
     return X, components
 
@@ -90,32 +116,6 @@ def _haar_rows(n_rows, n_columns, rng):
     # LAPACK ties the signs of Q to the data; R with a positive diagonal undoes it.
     q *= np.where(np.diag(r) < 0, -1.0, 1.0)
     return np.ascontiguousarray(q.T)
-
-
-def is_integer(value):
-    """Return whether a value is an integer, and no boolean."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
-def check_integer(name, value, low=1, most=None):
-    """Return an integer in a range; `most` is the name and value of its upper end."""
-    if not is_integer(value) or value < low:
-        raise ValueError(f"{name} must be an integer of at least {low}, got {value!r}")
-    if most is not None and value > most[1]:
-        raise ValueError(
-            f"{name} must be at most {most[0]}={most[1]}, got {value}: "
-            f"lower {name} or raise {most[0]}"
-        )
-    return int(value)  # a Python integer: products cannot overflow
-
-
-def check_number(name, value, highest=np.inf):
-    """Return a finite number between 0 and `highest` as a float."""
-    is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not is_real or not 0 <= value <= highest or value == np.inf:
-        limit = "of at least 0" if highest == np.inf else f"between 0 and {highest}"
-        raise ValueError(f"{name} must be a finite number {limit}, got {value!r}")
-    return float(value)
 
 
 def _check_signal_variance(signal_variance, n_components):
@@ -142,6 +142,15 @@ TRADING_ROUNDS = 50
 
 # Entries of X whose coefficients are copied at a time to compute y: 8 MB.
 BLOCK_ENTRIES = 2**20
+
+_TASKS = {
+    **{"n_users": SIZE, "n_features": SIZE, "rank": COUNT, "sparsity": COUNT},
+    "n_samples_per_user": [*SIZE, tuple, "array-like"],
+    "row_sparsity": [*SIZE, None],
+    "weights": [StrOptions({"normal", "one"})],
+    **{"intercept_scale": SCALE, "noise": SCALE},
+    **{"shuffle": ["boolean"], "return_coef": ["boolean"], "random_state": SEED},
+}
 
 
 def make_low_rank_sparse_tasks(
@@ -273,16 +282,17 @@ def make_low_rank_sparse_tasks(
     >>> set((truth.sparse != 0).sum(axis=0).tolist())  # users of a feature
     {5}
     """
-    n_users = check_integer("n_users", n_users)
-    n_features = check_integer("n_features", n_features)
-    rank = check_integer("rank", rank, 0, ("n_features", n_features))
-    sparsity = check_integer("sparsity", sparsity, 0, ("n_features", n_features))
-    _check_row_sparsity(row_sparsity, n_users, n_features, sparsity)
-    _check_weights(weights, rank)
-    intercept_scale = check_number("intercept_scale", intercept_scale)
-    noise = check_number("noise", noise)
-    _check_bool("shuffle", shuffle)
-    _check_bool("return_coef", return_coef)
+    check_given(
+        *("make_low_rank_sparse_tasks", _TASKS, locals(), "n_samples_per_user"),
+        ("rank", "n_features"),
+        ("sparsity", "n_features"),
+    )
+    _check_places(row_sparsity, int(n_users) * int(sparsity), n_features)
+    if weights == "one" and rank > 1:
+        raise ValueError(
+            f'weights="one" needs a rank of at most 1, got rank={rank}: users of the '
+            "same weights share one direction"
+        )
     rng = check_random_state(random_state)
 
     counts = _draw_counts(n_samples_per_user, n_users, rng)
@@ -402,49 +412,32 @@ def _trade(supports, rng):
 
 def _draw_counts(given, n_users, rng):
     """Number of rows of each user, shape (n_users,)."""
-    if isinstance(given, tuple):
-        if not (len(given) == 2 and all(map(is_integer, given)) and given[0] >= 1):
-            given = (1, 0)
-        low, high = given
-        if low <= high:
-            return rng.randint(low, high + 1, size=n_users)
-    elif not hasattr(given, "__len__"):
-        return np.full(n_users, check_integer("n_samples_per_user", given))
-    else:
-        counts = np.array(given, dtype=object)
-        whole = all(map(is_integer, counts.flat))
-        if counts.shape == (n_users,) and whole and counts.min() >= 1:
+    if isinstance(given, Integral):
+        return np.full(n_users, int(given))
+    counts = np.array(given, dtype=object)
+    if counts.ndim == 1 and all(is_integer(count) and count > 0 for count in counts):
+        if not isinstance(given, tuple) and len(counts) == n_users:
             return counts.astype(np.int64)
+        if isinstance(given, tuple) and len(given) == 2 and given[0] <= given[1]:
+            return rng.randint(given[0], given[1] + 1, size=n_users)
     raise ValueError(
         "n_samples_per_user must be a positive integer, a tuple (low, high) of them "
         f"with low <= high, or a list or array of n_users={n_users} of them"
     )
 
 
-def _check_row_sparsity(row_sparsity, n_users, n_features, sparsity):
-    if row_sparsity is None:
-        return
-    places = n_features * check_integer("row_sparsity", row_sparsity)
-    needed = n_users * sparsity
+def is_integer(value):
+    """Return whether a value is an integer, and no boolean."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _check_places(row_sparsity, needed, n_features):
+    """Refuse a bound on the users of a feature that leaves too few places."""
+    places = math.inf if row_sparsity is None else int(row_sparsity) * int(n_features)
     if needed > places:
         raise ValueError(
             f"row_sparsity={row_sparsity} leaves {places} places in "
-            f"n_features={n_features} features for the {needed} non-zeros of "
-            f"n_users={n_users} users of sparsity={sparsity}: raise row_sparsity to "
-            f"at least {-(-needed // n_features)}, or lower n_users or sparsity"
+            f"n_features={n_features} features for the {needed} non-zeros of all "
+            f"users: raise row_sparsity to at least {-(-needed // n_features)}, or "
+            "lower n_users or sparsity"
         )
-
-
-def _check_weights(weights, rank):
-    if not (isinstance(weights, str) and weights in ("normal", "one")):
-        raise ValueError(f'weights must be "normal" or "one", got {weights!r}')
-    if weights == "one" and rank > 1:
-        raise ValueError(
-            f'weights="one" needs a rank of at most 1, got rank={rank}: users of the '
-            "same weights share one direction"
-        )
-
-
-def _check_bool(name, value):
-    if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} must be True or False, got {value!r}")

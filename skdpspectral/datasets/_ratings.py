@@ -11,22 +11,35 @@ import tempfile
 import urllib.request
 import zipfile
 import zlib
-from io import StringIO
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import get_data_home
 from sklearn.utils import Bunch, check_random_state, gen_batches
 
+from .._base.sklearn_compat import Interval
 from ._generators import (
     BLOCK_ENTRIES,
+    COUNT,
+    SCALE,
+    SEED,
+    SIZE,
     _haar_rows,
     _inner,
-    check_integer,
-    check_number,
+    check_given,
     is_integer,
 )
 from ._real import DATA_HOME_VARIABLE, expect, pandas_or_error, read_archive
+
+_RATINGS = {
+    **dict.fromkeys(("n_users", "n_items", "n_ratings_per_user", "n_factors"), SIZE),
+    **{"n_item_features": SIZE, "sparsity": COUNT},
+    **dict.fromkeys(("activity_spread", "popularity_exponent", "taste_std"), SCALE),
+    **dict.fromkeys(("user_std", "item_std", "noise"), SCALE),
+    "feature_share": [Interval(Real, 0, 1, closed="both")],
+    **{"as_frame": ["boolean"], "return_X_y": ["boolean"], "random_state": SEED},
+}
 
 
 def make_ratings(
@@ -154,23 +167,12 @@ def make_ratings(
     >>> int(ratings.target.min()), int(ratings.target.max())
     (1, 5)
     """
-    check_integer("n_users", n_users)
-    check_integer("n_items", n_items)
-    check_integer("n_ratings_per_user", n_ratings_per_user, 1, ("n_items", n_items))
-    check_integer("n_item_features", n_item_features)
-    most = "n_item_features", n_item_features
-    check_integer("n_factors", n_factors, 1, most)
-    check_integer("sparsity", sparsity, 0, most)
-    for name, value in {
-        "activity_spread": activity_spread,
-        "popularity_exponent": popularity_exponent,
-        "taste_std": taste_std,
-        "user_std": user_std,
-        "item_std": item_std,
-        "noise": noise,
-    }.items():
-        check_number(name, value)
-    check_number("feature_share", feature_share, highest=1)
+    check_given(
+        *("make_ratings", _RATINGS, locals(), "rating_range"),
+        ("n_ratings_per_user", "n_items"),
+        ("n_factors", "n_item_features"),
+        ("sparsity", "n_item_features"),
+    )
     low, high = _check_range(rating_range)
     rng = check_random_state(random_state)
 
@@ -516,32 +518,17 @@ def _zip(variant, path):
         raise OSError(f"{path} is not in the format of {variant} ({error})") from error
 
 
-def _integers(text, n_columns):
-    """Read lines of integers between tabs."""
-    table = np.loadtxt(StringIO(text), dtype=np.int64, delimiter="\t", ndmin=2)
-    if table.shape[1] != n_columns:
-        raise ValueError(f"{table.shape[1]} columns instead of {n_columns}")
-    return table.T
-
-
-def _fields(text, separator, n_fields):
-    """Return the columns of lines of text."""
-    # Not splitlines: a letter of latin-1 may be a line break elsewhere.
-    lines = [line.rstrip("\r").split(separator) for line in text.split("\n") if line]
-    if any(len(line) != n_fields for line in lines):
-        raise ValueError(f"a line does not have {n_fields} fields")
-    return list(zip(*lines, strict=True))
-
-
 def _parsed(variant, archive):
     """Return the tables of the files of a zip."""
 
     def columns(name, separator, n_fields):
         # The titles have accents, and both README files precede UTF-8.
         text = archive.read(f"{variant}/{name}").decode("latin-1")
-        if n_fields == 4:
-            return _integers(text.replace(separator, "\t"), 4)
-        return _fields(text, separator, n_fields)
+        # Not splitlines: a letter of latin-1 may be a line break elsewhere.
+        lines = [li.rstrip("\r").split(separator) for li in text.split("\n") if li]
+        if any(len(line) != n_fields for line in lines):
+            raise ValueError(f"a line of {name} does not have {n_fields} fields")
+        return list(zip(*lines, strict=True))
 
     if variant == "ml-100k":
         ratings = columns("u.data", "\t", 4)

@@ -19,7 +19,7 @@ from .._messages.messages import MessageError, Reply, Request, Topic, check_name
 from .._release.noise import Release
 from .._tables.ids import in_declared_order
 from .._tables.rows import check_features
-from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accountant
+from ..accounting import PrivacyAccountant, PrivacyLeakWarning, ambient_accountant
 from ..accounting._errors import warn
 from ._bounded_moments import weight_of
 from ._federated_task import Registration, SpectralTask, check_client_budget
@@ -207,7 +207,7 @@ class LocalClient(AnsweringClient):
         self._prepare(name, X, task, epsilon, delta, estimator, noise_seed)
         if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
             raise ValueError("accountant must be a PrivacyAccountant or None")
-        self._accountant = default_accountant() if accountant is None else accountant
+        self._accountant = ambient_accountant() if accountant is None else accountant
         self._warn(len(X))
 
     @classmethod

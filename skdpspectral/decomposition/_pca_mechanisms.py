@@ -17,7 +17,7 @@ from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import register
 from .._statistics.statistic import Statistic
 from .._tables.readers import as_numbers, refuse_masked
-from ..mechanisms import Assumption, check_real, check_reals, shown
+from ..mechanisms import Assumption, check_real, shown
 from ._bounded_moments import (
     Centered,
     LayeredMoment,
@@ -426,11 +426,11 @@ class ComponentMechanism:
     def _own_numbers(self) -> None:
         """Copy numbers to floats: a list or an array may be changed by its owner."""
         own: dict = {
-            "norm_range": check_reals("norm_range", self.norm_range),
+            "norm_range": tuple(check_real("norm_range", x) for x in self.norm_range),
             "constant": check_real(_CONSTANT, self.constant),
         }
         if self.signal is not None:
-            own["signal"] = check_reals("signal_variance", self.signal)
+            own["signal"] = tuple(check_real("signal_variance", x) for x in self.signal)
         if self.noise is not None:
             own["noise"] = check_real("noise_variance", self.noise)
         for name, value in own.items():

@@ -4,11 +4,8 @@ Names that are imported as themselves are for other folders, not for users.
 """
 
 from ._choices import BISR, factorize
-from ._choices import needs_steps as needs_steps
 from ._errors import NoiseGain, workload_error
-from ._factorizations import Buffers as Buffers
 from ._factorizations import Factorization as Factorization
-from ._factorizations import prefix_buffers as prefix_buffers
 from ._workloads import Average, Exponential, Prefix, Window
 from ._workloads import Workload as Workload
 

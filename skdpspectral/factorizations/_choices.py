@@ -14,10 +14,8 @@ from .._base.strategies import is_strategy, register, snapshot
 from ._factorizations import (
     Banded,
     BufferedToeplitz,
-    Buffers,
     Factorization,
-    faded_buffers,
-    prefix_buffers,
+    best_buffers,
 )
 from ._workloads import (
     Average,
@@ -113,7 +111,7 @@ def factorize(
     if name == "trivial":
         return Factorization()
     if name == "blt":
-        return BufferedToeplitz(_buffers(workload, n_steps), n_steps)
+        return BufferedToeplitz(best_buffers(workload, n_steps), n_steps)
     if n_steps > LARGEST_BANDED:
         raise ValueError(
             f'factorization="{name}" stores a number for each step: at most '
@@ -125,14 +123,6 @@ def factorize(
         band = workload.root(min(int(banded.bandwidth), n_steps), -0.5)
         return Banded(name, band, inverse_series(band, n_steps))
     return Banded(name, workload.root(n_steps, -0.5), workload.root(n_steps))
-
-
-def _buffers(workload: Workload, n: int | None) -> Buffers:
-    if workload.name == "exponential":
-        return faded_buffers("exponential", float(workload.decay), n)
-    if workload.name == "window":
-        return faded_buffers("window", float(workload.length), n)
-    return prefix_buffers(n)
 
 
 class PlannedNoise(NamedTuple):

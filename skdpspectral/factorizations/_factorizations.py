@@ -14,7 +14,6 @@ square root of a workload. McMahan, Upadhyay et al. (2024).
 
 from __future__ import annotations
 
-import abc
 import functools
 import math
 
@@ -23,7 +22,6 @@ from scipy.fft import irfft, rfft
 from scipy.special import expit
 
 from ._workloads import (
-    Exponential,
     Window,
     Workload,
     multiply_series,
@@ -33,11 +31,13 @@ from ._workloads import (
 _SMALL_BLOCK = 32
 
 
-class NoiseFilter(abc.ABC):
-    """Filter of rows of length `width`, in blocks of `block` rows."""
+class NoiseFilter:
+    """Filter of rows of length `width`, in blocks of `block` rows; here of C = I."""
 
-    block: int
-    width: int
+    block = _SMALL_BLOCK
+
+    def __init__(self, width: int):
+        self.width = width
 
     def push(self, rows: np.ndarray) -> np.ndarray:
         """Return the next rows of :math:`C^{-1} Z`, from rows of Z in whole blocks.
@@ -51,27 +51,11 @@ class NoiseFilter(abc.ABC):
             [self._push_block(rows[s : s + self.block]) for s in starts]
         )
 
-    @abc.abstractmethod
     def reset(self) -> None:
         """Forget the past."""
 
-    @abc.abstractmethod
     def _push_block(self, rows: np.ndarray) -> np.ndarray:
         """Return the next rows of the shaped noise, at most a block of them."""
-
-
-class Identity(NoiseFilter):
-    """The filter of C = I."""
-
-    block = _SMALL_BLOCK
-
-    def __init__(self, width: int):
-        self.width = width
-
-    def reset(self):
-        """Forget the past."""
-
-    def _push_block(self, rows):
         return rows
 
 
@@ -81,8 +65,6 @@ class Buffered(NoiseFilter):
     :math:`W_t = Z_t - \omega \cdot S`, :math:`S \leftarrow \theta S + W_t`, with a
     block of steps written as one matrix product.
     """
-
-    block = _SMALL_BLOCK
 
     def __init__(self, width: int, decay: np.ndarray, weight: np.ndarray):
         self.width = width
@@ -244,21 +226,21 @@ def prefix_buffers(n: int) -> Buffers:
     return Buffers(expit(row[:4]), np.exp(row[4:]))
 
 
-@functools.lru_cache(maxsize=128)
-def faded_buffers(kind: str, size: float, n: int | None) -> Buffers:
-    """Return four buffers for an "exponential" or "window" workload of a size.
+def best_buffers(workload: Workload, n: int | None) -> Buffers:
+    """Return four buffers for a workload over n steps; None without an end.
 
-    Among a few dozen scaled buffers of prefix sums, those with the least numerical
-    error. `n` is None without an end.
+    Of workloads that fade they are, among a few dozen scaled buffers of prefix sums,
+    those with the least numerical error.
     """
-    workload: Workload
-    if kind == "exponential":
-        workload, ratios = Exponential(size), [size]
-        span = 1.0 / (1.0 - size)
-    else:
-        workload, span = Window(int(size)), float(size)
+    if workload.growing:
+        return prefix_buffers(n)
+    if isinstance(workload, Window):
+        span = float(workload.length)
         shares = np.geomspace(0.05, 3.0, 25)
-        ratios = [1.0 - share / size for share in shares if share < 0.95 * size]
+        ratios = [1.0 - share / span for share in shares if share < 0.95 * span]
+    else:
+        ratios = [float(workload.decay)]
+        span = 1.0 / (1.0 - ratios[0])
     steps = int(min(n or math.inf, max(64, math.ceil(20.0 * span)), 200_000))
     lengths = [10.0**power for power in (3, 3.5, 4, 5, 6) if power < 4 or span > 100]
     candidates = [
@@ -334,7 +316,7 @@ class Factorization:
 
     def filter(self, width: int) -> NoiseFilter:
         """Return a filter of rows of a width: Z in, :math:`C^{-1} Z` out."""
-        return Identity(width)
+        return NoiseFilter(width)
 
     def matrix(self, n: int) -> np.ndarray:
         """Return C as an array of shape (n, n)."""

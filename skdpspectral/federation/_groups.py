@@ -20,7 +20,7 @@ from .._messages.messages import (
 )
 from .._release.noise import KEY_BYTES, Release, charge
 from .._statistics.user_sums import Released, RememberedRows
-from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accountant
+from ..accounting import PrivacyAccountant, PrivacyLeakWarning, ambient_accountant
 from ..accounting._errors import warn
 from ..mechanisms import ParallelPlan, PrivacyPlan, check_count
 from ._group_tasks import (
@@ -432,7 +432,7 @@ class GroupClient(AnsweringClient):
         check_name(name)
         if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
             raise ValueError("accountant must be a PrivacyAccountant or None")
-        self._accountant = default_accountant() if accountant is None else accountant
+        self._accountant = ambient_accountant() if accountant is None else accountant
         if noise_seed is not None and task.noise == "server":
             raise ValueError(
                 'noise_seed is not used with noise="server", where clients add no '

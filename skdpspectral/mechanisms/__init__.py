@@ -24,7 +24,6 @@ from ._planned_releases import ThresholdedGaussian as ThresholdedGaussian
 from ._planned_releases import Unit as Unit
 from ._planned_releases import check_count as check_count
 from ._planned_releases import check_real as check_real
-from ._planned_releases import check_reals as check_reals
 from ._planned_releases import shown as shown
 from ._report import Report as Report
 from ._report import html_table as html_table

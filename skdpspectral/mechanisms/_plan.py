@@ -1,18 +1,13 @@
-"""Plans: what one fit will release, and what it costs, before there is any data.
-
-Remarks about a guarantee come in the order of their weight, and the releases as tables,
-in text and HTML.
-"""
+"""Plans: what one fit will release, and what it costs, before there is any data."""
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from ._planned_releases import (
     CURVE_TYPES,
@@ -35,57 +30,28 @@ from ._report import html_table as html_table
 
 
 class Concern(Word):
-    """The subject of a remark, in the order of weight: ``str(plan)`` has the first.
+    """The subject of a remark, in the order of weight: ``str(plan)`` has the first."""
 
-    ``leak``
-        A step leaks, so that the guarantee of the whole is void.
-    ``model``
-        The guarantee holds for data of a model alone.
-    ``weaker``
-        The guarantee is weaker than what was asked for, or that of a search.
-    ``trust``
-        Who may see what, and what nobody has checked.
-    ``center``
-        The estimator gave up its private center.
-    ``noise``
-        Noise hides what was asked for.
-    ``public``
-        What is taken to be public.
-    ``measured``
-        What was measured instead of the usual.
-    ``other``
-        Everything else, which only ``details()`` has.
-    """
-
-    LEAK = "leak"
-    MODEL = "model"
-    WEAKER = "weaker"
-    TRUST = "trust"
-    CENTER = "center"
-    NOISE = "noise"
-    PUBLIC = "public"
-    MEASURED = "measured"
-    OTHER = "other"
+    LEAK = "leak"  # a step leaks, so that the guarantee of the whole is void
+    MODEL = "model"  # the guarantee holds for data of a model alone
+    WEAKER = "weaker"  # it is weaker than what was asked for, or that of a search
+    TRUST = "trust"  # who may see what, and what nobody has checked
+    CENTER = "center"  # the estimator gave up its private center
+    NOISE = "noise"  # noise hides what was asked for
+    PUBLIC = "public"  # what is taken to be public
+    MEASURED = "measured"  # what was measured instead of the usual
+    OTHER = "other"  # everything else, which only ``details()`` has
 
 
 class Remark(str):
-    """A sentence about a guarantee, and its subject."""
+    """A sentence about a guarantee, and its subject: by default what it was."""
 
     concern: Concern
 
-    def __new__(cls, text: str, concern: Concern | str = Concern.OTHER) -> Remark:
+    def __new__(cls, text: str, concern: Concern | str | None = None) -> Remark:
         remark = super().__new__(cls, text)
-        remark.concern = Concern(concern)
+        remark.concern = Concern(concern or getattr(text, "concern", Concern.OTHER))
         return remark
-
-    @classmethod
-    def of(cls, text: str) -> Remark:
-        """Return a sentence as a remark; one that is a remark stays as it is."""
-        return text if isinstance(text, Remark) else cls(text)
-
-    def under(self, path: str) -> Remark:
-        """Return the remark as one on a step of a pipeline."""
-        return Remark(f"{path}: {self}", self.concern)
 
 
 # Who adds the noise of sums over groups of users. Statements know plans by these.
@@ -109,51 +75,13 @@ def by_weight(remarks: Iterable[Remark]) -> list[Remark]:
 HEADS = ("release", "times", "shape", "noise sd", "sensitivity", "mu", "notes")
 
 
-def release_rows(
-    releases: Iterable[tuple[Any, str]],
-) -> Iterator[tuple[Any, str, tuple[str, ...]]]:
-    """Yield the first of releases that differ only in names, its condition and a row.
-
-    Releases come with their conditions. Those that are alike follow each other.
-    """
-    groups = itertools.groupby(
-        releases, lambda pair: (replace(pair[0], name=""), *pair[1:])
-    )
-    for (_, condition), group in groups:
-        (first, _), *others = group
-        name = f"{first.name} to {others[-1][0].name}" if others else first.name
-        noted = "; ".join(filter(None, (condition, first.notes())))
-        cells = name, str(len(others) + 1), *_numbers(first), noted
-        yield first, condition, tuple(map(on_one_line, cells))
-
-
-def _numbers(mechanism: Any) -> tuple[str, ...]:
-    """Return shape, noise, sensitivity and mu of a release."""
-    noise = 0.0 if isinstance(mechanism, Exact) else None
-    noise = getattr(mechanism, "noise_std", noise)
-    moved = getattr(mechanism, "charged_sensitivity", None)
-    is_curve = isinstance(mechanism, (*CURVE_TYPES, SampledGaussian))
-    mu = "a curve" if is_curve else format(mechanism.mu, ".6g")
-    shown = ("" if number is None else f"{number:.6g}" for number in (noise, moved))
-    return str(mechanism.shape) if mechanism.shape else "", *shown, mu
-
-
-def cost_line(mu: float, failure: float) -> str:
-    """Return the cost of a plan in a sentence; empty if it is that of a curve alone."""
-    but = f", except with probability {failure:g}, which delta includes"
-    but = but if failure else ""
-    if not math.isfinite(mu):
-        return f"The cost holds{but[1:]}." if but else ""
-    return f"Its cost is mu = {mu:.6g} in Gaussian differential privacy{but}."
-
-
 def has_budget(plan: PrivacyPlan) -> bool:
     """Return whether a plan has a budget, and noise wherever it releases something."""
     return plan.noisy and plan.epsilon < math.inf
 
 
 @dataclass(frozen=True)
-class Alternatives:
+class Alternatives(Mechanism):
     """Sets of releases of which a fit makes one; the names of all of them differ.
 
     **Formal guarantee.** If the branch is chosen by public numbers and earlier releases
@@ -164,50 +92,56 @@ class Alternatives:
 
     name: str
     branches: tuple[tuple[Mechanism, ...], ...]
+    shape = ()
 
     def __post_init__(self) -> None:
-        branches = tuple(tuple(branch) for branch in self.branches)
-        object.__setattr__(self, "branches", branches)
-        if len(branches) < 2 or not all(branches):
+        self._keep("branches", tuple(map(tuple, self.branches)))
+        if len(self.branches) < 2 or not all(self.branches):
             raise ValueError(f"{self.name!r} needs two branches or more, none empty")
-        if any(isinstance(m, CURVE_TYPES) for branch in branches for m in branch):
+        if any(isinstance(m, CURVE_TYPES) for m in itertools.chain(*self.branches)):
             raise ValueError(f"branches of {self.name!r} must be Gaussian mechanisms")
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """No array is released under the name of the choice itself."""
-        return ()
-
-    @property
-    def mu(self) -> float:
+    def mu(self) -> float:  # type: ignore[override]
         """Cost of the dearest branch."""
         return max(math.hypot(*(m.mu for m in branch)) for branch in self.branches)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all branches by what their releases are made of."""
+        branches = [[m.to_dict() for m in branch] for branch in self.branches]
+        return {"kind": self.kind, "name": self.name, "branches": branches}
 
 
 def _with_conditions(mechanisms: Iterable[Any]) -> Iterator[tuple[Mechanism, str]]:
     """Yield releases, each with the condition that it is made under."""
     for mechanism in mechanisms:
-        if not isinstance(mechanism, Alternatives):
-            yield mechanism, ""
-            continue
-        n_branches = len(mechanism.branches)
-        for number, branch in enumerate(mechanism.branches, 1):
-            condition = f"{mechanism.name}: choice {number} of {n_branches}"
-            yield from ((each, condition) for each in branch)
+        branches = getattr(mechanism, "branches", None)
+        for number, branch in enumerate(branches or [[mechanism]], 1):
+            of = f"{mechanism.name}: choice {number} of {len(branches or ())}"
+            yield from ((each, of if branches else "") for each in branch)
+
+
+def _cells(names: list[str], mechanism: Any, condition: str) -> tuple[str, ...]:
+    """Return the row of a table for releases that differ in names alone."""
+    noise = 0.0 if isinstance(mechanism, Exact) else None
+    noise = getattr(mechanism, "noise_std", noise)
+    moved = getattr(mechanism, "charged_sensitivity", None)
+    is_curve = isinstance(mechanism, (*CURVE_TYPES, SampledGaussian))
+    cells = (
+        names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}",
+        str(len(names)),
+        str(mechanism.shape or ""),
+        *("" if number is None else f"{number:.6g}" for number in (noise, moved)),
+        "a curve" if is_curve else f"{mechanism.mu:.6g}",
+        "; ".join(filter(None, (condition, mechanism.notes()))),
+    )
+    return tuple(map(on_one_line, cells))
 
 
 _KINDS = (
-    Gaussian,
-    CorrelatedGaussian,
-    SampledGaussian,
-    SharedGaussian,
-    ThresholdedGaussian,
-    Exact,
-    ExponentialMechanism,
-    Alternatives,
-    *CURVE_TYPES,
+    *(Gaussian, CorrelatedGaussian, SampledGaussian, SharedGaussian),
+    *(ThresholdedGaussian, Exact, ExponentialMechanism, Alternatives, *CURVE_TYPES),
 )
-
 _MECHANISMS: dict[str, Callable[..., Mechanism]] = {cls.kind: cls for cls in _KINDS}
 
 _NOTHING = "It releases nothing."
@@ -252,7 +186,7 @@ class PrivacyPlan:
     neighbors: Neighbors = Neighbors.REPLACE_ONE
     assumption: Assumption = Assumption.NONE
     seeded: bool = False
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[Any, ...] = ()
     failure: float = 0.0
     # What follows from the mechanisms, worked out once: every release asks for it.
     _releases: tuple[Mechanism, ...] = field(init=False, repr=False, compare=False)
@@ -264,16 +198,16 @@ class PrivacyPlan:
             neighbors=Neighbors(self.neighbors),
             assumption=Assumption(self.assumption),
             mechanisms=tuple(self.mechanisms),
-            remarks=tuple(map(Remark.of, self.remarks)),
+            remarks=tuple(map(Remark, self.remarks)),
         )
         if not 0.0 <= self.failure < 1.0:
             raise ValueError(f"failure must be in [0, 1), got {self.failure}")
         releases = tuple(each for each, _ in _with_conditions(self.mechanisms))
         choices = [m for m in self.mechanisms if isinstance(m, Alternatives)]
-        names = [mechanism.name for mechanism in (*choices, *releases)]
-        by_name = dict(zip(names, (*choices, *releases), strict=True))
-        vars(self).update(_releases=releases, _by_name=by_name)
-        if len(by_name) != len(names):
+        named = [(mechanism.name, mechanism) for mechanism in (*choices, *releases)]
+        vars(self).update(_releases=releases, _by_name=dict(named))
+        if len(self._by_name) != len(named):
+            names = [name for name, _ in named]
             raise ValueError(f"the names of a plan's mechanisms must differ: {names}")
         for curve in self.curves:
             if curve.neighbors is not None and self.neighbors not in curve.neighbors:
@@ -339,13 +273,12 @@ class PrivacyPlan:
         return f"{self.estimator} is {self._claim()}"
 
     def _claim(self) -> str:
-        claim = (
+        only = f", only {self.assumption.condition}"
+        return (
             f"differentially private with epsilon={self.epsilon:g}, "
             f"delta={self.delta:g} per {self.unit} ({self.neighbors})"
+            f"{'' if self.assumption is Assumption.NONE else only}."
         )
-        if self.assumption is not Assumption.NONE:
-            claim += f", only {self.assumption.condition}"
-        return f"{claim}."
 
     def _second_line(self) -> str:
         """Return the remark that matters most, or how many releases there are."""
@@ -357,12 +290,11 @@ class PrivacyPlan:
         count = len(self.releases())
         if count > 1:
             choices = any(isinstance(m, Alternatives) for m in self.mechanisms)
-            some = f"Up to {count}" if choices else f"{count}"
-            return f"{some} releases; details() lists them."
+            return f"{'Up to ' * choices}{count} releases; details() lists them."
         return "1 release; details() has it." if count else _NOTHING
 
     def _all_remarks(self) -> tuple[Remark, ...]:
-        return cast(tuple[Remark, ...], self.remarks)
+        return self.remarks
 
     def sentences(self) -> list[str]:
         """Return all sentences: guarantee, cost, and remarks by importance.
@@ -372,13 +304,18 @@ class PrivacyPlan:
         list of str
             Sentences of :meth:`details`, without the table of releases.
         """
-        sentences = [self.guarantee()]
+        said = [self.guarantee()]
+        but = f", except with probability {self.failure:g}, which delta includes"
+        but = but if self.failure else ""
         if self.noisy:
-            if self.seeded:
-                sentences.append(self._second_line())
-            sentences.append(self.neighbors.hides(self.unit))
-            sentences += filter(None, [cost_line(self.mu, self.failure)])
-        return [*map(on_one_line, (*sentences, *by_weight(self._all_remarks())))]
+            said += [self._second_line()] * self.seeded
+            said.append(self.neighbors.hides(self.unit))
+        if self.noisy and math.isfinite(self.mu):
+            mu = f"mu = {self.mu:.6g} in Gaussian differential privacy"
+            said.append(f"Its cost is {mu}{but}.")
+        elif self.noisy and but:
+            said.append(f"The cost holds{but[1:]}.")
+        return list(map(on_one_line, (*said, *by_weight(self._all_remarks()))))
 
     def details(self) -> str:
         """Return all sentences, and a table of the releases, as text.
@@ -406,7 +343,14 @@ class PrivacyPlan:
 
     def rows(self) -> Iterator[tuple[Any, str, tuple[str, ...]]]:
         """Yield the first of identical releases, its condition, and their row."""
-        return release_rows(_with_conditions(self.mechanisms))
+        groups = itertools.groupby(
+            _with_conditions(self.mechanisms),
+            lambda pair: (replace(pair[0], name=""), pair[1]),  # type: ignore[type-var]
+        )
+        for (_, condition), group in groups:
+            releases = [release for release, _ in group]
+            names = [release.name for release in releases]
+            yield releases[0], condition, _cells(names, releases[0], condition)
 
     def _report(self) -> Report:
         first, *others = self.sentences()
@@ -418,20 +362,18 @@ class PrivacyPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain Python values."""
-        out: dict[str, Any] = {
+        names = ("unit", "neighbors", "assumption")
+        return {
             "estimator": self.estimator,
             "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
             "delta": self.delta,
-            "unit": str(self.unit),
-            "neighbors": str(self.neighbors),
-            "assumption": str(self.assumption),
+            **{name: str(getattr(self, name)) for name in names},
             "seeded": self.seeded,
             "failure": self.failure,
             "remarks": list(map(str, self.remarks)),
-            "concerns": [str(Remark.of(said).concern) for said in self.remarks],
+            "concerns": [str(remark.concern) for remark in self.remarks],
+            "mechanisms": [mechanism.to_dict() for mechanism in self.mechanisms],
         }
-        out["mechanisms"] = [_mechanism_to_dict(m) for m in self.mechanisms]
-        return out
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the plan as JSON, which :meth:`from_json` reads."""
@@ -440,56 +382,34 @@ class PrivacyPlan:
     @classmethod
     def from_json(cls, text: str) -> PrivacyPlan:
         """Read a plan that :meth:`to_json` wrote."""
-        fields = json.loads(text)
-        if "blocks" in fields:
-            return ParallelPlan.of(
-                {each.pop("name"): _plan_of(each) for each in fields["blocks"]}
-            )
-        return _plan_of(fields)
+        values = json.loads(text)
+        if "blocks" in values:
+            named = {each.pop("name"): _plan_of(each) for each in values["blocks"]}
+            return ParallelPlan.of(named)
+        return _plan_of(values)
 
 
-def _plan_of(fields: dict[str, Any]) -> PrivacyPlan:
-    fields.pop("statement", None)
-    fields["epsilon"] = math.inf if fields["epsilon"] is None else fields["epsilon"]
-    concerns = fields.pop("concerns", ["other"] * len(fields["remarks"]))
-    fields["remarks"] = tuple(map(Remark, fields["remarks"], concerns))
-    fields["mechanisms"] = tuple(map(_mechanism_from_dict, fields["mechanisms"]))
-    return PrivacyPlan(**fields)
+def _plan_of(values: dict[str, Any]) -> PrivacyPlan:
+    values.pop("statement", None)
+    values["epsilon"] = math.inf if values["epsilon"] is None else values["epsilon"]
+    concerns = values.pop("concerns", ["other"] * len(values["remarks"]))
+    values["remarks"] = tuple(map(Remark, values["remarks"], concerns))
+    values["mechanisms"] = tuple(map(_mechanism_of, values["mechanisms"]))
+    return PrivacyPlan(**values)
 
 
-def _mechanism_to_dict(mechanism: Mechanism) -> dict[str, Any]:
-    if isinstance(mechanism, Alternatives):
-        branches = [
-            [_mechanism_to_dict(m) for m in branch] for branch in mechanism.branches
-        ]
-        return {"kind": mechanism.kind, "name": mechanism.name, "branches": branches}
-    given = {name: getattr(mechanism, name) for name in _given_fields(type(mechanism))}
-    if "shape" in given:
-        given["shape"] = list(mechanism.shape)
-    if not given.get("lemma"):
-        given.pop("lemma", None)
-    return {"kind": mechanism.kind, **given}
-
-
-@functools.cache
-def _given_fields(cls: type) -> tuple[str, ...]:
-    """Names of what a mechanism is made of; the rest follows from these."""
-    return tuple(field.name for field in fields(cast(Any, cls)) if field.init)
-
-
-def _mechanism_from_dict(entry: dict[str, Any]) -> Mechanism:
-    fields = dict(entry)
-    kind = fields.pop("kind")
+def _mechanism_of(values: dict[str, Any]) -> Mechanism:
+    values = dict(values)
+    kind = values.pop("kind")
     if kind not in _MECHANISMS:
         raise ValueError(f"unknown kind of mechanism {kind!r}")
-    if kind == Alternatives.kind:
-        branches = tuple(
-            tuple(_mechanism_from_dict(m) for m in b) for b in fields["branches"]
-        )
-        return Alternatives(fields["name"], branches)
-    if "shape" in fields:
-        fields["shape"] = tuple(fields["shape"])
-    return _MECHANISMS[kind](**fields)
+    if "branches" in values:
+        values["branches"] = [
+            map(_mechanism_of, branch) for branch in values["branches"]
+        ]
+    if "shape" in values:
+        values["shape"] = tuple(values["shape"])
+    return _MECHANISMS[kind](**values)
 
 
 @dataclass(frozen=True)
@@ -505,13 +425,12 @@ class ParallelPlan(PrivacyPlan):
     def __post_init__(self) -> None:
         super().__post_init__()
         blocks = tuple((str(name), plan) for name, plan in self.blocks)
-        object.__setattr__(self, "blocks", blocks)
-        names = [name for name, _ in self.blocks]
-        if not names or len(set(names)) != len(names):
+        vars(self).update(blocks=blocks)
+        if not blocks or len(dict(blocks)) != len(blocks):
             raise ValueError("blocks must have distinct names")
-        if any(plan.curves for _, plan in self.blocks):
+        if any(plan.curves for _, plan in blocks):
             raise ValueError("blocks must have only Gaussian mechanisms")
-        if max(plan.mu for _, plan in self.blocks) > self.mu:
+        if max(plan.mu for _, plan in blocks) > self.mu:
             raise ValueError(
                 "the plan of all blocks must be the plan of the most expensive one"
             )
@@ -524,7 +443,7 @@ class ParallelPlan(PrivacyPlan):
         return cls(**own, blocks=tuple(plans.items()))
 
     def _all_remarks(self) -> tuple[Remark, ...]:
-        return (*self._blocks_remarks(), *super()._all_remarks())
+        return (*self._blocks_remarks(), *self.remarks)
 
     def _blocks_remarks(self) -> Iterator[Remark]:
         """Say who the blocks are, those of one budget together."""
@@ -536,14 +455,13 @@ class ParallelPlan(PrivacyPlan):
             "rows at several clients has a weaker one.",
             Concern.TRUST,
         )
-
         budgets: dict[tuple[float, float], list[str]] = {}
         for name, plan in self.blocks:
             budgets.setdefault((plan.epsilon, plan.delta), []).append(repr(name))
         for (epsilon, delta), names in sorted(budgets.items()):
-            shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-            count = "1 client" if len(names) == 1 else f"{len(names)} clients"
-            yield Remark(f"({epsilon:g}, {delta:g}): {count} ({shown}).")
+            some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+            count = f"{len(names)} client{'s' * (len(names) > 1)}"
+            yield Remark(f"({epsilon:g}, {delta:g}): {count} ({some}).")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain Python values."""

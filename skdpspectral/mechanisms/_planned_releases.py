@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from numbers import Integral, Number, Real
 from statistics import NormalDist
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, cast
 
 
 class Word(str, Enum):
@@ -26,15 +26,7 @@ class Unit(Word):
 
 
 class Neighbors(Word):
-    """The change of the data that a guarantee hides.
-
-    ``replace-one``
-        One unit is exchanged for another; the number of units is public.
-    ``add-remove-one``
-        One unit joins or leaves; the number of units is private.
-    ``zero-out-one``
-        One unit's contribution becomes zero; the number of units is public.
-    """
+    """The change of the data that a guarantee hides."""
 
     REPLACE_ONE = "replace-one"
     ADD_REMOVE_ONE = "add-remove-one"
@@ -53,34 +45,22 @@ class Neighbors(Word):
 
 
 class Assumption(Word):
-    """Assumption of a guarantee beyond its noise; ``none`` means the worst case.
-
-    ``spiked-gaussian``, ``clipped-gradients``
-        The guarantee only holds for data that satisfy the assumption.
-    ``summed-parts``
-        Several parties each add a share of the noise. The guarantee holds against those
-        who only see sums over all parties, which has to be trusted.
-    ``no-leaks``
-        A pipeline has steps that leak, and its guarantee is void unless they reveal
-        nothing.
-    """
+    """Assumption of a guarantee beyond its noise; ``none`` means the worst case."""
 
     NONE = "none"
     SPIKED_GAUSSIAN = "spiked-gaussian"
     CLIPPED_GRADIENTS = "clipped-gradients"
-    SUMMED_PARTS = "summed-parts"
-    NO_LEAKS = "no-leaks"
+    SUMMED_PARTS = "summed-parts"  # several parties each add a share of the noise
+    NO_LEAKS = "no-leaks"  # a pipeline has steps that leak
 
     @property
     def condition(self) -> str:
         """When a guarantee holds, to follow on "only"."""
-        if self is Assumption.SUMMED_PARTS:
-            return (
-                f"against parties that see only sums and none of their parts ({self})"
-            )
-        if self is Assumption.NO_LEAKS:
-            return f"if the steps that leak reveal nothing ({self})"
-        return f"for data that satisfy the {self} assumption"
+        return {
+            Assumption.SUMMED_PARTS: "against parties that see only sums and none of "
+            f"their parts ({self})",
+            Assumption.NO_LEAKS: f"if the steps that leak reveal nothing ({self})",
+        }.get(self, f"for data that satisfy the {self} assumption")
 
 
 def shown(value: object) -> str:
@@ -100,11 +80,6 @@ def check_real(name: str, value: object) -> float:
         raise ValueError(f"{name} must be a number in the range of float64") from None
 
 
-def check_reals(name: str, values: Iterable[object]) -> tuple[float, ...]:
-    """Return several numbers as :func:`check_real` does each."""
-    return tuple([check_real(name, value) for value in values])
-
-
 def check_count(name: str, value: object) -> int:
     """Return a positive whole number as an int, or an error that names it."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
@@ -112,42 +87,65 @@ def check_count(name: str, value: object) -> int:
     return int(value)
 
 
-def _set_real(mechanism: object, field: str, at_least: float, below: float) -> None:
-    """Keep a field as a float in a range; both ends of it are left out."""
-    value = check_real(field, getattr(mechanism, field))
-    object.__setattr__(mechanism, field, value)
-    if not at_least < value < below:
-        raise ValueError(f"{field} must be in ({at_least:g}, {below:g}), got {value}")
+class Mechanism:
+    """A planned release: its name, shape and cost, and the lemmas of both.
 
+    `lemma` names those of its sensitivity, where it is planned, and `cost_lemma` those
+    of the cost of its kind. `note` is what a report says beside the numbers. The cost
+    `mu` in Gaussian differential privacy is infinite if no number describes it.
+    """
 
-# Of larger ranges the lower tail of a normal law would vanish.
-_LARGEST_RANGE = 1400.0
+    kind: ClassVar[str]
+    cost_lemma: ClassVar[str] = ""
+    note: ClassVar[str] = ""
+
+    name: str
+    shape: tuple[int, ...]
+    lemma: str
+    mu: float
+
+    def notes(self) -> str:
+        """Return notes for reports, in addition to the numbers."""
+        return self.note.format(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that the release is made of, without what follows from it."""
+        made_of = [field.name for field in fields(cast(Any, self)) if field.init]
+        given = {name: getattr(self, name) for name in made_of}
+        if not given.get("lemma"):
+            given.pop("lemma", None)
+        return {"kind": self.kind, **given}
+
+    def _keep(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _keep_reals(self, interval: str, *names: str) -> None:
+        """Keep fields as floats, and refuse those outside of an interval."""
+        low, high = map(float, interval[1:-1].split(", "))
+        ends = [end for end, mark in ((low, "["), (high, "]")) if mark in interval]
+        for name in names:
+            value = getattr(self, name)
+            if type(value) is not float:  # calibrations give floats
+                value = check_real(name, value)
+                self._keep(name, value)
+            if not (low < value < high or value in ends):
+                said = f"must be in {interval}, got {value}"
+                raise ValueError(f"{name} {said} (of {self.name!r})")
 
 
 @dataclass(frozen=True)
-class _Curve:
-    """A release whose cost has no finite ``mu``."""
-
-    kind: ClassVar[str] = ""
-    cost_lemma: ClassVar[str] = ""
+class _Curve(Mechanism):
+    """A release whose cost has no finite ``mu``, and that has no array."""
 
     name: str
+    shape = ()
     lemma: str = field(default="", compare=False, repr=False, kw_only=True)
+    mu = math.inf
 
     @property
     def neighbors(self) -> frozenset[Neighbors] | None:
         """Neighbor relations supported by the guarantee; None for any."""
         return None
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape None: no array is released under this name."""
-        return ()
-
-    @property
-    def mu(self) -> float:
-        """Infinite, because the cost is a curve that no finite ``mu`` describes."""
-        return math.inf
 
 
 @dataclass(frozen=True)
@@ -186,6 +184,10 @@ class SubsampledGaussian(_Curve):
 
     kind: ClassVar[str] = "subsampled-gaussian"
     cost_lemma: ClassVar[str] = "sampled-replacement dominating"
+    note: ClassVar[str] = (
+        "{0.steps} steps on Poisson samples of rate {0.sampling_probability:g}, noise "
+        "of {0.noise_multiplier:g} times the sensitivity"
+    )
 
     sampling_probability: float
     noise_multiplier: float
@@ -193,9 +195,9 @@ class SubsampledGaussian(_Curve):
     replaced: bool = False
 
     def __post_init__(self) -> None:
-        _set_real(self, "sampling_probability", 0.0, math.nextafter(1.0, 2.0))
-        _set_real(self, "noise_multiplier", 0.0, math.inf)
-        object.__setattr__(self, "steps", check_count("steps", self.steps))
+        self._keep_reals("(0, 1]", "sampling_probability")
+        self._keep_reals("(0, inf)", "noise_multiplier")
+        self._keep("steps", check_count("steps", self.steps))
         if not isinstance(self.replaced, bool):
             raise TypeError(f"replaced must be True or False, got {self.replaced!r}")
 
@@ -205,14 +207,6 @@ class SubsampledGaussian(_Curve):
         if self.replaced:
             return frozenset({Neighbors.REPLACE_ONE})
         return frozenset({Neighbors.ADD_REMOVE_ONE, Neighbors.ZERO_OUT_ONE})
-
-    def notes(self) -> str:
-        """Return notes for reports, in addition to the numbers."""
-        return (
-            f"{self.steps} steps on Poisson samples of rate "
-            f"{self.sampling_probability:g}, noise of {self.noise_multiplier:g} times "
-            "the sensitivity"
-        )
 
 
 @dataclass(frozen=True)
@@ -230,18 +224,14 @@ class ApproximateDP(_Curve):
     """
 
     kind: ClassVar[str] = "approximate-dp"
+    note: ClassVar[str] = "({0.epsilon:g}, {0.delta:g})-differentially private"
 
     epsilon: float
     delta: float
 
     def __post_init__(self) -> None:
-        below_zero = math.nextafter(0.0, -1.0)
-        _set_real(self, "epsilon", below_zero, math.inf)
-        _set_real(self, "delta", below_zero, 1.0)
-
-    def notes(self) -> str:
-        """Return notes for reports, in addition to the numbers."""
-        return f"({self.epsilon:g}, {self.delta:g})-differentially private"
+        self._keep_reals("[0, inf)", "epsilon")
+        self._keep_reals("[0, 1)", "delta")
 
 
 CURVE_TYPES = (SubsampledGaussian, ApproximateDP)
@@ -268,32 +258,13 @@ GRID_SHARE = 2.0**-8
 AMPLIFIED_BITS = 39
 
 
-@runtime_checkable
-class Mechanism(Protocol):
-    """What the ledger asks of a mechanism: a name, a shape and its cost ``mu``."""
-
-    kind: ClassVar[str]
-
-    @property
-    def name(self) -> str:
-        """Name of what is released, unique within a plan."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of what is released."""
-
-    @property
-    def mu(self) -> float:
-        """Cost in Gaussian differential privacy."""
-
-
 def _floor_power_of_two(x: float) -> float:
     """Largest power of two that is at most `x` > 0."""
     return math.ldexp(0.5, math.frexp(x)[1])
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Mechanism):
     """A Gaussian mechanism whose output is on a grid with power-of-two spacing.
 
     `sensitivity` is the l2-sensitivity of the exact statistic, as the lemmas named in
@@ -329,30 +300,16 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         self._check()
-        object.__setattr__(self, "grid", self._spacing())
-        object.__setattr__(self, "charged_sensitivity", self._charged())
-        object.__setattr__(self, "mu", self.charged_sensitivity / self.noise_std)
+        self._keep("grid", self._spacing())
+        self._keep("charged_sensitivity", self._charged())
+        self._keep("mu", self.charged_sensitivity / self.noise_std)
 
     def _check(self) -> None:
         """Keep floats, and refuse numbers of which no mechanism is made."""
-        for name in ("sensitivity", "noise_std", "magnitude", "summation_error"):
-            value = getattr(self, name)
-            if type(value) is not float:  # as calibrations give them
-                object.__setattr__(self, name, check_real(name, value))
-        for name in ("sensitivity", "noise_std", "magnitude"):
-            if not 0.0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} of {self.name!r} must be positive, finite")
-        if not 0.0 <= self.summation_error < math.inf:
-            raise ValueError(f"summation_error of {self.name!r} must be at least 0")
+        self._keep_reals("(0, inf)", "sensitivity", "noise_std", "magnitude")
+        self._keep_reals("[0, inf)", "summation_error")
         if self.symmetric and (len(self.shape) != 2 or len(set(self.shape)) != 1):
             raise ValueError(f"{self.name!r} is symmetric: its shape must be (p, p)")
-
-    @property
-    def size(self) -> int:
-        """Number of independent noise draws."""
-        if self.symmetric:
-            return self.shape[0] * (self.shape[0] + 1) // 2
-        return math.prod(self.shape)
 
     @property
     def drawn_std(self) -> float:
@@ -393,7 +350,7 @@ class Gaussian:
 
     def notes(self) -> str:
         """Return notes for reports, in addition to the numbers."""
-        return "symmetric" if self.symmetric else ""
+        return "symmetric" if self.symmetric else super().notes()
 
 
 @dataclass(frozen=True)
@@ -427,10 +384,8 @@ class CorrelatedGaussian(Gaussian):
 
     def _check(self) -> None:
         super()._check()
-        if not 0.0 < self.column_norm < math.inf:
-            raise ValueError(f"column_norm of {self.name!r} must be positive, finite")
-        if not 0.0 <= self.amplification < math.inf:
-            raise ValueError(f"amplification of {self.name!r} must be at least 0")
+        self._keep_reals("(0, inf)", "column_norm")
+        self._keep_reals("[0, inf)", "amplification")
         if self.symmetric or len(self.shape) != 1:
             raise ValueError(f"rows of {self.name!r} must be vectors")
 
@@ -445,35 +400,26 @@ class CorrelatedGaussian(Gaussian):
         return self.column_norm * super()._charged()
 
     def notes(self) -> str:
-        """Return what a report says beside its numbers."""
-        steps = "any number of" if self.max_steps is None else f"{self.max_steps}"
-        if self.renewed and self.max_steps is not None:
-            steps = f"any number of steps, with fresh noise after each {steps}"
-        else:
-            steps += " steps"
+        """Return notes for reports, in addition to the numbers."""
+        most = self.max_steps
+        steps = "any number of steps" if most is None else f"{most} steps"
+        if self.renewed and most is not None:
+            steps = f"any number of steps, with fresh noise after each {most}"
         return f"a row per step, {steps}, {self.factorization} noise"
 
 
 @dataclass(frozen=True)
-class Exact:
+class Exact(Mechanism):
     """A release without noise: the explicit opt-out of privacy."""
 
     kind: ClassVar[str] = "exact"
-    cost_lemma: ClassVar[str] = ""
+    note: ClassVar[str] = "without noise"
 
     name: str
     shape: tuple[int, ...]
     symmetric: bool = False
     lemma: str = field(default="", compare=False, repr=False, kw_only=True)
-
-    @property
-    def mu(self) -> float:
-        """Infinite: nothing is hidden."""
-        return math.inf
-
-    def notes(self) -> str:
-        """Return what a report says beside its numbers."""
-        return "without noise"
+    mu = math.inf
 
 
 @dataclass(frozen=True)
@@ -497,8 +443,7 @@ class SampledGaussian(CorrelatedGaussian):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # Its cost is a curve, which no finite mu states.
-        object.__setattr__(self, "mu", math.inf)
+        self._keep("mu", math.inf)  # its cost is a curve
         fixed = (self.column_norm, self.factorization, self.renewed, self.amplification)
         if fixed != (1.0, "trivial", False, 0.0) or self.max_steps is None:
             raise ValueError(
@@ -528,12 +473,8 @@ class SampledGaussian(CorrelatedGaussian):
         )
 
     def notes(self) -> str:
-        """Return what a report says beside its numbers."""
-        return (
-            f"a random sample per step, {self.max_steps} steps, sampling rate "
-            f"{self.sampling_probability:g}, noise of {self.noise_multiplier:.6g} "
-            "times the sensitivity"
-        )
+        """Return notes for reports, in addition to the numbers."""
+        return self.curve(Neighbors.ZERO_OUT_ONE).notes()
 
 
 @dataclass(frozen=True)
@@ -554,29 +495,22 @@ class ThresholdedGaussian(Gaussian):
 
     kind: ClassVar[str] = "thresholded-gaussian"
     cost_lemma: ClassVar[str] = "thresholding charge"
+    note: ClassVar[str] = (
+        "counts of values, columns: {0.shape[0]}; those above {0.threshold:.6g} are "
+        "released"
+    )
 
     threshold: float = 0.0
 
     def _check(self) -> None:
         super()._check()
-        threshold = check_real("threshold", self.threshold)
-        object.__setattr__(self, "threshold", threshold)
-        if not 1.0 < threshold < math.inf:
-            raise ValueError(f"threshold of {self.name!r} must be above 1 and finite")
+        self._keep_reals("(1, inf)", "threshold")
         if self.symmetric or len(self.shape) != 2 or self.shape[1] != 2:
             raise ValueError(f"the shape of {self.name!r} must be (n_columns, 2)")
 
-    def notes(self) -> str:
-        """Return what a report says beside its numbers."""
-        columns = "1 column" if self.shape[0] == 1 else f"{self.shape[0]} columns"
-        return (
-            f"counts of values of {columns}; those above "
-            f"{self.threshold:.6g} are released"
-        )
-
 
 @dataclass(frozen=True)
-class ExponentialMechanism:
+class ExponentialMechanism(Mechanism):
     r"""A choice among public options by sums of votes, each with Gumbel noise.
 
     `epsilon` is the range of the privacy loss, and `sensitivity` bounds how far one
@@ -591,33 +525,27 @@ class ExponentialMechanism:
 
     kind: ClassVar[str] = "exponential"
     cost_lemma: ClassVar[str] = "exponential-choice"
+    note: ClassVar[str] = (
+        "one of {0.n_options} options, chosen by an exponential mechanism with epsilon "
+        "{0.epsilon:.6g}"
+    )
 
     name: str
     epsilon: float
     n_options: int
     sensitivity: float = 1.0
+    shape = ()
     lemma: str = field(default="", compare=False, repr=False, kw_only=True)
     mu: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _set_real(self, "epsilon", 0.0, _LARGEST_RANGE)
-        _set_real(self, "sensitivity", 0.0, math.inf)
+        # Of larger ranges the lower tail of a normal law would vanish.
+        self._keep_reals("(0, 1400)", "epsilon")
+        self._keep_reals("(0, inf)", "sensitivity")
         check_count("n_options", self.n_options)
         # The lower tail keeps its digits; rounding is charged, also for p near 1/2.
         lower = NormalDist().inv_cdf(1.0 / (1.0 + math.exp(0.5 * self.epsilon)))
-        object.__setattr__(self, "mu", -2.0 * lower * (1.0 + 2.0**-44) + 2.0**-48)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """A single choice."""
-        return ()
-
-    def notes(self) -> str:
-        """Return what a report says beside its numbers."""
-        return (
-            f"one of {self.n_options} options, chosen by an exponential mechanism "
-            f"with epsilon {self.epsilon:.6g}"
-        )
+        self._keep("mu", -2.0 * lower * (1.0 + 2.0**-44) + 2.0**-48)
 
 
 # Sums of rounded shares differ from a function of one Gaussian by less than this, in
@@ -663,15 +591,20 @@ class SharedGaussian(Gaussian):
 
     kind: ClassVar[str] = "shared-gaussian"
     cost_lemma: ClassVar[str] = "noise-shares charge"
+    note: ClassVar[str] = (
+        "a sum over {0.n_shares} parties or more, each of which adds noise of standard "
+        "deviation {0.drawn_std:.6g}"
+    )
 
     n_shares: int = 1
 
     def _check(self) -> None:
         super()._check()
-        count = check_count("n_shares", self.n_shares)
-        object.__setattr__(self, "n_shares", count)
-        if count > MOST_SHARES:
-            raise ValueError(f"n_shares must be at most {MOST_SHARES}, got {count}")
+        self._keep("n_shares", check_count("n_shares", self.n_shares))
+        if self.n_shares > MOST_SHARES:
+            raise ValueError(
+                f"n_shares must be at most {MOST_SHARES}, got {self.n_shares}"
+            )
         if self.symmetric:
             raise ValueError(f"parts of {self.name!r} must be vectors")
 
@@ -691,14 +624,3 @@ class SharedGaussian(Gaussian):
     def drawn_std(self) -> float:
         """Deviation of one share."""
         return self.noise_std / math.sqrt(self.n_shares)
-
-    def mu_of(self, n_unknown: int) -> float:
-        """Cost against who does not know so many of the shares in a sum."""
-        return self.mu * math.sqrt(self.n_shares / check_count("n_unknown", n_unknown))
-
-    def notes(self) -> str:
-        """Return what a report says beside its numbers."""
-        return (
-            f"a sum over {self.n_shares} parties or more, each of which adds noise of "
-            f"standard deviation {self.drawn_std:.6g}"
-        )

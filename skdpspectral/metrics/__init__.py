@@ -6,11 +6,7 @@ itself a release.
 """
 
 from ._private_scorer import make_private_scorer
-from ._ranking import (
-    make_user_scorer,
-    user_ndcg_score,
-    user_recall_score,
-)
+from ._ranking import user_ndcg_score, user_recall_score
 from ._score_kinds import captured_variance
 from ._subspace import gaussian_kl, subspace_distance
 
@@ -18,7 +14,6 @@ __all__ = [
     "captured_variance",
     "gaussian_kl",
     "make_private_scorer",
-    "make_user_scorer",
     "subspace_distance",
     "user_ndcg_score",
     "user_recall_score",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +17,7 @@ from .._linalg import walks
 from .._release import Release
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import MOST_EXACT_USERS
-from .._tables.ids import (
-    check_feature,
-    encode_array,
-    id_array,
-    ids_as_objects,
-    read_column,
-)
+from .._tables.ids import check_feature, encode_array, id_array, read_column
 from .._tables.readers import column_names, read_quietly
 from .._tables.rows import shape_of
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_mu
@@ -34,11 +28,7 @@ from ..accounting._ledger.context import (
     ambient_accountant,
     block_at_hand,
 )
-from ..accounting._ledger.planned_fits import (
-    Composition,
-    composition_of,
-    is_estimator,
-)
+from ..accounting._ledger.planned_fits import Composition, composition_of, is_estimator
 from ..mechanisms import (
     Exact,
     Mechanism,
@@ -52,16 +42,6 @@ from ._score_kinds import Kind, make_kind
 
 # Instead of a number: the budget is that of the search that uses the score.
 SEARCH = "search"
-
-
-class Contributions(NamedTuple):
-    """What held-out rows contribute to a score, of shape (n_rows, width); private.
-
-    `owners` are the users whose contributions they are; None where rows count.
-    """
-
-    values: np.ndarray
-    owners: np.ndarray | None = None
 
 
 def checked_budget(epsilon: object, delta: object) -> tuple[float, float] | None:
@@ -80,25 +60,6 @@ def checked_budget(epsilon: object, delta: object) -> tuple[float, float] | None
     return number, delta
 
 
-def by_user(measured: list[Contributions]) -> np.ndarray:
-    """Return the mean of each user's contributions."""
-    owners = [part.owners for part in measured if part.owners is not None]
-    values = np.concatenate([part.values[:, 0] for part in measured])
-    if not len(values):
-        return values
-    codes, n_users = encode_array(_joined(owners), "user_feature")
-    sums = np.bincount(codes, values, minlength=n_users)
-    means: np.ndarray = sums / np.bincount(codes, minlength=n_users)
-    return means
-
-
-def _joined(owners: list[np.ndarray]) -> np.ndarray:
-    """Return the ids of several tables as one array, each as it is."""
-    if len({ids.dtype for ids in owners}) > 1:
-        owners = [ids_as_objects(ids) for ids in owners]
-    return np.concatenate(owners)
-
-
 # Contributions that are added up in one go.
 _BLOCK = 4096
 
@@ -106,44 +67,35 @@ _BLOCK = 4096
 _HALF = 0.5
 
 
-class ReleasedMeans(NamedTuple):
-    """A score as released: means of contributions, and the deviation of their noise."""
-
-    means: np.ndarray
-    std: float
-
-
 @dataclass(frozen=True)
 class RowScore(Statistic):
     """Mean over held-out rows of what they contribute to a score.
 
     A row contributes `width` numbers. `diameter` is the largest distance of two
-    contributions, and `radius` bounds their norms. Of the public number `n_terms` of
-    them at most `n_times` are of one row.
+    contributions, and `radius` bounds their norms. Their number `n_terms` is public.
     """
 
     width: int
     diameter: float
     radius: float
     n_terms: int
-    n_times: int = 1
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
-        moved = sensitivity.score_sensitivity(self.diameter, self.n_terms, self.n_times)
+        moved = sensitivity.score_sensitivity(self.diameter, self.n_terms)
         error = sensitivity.summation_error(self.radius, self.n_terms, _BLOCK)
         more = {"summation_error": error, "magnitude": 2.0 * self.radius}
         shape, lemma = (self.width,), "score-sums"
         return calibrate_alike(["score"], moved, mu, shape, lemma=lemma, **more)
 
-    def run(self, release: Any, rows: Any, *given: Any) -> ReleasedMeans:
-        """Release the mean of contributions, an array of shape (n_terms, width)."""
+    def run(self, release: Any, rows: Any, *given: Any) -> tuple[np.ndarray, float]:
+        """Release the mean of contributions, of shape (n_terms, width)."""
         if len(rows) != self.n_terms:
             raise ValueError("the number of held-out rows has changed")
         total = np.zeros(self.width)
         for block in walks.row_blocks(len(rows), _BLOCK):
             total += rows[block].sum(axis=0)
         means = release("score", total / self.n_terms)
-        return ReleasedMeans(means, _deviation(release.plan["score"]))
+        return means, _deviation(release.plan["score"])
 
 
 @dataclass(frozen=True)
@@ -157,7 +109,7 @@ class UserScore(Statistic):
         more = {"magnitude": MOST_EXACT_USERS, "lemma": "score-sums"}
         return calibrate_alike(["score"], moved, mu, (2,), **more)
 
-    def run(self, release: Any, rows: Any, *given: Any) -> ReleasedMeans:
+    def run(self, release: Any, rows: Any, *given: Any) -> tuple[np.ndarray, float]:
         """Release sum and count of users' values, an array of shape (n_users,)."""
         mechanism = release.plan["score"]
         grid = getattr(mechanism, "grid", 2.0**-32)
@@ -168,7 +120,7 @@ class UserScore(Statistic):
         n_users = max(float(counted[1]) / _HALF, 2.0 * std / _HALF, 1.0)
         mean = float(counted[0]) / n_users
         spread = math.hypot(1.0, mean / _HALF)
-        return ReleasedMeans(np.array([mean]), std * spread / n_users)
+        return np.array([mean]), std * spread / n_users
 
 
 def _deviation(mechanism: Any) -> float:
@@ -319,58 +271,24 @@ class PrivateScorer:
 
     def __repr__(self) -> str:
         kind = self._kind
-        parts = [repr(kind.name), f"epsilon={self.epsilon!r}"]
+        epsilon = SEARCH if self._budget is None else self._budget[0]
+        parts = [repr(kind.name), f"epsilon={epsilon!r}"]
         parts += [f"{f.name}={getattr(kind, f.name)!r}" for f in fields(kind)]
         if self._user_feature is not None:
             parts.append(f"user_feature={self._user_feature!r}")
         return f"make_private_scorer({', '.join(parts)})"
 
     @property
-    def epsilon(self) -> float | str:
-        """Budget of one score; infinite for none, "search" where a search has it."""
-        return SEARCH if self._budget is None else self._budget[0]
-
-    @property
-    def score(self) -> str:
-        """Name of what is measured."""
-        return self._kind.name
-
-    @property
     def accountant(self) -> PrivacyAccountant | None:
         """Ledger of its own."""
         return self._accountant
 
-    @property
-    def user_feature(self) -> int | str | None:
-        """Column of users; None where rows count."""
-        return self._user_feature
-
-    @property
-    def seeded(self) -> bool:
-        """Whether its noise comes from a seed."""
-        return self._noise_seed is not None
-
-    @property
-    def relation(self) -> tuple[Unit, Neighbors]:
-        """Whose contribution is protected, against what change."""
-        return _ROW if self._user_feature is None else _USER
-
-    def statistic(self, n_terms: int, n_times: int = 1) -> RowScore | UserScore:
-        """Return what is released of contributions, at most `n_times` a row."""
+    def statistic(self, n_terms: int) -> RowScore | UserScore:
+        """Return the statistic of so many contributions."""
         if self._user_feature is not None:
             return UserScore()
         kind = self._kind
-        return RowScore(kind.width, kind.diameter, kind.radius, n_terms, n_times)
-
-    def n_terms(self, n_samples: int) -> int:
-        """Return the number of contributions of held-out rows; 0 is an error."""
-        terms = self._kind.n_terms(n_samples)
-        if terms < 1:
-            raise ValueError(
-                f"a score of {self._kind.name!r} needs two held-out rows or more, got "
-                f"{n_samples}"
-            )
-        return terms
+        return RowScore(kind.width, kind.diameter, kind.radius, n_terms)
 
     def privacy_plan(self, n_samples: int) -> PrivacyPlan:
         """Describe what a score of so many held-out rows releases and costs."""
@@ -379,13 +297,17 @@ class PrivateScorer:
                 f"{self!r} has no budget, and can only be used in PrivateSearchCV; "
                 "pass epsilon to make_private_scorer"
             )
-        epsilon, delta = self._budget
-        unit, neighbors = self.relation
-        return self.statistic(self.n_terms(n_samples)).plan(
-            epsilon,
-            delta,
+        n_terms = self._kind.n_terms(n_samples)
+        if n_terms < 1:
+            raise ValueError(
+                f"a score of {self._kind.name!r} needs two held-out rows or more, got "
+                f"{n_samples}"
+            )
+        unit, neighbors = _ROW if self._user_feature is None else _USER
+        return self.statistic(n_terms).plan(
+            *self._budget,
             estimator=self._kind.name,
-            seeded=self.seeded,
+            seeded=self._noise_seed is not None,
             unit=unit,
             neighbors=neighbors,
         )
@@ -405,7 +327,10 @@ class PrivateScorer:
                 "scorer(estimator, X, y)"
             )
         plan = self.privacy_plan(shape[0])
-        self._check_column(X, shape)
+        if self._user_feature is not None:  # refused at no cost
+            named = column_names(X) is not None
+            table = X if named else np.broadcast_to(0.0, (1, *shape[1:]))
+            read_column(table, self._user_feature, "user_feature")
         self._warn_beforehand(plan, shape[0])
         release = Release(plan, self._governing_accountant(estimator), self._noise_seed)
         # It is charged here, and values are read from here on.
@@ -415,8 +340,9 @@ class PrivateScorer:
             "it stays charged"
         )
         with np.errstate(all="ignore"), without_warnings():
-            measured = read_quietly(lambda: self.measure(estimator, X, y), said)
-            score, self.std_ = self.released(release, [measured])
+            values = read_quietly(lambda: self.measure(estimator, X, y), said)
+            means, std = self.statistic(len(values)).run(release, values)
+            score, self.std_ = self._kind.finish(means, std)
         return score
 
     def without_noise(self) -> PrivateScorer:
@@ -425,52 +351,30 @@ class PrivateScorer:
         twin._budget = (math.inf, 1e-6)
         return twin
 
-    def _check_column(self, X: Any, shape: tuple[int, ...]) -> None:
-        """Refuse a table without the column of users, at no cost."""
-        if self._user_feature is not None:
-            named = column_names(X) is not None
-            table = X if named else np.broadcast_to(0.0, (1, *shape[1:]))
-            read_column(table, self._user_feature, "user_feature")
-
-    def released(
-        self, release: Any, measured: list[Contributions]
-    ) -> tuple[float, float]:
-        """Release the score of the contributions of all folds, with its standard error.
-
-        `release` is charged with the plan of :meth:`statistic`.
-        """
-        rows = by_user(measured) if self._user_feature is not None else None
-        if rows is None:
-            rows = np.concatenate([part.values for part in measured])
-        n_terms = 1 if self._user_feature is not None else len(rows)
-        found = self.statistic(max(n_terms, 1)).run(release, rows)
-        return self._kind.finish(found.means, found.std)
-
-    def measure(self, estimator: Any, X: Any, y: Any) -> Contributions:
-        """Return what held-out rows contribute, without any noise.
+    def measure(self, estimator: Any, X: Any, y: Any) -> np.ndarray:
+        """Return contributions of held-out rows, or each user's mean; private.
 
         A model that drops rows is refused: noise is that of a mean over all of them.
         """
-        if self._user_feature is None:
-            values = self._kind.contributions(estimator, X, y)
-            if len(values) != self.n_terms(shape_of(X)[0]):
+        kind, feature = self._kind, self._user_feature
+        if feature is None:
+            values = kind.contributions(estimator, X, y)
+            if len(values) != kind.n_terms(shape_of(X)[0]):
                 raise ValueError("predictions must have one entry per held-out row")
-            return Contributions(values)
-        users = id_array(
-            read_column(X, self._user_feature, "user_feature"), "user_feature"
-        )
-        if not self._kind.of_users:
-            return Contributions(self._kind.contributions(estimator, X, y), users)
+            return values
+        users = id_array(read_column(X, feature, "user_feature"), "user_feature")
         codes, n_users = encode_array(users, "user_feature")
-        of_each = self._kind.of_each_user(y, estimator.predict(X), codes, n_users)
-        first = np.unique(codes, return_index=True)[1]
-        known = ~np.isnan(of_each)
-        return Contributions(of_each[known, np.newaxis] - 0.5, users[first][known])
+        if kind.of_users:
+            of_each = kind.of_each_user(y, estimator.predict(X), codes, n_users)
+            return of_each[~np.isnan(of_each)] - 0.5
+        values = kind.contributions(estimator, X, y)[:, 0]
+        sums = np.bincount(codes, values, minlength=n_users)
+        means: np.ndarray = sums / np.bincount(codes, minlength=n_users)
+        return means
 
     def _warn_beforehand(self, plan: PrivacyPlan, n_samples: int) -> None:
-        said = None
         if not plan.noisy:
-            said = f"epsilon={self.epsilon}: the score is exact, and reveals the rows"
+            said = f"epsilon={plan.epsilon}: the score is exact, and reveals the rows"
         elif plan.seeded:
             said = (
                 "noise_seed is given: the noise of the score can be reproduced, so it "
@@ -481,8 +385,9 @@ class PrivateScorer:
                 f"delta={plan.delta:g} of the score is at least 1 / n_samples = "
                 f"{1.0 / n_samples:g}; choose a smaller delta"
             )
-        if said is not None:
-            warn(said, PrivacyLeakWarning)
+        else:
+            return
+        warn(said, PrivacyLeakWarning)
 
     # -- the ledger follows the scorer into worker processes ----------------------
 
@@ -511,17 +416,12 @@ class PrivateScorer:
 
 
 def _accountant_of(estimator: Any) -> PrivacyAccountant | None:
-    """Return the accountant of an estimator or of its parts, the last one first.
-
-    A frozen estimator does not list the parts of what it holds.
-    """
-    if composition_of(estimator) is Composition.FROZEN:
+    """Return the accountant of an estimator or of its parts, the last one first."""
+    if composition_of(estimator) is Composition.FROZEN:  # which does not list its own
         return _accountant_of(estimator.estimator)
-    if not is_estimator(estimator):
-        return None
-    for value in reversed(list(estimator.get_params(deep=True).values())):
-        if composition_of(value) is Composition.FROZEN:
-            value = _accountant_of(value)
-        if isinstance(value, PrivacyAccountant):
-            return value
+    inside = estimator.get_params(deep=True) if is_estimator(estimator) else {}
+    for value in reversed(list(inside.values())):
+        found = value if isinstance(value, PrivacyAccountant) else _accountant_of(value)
+        if found is not None:
+            return found
     return None

@@ -6,14 +6,14 @@ segment: no loop over users.
 
 from __future__ import annotations
 
-import numbers
 import warnings
 
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array
 
-from .._tables.ids import check_feature, encode_ids, read_column
+from .._tables.ids import encode_ids
+from ..mechanisms import check_count, check_real
 
 
 def user_ndcg_score(y_true, y_score, users, *, k=10):
@@ -53,7 +53,7 @@ def user_ndcg_score(y_true, y_score, users, *, k=10):
 
     See Also
     --------
-    make_user_scorer : Wraps this score for cross-validation and searches.
+    make_private_scorer : Makes a scorer of it for cross-validation and searches.
     sklearn.metrics.ndcg_score : NDCG of a matrix with one row per user.
 
     Warnings
@@ -86,11 +86,8 @@ def user_ndcg_score(y_true, y_score, users, *, k=10):
     gains, scores, codes, n_users = _check_rows(y_true, y_score, users)
     if gains.min() < 0:
         raise ValueError("y_true must not be negative: gains are at least 0")
-    n_ranks = _check_k(k, len(gains))
-    discount = 1.0 / np.log2(2.0 + np.arange(n_ranks))
-    gained = _ranked_sums(gains, scores, codes, n_users, discount)
-    ideal = _ranked_sums(gains, gains, codes, n_users, discount)
-    return _mean_over_users(gained, ideal, "user_ndcg_score: all gains are 0")
+    found = ndcg_of_users(gains, scores, codes, n_users, k)
+    return _mean_over_users(found, "user_ndcg_score: all gains are 0")
 
 
 def user_recall_score(y_true, y_score, users, *, k=10, relevant=4):
@@ -131,7 +128,7 @@ def user_recall_score(y_true, y_score, users, *, k=10, relevant=4):
 
     See Also
     --------
-    make_user_scorer : Wraps this score for cross-validation and searches.
+    make_private_scorer : Makes a scorer of it for cross-validation and searches.
 
     Warnings
     --------
@@ -157,90 +154,23 @@ def user_recall_score(y_true, y_score, users, *, k=10, relevant=4):
     0.25
     """
     ratings, scores, codes, n_users = _check_rows(y_true, y_score, users)
-    is_relevant = (ratings >= _check_relevant(relevant)).astype(np.float64)
-    counted = np.ones(_check_k(k, len(ratings)))
-    found = _ranked_sums(is_relevant, scores, codes, n_users, counted)
-    wanted = np.bincount(codes, is_relevant, minlength=n_users)
-    return _mean_over_users(found, wanted, "user_recall_score: no row is relevant")
+    found = recall_of_users(ratings, scores, codes, n_users, k, relevant)
+    return _mean_over_users(found, "user_recall_score: no row is relevant")
 
 
-def make_user_scorer(score_func, user_feature, *, greater_is_better=True, **kwargs):
-    """Make a scorer that reads user ids from a column of X.
-
-    Scikit-learn scorers do not pass users to a metric. This scorer predicts with
-    ``estimator.predict(X)`` and reads the users from X, where estimators with a
-    `user_feature` need them anyway.
-
-    Parameters
-    ----------
-    score_func : callable
-        ``score_func(y_true, y_pred, users, **kwargs) -> float``, such as
-        `user_ndcg_score` and `user_recall_score`.
-    user_feature : int or str
-        Position or name of the column of X with user ids.
-    greater_is_better : bool, default=True
-        Pass False for an error. The scorer then returns its negative.
-    **kwargs : object
-        Other arguments of `score_func`, such as ``k=5``.
-
-    Returns
-    -------
-    callable
-        ``scorer(estimator, X, y) -> float``, for `cross_val_score`, `GridSearchCV` and
-        similar tools. It can be pickled if `score_func` can.
-
-    Raises
-    ------
-    TypeError
-        If `score_func` is not callable, or `user_feature` is neither int nor str.
-
-    See Also
-    --------
-    skdpspectral.model_selection.PerUserKFold : Folds with rows of every user.
-
-    Warnings
-    --------
-    Scores are not private. For private users they are a release that no accountant
-    records, and so is a parameter chosen by them.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.dummy import DummyRegressor
-    >>> from skdpspectral.metrics import make_user_scorer, user_recall_score
-    >>> X = np.array([[1, 10], [1, 20], [2, 10], [2, 20]])  # user, item
-    >>> y = np.array([5, 3, 5, 5])
-    >>> scorer = make_user_scorer(user_recall_score, user_feature=0, k=1)
-    >>> scorer(DummyRegressor().fit(X, y), X, y)  # all scores are tied
-    0.5
-    """
-    return _UserScorer(score_func, user_feature, greater_is_better, kwargs)
+def ndcg_of_users(gains, scores, codes, n_users, k):
+    """Return the NDCG of each user, NaN for those without a gain."""
+    discount = 1.0 / np.log2(2.0 + np.arange(check_k(k, len(gains))))
+    gained = _ranked_sums(gains, scores, codes, n_users, discount)
+    return _shares(gained, _ranked_sums(gains, gains, codes, n_users, discount))
 
 
-class _UserScorer:
-    """A callable of (estimator, X, y), as `make_user_scorer` describes it."""
-
-    def __init__(self, score_func, user_feature, greater_is_better, kwargs):
-        if not callable(score_func):
-            raise TypeError(f"score_func must be callable, got {score_func!r}")
-        check_feature(user_feature, "user_feature")
-        self._score_func = score_func
-        self._user_feature = user_feature
-        self._sign = 1 if greater_is_better else -1
-        self._kwargs = kwargs
-
-    def __call__(self, estimator, X, y):
-        users = read_column(X, self._user_feature, "user_feature")
-        y_pred = estimator.predict(X)
-        return self._sign * self._score_func(y, y_pred, users, **self._kwargs)
-
-    def __repr__(self):
-        name = getattr(self._score_func, "__name__", repr(self._score_func))
-        options = [f"{key}={value!r}" for key, value in self._kwargs.items()]
-        if self._sign < 0:
-            options.insert(0, "greater_is_better=False")
-        arguments = [name, f"user_feature={self._user_feature!r}", *options]
-        return f"make_user_scorer({', '.join(arguments)})"
+def recall_of_users(ratings, scores, codes, n_users, k, relevant):
+    """Return the recall of each user, NaN for those without a relevant row."""
+    wanted = (ratings >= check_relevant(relevant)).astype(np.float64)
+    counted = np.ones(check_k(k, len(wanted)))
+    found = _ranked_sums(wanted, scores, codes, n_users, counted)
+    return _shares(found, np.bincount(codes, wanted, minlength=n_users))
 
 
 def _ranked_sums(gains, scores, codes, n_users, weights):
@@ -262,15 +192,19 @@ def _ranked_sums(gains, scores, codes, n_users, weights):
     return np.bincount(codes[starts], tie_sums, minlength=n_users)
 
 
-def _mean_over_users(found, best, undefined):
-    defined = best > 0
-    if not defined.any():
-        message = f"{undefined}, so no user has a score; it is set to NaN"
-        warnings.warn(message, UndefinedMetricWarning, stacklevel=3)
-        return float("nan")
-    # A perfect ranking may pass 1 by rounding.
-    shares = np.minimum(found[defined] / best[defined], 1.0)
-    return float(shares.mean())
+def _shares(found, best):
+    """Return quotients, NaN of 0; a perfect ranking may pass 1 by rounding."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(best > 0.0, np.minimum(found / best, 1.0), np.nan)
+
+
+def _mean_over_users(shares, undefined):
+    defined = shares[~np.isnan(shares)]
+    if len(defined):
+        return float(defined.mean())
+    message = f"{undefined}, so no user has a score; it is set to NaN"
+    warnings.warn(message, UndefinedMetricWarning, stacklevel=3)
+    return float("nan")
 
 
 def _check_rows(y_true, y_score, users):
@@ -307,17 +241,13 @@ def _numbers(values, name):
     return values
 
 
-def _check_k(k, most: int) -> int:
-    """Return how many ranks, or places, can count."""
-    if k is None:
-        return most
-    if not isinstance(k, numbers.Integral) or isinstance(k, bool) or k < 1:
-        raise ValueError(f"k must be an integer of at least 1, or None, got {k!r}")
-    return min(int(k), most)
+def check_k(k, most: int) -> int:
+    """Return how many ranks can count."""
+    return most if k is None else min(check_count("k", k), most)
 
 
-def _check_relevant(relevant):
-    is_number = isinstance(relevant, numbers.Real) and not isinstance(relevant, bool)
-    if not is_number or not np.isfinite(relevant):
+def check_relevant(relevant) -> float:
+    """Return the least relevant rating."""
+    if not np.isfinite(check_real("relevant", relevant)):
         raise ValueError(f"relevant must be a finite number, got {relevant!r}")
     return relevant

@@ -25,7 +25,7 @@ from .._tables.readers import read_entries
 from ..accounting._errors import warn
 from ..mechanisms import check_real, shown
 from ..sensitivity._moments import TARGET_WEIGHT
-from ._ranking import _check_k, _check_relevant, _ranked_sums
+from ._ranking import check_k, check_relevant, ndcg_of_users, recall_of_users
 
 
 def _positive(name: str, value: object) -> float:
@@ -415,9 +415,7 @@ def _rows(validate):
 
 
 def _inverse_scale(scale, n_features):
-    if scale is None:
-        return np.ones(n_features)
-    scale = np.asarray(scale, dtype=np.float64)
+    scale = np.asarray(1.0 if scale is None else scale, dtype=np.float64)
     if scale.shape not in ((), (n_features,)):
         raise ValueError(
             f"scale_ must be a number or have shape ({n_features},), got {scale.shape}"
@@ -535,68 +533,43 @@ class Ndcg(Kind):
     k: int | None = field(default=10, kw_only=True)
 
     def __post_init__(self) -> None:
-        _check_k(self.k, 1)
+        check_k(self.k, 1)
 
     def of_each_user(self, y: Any, predicted: Any, codes: Any, n: int) -> np.ndarray:
         gains = np.maximum(np.nan_to_num(_targets(y), posinf=0.0), 0.0)
         scores = np.nan_to_num(_targets(predicted))
-        discount = 1.0 / np.log2(2.0 + np.arange(_check_k(self.k, len(gains))))
-        gained = _ranked_sums(gains, scores, codes, n, discount)
-        return _quotients(gained, _ranked_sums(gains, gains, codes, n, discount))
+        return ndcg_of_users(gains, scores, codes, n, self.k)
 
 
 @dataclass(frozen=True)
-class Recall(Kind):
+class Recall(Ndcg):
     """Mean over users of the share of relevant rows among the top k (None: all)."""
 
     name: ClassVar[str] = "recall"
-    of_users: ClassVar[bool] = True
 
-    k: int | None = field(default=10, kw_only=True)
     relevant: Real = field(default=4, kw_only=True)  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        _check_k(self.k, 1)
-        _check_relevant(self.relevant)
+        super().__post_init__()
+        check_relevant(self.relevant)
 
     def of_each_user(self, y: Any, predicted: Any, codes: Any, n: int) -> np.ndarray:
-        wanted = (_targets(y) >= self.relevant).astype(np.float64)
         scores = np.nan_to_num(_targets(predicted))
-        counted = np.ones(_check_k(self.k, len(wanted)))
-        found = _ranked_sums(wanted, scores, codes, n, counted)
-        return _quotients(found, np.bincount(codes, wanted, minlength=n))
+        return recall_of_users(_targets(y), scores, codes, n, self.k, self.relevant)
 
 
-def _quotients(found: np.ndarray, best: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(best > 0.0, np.minimum(found / best, 1.0), np.nan)
-
-
-KINDS = {
-    kind.name: kind
-    for kind in (
-        Accuracy,
-        BalancedAccuracy,
-        SquaredError,
-        AbsoluteError,
-        LogLoss,
-        R2,
-        CapturedVariance,
-        Ndcg,
-        Recall,
-    )
-}
+_ERRORS = (SquaredError, AbsoluteError, LogLoss)
+_OTHERS = (Accuracy, BalancedAccuracy, R2, CapturedVariance, Ndcg, Recall)
+KINDS: dict[str, type[Kind]] = {kind.name: kind for kind in (*_ERRORS, *_OTHERS)}
 
 
 def make_kind(score: object, parameters: dict[str, Any]) -> Kind:
     """Return a kind by its name, with its public parameters."""
     if not isinstance(score, str) or score not in KINDS:
         raise ValueError(f"score must be one of {sorted(KINDS)}, got {shown(score)}")
-    kind = KINDS[score]
     try:
-        made: Kind = kind(**parameters)
+        return KINDS[score](**parameters)
     except TypeError as error:
         text = str(error).partition(" ")[2]
-        names = [f.name for f in fields(kind)]
+        names = [f.name for f in fields(KINDS[score])]
         raise TypeError(f"score={score!r} has parameters {names}: {text}") from None
-    return made

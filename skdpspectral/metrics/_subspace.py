@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
+from ..mechanisms import check_real
 from ._score_kinds import _finite_array, _orthonormal_rows
 
 SYMMETRY_TOLERANCE = 1e-8
@@ -59,7 +60,8 @@ def subspace_distance(components_a, components_b, *, ord=2):
     >>> round(subspace_distance([[1.0, 0.0]], [[0.0, 1.0]]), 12)
     1.414213562373
     """
-    order = _check_order(ord)
+    if not check_real("ord", ord) >= 1:
+        raise ValueError(f"ord must be at least 1, and may be numpy.inf, got {ord!r}")
     basis_a = _orthonormal_rows(components_a, "components_a")
     basis_b = _orthonormal_rows(components_b, "components_b")
     if basis_a.shape[1] != basis_b.shape[1]:
@@ -70,7 +72,7 @@ def subspace_distance(components_a, components_b, *, ord=2):
     small, large = sorted((basis_a, basis_b), key=len)
     sines = _principal_sines(small, large)
     excess = np.ones(len(large) - len(small))
-    return _vector_norm(np.concatenate([sines, sines, excess]), order)
+    return _vector_norm(np.concatenate([sines, sines, excess]), float(ord))
 
 
 def gaussian_kl(mean_a, cov_a, mean_b, cov_b):
@@ -129,18 +131,6 @@ def gaussian_kl(mean_a, cov_a, mean_b, cov_b):
     diagonal = excess * (excess + 2.0) - 2.0 * np.log1p(excess)
     lower = np.sum(np.tril(ratio, -1) ** 2)
     return max(0.5 * float(diagonal.sum() + lower + shift @ shift), 0.0)
-
-
-def _check_order(order):
-    try:
-        value = float(order)
-    except (TypeError, ValueError):
-        value = np.nan
-    if isinstance(order, (bool, np.bool_, str)) or not value >= 1:
-        raise ValueError(
-            f"ord must be a number of at least 1 or numpy.inf, got {order!r}"
-        )
-    return value
 
 
 def _principal_sines(small, large):

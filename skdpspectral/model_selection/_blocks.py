@@ -22,7 +22,7 @@ import joblib
 import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.metrics import check_scoring, get_scorer, get_scorer_names
+from sklearn.metrics import check_scoring
 from sklearn.pipeline import Pipeline
 
 from .._base.sklearn_compat import take_rows
@@ -33,8 +33,8 @@ from .._tables.rows import dtypes_of, shape_of
 from ..accounting import PrivacyAccountant, gaussian_epsilon, gaussian_mu
 from ..accounting._ledger.context import without_accountant
 from ..accounting._ledger.planned_fits import estimators_within
-from ..metrics._private_scorer import PrivateScorer, make_private_scorer
-from ._candidates import candidate_model, named, private_parts, quiet, set_sources
+from ..metrics._private_scorer import PrivateScorer
+from ._candidates import named, private_parts, quiet, set_sources
 from ._splits import PrivateSplit
 from ._vote_kernels import Array, votes
 
@@ -56,22 +56,16 @@ def scorer_of_blocks(scoring: Any, estimator: Any) -> Any:
     if isinstance(scoring, PrivateScorer):
         return scoring.without_noise()
     try:
-        if not isinstance(scoring, str):
-            return check_scoring(estimator, scoring=scoring)
-        if scoring in get_scorer_names():
-            return get_scorer(scoring)
-        return make_private_scorer(scoring).without_noise()
+        return check_scoring(estimator, scoring=scoring)
     except (TypeError, ValueError) as error:
         raise ValueError(f"scoring: {error}") from error
 
 
-def packed(
-    estimator: Any, candidates: Sequence[Mapping[str, Any]], scorer: Any
-) -> bytes:
+def packed(models: Sequence[Any], scorer: Any) -> bytes:
     """Return what every block has a copy of: what one changes, no other block sees."""
     with without_accountant():
         try:
-            _Pickler(file := io.BytesIO()).dump((estimator, list(candidates), scorer))
+            _Pickler(file := io.BytesIO()).dump((models, scorer))
         except Exception as error:
             raise ValueError(
                 "estimator, param_grid and scoring must be picklable: every block uses "
@@ -94,46 +88,41 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 class Ballot:
     """Public numbers that all blocks have in common.
 
-    `pack` holds estimator, candidates and scorer, of which the first candidate is the
-    incumbent. The last fit may cost `mu_fit`, to which budgets of steps are `scaled`;
-    it has `n_rows` rows, None where users of the column `user_feature` are protected
-    and dealt to `n_blocks`. `n_folds` are those inside of a block. Columns `declared`
-    have public categories in their dtypes.
+    `pack` holds models of candidates, the incumbent first, and the scorer. The last fit
+    has `n_rows` rows, None where users of the column `user_feature` are protected and
+    dealt to `n_blocks`. `n_folds` are those inside of a block. Columns `declared` have
+    public categories in their dtypes. Fits may cost so many times as much if `clearer`.
     """
 
     pack: bytes
-    mu_fit: float
-    scaled: bool
     n_folds: int
     n_blocks: int
     n_rows: int | None
     user_feature: Any = None
     declared: frozenset[str] = frozenset()
+    clearer: float = 1.0
 
     def __call__(self, number: int, X: Any, y: Any) -> tuple[Array, Array]:
         """Return the votes of a block on challengers, and which beat the incumbent."""
         with self._apart(number):
-            estimator, candidates, scorer = cloudpickle.loads(self.pack)
-            scores = np.full(len(candidates), np.nan)
+            models, scorer = cloudpickle.loads(self.pack)
+            scores = np.full(len(models), np.nan)
             # What fails, for whatever reason, has the worst score, and nobody sees it.
             with contextlib.suppress(Exception):
-                folds, steps = list(self._folds(X)), _FittedSteps()
-                for place, candidate in enumerate(candidates):
+                given = scorer, number, X, y, list(self._folds(X)), _FittedSteps()
+                for place, model in enumerate(models):
                     with contextlib.suppress(Exception):
-                        model = self._model(estimator, candidate)
-                        given = (scorer, number, X, y, folds, steps)
                         scores[place] = self._score(model, *given)
             return votes(scores)
 
-    def rehearse(self, X: Any, y: Any) -> None:
+    def rehearse(self, candidates: Sequence[Mapping[str, Any]], X: Any, y: Any) -> None:
         """Fit and score each candidate on made-up rows; errors name the candidate."""
-        estimator, candidates, scorer = cloudpickle.loads(self.pack)
-        for candidate in candidates:
+        models, scorer = cloudpickle.loads(self.pack)
+        for candidate, model in zip(candidates, models, strict=True):
             with named(candidate), self._apart(0):
                 try:
-                    model, folds = self._model(estimator, candidate), self._folds(X)
-                    given = (scorer, 0, X, y, [next(folds)], _FittedSteps())
-                    score = self._score(model, *given)
+                    folds = [next(self._folds(X))]
+                    score = self._score(model, scorer, 0, X, y, folds, _FittedSteps())
                 except Exception as error:
                     raise ValueError(f"{_REHEARSED} ({error})") from error
                 if not math.isfinite(score):
@@ -144,9 +133,6 @@ class Ballot:
         """Give a block its own settings and global generators, and no ledger."""
         with quiet(), config_context(), without_recording(), own_generators(number):
             yield
-
-    def _model(self, estimator: Any, candidate: Mapping[str, Any]) -> Any:
-        return candidate_model(estimator, candidate, self.mu_fit, self.scaled)
 
     def _folds(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield training and test rows, by their places in the block."""
@@ -193,32 +179,31 @@ class Ballot:
         if self.n_rows is None:
             factor = self.n_blocks * self.n_folds / (self.n_folds - 1)
         else:
-            counts = list(_row_counts(model))
+            counts = {
+                (part, name): int(getattr(part, name))
+                for part in estimators_within(model).values()
+                for name in getattr(type(part), "_counts_rows", ())
+                if getattr(part, name) < self.n_rows
+            }
             least = _FEWEST_ROWS
-            for _, _, count in counts:
-                if count < self.n_rows:
-                    wanted = min(count, _FEWEST_IN_BATCH)
-                    least = max(least, math.ceil(wanted * self.n_rows / count))
+            for count in counts.values():
+                wanted = min(count, _FEWEST_IN_BATCH)
+                least = max(least, math.ceil(wanted * self.n_rows / count))
             train = np.tile(train, math.ceil(least / len(train)))
             factor = self.n_rows / len(train)
-            for part, name, count in counts:
-                if count < self.n_rows:
-                    part.set_params(**{name: max(1, round(count / factor))})
+            for (part, name), count in counts.items():
+                part.set_params(**{name: max(1, round(count / factor))})
         for part in private_parts(model).values():
-            mu = factor * gaussian_mu(float(part.epsilon), float(part.delta))
+            own = gaussian_mu(float(part.epsilon), float(part.delta))
+            mu = self.clearer * factor * own
             part.set_params(epsilon=gaussian_epsilon(mu, float(part.delta)))
         return model, train
 
 
-def declared_columns(
-    estimator: Any, candidates: Sequence[Mapping[str, Any]], X: Any
-) -> frozenset[str]:
+def declared_columns(models: Sequence[Any], X: Any) -> frozenset[str]:
     """Return columns of which a candidate takes the dtype's categories for public."""
-    models = [clone(estimator).set_params(**candidate) for candidate in candidates]
-    inside = [part for model in models for part in estimators_within(model).values()]
-    takes = [
-        part._takes_declared for part in inside if hasattr(part, "_takes_declared")
-    ]
+    inside = (part for model in models for part in estimators_within(model).values())
+    takes = [p._takes_declared for p in inside if hasattr(p, "_takes_declared")]
     names = map(str, column_names(X) or ())
     return frozenset(name for name in names if any(take(name) for take in takes))
 
@@ -226,51 +211,42 @@ def declared_columns(
 def rows_apart(
     table: Any, rows: np.ndarray, declared: frozenset[str] = frozenset()
 ) -> Any:
-    """Return some rows of a table, and nothing that was made of the others.
+    """Return some rows of a table or column, and nothing that was made of the others.
 
     Frames keep names and dtypes. But for the columns `declared`, categories become
     those of these rows. Rows are numbered anew, and notes on a frame and what its
-    subclass adds are left out.
+    subclass adds are left out. Indexes and arrays of pandas become series.
     """
-    polars = type(table).__module__.startswith("polars")
-    if not hasattr(table, "iloc") and not polars:
-        return _values_apart(table, rows)
-    part = take_rows(table if polars else _plain(table), rows)
-    if not polars:
+    if isinstance(table, np.ndarray):
+        return table.view(np.ndarray)[rows]
+    part = take_rows(_plain(table), rows)
+    if hasattr(part, "iloc"):
         part = part.reset_index(drop=True)
         part.attrs = {}
-    if len(part.shape) == 1:
+    if column_names(part) is None:
         return _recoded(part)
     for place, (name, dtype) in enumerate(
         zip(column_names(part), dtypes_of(part), strict=True)
     ):
         if not _is_coded(dtype) or str(name) in declared:
             continue
-        if polars:
-            part = part.with_columns(_recoded(part[name]))
-        else:
+        if hasattr(part, "iloc"):
             part.isetitem(place, _recoded(part.iloc[:, place]))
+        else:
+            part = part.with_columns(_recoded(part[name]))
     return part
 
 
 def _plain(table: Any) -> Any:
-    """Return a frame or series of a subclass as one of pandas itself."""
-    kinds = {"DataFrame", "Series"}
-    plain = next((k for k in type(table).__mro__ if k.__name__ in kinds), type(table))
-    return table if plain is type(table) else plain(table)
-
-
-def _values_apart(values: Any, rows: np.ndarray) -> Any:
-    """Return some rows of an array; of an index or array of pandas as a series."""
-    if isinstance(values, np.ndarray):
-        return values.view(np.ndarray)[rows]
-    if not type(values).__module__.startswith("pandas"):
-        return take_rows(values, rows)
+    """Return a table or column of pandas as its own frame or series; others as is."""
+    if not (hasattr(table, "iloc") or type(table).__module__.startswith("pandas")):
+        return table
     import pandas as pd
 
-    if isinstance(values, pd.MultiIndex):
-        values = values.to_flat_index()
-    return _recoded(pd.Series(values).iloc[rows].reset_index(drop=True))
+    if isinstance(table, pd.DataFrame):
+        return pd.DataFrame(table)
+    several = isinstance(table, pd.MultiIndex)
+    return pd.Series(table.to_flat_index() if several else table)
 
 
 def _is_coded(dtype: Any) -> bool:
@@ -280,11 +256,11 @@ def _is_coded(dtype: Any) -> bool:
 
 def _recoded(column: Any) -> Any:
     """Return a column that knows of no values but its own."""
-    if not hasattr(column, "iloc"):
-        return column.cast(str) if _is_coded(column.dtype) else column
-    if _is_coded(column.dtype):
+    if not _is_coded(getattr(column, "dtype", None)):
+        return column
+    if hasattr(column, "iloc"):
         return column.astype(object).astype("category")
-    return column
+    return column.cast(str)
 
 
 class _FittedSteps:
@@ -304,12 +280,3 @@ class _FittedSteps:
             return copy.deepcopy(rows), fitted  # later steps may change rows in place
 
         return once
-
-
-def _row_counts(model: Any) -> Iterator[tuple[Any, str, int]]:
-    """Yield the estimators whose parameters count rows of a table, with those."""
-    for part in model.get_params(deep=True).values():
-        for name in getattr(type(part), "_counts_rows", ()):
-            yield part, name, int(getattr(part, name))
-    for name in getattr(type(model), "_counts_rows", ()):
-        yield model, name, int(getattr(model, name))

@@ -15,13 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import (
-    PrivateEstimator,
-    Seed,
-    Self,
-    noted_caveats,
-    unweighted,
-)
+from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.sklearn_compat import (
     CallbackSupportMixin,
     Interval,
@@ -31,27 +25,23 @@ from .._base.sklearn_compat import (
 from .._base.strategies import check_arguments
 from .._release.selection import VoteRelease
 from .._tables.readers import read_quietly
-from ..accounting import PrivacyAccountant, gaussian_epsilon
-from ..mechanisms import check_count, check_real
+from ..accounting import NoisyFitWarning, PrivacyAccountant
+from ..accounting._errors import warn
+from ..mechanisms import check_count
 from ..metrics._private_scorer import PrivateScorer
 from ._blocks import scorer_of_blocks
 from ._candidates import (
     FitLimit,
-    candidate_model,
     check_estimator,
+    checked_form,
     fitted_within_budget,
     sliceable,
     sliceable_targets,
-    users_of,
-    warn_beforehand,
 )
-from ._vote import MIN_BLOCK_SIZE, elected, planned, prepared, rehearse, results
+from ._vote import MIN_BLOCK_SIZE, ballot_of, elected, planned, rehearse, results
 
 # Largest number of candidates, each of which is checked before the charge.
 _MOST_CANDIDATES = 512
-
-# Columns of rows that are planned for without any.
-_STAND_IN_COLUMNS = 64
 
 
 def _has(name: str):
@@ -86,6 +76,21 @@ def _of_best(name: str, summary: str):
     return _has(name)(method)
 
 
+def _attribute(name: str, summary: str) -> property:
+    """Return a property that the best model has."""
+
+    def of_best(self):
+        try:
+            return getattr(self._best(), name)
+        except NotFittedError as error:
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {name} before it has a fitted "
+                "model"
+            ) from error
+
+    return property(of_best, doc=summary)
+
+
 @documented
 class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator):
     r"""Private parameter search with a single budget.
@@ -101,7 +106,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         A private estimator of this package, or a pipeline whose fitted steps are all
         private or harmless according to :func:`~skdpspectral.audit.privacy_report`.
         Leave its `accountant` and `noise_seed` at None and pass them to the search
-        instead. This estimator is the incumbent.
+        instead. A fit uses its whole budget, which private steps share in proportion to
+        the costs of their own epsilons. This estimator is the incumbent.
     param_grid : dict or list of dicts
         Lists of values by parameter name, as in
         :class:`~sklearn.model_selection.GridSearchCV`, for at most 512 candidates. They
@@ -123,11 +129,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         is None within blocks.
     cv : int, default=3
         Number of folds within a block, from 2 to 20.
-    step_budgets : {"scaled", "given"}, default="scaled"
-        Meaning of the epsilons of private steps. With "scaled", a fit always uses its
-        whole budget, and the epsilons only determine how steps share it. With "given",
-        the epsilons are used unchanged, and a candidate that exceeds the budget raises
-        an error (see :meth:`privacy_plan`).
     n_jobs : int or None, default=None
         Number of processes for the blocks. None means 1, unless in a
         ``joblib.parallel_config`` context, and -1 means all cores.
@@ -195,19 +196,16 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     candidates, and the incumbent is fitted with the whole budget. This depends only on
     public numbers and is stated by ``privacy_plan``.
 
-    **Within a block**, training rows are repeated until there are at least 160. Fits
-    use the :math:`\mu` at which their noise relative to the data matches the last fit.
-    A parameter that counts rows, such as `batch_size` of
-    :class:`~skdpspectral.DPAdamClassifier`, is scaled accordingly, so that epochs have
-    as many steps; rows are then repeated until batches have at least 16 rows. Blocks
-    use copies of the estimator and the scorer, and fixed seeds. A candidate that fails
-    in a block gets the worst score of that block, and a block in which all candidates
-    fail votes for the incumbent. Before the charge, each candidate is fitted and scored
-    once on made-up rows in the containers and dtypes of X and y. If this fails, the
-    search raises an error and nothing is charged. A block of a dataframe keeps column
-    names and dtypes, but the categories of a dtype become those of the block's own
-    values, unless :class:`~skdpspectral.DPTableVectorizer` takes them as public by
-    "dtype". Scorers get arrays and indexes of pandas as a series.
+    **Within a block**, training rows are repeated until there are at least 160, and
+    parameters that count rows are scaled, so that the noise relative to the data and
+    the number of steps match the last fit. A candidate that fails in a block gets the
+    worst score of that block, and a block in which all candidates fail votes for the
+    incumbent. Before the charge, each candidate is fitted and scored once on made-up
+    rows in the containers and dtypes of X and y. If this fails, the search raises an
+    error and nothing is charged. A block of a dataframe keeps column names and dtypes,
+    but the categories of a dtype become those of the block's own values, unless
+    :class:`~skdpspectral.DPTableVectorizer` takes them as public by "dtype". Scorers
+    get arrays and indexes of pandas as a series.
 
     **A score of the winner** is not part of the search. Hold out rows, and score
     `best_estimator_` on them with a
@@ -245,7 +243,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         "n_blocks": [StrOptions({"auto"}), Interval(Integral, 2, None, closed="left")],
         "scoring": [PrivateScorer, str, callable, None],
         "cv": [Interval(Integral, 2, MIN_BLOCK_SIZE, closed="both")],
-        "step_budgets": [StrOptions({"scaled", "given"})],
         "n_jobs": [Integral, None],
         "verbose": ["verbose"],
     }
@@ -260,7 +257,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         n_blocks: Any = "auto",
         scoring=None,
         cv: int = 3,
-        step_budgets: str = "scaled",
         n_jobs: int | None = None,
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
@@ -273,35 +269,36 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         self.n_blocks = n_blocks
         self.scoring = scoring
         self.cv = cv
-        self.step_budgets = step_budgets
         self.n_jobs = n_jobs
         self.accountant = accountant
         self.noise_seed = noise_seed
         self.verbose = verbose
 
-    def privacy_plan(self, n_samples, n_features=None):
+    def privacy_plan(self, n_samples, n_features=64):
         """Describe what a search will release and cost; no data are needed.
 
         Parameters
         ----------
         n_samples : int
             Number of rows. It is not used if users are protected.
-        n_features : int or None, default=None
-            Number of columns. It is only used for candidates that need more than 64.
+        n_features : int, default=64
+            Number of columns. It only matters to candidates that need more.
 
         Returns
         -------
         PrivacyPlan
-            The plan that a search is charged for. Its remarks and :meth:`fit_epsilon`
-            state the maximum epsilon of one fit, and whether there will be a vote.
+            The plan that a search is charged for. Its remarks state the maximum epsilon
+            of one fit, and whether there will be a vote.
 
         Raises
         ------
         ValueError
-            If a parameter is invalid, or the budget is too small.
+            If a parameter or a candidate is invalid, or the budget is too small.
         """
         self._check_parameters()
-        return planned(self, _stand_in(n_samples, n_features))[2]
+        given = {"n_samples": n_samples, "n_features": n_features}
+        shape = tuple(check_count(name, number) for name, number in given.items())
+        return planned(self, np.broadcast_to(0.0, shape)).plan
 
     def plan_for(self, X):
         """Describe what a search on X will release and cost; nothing is fitted.
@@ -327,25 +324,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
             be refused by :meth:`fit` before its charge.
         """
         self._check_parameters()
-        with noted_caveats():
-            return prepared(self, X, None, self._scorer()).plan
-
-    def fit_epsilon(self, n_samples, n_features=None):
-        """Return the maximum epsilon of one fit at the delta of the search.
-
-        Parameters
-        ----------
-        n_samples, n_features : int
-            As in :meth:`privacy_plan`.
-
-        Returns
-        -------
-        float
-            Epsilon of a fit. Set it in the steps with ``step_budgets="given"``.
-        """
-        self._check_parameters()
-        _, budgets, _ = planned(self, _stand_in(n_samples, n_features))
-        return gaussian_epsilon(budgets.mu_fit, float(self.delta))
+        checked_form(self.estimator, X, None)
+        return planned(self, X).plan
 
     def _scorer(self) -> Any:
         return scorer_of_blocks(self.scoring, self.estimator)
@@ -356,8 +336,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
                 "epsilon of a private search must be a number: without privacy, use "
                 "GridSearchCV"
             )
-        for name in ("epsilon", "delta"):
-            check_real(name, getattr(self, name))
         values = self.get_params(deep=False)
         constraints, arrays = self._parameter_constraints, self._array_parameters
         check_arguments(type(self).__name__, constraints, values, arrays)
@@ -376,9 +354,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
             )
         check_estimator(self.estimator)
         self._scorer()
-
-    def _users_scored(self) -> tuple[Any, bool]:
-        return users_of(self.estimator), False
 
     @unweighted
     def fit(self, X, y=None) -> Self:
@@ -409,31 +384,30 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
 
     def _found(self, X: Any, y: Any) -> dict[str, Any]:
         """Charge, ask the blocks, and fit; return the fitted attributes."""
-        scorer = self._scorer()
-        ready = prepared(self, X, y, scorer)
-        rehearse(self, ready, X, y)
-        plan, budgets, ballot = ready.plan, ready.budgets, ready.ballot
+        unread, _ = checked_form(self.estimator, X, y)
+        found, scorer = planned(self, X), self._scorer()
+        plan, budgets = found.plan, found.budgets
+        ballot = ballot_of(self, found, X, scorer)
+        rehearse(self, found, ballot, X, y)
         # Warnings of blocks stay in them: these go by public numbers alone.
-        warn_beforehand(ready.caveats)
+        for caveat in dict.fromkeys(found.caveats):
+            warn(f"of a candidate in param_grid: {caveat}", NoisyFitWarning)
         steps = budgets.n_blocks + 1  # of the blocks, and of the last fit
         with fit_progress(self, steps) as progress:
             # It is charged here, and values are read from here on.
             release, *read = self._start_release(
-                plan, *ready.unread, n_public=ballot.n_rows, kind=VoteRelease
+                plan, *unread, n_public=ballot.n_rows, kind=VoteRelease
             )
             progress.begin(X, y, plan)
-            X = read_quietly(lambda: sliceable(X, "X", *read), "X could not be read")
+            X = read_quietly(lambda: sliceable(X, *read), "X could not be read")
             y = read_quietly(lambda: sliceable_targets(y), "y could not be read")
-            choice = elected(self, ready, release, X, y, progress)
+            choice = elected(self, budgets, ballot, release, X, y, progress)
             index = 0 if choice.kept else choice.proposed
-            model = candidate_model(
-                self.estimator, ready.candidates[index], budgets.mu_fit, ballot.scaled
-            )
-            relation = (plan.unit, plan.neighbors)
-            limit = FitLimit(budgets.mu_fit, plan.failure, relation)
+            limit = FitLimit(budgets.mu_fit, plan.failure, (plan.unit, plan.neighbors))
+            model = found.models[index]
             model = fitted_within_budget(model, X, y, limit, release.draw_seed())
             progress.step(steps)
-        table = results(self.estimator, ready.candidates, choice)
+        table = results(self.estimator, found.candidates, choice)
         return {
             "best_params_": table["params"][index],
             "best_index_": index,
@@ -458,12 +432,9 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         within = get_tags(self.estimator)
-        tags.estimator_type = within.estimator_type
-        tags.classifier_tags = within.classifier_tags
-        tags.regressor_tags = within.regressor_tags
-        tags.transformer_tags = within.transformer_tags
-        tags.target_tags = within.target_tags
-        tags.input_tags = within.input_tags
+        kinds = ("classifier", "regressor", "transformer", "target", "input")
+        for name in ("estimator_type", *(f"{kind}_tags" for kind in kinds)):
+            setattr(tags, name, getattr(within, name))
         return tags
 
     predict = _of_best("predict", "Predict with the best model.")
@@ -549,35 +520,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
             "it is a private estimator, and keep privacy_.to_json() with it"
         )
 
-    @property
-    def classes_(self):
-        """Classes of the best model."""
-        return self._best().classes_
-
-    def _seen_by_best(self, name: str):
-        try:
-            return getattr(self._best(), name)
-        except NotFittedError as error:
-            raise AttributeError(
-                f"{type(self).__name__} has no attribute {name} before it has a fitted "
-                "model"
-            ) from error
-
-    @property
-    def n_features_in_(self):
-        """Number of columns that the best model has seen during fit."""
-        return self._seen_by_best("n_features_in_")
-
-    @property
-    def feature_names_in_(self):
-        """Names of columns that the best model has seen during fit."""
-        return self._seen_by_best("feature_names_in_")
-
-
-def _stand_in(n_samples: Any, n_features: Any) -> np.ndarray:
-    """Return zeros that take no memory, for plans without data."""
-    n_rows = check_count("n_samples", n_samples)
-    n_columns = _STAND_IN_COLUMNS
-    if n_features is not None:
-        n_columns = check_count("n_features", n_features)
-    return np.broadcast_to(0.0, (n_rows, n_columns))
+    classes_ = _attribute("classes_", "Classes of the best model.")
+    n_features_in_ = _attribute("n_features_in_", "Number of columns seen during fit.")
+    feature_names_in_ = _attribute(
+        "feature_names_in_", "Names of columns seen during fit."
+    )

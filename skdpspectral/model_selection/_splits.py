@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator
-from sklearn.utils import check_random_state, indexable
+from sklearn.utils import check_random_state
 
 from .._tables.ids import (
     check_exact,
@@ -33,7 +33,45 @@ _NO_ID = (
 )
 
 
-class PrivateSplit(BaseCrossValidator):
+def _checked_number(n_splits: Any, least: int) -> int:
+    whole = isinstance(n_splits, Integral) and not isinstance(n_splits, bool)
+    if not whole or n_splits < least:
+        raise ValueError(
+            f"n_splits must be an integer of at least {least}, got {n_splits!r}"
+        )
+    return int(n_splits)
+
+
+class _Folds(BaseCrossValidator):
+    """Base of splits that assign each row to one fold."""
+
+    def _folds(self, X: Any, groups: Any) -> np.ndarray:
+        """Return the test fold of each row."""
+        raise NotImplementedError
+
+    def _iter_test_masks(
+        self, X: Any = None, y: Any = None, groups: Any = None
+    ) -> Iterator[np.ndarray]:
+        folds = self._folds(X, groups)
+        return (folds == fold for fold in range(self.n_splits))
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Return the number of folds.
+
+        Parameters
+        ----------
+        X, y, groups : object
+            Ignored, present for API consistency.
+
+        Returns
+        -------
+        int
+            `n_splits`.
+        """
+        return self.n_splits
+
+
+class PrivateSplit(_Folds):
     r"""Cross-validation folds that preserve the privacy guarantees of fits and scores.
 
     A guarantee compares two tables that differ in one row or one user. It holds for a
@@ -96,11 +134,7 @@ class PrivateSplit(BaseCrossValidator):
         user_feature: int | str | None = None,
         random_state: Any = None,
     ) -> None:
-        whole = isinstance(n_splits, Integral) and not isinstance(n_splits, bool)
-        if not whole or n_splits < 1:
-            raise ValueError(
-                f"n_splits must be an integer of at least 1, got {n_splits!r}"
-            )
+        self.n_splits = _checked_number(n_splits, 1)
         if test_size is not None:
             if n_splits > 1:
                 raise ValueError(
@@ -111,7 +145,6 @@ class PrivateSplit(BaseCrossValidator):
         if user_feature is not None:
             check_feature(user_feature, "user_feature")
         check_random_state(random_state)
-        self.n_splits = int(n_splits)
         self.test_size = test_size
         self.user_feature = user_feature
         self.random_state = random_state
@@ -120,59 +153,15 @@ class PrivateSplit(BaseCrossValidator):
     def _splits_by(self) -> Unit:
         return Unit.ROW if self.user_feature is None else Unit.USER
 
-    def split(
-        self, X: Any, y: Any = None, groups: Any = None
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Generate the row indices of each training and test set.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows. Only their number is used, and the column `user_feature` if it is set.
-        y, groups : object
-            Ignored, present for API consistency.
-
-        Yields
-        ------
-        train : ndarray of int
-            Indices of the training set, in ascending order.
-        test : ndarray of int
-            Indices of the test fold, in ascending order.
-
-        Raises
-        ------
-        ValueError
-            If there are fewer rows than parts, or ids are missing, not integers, or not
-            exact.
-        """
+    def _folds(self, X: Any, groups: Any) -> np.ndarray:
         n_rows = shape_of(X)[0]
         if n_rows < max(self.n_splits, 2):
             raise ValueError(
                 f"n_splits={self.n_splits} needs {max(self.n_splits, 2)} rows or more, "
                 f"but n_samples={n_rows}"
             )
-        if self.user_feature is None:
-            folds = self._folds_of_rows(n_rows)
-        else:
-            folds = self._folds_of_users(X)
-        for fold in range(self.n_splits):
-            is_test = folds == fold
-            yield np.flatnonzero(~is_test), np.flatnonzero(is_test)
-
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Return the number of folds.
-
-        Parameters
-        ----------
-        X, y, groups : object
-            Ignored, present for API consistency.
-
-        Returns
-        -------
-        int
-            `n_splits`.
-        """
-        return self.n_splits
+        by_row = self.user_feature is None
+        return self._folds_of_rows(n_rows) if by_row else self._folds_of_users(X)
 
     @property
     def _share(self) -> float:
@@ -241,7 +230,7 @@ def _place(user: Any, key: bytes) -> float:
     return math.ldexp(int.from_bytes(digest, "big") >> 11, -53)
 
 
-class PerUserKFold(BaseCrossValidator):
+class PerUserKFold(_Folds):
     """K-fold cross-validation that spreads each user's rows over all folds.
 
     The rows are sorted by user and assigned to the folds in turn. Therefore the numbers
@@ -269,7 +258,7 @@ class PerUserKFold(BaseCrossValidator):
     --------
     sklearn.model_selection.GroupKFold : Puts whole users in the test fold, to score
         predictions for unseen users (cold start).
-    skdpspectral.metrics.make_user_scorer : A scorer that ranks within users.
+    skdpspectral.metrics.user_ndcg_score : A score of rankings within users.
 
     Notes
     -----
@@ -304,11 +293,7 @@ class PerUserKFold(BaseCrossValidator):
     def __init__(
         self, n_splits=5, *, shuffle=False, random_state=None, user_feature=None
     ):
-        whole = isinstance(n_splits, Integral) and not isinstance(n_splits, bool)
-        if not whole or n_splits < 2:
-            raise ValueError(
-                f"n_splits must be an integer of at least 2, got {n_splits!r}"
-            )
+        self.n_splits = _checked_number(n_splits, 2)
         if not isinstance(shuffle, (bool, np.bool_)):
             raise TypeError(f"shuffle must be True or False, got {shuffle!r}")
         if random_state is not None and not shuffle:
@@ -316,49 +301,11 @@ class PerUserKFold(BaseCrossValidator):
                 "random_state has no effect without shuffle: leave it as None, or set "
                 "shuffle=True"
             )
-        self.n_splits = int(n_splits)
         self.shuffle = shuffle
         self.random_state = random_state
         self.user_feature = user_feature
 
-    def split(self, X, y=None, groups=None):
-        """Generate the row indices of each training and test set.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            Rows. Only their number is used, and `user_feature` if there are no
-            `groups`.
-        y : array-like of shape (n_samples,), default=None
-            Ignored, present for API consistency.
-        groups : array-like of shape (n_samples,), default=None
-            Hashable user id of each row. It takes precedence over `user_feature`.
-
-        Yields
-        ------
-        train : ndarray of int
-            Indices of the training set, in ascending order.
-        test : ndarray of int
-            Indices of the test fold, in ascending order.
-
-        Raises
-        ------
-        ValueError
-            If there are neither `groups` nor a `user_feature`, the column does not
-            exist, an id is missing, lengths differ, or there are fewer rows than folds.
-        TypeError
-            If an id is not hashable.
-        """
-        X, y, groups = indexable(X, y, groups)
-        folds = self._folds(X, groups)
-        for fold in range(self.n_splits):
-            is_test = folds == fold
-            yield np.flatnonzero(~is_test), np.flatnonzero(is_test)
-
-    get_n_splits = PrivateSplit.get_n_splits
-
     def _folds(self, X, groups):
-        """Return the test fold of each row."""
         users, n_users = self._users(X, groups)
         n_rows = len(users)
         if n_rows < self.n_splits:

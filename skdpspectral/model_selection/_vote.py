@@ -9,16 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
-from sklearn.base import BaseEstimator
 from sklearn.model_selection import ParameterGrid
 
 from .. import sensitivity
 from .._base.estimator import noted_caveats
+from .._base.made_up import N_MADE_UP
 from .._base.sklearn_compat import FitProgress
+from .._base.strategies import same_value
 from .._release.noise import public_order
 from .._release.selection import VoteRelease
 from .._tables.readers import read_quietly
-from .._tables.rows import DeferredRead, table_shape
+from .._tables.rows import table_shape
 from ..accounting import (
     calibrate_exponential,
     calibrate_gaussian,
@@ -26,11 +27,10 @@ from ..accounting import (
     gaussian_mu,
     split_mu,
 )
+from ..accounting._gaussian import MIN_DELTA
 from ..accounting._ledger.planned_fits import planned_fits
 from ..mechanisms import (
     Concern,
-    ExponentialMechanism,
-    Gaussian,
     Neighbors,
     PrivacyPlan,
     Remark,
@@ -38,17 +38,15 @@ from ..mechanisms import (
 )
 from ._blocks import Ballot, declared_columns, packed, rows_apart
 from ._candidates import (
-    CandidateError,
     candidate_model,
-    check_candidates,
-    checked_form,
-    delta_beside,
-    failure_of_fits,
+    check_candidate,
+    check_form_of_fit,
+    made_up,
+    named,
     quiet,
     stand_in,
     users_of,
 )
-from ._made_up import N_MADE_UP, made_up
 from ._splits import user_places
 
 # Blocks times the cost of asking them: "auto" takes so many blocks that it is this
@@ -71,24 +69,6 @@ _SIDE_CHANNEL = Remark(
 )
 
 
-class Relation(NamedTuple):
-    """What a search protects; `users` is their column, None for rows.
-
-    Its guarantee may fail with the probability `failure`, as that of the last fit.
-    """
-
-    unit: Unit
-    neighbors: Neighbors
-    users: Any = None
-    failure: float = 0.0
-
-    @property
-    def sensitivity(self) -> float:
-        """How far one unit moves a sum of votes over blocks."""
-        by_id = self.unit is Unit.USER
-        return sensitivity.block_vote_sensitivity(self.neighbors, by_id=by_id)
-
-
 @dataclass(frozen=True)
 class VoteBudgets:
     """Costs of the votes and of the last fit.
@@ -100,42 +80,37 @@ class VoteBudgets:
     n_blocks: int
     power: float
     mu_fit: float
-    challenger: ExponentialMechanism | None
-    support: Gaussian | None
-    fit: Gaussian
+    mechanisms: tuple[Any, ...]
 
     @classmethod
     def within(
-        cls, mu: float, n_blocks: Any, n_challengers: int, moved: float
+        cls, mu: float, blocks: int, n_challengers: int, moved: float
     ) -> VoteBudgets:
-        r"""Return the budgets of a search that may cost `mu`.
+        """Return the budgets of a search that may cost `mu`.
 
-        ``n_blocks(mu_asked)`` is the number of blocks if asking costs so much. `moved`
-        is the sensitivity of a sum of votes. A single challenger is proposed for free.
+        `moved` is the sensitivity of a sum of votes. A single challenger is proposed
+        for free.
         """
-        signal = mu * math.sqrt(_SHARE) / moved
-        blocks = n_blocks(signal)
-        power = blocks * signal
+        power = blocks * _signal(mu, moved)
         if not n_challengers or power < _TOO_LITTLE:
             whole = calibrate_gaussian(_FIT, 1.0, mu, (1,), lemma=_LEMMA)
-            return cls(0, power, mu, None, None, whole)
-        challenger, halves = None, [_SHARE]
-        if n_challengers > 1:
-            halves = [0.5 * _SHARE, 0.5 * _SHARE]
-        *asking, fit = split_mu(mu, (*halves, 1.0 - _SHARE))
-        if n_challengers > 1:
-            challenger = calibrate_exponential(
-                _CHALLENGER, asking[0], n_challengers, moved, lemma=_LEMMA
-            )
-        given = _SUPPORT, moved, asking[-1], (1,)
-        support = calibrate_gaussian(*given, magnitude=float(blocks), lemma=_LEMMA)
-        last = calibrate_gaussian(_FIT, 1.0, fit, (1,), lemma=_LEMMA)
-        return cls(blocks, power, fit, challenger, support, last)
-
-    def mechanisms(self) -> tuple[Any, ...]:
-        """Return what is charged."""
-        parts = (self.challenger, self.support, self.fit)
-        return tuple(part for part in parts if part is not None)
+            return cls(0, power, mu, (whole,))
+        n_asked = 2 if n_challengers > 1 else 1
+        shares = (*[_SHARE / n_asked] * n_asked, 1.0 - _SHARE)
+        *asking, fit = split_mu(mu, shares)
+        planned: list[Any] = []
+        if n_asked == 2:
+            given = _CHALLENGER, asking[0], n_challengers, moved
+            planned.append(calibrate_exponential(*given, lemma=_LEMMA))
+        planned += (
+            calibrate_gaussian(
+                *(_SUPPORT, moved, asking[-1], (1,)),
+                magnitude=float(blocks),
+                lemma=_LEMMA,
+            ),
+            calibrate_gaussian(_FIT, 1.0, fit, (1,), lemma=_LEMMA),
+        )
+        return cls(blocks, power, fit, tuple(planned))
 
     def choose(self, release: Any, sums: np.ndarray, beats: np.ndarray) -> Choice:
         """Propose a challenger, and keep the incumbent unless it is clearly better.
@@ -143,131 +118,136 @@ class VoteBudgets:
         `sums` and `beats` are sums over blocks of the votes on each challenger, and of
         whether it beats the incumbent.
         """
-        assert self.support is not None
-        proposed = 0
-        if self.challenger is not None:
-            proposed = release.choose(_CHALLENGER, sums)
+        *proposal, support, _ = self.mechanisms
+        proposed = release.choose(_CHALLENGER, sums) if proposal else 0
         (count,) = release(_SUPPORT, beats[proposed : proposed + 1])
-        bar = 0.5 * self.n_blocks + _MARGIN * self.support.noise_std
+        bar = 0.5 * self.n_blocks + _MARGIN * support.noise_std
         return Choice(
             proposed + 1,
             bool(count <= bar),
             float(count) / self.n_blocks,
-            self.support.noise_std / self.n_blocks,
+            support.noise_std / self.n_blocks,
         )
+
+
+def _signal(mu: float, moved: float) -> float:
+    """Return what the votes of a search may cost, in units of their sensitivity."""
+    return mu * math.sqrt(_SHARE) / moved
 
 
 class Choice(NamedTuple):
     """The released choice: a challenger, by its place, and whether it lost.
 
-    `support` is the noisy share of blocks in which it beats the incumbent.
+    `support` is the noisy share of blocks in which it beats the incumbent. Nobody is
+    proposed where nobody is asked.
     """
 
-    proposed: int
-    kept: bool
-    support: float
-    std: float
+    proposed: int = 0
+    kept: bool = True
+    support: float = math.nan
+    std: float = math.nan
 
 
-# Nobody is proposed where nobody is asked.
-_NOT_ASKED = Choice(0, True, math.nan, math.nan)
+class Planned(NamedTuple):
+    """A search before its charge: candidates with their models, costs and caveats.
 
+    `users` is the column of the users that are protected, None for rows.
+    """
 
-class Prepared(NamedTuple):
-    """What a search has before its charge; `caveats` are of its candidates."""
-
-    unread: list[DeferredRead]
     candidates: list[dict[str, Any]]
-    relation: Relation
+    models: tuple[Any, ...]
+    users: Any
     budgets: VoteBudgets
     plan: PrivacyPlan
-    ballot: Ballot
     caveats: list[str]
 
 
-def planned(search: Any, X: Any) -> tuple[Relation, VoteBudgets, PrivacyPlan]:
-    """Return what a search protects and costs, by the form of rows."""
-    n_rows, candidates = table_shape(X)[0], candidates_of(search)
-    failure = failure_of_fits(search, candidates, X)
-    relation = _relation(search, X)._replace(failure=failure)
-    budgets = _budgets(search, n_rows, relation, len(candidates) - 1)
-    return relation, budgets, _plan(search, budgets, relation)
-
-
-def prepared(search: Any, X: Any, y: Any, scorer: Any) -> Prepared:
-    """Make and check all that a search needs before its charge, by the form of X.
+def planned(search: Any, X: Any) -> Planned:
+    """Return what a search tries, protects and costs, by the form of rows.
 
     No value of X is read, but who the clients are.
     """
-    unread, n_rows = checked_form(search.estimator, X, y)
-    relation, budgets, plan = planned(search, X)
-    candidates = candidates_of(search)
-    ballot = Ballot(
-        pack=packed(search.estimator, candidates, scorer),
-        mu_fit=budgets.mu_fit,
-        scaled=search.step_budgets == "scaled",
+    candidates, relation = candidates_of(search), _relation(search, X)
+    users = users_of(search.estimator) if relation[0] is Unit.USER else None
+    models, failures, failure = (), (0.0,), -1.0
+    while max(failures) > failure:  # twice, if values of single rows may be released
+        failure = max(failures)
+        budgets = _budgets(search, X, relation, len(candidates) - 1, failure)
+        given = X, relation, budgets.mu_fit, users
+        with noted_caveats() as caveats:
+            found = [check_candidate(search, one, *given) for one in candidates]
+        models, failures = zip(*found, strict=True)
+    plan = _plan(search, budgets, relation, failure)
+    return Planned(candidates, models, users, budgets, plan, caveats)
+
+
+def ballot_of(search: Any, found: Planned, X: Any, scorer: Any) -> Ballot:
+    """Return what blocks have in common."""
+    return Ballot(
+        pack=packed(found.models, scorer),
         n_folds=int(search.cv),
-        n_blocks=budgets.n_blocks,
-        n_rows=n_rows if relation.unit is Unit.ROW else None,
-        user_feature=relation.users,
-        declared=declared_columns(search.estimator, candidates, X),
+        n_blocks=found.budgets.n_blocks,
+        n_rows=table_shape(X)[0] if found.plan.unit is Unit.ROW else None,
+        user_feature=found.users,
+        declared=declared_columns(found.models, X),
     )
-    asked = candidates if budgets.n_blocks else candidates[:1]
-    of = (relation.unit, relation.neighbors)
-    more = (budgets.mu_fit, relation.users, relation.failure)
-    with noted_caveats() as caveats:
-        check_candidates(search, asked, X, of, *more)
-    return Prepared(unread, candidates, relation, budgets, plan, ballot, caveats)
 
 
-def rehearse(search: Any, ready: Prepared, X: Any, y: Any) -> None:
-    """Fit and score all candidates on made-up rows, where blocks are going to vote."""
-    ballot = ready.ballot
-    if not ballot.n_blocks:
-        return
-    made = made_up(search.estimator, X, y, ballot.declared)
+def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> None:
+    """Try the form of X and y; where blocks are going to vote, with made-up rows.
+
+    On these all candidates are fitted and scored.
+    """
+    first = (search.estimator, found.candidates[0], found.budgets.mu_fit)
+    check_form_of_fit(candidate_model(*first), X, y)
+    made = made_up(search.estimator, X, y, ballot.declared) if ballot.n_blocks else None
     if made is None:
         return
     n_rows = None if ballot.n_rows is None else N_MADE_UP
-    ballot = replace(ballot, mu_fit=_CLEAR_MU, n_blocks=1, n_rows=n_rows)
+    clear = _CLEAR_MU / found.budgets.mu_fit
+    ballot = replace(ballot, n_blocks=1, n_rows=n_rows, clearer=clear)
     with noted_caveats():
-        ballot.rehearse(*_block(ballot, *made, np.arange(N_MADE_UP)))
+        block = _block(ballot, *made, np.arange(N_MADE_UP))
+        ballot.rehearse(found.candidates, *block)
 
 
 def elected(
-    search: Any, ready: Prepared, release: VoteRelease, X: Any, y: Any, progress: Any
+    search: Any, budgets: VoteBudgets, ballot: Ballot, release: VoteRelease, X, y, told
 ) -> Choice:
     """Deal the rows, ask the blocks, and release their choice."""
-    budgets, ballot = ready.budgets, ready.ballot
     if not budgets.n_blocks:
-        return _NOT_ASKED
+        return Choice()
     dealt = read_quietly(
         lambda: _deal(X, ballot, release.draw_key()),
         "the column of users could not be read",
     )
-    sums, beats = _totals(ballot, dealt, X, y, search.n_jobs, progress)
-    return budgets.choose(release, sums, beats)
+    return budgets.choose(release, *_totals(ballot, dealt, X, y, search.n_jobs, told))
 
 
 def _budgets(
-    search: Any, n_rows: int, relation: Relation, n_challengers: int
+    search: Any, X: Any, relation: tuple, n_challengers: int, failure: float
 ) -> VoteBudgets:
-    delta = delta_beside(float(search.delta), relation.failure)
+    unit, neighbors = relation
+    by_user, auto = unit is Unit.USER, isinstance(search.n_blocks, str)
+    delta = float(search.delta) - failure
+    if delta < max(MIN_DELTA, 0.5 * float(search.delta)):
+        raise ValueError(
+            f"delta={search.delta:g} is too small: it must cover the probability "
+            f"{failure:.3g} that values of single rows are found as categories. Lower "
+            "delta of the steps that find categories, or pass public categories"
+        )
     mu = gaussian_mu(float(search.epsilon), delta)
-    by_user, auto = relation.unit is Unit.USER, isinstance(search.n_blocks, str)
     if by_user and auto:
         raise ValueError(
             'n_blocks="auto" depends on the number of rows, but the protected units '
             "are users, whose number is private: pass n_blocks=..., so that each block "
             "has about twenty users or more"
         )
-
-    def n_blocks(asked: float) -> int:
-        if not auto:
-            return int(search.n_blocks)
-        return min(math.ceil(_ENOUGH / asked), n_rows // MIN_BLOCK_SIZE)
-
-    budgets = VoteBudgets.within(mu, n_blocks, n_challengers, relation.sensitivity)
+    moved = sensitivity.block_vote_sensitivity(neighbors, by_id=by_user)
+    n_rows = table_shape(X)[0]
+    enough = min(math.ceil(_ENOUGH / _signal(mu, moved)), n_rows // MIN_BLOCK_SIZE)
+    n_blocks = enough if auto else int(search.n_blocks)
+    budgets = VoteBudgets.within(mu, n_blocks, n_challengers, moved)
     if not by_user and budgets.n_blocks * MIN_BLOCK_SIZE > n_rows:
         raise ValueError(
             f"n_blocks={search.n_blocks} leaves fewer than {MIN_BLOCK_SIZE} rows for a "
@@ -289,84 +269,65 @@ def candidates_of(search: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [{}]
     for candidate in grid:
         values = tuple(map(candidate.get, names, known[0]))
-        if not any(all(map(_same, values, others)) for others in known):
+        if not any(all(map(same_value, values, others)) for others in known):
             known.append(values)
             found.append(candidate)
     return found
 
 
-def _plan(search: Any, budgets: VoteBudgets, relation: Relation) -> PrivacyPlan:
+def _plan(
+    search: Any, budgets: VoteBudgets, relation: tuple, failure: float
+) -> PrivacyPlan:
     """Return the plan of a whole search."""
     delta = float(search.delta)
     fit = gaussian_epsilon(budgets.mu_fit, delta)
-    asked = f"{budgets.n_blocks} blocks vote."
+    asked = Remark(f"{budgets.n_blocks} blocks vote.", Concern.OTHER)
     if not budgets.n_blocks:
-        asked = "No block votes, and the given estimator has the whole budget: "
+        why = "there is no other candidate."
         if budgets.power < _TOO_LITTLE:
-            asked += (
+            why = (
                 "the number of blocks times the cost of their votes would be "
                 f"{budgets.power:.3g}, and votes have no power below {_TOO_LITTLE:g}."
             )
-        else:
-            asked += "there is no other candidate."
+        said = "No block votes, and the given estimator has the whole budget: "
+        asked = Remark(f"{said}{why}", Concern.MEASURED)
     return PrivacyPlan(
         float(search.epsilon),
         delta,
-        budgets.mechanisms(),
+        budgets.mechanisms,
         estimator=type(search).__name__,
-        unit=relation.unit,
-        neighbors=relation.neighbors,
+        unit=relation[0],
+        neighbors=relation[1],
         seeded=search.noise_seed is not None,
         remarks=(
-            Remark(asked, Concern.OTHER if budgets.n_blocks else Concern.MEASURED),
+            asked,
             f"{_FIT!r} stands for all releases of the last fit, which may cost "
             f"epsilon = {fit:.6g} at delta = {delta:g} (mu = {budgets.mu_fit:.6g}).",
             *([_SIDE_CHANNEL] if budgets.n_blocks else []),
         ),
-        failure=relation.failure,
+        failure=failure,
     )
 
 
-def _relation(search: Any, X: Any) -> Relation:
-    """Return what the estimator as given protects, by the shape of rows."""
-    mu = gaussian_mu(float(search.epsilon), float(search.delta))
-    scaled = search.step_budgets == "scaled"
-    try:
-        model = candidate_model(search.estimator, {}, mu, scaled)
-        fits = planned_fits(model, stand_in(X))
-    except (TypeError, ValueError) as error:
-        raise CandidateError(f"estimator: {error}") from error
-    if not fits:
-        raise CandidateError("estimator has no private step: nothing would be private")
-    unit, neighbors = fits[0].plan.unit, fits[0].plan.neighbors
-    known = {
-        Unit.ROW: {Neighbors.REPLACE_ONE},
-        Unit.USER: {Neighbors.REPLACE_ONE, Neighbors.ADD_REMOVE_ONE},
-    }
-    if neighbors not in known[unit]:
-        raise CandidateError(
-            f"estimator protects one {unit} under {neighbors}: a vote protects rows "
-            "that are replaced, and users who are replaced, join or leave"
-        )
-    users = users_of(search.estimator) if unit is Unit.USER else None
-    return Relation(unit, neighbors, users)
+# Rows that are replaced, and users who are replaced, join or leave.
+_PROTECTED = {
+    Unit.ROW: {Neighbors.REPLACE_ONE},
+    Unit.USER: {Neighbors.REPLACE_ONE, Neighbors.ADD_REMOVE_ONE},
+}
 
 
-def _same(first: Any, second: Any) -> bool:
-    """Return whether values of a parameter are equal, estimators by their own."""
-    if first is second:
-        return True
-    if isinstance(first, BaseEstimator) or isinstance(second, BaseEstimator):
-        if type(first) is not type(second):
-            return False
-        own, other = (part.get_params(deep=False) for part in (first, second))
-        return all(_same(value, other[name]) for name, value in own.items())
-    if isinstance(first, (str, bytes)) or isinstance(second, (str, bytes)):
-        return type(first) is type(second) and bool(first == second)
-    try:
-        return bool(np.array_equal(first, second))
-    except Exception:  # of foreign objects
-        return False
+def _relation(search: Any, X: Any) -> tuple[Unit, Neighbors]:
+    """Return what the estimator as given protects, by the form of rows."""
+    with named({}):
+        mu = gaussian_mu(float(search.epsilon), float(search.delta))
+        model = candidate_model(search.estimator, {}, mu)
+        plan = planned_fits(model, stand_in(X))[0].plan
+        if plan.neighbors not in _PROTECTED[plan.unit]:
+            raise ValueError(
+                f"it protects one {plan.unit} under {plan.neighbors}: a vote protects "
+                "rows that are replaced, and users who are replaced, join or leave"
+            )
+    return plan.unit, plan.neighbors
 
 
 def _deal(X: Any, ballot: Ballot, key: bytes) -> list[np.ndarray]:
@@ -423,19 +384,17 @@ def results(
     estimator: Any, candidates: list[dict[str, Any]], choice: Choice
 ) -> dict[str, Any]:
     """Return the candidates, which are public, and what was released of them."""
-    given = estimator.get_params(deep=True)
     names = sorted({name for candidate in candidates for name in candidate})
+    given = estimator.get_params(deep=True)
     incumbent = {name: given[name] for name in names if name in given}
     params = [incumbent, *candidates[1:]]
     found: dict[str, Any] = {"params": params}
     for name in names:
-        column = np.ma.masked_all(len(params), dtype=object)
+        found[f"param_{name}"] = np.ma.masked_all(len(params), dtype=object)
         for place, candidate in enumerate(params):
             if name in candidate:
-                column[place] = candidate[name]
-        found[f"param_{name}"] = column
-    support = np.full(len(params), np.nan)
+                found[f"param_{name}"][place] = candidate[name]
+    found["support"] = np.full(len(params), np.nan)
     if choice.proposed:
-        support[choice.proposed] = choice.support
-    found["support"] = support
+        found["support"][choice.proposed] = choice.support
     return found

@@ -579,7 +579,11 @@ class JMEAdam:
         accountant: PrivacyAccountant | None = None,
         noise_seed=None,
     ) -> None:
-        adam = _checked_adam(dict(locals()))
+        given = dict(locals())
+        check_arguments("JMEAdam", _CONSTRAINTS, {k: given[k] for k in _CONSTRAINTS})
+        check_delta(delta)
+        # A copy, as strategies may be changed while steps are made.
+        adam = snapshot(Adam(**{name: given[name] for name in _SHARED}))
         self._n_parameters = check_count("n_parameters", n_parameters)
         n_samples = check_count("n_samples", n_samples)
         self._of_sums = clipping == "caller"
@@ -759,15 +763,6 @@ class _DrawnBatch(NamedTuple):
         return (
             mine and isinstance(batch, np.ndarray) and np.array_equal(batch, self.batch)
         )
-
-
-def _checked_adam(given: dict) -> Adam:
-    """Return the part of JMEAdam's arguments that Adam has, or raise an error."""
-    values = {name: given[name] for name in _CONSTRAINTS}
-    check_arguments("JMEAdam", _CONSTRAINTS, values)
-    check_delta(given["delta"])
-    # Of a copy, as strategies may be changed while steps are made.
-    return snapshot(Adam(**{name: given[name] for name in _SHARED}))
 
 
 def _as_numbers(gradients, wanted: tuple[int, int]) -> np.ndarray:

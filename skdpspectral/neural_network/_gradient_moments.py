@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -77,9 +77,6 @@ class Schedule:
         """Return the examples in the batch of a step, in increasing order."""
         if self.sampled:
             return np.asarray(release.sample(position, self.n_samples))
-        return self._in_turn(position)
-
-    def _in_turn(self, position: int) -> np.ndarray:
         if self._order is None:
             return np.arange(self.n_samples)
         size = int(self.batch_size)
@@ -224,11 +221,11 @@ class GradientMoments(Statistic):
         moved = self._moved(schedule.neighbors) * schedule.correlation["column_norm"]
         return moved / (self.added * noise_multiplier)
 
-    def row(self, blocks: Sequence[Factors]) -> np.ndarray:
+    def row(self, blocks: Iterable, add: Callable | None = None) -> np.ndarray:
         """Return the exact row of a batch from the factors of its gradients."""
         sums = np.zeros((2 if self.weight else 1, self.n_parameters))
-        for factors in blocks:
-            self._add(factors, sums)
+        for block in blocks:
+            (add or self._add)(block, sums)
         return self._weighted(sums)
 
     def _add(self, factors: Factors, sums: np.ndarray) -> None:
@@ -248,10 +245,9 @@ class GradientMoments(Statistic):
 
     def row_of_gradients(self, gradients: np.ndarray) -> np.ndarray:
         """Return the exact row of a batch from its full gradients."""
-        sums = np.zeros((2 if self.weight else 1, self.n_parameters))
-        for start in range(0, len(gradients), SUMMED):
-            self._add_gradients(gradients[start : start + SUMMED], sums)
-        return self._weighted(sums)
+        starts = range(0, len(gradients), SUMMED)
+        blocks = (gradients[start : start + SUMMED] for start in starts)
+        return self.row(blocks, self._add_gradients)
 
     def _add_gradients(self, gradients: np.ndarray, sums: np.ndarray) -> None:
         """Add the clipped gradients of a block, and their squares."""

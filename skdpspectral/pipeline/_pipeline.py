@@ -16,7 +16,6 @@ from joblib import parallel_config
 from sklearn import get_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -30,7 +29,8 @@ from .._base.sklearn_compat import (
     fit_progress,
 )
 from .._tables.clusters import cluster_table
-from .._tables.rows import shape_of, table_shape
+from .._tables.readers import column_names, refuse_same_names
+from .._tables.rows import compare_features, table_shape
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..accounting._ledger.planned_fits import (
@@ -39,6 +39,7 @@ from ..accounting._ledger.planned_fits import (
     Step,
     composition_of,
     estimators_within,
+    steps_of,
 )
 from ..accounting._ledger.step_shares import is_path_within
 from ..mechanisms import PrivacyPlan, Unit, check_count, check_real
@@ -46,6 +47,7 @@ from ._step_budgets import (
     StepBudgets,
     check_form_of_others,
     check_shares,
+    form_after,
     private_steps,
 )
 
@@ -268,7 +270,8 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             If a parameter or a step is invalid, or X has an invalid form.
         """
         self._check_parameters()
-        return self._budgets(private_steps(self._unfitted(), _rows_of(X))).plan
+        steps = list(steps_of("", self._unfitted(), _rows_of(X)))
+        return self._budgets(private_steps(steps)).plan
 
     def _check_parameters(self) -> None:
         if self.memory is not None:
@@ -374,9 +377,8 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             pipeline, own = self._unfitted(), self.accountant
             accountant = self._governing_accountant() if own is None else own
             _check_metadata(pipeline, method, params)
-            rows = _rows_of(X)
-            steps = private_steps(pipeline, rows)
-            _check_targets(steps, y)
+            all_steps = list(steps_of("", pipeline, _rows_of(X)))
+            steps = private_steps(all_steps)
             leak = self._refused_leak(pipeline)
             if self._run_seed is not None:  # that of a run of a seeded search
                 for number, step in enumerate(steps, start=1):
@@ -387,11 +389,8 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             for before, step in pairwise(fitted):  # which may ask it for its units
                 if all(isinstance(part, PrivateEstimator) for part in (before, step)):
                     step._step_share.before = before
-            if rows.X is X and not hasattr(y, "to_delayed"):
-                check_form_of_others(pipeline, rows)
-                budgets.check_forms(y, {} if _routes_metadata() else params)
-            elif pipeline.steps[0][1] is steps[0].estimator:
-                budgets.check_form_of_first(X, y)
+            check_form_of_others(all_steps)
+            budgets.check_forms(X, y, {} if _routes_metadata() else params)
             by_rows = budgets.plan.unit is Unit.ROW
             n_public = table_shape(X)[0] if by_rows else None
             self._warn_beforehand(n_public, float(self.delta))
@@ -655,7 +654,12 @@ def _owner_of(error: Exception) -> str | None:
 def _rows_of(X: Any) -> Rows:
     """Return the form of a table; of one on a cluster, the shape alone is known."""
     shape, on_cluster = table_shape(X), cluster_table(X) is not None
-    return Rows(np.broadcast_to(0.0, shape), own=False) if on_cluster else Rows(X)
+    if on_cluster:
+        return Rows(np.broadcast_to(0.0, shape), own=False)
+    if (names := column_names(X)) is not None:  # which all of scikit-learn compares
+        refuse_same_names(names, "X")
+        compare_features(BaseEstimator(), X, reset=True)
+    return Rows(X, form_after=form_after)
 
 
 def _routes_metadata() -> bool:
@@ -714,30 +718,6 @@ def _check_metadata(pipeline: Pipeline, method: str, params: dict[str, Any]) -> 
         if not any(p.kind is p.VAR_KEYWORD or p.name == parameter for p in taken):
             raise TypeError(
                 f"step {step!r} does not accept {parameter!r}: remove {name}"
-            )
-
-
-def _check_targets(steps: list[Step], y: Any) -> None:
-    """Refuse targets of a form that no step accepts, before the charge."""
-    for step in steps:
-        tags, n_rows = get_tags(step.estimator), step.rows.shape[0]
-        if tags.estimator_type not in ("classifier", "regressor"):
-            continue
-        if y is None and tags.target_tags.required:
-            raise ValueError(f"step {step.path!r} requires y, with one target per row")
-        if y is None or hasattr(y, "to_delayed"):
-            continue
-        shape = shape_of(y, "y")
-        if shape[:1] != (n_rows,):
-            raise ValueError(
-                f"y must have one target for each of the {n_rows} rows of X, got shape "
-                f"{shape}"
-            )
-        columns = shape[1] if len(shape) == 2 else 1
-        if len(shape) > 2 or (columns > 1 and not tags.target_tags.multi_output):
-            raise ValueError(
-                f"step {step.path!r} accepts one target per row, got y of shape "
-                f"{shape}: use a separate pipeline for each target"
             )
 
 

@@ -12,12 +12,16 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import OneToOneFeatureMixin, clone
 from sklearn.utils import get_tags
 
 from .._base.estimator import PrivateEstimator
-from .._base.sklearn_compat import CALLBACK_ATTRIBUTES
-from .._tables.rows import deferred_rows
+from .._base.made_up import made_up_rows
+from .._base.privacy_report import STATELESS, report_after_charge
+from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, take_rows
+from .._tables.clusters import is_on_cluster
+from .._tables.rows import deferred_rows, dtypes_of, table_shape
 from .._tables.users import deferred_targets
 from ..accounting import (
     calibrate_gaussian,
@@ -35,7 +39,6 @@ from ..accounting._ledger.planned_fits import (
     fitted_within,
     has_private,
     is_estimator,
-    steps_of,
     with_any_width,
     zeros,
 )
@@ -52,6 +55,12 @@ from ..mechanisms import (
     Unit,
     shown,
 )
+
+# Steps without noise are tried on so many rows, of tables of so many columns.
+_FEW, _MOST_MADE_UP = 3, 4096
+
+# Dtypes of values of any type; lists have None.
+_ANY_TYPE = ("object", "category", "None")
 
 # Rounding of a sum of failures, by far.
 _ROUNDING = 2.0**-44
@@ -89,7 +98,6 @@ def resolved_shares(shares: Any, steps: Mapping[str, Any]) -> dict[str, float]:
     """Return the share of mu**2 of each step that releases something, by its path."""
     if isinstance(shares, str):  # "auto"
         return _by_weights(steps, 1.0)
-    check_shares(shares)
     for name, share in shares.items():
         _check_share(name, share, steps)
     total = math.fsum(shares.values())
@@ -143,32 +151,32 @@ def _by_weights(steps: Mapping[str, Any], share: float) -> dict[str, float]:
     return {path: share * weight / total for path, weight in weights.items()}
 
 
-def private_steps(pipeline: Any, rows: Rows) -> list[Step]:
-    """Return the private steps of a pipeline, including nested ones, in order."""
-    steps = []
-    for step in steps_of("", pipeline, rows):
-        one, private = step.estimator, isinstance(step.estimator, PrivateEstimator)
+def private_steps(steps: list[Step]) -> list[Step]:
+    """Return the private steps of a pipeline, of all of its steps."""
+    private = []
+    for step in steps:
+        one = step.estimator
         if step.kind is not Composition.FROZEN and getattr(one, "memory", None):
             raise ValueError(
                 f"memory of {step.path or 'the pipeline'!r} must be None: a cached "
                 "step would be used again with the noise of another budget"
             )
-        if private:
-            steps.append(step)
+        if isinstance(one, PrivateEstimator):
+            private.append(step)
         elif step.kind in (Composition.SEARCH, Composition.OTHER) and has_private(one):
             raise TypeError(
                 f"step {step.path!r}: how often {type(one).__name__} fits the private "
                 "estimators in it is not known; make them steps of the pipeline, a "
                 "ColumnTransformer or a FeatureUnion"
             )
-    if not steps:
+    if not private:
         raise ValueError(
             "steps must contain a private estimator of this package: without one, use "
             "sklearn.pipeline.Pipeline"
         )
-    for step in steps:
+    for step in private:
         _check_step(step.path, step.estimator)
-    return steps
+    return private
 
 
 def planned_within(step: Step, share: StepShare) -> PrivacyPlan:
@@ -178,9 +186,48 @@ def planned_within(step: Step, share: StepShare) -> PrivacyPlan:
         return step.plan()
 
 
-def check_form_of_others(pipeline: Any, rows: Rows) -> None:
+def form_after(path: str, step: Any, X: Any) -> Any:
+    """Return a table of the form that a stateless step makes of X; None if unknown.
+
+    The step is tried on made-up rows. Objects and categories may be of any type, so
+    that errors on them say nothing.
+    """
+    n_rows, n_columns = table_shape(X)
+    if n_columns > _MOST_MADE_UP or has_private(step):
+        return None
+    if any(found.verdict != STATELESS for found in report_after_charge(step)):
+        return None
+    said = ""
+    for numbers in (True, False):
+        with contextlib.suppress(Exception), np.errstate(all="ignore"):
+            rows = made_up_rows(X, {}, frozenset(), numbers)
+            rows, names = take_rows(rows, np.arange(_FEW)), step.get_params()
+            seeds = [n for n in names if n.rpartition("__")[2] == "random_state"]
+            trial = clone(step).set_params(**dict.fromkeys(seeds, 0))
+            try:
+                return _like(trial.fit_transform(rows), n_rows)
+            except (TypeError, ValueError) as error:
+                said = str(error)
+    if said and not any(str(d).startswith(_ANY_TYPE) for d in dtypes_of(X)):
+        raise ValueError(f"step {path!r} does not accept rows of this form: {said}")
+    return None
+
+
+def _like(made: Any, n_rows: int) -> Any:
+    """Return so many rows of the form of a few; None if it is unknown."""
+    if made.shape[0] != _FEW:
+        return None
+    shape = (n_rows, made.shape[1])
+    if sparse.issparse(made):
+        return type(made)(shape, dtype=made.dtype)
+    if hasattr(made, "columns"):
+        return take_rows(made, np.zeros(n_rows, dtype=np.intp))
+    return zeros(shape, made.dtype) if made.dtype.kind in "fiubO" else None
+
+
+def check_form_of_others(steps: list[Step]) -> None:
     """Refuse rows whose form a step without noise does not accept."""
-    for step in steps_of("", pipeline, rows):
+    for step in steps:
         one = step.estimator
         plain = is_estimator(one) and not isinstance(one, PrivateEstimator)
         if step.kind is not None or not plain or not step.rows or not step.rows.own:
@@ -348,7 +395,7 @@ class StepBudgets:
             # What the form of a step's rows does not allow is said before the charge.
             share.check(planned_within(self._steps[path], share), None)
 
-    def check_forms(self, y: Any, params: Mapping[str, Any]) -> None:
+    def check_forms(self, X: Any, y: Any, params: Mapping[str, Any]) -> None:
         """Try the fit of each step until it would be charged."""
         for path, share in self.step_shares.items():
             step, prefix = self._steps[path], f"{path}__"
@@ -358,22 +405,20 @@ class StepBudgets:
                 for name, value in params.items()
                 if name.startswith(prefix)
             }
-            targets = get_tags(step.estimator).target_tags.required
+            rows, targets = step.rows, y
+            if not (rows.own or step.behind or step.within):  # of a table on a cluster
+                rows = Rows(X)
+            elif is_on_cluster(y):
+                targets = np.zeros(self._n_rows, dtype=object)
             with naming(path):
-                if step.rows.own or not _takes_names(step.estimator):
-                    fit = functools.partial(_try, step.estimator, share, y, given)
-                    rows = step.rows
-                    if not rows.own:
-                        rows = replace(rows, X=zeros(rows.shape))
-                    with_any_width(rows, fit)
-                elif targets:
-                    deferred_targets(step.estimator, y, self._n_rows)
-
-    def check_form_of_first(self, X: Any, y: Any) -> None:
-        """Try the fit of the first step on a cluster's table, as above."""
-        path, share = next(iter(self.step_shares.items()))
-        with naming(path):
-            _try(self._steps[path].estimator, share, y, {}, X)
+                if not rows.own and _takes_names(step.estimator):
+                    if get_tags(step.estimator).target_tags.required:
+                        deferred_targets(step.estimator, targets, self._n_rows)
+                    continue
+                if not rows.own:
+                    rows = replace(rows, X=zeros(rows.shape, like=rows.X))
+                fit = functools.partial(_try, step.estimator, share, targets, given)
+                with_any_width(rows, fit)
 
     def _trial(self, step: Step) -> PrivacyPlan:
         """Plan a step with arbitrary noise, to determine the kind of its releases."""
@@ -495,7 +540,8 @@ class StepBudgets:
                     remarks.append(f"{path} got no columns, and released nothing.")
                 continue
             mechanisms += [_renamed(m, path) for m in share.plan.mechanisms]
-            remarks += [Remark.of(said).under(path) for said in share.plan.remarks]
+            said = share.plan.remarks
+            remarks += [Remark(f"{path}: {one}", one.concern) for one in said]
         return replace(self.plan, mechanisms=tuple(mechanisms), remarks=tuple(remarks))
 
 

@@ -10,33 +10,43 @@ from .._base.documented import documented
 from ..mechanisms import check_real
 
 
-def pyplot_or_error():
-    """Import matplotlib when something is to be drawn, not before."""
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError(
-            "plotting needs matplotlib: pip install matplotlib"
-        ) from error
-    return pyplot
-
-
 class Display:
-    """Base of displays: the axes, and styles of what is drawn."""
+    """Base of displays: axes and styles; matplotlib is imported when it is needed."""
 
     def _start(self, ax) -> None:
         """Take the given axes, or make new ones."""
-        pyplot = pyplot_or_error()
+        pyplot = self._check_style()
         self.ax_ = pyplot.subplots()[1] if ax is None else ax
         self.figure_ = self.ax_.figure
 
     @staticmethod
-    def _styled(artist: str, kwargs, **defaults) -> dict:
-        """Return styles, in which an alias such as "c" replaces a default "color"."""
-        from matplotlib import cbook, collections, lines
+    def _check_style(**line_kw):
+        """Return pyplot; refuse what no line has, before anything is charged."""
+        try:
+            from matplotlib import lines, pyplot
+        except ImportError as error:
+            raise ImportError(
+                "plotting needs matplotlib: pip install matplotlib"
+            ) from error
+        lines.Line2D([], [], **line_kw)
+        return pyplot
 
-        kind = {"line": lines.Line2D, "band": collections.PolyCollection}[artist]
-        return {**defaults, **cbook.normalize_kwargs(kwargs, kind)}
+    @staticmethod
+    def _styled(kwargs, **defaults) -> dict:
+        """Return styles of lines; an alias such as "c" replaces a default "color"."""
+        from matplotlib import cbook, lines
+
+        return {**defaults, **cbook.normalize_kwargs(kwargs, lines.Line2D)}
+
+
+def _attribute(estimator, name: str, remedy: str):
+    """Return what not every fit sets, or an error with a remedy."""
+    check_is_fitted(estimator)
+    found = getattr(estimator, name, None)
+    if found is None:
+        kind = type(estimator).__name__
+        raise ValueError(f"estimator: this {kind} has no {name}; {remedy}")
+    return found
 
 
 def _deviations(confidence) -> float:
@@ -111,20 +121,20 @@ class LedgerDisplay(Display):
         """
         self._start(ax)
         entries = _of_shape("entries", self.entries, (None,))
-        curves = {"spent": self.spent, "left": self.left}
-        self.left_ = self.budget_ = None
-        style = self._styled("line", line_kw, drawstyle="steps-post", marker=".")
-        for name, values in curves.items():
-            if values is None:
-                continue
+        style = self._styled(line_kw, drawstyle="steps-post", marker=".")
+
+        def curve(name, values, label):
             values = _of_shape(name, values, entries.shape)
-            label = {"spent": "spent", "left": "left for one more fit"}[name]
-            endless = np.flatnonzero(~np.isfinite(values))
-            if len(endless):
-                label += f", infinite from entry {entries[endless[0]]:g} on"
-            shown = np.where(np.isfinite(values), values, np.nan)
-            (line,) = self.ax_.plot(entries, shown, **{"label": label, **style})
-            setattr(self, f"{name}_", line)
+            finite = np.isfinite(values)
+            if not finite.all():
+                label += f", infinite from entry {entries[np.argmin(finite)]:g} on"
+            shown = np.where(finite, values, np.nan)
+            return self.ax_.plot(entries, shown, **{"label": label, **style})[0]
+
+        self.spent_ = curve("spent", self.spent, "spent")
+        self.left_ = self.budget_ = None
+        if self.left is not None:
+            self.left_ = curve("left", self.left, "left for one more fit")
         if self.budget is not None:
             self.budget_ = self.ax_.axhline(
                 self.budget, color="0.4", linestyle="--", label="budget"
@@ -148,17 +158,10 @@ class LedgerDisplay(Display):
         ax, **line_kw
             As in :meth:`plot`.
 
-        Returns
-        -------
-        {drawn_display}
-
-        Raises
-        ------
+        {drawn}
         LedgerError
             If the ledger cannot be read.
-        {no_matplotlib}
         """
-        pyplot_or_error()
         entries, spent, left = zip(*accountant.over_time(), strict=True)
         display = cls(
             entries=entries,
@@ -221,7 +224,7 @@ class ComponentsDisplay(Display):
         components = _of_shape("components", self.components, (None, None))
         bars = width * _of_shape("std", self.std, components.shape)
         self._start(ax)
-        style = self._styled("line", errorbar_kw, linestyle="none", marker="o")
+        style = self._styled(errorbar_kw, linestyle="none", marker="o")
         self.errorbars_ = []
         rank, n_features = components.shape
         for k, (row, bar) in enumerate(zip(components, bars, strict=True)):
@@ -248,17 +251,11 @@ class ComponentsDisplay(Display):
         ax, confidence, **errorbar_kw
             As in :meth:`plot`.
 
-        Returns
-        -------
-        {drawn_display}
-
-        Raises
-        ------
+        {drawn}
         sklearn.exceptions.NotFittedError
             If the estimator is not fitted.
         ValueError
             If the standard deviations are not available.
-        {no_matplotlib}
 
         Notes
         -----
@@ -267,13 +264,8 @@ class ComponentsDisplay(Display):
         computed from the plan and the releases. If the noise does not separate some
         eigenvalues, their intervals are inaccurate, and the coverage is lower.
         """
-        check_is_fitted(estimator)
-        std = getattr(estimator, "components_std_", None)
-        if std is None:
-            raise ValueError(
-                f"estimator: this {type(estimator).__name__} has no components_std_; "
-                'fit DPPCA with mechanism="gaussian" and release="components"'
-            )
+        remedy = 'fit DPPCA with mechanism="gaussian" and release="components"'
+        std = _attribute(estimator, "components_std_", remedy)
         names = getattr(estimator, "feature_names_in_", None)
         display = cls(components=estimator.components_, std=std, feature_names=names)
         return display.plot(ax, confidence=confidence, **errorbar_kw)
@@ -337,7 +329,7 @@ class StreamDisplay(Display):
         self._start(ax)
         names = self.feature_names
         names = range(means.shape[1]) if names is None else names
-        style = self._styled("line", line_kw)
+        style = self._styled(line_kw)
         self.lines_, self.bands_ = [], []
         for name, mean in zip(names, means.T, strict=True):
             style["label"] = f"feature {name}" if self.feature_names is None else name
@@ -372,30 +364,20 @@ class StreamDisplay(Display):
         ax, confidence, **line_kw
             As in :meth:`plot`.
 
-        Returns
-        -------
-        {drawn_display}
-
-        Raises
-        ------
+        {drawn}
         ValueError
             If a parameter or X is invalid, or the standard deviations of means are not
             available, as with ``moments="assume-centered"`` or a `second_workload`.
         PrivacyBudgetError
             If the accountant refuses the stream.
-        {no_matplotlib}
 
         Notes
         -----
         Bands contain the means of the same clipped rows **without noise**. The noise is
         normal with a known standard deviation. Bands exclude the rows' sampling error.
         """
-        pyplot_or_error()
-        from matplotlib.lines import Line2D
-
-        # What can be wrong with the drawing, before anything is charged.
+        cls._check_style(**line_kw)
         _deviations(confidence)
-        Line2D([], [], **line_kw)
         stream = estimator._moment_stream(*np.shape(X))
         if stream.centered or stream.first_workload is not stream.workload:
             raise ValueError(
@@ -478,25 +460,14 @@ class ClientWeightsDisplay(Display):
         ax, **bar_kw
             As in :meth:`plot`.
 
-        Returns
-        -------
-        {drawn_display}
-
-        Raises
-        ------
+        {drawn}
         sklearn.exceptions.NotFittedError
             If the estimator is not fitted.
         ValueError
             If the estimator has no weights.
-        {no_matplotlib}
         """
-        check_is_fitted(estimator)
-        weights = getattr(estimator, "client_weights_", None)
-        if weights is None:
-            raise ValueError(
-                f"estimator: this {type(estimator).__name__} has no client_weights_; "
-                "FederatedDPPCA has them unless its components were given"
-            )
+        remedy = "FederatedDPPCA has them unless its components were given"
+        weights = _attribute(estimator, "client_weights_", remedy)
         return cls(weights=weights, clients=estimator.clients_).plot(ax, **bar_kw)
 
 
@@ -559,7 +530,7 @@ class AuditDisplay(Display):
         wrong = _of_shape("false_positives", self.false_positives, (None,))
         missed = _of_shape("false_negatives", self.false_negatives, wrong.shape)
         self._start(ax)
-        style = self._styled("line", line_kw, label="attack")
+        style = self._styled(line_kw, label="attack")
         (self.rates_,) = self.ax_.plot(wrong, missed, **style)
         alphas = np.linspace(0.0, 1.0, 201)
 
@@ -591,15 +562,9 @@ class AuditDisplay(Display):
         claimed_mu, mu, ax, **line_kw
             As in :meth:`plot` and the class.
 
-        Returns
-        -------
-        {drawn_display}
-
-        Raises
-        ------
+        {drawn}
         ValueError
             If scores are not two lists of numbers.
-        {no_matplotlib}
         """
         one = np.sort(_of_shape("scores", scores, (None,)))
         other = np.sort(_of_shape("neighbor_scores", neighbor_scores, (None,)))
@@ -623,13 +588,7 @@ class AuditDisplay(Display):
         ax, **line_kw
             As in :meth:`plot`.
 
-        Returns
-        -------
-        {drawn_display}
-
-        Raises
-        ------
-        {no_matplotlib}
+        {drawn}
         """
         more = {"claimed_mu": result.claimed_mu, "mu": result.mu}
         return cls.from_predictions(*result.scores, **more, ax=ax, **line_kw)

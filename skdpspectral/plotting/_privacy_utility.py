@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import warnings
 
@@ -14,59 +13,19 @@ from sklearn.utils.validation import check_is_fitted
 from .._base.documented import documented
 from ..accounting import PrivacyBudgetError, PrivacyLeakWarning
 from ..pipeline import PrivatePipeline
-from ._displays import Display, pyplot_or_error
-
-_STYLES = ("fill_between", "errorbar", None)
+from ._displays import Display
 
 
-def label_epsilons(ax, epsilons) -> None:
-    """Label an axis with epsilons as plain numbers that do not overlap."""
-    kept: list[float] = []
-    for epsilon in np.unique(epsilons):
-        if not kept or epsilon >= 1.3 * kept[-1]:
-            kept.append(float(epsilon))
-    ax.set_xticks(kept, [f"{epsilon:g}" for epsilon in kept])
-    ax.set_xticks([], minor=True)
-
-
-def check_style(style) -> None:
-    """Refuse unknown styles of deviations."""
-    if style not in _STYLES:
-        raise ValueError(f"std_display_style must be one of {_STYLES}, got {style!r}")
-
-
-def check_epsilons(epsilons, *, distinct: bool = False) -> np.ndarray:
+def check_epsilons(epsilons) -> np.ndarray:
     """Return budgets as an array, or an error that names them."""
     values = np.asarray(epsilons, dtype=np.float64)
-    good = values.ndim == 1 and values.size and np.all(np.isfinite(values))
-    if not (good and np.all(values > 0.0)):
+    distinct = values.ndim == 1 and 0 < len(np.unique(values)) == len(values)
+    if not (distinct and np.all((values > 0.0) & np.isfinite(values))):
         raise ValueError(
-            "epsilons must be a sequence of positive, finite numbers, at least one, "
-            f"got {epsilons!r}"
-        )
-    if distinct and len(np.unique(values)) < len(values):
-        raise ValueError(
-            "epsilons must be distinct: repeated values would pay for their fits again"
+            "epsilons must be a sequence of distinct, positive, finite numbers, at "
+            f"least one, got {epsilons!r}"
         )
     return values
-
-
-def check_curve(epsilons, scores, noise_std=None) -> tuple[np.ndarray, ...]:
-    """Return epsilons in ascending order, their scores, and errors by noise."""
-    epsilons = check_epsilons(epsilons)
-    scores = np.asarray(scores, dtype=np.float64)
-    if scores.ndim != 2 or len(scores) != len(epsilons) or not scores.size:
-        raise ValueError(
-            f"scores must have shape (n_epsilons, n_folds) with n_epsilons="
-            f"{len(epsilons)}, got {scores.shape}"
-        )
-    noise = np.zeros(len(epsilons))
-    if noise_std is not None:
-        noise = np.asarray(noise_std, dtype=np.float64)
-    if noise.shape != epsilons.shape or not np.all(noise >= 0.0):
-        raise ValueError("noise_std must have one number, at least 0, per epsilon")
-    order = np.argsort(epsilons)
-    return epsilons[order], scores[order], noise[order]
 
 
 def name_of_score(scoring) -> str | None:
@@ -96,29 +55,17 @@ def _owner(param_name: str) -> str:
 
 
 def resolve_parameter(param_name, candidates, known) -> str:
-    """Return the parameter to vary, or an error that names the candidates.
-
-    None stands for the only candidate; the user may choose among those that are
-    `known`.
-    """
-    if param_name is not None:
-        if param_name in known:
-            return param_name
-        raise ValueError(
-            f"param_name={param_name!r} is not among the parameters; "
-            f"candidates: {candidates or sorted(known)}"
-        )
-    if len(candidates) == 1:
+    """Return the parameter to vary: the only candidate, or one that is `known`."""
+    names = candidates or sorted(known)
+    if param_name is None and len(candidates) == 1:
         return candidates[0]
-    if candidates:
+    if param_name not in known:
+        none = "" if candidates else "; none is the epsilon of a private estimator"
         raise ValueError(
-            f"several parameters are privacy budgets: {candidates}; choose one of "
-            "them as param_name"
+            f"param_name must be the one parameter to vary, of {names}, got "
+            f"{param_name!r}{none}"
         )
-    raise ValueError(
-        "no parameter is the epsilon of a private estimator; pass param_name, one "
-        f"of {sorted(known)}"
-    )
+    return param_name
 
 
 def fold_scores(search, metric=None) -> np.ndarray:
@@ -207,19 +154,14 @@ class PrivacyUtilityDisplay(Display):
         Mean held-out score without privacy, drawn as a horizontal line.
     score_name : str or None, default=None
         Label of the vertical axis. None uses "Score".
-    noise_std : array-like of shape (n_epsilons,) or None, default=None
-        Standard errors of private scores due to their noise, which the deviations over
-        folds do not include. Both are combined as the root of the sum of squares.
 
     Attributes
     ----------
     {axes_of_display}
-    line_ : matplotlib Line2D or None
-        Mean scores; None with ``std_display_style="errorbar"``.
-    fill_between_ : matplotlib PolyCollection or None
-        Band of one standard deviation over folds, if drawn.
-    errorbar_ : matplotlib ErrorbarContainer or None
-        Mean scores with bars of one standard deviation over folds, if drawn.
+    line_ : matplotlib Line2D
+        Mean scores.
+    fill_between_ : matplotlib PolyCollection
+        Band of one standard deviation over folds.
     baseline_ : matplotlib Line2D or None
         Score without privacy, if known.
 
@@ -241,86 +183,52 @@ class PrivacyUtilityDisplay(Display):
     'log'
     """
 
-    def __init__(
-        self, *, epsilons, scores, baseline_score=None, score_name=None, noise_std=None
-    ):
-        self.epsilons, self.scores, self.noise_std = epsilons, scores, noise_std
+    def __init__(self, *, epsilons, scores, baseline_score=None, score_name=None):
+        self.epsilons, self.scores = epsilons, scores
         self.baseline_score, self.score_name = baseline_score, score_name
 
-    def plot(
-        self,
-        ax=None,
-        *,
-        std_display_style="fill_between",
-        line_kw=None,
-        fill_between_kw=None,
-        errorbar_kw=None,
-        baseline_kw=None,
-    ):
+    def plot(self, ax=None, **line_kw):
         """Draw the curve with a logarithmic epsilon axis.
 
         Parameters
         ----------
         {ax_of_plot}
-        std_display_style : {"fill_between", "errorbar"} or None, \
-                default="fill_between"
-            How to show one standard deviation of the scores over folds.
-        line_kw : dict or None, default=None
+        **line_kw : object
             Arguments of ``ax.plot``, for the mean.
-        fill_between_kw : dict or None, default=None
-            Arguments of ``ax.fill_between``.
-        errorbar_kw : dict or None, default=None
-            Arguments of ``ax.errorbar``.
-        baseline_kw : dict or None, default=None
-            Arguments of ``ax.axhline``, for the score without privacy.
 
         {plotted}
         """
-        self._check_style(std_display_style)
-        epsilons, scores, noise = check_curve(
-            self.epsilons, self.scores, self.noise_std
-        )
-        self._start(ax)
-        self.line_ = self.fill_between_ = self.errorbar_ = self.baseline_ = None
-        mean, std = scores.mean(axis=1), np.hypot(scores.std(axis=1), noise)
-        if std_display_style == "errorbar":
-            kwargs = {"marker": "o", "label": "private", **(errorbar_kw or {})}
-            self.errorbar_ = self.ax_.errorbar(epsilons, mean, std, **kwargs)
-        else:
-            kwargs = {"marker": "o", "label": "private", **(line_kw or {})}
-            (self.line_,) = self.ax_.plot(epsilons, mean, **kwargs)
-        if std_display_style == "fill_between":
-            self._draw_band(epsilons, mean - std, mean + std, fill_between_kw)
-        if self.baseline_score is not None:
-            self._draw_baseline(baseline_kw)
-        self.ax_.set(xscale="log", xlabel="epsilon", ylabel=self.score_name or "Score")
-        label_epsilons(self.ax_, epsilons)
-        return self
-
-    def _draw_band(self, epsilons, low, high, kwargs) -> None:
-        color = self.line_.get_color()
-        style = self._styled("band", kwargs, facecolor=color, alpha=0.3)
-        self.fill_between_ = self.ax_.fill_between(epsilons, low, high, **style)
-
-    def _draw_baseline(self, kwargs) -> None:
-        style = {"color": "0.4", "linestyle": "--", "label": "without privacy"}
-        style = self._styled("line", kwargs, **style)
-        self.baseline_ = self.ax_.axhline(self.baseline_score, **style)
-        self.ax_.legend()
-
-    @classmethod
-    def _check_drawing(cls, drawing: dict) -> None:
-        """Refuse what `plot` does not take, before anything is fitted."""
-        pyplot_or_error()
-        given = inspect.signature(cls.plot).bind(None, **drawing).arguments
-        cls._check_style(given.get("std_display_style"))
-
-    @staticmethod
-    def _check_style(style) -> None:
-        if style not in _STYLES:
+        epsilons = check_epsilons(self.epsilons)
+        scores = np.asarray(self.scores, dtype=np.float64)
+        if scores.ndim != 2 or len(scores) != len(epsilons) or not scores.size:
             raise ValueError(
-                f"std_display_style must be one of {_STYLES}, got {style!r}"
+                f"scores must have shape (n_epsilons, n_folds) with n_epsilons="
+                f"{len(epsilons)}, got {scores.shape}"
             )
+        order = np.argsort(epsilons)
+        epsilons, mean = epsilons[order], scores[order].mean(axis=1)
+        std = scores[order].std(axis=1)
+        self._start(ax)
+        style = self._styled(line_kw, marker="o", label="private")
+        (self.line_,) = self.ax_.plot(epsilons, mean, **style)
+        self.fill_between_ = self.ax_.fill_between(
+            *(epsilons, mean - std, mean + std),
+            facecolor=self.line_.get_color(),
+            alpha=0.3,
+        )
+        self.baseline_ = None
+        if self.baseline_score is not None:
+            style = {"color": "0.4", "linestyle": "--", "label": "without privacy"}
+            self.baseline_ = self.ax_.axhline(self.baseline_score, **style)
+            self.ax_.legend()
+        self.ax_.set(xscale="log", xlabel="epsilon", ylabel=self.score_name or "Score")
+        shown: list[float] = []  # labels that do not overlap
+        for epsilon in epsilons:
+            if not shown or epsilon >= 1.3 * shown[-1]:
+                shown.append(float(epsilon))
+        self.ax_.set_xticks(shown, [f"{epsilon:g}" for epsilon in shown])
+        self.ax_.set_xticks([], minor=True)
+        return self
 
     @classmethod
     def from_estimator(
@@ -338,7 +246,8 @@ class PrivacyUtilityDisplay(Display):
         baseline=False,
         params=None,
         score_name=None,
-        **drawing,
+        ax=None,
+        **line_kw,
     ):
         """Cross-validate at each epsilon and plot the curve.
 
@@ -375,18 +284,12 @@ class PrivacyUtilityDisplay(Display):
             Parameters passed to ``fit``.
         score_name : str or None, default=None
             Label of the vertical axis. None derives it from `scoring`.
-        **drawing : object
-            Arguments of :meth:`plot`, including `ax`.
+        ax, **line_kw
+            As in :meth:`plot`.
 
-        Returns
-        -------
-        {drawn_display}
-
-        Raises
-        ------
-        ValueError, TypeError, ImportError
-            If an argument is invalid, `plot` has no such argument, or matplotlib is not
-            installed; no fit is run.
+        {drawn}
+        ValueError, TypeError, AttributeError
+            If an argument is invalid; no fit is run.
         PrivacyBudgetError
             If the accountant refuses a fit.
 
@@ -408,8 +311,8 @@ class PrivacyUtilityDisplay(Display):
         >>> display.scores.shape
         (3, 5)
         """
-        cls._check_drawing(drawing)
-        epsilons = check_epsilons(epsilons, distinct=True)
+        cls._check_style(**line_kw)
+        epsilons = check_epsilons(epsilons)
         own, known = epsilon_parameters(estimator), estimator.get_params(deep=True)
         name = resolve_parameter(param_name, own, known)
         if isinstance(scoring, (list, tuple, set, dict)):
@@ -438,11 +341,18 @@ class PrivacyUtilityDisplay(Display):
             scores=scores_at(*epsilons.tolist()),
             score_name=name_of_score(scoring) if score_name is None else score_name,
         )
-        return display.plot(**drawing)
+        return display.plot(ax, **line_kw)
 
     @classmethod
     def from_search(
-        cls, search, *, param_name=None, metric=None, score_name=None, **drawing
+        cls,
+        search,
+        *,
+        param_name=None,
+        metric=None,
+        score_name=None,
+        ax=None,
+        **line_kw,
     ):
         """Plot the curve from a fitted search, without fitting again.
 
@@ -459,15 +369,10 @@ class PrivacyUtilityDisplay(Display):
             Name of the epsilon parameter. None uses the one that was varied.
         metric : str or None, default=None
             Metric to plot. None uses the metric of the search's refit.
-        score_name, **drawing
+        score_name, ax, **line_kw
             As in :meth:`from_estimator`.
 
-        Returns
-        -------
-        {drawn_display}
-
-        Raises
-        ------
+        {drawn}
         ValueError
             If epsilon was not varied, several parameters could be epsilon, or
             candidates were scored on different numbers of rows (successive halving).
@@ -478,7 +383,7 @@ class PrivacyUtilityDisplay(Display):
         --------
         The scores are not private; see the warning in the class documentation.
         """
-        cls._check_drawing(drawing)
+        cls._check_style(**line_kw)
         check_is_fitted(search, "cv_results_")
         results = search.cv_results_
         if "n_resources" in results:
@@ -504,4 +409,4 @@ class PrivacyUtilityDisplay(Display):
             baseline_score=level,
             score_name=score_name,
         )
-        return display.plot(**drawing)
+        return display.plot(ax, **line_kw)

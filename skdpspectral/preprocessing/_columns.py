@@ -264,7 +264,7 @@ def kind_of(dtype) -> str | None:
         return CATEGORIES if dtype.kind in "OUST" else NUMBER
     name = str(dtype).lower()
     if is_never_number(dtype) and not hasattr(dtype, "categories"):
-        return CATEGORIES if name == "null" else None
+        return CATEGORIES if name in ("null", "object") else None
     return next((kind for start, kind in _DTYPES if start.match(name)), None)
 
 

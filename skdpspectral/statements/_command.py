@@ -11,22 +11,21 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..accounting import PrivacyAccountant
 from ..accounting._errors import LedgerError
 from ..accounting._ledger import command
-from ..mechanisms import PrivacyPlan, Remark
-from ._facts import UNCONFIRMED, Facts, facts_in, fit_facts, ledger_facts
+from ..mechanisms import PrivacyPlan
+from ._facts import NUMBERS, UNCONFIRMED, Facts, facts_in, fit_facts, ledger_facts
 from ._page import record_in
-from ._statement import NUMBERS, Statement, statement
+from ._statement import Statement, statement
 
 _WRITERS: dict[str, Callable[[Statement], str]] = {
     "html": Statement.to_html,
     "json": Statement.to_json,
     "yaml": Statement.to_registry,
 }
-# Characters of a statement.
-_MOST = 2**27
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,16 +43,11 @@ def described_parameters() -> dict[str, str]:
 def _add_statement(add: Callable[..., argparse.ArgumentParser]) -> None:
     what = "Write a statement for people who are responsible for data."
     parser = add("statement", _state, what)
-    parser.add_argument(
-        "-o",
-        "--output",
-        required=True,
-        metavar="FILE",
-        help=(
-            "new file to write: a page (.html), a record (.json), or an entry for "
-            "OpenDP's registry of deployments (.yaml)"
-        ),
+    output = (
+        "new file to write: a page (.html), a record (.json), or an entry for OpenDP's "
+        "registry of deployments (.yaml)"
     )
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help=output)
     said = parser.add_argument_group(
         "what the curator states",
         "The page shows these texts and numbers as they are given, and nobody checks "
@@ -84,9 +78,7 @@ def _state(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     with open(options.statement, encoding="utf-8", newline="") as file:
-        text = file.read(_MOST + 1)
-    if len(text) > _MOST:
-        raise ValueError("the statement is too large to be valid")
+        text = file.read()
     damage = command.faults(options.ledger)[0]
     if damage:
         print(command.plain(f"the ledger is damaged: {damage[0]}"))
@@ -108,11 +100,9 @@ def _verify(options: argparse.Namespace) -> int:
 def _compared(text: str, facts: Facts, ledger: PrivacyAccountant) -> tuple[str, str]:
     """Return the first fault, or else what the ledger confirms and what it cannot."""
     more = {name: getattr(facts, name) for name in UNCONFIRMED}
-    beside = [f"what the curator states ({', '.join(facts.stated)})"] * bool(
-        facts.stated
-    )
-    beside += ["the versions of the software"] + ["the audit"] * bool(facts.audit)
-    beside += ["the number of rows"] * bool(facts.n_units)
+    named = f"what the curator states ({', '.join(facts.stated)})"
+    beside = [named] * bool(facts.stated) + ["the versions of the software"]
+    beside += ["the audit"] * bool(facts.audit)
     if facts.ledger is None:
         (plan,) = facts.read_plans()
         charged = ((e.id, PrivacyPlan.from_json(e.plan)) for e in ledger.ledger)
@@ -122,12 +112,13 @@ def _compared(text: str, facts: Facts, ledger: PrivacyAccountant) -> tuple[str, 
                 f"the ledger has no entry of {plan.estimator} with epsilon="
                 f"{plan.epsilon:g}, delta={plan.delta:g}, these releases and remarks"
             ), ""
-        again = fit_facts(plan, **more)
+        again = fit_facts(plan, facts.n_units, **more)
         said = f"Entry {found[0]} of the ledger confirms the figures."
+        beside += ["the number of rows"] * bool(again.n_units)
         if _of_steps(found[1]):
             beside.append("the releases within steps, whose cost it confirms")
         added = [text for text in plan.remarks if text not in found[1].remarks]
-        beside += [f"the remark {text!r}" for text in added]
+        beside += [f"the remark {str(text)!r}" for text in added]
     else:
         n, own = facts.ledger["entries"], len(ledger.ledger)
         if n > own:
@@ -136,10 +127,10 @@ def _compared(text: str, facts: Facts, ledger: PrivacyAccountant) -> tuple[str, 
         said = f"Entries 1 to {n} of the ledger confirm the figures."
         said += f" {own - n} came later." if own > n else ""
     for name, value in vars(again).items():
-        stated = getattr(facts, name)
-        if json.dumps(stated) != json.dumps(value):
-            short = (json.dumps(x)[:80] for x in (stated, value))
-            return "the statement has {} {}, and the ledger {}".format(name, *short), ""
+        texts = [json.dumps(x) for x in (getattr(facts, name), value)]
+        if texts[0] != texts[1]:
+            stated, right = (text[:80] for text in texts)
+            return f"the statement has {name} {stated}, and the ledger {right}", ""
     made = Statement(again)
     remade = made.to_json() if text.lstrip().startswith("{") else made.to_html()
     if text != remade:
@@ -161,29 +152,28 @@ def _is_charged(fitted: PrivacyPlan, charged: PrivacyPlan) -> bool:
 
     Releases of a pipeline's steps get their shapes in the fit, at the cost charged.
     """
-    blocks, of_charged = (getattr(p, "blocks", ()) for p in (fitted, charged))
+    blocks, of_charged = (dict(getattr(p, "blocks", ())) for p in (fitted, charged))
     if blocks or of_charged:
-        return [name for name, _ in blocks] == [name for name, _ in of_charged] and all(
-            _is_charged(own, other)
-            for (_, own), (_, other) in zip(blocks, of_charged, strict=True)
+        return list(blocks) == list(of_charged) and all(
+            map(_is_charged, blocks.values(), of_charged.values())
         )
     if _of_steps(charged) and len(fitted.curves) == len(charged.curves):
         costs = fitted.mu_beside_curves, charged.mu_beside_curves
         if math.isclose(*costs, rel_tol=1e-9):
             fitted = replace(fitted, mechanisms=charged.mechanisms)
-    remarks = [_remarks(plan) for plan in (charged, fitted)]
-    plain = [replace(plan, remarks=()).to_dict() for plan in (charged, fitted)]
-    return plain[0] == plain[1] and remarks[0] <= remarks[1]
+    (plain, remarks), (of_ledger, needed) = map(_without_remarks, (fitted, charged))
+    return plain == of_ledger and needed <= remarks
 
 
-def _remarks(plan: PrivacyPlan) -> set[tuple[str, str]]:
-    """Return remarks with their concerns, but for how a ledger counts curves."""
-    remarks = map(Remark.of, plan.remarks)
-    return {(str(r), str(r.concern)) for r in remarks if not r.startswith(_RESTATED)}
+def _without_remarks(plan: PrivacyPlan) -> tuple[dict[str, Any], set[Any]]:
+    """Return a plan without its remarks, and these with their concerns.
 
+    A ledger restates curves for its own relation: the fit has no such remark.
+    """
+    remarks = {(str(r), str(r.concern)) for r in plan.remarks}
+    remarks = {each for each in remarks if not each[0].startswith("For this ledger, ")}
+    return replace(plan, remarks=()).to_dict(), remarks
 
-# How the remark of a ledger begins that restates curves for its own relation.
-_RESTATED = "For this ledger, per "
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import platform
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from typing import Any
@@ -16,19 +15,23 @@ from ..accounting import PrivacyAccountant
 from ..mechanisms import (
     Assumption,
     Concern,
+    Neighbors,
     ParallelPlan,
     PrivacyPlan,
-    Remark,
     SharedGaussian,
+    Unit,
+    shown,
 )
 from ..mechanisms._plan import NODE_NOISE, SERVER_NOISE
 
-FORMAT = "skdpspectral-statement-2"
-# Groups of entries, plans and clients that a page shows.
+FORMAT = "skdpspectral-statement-3"
+# Groups of entries that a page shows.
 MOST_SHOWN = 40
 # Facts that no ledger has.
-UNCONFIRMED = ("stated", "audit", "versions", "n_units")
-PARTS_NOISE = "parts"
+UNCONFIRMED = ("stated", "audit", "versions")
+# What a curator states in numbers.
+NUMBERS = ("n_units", "units_per_person")
+_CURVES = {"sampled-gaussian", "subsampled-gaussian", "approximate-dp"}
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,10 @@ class Facts:
 
     `why_not` is why there is no guarantee, if so. `mu` is None unless all mechanisms
     are Gaussian. `distance` is the largest total variation between the laws of the
-    results on neighbors, None where only epsilon and delta bound it. `noise_by` has who
-    adds the noise of sums over groups of users: "server", "node", or "parts", a share
-    each. `entries` are groups of equal entries, and `plans` have headings; both are cut
-    off after some, of `n_groups` and `n_plans`. `n_units` is a public number of rows.
+    results on neighbors, None where only epsilon and delta bound it. `entries` are
+    groups of entries of equal plans and labels, cut off after some of `n_groups`.
+    `parties` are how others take part, as `_parties` yields them. `n_units` is a public
+    number of rows that a fit has seen.
     """
 
     kind: str
@@ -54,22 +57,23 @@ class Facts:
     neighbors: str
     assumptions: list[str]
     seeded: bool
-    curves: bool
     budget: dict[str, float] | None
     ledger: dict[str, Any] | None
     entries: list[dict[str, Any]]
     n_groups: int
-    plans: list[dict[str, Any]]
-    n_plans: int
     kinds: list[str]
-    clients: list[str]
-    separate: bool
-    noise_by: list[str]
+    n_clients: int
+    parties: list[str]
     divisions: list[str]
     n_units: int | None
     stated: dict[str, Any]
     audit: dict[str, float] | None
     versions: dict[str, str]
+
+    def __post_init__(self) -> None:
+        for name in NUMBERS:  # also of a record of anybody's
+            check_number(name, self.stated.get(name))
+        check_number("n_units", self.n_units)
 
     @property
     def private(self) -> bool:
@@ -87,11 +91,9 @@ class Facts:
         return [Assumption(name).condition for name in self.assumptions]
 
     @property
-    def summed(self) -> bool:
-        """Whether several parties have added shares of the noise."""
-        return Assumption.SUMMED_PARTS in self.assumptions or (
-            PARTS_NOISE in self.noise_by
-        )
+    def curves(self) -> bool:
+        """Whether costs are privacy curves, which no ``mu`` describes."""
+        return not _CURVES.isdisjoint(self.kinds)
 
     @property
     def filtered(self) -> bool:
@@ -110,7 +112,13 @@ class Facts:
 
     def read_plans(self) -> list[PrivacyPlan]:
         """Return the plans that are shown."""
-        return [PrivacyPlan.from_json(json.dumps(own["plan"])) for own in self.plans]
+        return [PrivacyPlan.from_json(json.dumps(own["plan"])) for own in self.entries]
+
+
+def check_number(name: str, number: Any) -> None:
+    """Refuse a number of rows or users that nobody can have."""
+    if number is not None and not (type(number) is int and number >= 1):
+        raise ValueError(f"{name} must be at least 1, got {shown(number)}")
 
 
 def facts_in(record: Mapping[str, Any]) -> Facts:
@@ -150,63 +158,64 @@ _KINDS = {
 }
 
 
-def fit_facts(plan: PrivacyPlan, **more: Any) -> Facts:
-    """Return the facts of one fit, by its plan alone."""
+def fit_facts(plan: PrivacyPlan, n_units: int | None = None, **more: Any) -> Facts:
+    """Return the facts of one fit, by its plan and a number of rows, if public."""
     alone = PrivacyAccountant()
     alone.charge(plan)
     kind = _KINDS.get(plan.estimator, "estimator")
     kind = "federation" if isinstance(plan, ParallelPlan) else kind
-    found = _facts(kind, plan.estimator, alone.standing(), ledger=None, **more)
-    heading = f"Releases of {plan.estimator}"
-    asked = {
-        "epsilon": finite(plan.epsilon),  # what was asked for, to the last digit
-        "delta": plan.delta,
-        "why_not": _why_void(plan) or found.why_not,
-        "entries": [{**found.entries[0], "first": None, "last": None}],
-        "plans": [{"heading": heading, "plan": plan.to_dict()}],
-    }
-    return Facts(**{**vars(found), **asked})
+    found = vars(_facts(kind, plan.estimator, alone.standing(), ledger=None, **more))
+    public = plan.unit is Unit.ROW and plan.neighbors is not Neighbors.ADD_REMOVE_ONE
+    return Facts(
+        **{
+            **found,
+            "n_units": n_units if public else None,
+            "epsilon": finite(plan.epsilon),  # what was asked for, to the last digit
+            "delta": plan.delta,
+            "entries": [_group([], plan)],
+        }
+    )
 
 
 def _why_void(plan: PrivacyPlan) -> str | None:
     """Return why a plan has no guarantee; None if it has one."""
     if not plan.private:
         return plan.guarantee()
-    said = map(Remark.of, plan.remarks)
-    return next((str(one) for one in said if one.concern is Concern.LEAK), None)
+    leaks = (str(one) for one in plan.remarks if one.concern is Concern.LEAK)
+    return next(leaks, None)
 
 
-def _noise_by(plan: PrivacyPlan) -> Iterator[str]:
-    """Yield who adds the noise of sums over groups of users."""
+def _parties(plan: PrivacyPlan) -> Iterator[str]:
+    """Yield who adds the noise of sums over groups of users, and where clients are."""
     shares = [m.n_shares for m in plan.releases() if isinstance(m, SharedGaussian)]
-    if shares and max(shares) > 1:
-        yield PARTS_NOISE
+    if max(shares, default=1) > 1 or plan.assumption is Assumption.SUMMED_PARTS:
+        yield "parts"
     if NODE_NOISE in plan.remarks or (shares and min(shares) == 1):
         yield "node"
     if SERVER_NOISE in plan.remarks:
         yield "server"
+    if isinstance(plan, ParallelPlan):
+        trust = any(one.concern is Concern.TRUST for one in plan.remarks)
+        yield "separate" if trust else "together"
 
 
 def _facts(
     kind: str, name: str, found: Any, *, ledger: dict[str, Any] | None, **more: Any
 ) -> Facts:
     entries, total, budget = found.entries, found.total, found.budget
-    by_plan: dict[str, list[Any]] = {}
+    alike: dict[tuple[str, str | None], list[Any]] = {}
     for entry in entries:
-        by_plan.setdefault(entry.plan, []).append(entry)
-    plans = [PrivacyPlan.from_json(text) for text in by_plan]
-    parallel = [plan for plan in plans if isinstance(plan, ParallelPlan)]
-    clients = dict.fromkeys(str(name) for plan in parallel for name, _ in plan.blocks)
-    trusts = any(
-        Remark.of(said).concern is Concern.TRUST for p in parallel for said in p.remarks
-    )
+        alike.setdefault((entry.plan, entry.label), []).append(entry)
+    plans = [PrivacyPlan.from_json(text) for text, _ in alike]
     epsilon = found.spent.epsilon
     why_not = next(filter(None, map(_why_void, plans)), None)
     if why_not is None and epsilon == math.inf:
         why_not = "The total cost has no limit at this delta."
-    groups = _groups(entries)
     unit, neighbors = map(str, (entries and found.relation) or ("", ""))
-    shown = list(zip(by_plan.values(), plans, strict=True))[:MOST_SHOWN]
+    blocks = (name for plan in plans for name, _ in getattr(plan, "blocks", ()))
+    if budget is not None:
+        pair = {"epsilon": budget.epsilon, "delta": budget.delta}
+        budget = {**pair, "remaining_epsilon": found.remaining}
     return Facts(
         kind=kind,
         name=name,
@@ -219,68 +228,20 @@ def _facts(
         neighbors=neighbors,
         assumptions=sorted({str(e.assumption) for e in entries} - {"none"}),
         seeded=any(entry.seeded for entry in entries),
-        curves=bool(total.curves),
-        budget=None
-        if budget is None
-        else {
-            "epsilon": budget.epsilon,
-            "delta": budget.delta,
-            "remaining_epsilon": found.remaining,
-        },
+        budget=budget,
         ledger=ledger,
-        entries=groups[:MOST_SHOWN],
-        n_groups=len(groups),
-        plans=[{"heading": _heading(e), "plan": p.to_dict()} for e, p in shown],
-        n_plans=len(plans),
+        entries=list(map(_group, alike.values(), plans))[:MOST_SHOWN],
+        n_groups=len(plans),
         kinds=sorted({m.kind for plan in plans for m in plan.releases()}),
-        clients=list(clients),
-        separate=trusts,
-        noise_by=sorted({who for plan in plans for who in _noise_by(plan)}),
+        n_clients=len(set(blocks)),
+        parties=sorted({how for plan in plans for how in _parties(plan)}),
         divisions=sorted({e.partition for e in entries if e.partition is not None}),
         **{"n_units": None, "audit": None, **more},
     )
 
 
-def _heading(entries: list[Any]) -> str:
-    """Return the heading of a plan, with the entries that have it."""
-    first, n_others = entries[0], len(entries) - 1
-    like = f" and {n_others} like it" if n_others else ""
-    name = ", ".join(filter(None, (f"Entry {first.id}", first.label)))
-    return f"{name}{like}: {first.estimator}"
-
-
-# What entries of a group have in common: all that is shown, or less where many differ.
-_ALIKE = ("estimator", "kinds", "label", "epsilon", "delta")
-
-
-def _groups(entries: Iterable[Any]) -> list[dict[str, Any]]:
-    """Group equal entries, as finely as fits on a page."""
-    for n_alike in (5, 3, 2, 0):
-        found: dict[str, list[Any]] = {}
-        for entry in entries:
-            key = [getattr(entry, name) for name in _ALIKE[:n_alike]]
-            found.setdefault(repr(key), []).append(entry)
-        if len(found) <= MOST_SHOWN:
-            break
-    return list(map(_group, found.values()))
-
-
-def _group(entries: list[Any]) -> dict[str, Any]:
-    def common(name: str, other: Any = None) -> Any:
-        values = [getattr(entry, name) for entry in entries]
-        return values[0] if all(value == values[0] for value in values) else other
-
-    labels = len({entry.label for entry in entries})
-    cost = math.hypot(*(entry.ledger_mu for entry in entries))
-    curves = any(itertools.chain.from_iterable(entry.kinds for entry in entries))
-    return {
-        "entries": len(entries),
-        "first": entries[0].id,
-        "last": entries[-1].id,
-        "what": common("estimator", "several estimators"),
-        "label": common("label", f"{labels} labels"),
-        "epsilon": finite(common("epsilon", math.inf)),
-        "delta": common("delta"),
-        "mu": None if curves else finite(cost),
-        "external": common("kinds") == ["approximate-dp"],
-    }
+def _group(entries: list[Any], plan: PrivacyPlan) -> dict[str, Any]:
+    """Return entries that have the same plan and label; none of a fit alone."""
+    n, ends = len(entries), sorted({e.id for e in (*entries[:1], *entries[-1:])})
+    label = entries[0].label if entries else None
+    return {"n_entries": n, "ends": ends, "label": label, "plan": plan.to_dict()}

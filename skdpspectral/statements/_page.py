@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..mechanisms import ParallelPlan, PrivacyPlan, html_table
+from ..mechanisms import PrivacyPlan, html_table
 from ..mechanisms._plan import HEADS
 from ..mechanisms._report import on_one_line
 from ._answers import (
@@ -20,7 +20,7 @@ from ._answers import (
     number,
     title,
 )
-from ._facts import MOST_SHOWN, Facts
+from ._facts import MOST_SHOWN, Facts, finite
 
 # Pages of doc/theory, and lemmas that they prove.
 _PAGES = {
@@ -63,10 +63,8 @@ def lemmas_of(mechanism: Any, choice: str = "") -> list[str]:
 # -- tables ----------------------------------------------------------------------------
 
 _OF_STEPS = (
-    "This is what a pipeline was charged before its fit: each line bounds the cost of "
-    "all releases of a step together. The releases themselves, with noise, sensitivity "
-    "and lemma, are listed by a statement of the fitted pipeline, and by "
-    "privacy_.details() of it."
+    "A pipeline was charged before its fit: each line bounds the cost of all releases "
+    "of a step together. A statement of the fitted pipeline lists them."
 )
 
 
@@ -92,45 +90,42 @@ def release_table(plan: PrivacyPlan, docs_url: str | None) -> list[list[Any]]:
     return table
 
 
-def _plan(own: dict[str, Any], facts: Facts) -> Iterator[str]:
-    plan = PrivacyPlan.from_json(json.dumps(own["plan"]))
-    yield _tagged("h3", own["heading"])
-    if not facts.private:
-        yield _tagged(
-            "p", "What follows is of these releases alone. As a whole it is void."
-        )
+def _releases(group: dict[str, Any], plan: PrivacyPlan, facts: Facts) -> Iterator[str]:
+    """Yield the releases of a plan, for the auditor."""
+    heading = f"Releases of {plan.estimator}"
+    if group["ends"]:
+        n_others, first = group["n_entries"] - 1, f"Entry {group['ends'][0]}"
+        like = f" and {n_others} like it" if n_others else ""
+        name = ", ".join(filter(None, (first, group["label"])))
+        heading = f"{name}{like}: {plan.estimator}"
+    yield _tagged("h3", heading)
     said = plan.sentences()
-    if any(m.lemma == "composition" for m in plan.releases() if hasattr(m, "lemma")):
+    if not facts.private:
+        said.insert(0, "These releases alone follow. As a whole there is no guarantee.")
+    if any(mechanism.lemma == "composition" for mechanism in plan.releases()):
         said.append(_OF_STEPS)
-    if isinstance(plan, ParallelPlan) and len(plan.blocks) > MOST_SHOWN:
-        said.append(f"Of {len(plan.blocks)} clients, some are left out of the table.")
+    if len(getattr(plan, "blocks", ())) > MOST_SHOWN:
+        said.append("Some clients are left out of the table.")
     yield from (_tagged("p", text) for text in said)
     yield _table(release_table(plan, facts.stated.get("docs_url")))
 
 
-def _entries(facts: Facts) -> Iterator[str]:
+def _entries(facts: Facts, plans: list[PrivacyPlan]) -> Iterator[str]:
     """Yield the table of what was released, on the page of plain words."""
-    if len(facts.entries) < 2 and not (facts.ledger and facts.entries):
-        return
     rows: list[Any] = [
         ("Entries", "What", "Label", "Epsilon of each", "Delta of each", "Number")
     ]
-    for group in facts.entries:
-        ends = sorted({group["first"], group["last"]} - {None})
-        what = group["what"] + (" (another tool)" if group["external"] else "")
-        pair = group["epsilon"], group["delta"]
-        figures = ["" if x is None else number(x) for x in pair]
-        if not facts.private:
-            figures = ["no promise", ""]
-        place = " to ".join(map(str, ends))
-        rows.append((place, what, group["label"] or "", *figures, group["entries"]))
-    said = (
-        "Each line is the cost of that release alone. The total above is not the sum "
-        "of the lines."
-    )
-    if facts.n_groups > len(facts.entries):
-        said += f" These are the first {len(facts.entries)} of {facts.n_groups} lines."
-    yield _tagged("p", said)
+    for group, plan in zip(facts.entries, plans, strict=True):
+        external = [m.kind for m in plan.releases()] == ["approximate-dp"]
+        what = plan.estimator + (" (another tool)" if external else "")
+        figures = [number(finite(plan.epsilon)), number(plan.delta)]
+        figures = figures if facts.private else ["no promise", ""]
+        ends = " to ".join(map(str, group["ends"]))
+        rows.append((ends, what, group["label"] or "", *figures, group["n_entries"]))
+    yield _tagged("p", "The total above is not the sum of the lines.")
+    if facts.n_groups > len(plans):
+        more = facts.n_groups - len(plans)
+        yield _tagged("p", f"{more} further plans are in the ledger's export.")
     yield _table(rows)
 
 
@@ -206,14 +201,13 @@ def _body(facts: Facts, record: str) -> Iterator[str]:
     yield '<div class="plain">'
     yield from _questions(for_the_person_responsible(facts))
     yield "</div>"
-    yield from _entries(facts)
+    plans = facts.read_plans()
+    if facts.ledger and plans:
+        yield from _entries(facts, plans)
     yield _tagged("h2", "Part two: for the auditor", part)
     yield from _questions(for_the_auditor(facts))
-    for own in facts.plans:
-        yield from _plan(own, facts)
-    if facts.n_plans > len(facts.plans):
-        n_more = facts.n_plans - len(facts.plans)
-        yield _tagged("p", f"{n_more} further plans are in the ledger's export.")
+    for group, plan in zip(facts.entries, plans, strict=True):
+        yield from _releases(group, plan, facts)
     yield _tagged("h2", "Appendix: the questions of NIST SP 800-226", part)
     yield _table(nist_table(facts))
     yield (

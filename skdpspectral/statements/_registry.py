@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from typing import Any
 
 from ._answers import claim, for_the_person_responsible, title
@@ -25,25 +26,23 @@ REGISTRY_FIELDS = {
 
 def registry_entry(facts: Facts) -> str:
     """Return the entry as JSON, which YAML contains; "TODO" where nobody has said."""
-    stated, given = facts.stated, facts.stated.get("registry", {})
+    given = {**facts.stated, **facts.stated.get("registry", {})}
+    stated = defaultdict(lambda: "TODO", given)
     said = {q: "\n".join(a) for q, a in for_the_person_responsible(facts)}
-    todo = {name: stated.get(name, "TODO") for name in ("curator", "tuning", "utility")}
-    parties = facts.clients or facts.summed or facts.noise_by
     many = facts.kind in ("stream", "ledger")
     private = {"epsilon": facts.epsilon, "delta": facts.delta}
+    curator = {
+        "data_curator_name": stated["curator"],
+        "data_curator_type": stated["data_curator_type"],
+    }
     deployment: dict[str, dict[str, Any]] = {
         "basic": {
             "name": title(facts),
-            "data_curators": [
-                {
-                    "data_curator_name": todo["curator"],
-                    "data_curator_type": given.get("data_curator_type", "TODO"),
-                }
-            ],
-            "description": stated.get("description", said["What was released?"]),
-            "intended_use": stated.get("intended_use", "TODO"),
+            "data_curators": [curator],
+            "description": given.get("description", said["What was released?"]),
+            "intended_use": stated["intended_use"],
             "data_product_type": "Machine learning model",
-            "publication_date": stated.get("date", "1900-01-01"),  # a date is required
+            "publication_date": given.get("date", "1900-01-01"),  # a date is required
         },
         "dp_variant": {
             "variant_name": "Approximate DP",
@@ -56,24 +55,24 @@ def registry_entry(facts: Facts) -> str:
             "privacy_parameters_details": claim(facts),
         },
         "deployment_model": {
-            "model_name": "Federated" if parties else "Central",
+            "model_name": "Federated" if facts.parties else "Central",
             "trust_assumptions": said.get("Against whom?", "TODO"),
             "release_type": "Many releases" if many else "One release",
         },
         "implementation": {
-            "preprocessing_and_hyperparameter_tuning": todo["tuning"],
+            "preprocessing_and_hyperparameter_tuning": stated["tuning"],
             "mechanisms": f"Kinds: {', '.join(facts.kinds) or 'none'}.",
-            "utility": todo["utility"],
+            "utility": stated["utility"],
             "additional_information": said["How can this be checked?"],
         },
         "administrative": {
             "status": "Draft",
-            "registry_authors": [todo["curator"]],
+            "registry_authors": [stated["curator"]],
             "tier": 1,
         },
     }
     for section, names in _GIVEN.items():
-        deployment[section] |= {name: given.get(name, "TODO") for name in names}
+        deployment[section] |= {name: stated[name] for name in names}
     slug = re.sub(r"[^a-z0-9]+", "-", title(facts).lower()).strip("-") or "todo"
     entry = {"url_slug": slug, "deployment": deployment}
     text = json.dumps(_printable(entry), indent=1, ensure_ascii=False)

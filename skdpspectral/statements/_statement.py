@@ -19,7 +19,9 @@ from ..mechanisms import PrivacyPlan, shown
 from ._answers import claim, title
 from ._facts import (
     FORMAT,
+    NUMBERS,
     Facts,
+    check_number,
     finite,
     fit_facts,
     ledger_facts,
@@ -27,9 +29,6 @@ from ._facts import (
 )
 from ._page import html_page
 from ._registry import REGISTRY_FIELDS, registry_entry
-
-# What a curator states in numbers.
-NUMBERS = ("n_units", "units_per_person")
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,10 +40,6 @@ class Statement:
     """
 
     _facts: Facts
-
-    def __post_init__(self) -> None:
-        for name in NUMBERS:  # also of a record of anybody's
-            _check_number(name, self._facts.stated.get(name))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain values: format, title, claim, and all facts."""
@@ -193,35 +188,31 @@ def statement(
     >>> page.to_html().startswith("<!DOCTYPE html>")
     True
     """
-    stated = {k: v for k, v in locals().items() if k not in ("of", "audit")}
-    for name, text in stated.items():
-        if name in ("date", *NUMBERS, "registry") or text is None:
-            continue
-        if not isinstance(text, str):
-            raise TypeError(f"{name} must be a string or None, got {shown(text)}")
+    given = {k: v for k, v in locals().items() if k not in ("of", "audit")}
+    given = {name: value for name, value in given.items() if value is not None}
+    for name, value in given.items():
+        if name in NUMBERS:
+            if not isinstance(value, Integral):
+                raise TypeError(f"{name} must be an integer, got {shown(value)}")
+            given[name] = int(value)
+            check_number(name, given[name])
+        elif name not in ("date", "registry") and not isinstance(value, str):
+            raise TypeError(f"{name} must be a string or None, got {shown(value)}")
     if docs_url is not None and not re.match(r"https?://", docs_url):
         raise ValueError(f"docs_url must begin with https://, got {docs_url!r}")
-    for name in NUMBERS:
-        number = stated[name]
-        if number is not None and not isinstance(number, Integral):
-            raise TypeError(f"{name} must be an integer or None, got {shown(number)}")
-        stated[name] = None if number is None else int(number)
-        _check_number(name, stated[name])
-    stated["date"] = _checked_date(date)
-    stated["registry"] = _checked(registry)
+    if date is not None:
+        given["date"] = _checked_date(date)
+    given["registry"] = _checked(registry)
     more: dict[str, Any] = {
-        "stated": {name: value for name, value in stated.items() if value},
+        "stated": {name: value for name, value in given.items() if value},
         "audit": None if audit is None else _audit(audit),
         "versions": software_versions(),
     }
     if isinstance(of, PrivacyAccountant):
         return Statement(ledger_facts(of, **more))
     of = _with_plan(of)
-    plan = of.privacy_
-    if str(plan.unit) == "row" and str(plan.neighbors) != "add-remove-one":
-        n = getattr(of, "n_samples_", getattr(of, "n_samples_seen_", None))
-        more["n_units"] = None if n is None else int(n)
-    return Statement(fit_facts(plan, **more))
+    n = getattr(of, "n_samples_", getattr(of, "n_samples_seen_", None))
+    return Statement(fit_facts(of.privacy_, None if n is None else int(n), **more))
 
 
 def _with_plan(of: Any) -> Any:
@@ -250,14 +241,7 @@ def _audit(audit: Any) -> dict[str, float | None]:
         raise TypeError("audit must be a result of audit_epsilon") from None
 
 
-def _check_number(name: str, number: Any) -> None:
-    if number is not None and not (type(number) is int and number >= 1):
-        raise ValueError(f"{name} must be at least 1, got {shown(number)}")
-
-
-def _checked_date(date: Any) -> str | None:
-    if date is None:
-        return None
+def _checked_date(date: Any) -> str:
     try:
         return datetime.date.fromisoformat(str(date)[:10]).isoformat()
     except ValueError:
@@ -268,11 +252,10 @@ def _checked_date(date: Any) -> str | None:
 
 def _checked(registry: Any) -> dict[str, str]:
     given = dict(registry or {})
-    unknown = sorted(given.keys() - REGISTRY_FIELDS)
-    if unknown:
-        known = ", ".join(sorted(REGISTRY_FIELDS))
-        raise ValueError(f"registry has unknown fields {unknown}; known: {known}")
     for name, text in given.items():
+        if name not in REGISTRY_FIELDS:
+            known = ", ".join(sorted(REGISTRY_FIELDS))
+            raise ValueError(f"registry has unknown fields {name!r}; known: {known}")
         if not isinstance(text, str):
             raise TypeError(f"registry[{name!r}] must be a string, got {shown(text)}")
     return given

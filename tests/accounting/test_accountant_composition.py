@@ -14,7 +14,6 @@ from skdpspectral.accounting import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
-    parallel_mu,
 )
 from skdpspectral.mechanisms import ParallelPlan
 
@@ -73,26 +72,6 @@ def test_an_assertion_is_not_inherited():
     asserted = accountant.named("a", disjoint_within="site")
     asserted.named("b").charge(fit_plan())
     assert [entry["partition"] for entry in entries(accountant)] == [None]
-
-
-@pytest.mark.parametrize(
-    ("label", "named", "message"),
-    [
-        (None, {}, "label must be a string"),
-        (b"a", {}, "label must be a string"),
-        ("a", {"disjoint_within": 3}, "disjoint_within must be a string"),
-        (
-            "a",
-            {"disjoint_within": "b", "disjoint_unit": "person"},
-            "disjoint_unit must",
-        ),
-        ("a", {"disjoint_within": "b", "disjoint_unit": 3}, "disjoint_unit must"),
-        ("a", {"disjoint_unit": "row"}, "requires disjoint_within"),
-    ],
-)
-def test_bad_names_of_blocks(label, named, message):
-    with pytest.raises(ValueError, match=message):
-        PrivacyAccountant().named(label, **named)
 
 
 def parallel(*epsilons):
@@ -177,7 +156,12 @@ def test_random_ledgers_match_the_formula():
             plan = plan_with_mu(generator.uniform(0.01, 3.0))
             accountant.named(block, disjoint_within=name).charge(plan)
             partitions.setdefault(name, {}).setdefault(block, []).append(plan.mu)
-            expected = gaussian_epsilon(parallel_mu(partitions), DELTA)
+            expected = gaussian_epsilon(
+                compose_mu(
+                    max(map(compose_mu, p.values())) for p in partitions.values()
+                ),
+                DELTA,
+            )
             assert epsilon_of(accountant) == pytest.approx(expected, rel=1e-12)
 
 
@@ -370,12 +354,6 @@ def test_check_knows_of_asserted_blocks():
     assert other.check(fit_plan()).epsilon == pytest.approx(1.0, rel=1e-9)
     assert refuses(other.check, fit_plan(), n_fits=2)
     other.charge(fit_plan())
-
-
-@pytest.mark.parametrize("n_fits", [0, -1, 2.5, True, "3", None, math.nan, math.inf])
-def test_n_fits_must_be_a_positive_integer(n_fits):
-    with pytest.raises(ValueError, match="n_fits must be a positive integer"):
-        PrivacyAccountant().check(fit_plan(), n_fits=n_fits)
 
 
 # -- reports -------------------------------------------------------------------

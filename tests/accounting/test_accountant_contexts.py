@@ -24,7 +24,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral.accounting import default_accountant
+from skdpspectral.accounting import ambient_accountant
 from skdpspectral.accounting._ledger.context import without_accountant
 from skdpspectral.audit import audit_epsilon
 
@@ -93,7 +93,7 @@ def test_each_task_charges_its_own_block(repetition):
 
     assert asyncio.run(main()) == [1, 2, 3]
     assert counts(*accountants) == [1, 2, 3]
-    assert default_accountant() is None
+    assert ambient_accountant() is None
 
 
 def test_tasks_and_threads_that_a_block_starts_belong_to_it():
@@ -152,11 +152,11 @@ def test_blocks_end_one_by_one_whatever_their_order():
     second.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
-    assert default_accountant() is second
+    assert ambient_accountant() is second
     second.__exit__(None, None, None)
-    assert default_accountant() is second
+    assert ambient_accountant() is second
     second.__exit__(None, None, None)
-    assert default_accountant() is None
+    assert ambient_accountant() is None
 
 
 # -- threads without a context ---------------------------------------------------------
@@ -295,7 +295,7 @@ def test_without_accountant_is_of_its_context_alone():
             copied.run(fit)
             fit()
             pca.fit(X)
-            assert default_accountant() is None
+            assert ambient_accountant() is None
             with pytest.raises(LedgerError, match=DOUBT):
                 in_thread(fit)
         # It ends for copies too.

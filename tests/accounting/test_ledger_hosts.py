@@ -14,7 +14,6 @@ from skdpspectral import DPPCA, LedgerError, PrivacyBudgetError
 
 pytestmark = pytest.mark.slow
 
-GRID = {"pca__n_components": [1, 2]}  # with 3 folds and the refit: 7 fits
 FITS, PAID = 8, 3
 
 

@@ -3,7 +3,7 @@
 import itertools
 import math
 import pickle
-from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -23,14 +23,8 @@ from skdpspectral.accounting._composition import (
     composed_delta,
     composed_epsilon,
 )
-from skdpspectral.accounting._curves import (
-    coarsen_kinds,
-    composed,
-    composed_divergences,
-    connect_dots,
-    gaussian_divergences,
-    renyi_epsilon,
-)
+from skdpspectral.accounting._curves import composed, connect_dots
+from skdpspectral.accounting._ledger.costs import restated
 from skdpspectral.mechanisms import (
     ApproximateDP,
     Gaussian,
@@ -65,10 +59,35 @@ def test_rounding_of_transforms_is_no_privacy(steps, delta):
     losses = _losses.composed_losses(0.0, counted((curve, 1)))
     seen = max(way.delta(exact) for way in losses)
     assert abs(seen - delta) <= _losses.TRANSFORM * steps + 0.03 * delta
-    # Where all of delta may be such errors, divergences say what is known.
-    orders = _losses._orders(counted((curve, 1)))
-    known = renyi_epsilon(orders, gaussian_divergences(1.0, orders), delta)
-    assert composed_epsilon(0.0, counted((curve, 1)), delta) <= known * (1.0 + 1e-9)
+    # Where all of delta may be such errors, a tilt to the tail finds it.
+    for less in (delta, 1e-2 * delta, 1e-15):
+        exact = gaussian_epsilon(1.0, less)
+        tail = _losses.composed_losses(0.0, counted((curve, 1)), tail=True)
+        for way in tail:
+            assert exact <= way.epsilon(less) <= exact * 1.01
+        assert less <= composed_delta(0.0, counted((curve, 1)), exact) < 1.1 * less
+
+
+@pytest.mark.parametrize("delta", [1e-13, 1e-12, 1e-6])
+def test_more_kinds_than_are_composed_at_once(delta):
+    noises = [20.0 + 0.1 * k for k in range(150)]
+    curves = counted(*((SubsampledGaussian("", 1.0, s, 20), 1) for s in noises))
+    exact = gaussian_epsilon(math.sqrt(sum(20.0 / s**2 for s in noises)), delta)
+    found = [w.epsilon(delta) for w in _losses.composed_losses(0.0, curves, tail=True)]
+    found += [w.epsilon(delta) for w in _losses.composed_losses(0.0, curves)]
+    found += [composed_epsilon(0.0, curves, delta)]
+    del found[2 : 4 if delta < 1e-6 else 2]  # these are rounding errors
+    assert exact * (1.0 - 1e-9) <= min(found) <= max(found) <= 1.002 * exact
+
+
+@pytest.mark.parametrize("name", ["subsampled", "pair"])
+def test_tails_are_those_of_all_losses(name):
+    curves = counted((CURVES[name], 12))
+    whole, tail = (_losses.composed_losses(0.1, curves, tail=t) for t in (False, True))
+    for one, other in zip(whole, tail, strict=True):
+        for delta in (1e-4, 1e-6, 1e-8):
+            epsilon = one.epsilon(one.infinite + delta)
+            assert other.delta(epsilon) == pytest.approx(one.delta(epsilon), rel=1e-3)
 
 
 def test_failures_of_many_kinds_come_out_of_delta():
@@ -77,7 +96,7 @@ def test_failures_of_many_kinds_come_out_of_delta():
     safe = counted(*((ApproximateDP("", size, 0.0), 1) for size in sizes))
     assert composed_epsilon(0.0, failing, 6.9e-7) == math.inf
     left = composed_epsilon(0.0, safe, 1e-6 - 70 * 1e-8)
-    assert composed_epsilon(0.0, failing, 1e-6) == pytest.approx(left)
+    assert composed_epsilon(0.0, failing, 1e-6) == pytest.approx(left, rel=1e-5)
     assert composed_delta(0.0, failing, 1.0) >= 6.9e-7
 
 
@@ -122,13 +141,14 @@ def test_nothing_is_cheaper_with_more(first, more):
 
 
 def test_costs_that_no_distribution_can_hold_have_a_bound_all_the_same():
-    """Ten thousand that all differ, and a Gaussian of mu = 100."""
-    pairs = [(ApproximateDP("", 1e-3 + 1e-9 * k, 0.0), 1) for k in range(10_000)]
+    """A thousand that all differ, a Gaussian of mu = 100, and pairs near nothing."""
+    pairs = [(ApproximateDP("", 1e-2 + 1e-8 * k, 0.0), 1) for k in range(1000)]
     bound = composed_epsilon(0.0, counted(*pairs), DELTA)
-    exact = composed_epsilon(
-        0.0, counted((ApproximateDP("", 1e-3, 0.0), 10_000)), DELTA
-    )
-    assert exact <= bound <= 1.1 * exact
+    exact = composed_epsilon(0.0, counted((ApproximateDP("", 1e-2, 0.0), 1000)), DELTA)
+    assert exact <= bound <= 1.001 * exact
+    tiny = counted((ApproximateDP("", 1e-8, 1e-9), 4))
+    assert composed_epsilon(1e-8, tiny, DELTA) == 0.0
+    assert 4e-9 <= composed_delta(1e-8, tiny, 1e-9) <= 3e-8
     pair = counted((ApproximateDP("", 0.1, 0.0), 1))
     large = composed_epsilon(100.0, pair, DELTA)
     assert (
@@ -236,6 +256,20 @@ def test_guarantees_of_users_who_leave_count_for_replacements(name, budget, unit
         PrivacyAccountant(**USERS).charge(fit_plan())
 
 
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 300.0, 701.0, 1e4, 1e300])
+@pytest.mark.parametrize("delta", [0.0, 5e-324, 1e-320, 1e-304, 1e-200, 1e-9, 0.9])
+@pytest.mark.parametrize("factor", [2.0, 4.0])
+def test_a_restated_pair_claims_no_less_than_its_chain(epsilon, delta, factor):
+    found = restated(ApproximateDP("a", epsilon, delta), factor)
+    exact = Decimal(delta) * sum(
+        (i * Decimal(epsilon)).exp() if i * epsilon < 1e5 else Decimal("1e999")
+        for i in range(int(factor))
+    )
+    assert found.delta >= min(exact, Decimal(np.nextafter(1.0, 0.0)))
+    assert found.epsilon == factor * epsilon
+    assert (found.delta > 0.0) == (delta > 0.0)
+
+
 def test_failures_of_a_model_are_not_restated():
     plan = plan_of(CURVES["subsampled"], failure=1e-7)
     with pytest.raises(LedgerError, match="but for a probability of failure"):
@@ -299,36 +333,6 @@ def test_rare_samples_of_large_steps_are_composed():
     for delta, epsilon in ((1e-6, 0.5599631), (1e-9, 1.4542793)):
         found = composed_epsilon(0.0, counted((curve, 1)), delta)
         assert found == pytest.approx(epsilon, rel=1e-4)
-
-
-# -- many at once ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", CURVES)
-def test_many_kinds_are_few_that_cost_more(name):
-    """No less than each of them costs, and little more."""
-    base = CURVES[name]
-    spread = {
-        "subsampled": ("noise_multiplier", "sampling_probability"),
-        "pair": ("epsilon", "delta"),
-    }[name]
-    first, second = (getattr(base, field) for field in spread)
-    many = [
-        replace(
-            base, name="", **dict(zip(spread, (first * a, second * a), strict=True))
-        )
-        for a in np.linspace(0.7, 1.3, 100).tolist()
-    ]
-    counts = counted(*((one, 1) for one in many))
-    few = coarsen_kinds(counts)
-    assert len(few) <= 24
-    assert sum(n for _, n in few) == 100 * getattr(base, "steps", 1)
-    orders = np.array([2.0, 5.0, 30.0, 200.0])
-    exact = composed_divergences(0.0, tuple(counts), orders)
-    bound = composed_divergences(0.0, few, orders)
-    assert np.all(exact <= bound * (1.0 + 1e-9))
-    assert np.all(bound <= 1.8 * exact)
-    assert coarsen_kinds(counts[:50]) == counts[:50]
 
 
 @pytest.mark.parametrize("epsilon", [1e-4, 1e-3])

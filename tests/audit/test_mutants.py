@@ -838,6 +838,12 @@ EXACT |= {
         "{str, float, int, bool, type(None)}",
         "preprocessing/test_tables.py::test_a_row_is_transformed_by_itself",
     ),
+    "an error of a value that has no text": Mutant(
+        "text_of",
+        "        return _NoText",
+        '        raise ValueError("odd " + kind.__name__) from None',
+        "release/test_replay.py::test_a_value_that_has_no_text_is_told_by_nothing",
+    ),
     "kinds by values": Mutant(
         "_with_columns",
         "isinstance(X, (np.ndarray, list, tuple))",
@@ -1358,8 +1364,8 @@ EXACT |= {
     ),
     "pairs restated without a factor of delta": Mutant(
         "restated",
-        "min(sum(terms) * curve.delta",
-        "min(factor * curve.delta",
+        "min(sum(terms) * least",
+        "min(factor * least",
         f"{_KINDS}guarantees_of_users_who_leave_count_for_replacements",
     ),
     "other mechanisms not in the total": Mutant(
@@ -1382,8 +1388,8 @@ EXACT |= {
     ),
     "sums beyond a window not counted": Mutant(
         "composed",
-        "-math.expm1(finite) + cut",
-        "-math.expm1(finite)",
+        "_without_limit(parts) + cut",
+        "_without_limit(parts)",
         f"{_KINDS}sums_beyond_a_window_are_no_privacy",
     ),
     "losses beyond a grid not counted": Mutant(
@@ -1394,9 +1400,15 @@ EXACT |= {
     ),
     "one order of neighbors alone": Mutant(
         "composed_losses",
-        "        ways = max(len(part) for part, _ in parts)\n",
-        "        ways = 1\n",
+        "range(max(len(part) for part, _ in some))",
+        "range(1)",
         f"{_KINDS}rare_samples_of_large_steps_are_composed",
+    ),
+    "a tail composed with what has lost its other side": Mutant(
+        "composed_losses",
+        "None if tail else _AT_ONCE",
+        "_AT_ONCE",
+        f"{_KINDS}more_kinds_than_are_composed_at_once[1e-12]",
     ),
     "a ledger of an older version read": Mutant(
         "check_version",
@@ -1433,12 +1445,6 @@ EXACT |= {
         "if plan.failure != self._failure:",
         "if False:",
         f"{_TABLE_STEPS}::test_a_step_with_another_failure_than_was_charged_is_refused",
-    ),
-    "scores of rows beside models of users": Mutant(
-        "_Walk",
-        'if self.rows_scored and hasattr(one, "user_feature"):',
-        "if False:",
-        "audit/test_report.py::test_scores_of_rows_do_not_protect_users",
     ),
     "columns of users not compared": Mutant(
         "_Walk",
@@ -1610,8 +1616,14 @@ EXACT |= {
     ),
     "remarks of a charge not compared by verify": Mutant(
         "_is_charged",
-        " and remarks[0] <= remarks[1]",
+        " and needed <= remarks",
         "",
+        "statements/test_verify.py::test_forgeries_are_found",
+    ),
+    "a number of rows of a ledger taken from its statement": Mutant(
+        "_compared",
+        "ledger_facts(ledger, n, **more)",
+        "ledger_facts(ledger, n, n_units=facts.n_units, **more)",
         "statements/test_verify.py::test_forgeries_are_found",
     ),
     "users on the grid of another budget": Mutant(
@@ -1881,6 +1893,24 @@ EXACT |= {
         "clipped = shares[1:]",
         f"{_VOTE}votes_are_in_range_and_exact",
     ),
+    "whether a challenger wins counted twice": Mutant(
+        "votes",
+        "beats = 0.5 + 0.5 * np.sign",
+        "beats = 1.0 + np.sign",
+        f"{_VOTE}the_worst_row_moves_votes_by_their_sensitivity[others0-support]",
+    ),
+    "blocks in which a challenger wins released twice": Mutant(
+        "VoteBudgets",
+        "release(_SUPPORT, beats[",
+        "release(_SUPPORT, 2.0 * beats[",
+        f"{_VOTE}the_worst_row_moves_votes_by_their_sensitivity[others0-support]",
+    ),
+    "votes for a challenger counted twice": Mutant(
+        "votes",
+        "VOTE_STEP) * VOTE_STEP, beats",
+        "VOTE_STEP) * VOTE_STEP * 2.0, beats",
+        f"{_VOTE}the_worst_row_moves_votes_by_their_sensitivity[others1-challenger]",
+    ),
     "a row in two blocks": Mutant(
         "_deal",
         "return [order[block::m] for block in range(m)]",
@@ -1933,8 +1963,8 @@ EXACT |= {
     ),
     "a last fit without a limit": Mutant(
         "FitLimit",
-        "self._mu = math.hypot(self._mu, plan.mu)",
-        "self._mu = max(self._mu, plan.mu)",
+        "math.hypot(mu, plan.mu), failure",
+        "max(mu, plan.mu), failure",
         f"{_VOTE}a_limit_refuses_what_its_search_was_not_charged_for",
     ),
     "categories of a table in made-up rows": Mutant(
@@ -1957,8 +1987,8 @@ EXACT |= {
     ),
     "the last fit at the cost of all": Mutant(
         "VoteBudgets",
-        "return cls(blocks, power, fit, challenger, support, last)",
-        "return cls(blocks, power, mu, challenger, support, last)",
+        "return cls(blocks, power, fit, tuple(planned))",
+        "return cls(blocks, power, mu, tuple(planned))",
         f"{_VOTE}votes_and_fit_cost_what_they_may",
     ),
 }
@@ -2151,7 +2181,7 @@ EXACT |= {
     ),
     "a form that is read after the charge": Mutant(
         "PrivatePipeline",
-        "budgets.check_forms(y, {} if _routes_metadata() else params)",
+        "budgets.check_forms(X, y, {} if _routes_metadata() else params)",
         "pass",
         "pipeline/test_pipeline_mistakes.py::test_forms_that_no_step_accepts",
     ),

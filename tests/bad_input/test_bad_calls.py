@@ -209,8 +209,9 @@ FITS += [labels("classes", y=y, charges=1) for y in OTHERS]
 FITS += [
     labels("y", y=y, classes=c, charges=1)
     for c in ([0, 1], None)
-    for y in ([*LABELS[:-1], {}], np.ma.array(LABELS, mask=LABELS == 1), ROWS)
+    for y in ([*LABELS[:-1], {}], ROWS)
 ]
+FITS += [labels("y|masked", y=np.ma.array(LABELS, mask=LABELS == 1))]
 FITS += [labels("one class", classes=None, y=np.zeros(60), charges=1)]
 SIZES = [(2, 3, 4), (0,), (2.5,), (True,)]
 FITS += [
@@ -306,7 +307,6 @@ PUBLIC = [
 PUBLIC += [[["a"]] * 5, np.full((5, 1), 1j), np.full((5, 2), NAN), np.full((5, 1), INF)]
 NAMES = {"user_feature": ("who", 3, -4), "item_feature": ("what", 3)}
 RATED = pd.DataFrame(RATINGS, columns=["user_id", "item_id"])
-OBJECTS = RATINGS.astype(object)
 for f in (items, factors):
     FITS += [f("rating_range|(low, high)", rating_range=value) for value in RANGES]
     FITS += [f("rating_range|larger units", rating_range=(0, 5e-324))]

@@ -131,24 +131,6 @@ def test_a_stream_without_a_horizon_has_no_partial_fit():
 # -- networks --------------------------------------------------------------------------
 
 
-def test_no_plan_is_made_of_parameters_that_do_not_go_together():
-    """Also if another thread changes the optimizer after it was checked."""
-    ledger = PrivacyAccountant()
-    made = DPAdamRegressor._layout
-
-    def changed_then(model, *shape):
-        model.optimizer.set_params(sampling="in-turn", factorization="blt")
-        return made(model, *shape)
-
-    model = DPAdamRegressor(
-        target_bounds=(-1, 1), n_epochs=2, optimizer=Adam(), accountant=ledger
-    )
-    model._layout = changed_then.__get__(model)
-    with pytest.raises(ValueError, match="n_epochs=1"):
-        model.fit(X, X[:, :2])
-    assert len(ledger.ledger) == 0
-
-
 def test_the_optimizer_is_searched_as_a_nested_parameter():
     grid = {"optimizer__learning_rate": [0.01, 0.1], "optimizer__moments": ["pp"]}
     model = DPAdamRegressor(target_bounds=(-1, 1), n_epochs=1, optimizer=Adam())

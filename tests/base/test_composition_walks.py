@@ -132,9 +132,9 @@ SEARCH = PrivateSearchCV(DPPCA(1), SPACE, scoring=NO_BUDGET)
         (make_pipeline(GridSearchCV(DPPCA(), SPACE)), "gridsearchcv is a search"),
         (FeatureUnion([("a", SEARCH)]), "a is a search"),
         (made("HalvingGridSearchCV of classifiers", "components"), "is a search"),
-        (make_pipeline(DPPCA(), memory="there"), "memory caches fitted steps"),
+        (make_pipeline(DPPCA(), memory="there"), "caches fitted steps"),
         (make_pipeline(DPPCA(), verbose=True), "verbose=True would print"),
-        (make_pipeline(DPPCA(noise_seed=1)), "dppca has a noise_seed"),
+        (make_pipeline(DPPCA(noise_seed=1)), "dppca__noise_seed=1 has no effect"),
     ],
 )
 def test_what_a_search_refuses_in_a_composition(composition, said):

@@ -6,7 +6,6 @@ from scipy import sparse
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.validation import has_fit_parameter
 
 from skdpspectral import JMECovariance, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral.audit import privacy_report
@@ -183,21 +182,6 @@ def test_tags_are_true():
             assert model.transform(X.astype(dtype)).dtype == dtype
 
 
-def test_weights_of_rows_are_refused_by_name():
-    X, accountant = np.zeros((10, D)), PrivacyAccountant()
-    model = JMECovariance(horizon=20, accountant=accountant)
-    for name in ("fit", "partial_fit", "fit_transform"):
-        with pytest.raises(
-            TypeError, match=r"does not accept sample_weight: .* leave it out"
-        ):
-            getattr(model, name)(X, sample_weight=np.ones(10))
-        assert not has_fit_parameter(model, "sample_weight")
-    with pytest.raises(TypeError, match="weight_of_samples"):
-        model.fit(X, weight_of_samples=np.ones(10))
-    assert len(accountant.ledger) == 0
-    model.fit(X, sample_weight=None)
-
-
 def test_whitening_in_a_pipeline():
     X = rows(5000) @ np.array([[1.0, 0.5, 0], [0, 0.2, 0], [0, 0, 0.5]])
     whitener = JMECovariance(epsilon=20.0, whiten=True, noise_seed=0)
@@ -209,19 +193,6 @@ def test_whitening_in_a_pipeline():
     private = make_pipeline(JMECovariance(whiten=True), LogisticRegression())
     verdicts = [step.verdict for step in privacy_report(private)]
     assert verdicts == ["private", "LEAKS"]
-
-
-def test_published_copies_save_and_load(tmp_path):
-    X = rows()
-    stream = JMECovariance(horizon=500, workload="prefix").partial_fit(X)
-    public = stream.publish()
-    assert not hasattr(public, "_stream")
-    assert not hasattr(public, "_sums")
-    public.save(tmp_path / "jme.npz")
-    again = JMECovariance.load(tmp_path / "jme.npz")
-    assert np.array_equal(again.covariance_, stream.covariance_)
-    assert str(again.privacy_) == str(stream.privacy_)
-    assert np.array_equal(again.transform(X), stream.transform(X))
 
 
 def test_a_fit_begins_anew():

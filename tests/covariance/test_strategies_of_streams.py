@@ -1,11 +1,9 @@
 """Workloads and factorizations as objects: cloned, searched, saved, compared."""
 
 import json
-import pickle
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from skdpspectral import JMECovariance
@@ -24,19 +22,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning
 
 X = np.random.default_rng(0).normal(0.1, 0.3, (90, 3))
 FITTED = ("location_", "covariance_", "first_moment_", "second_moment_")
-CHOICES = [
-    {"workload": Window(5)},
-    {"workload": Exponential(0.9)},
-    {"workload": Exponential(0.9), "factorization": BISR(16)},
-    {"factorization": BISR(16)},
-    {"workload": Window(np.int8(100)), "factorization": BISR(np.int64(7))},
-    {"workload": Exponential(np.float32(0.75)), "factorization": "sqrt"},
-    {"workload": Average(), "factorization": BISR()},
-    {"moments": JointMoments("trace-split", second_workload=Window(7))},
-    {"moments": JointMoments(np.float32(2.0), second_factorization=BISR(4))},
-    {"moments": AssumeCentered("diag")},
-    {"moments": BaselineMoments("ime", weight=0.25)},
-]
 
 
 def alike(one, other):
@@ -86,22 +71,6 @@ def test_numbers_of_numpy_are_numbers():
         for factorization in ("blt", "sqrt", BISR(np.int8(9))):
             found = fitted(workload=narrow, factorization=factorization)
             assert alike(found, fitted(workload=wide, factorization=factorization))
-
-
-@pytest.mark.parametrize("parameters", CHOICES, ids=str)
-def test_clones_copies_and_files(parameters, tmp_path):
-    model = fitted(**parameters)
-    for copy in (clone(model), pickle.loads(pickle.dumps(model))):
-        assert str(copy) == str(model)
-        assert alike(copy.fit(X), model)
-        for name, value in parameters.items():
-            assert type(getattr(copy, name)) is type(value)
-            assert getattr(copy, name) is not value or isinstance(value, str)
-    model.save(tmp_path / "model.npz")
-    loaded = JMECovariance.load(tmp_path / "model.npz")
-    assert alike(loaded, model)
-    assert np.array_equal(loaded.transform(X), model.transform(X))
-    assert alike(loaded.set_params(noise_seed=0).fit(X), model)
 
 
 def edited(path, **changes):

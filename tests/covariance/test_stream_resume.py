@@ -261,3 +261,19 @@ def test_a_killed_stream_goes_on_within_its_budget(tmp_path):
     stream.partial_fit(np.zeros((800, 2)))
     assert stream.n_samples_seen_ == 2000
     assert len(stream.accountant.ledger) == 1
+
+
+def test_moments_that_are_read_after_later_ones():
+    """Another thread has gone on before this one reads what its own step gave."""
+    accountant = PrivacyAccountant()
+    stream = JMECovariance(horizon=1000, accountant=accountant).partial_fit(
+        np.zeros((60, 2))
+    )
+    stale = pickle.loads(pickle.dumps(stream))
+    stream.partial_fit(np.zeros((60, 2)))
+    run = stale.resume()._stream
+    early, _ = run.push(np.zeros((3, 2)).copy())
+    late, _ = run.push(np.zeros((3, 2)).copy())
+    late.at([-1])
+    assert early.steps.tolist() == [123]
+    assert all(np.isfinite(part).all() for part in early.at([-1]))

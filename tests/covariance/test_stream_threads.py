@@ -6,7 +6,6 @@ import os
 import pickle
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from release_tools import Release, record_releases
 from scipy import stats
 
 from skdpspectral import DPPCA, JMECovariance, LedgerError, PrivacyAccountant
-from skdpspectral.covariance import Window
 from skdpspectral.factorizations import factorize
 from skdpspectral.mechanisms import PrivacyPlan
 
@@ -37,13 +35,6 @@ def rows(n, seed=0):
     return np.random.default_rng(seed).normal(0.0, 0.3, (n, 2))
 
 
-def wait_for(condition):
-    stop = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < stop
-        time.sleep(1e-4)
-
-
 def in_child(function):
     """Return what a function raises, or says, in a forked child."""
     receiver, sender = os.pipe()
@@ -63,64 +54,6 @@ def in_child(function):
 
 
 # -- fits and paths on one object ----------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("repeat", range(REPEATS))
-def test_overlapping_fits_leave_with_their_noise(repeat):
-    """At epsilon=.001 a true row leaves by chance with a probability below 1e-9."""
-    accountant = PrivacyAccountant()
-    model = JMECovariance(0.001, workload=Window(1), accountant=accountant)
-    X = [rows(n, seed) for seed, n in enumerate((3000, 40_000, 45_000))]
-    found, failed = {}, []
-
-    def fit(number):
-        try:
-            found[number] = model.fit(X[number]).location_.copy()
-        except Exception as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=fit, args=(number,)) for number in range(3)]
-    for number in (0, 1):
-        threads[number].start()
-        wait_for(lambda number=number: len(accountant.ledger) > number)
-    threads[0].join()
-    threads[2].start()
-    for thread in threads[1:]:
-        thread.join()
-    last = np.array([part[-1] for part in X])
-    for location in found.values():
-        assert np.abs(last - location).max(axis=1).min() > 1e-3
-    assert not failed
-    assert len(found) == len(accountant.ledger) == 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("repeat", range(REPEATS))
-def test_a_fit_in_a_thread_beside_a_path(repeat):
-    """No increment of the path is a true row; all of its noise is as planned.
-
-    4000 draws or more: their law fails by chance once in 1e8 runs of a repeat, and
-    their variance, 6 deviations off, less often; noise 10 % low is 8 deviations off.
-    """
-    accountant = PrivacyAccountant()
-    parameters = {"workload": "prefix", "factorization": "trivial"}
-    model = JMECovariance(0.001, accountant=accountant, **parameters)
-    A, B = rows(2000), rows(5000, 1)
-    thread = threading.Thread(target=model.fit, args=(B,))
-    thread.start()
-    wait_for(lambda: len(accountant.ledger) == 1)
-    path = model.release_path(A)
-    found = [next(path).location]
-    thread.join()
-    found += [release.location for release in path]
-    sums = np.array(found) * np.arange(1, 2001)[:, None]
-    moved = np.diff(sums, axis=0, prepend=0.0) - A
-    assert np.abs(moved).max(axis=1).min() > 1e-3
-    noise_std = model.privacy_["moments"].noise_std
-    draws = moved.ravel() / noise_std
-    assert stats.kstest(draws, "norm").pvalue > 1e-8
-    assert abs(np.mean(draws**2) - 1.0) < 6.0 * np.sqrt(2.0 / draws.size)
 
 
 @pytest.mark.parametrize("with_ledger", [False, True])

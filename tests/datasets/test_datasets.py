@@ -8,18 +8,25 @@ from benchmark_scripts import load as load_script
 from scipy import stats
 
 from skdpspectral import datasets
-from skdpspectral.datasets import _real as archives
+from skdpspectral.datasets import (
+    _generators,
+    _ratings,
+    load_adult,
+    load_digits,
+    make_low_rank_sparse_tasks,
+    make_ratings,
+    make_spiked_covariance,
+)
 from skdpspectral.datasets import _real as real
-from skdpspectral.datasets import load_adult, load_digits, make_spiked_covariance
 
 REAL_TABLES = load_script("real_tables")
 load_coil2000, load_jester = REAL_TABLES.load_coil2000, REAL_TABLES.load_jester
 load_gordon2002 = REAL_TABLES.load_gordon2002
 load_kddcup99 = REAL_TABLES.load_kddcup99
 
-HAS_DATA = bool(os.environ.get(archives.DATA_HOME_VARIABLE))
+HAS_DATA = bool(os.environ.get(real.DATA_HOME_VARIABLE))
 needs_data = pytest.mark.skipif(
-    not HAS_DATA, reason=f"{archives.DATA_HOME_VARIABLE} does not name a data folder"
+    not HAS_DATA, reason=f"{real.DATA_HOME_VARIABLE} does not name a data folder"
 )
 LOADERS = {
     "adult": load_adult,
@@ -161,32 +168,79 @@ def test_wide_data_need_no_square_matrix():
     assert components.shape == (2, p)
 
 
+# --- parameters of all generators
+
+GENERATORS = {
+    make_spiked_covariance: _generators._SPIKED,
+    make_low_rank_sparse_tasks: _generators._TASKS,
+    make_ratings: _ratings._RATINGS,
+}
+WRONG = [
+    (_generators.SIZE, [0, -1, 2.0, True, "ten", None, [3]]),
+    (_generators.COUNT, [-1, 0.1, True, None]),
+    (_generators.SCALE, [-0.1, np.nan, np.inf, [1.0], True, "1", None]),
+    (["boolean"], ["no", 1]),
+    (_generators.SEED, ["seed"]),
+]
+
+
+@pytest.mark.parametrize("make", GENERATORS)
+def test_parameters_of_a_wrong_kind_are_named(make):
+    for name, constraint in GENERATORS[make].items():
+        for value in [
+            v for kind, values in WRONG if kind == constraint for v in values
+        ]:
+            with pytest.raises(ValueError, match=rf"\b{name}\b"):
+                make(**{name: value})
+
+
+SIZES = {"n_users": 12, "n_features": 8, "sparsity": 3}
+
+
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("make", "options", "message"),
     [
-        ({"n_samples": 0}, "n_samples must be an integer of at least 1, got 0"),
-        ({"n_samples": 10.0}, "n_samples must be an integer"),
-        ({"n_features": -1}, "n_features must be an integer"),
-        ({"n_features": True}, "n_features must be an integer"),
-        ({"n_components": 0}, "n_components must be an integer"),
-        ({"n_components": 6}, "n_components must be at most n_features=5, got 6"),
-        ({"signal_variance": 0.0}, "signal_variance must be a positive"),
-        ({"signal_variance": -1.0}, "signal_variance must be a positive"),
-        ({"signal_variance": np.nan}, "signal_variance must be a positive"),
-        ({"signal_variance": np.inf}, "signal_variance must be a positive"),
-        ({"signal_variance": [1.0, 2.0]}, "signal_variance must be a positive"),
-        ({"signal_variance": [3.0, 2.0, 1.0]}, "n_components=2 of them"),
-        ({"signal_variance": "large"}, "signal_variance must be a positive"),
-        ({"noise_variance": -0.1}, "noise_variance must be a finite number"),
-        ({"noise_variance": np.nan}, "noise_variance must be a finite number"),
-        ({"noise_variance": [1.0]}, "noise_variance must be a finite number"),
-        ({"noise_variance": None}, "noise_variance must be a finite number"),
+        (make_spiked_covariance, {"n_components": 51}, "at most n_features=50, got 51"),
+        *(
+            (make_spiked_covariance, {"n_components": 2, "signal_variance": v}, m)
+            for m in ["signal_variance must be a positive.* n_components=2 of them"]
+            for v in (0.0, -1.0, np.nan, np.inf, [1.0, 2.0], [3.0, 2.0, 1.0], "large")
+        ),
+        (make_ratings, {"n_ratings_per_user": 201}, "at most n_items=200, got 201"),
+        (make_ratings, {"n_factors": 11}, "at most n_item_features=10"),
+        (make_ratings, {"sparsity": 11}, "at most n_item_features=10"),
+        (make_ratings, {"feature_share": 1.5}, "feature_share"),
+        *(
+            (make_ratings, {"rating_range": v}, "rating_range must be two integers")
+            for v in ((5, 1), (0.5, 5), 5, (1, 2, 3))
+        ),
+        (make_low_rank_sparse_tasks, {"rank": 151}, "at most n_features=150.*lower"),
+        (make_low_rank_sparse_tasks, {"sparsity": 151}, "at most n_features=150"),
+        (make_low_rank_sparse_tasks, {"row_sparsity": 0}, "row_sparsity"),
+        (
+            make_low_rank_sparse_tasks,
+            {**SIZES, "row_sparsity": 4},
+            "leaves 32 places .* for the 36 non-zeros .* to at least 5",
+        ),
+        *(
+            (make_low_rank_sparse_tasks, {"weights": v}, "weights")
+            for v in ("uniform", np.ones((75, 1)), None)
+        ),
+        (make_low_rank_sparse_tasks, {"weights": "one", "rank": 2}, "at most 1"),
+        *(
+            (make_low_rank_sparse_tasks, {**SIZES, "n_samples_per_user": v}, m)
+            for m in ["n_samples_per_user"]
+            for v in (
+                *(0, 2.0, None, "many", [5] * 11, np.ones((12, 1), int), [[1], [1, 2]]),
+                *([1.0] * 12, [True] * 12, ["a"] * 12, [1] * 11 + [0], (5,) * 12),
+                *((1.0, 2.0), (3, 2), (0, 2)),
+            )
+        ),
     ],
 )
-def test_spiked_covariance_rejects(options, message):
-    options = {"n_samples": 10, "n_features": 5, "n_components": 2, **options}
+def test_parameters_that_do_not_fit_are_named(make, options, message):
     with pytest.raises(ValueError, match=message):
-        make_spiked_covariance(**options, random_state=0)
+        make(**options)
 
 
 # --- loaders on small archives, made here
@@ -216,27 +270,6 @@ def adult_arrays():
     }
 
 
-def kdd_arrays():
-    counts = np.zeros((2, 23), np.int32)
-    counts[1] = np.iinfo(np.int32).max
-    counts[0, 0] = 43_200
-    coded = {"code_label": np.array([1, 0], np.uint8), "levels_label": ["a.", "b."]}
-    for name, levels in {
-        "protocol_type": ["tcp", "udp"],
-        "service": ["Z39_50", "aol"],  # in an order of their own
-        "flag": ["SF"],
-    }.items():
-        coded[f"levels_{name}"] = np.array(levels)
-        coded[f"code_{name}"] = np.array([0, len(levels) - 1], np.uint8)
-    return {
-        "counts": counts,
-        "counts_names": np.array(list(REAL_TABLES.KDD_CAPS)),
-        "rate_x100": np.array([[0] * 15, [100] * 15], np.uint8),
-        "rate_names": np.array([f"rate{i}" for i in range(15)]),
-        **coded,
-    }
-
-
 def test_adult_caps_and_missing_categories(tmp_path):
     bunch = load_adult(data_home=save(tmp_path, "adult", **adult_arrays()))
     assert bunch.data.shape == (2, 105)
@@ -254,135 +287,36 @@ def test_adult_caps_and_missing_categories(tmp_path):
     assert bunch.bounds == (0.0, 1.0)
 
 
-def test_kddcup99_caps_and_fixed_columns(tmp_path):
-    home = save(tmp_path, "kddcup99-10pct", **kdd_arrays())
-    bunch = load_kddcup99(data_home=str(home))
-    assert bunch.data.shape == (2, 23 + 15 + 3 + 70 + 11)
-    assert bunch.data[0, 0] == 0.5
-    np.testing.assert_array_equal(bunch.data[1, :38], np.ones(38))
-    for row, expected in enumerate(
-        [
-            ["protocol_type=tcp", "service=Z39_50", "flag=SF"],
-            ["protocol_type=udp", "service=aol", "flag=SF"],
-        ]
-    ):
-        columns = 38 + np.flatnonzero(bunch.data[row, 38:])
-        assert [bunch.feature_names[j] for j in columns] == expected
-    assert bunch.target.tolist() == ["b.", "a."]
-
-
-def test_kddcup99_columns_do_not_depend_on_the_rows(tmp_path):
-    arrays = kdd_arrays()
-    home = save(tmp_path, "kddcup99-10pct", **arrays)
-    names = load_kddcup99(data_home=home).feature_names
-    (tmp_path / "one").mkdir()
-    one_row = {
-        name: values[:1] if len(values) == 2 and "levels" not in name else values
-        for name, values in arrays.items()
-    }
-    home = save(tmp_path / "one", "kddcup99-10pct", **one_row)
-    assert load_kddcup99(data_home=home).feature_names == names
-
-
-def test_jester_missing_ratings_are_the_midpoint(tmp_path):
-    ratings = np.array([[-1000, 1000, 9900], [9900, 5, -250]], np.int16)
-    bunch = load_jester(data_home=save(tmp_path, "jester-1", rating_x100=ratings))
-    np.testing.assert_allclose(bunch.data, [[-10.0, 10.0, 0.0], [0.0, 0.05, -2.5]])
-    assert bunch.target is None
-    assert bunch.feature_names == ["joke_1", "joke_2", "joke_3"]
-
-
-def test_coil_bounds_come_from_the_names(tmp_path):
-    names = ["MOSTYPE", "MAANTHUI", "MGEMOMV", "MGEMLEEF", "MOSHOOFD"]
-    names += [f"{initial}{i}" for initial, n in (("M", 38), ("P", 21), ("A", 21))
-              for i in range(n)]  # fmt: skip
-    home = save(
-        tmp_path,
-        "coil2000-insurance",
-        x=np.array([[0] * 85, [200] * 85], np.uint8),
-        names=np.array(names),
-        caravan=np.array([0, 1], np.uint8),
-        is_test=np.array([1, 0], np.uint8),
-    )
-    bunch = load_coil2000(data_home=home)
-    low, high = bunch.bounds
-    assert low.tolist() == [1] * 5 + [0] * 80
-    assert high.tolist() == [41, 10, 6, 6, 10] + [9] * 59 + [12] * 21
-    np.testing.assert_array_equal(bunch.data, [low, high])  # codes beyond are clipped
-
-
-def gordon_arrays(n_probes=REAL_TABLES.N_GORDON_PROBES):
-    expression = np.full((2, n_probes), 1000, np.int32)
-    expression[0, :5] = [-31340, 0, 100, 160_000, 923_773]
-    return {
-        "x10": expression,
-        "y": np.array([1, 0], np.uint8),
-        "sample_name": np.array(["meso1", "CL1"]),
-        "probe_id": np.array([f"{i}_at" for i in range(n_probes)]),
-    }
-
-
-def test_gordon_values_are_clipped_logarithms(tmp_path):
-    bunch = load_gordon2002(data_home=save(tmp_path, "gordon2002", **gordon_arrays()))
-    low, high = bunch.bounds
-    assert (low, high) == (np.log2(10), np.log2(16_000))
-    assert bunch.data[0, :5].tolist() == [low, low, low, high, high]
-    np.testing.assert_allclose(bunch.data[1], np.log2(100.0), rtol=1e-15)
-    assert bunch.target.tolist() == [1, 0]
-    assert bunch.sample_names.tolist() == ["meso1", "CL1"]
-    assert bunch.feature_names[:2] == ["0_at", "1_at"]
-    frame = load_gordon2002(data_home=tmp_path, as_frame=True)
-    np.testing.assert_array_equal(frame.data["3_at"], bunch.data[:, 3])
-    assert frame.target.name == "is_mesothelioma"
-
-
-def test_gordon_values_as_they_were_recorded(tmp_path):
-    home = save(tmp_path, "gordon2002", **gordon_arrays())
-    bunch = load_gordon2002(data_home=home, units="raw")
-    assert bunch.bounds is None
-    assert bunch.data[0, :5].tolist() == [-3134.0, 0.0, 10.0, 16_000.0, 92_377.3]
-    with pytest.raises(ValueError, match="units"):
-        load_gordon2002(data_home=home, units="log")
-
-
-def test_gordon_refuses_a_choice_of_probe_sets(tmp_path):
-    # Somebody looked at the rows to choose: the bounds are public, the columns not.
-    home = save(tmp_path, "gordon2002", **gordon_arrays(n_probes=251))
-    with pytest.raises(OSError, match="number of probe sets: found 251"):
-        load_gordon2002(data_home=home)
-
-
 @pytest.mark.parametrize("name", LOADERS)
 def test_loaders_name_the_remedy_when_there_is_no_file(name, tmp_path, monkeypatch):
     load = LOADERS[name]
-    monkeypatch.delenv(archives.DATA_HOME_VARIABLE, raising=False)
+    monkeypatch.delenv(real.DATA_HOME_VARIABLE, raising=False)
     with pytest.raises(FileNotFoundError, match=r"No data folder.*SKDPSPECTRAL_DATA"):
         load()
     with pytest.raises(FileNotFoundError, match=rf"no file .*pass data_home.*{name}"):
         load(data_home=tmp_path / "absent")
-    monkeypatch.setenv(archives.DATA_HOME_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(real.DATA_HOME_VARIABLE, str(tmp_path))
     with pytest.raises(FileNotFoundError, match=rf"no file .*{name}.npz: pass"):
         load()
 
 
 def test_loaders_read_the_environment_variable(tmp_path, monkeypatch):
-    ratings = np.array([[9900, 100]], np.int16)
-    save(tmp_path, "jester-1", rating_x100=ratings)
-    monkeypatch.setenv(archives.DATA_HOME_VARIABLE, str(tmp_path))
-    np.testing.assert_array_equal(load_jester().data, [[0.0, 1.0]])
+    save(tmp_path, "adult", **adult_arrays())
+    monkeypatch.setenv(real.DATA_HOME_VARIABLE, str(tmp_path))
+    assert load_adult().target.tolist() == [0, 1]
 
 
 def object_archive(path):
-    np.savez(path, rating_x100=np.array([{}], dtype=object))
+    np.savez(path, **{**adult_arrays(), "is_test": np.array([{}], object)})
 
 
 def truncated_archive(path):
-    np.savez_compressed(path, rating_x100=np.arange(10_000).reshape(100, 100))
+    np.savez_compressed(path, numeric=np.arange(10_000).reshape(100, 100))
     path.write_bytes(path.read_bytes()[:-200])
 
 
 def damaged_archive(path):
-    np.savez_compressed(path, rating_x100=np.random.default_rng(0).random((100, 100)))
+    np.savez_compressed(path, numeric=np.random.default_rng(0).random((100, 100)))
     content = bytearray(path.read_bytes())
     content[5000:5100] = b"\0" * 100
     path.write_bytes(content)
@@ -406,37 +340,24 @@ def plain_array(path):
     ],
 )
 def test_loaders_refuse_other_files(write, tmp_path):
-    (tmp_path / "jester-1").mkdir()
-    write(tmp_path / "jester-1" / "jester-1.npz")
+    (tmp_path / "adult").mkdir()
+    write(tmp_path / "adult" / "adult.npz")
     with pytest.raises(OSError, match=r"is not the archive .* build it again"):
-        load_jester(data_home=tmp_path)
+        load_adult(data_home=tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("name", "make", "change"),
+    "change",
     [
-        ("adult", adult_arrays, {"numeric_names": np.array(list("abcdef"))}),
-        ("adult", adult_arrays, {"categorical_names": np.array(list("abcdefgh"))}),
-        ("adult", adult_arrays, {"levels_sex": np.array(["a", "b", "c"])}),
-        ("kddcup99-10pct", kdd_arrays, {"counts_names": np.array(["count"] * 23)}),
-        ("kddcup99-10pct", kdd_arrays, {"rate_names": np.array(["r"] * 14)}),
-        ("kddcup99-10pct", kdd_arrays, {"levels_flag": np.array(["S9"])}),
+        {"numeric_names": np.array(list("abcdef"))},
+        {"categorical_names": np.array(list("abcdefgh"))},
+        {"levels_sex": np.array(["a", "b", "c"])},
     ],
 )
-def test_loaders_refuse_columns_that_the_bounds_are_not_for(
-    name, make, change, tmp_path
-):
-    home = save(tmp_path, name, **{**make(), **change})
+def test_loaders_refuse_columns_that_the_bounds_are_not_for(change, tmp_path):
+    home = save(tmp_path, "adult", **{**adult_arrays(), **change})
     with pytest.raises(OSError, match="the public bounds are for"):
-        LOADERS[name](data_home=home)
-
-
-def test_coil_refuses_columns_that_the_bounds_are_not_for(tmp_path):
-    arrays = {"x": np.zeros((1, 2), np.uint8), "names": np.array(["MA", "XB"])}
-    arrays |= {"caravan": np.zeros(1), "is_test": np.zeros(1)}
-    home = save(tmp_path, "coil2000-insurance", **arrays)
-    with pytest.raises(OSError, match="initials of the names: found MX"):
-        load_coil2000(data_home=home)
+        load_adult(data_home=home)
 
 
 def test_loaders_return_frames(tmp_path):
@@ -447,10 +368,6 @@ def test_loaders_return_frames(tmp_path):
     np.testing.assert_array_equal(frame.data.to_numpy(), array.data)
     assert isinstance(frame.target, pd.Series)
     assert frame.target.name == "income_gt_50k"
-    save(tmp_path, "jester-1", rating_x100=np.array([[9900, 100]], np.int16))
-    frame = load_jester(data_home=tmp_path, as_frame=True)
-    assert isinstance(frame.data, pd.DataFrame)
-    assert frame.target is None
 
 
 def test_adult_as_it_was_recorded(tmp_path):
@@ -555,7 +472,7 @@ def test_jester():
     bunch = load_jester()
     assert bunch.data.shape == (24_983, 100)
     assert_within_bounds(bunch)
-    raw = np.load(archives.locate_archive("jester-1", None), allow_pickle=False)[
+    raw = np.load(real.locate_archive("jester-1", None), allow_pickle=False)[
         "rating_x100"
     ]
     missing = raw == 9900
@@ -572,7 +489,7 @@ def test_coil2000():
     assert bunch.target[~bunch.is_test].sum() == 348
     assert bunch.target[bunch.is_test].sum() == 238
     assert bunch.is_test.sum() == 4_000
-    path = archives.locate_archive("coil2000-insurance", None)
+    path = real.locate_archive("coil2000-insurance", None)
     raw = np.load(path, allow_pickle=False)["x"]
     np.testing.assert_array_equal(bunch.data, raw)  # no range clips a code
 
@@ -585,7 +502,7 @@ def test_gordon2002():
     assert bunch.target.sum() == 31
     mesothelioma = [name.startswith("meso") for name in bunch.sample_names]
     np.testing.assert_array_equal(bunch.target, mesothelioma)
-    raw = np.load(archives.locate_archive("gordon2002", None), allow_pickle=False)
+    raw = np.load(real.locate_archive("gordon2002", None), allow_pickle=False)
     expression = raw["x10"] / 10
     inside = (expression > 10) & (expression < 16_000)
     np.testing.assert_allclose(2 ** bunch.data[inside], expression[inside], rtol=1e-13)

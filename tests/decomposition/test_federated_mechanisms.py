@@ -240,16 +240,6 @@ def test_an_attribute_of_an_earlier_fit_is_gone():
     assert not hasattr(pca, "explained_variance_")
 
 
-def test_published_models_hold_what_was_released(tmp_path):
-    pca = FederatedDPPCA(1, center="none", **MODEL, **COVARIANCE).fit(
-        X, clients=CLIENTS
-    )
-    pca.save(tmp_path / "pca.npz")
-    loaded = FederatedDPPCA.load(tmp_path / "pca.npz")
-    assert loaded.privacy_ == pca.privacy_
-    assert np.array_equal(loaded.get_covariance(), pca.get_covariance())
-
-
 def test_without_noise():
     for parameters in (TWO_STAGE, AUTO, MODEL):
         pca = FederatedDPPCA(1, center="none", epsilon=None, **parameters)

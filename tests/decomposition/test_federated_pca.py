@@ -574,13 +574,6 @@ def test_an_eigengap_that_is_not_used_is_refused(given):
     assert not accountant.ledger
 
 
-def test_files_keep_strategies(tmp_path):
-    pca = FederatedDPPCA(1, aggregation=GAP, release=ComponentCovariance(12.0))
-    pca.fit(X, clients=CLIENTS).save(tmp_path / "pca.npz")
-    read = FederatedDPPCA.load(tmp_path / "pca.npz")
-    assert str(read) == str(pca)
-
-
 def test_no_projection_moves_the_covariance_further_than_planned():
     """A row as long as can be, along the components, at a client of its own."""
     rows = np.zeros((50, 8))

@@ -6,7 +6,6 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
 
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyLeakWarning
 
@@ -42,30 +41,6 @@ def same_fit(first, second):
         return joblib.hash({**state, "privacy_": state["privacy_"].to_json()})
 
     return told(first) == told(second)
-
-
-def test_parameters_survive_a_clone(frame):
-    accountant = PrivacyAccountant()
-    pca = DPPCA(**FULL, accountant=accountant, noise_seed=0).fit(frame)
-    before = pca.get_params()
-    copy = clone(pca)
-    assert copy.get_params().keys() == before.keys()
-    for name, value in before.items():
-        np.testing.assert_equal(copy.get_params()[name], value)
-    assert copy.accountant is accountant
-    assert not copy._public_state()
-    assert DPPCA(**before).fit(frame).privacy_ == pca.privacy_
-    assert all(pca.get_params()[name] is value for name, value in before.items())
-
-
-def test_a_pickle_is_the_same_estimator(X, frame):
-    accountant = PrivacyAccountant(5.0)
-    pca = DPPCA(**FULL, accountant=accountant).fit(frame)
-    copy = pickle.loads(pickle.dumps(pca))
-    assert same_fit(copy, pca)
-    assert np.array_equal(copy.transform(frame), pca.transform(frame))
-    copy.fit(frame)
-    assert len(accountant.ledger) == 2
 
 
 SHAPES = {
@@ -149,20 +124,6 @@ def test_a_file_written_in_a_with_block_does_not_tell_of_the_ledger(frame, tmp_p
         assert "path" in traces(pickle.dumps(pca), accountant)
         pca.save(tmp_path / "pca.npz")
     assert not traces((tmp_path / "pca.npz").read_bytes(), accountant)
-
-
-def test_what_is_published_shares_no_memory(frame):
-    pca = DPPCA(bounds=(LOW, HIGH)).fit(frame)
-    published = pca.publish()
-    assert same_fit(published, pca)
-    for name in ("components_", "mean_", "explained_variance_"):
-        assert not np.shares_memory(getattr(published, name), getattr(pca, name))
-    assert not np.shares_memory(published.bounds[0], LOW)
-
-
-def test_a_published_copy_gives_the_same_tables(frame):
-    pca = DPPCA().set_output(transform="pandas").fit(frame)
-    pd.testing.assert_frame_equal(pca.publish().transform(frame), pca.transform(frame))
 
 
 def test_a_saved_estimator_gives_the_same_tables(frame, tmp_path):

@@ -63,19 +63,6 @@ def test_clones_are_copies_that_are_set_apart(choice):
     assert f"{type(pca.mechanism).__name__}(" in repr(pca)
 
 
-@every_choice
-def test_files_hold_the_object(choice, tmp_path):
-    pca = DPPCA(**choice).fit(X)
-    pca.save(tmp_path / "pca.npz")
-    loaded = DPPCA.load(tmp_path / "pca.npz")
-    # JSON has lists for tuples.
-    wanted = json.loads(json.dumps(pca.mechanism.get_params()))
-    assert json.loads(json.dumps(loaded.mechanism.get_params())) == wanted
-    assert type(loaded.mechanism) is type(pca.mechanism)
-    assert loaded.privacy_plan(600, 5) == pca.privacy_plan(600, 5)
-    assert np.array_equal(loaded.components_, pca.components_)
-
-
 def test_files_of_clients_hold_budgets_and_objects(tmp_path):
     clients = np.repeat(["a", "b"], 300)
     budgets = {"a": 1.0, "b": 2.0}

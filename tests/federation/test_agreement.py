@@ -261,12 +261,6 @@ def test_what_is_registered_is_the_budget_that_was_asked_for():
     assert task.plan(rows_needed(task), client.plan.epsilon, 1e-6, "x", False) != again
 
 
-def test_a_registration_is_public_and_survives_json():
-    client = LocalClient("a", rows_of(0), make_task(), epsilon=0.5, delta=1e-5)
-    assert client.registration == Registration(50, 0.5, 1e-5)
-    assert Server({"a": [50, 0.5, 1e-5]}, make_task()).clients == ("a",)
-
-
 # -- numbers and values ----------------------------------------------------------------
 
 

@@ -173,24 +173,6 @@ def test_a_client_sends_what_dppca_releases(name, monkeypatch):
         assert make_client(task, X).plan.mechanisms == alone.privacy_.mechanisms
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_a_repeated_request_gets_identical_bytes(name):
-    task = make_task(**TASKS[name])
-    client = make_client(task)
-    first = [reply.to_bytes() for reply in talk(client, task)]
-    with record_releases() as again:
-        assert [reply.to_bytes() for reply in talk(client, task)] == first
-    assert not again
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_components_take_few_bytes(name):
-    task = make_task(**TASKS[name])
-    reply = talk(make_client(task, name="n" * 64), task)[0]
-    n_values = 21 if task.aggregation == "matrix" else 12
-    assert len(reply.to_bytes()) <= 8 * n_values + 600
-
-
 @pytest.mark.parametrize("name", ["two stages, covariance", "model, covariance"])
 @pytest.mark.parametrize("length", [1e-300, 10.0, 1e300])
 def test_no_basis_changes_the_noise_of_a_covariance(name, length, monkeypatch):

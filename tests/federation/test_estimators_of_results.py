@@ -48,7 +48,6 @@ PARAMETERS = {
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*this is the guarantee of the noise"),
 ]
-PRIVATE = [name for name in PARAMETERS if name != "paper"]
 
 
 def estimator_of(name, **more):

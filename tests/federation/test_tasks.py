@@ -144,12 +144,6 @@ def test_later_changes_of_the_variances_change_no_task():
     assert SpectralTask.from_bytes(task.to_bytes()).mechanism == task.mechanism
 
 
-def test_a_task_takes_few_bytes():
-    assert len(make_task(2, 10_000, bounds=(-1, 1)).to_bytes()) < 700
-    wide = make_task(2, 1000, bounds=(np.arange(1000.0), np.arange(1, 1001.0)))
-    assert len(wide.to_bytes()) < 16 * 1000 + 700
-
-
 def mutate(data, rng):
     """Flip bits, cut, lengthen or overwrite; never nothing at all."""
     data, kind = bytearray(data), rng.integers(5)

@@ -89,16 +89,6 @@ def test_subspace_variances_are_capped():
     )
 
 
-@pytest.mark.parametrize("order", [1, 5, 64, 130])
-def test_packing_a_symmetric_matrix(order):
-    matrix = RNG.standard_normal((order, order))
-    matrix += matrix.T
-    packed = eigen.pack_lower(matrix)
-    assert np.array_equal(packed, matrix[np.tril_indices(order)])
-    assert np.array_equal(eigen.unpack_lower(packed, order), matrix)
-    assert np.array_equal(packed[eigen.packed_diagonal(order)], np.diag(matrix))
-
-
 AWKWARD = {
     "ten times too long": 10.0 * bases(1, 3, 8)[0].T,
     "zero": np.zeros((8, 3)),
@@ -121,13 +111,6 @@ def test_orthonormal_columns_keep_an_orthonormal_basis():
     assert np.allclose(_kernels.orthonormal_columns(basis)[0], basis, atol=1e-14)
     doubled = _kernels.orthonormal_columns(2.0 * basis)[0]
     assert np.array_equal(doubled, _kernels.orthonormal_columns(basis)[0])
-
-
-@pytest.mark.parametrize("n", [1, 7, 50])
-def test_blocked_product(n):
-    X, Q = RNG.standard_normal((n, 6)), RNG.standard_normal((6, 2))
-    found = _kernels.blocked_product(X, lambda rows: 2.0 * rows, Q, block_rows=8)
-    assert np.allclose(found, 4.0 * X.T @ X @ Q / n, rtol=1e-12)
 
 
 def test_largest_rows_of_equal_norms_are_the_first():

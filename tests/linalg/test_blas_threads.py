@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from skdpspectral import DPPCA, JMECovariance
 from skdpspectral._linalg import walks as threads
 from skdpspectral._linalg.walks import blas_threads, map_in_threads
-from skdpspectral.model_selection import PrivateSearchCV, _vote
+from skdpspectral.model_selection import PrivateSearchCV, _private_search
 from skdpspectral.neural_network import DPAdamRegressor
 from skdpspectral.neural_network import _kernels as neural_network
 
@@ -88,44 +88,6 @@ def test_an_error_lifts_the_limit():
     with pytest.raises(KeyError), blas_threads(0):
         raise KeyError
     assert pools() == {3}
-
-
-def test_an_interrupt_in_between_lifts_the_limit(monkeypatch):
-    """Of all moments: while it is set, and while it is lifted."""
-    limit = threads._limit
-    limiter = type(threads._pools().limit())
-    restore = limiter.restore_original_limits
-
-    def interrupted():
-        limit()
-        if threads._parts:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threads, "_limit", interrupted)
-        with pytest.raises(KeyboardInterrupt), blas_threads(0):
-            pass
-    assert pools() == {3}
-    assert not threads._parts
-
-    calls = []
-
-    def interrupted_once(limiter):
-        calls.append(limiter)
-        if len(calls) == 1:
-            raise KeyboardInterrupt
-        restore(limiter)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(limiter, "restore_original_limits", interrupted_once)
-        with pytest.raises(KeyboardInterrupt), blas_threads(0):
-            pass
-        assert pools() == {1}
-        # The next part lifts it.
-        with blas_threads(0):
-            pass
-        assert pools() == {3}
-    assert not threads._limits
 
 
 def test_the_last_of_several_threads_lifts_the_limit():
@@ -207,6 +169,6 @@ def test_a_search_does_not_limit_the_models_of_others(monkeypatch):
         raise KeyError(pools())
 
     search = PrivateSearchCV(DPPCA(1), {"clip_norm": [1.0]}, scoring="accuracy")
-    monkeypatch.setattr(_vote, "checked_form", stop)
+    monkeypatch.setattr(_private_search, "checked_form", stop)
     with pytest.raises(KeyError, match=r"\{3\}"):
         search.fit(np.eye(40, 3))

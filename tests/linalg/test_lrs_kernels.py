@@ -134,20 +134,6 @@ def plain_matching(X, y, U, rules):
     return support
 
 
-def plain_exchange(X, y, U, support, rules):
-    """Take out each feature in turn, and put the best one in."""
-    support = list(support)
-    loss = plain_fit(X, y, U, support, rules)[2]
-    for j in range(len(support)):
-        rest = support.copy()
-        rest[j], rest[-1] = rest[-1], rest[j]
-        rest[-1] = best_feature(X, y, U, rest[:-1], rules)
-        new = plain_fit(X, y, U, rest, rules)[2]
-        if new < loss:
-            support, loss = rest, new
-    return support
-
-
 def assert_fit(fit, i, allowed, expected, count):
     weights, sparse, loss, residual = expected
     np.testing.assert_allclose(fit.weights[i], weights, atol=1e-8)
@@ -198,44 +184,6 @@ def test_allowed_nonzeros_are_half_of_the_rows_that_are_left(fixed):
     left = counts - (0 if fixed else 2)
     expected = [min(3, max(0, rows // 2)) for rows in left]
     np.testing.assert_array_equal(rules.allowed(counts), expected)
-
-
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_local_steps(setting):
-    """Five steps in a row, from a start with a wrong support and long steps."""
-    tasks = Tasks(**SETTINGS[setting])
-    halved = 0
-    for block, scores, squares in tasks.blocks():
-        start = np.tile(np.arange(SPARSITY), (len(block), 1))
-        allowed = tasks.rules.allowed(block.counts)
-        fit = local.least_squares(block, scores, start, allowed, tasks.rules)
-        step = np.full(len(block), 3.0)
-        states = {}
-        for i, number in enumerate(block.users):
-            used = np.arange(allowed[i])
-            expected = plain_fit(*tasks.user(number), tasks.U, used, tasks.rules)
-            states[i] = (used, *expected[:3], 3.0)
-        for _ in range(5):
-            before = fit.loss
-            fit, step, _, gradient = pursuits.local_step(
-                block, scores, squares, fit, step, tasks.rules
-            )
-            assert np.all(fit.loss <= before)
-            expected = (fit.residual[:, None] @ block.X)[:, 0]
-            np.testing.assert_allclose(gradient, expected, rtol=1e-9, atol=1e-9)
-            for i, number in enumerate(block.users):
-                X, y = tasks.user(number)
-                if len(y) < 8:  # nothing allowed, or too few rows to be unique
-                    continue
-                states[i] = plain_step(
-                    X, y, tasks.U, states[i], tasks.rules, allowed[i]
-                )
-                support, _, _, loss, length = states[i]
-                assert set(fit.support[i, : allowed[i]]) == set(support)
-                np.testing.assert_allclose(fit.loss[i], loss, rtol=1e-8)
-                assert step[i] == length
-        halved += np.sum(step < 3.0)
-    assert halved > 0
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -302,45 +250,6 @@ def test_matching_pursuit_takes_the_best_feature_each_time(setting):
             assert_fit(found, i, SPARSITY, expected, len(y))
 
 
-def test_matching_pursuit_starts_from_the_next_best_features():
-    tasks = Tasks(np.full(10, 30), **NO_RIDGES)
-    for block, scores, squares in tasks.blocks():
-        given = (block, scores, squares, tasks.rules)
-        firsts = [
-            pursuits.matching_pursuit(*given, first).support
-            for first in range(N_FEATURES)
-        ]
-        for i, number in enumerate(block.users):
-            X, y = tasks.user(number)
-            losses = [
-                plain_fit(X, y, tasks.U, [j], tasks.rules)[2] for j in range(N_FEATURES)
-            ]
-            expected = np.argsort(losses, kind="stable")
-            assert [support[i, 0] for support in firsts] == expected.tolist()
-
-
-@pytest.mark.parametrize("setting", ["no ridges", "fixed weights, no ridges"])
-def test_exchange_swaps_for_the_best_feature(setting):
-    tasks = Tasks(**SETTINGS[setting])
-    swapped = 0
-    for block, scores, squares in tasks.blocks():
-        start = np.tile(np.arange(SPARSITY), (len(block), 1))
-        allowed = tasks.rules.allowed(block.counts)
-        fit = local.least_squares(block, scores, start, allowed, tasks.rules)
-        found = pursuits.exchange(block, scores, squares, fit, tasks.rules)
-        assert np.all(found.loss <= fit.loss)
-        for i, number in enumerate(block.users):
-            X, y = tasks.user(number)
-            if len(y) < 12:
-                continue
-            expected = plain_exchange(X, y, tasks.U, np.arange(SPARSITY), tasks.rules)
-            assert set(found.support[i]) == set(expected)
-            expected = plain_fit(X, y, tasks.U, found.support[i], tasks.rules)
-            assert_fit(found, i, SPARSITY, expected, len(y))
-            swapped += found.loss[i] < fit.loss[i]
-    assert swapped > 20
-
-
 def best_subset(X, y, U, rules):
     subsets = itertools.combinations(range(X.shape[1]), rules.sparsity)
     return min(plain_fit(X, y, U, list(subset), rules)[2] for subset in subsets)
@@ -371,43 +280,6 @@ KERNELS = {
     "matching": pursuits.matching_pursuit,
     "cold fit": lambda block, *a: pursuits.cold_fit(block, *a, 15, 3),
 }
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("setting", ["ridges", "fixed weights, no ridges"])
-def test_a_user_has_the_same_bits_in_every_block(kernel, setting):
-    """Privacy rests on it: no user's numbers depend on who else is there."""
-    tasks = Tasks(**SETTINGS[setting])
-    for block, scores, squares in tasks.blocks():
-        together = KERNELS[kernel](block, scores, squares, tasks.rules)
-        found = moments.user_moments(block, scores, together)
-        vectors = np.concatenate(list(found))
-        for i in range(len(block)):
-            alone = block.take([i])
-            own = local.shared_scores(alone, tasks.U)
-            fit = KERNELS[kernel](alone, own, squares[[i]], tasks.rules)
-            for name, value in vars(fit).items():
-                assert value[0].tobytes() == getattr(together, name)[i].tobytes(), name
-            (answer,) = moments.user_moments(alone, own, fit)
-            assert answer[0].tobytes() == vectors[i].tobytes()
-
-
-def test_least_squares_of_a_few_users_at_a_time(monkeypatch):
-    tasks = Tasks()
-    for block, scores, _ in tasks.blocks():
-        support = np.tile(np.arange(SPARSITY), (len(block), 1))
-        # Of each user another number, as in pursuits.
-        allowed = np.arange(len(block)) % (SPARSITY + 1)
-        given = (block, scores, support, allowed)
-        together = local.least_squares(*given, tasks.rules)
-        for size in (1, 2):
-            numbers = size * (RANK + SPARSITY + 1) ** 2
-            with monkeypatch.context() as patch:
-                patch.setattr(local, "_GRAM_NUMBERS", numbers)
-                found = local.least_squares(*given, tasks.rules)
-            for name, value in vars(found).items():
-                assert value.tobytes() == getattr(together, name).tobytes(), name
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -498,25 +370,10 @@ def test_solve_each_of_equal_columns(size):
     np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-3)
 
 
-def symmetric(n, size, seed=0):
-    A = np.random.default_rng(seed).standard_normal((n, size, size))
-    return A + A.transpose(0, 2, 1)
-
-
 def pack_symmetric(matrices):
     """Upper triangles with off-diagonals times sqrt(2): an isometry."""
     rows, columns = np.triu_indices(matrices.shape[1])
     return matrices[:, rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
-
-
-@pytest.mark.parametrize("size", [0, 1, 2, 7])
-def test_packing_is_an_isometry_with_an_inverse(size):
-    A, B = symmetric(4, size), symmetric(4, size, 1)
-    packed = pack_symmetric(A)
-    assert packed.shape == (4, moments.n_packed(size))
-    np.testing.assert_allclose(shared.unpack_symmetric(packed, size), A, atol=1e-15)
-    inner = np.vecdot(packed, pack_symmetric(B))
-    np.testing.assert_allclose(inner, np.einsum("nij,nij->n", A, B), atol=1e-12)
 
 
 def plain_curvature(tasks, weights, share=1.0):
@@ -529,16 +386,6 @@ def plain_curvature(tasks, weights, share=1.0):
 
 def weights_of(tasks, seed=3):
     return np.random.default_rng(seed).standard_normal((len(tasks.counts), RANK))
-
-
-def test_curvature_matrix_of_packed_sums():
-    tasks, total = Tasks(), 0.0
-    weights = weights_of(tasks)
-    for block, _, _ in tasks.blocks():
-        outer = shared.packed_outer(weights[block.users])
-        total = total + outer.T @ shared.packed_grams(block)
-    found = shared.curvature_matrix(total, RANK, N_FEATURES)
-    np.testing.assert_allclose(found, plain_curvature(tasks, weights), atol=1e-9)
 
 
 # -- the shared step -------------------------------------------------------------------
@@ -565,20 +412,6 @@ def test_shared_step_is_least_squares(solver, n_jobs):
     np.testing.assert_allclose(step(weights, gradient), expected, rtol=1e-7)
 
 
-def test_conjugate_gradients_come_to_the_same_point():
-    tasks = Tasks()
-    weights, U = weights_of(tasks), np.zeros((N_FEATURES, RANK))
-    step = shared.SharedStep(tasks.rows(), "cg")
-    losses = []
-    for _ in range(40):
-        fitted = np.vecdot(tasks.X @ U, weights[tasks.codes])
-        residual = tasks.y - fitted
-        losses.append(residual @ residual)
-        U += step(weights, tasks.X.T @ (residual[:, None] * weights[tasks.codes]))
-    np.testing.assert_allclose(U, plain_change(tasks, weights, tasks.y), rtol=1e-8)
-    assert np.all(np.diff(losses) <= 1e-9)
-
-
 @pytest.mark.parametrize(
     ("n_features", "solver"), [(12, "cached"), (24, "cached"), (25, "cg")]
 )
@@ -586,11 +419,6 @@ def test_auto_solver(n_features, solver):
     X = np.ones((4, n_features))
     rows = per_user.UserRows(X, np.ones(4), np.arange(4), 4)
     assert shared.SharedStep(rows, "auto").solver == solver
-
-
-def test_auto_solver_keeps_no_grams_beyond_its_memory(monkeypatch):
-    monkeypatch.setattr(shared, "_KEPT_GRAM_NUMBERS", 100)
-    assert shared.SharedStep(Tasks().rows(), "auto").solver == "cg"
 
 
 @pytest.mark.parametrize("solver", ["direct", "cached", "cg"])
@@ -701,16 +529,6 @@ def test_solve_moments_floors_the_curvature():
     np.testing.assert_array_equal(found, 0.0)
 
 
-def test_sums_on_a_grid_do_not_depend_on_the_order():
-    vectors = np.random.default_rng(0).standard_normal((1000, 4))
-    grid = 2.0**-30
-    total = per_user.sum_on_grid(vectors, grid)
-    parts = [per_user.sum_on_grid(part, grid) for part in np.array_split(vectors, 7)]
-    np.testing.assert_array_equal(sum(parts), total)
-    np.testing.assert_array_equal(per_user.sum_on_grid(vectors[::-1], grid), total)
-    np.testing.assert_allclose(total * grid, vectors.sum(axis=0), atol=1000 * grid)
-
-
 def test_row_norms():
     vectors = np.array([[3.0, 4.0], [np.nan, 1.0], [np.inf, 0.0], [0.0, 0.0]])
     found = moments.row_norms(vectors)
@@ -720,21 +538,6 @@ def test_row_norms():
 # -- starts and alternation ------------------------------------------------------------
 
 
-def plain_spectral_start(tasks, rules):
-    total = np.zeros((N_FEATURES, N_FEATURES))
-    nothing = np.zeros((N_FEATURES, 0))
-    alone = local.LocalRules(SPARSITY, 0.0, rules.ridge_sparse, np.zeros(0))
-    for number in range(len(tasks.counts)):
-        X, y = tasks.user(number)
-        allowed = allowed_for(alone, len(y))
-        state = (np.arange(0), *plain_fit(X, y, nothing, [], alone)[:3], 1.0)
-        for _ in range(15):
-            state = plain_step(X, y, nothing, state, alone, allowed)
-        s = X.T @ (y - X[:, state[0]] @ state[2]) / len(y)
-        total += np.outer(s, s)
-    return np.linalg.eigh(total)[1][:, ::-1][:, :RANK]
-
-
 def alternation(tasks, **options):
     options = {"shrink": False, **options}
     return _kernels_shared.AlternatingSolver(tasks.rows(), tasks.rules, **options)
@@ -742,34 +545,6 @@ def alternation(tasks, **options):
 
 def distance(U, V):
     return np.linalg.norm(U - V @ (V.T @ U))
-
-
-@pytest.mark.parametrize("ridges", [RIDGES, NO_RIDGES], ids=["ridges", "no ridges"])
-def test_spectral_start(ridges):
-    tasks = Tasks(**ridges)
-    found = alternation(tasks).start("spectral")
-    assert distance(found, plain_spectral_start(tasks, tasks.rules)) < 1e-6
-    np.testing.assert_allclose(found.T @ found, np.eye(RANK), atol=1e-12)
-
-
-def test_moment_start():
-    tasks = Tasks()
-    found = alternation(tasks).start("moments")
-    moment = (tasks.X * np.square(tasks.y)[:, None]).T @ tasks.X
-    expected = np.linalg.eigh(moment)[1][:, ::-1][:, :RANK]
-    assert distance(found, expected) < 1e-9
-
-
-def test_start_of_fixed_weights_is_least_squares_over_all_rows():
-    tasks = Tasks(prior=np.ones(1), fixed=True)
-    found = alternation(tasks).start("spectral")
-    expected = np.linalg.lstsq(tasks.X, tasks.y)[0]
-    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-8)
-
-
-def test_start_from_an_array():
-    tasks = Tasks()
-    assert alternation(tasks).start(tasks.U) is tasks.U
 
 
 def quiet(iteration, move):
@@ -796,16 +571,6 @@ def test_solvers_have_one_fixed_point(setting):
         np.testing.assert_allclose(found[solver][1], found["direct"][1], rtol=1e-8)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", ["cached", "cg"])
-def test_penalties_do_not_keep_supports_from_coming_to_rest(solver):
-    """Supports that are better at each other's U must not alternate for ever."""
-    tasks = Tasks(np.full(40, 30), 0.05, prior=np.zeros(RANK), **RIDGES)
-    alternating = alternation(tasks, solver=solver)
-    _, _, converged = alternating.fit(tasks.U, 100, 1e-9, quiet)
-    assert converged
-
-
 @pytest.mark.parametrize("solver", ["direct", "cg"])
 def test_the_total_loss_falls_from_step_to_step(solver):
     tasks = Tasks(np.full(60, 15), noise=0.5, **NO_RIDGES)
@@ -819,46 +584,3 @@ def test_the_total_loss_falls_from_step_to_step(solver):
     assert len(losses) == 9
     assert np.all(np.diff(losses) <= 1e-9 * losses[0])
     assert losses[-1] < 0.99 * losses[0]
-
-
-@pytest.mark.parametrize("n_jobs", [None, 2])
-def test_a_true_answer_of_progress_stops(n_jobs):
-    tasks = Tasks()
-    alternating = alternation(tasks, n_jobs=n_jobs)
-    _, n_iter, converged = alternating.fit(tasks.U, 30, 0.0, lambda i, move: i == 4)
-    assert n_iter == 4
-    assert not converged
-
-
-def test_weights_turn_with_directions():
-    """w takes up R of QR: predictions stay, at any U."""
-    tasks = Tasks(np.full(40, 20), **NO_RIDGES)
-    alternating = alternation(tasks)
-    U = alternating.start("spectral")
-    gradient = alternating._local_steps(U)
-    step = alternating._shared_step(alternating.users.weights, gradient)
-    before = alternating.users.weights @ (U + step).T
-    turned, _ = alternating._move(U, gradient)
-    np.testing.assert_allclose(alternating.users.weights @ turned.T, before, atol=1e-9)
-
-
-def test_coefficients_of_users():
-    users = _kernels_shared.UserParameters.zeros(2, 1, 2)
-    users.weights[:], users.support[:] = [[2.0], [3.0]], [[0, 2], [1, 2]]
-    users.sparse[:] = [[1.0, 0.0], [5.0, 7.0]]
-    found = users.coefficients(np.array([[1.0], [0.0], [1.0]]))
-    np.testing.assert_array_equal(found, [[3.0, 0.0, 2.0], [3.0, 5.0, 10.0]])
-
-
-@pytest.mark.slow
-@pytest.mark.dependencies
-def test_fit_users_is_the_cold_fit_of_everybody():
-    tasks = Tasks()
-    users = _kernels_shared.solve_users(tasks.rows(), tasks.U, tasks.rules)
-    for block, scores, squares in tasks.blocks():
-        fit = pursuits.cold_fit(block, scores, squares, tasks.rules, 15, 3)
-        assert users.sparse[block.users].tobytes() == fit.sparse.tobytes()
-        assert users.weights[block.users].tobytes() == fit.weights.tobytes()
-    threads = _kernels_shared.solve_users(tasks.rows(), tasks.U, tasks.rules, 2)
-    for name, value in vars(users).items():
-        assert value.tobytes() == getattr(threads, name).tobytes()

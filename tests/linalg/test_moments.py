@@ -42,15 +42,6 @@ def test_row_maps_see_every_row_once():
     assert list(row_blocks(0)) == []
 
 
-def test_blocks_of_any_size_are_added():
-    X = np.random.default_rng(1).standard_normal((100, 6))
-    whole = OuterProductSum(6).update(X).total
-    parts = OuterProductSum(6).update(X[:30]).update(X[30:]).total
-    np.testing.assert_allclose(np.tril(parts), np.tril(whole), rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(np.tril(whole), np.tril(X.T @ X), atol=1e-12)
-    np.testing.assert_array_equal(OuterProductSum(6).total, np.zeros((6, 6)))
-
-
 def test_blocks_are_summed_in_groups(monkeypatch):
     """A term of a long table passes few additions; each block counts once."""
     calls = []

@@ -32,21 +32,6 @@ def loss(layout, whole, prompts, rows):
     return 0.5 * (rows.shares * (out - rows.y) ** 2).sum(axis=1)
 
 
-@pytest.mark.parametrize("sizes", [(1, 50, 1), (1, 2, 1), (40, 50, 1)])
-def test_users_are_handled_together_as_far_as_there_is_room(sizes):
-    """For their weights, and for the values of all units in all rows."""
-    layout = Layout(sizes)
-    rows = block_of(np.random.default_rng(0), [1000] * 300, sizes[0])
-    for block in rows.blocks():
-        parts = networks.in_parts(block, layout)
-        users = np.concatenate([np.arange(len(block))[part] for part in parts])
-        np.testing.assert_array_equal(users, np.arange(len(block)))
-        most = max(len(block.X[part]) for part in parts)
-        height = block.X.shape[1]
-        assert most == 1 or most * height * max(sizes) <= networks._PART_NUMBERS
-        assert most * layout.n_parameters <= networks._PART_NUMBERS
-
-
 CASES = [((3, 1), 0), ((4, 5, 1), 0), ((6, 5, 1), 2), ((5, 4, 3, 1), 1)]
 
 

@@ -117,14 +117,6 @@ def test_centering_subtracts_each_users_own_means(shuffled):
     assert_same_rows(rows, expected_X / scale, expected_y, codes, atol=1e-13)
 
 
-def test_centering_is_exact_for_a_single_row():
-    X, y, codes = table(np.ones(5, dtype=int))
-    rows = UserRows(X, y, codes, 5, center=True)
-    for own_X, own_y in by_user(rows).values():
-        assert not own_X.any()
-        assert not own_y.any()
-
-
 CHOICES = {
     "all": (None, np.arange(N_FEATURES)),
     "all but the first": (slice(1, None), np.arange(1, N_FEATURES)),
@@ -172,40 +164,6 @@ def test_the_way_rows_are_stored_does_not_change_a_bit(
         assert found.X.tobytes() == wanted.X.tobytes()
         assert found.y.tobytes() == wanted.y.tobytes()
         np.testing.assert_array_equal(found.users, wanted.users)
-
-
-def test_other_users_do_not_change_a_users_bits():
-    X, y, codes = table()
-    everyone = by_user(UserRows(X, y, codes, len(COUNTS), center=True))
-    for user in range(len(COUNTS)):
-        own = codes == user
-        alone = UserRows(X[own], y[own], np.zeros(own.sum(), dtype=int), 1, center=True)
-        ((own_X, own_y),) = by_user(alone).values()
-        assert own_X.tobytes() == everyone[user][0].tobytes()
-        assert own_y.tobytes() == everyone[user][1].tobytes()
-
-
-def test_rows_are_left_as_they_are():
-    X, y, codes = table()
-    X.flags.writeable = y.flags.writeable = False
-    rows = UserRows(X, y, codes, len(COUNTS), center=True, scale=np.full(N_FEATURES, 2))
-    before = X.tobytes(), y.tobytes()
-    rows.keep()
-    list(rows.blocks())
-    assert (X.tobytes(), y.tobytes()) == before
-
-
-@pytest.mark.parametrize("n_jobs", [None, 1, 2])
-@pytest.mark.parametrize("kept", [0, 1 << 27])
-@pytest.mark.parametrize("block_numbers", [50, 1 << 18])
-def test_map_gives_results_in_order(monkeypatch, n_jobs, kept, block_numbers):
-    monkeypatch.setattr(_user_rows, "_KEPT_NUMBERS", kept)
-    monkeypatch.setattr(_user_rows, "_BLOCK_NUMBERS", block_numbers)
-    X, y, codes = table()
-    rows = UserRows(X, y, codes, len(COUNTS))
-    found = rows.map(lambda block: block.users.tolist(), n_jobs)
-    assert found == [block.users.tolist() for block in rows.blocks()]
-    assert (rows._kept is not None) == (kept > 0)
 
 
 def test_map_hides_warnings_that_would_tell_of_values():

@@ -518,61 +518,6 @@ def test_verbose_prints_a_line_a_step(data, capsys):
     assert not capsys.readouterr().out
 
 
-class Recorder:
-    """A callback that keeps what it is shown, and would stop a fit."""
-
-    def __init__(self, stop_at=None, error=None):
-        self.stop_at, self.error = stop_at, error
-        self.shown, self.steps = [], 0
-
-    def setup(self, estimator, context):
-        pass
-
-    def teardown(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context, *, X=None, y=None, metadata=None):
-        self.shown.append((estimator, X, y, metadata))
-
-    def on_fit_task_end(self, estimator, context, *, X=None, y=None, metadata=None):
-        self.shown.append((estimator, X, y, metadata))
-        self.steps += context.task_name == "step"
-        if self.error is not None:
-            raise self.error
-        return self.steps == self.stop_at
-
-
-def recorded(data, recorder, **parameters):
-    pytest.importorskip("sklearn.callback")
-    X, y, users = data
-    model = LRSRegressor(**parameters).set_callbacks(recorder)
-    return model.fit(X, y, users=users)
-
-
-def test_callbacks_see_the_steps_of_an_exact_fit(data):
-    recorder = Recorder()
-    model = recorded(data, recorder, **EXACT)
-    assert recorder.steps == model.n_iter_
-    assert len(recorder.shown) == 2 * (model.n_iter_ + 1)  # the fit itself, too
-    for estimator, X, y, _ in recorder.shown:
-        assert not hasattr(estimator, "components_")
-        assert X is data[0]
-        np.testing.assert_array_equal(y, data[1])
-
-
-def test_callbacks_stop_an_exact_fit(data):
-    with pytest.warns(ConvergenceWarning, match="2 iterations"):
-        model = recorded(data, Recorder(2), epsilon=None, solver=Alternation(tol=0.0))
-    assert model.n_iter_ == 2
-
-
-@pytest.mark.parametrize("parameters", [EXACT, {}], ids=["exact", "private"])
-@pytest.mark.parametrize("error", [ValueError, RuntimeError, KeyboardInterrupt])
-def test_errors_of_callbacks_come_through(data, error, parameters):
-    with pytest.raises(error, match="mine"):
-        recorded(data, Recorder(error=error("mine")), **parameters)  # awaits fix
-
-
 # -- which users -----------------------------------------------------------------------
 
 
@@ -775,26 +720,6 @@ def test_cross_validation_knows_the_users(table):
         assert score == expected
 
 
-@pytest.mark.sampled(2)
-@quiet
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_searches_are_charged_for_every_fit(table, n_jobs):
-    T, y = table
-    grid = {"n_components": [0, 1], "sparsity": [0, 1]}
-    accountant = PrivacyAccountant(100.0)
-    model = LRSRegressor(user_feature=0, accountant=accountant)
-    search = GridSearchCV(model, grid, cv=3, n_jobs=n_jobs).fit(T, y)
-    assert len(accountant.ledger) == 4 * 3 + 1
-    assert search.best_estimator_.accountant is accountant
-    assert search.predict(T).shape == y.shape
-    with PrivacyAccountant() as block:
-        GridSearchCV(
-            clone(model).set_params(accountant=None), grid, cv=3, n_jobs=n_jobs
-        ).fit(T, y)
-    assert len(block.ledger) == 4 * 3 + 1
-    assert len(accountant.ledger) == 4 * 3 + 1
-
-
 def test_a_search_without_privacy_finds_the_model(table):
     T, y = table
     model = LRSRegressor(user_feature=0, **EXACT)
@@ -943,21 +868,6 @@ def test_a_private_fit_without_users_warns_before_it_is_charged(data):
         model.fit(X, y, users=np.zeros(len(y), dtype=int))
 
 
-def test_warnings_point_to_the_line_of_the_caller(data):
-    X, y, users = data
-    model, other = LRSRegressor().fit(X, y, users=users), LRSRegressor(epsilon=None)
-    other.set_params(solver=Alternation(tol=0.0, max_iter=1))
-    with pytest.warns(PrivacyLeakWarning) as scored:
-        model.score(X, y, users=users)
-    with (
-        pytest.warns(ConvergenceWarning) as converged,
-        pytest.warns(PrivacyLeakWarning) as switched_off,
-    ):
-        other.fit(X, y, users=users)
-    for caught in (scored, converged, switched_off):
-        assert {w.filename for w in caught} == {__file__}
-
-
 @quiet
 @pytest.mark.parametrize("private", [True, False])
 def test_a_pickle_predicts_the_same(data, private):
@@ -999,31 +909,6 @@ def test_published_and_saved_models_hold_what_is_shared(data, tmp_path, private,
         assert not hasattr(model.publish(), "_personal")
 
 
-def test_clones_and_parameters(data):
-    X, y, users = data
-    parameters = {
-        **dict.fromkeys(("n_components", "sparsity"), 2),
-        "solver": PrivateRounds(2, init=np.eye(2, N_FEATURES), median_share=0.3),
-        "scale": np.ones(N_FEATURES),
-        "n_jobs": 2,
-        "accountant": PrivacyAccountant(),
-    }
-    model = LRSRegressor(**parameters).fit(X, y, users=users)
-    copy = clone(model)
-    assert not copy._public_state()
-    assert copy.get_params()["solver__median_share"] == 0.3
-    for name, value in model.get_params(deep=False).items():
-        if name != "solver":
-            np.testing.assert_equal(getattr(copy, name), value)
-        if name in parameters:
-            assert value is parameters[name]
-    assert copy.accountant is model.accountant
-    model.set_params(n_components=1, solver__init="spectral").fit(X, y, users=users)
-    assert model.components_.shape == (1, N_FEATURES)
-    with pytest.raises(ValueError, match="sparse"):
-        model.set_params(sparse=1)
-
-
 @quiet
 def test_a_refit_forgets_the_users_of_the_last_one(data):
     X, y, users = data
@@ -1049,12 +934,3 @@ def test_html_and_text(data):
         assert "epsilon" in html
     assert "user" in str(model.privacy_)
     assert "billboard" in str(model.privacy_)
-
-
-def test_the_plan_tells_nothing_of_the_data(data):
-    X, y, users = data
-    plans = [
-        LRSRegressor().fit(X[rows], y[rows], users=users[rows]).privacy_
-        for rows in (users < 3, users < 12, users == 0)
-    ]
-    assert plans[0] == plans[1] == plans[2] == LRSRegressor().privacy_plan(N_FEATURES)

@@ -393,16 +393,6 @@ def test_what_was_fitted_does_not_follow_parameters():
             np.testing.assert_array_equal(a, b)
 
 
-def test_a_published_model_is_read_again(tmp_path):
-    X, y = table(3000, 3, 2)
-    model = DPRidge(epsilon=2.0).fit(X, y)
-    model.publish().save(tmp_path / "model.npz")
-    again = DPRidge.load(tmp_path / "model.npz")
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    np.testing.assert_array_equal(again.path([3.0])[0], model.path([3.0])[0])
-    assert again.privacy_ == model.privacy_
-
-
 # -- forms of data ---------------------------------------------------------------------
 
 

@@ -36,7 +36,6 @@ from skdpspectral.metrics import (
     user_ndcg_score,
     user_recall_score,
 )
-from skdpspectral.metrics._private_scorer import by_user as values_by_user
 from skdpspectral.metrics._score_kinds import KINDS
 from skdpspectral.sensitivity import (
     confusion_diameter,
@@ -138,8 +137,7 @@ def draws(name, epsilon, n):
         noise_seed=np.random.RandomState(0),
         **parameters,
     )
-    measured = scorer.measure(model, rows, y)
-    values = measured.values if measured.owners is None else values_by_user([measured])
+    values = scorer.measure(model, rows, y)
     plan, statistic = scorer.privacy_plan(len(rows)), scorer.statistic(len(values))
     found = [statistic.run(Release(plan, None, seed), values) for seed in range(n)]
     return np.array([scorer._kind.finish(*one) for one in found]).T
@@ -224,7 +222,7 @@ def test_a_class_that_equals_two_is_one():
     twins = (2**53, 2**53 + 1, 0)
     scorer = make_private_scorer("balanced_accuracy", classes=twins)
     y = np.array([2.0**53, 0.0, 5.0])
-    cells = scorer.measure(Extreme(), np.column_stack([y, y]), y).values
+    cells = scorer.measure(Extreme(), np.column_stack([y, y]), y)
     assert cells.sum(axis=1).tolist() == [1.0, 1.0, 0.0]
 
 
@@ -263,9 +261,9 @@ def test_a_row_that_is_held_out_several_times_moves_a_mean_more():
 def test_a_user_who_leaves_takes_one_contribution_along(name):
     model, rows, y, parameters = cases()[name]
     scorer = make_private_scorer(score_name(name), 1.0, **parameters)
-    whole = values_by_user([scorer.measure(model, rows, y)])
+    whole = scorer.measure(model, rows, y)
     stay = (rows["user_id"] != 7).to_numpy()
-    rest = values_by_user([scorer.measure(model, rows[stay], y[stay])])
+    rest = scorer.measure(model, rows[stay], y[stay])
     assert len(whole) - len(rest) in (0, 1)
     assert np.abs(whole).max() <= 0.5
     left = list(whole)

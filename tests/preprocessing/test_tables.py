@@ -481,22 +481,6 @@ def test_budgets_are_shared_by_columns():
         DPTableVectorizer(epsilon=0.3).fit(X)
 
 
-def test_a_fitted_vectorizer_is_saved_as_releases_alone(tmp_path):
-    X = table()
-    model = fitted(X, categories={"kind": ["a"]}, text=["note"], n_text_features=4)
-    model.save(tmp_path / "a.npz")
-    read = DPTableVectorizer.load(tmp_path / "a.npz")
-    assert np.array_equal(read.transform(X), model.transform(X))
-    assert read.categories_ == model.categories_
-    assert read.set_params(categories={"kind": "find"}).transform(X).shape[1] > 0
-    by_position = fitted(X, categories={1: "find"}, user_feature=3)
-    by_position.save(tmp_path / "a.npz")
-    read = DPTableVectorizer.load(tmp_path / "a.npz")
-    assert np.array_equal(read.transform(X), by_position.transform(X))
-    published = model.publish()
-    assert np.array_equal(published.transform(X), model.transform(X))
-
-
 def test_a_pipeline_takes_a_table_as_it_is():
     X = table()
     steps = make_pipeline(DPTableVectorizer(text=["note"]), DPPCA(2, center="none"))

@@ -20,21 +20,6 @@ def test_neighbors_of_tables_that_are_given_the_same_releases_show_the_same(form
     assert closest.ratio <= 1.0 + 1e-12
 
 
-@pytest.mark.slow
-def test_two_thousand_neighbors_of_tables():
-    found, n_pairs, ratio = [], 0, 0.0
-    for seed in range(3):
-        for form in replay_cases.TABLE_FORMS:
-            cases = replay_cases.table_cases(np.random.default_rng(seed), form)
-            closest = tally(cases, budgets=(True,))
-            found += closest.found
-            n_pairs += closest.n_pairs
-            ratio = max(ratio, closest.ratio)
-    assert not found, found[:5]
-    assert n_pairs > 2000
-    assert 0.9 < ratio <= 1.0 + 1e-12
-
-
 def thresholded(sigma, threshold, n_columns=1):
     return ThresholdedGaussian(
         "categories",

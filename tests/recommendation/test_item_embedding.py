@@ -2,7 +2,6 @@
 
 import math
 import os
-import pickle
 import subprocess
 import sys
 import tracemalloc
@@ -14,7 +13,6 @@ import polars as pl
 import pytest
 from release_tools import record_releases
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 import skdpspectral
@@ -533,31 +531,6 @@ def test_there_are_no_more_components_than_items():
 # -- copies ----------------------------------------------------------------------------
 
 
-def test_copies_and_files_transform_alike(tmp_path):
-    X, y = ratings()
-    accountant = PrivacyAccountant()
-    model = DPItemEmbedding(
-        2, method="moment", items=ITEMS, accountant=accountant, rating_range=(1, 5)
-    ).fit(X, y)
-    expected = model.transform(X).tolist()
-    model.save(tmp_path / "items.npz")
-    read = DPItemEmbedding.load(tmp_path / "items.npz")
-    for copy in (model.publish(), read, pickle.loads(pickle.dumps(model))):
-        assert copy.transform(X).tolist() == expected
-        assert copy.privacy_ == model.privacy_
-        assert np.array_equal(
-            copy.get_feature_names_out(), model.get_feature_names_out()
-        )
-    assert read.accountant is None
-    fresh = clone(model)
-    assert fresh.accountant is accountant
-    assert not hasattr(fresh, "components_")
-    fresh.fit(X, y)
-    assert len(accountant.ledger) == 2
-    # Fresh noise: equal with probability zero but for the grid.
-    assert not np.array_equal(fresh.components_, model.components_)
-
-
 # -- with models of users --------------------------------------------------------------
 
 
@@ -567,16 +540,8 @@ def numeric_ratings(t=30, p=6, n=8):
     return X, rng.integers(1, 6, size=t * n).astype(float)
 
 
-def in_numpy(X):
-    return X, 0
-
-
 def in_pandas(X):
     return pd.DataFrame(X, columns=["user_id", "item_id"]), 0
-
-
-def in_polars(X):
-    return pl.DataFrame(X, schema=["user_id", "item_id"]), 0
 
 
 def recommender(accountant):
@@ -598,36 +563,6 @@ def entries(accountant):
 
 
 @without_privacy
-@pytest.mark.parametrize("container", [in_numpy, in_pandas, in_polars])
-def test_one_ledger_holds_a_cross_validation(container):
-    X, y = numeric_ratings()
-    accountant = PrivacyAccountant()
-    scores = cross_val_score(
-        recommender(accountant), container(X)[0], y, cv=3, error_score="raise"
-    )
-    assert np.isfinite(scores).all()
-    assert entries(accountant) == ["DPItemEmbedding", "LRSRegressor"] * 3
-    assert {entry.unit for entry in accountant.ledger} == {"user"}
-    assert {entry.neighbors for entry in accountant.ledger} == {"add-remove-one"}
-
-
-@without_privacy
-@pytest.mark.parametrize("container", [in_numpy, in_pandas, in_polars])
-def test_one_ledger_holds_a_search_in_two_processes(container):
-    X, y = numeric_ratings()
-    accountant = PrivacyAccountant()
-    grid = {"dpitemembedding__epsilon": [0.5, 2.0]}
-    search = GridSearchCV(
-        recommender(accountant), grid, cv=2, n_jobs=2, error_score="raise"
-    )
-    search.fit(container(X)[0], y)
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    found = entries(accountant)
-    assert sorted(found) == ["DPItemEmbedding"] * 5 + ["LRSRegressor"] * 5
-    assert {entry.unit for entry in accountant.ledger} == {"user"}
-
-
-@without_privacy
 def test_tables_go_through_a_pipeline_by_name():
     X, y = numeric_ratings()
     pipeline = recommender(None).set_output(transform="pandas")
@@ -636,12 +571,6 @@ def test_tables_go_through_a_pipeline_by_name():
     names = ["user_id", "item_id_embedding0", "item_id_embedding1"]
     assert pipeline[-1].feature_names_in_.tolist() == names
     assert np.isfinite(pipeline.predict(in_pandas(X)[0])).all()
-
-
-def test_a_pipeline_with_too_small_a_budget_is_refused():
-    X, y = numeric_ratings()
-    with pytest.raises(skdpspectral.PrivacyBudgetError):
-        recommender(PrivacyAccountant(1.2)).fit(X, y)
 
 
 # -- size ------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ The checks are functions of a class, so that each planted mistake, an edit of th
 source that is run in this process, must fail the check that is to catch it.
 """
 
-import sys
 import warnings
 from functools import partial
 
@@ -31,10 +30,8 @@ from ratings_privacy import (
     planted_mistakes,
 )
 from release_tools import record_releases
-from sklearn.base import clone
 
-from skdpspectral import DPItemEmbedding, PrivacyAccountant
-from skdpspectral.recommendation import _item_embedding
+from skdpspectral import DPItemEmbedding
 
 pytestmark = pytest.mark.filterwarnings("ignore:items=None:UserWarning")
 
@@ -161,55 +158,6 @@ CHECKS = [check_sums, check_large_users, check_rows_of_unknown_items, check_publ
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_estimator_passes(check):
     check(DPItemEmbedding)
-
-
-def test_files_hold_the_same_bytes(tmp_path):
-    base, files = ordinary(), set()
-    for users in (base, base | {CANARY: HOSTILE["many ratings"]}, {1: [(0, 1.0)]}):
-        with scripted():
-            model = DPItemEmbedding(
-                2, method="moment", items=np.arange(5), rating_range=(1, 5)
-            ).fit(*table(users))
-        model.save(tmp_path / "items.npz")
-        files.add((tmp_path / "items.npz").read_bytes())
-    assert len(files) == 1
-
-
-@pytest.mark.slow
-def test_random_users_move_the_sum_by_at_most_one():
-    """Brute force over users of all sizes and scales; the bound is nearly attained."""
-    rng = np.random.default_rng(0)
-    largest = 0.0
-    for trial in range(300):
-        n = int(rng.integers(1, 30))
-        scale = 10.0 ** rng.uniform(-320, 308)
-        values = rng.uniform(-1, 1, n) * scale if trial % 2 else rng.integers(1, 6, n)
-        rated = list(
-            zip(rng.integers(12, size=n).tolist(), values.tolist(), strict=True)
-        )
-        ends = (-scale, scale) if trial % 3 == 1 and scale > 1e-300 else (1, 5)
-        users = ordinary(t=3, seed=trial)
-        parameters = {"items": range(10), "rating_range": ends}
-        if trial % 5 == 0:
-            parameters["max_ratings_per_user"] = 3
-        before = exact_moment(DPItemEmbedding, users, **parameters)
-        users |= {CANARY: rated}
-        change = exact_moment(DPItemEmbedding, users, trial, **parameters) - before
-        check_projector(change, trial)
-        largest = max(largest, float(np.linalg.norm(change)))
-    assert 0.998 < largest <= 1.0
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_ratings_that_are_not_finite_are_refused_after_the_charge(value):
-    accountant = PrivacyAccountant()
-    X, y = table(ordinary())
-    y[3] = value
-    with pytest.raises(ValueError, match="Input y contains NaN or infinity"):
-        DPItemEmbedding(items=range(5), accountant=accountant, rating_range=(1, 5)).fit(
-            X, y
-        )
-    assert len(accountant.ledger) == 1
 
 
 def test_the_plan_needs_no_data_and_holds_for_any_number_of_users():
@@ -402,11 +350,3 @@ def test_audit_refutes_what_is_not_normalized(monkeypatch):
 
     assert not violated(DPItemEmbedding)
     assert violated(mutated(monkeypatch, *MUTANTS["normalization skipped"][1:]))
-
-
-def test_mutants_leave_the_package_as_it_was():
-    assert sys.modules["skdpspectral.recommendation._item_embedding"] is _item_embedding
-    assert (
-        clone(DPItemEmbedding(rating_range=(1, 5))).__class__
-        is _item_embedding.DPItemEmbedding
-    )

@@ -12,7 +12,7 @@ from scipy.stats import chi2, kstest, norm
 from skdpspectral._release import noise as release_module
 from skdpspectral._release.noise import Release, grid_noise, noise_generator
 from skdpspectral.accounting import calibrate_gaussian
-from skdpspectral.mechanisms import Exact, Gaussian, PrivacyPlan
+from skdpspectral.mechanisms import Exact, Gaussian, Mechanism, PrivacyPlan
 from skdpspectral.neural_network import JMEAdam
 
 COUNT = 1_000_000
@@ -220,14 +220,11 @@ def test_unknown_mechanisms_are_refused():
 
 
 @dataclasses.dataclass(frozen=True)
-class UnknownMechanism:
+class UnknownMechanism(Mechanism):
     kind = "unknown"
     name: str = "m"
     shape: tuple = (2,)
     mu: float = 1.0
-
-    def describe(self):
-        return "an unknown mechanism"
 
 
 WAYS = {

@@ -14,6 +14,8 @@ from sklearn.preprocessing import StandardScaler
 
 from skdpspectral import (
     DPPCA,
+    DPAdamClassifier,
+    DPAdamRegressor,
     DPRidge,
     DPStandardScaler,
     DPTableVectorizer,
@@ -150,8 +152,8 @@ def test_clients_of_other_budgets_are_told_apart():
 def test_what_remains_explains_itself(n_fits):
     accountant = PrivacyAccountant(3.0, 1e-6)
     assert str(accountant.remaining()) == (
-        "None of the budget epsilon=3 at delta=1e-06 is spent: a fit of up to "
-        "epsilon=3 still fits."
+        "epsilon=0 of 3 at delta=1e-06 is spent; costs do not add up linearly, so "
+        "a fit of up to epsilon=3 still fits."
     )
     accountant.charge(DPPCA(1, epsilon=0.87).privacy_plan(1000, 5))
     left = accountant.remaining(n_fits)
@@ -178,7 +180,7 @@ def test_what_remains_without_a_budget_or_with_seeds():
     seeded.charge(DPPCA(1, epsilon=1.0, noise_seed=0).privacy_plan(1000, 5))
     assert seeded.spent().epsilon == math.inf
     assert "epsilon=1 of 2 at delta=1e-06 is spent" in str(seeded.remaining())
-    assert "Of the budget epsilon=2 at delta=1e-06, a fit of up to" in str(seeded)
+    assert "epsilon=inf of 2 at delta=1e-06 is spent" in str(seeded)
 
 
 def rows(n):
@@ -191,6 +193,14 @@ NOISY = {
     "scales": (lambda: DPStandardScaler(epsilon=0.1).fit(rows(50)), "private scales"),
     "ranks": (lambda: DPPCA(1, scale="private").fit(rows(50)), "private scales"),
     "ridge": (lambda: DPRidge(epsilon=0.1).fit(rows(50), rows(50)[:, 0]), "no feature"),
+    "labels": (
+        lambda: DPAdamClassifier(epsilon=0.1).fit(rows(50), rows(50)[:, 0] > 0),
+        "6 weights at this budget",
+    ),
+    "targets": (
+        lambda: DPAdamRegressor(target_bounds=(-3, 3)).fit(rows(50), rows(50)[:, 0]),
+        "6 weights at this budget",
+    ),
     "table": (
         lambda: DPTableVectorizer(epsilon=0.1).fit(rows(50)),
         "private scales",

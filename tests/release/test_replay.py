@@ -4,6 +4,11 @@ A sample of all cases runs at work; the stage of slow tests runs all of them, mo
 ten thousand pairs. Planted mistakes make sure that the replays see what they are for.
 """
 
+import dataclasses
+import importlib
+import itertools
+import pkgutil
+import sys
 import warnings
 from collections import Counter
 
@@ -11,11 +16,13 @@ import numpy as np
 import pytest
 import replay
 import replay_cases
+from compositions import FEW_STEPS
 from replay import Tape, compare, play, tally
 from replay_cases import (
     FORMS,
     ONE_ROUND,
     Foreign,
+    N,
     all_families,
     cases_of_form,
     client_cases,
@@ -29,23 +36,29 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from test_common import ESTIMATORS
 
+import skdpspectral
 from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
+    DPAdamRegressor,
+    DPItemEmbedding,
     DPMatrixFactorization,
     DPRidge,
     DPRidgeClassifier,
     DPStandardScaler,
     FederatedDPPCA,
     JMECovariance,
+    LRSMLPRegressor,
     LRSRegressor,
     PrivacyBudgetError,
+    SparseDPPCA,
 )
 from skdpspectral._release import noise
 from skdpspectral._tables import clipping
 from skdpspectral.covariance import Window
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 from skdpspectral.model_selection import PrivateSplit
+from skdpspectral.preprocessing import _columns
 
 FAMILIES = all_families(ESTIMATORS)
 # Of a sample: settings in turn, and forms in which one value has another kind.
@@ -157,7 +170,20 @@ CLOSE = {
     "classifier": lambda: row_cases(
         rng(), DPAdamClassifier(classes=[0, 1], n_epochs=1), "array"
     ),
+    "targets": lambda: row_cases(
+        rng(), DPAdamRegressor(target_bounds=(-1, 1), n_epochs=1, batch_size=N), "array"
+    ),
+    "table": lambda: itertools.islice(other_cases("tables", "pandas"), 1),
     "federation": lambda: client_cases(rng(), FederatedDPPCA(1), "array", 2),
+    "sparse federation": lambda: client_cases(
+        rng(), SparseDPPCA(client_feature=0), "array", 2
+    ),
+    "networks of users": lambda: user_cases(
+        rng(), LRSMLPRegressor(2, solver=FEW_STEPS), "array"
+    ),
+    "items": lambda: rating_cases(
+        rng(), DPItemEmbedding(1, items=range(5), rating_range=(1, 5)), "array"
+    ),
     "regressor": lambda: user_cases(rng(), LRSRegressor(solver=ONE_ROUND), "array"),
     "factors": lambda: rating_cases(
         rng(), DPMatrixFactorization(1, rating_range=(1, 5)), "array"
@@ -166,6 +192,13 @@ CLOSE = {
     "user score": lambda: other_cases("scorers of users", "array"),
     "optimizer": lambda: other_cases("optimizers", "array"),
 }
+
+
+def test_every_estimator_is_among_those_that_come_close():
+    named = {case.name.split("(")[0] for cases in CLOSE.values() for case in cases()}
+    classes = itertools.chain(*replay_cases.CLASSES.values())
+    assert {cls.__name__ for cls in classes} - {"DPTableVectorizer"} <= named
+    assert "table 0 | pandas" in named
 
 
 @pytest.mark.parametrize("name", CLOSE)
@@ -260,10 +293,88 @@ def test_an_error_that_quotes_an_odd_id_is_found(odd, monkeypatch):
     assert {"a secret in a text"} <= {one.what for one in found}
 
 
-def test_a_clip_that_is_left_out_is_found(monkeypatch):
+# For each module that clips rows, a fit on which that clip decides.
+CLIPPED = {
+    "covariance._moment_stream": lambda: row_cases(rng(), JMECovariance(), "array"),
+    "decomposition._bounded_moments": lambda: row_cases(
+        rng(), DPPCA(1, clip_norm=2.0, center="none"), "array"
+    ),
+    "decomposition._center": lambda: row_cases(
+        rng(), DPPCA(1, center="private", epsilon=50.0), "array"
+    ),
+    "decomposition._two_stage": lambda: row_cases(
+        rng(), DPPCA(1, center="none", mechanism="two-stage"), "array"
+    ),
+    "linear_model._joint_moment": lambda: row_cases(
+        rng(), DPRidge(epsilon=200.0), "array"
+    ),
+    "_statistics.user_sums": lambda: user_cases(
+        rng(), LRSMLPRegressor(2, solver=FEW_STEPS), "array"
+    ),
+}
+# Its guarantee rests on a model of the rows, and on no clip.
+UNBOUNDED = {"decomposition._spiked"}
+
+
+def test_every_module_that_clips_has_a_fit_on_which_it_decides():
+    parts = skdpspectral.__name__ + "."
+    for module in pkgutil.walk_packages(skdpspectral.__path__, parts):
+        if "flower" not in module.name:
+            importlib.import_module(module.name)
+    found = {
+        name.removeprefix(parts)
+        for name, module in sys.modules.items()
+        if name.startswith(parts) and hasattr(module, "clip_rows")
+    }
+    assert found - {"_tables.clipping"} == CLIPPED.keys() | UNBOUNDED
+
+
+def unclipped(X, clip_norm, *, out=None):
+    if out is None:
+        return X + 0.0
+    np.copyto(out, X)
+    return out
+
+
+@pytest.mark.parametrize("module", CLIPPED)
+def test_a_clip_that_is_left_out_is_found(module, monkeypatch):
+    check(tally(CLIPPED[module]()))
+    monkeypatch.setattr(f"skdpspectral.{module}.clip_rows", unclipped)
+    found = tally(CLIPPED[module]()).found
+    assert any(one.what.startswith("moved") for one in found)
+
+
+def test_a_normalization_that_is_left_out_is_found(monkeypatch):
     monkeypatch.setattr(clipping, "_rescale_rows", lambda X, *how, **more: X + 0.0)
     found = tally(row_cases(rng(), DPPCA(1, center="none"), "array")).found
     assert any(one.what.startswith("moved") for one in found)
+
+
+def of_hard_values(form):
+    """Cases of tables in which one value is of the kinds that Python stumbles over."""
+    kinds = list(replay_cases.FREQUENT).index("kinds")
+    for case in itertools.islice(other_cases("tables", form), 1):
+        hard = {}
+        for kind, values in replay_cases.HARD.items():
+            for number, value in enumerate(values):
+                rows = [list(row) for row in case.data]
+                rows[3][kinds] = value
+                hard[f"{kind} {number}"] = rows
+        yield dataclasses.replace(case, neighbors=hard, changed={})
+
+
+@pytest.mark.parametrize("form", ["pandas", "object"])
+def test_a_value_that_has_no_text_is_told_by_nothing(form):
+    check(tally(of_hard_values(form), budgets=(True, False)))
+
+
+def test_an_error_of_a_text_is_found(monkeypatch):
+    def wrong(value):
+        return None if value is None else _columns._text_of_others(value, type(value))
+
+    monkeypatch.setattr(_columns, "text_of", wrong)
+    found = tally(of_hard_values("object")).found
+    assert {"error"} <= {one.what for one in found}
 
 
 def test_a_branch_that_values_choose_is_found(monkeypatch):

@@ -35,7 +35,6 @@ from skdpspectral._tables.users import (
     read_users,
 )
 from skdpspectral.metrics import make_private_scorer
-from skdpspectral.metrics._private_scorer import by_user
 from skdpspectral.model_selection import PrivateSplit
 from skdpspectral.recommendation._table_columns import deferred_ratings
 
@@ -332,7 +331,7 @@ def test_no_entry_changes_means_of_other_users(table, odd, into):
     model = Fixed(np.zeros(N_ROWS))
 
     def means(X):
-        return by_user([scorer.measure(model, X, y)])
+        return scorer.measure(model, X, y)
 
     first = means(into(table))
     for column in (1, 2):
@@ -382,25 +381,6 @@ def test_ratings_are_read_row_by_row(odd, into):
         if second is not None:
             for before, after in zip(first, second, strict=True):
                 assert same(before[OTHERS], after[OTHERS])
-
-
-@each_kind
-@each_table
-def test_no_entry_of_one_fold_splits_users_of_another(table, odd):
-    """The ids of a fold may all be of one kind, and those of the other not."""
-    scorer = make_private_scorer("squared_error", 1.0, limit=4.0, user_feature=0)
-    half = N_ROWS // 2
-    y = rng.normal(size=half)
-
-    def means(X):
-        parts = (X[:half], X[half:])
-        return by_user([scorer.measure(Fixed(np.zeros(half)), p, y) for p in parts])
-
-    first = means(table)
-    second = unless_refused(means, replaced(table, ROW, 0, odd))
-    if second is not None:
-        assert len(set(second.tolist()) - set(first.tolist())) <= 2
-        assert abs(len(second) - len(first)) <= 1
 
 
 # -- fits, predictions, searches -----------------------------------------------------

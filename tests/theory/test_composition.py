@@ -10,7 +10,6 @@ from skdpspectral.accounting import (
     compose_mu,
     gaussian_epsilon,
     gaussian_mu,
-    parallel_mu,
     relation_factor,
     split_mu,
 )
@@ -36,8 +35,9 @@ def test_composition_of_nothing_and_of_everything():
 
 def test_two_fits_of_the_same_rows():
     mu = gaussian_mu(1.0, 1e-6)
-    same = {"one": {"rows": [mu]}, "two": {"rows": [mu]}}
-    assert gaussian_epsilon(parallel_mu(same), 1e-6) == pytest.approx(1.4547, abs=1e-4)
+    assert gaussian_epsilon(compose_mu([mu, mu]), 1e-6) == pytest.approx(
+        1.4547, abs=1e-4
+    )
 
 
 @pytest.mark.parametrize("shares", [(1.0,), (0.15, 0.85), (0.4, 0.57, 0.018, 0.012)])
@@ -49,13 +49,6 @@ def test_split_composes_to_the_whole(shares):
 def test_split_refuses_shares_that_are_none(shares):
     with pytest.raises(ValueError, match="shares"):
         split_mu(1.0, shares)
-
-
-def test_parallel_blocks_cost_the_dearest():
-    assert parallel_mu({}) == 0.0
-    blocks = {"a": [3.0], "b": [1.0, 1.0], "c": []}
-    assert parallel_mu({"hospitals": blocks}) == 3.0
-    assert parallel_mu({"hospitals": blocks, "other": {"all": [4.0]}}) == 5.0
 
 
 # Databases over two users with rows in {0, 1}: small enough to enumerate.

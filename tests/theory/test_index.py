@@ -70,7 +70,7 @@ def public_functions(module):
 def test_every_sensitivity_has_its_row():
     indexed = {function for _, function, _ in ROWS}
     needed = {f"skdpspectral.sensitivity.{n}" for n in public_functions(sensitivity)}
-    no_lemma = {"calibrate_gaussian", "default_accountant"}
+    no_lemma = {"calibrate_gaussian", "ambient_accountant"}
     needed |= {
         f"skdpspectral.accounting.{n}" for n in public_functions(accounting) - no_lemma
     }

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import betaln, log_ndtr, logsumexp
+from scipy.special import log_ndtr
 
 from skdpspectral.accounting import calibrate_sampled, gaussian_delta
 from skdpspectral.accounting._composition import composed_epsilon, sampled_gaussian
@@ -12,7 +12,6 @@ from skdpspectral.accounting._curves import (
     joining_deltas,
     leaving_deltas,
     replaced_deltas,
-    sampled_divergences,
 )
 from skdpspectral.mechanisms import Neighbors, SampledGaussian, SubsampledGaussian
 from skdpspectral.neural_network._gradient_moments import (
@@ -229,36 +228,6 @@ def test_curves_of_a_step_are_what_the_densities_say():
                     np.maximum(pair[0] - math.exp(loss) * pair[1], 0.0).sum() * 1e-4
                 )
                 assert float(curve(q, sigma, loss)) == pytest.approx(direct, abs=1e-7)
-        here = r > 1e-100
-        direct = np.log((p[here] * (p[here] / r[here]) ** 2).sum() * 1e-4) / 2
-        found = sampled_divergences(q, sigma, [3.0], replaced=True)[0]
-        assert found == pytest.approx(direct, rel=1e-5)
-        direct = np.log((zero * (p / np.maximum(zero, 1e-300)) ** 2.5).sum() * 1e-4)
-        found = sampled_divergences(q, sigma, [2.5], replaced=False)[0]
-        assert found == pytest.approx(direct / 1.5, rel=1e-5)
-
-
-def test_divergences_of_steps_that_almost_everybody_is_in():
-    """Their integrand is far out: it is that of two means that are 2 apart."""
-    for q, sigma, order in ((1.0, 1.0, 100.0), (1.0 - 1e-9, 40.0, 2000.0)):
-        found = sampled_divergences(q, sigma, [order], replaced=True)[0]
-        assert found == pytest.approx(2.0 * order / sigma**2, rel=1e-3)
-        assert found >= 2.0 * order / sigma**2 * (1.0 - 1e-6)
-
-
-def test_divergences_of_a_step_are_the_finite_sums_of_whole_orders():
-    for q, sigma in ((1e-3, 0.8), (0.2, 3.0), (1.0, 1.5)):
-        for order in (2, 3, 7, 32, 200):
-            k = np.arange(order + 1)
-            rest = np.zeros(order + 1) if q == 1.0 else (order - k) * math.log1p(-q)
-            if q == 1.0:
-                rest[:-1] = -np.inf
-            logs = -np.log(order + 1) - betaln(order - k + 1, k + 1) + rest
-            logs += k * math.log(q) + k * (k - 1) / (2 * sigma**2)
-            exact = logsumexp(logs) / (order - 1)
-            found = sampled_divergences(q, sigma, [order], replaced=False)[0]
-            assert found == pytest.approx(exact, rel=1e-7, abs=1e-12)
-            assert found >= exact * (1.0 - 1e-9)
 
 
 def spent(q, sigma, steps, delta, replaced=False):
@@ -278,12 +247,7 @@ def test_what_samples_cost_is_what_others_find(q, sigma, steps):
     pld.compose(lib.SelfComposedDpEvent(event, steps))
     theirs, ours = pld.get_epsilon(1e-6), spent(q, sigma, steps, 1e-6)
     assert ours == pytest.approx(theirs, rel=0.01)
-    # Replacement costs more than leaving, and less than its own Renyi divergences say.
-    replaced = spent(q, sigma, steps, 1e-6, replaced=True)
-    orders = np.array([1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128])
-    renyi = steps * sampled_divergences(q, sigma, orders, replaced=True)
-    bounds = renyi + np.log1p(-1 / orders) - np.log(1e-6 * orders) / (orders - 1)
-    assert ours < replaced <= bounds.min()
+    assert ours < spent(q, sigma, steps, 1e-6, replaced=True)
 
 
 @pytest.mark.parametrize(("q", "sigma"), [(0.05, 0.8), (0.4, 2.0)])

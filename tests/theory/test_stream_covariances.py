@@ -108,20 +108,3 @@ def test_a_theorem_in_print_is_true_but_wide():
     assert (round(least), round(most)) == (12671, 12679)
     equal = d * (d + 1) * s**4 * (h1 - h2)
     assert equal < printed - 2 * (d + 1) * s**2 * h3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ((0, 2, 1.0), "n_steps"),
-        ((3, 0, 1.0), "n_features"),
-        ((3, 2, -1.0), "noise_std"),
-        ((3, 2, float("inf")), "noise_std"),
-        ((3, 2, "1"), "noise_std"),
-    ],
-)
-def test_bad_arguments_are_named(arguments, named):
-    with pytest.raises(ValueError, match=named):
-        stream_covariance_error(*arguments)
-    with pytest.raises(ValueError, match="method"):
-        stream_covariance_error(3, 2, 1.0, method="pp")

@@ -44,6 +44,15 @@ def faulty_rows(X):
     yield "one dimension", X[:, 0]
     yield "no rows", X[:0]
     yield "no columns", X[:, :0]
+    yield "masked", np.ma.masked_less(X, 0.0)
+    yield "without a mask", np.ma.masked_array(X)
+    yield "rows with masks", list(np.ma.masked_less(X, 0.0))
+    yield (
+        "polars objects",
+        pl.from_pandas(frame).with_columns(
+            pl.Series(last, [object()] * n_rows, dtype=pl.Object)
+        ),
+    )
     yield "structured", np.zeros(X.shape, dtype=[("a", float)])
 
 
@@ -67,3 +76,9 @@ def faulty_targets(y):
     yield "too many", np.append(y, y[0])
     yield "three dimensions", y[:, None, None]
     yield "one number", 1.0
+    yield "masked", np.ma.masked_less(y, np.median(y))
+    yield "without a mask", np.ma.masked_array(y)
+    yield "polars null", pl.Series([None] * n_rows)
+    yield "polars objects", pl.Series([object()] * n_rows, dtype=pl.Object)
+    yield "period series", pd.Series(days.to_period("D"))
+    yield "interval series", pd.Series(pd.cut(y, 3))

@@ -2,7 +2,7 @@
 
 from sklearn.base import clone
 
-from skdpspectral.neural_network import Adam, AlternatingAdam, UserNetwork
+from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 
 
 def _moved(parameters, name, default):
@@ -14,11 +14,6 @@ def _moved(parameters, name, default):
     if own:
         rest[name] = clone(rest.get(name, default)).set_params(**own)
     return rest
-
-
-def of_adam(parameters):
-    """Return parameters of DPAdamClassifier or DPAdamRegressor."""
-    return _moved(parameters, "optimizer", Adam())
 
 
 def of_users(parameters):

@@ -169,6 +169,8 @@ class Tape:
     def above(self, mechanism, counts, generator):
         """Stand for what names the values whose noisy counts are above a threshold."""
         released = Above(_above(mechanism, counts, generator))
+        if any(list(one) != sorted(one) for one in released):
+            self.apart = "an order"
         exact = Counts(mechanism.grid, counts) if hasattr(mechanism, "grid") else None
         given = self.answer(Asked(mechanism, exact, released))
         if self.given is not None and self.apart is None:

@@ -8,6 +8,8 @@ import functools
 import itertools
 import tempfile
 import warnings
+from decimal import Decimal
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -194,6 +196,22 @@ TEXTS = {
     "text": [[SECRET, 0.0, 0.0, 0.0], [0.0, 1.0, 2.0, SECRET]],
     "other kinds": [[None] * P, [1.0, None, 0.0, 0.0]],
 }
+# What Python itself stumbles over when it converts or prints it: its own errors quote
+# digits and positions.
+HARD = {
+    "huge integer": [10**400 + 7, -(10**5000)],
+    "huge fraction": [Fraction(10**400 + 7), Fraction(-(10**5000) - 1, 10**4999)],
+    "decimal": [Decimal("1e9999"), Decimal("-7e99999")],
+    "signal": [Decimal("sNaN7"), Decimal("-sNaN123")],
+    "surrogate": [f"{SECRET}\ud800", "\udfff7"],
+    "bytes": [SECRET.encode(), b"\xff7"],
+    "complex": [7j, 3.0 + 1e300j],
+    "time": [np.datetime64("2020-02-29"), np.timedelta64(7, "s")],
+}
+TEXTS |= {
+    kind: [[first, 0.0, 0.0, 0.0], [0.0, 1.0, 2.0, second]]
+    for kind, (first, second) in HARD.items()
+}
 KINDS = {
     "whole numbers": [3, -4, 0, 1],
     "beyond 64 bits": [2**70, 1, 1, 1],
@@ -340,7 +358,8 @@ def row_cases(rng, estimator, form, n_tables=1, in_batches=False):
     bounded = _assumption(estimator) is Assumption.NONE
     for number in range(n_tables):
         rows = some_rows(rng)
-        at = int(rng.integers(N))
+        # The first row of a stream is in all of its sums.
+        at = int(rng.integers(N)) * (not isinstance(estimator, JMECovariance))
         rows[at] = [50.0, 0.0, 0.0, 0.0]
         y = rng.integers(2, size=N).tolist() if labels else None
         if supervised and not labels:
@@ -380,7 +399,16 @@ CELLS = {
     "flag": [True, None],
     "word": [SECRET, None, "a", "", "a" * 10**5, "\ud800", "rare", "missing", "b\0"],
     "accent": [SECRET, "e\u0301", "\u00e9"],
-    "kinds": [True, 1.0, -0.0, np.nan, b"\xff", [SECRET], 10**5000, np.str_("1"), {}],
+    "kinds": [
+        True,
+        1.0,
+        -0.0,
+        np.nan,
+        [SECRET],
+        np.str_("1"),
+        {},
+        *itertools.chain(*HARD.values()),
+    ],
     "date": ["1677-09-22T00:00:00", "2262-01-01T00:00:00", None],
     "note": [SECRET, None, "\ud800 of it", "words " * 10**4],
 }
@@ -449,7 +477,9 @@ def table_cases(rng, form):
                 cells = list(CELLS.values())[j] + values[j]
                 row[j] = cells[int(rng.integers(len(cells)))]
             neighbors[f"{trial}"] = [*rows[:at], row, *rows[at + 1 :]]
-        neighbors["missing"] = [*rows[:at], [None] * len(values), *rows[at + 1 :]]
+        others = [values[j][1 - k] for j, k in enumerate(places[at])]
+        for name, row in {"missing": [None] * len(values), "all other": others}.items():
+            neighbors[name] = [*rows[:at], row, *rows[at + 1 :]]
         yield Case(
             f"table {number} | {form}",
             functools.partial(fit_table, estimator, form),
@@ -606,6 +636,7 @@ def tables_of_users(rng, form, replaced):
     found["id of another, replaced"] = users | {6: ([*rows, *more], [*y, *targets])}
     changed_kinds = {"text": "u6", "fraction": 6.5, "flag": True, "large": 2**53 + 1}
     changed_kinds |= {"surrogate": f"{SECRET}\ud800", "foreign": FOREIGN}
+    changed_kinds |= {k: HARD[k][0] for k in ("huge integer", "huge fraction")}
     if not replaced:
         found |= {f"{k}, joins": users | {50: v} for k, v in strangers.items()}
         found["leaves"] = {k: v for k, v in users.items() if k != 6}
@@ -1444,6 +1475,9 @@ PLAIN = {
         DPRidge(bounds=(-3, 3), target_bounds=(-9, 9)),
         # Of these few rows, medians and a mean about them; and a moment.
         DPRidge(epsilon=16.0),
+        # And rows beyond the length that they are clipped to.
+        DPRidge(epsilon=200.0),
+        DPRidgeClassifier(classes=[0, 1], epsilon=200.0),
         DPRidge(bounds=(-3, 3), target_bounds=(-9, 9), epsilon=50.0),
         DPRidgeClassifier(classes=[0, 1]),
         DPRidgeClassifier(classes=[0, 1, 2], bounds=(-3, 3), epsilon=50.0),

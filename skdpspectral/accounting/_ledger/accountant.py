@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import shutil
@@ -48,7 +47,7 @@ from .costs import (
 )
 from .entries import LedgerEntry, Sums, new_row
 from .planned_fits import planned_fits
-from .report import LastSpent, Remaining, Spent, Standing
+from .report import Remaining, Spent, Standing
 
 _LARGEST_DELTA = 1.0 - 2.0**-53
 
@@ -257,13 +256,11 @@ class PrivacyAccountant:
                 raise ValueError(f"{name} must be a string, got {shown(value)}")
         if disjoint_within is None and disjoint_unit is not None:
             raise ValueError("disjoint_unit requires disjoint_within")
-        unit = _word(
-            "disjoint_unit", "row" if disjoint_unit is None else disjoint_unit, Unit
-        )
+        unit = "row" if disjoint_unit is None else disjoint_unit
+        partition = f"{_word('disjoint_unit', unit, Unit)}: {disjoint_within}"
         handle = object.__new__(type(self))
         handle.__dict__.update(self.__dict__, _label=label)
-        named = disjoint_within is not None
-        handle._partition = f"{unit}: {disjoint_within}" if named else None
+        handle._partition = None if disjoint_within is None else partition
         return handle
 
     def backup(self, path: str | os.PathLike[str]) -> None:
@@ -313,10 +310,7 @@ class PrivacyAccountant:
             row, terms, sums = self._entered(plan, 1, locked.terms, locked.sums)
             locked.set_terms(**terms)
             locked.append(row, sums)
-        self._note(plan, row[0])
-
-    def _note(self, plan: PrivacyPlan, number: int) -> None:
-        note_charge([plan], number)
+        note_charge(plan, row[0])
 
     def charge_external(
         self, epsilon: float, delta: float, what: str, *, unit: str, neighbors: str
@@ -391,8 +385,7 @@ class PrivacyAccountant:
         -------
         Spent
             The total of the ledger after these fits. Steps with an accountant of
-            another ledger are not counted. ``str()`` says so if the ledger will admit
-            nothing else, which can happen long before its epsilon is spent.
+            another ledger are not counted.
 
         Raises
         ------
@@ -403,17 +396,13 @@ class PrivacyAccountant:
             The message suggests a remedy.
         """
         if isinstance(y, Integral):
-            raise TypeError(
-                f"y must be targets, got {y}: pass n_fits={y} as a keyword argument"
-            )
+            raise TypeError("y must be targets: pass n_fits=... as a keyword argument")
         n_fits = check_count("n_fits", n_fits)
         fits = planned_fits(what, X, groups)
         with store.transaction(self._path, self._id, keep=False) as locked:
             locked.know_counts()
             sums = self._after(fits, n_fits, locked.terms, locked.sums)
-        total, delta = self._total(sums)
-        last = self._budget is not None and not self._budget.admits(sums.costs().box)
-        return (LastSpent if last else Spent)(total.epsilon(delta), delta)
+        return self._spent(sums)
 
     def _after(
         self, fits: Sequence[Any], n_fits: int, terms: dict[str, Any], sums: Sums
@@ -427,11 +416,7 @@ class PrivacyAccountant:
                 found = [
                     self._after(own, n_fits, terms, sums) for own in fit.alternatives
                 ]
-                distinct = {(s.costs(), s.counts()): s for s in found}.values()
-                if len(distinct) > 1:
-                    sums = max(distinct, key=lambda s: self._spent(s).epsilon)
-                elif found:
-                    sums = found[0]
+                sums = max(found, key=lambda s: self._spent(s).epsilon, default=sums)
                 continue
             handle = self if fit.accountant is None else fit.accountant
             if handle._id == self._id:
@@ -788,9 +773,9 @@ def place_of(path: str | os.PathLike[str]) -> str:
 
 def _word(name: str, value: object, kind: type) -> Any:
     """Return a word of a vocabulary; errors list the vocabulary."""
-    with contextlib.suppress(ValueError):
-        return kind(value)
     known = [str(choice) for choice in kind]  # type: ignore[attr-defined]
+    if isinstance(value, str) and value in known:
+        return kind(value)
     raise ValueError(f"{name} must be one of {known}, got {shown(value)}")
 
 
@@ -801,10 +786,8 @@ def _checked_terms(
     if (unit is None) != (neighbors is None):
         raise ValueError("unit and neighbors must be given together, or neither")
     if unit is not None:
-        unit, neighbors = (
-            _word("unit", unit, Unit),
-            _word("neighbors", neighbors, Neighbors),
-        )
+        unit = str(_word("unit", unit, Unit))
+        neighbors = str(_word("neighbors", neighbors, Neighbors))
     if isinstance(epsilon, str):
         raise ValueError(
             f"epsilon of a budget must be a number, got {epsilon!r}; pass the file of "
@@ -815,19 +798,14 @@ def _checked_terms(
     terms = {"epsilon": epsilon, "delta": delta, "failures": failures, "pure": pure}
     if epsilon is not None:
         terms["delta"] = DEFAULT_DELTA if delta is None else delta
-        for name in ("epsilon", "delta", "failures", "pure"):
-            if terms[name] is not None:
-                terms[name] = check_real(f"{name} of a budget", terms[name])
+        for name in (n for n, value in terms.items() if value is not None):
+            terms[name] = check_real(f"{name} of a budget", terms[name])
         _check_budget(terms)
-    return {
-        **terms,
-        "unit": unit and str(unit),
-        "neighbors": neighbors and str(neighbors),
-    }
+    return {**terms, "unit": unit, "neighbors": neighbors}
 
 
 def _check_budget(terms: dict[str, Any]) -> None:
-    epsilon, delta, pure = terms["epsilon"], terms["delta"], terms["pure"]
+    epsilon, delta, lost, pure = terms.values()
     if not 0.0 < epsilon < math.inf:
         raise ValueError(
             f"epsilon of a budget must be positive and finite, got {epsilon}; leave it "
@@ -836,10 +814,9 @@ def _check_budget(terms: dict[str, Any]) -> None:
     gaussian_mu(epsilon, delta)  # refuses a delta out of range
     if pure is not None and not 0.0 <= pure < epsilon:
         raise ValueError(f"pure must be in [0, {epsilon:g}), got {pure:g}")
-    if terms["failures"] is None:
+    if lost is None:
         share = FAILURES * delta
-        terms["failures"] = share if delta - share >= 2.0 * MIN_DELTA else 0.0
-    lost = terms["failures"]
+        lost = terms["failures"] = share if delta - share >= 2.0 * MIN_DELTA else 0.0
     if not (0.0 <= lost < delta and (delta - lost) / (1.0 - lost) >= MIN_DELTA):
         raise ValueError(
             f"failures must be at least 0 and leave {MIN_DELTA:g} or more of delta="

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 
 from .._errors import LedgerError
 from . import report, store
 from .accountant import PrivacyAccountant, place_of
-
-_GOOD, _BAD, _UNUSABLE = 0, 1, 2
 
 
 def run_command(
@@ -22,22 +19,6 @@ def run_command(
 
     Each of `more` is given what adds a command, and adds one of another folder.
     """
-    options = _parser(more).parse_args(arguments)
-    try:
-        with store.transaction(place_of(options.ledger), keep=False, damaged=True):
-            pass  # an accountant would make one
-        return int(options.run(options))
-    except (ImportError, LedgerError, OSError, ValueError) as error:
-        print(plain(f"skdpspectral-ledger: {error}"), file=sys.stderr)
-        return _UNUSABLE
-
-
-def plain(text: str) -> str:
-    """Return text of others for a terminal: one line, without control characters."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
-def _parser(more: Sequence[Callable[..., None]]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="skdpspectral-ledger",
         description="Read, check, export and back up ledgers of privacy spending.",
@@ -50,27 +31,33 @@ def _parser(more: Sequence[Callable[..., None]]) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=what, description=what)
         if before is not None:
             added.add_argument(before, help="file to read")
-        added.add_argument(
-            "ledger", help="file of the ledger, or postgresql://user@host/database"
-        )
+        place = "file of the ledger, or postgresql://user@host/database"
+        added.add_argument("ledger", help=place)
         added.set_defaults(run=run)
         return added
 
     show = command("show", _show, "Print what was spent, and by which entries.")
     show.add_argument("--delta", type=float, help="state the total at this delta")
-    command(
-        "check",
-        _check,
-        "Check that a ledger is undamaged, that its entries cost what their plans "
-        "say, and that it is within its budget; exit with 1 if not.",
-    )
+    command("check", _check, "Exit with 1 unless entries are undamaged and add up.")
     export = command("export", _export, "Write all entries as lines of JSON.")
     export.add_argument("--output", help="file to create (default: standard output)")
     backup = command("backup", _backup, "Copy a ledger while it is in use.")
     backup.add_argument("copy", help="file to make")
     for add in more:
         add(command)
-    return parser
+    options = parser.parse_args(arguments)
+    try:
+        with store.transaction(place_of(options.ledger), keep=False, damaged=True):
+            pass  # an accountant would make one
+        return int(options.run(options))
+    except (ImportError, LedgerError, OSError, ValueError) as error:
+        print(plain(f"skdpspectral-ledger: {error}"), file=sys.stderr)
+        return 2
+
+
+def plain(text: str) -> str:
+    """Return text of others for a terminal: one line, without control characters."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -91,7 +78,7 @@ def _check(options: argparse.Namespace, quiet: bool = False) -> int:
     if not found and not quiet:
         accountant = PrivacyAccountant(path=options.ledger)
         print(plain(f"{number} entries, no fault found. {accountant}"))
-    return _BAD if found else _GOOD
+    return int(bool(found))
 
 
 def faults(path: str) -> tuple[list[str], int]:
@@ -105,16 +92,12 @@ def _export(options: argparse.Namespace) -> int:
     text = PrivacyAccountant(path=options.ledger).export()
     if options.output is None:
         print(text, end="")
-        return _check(options, quiet=True)
-    mode = 0o600  # of a server's ledger; of a file, whoever may read that
-    if os.path.exists(options.ledger):
-        mode = os.stat(options.ledger).st_mode & 0o666
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    with open(os.open(options.output, flags, mode), "w", encoding="utf-8") as file:
-        file.write(text)
+    else:
+        with open(options.output, "x", encoding="utf-8") as file:
+            file.write(text)
     return _check(options, quiet=True)
 
 
 def _backup(options: argparse.Namespace) -> int:
     PrivacyAccountant(path=options.ledger).backup(options.copy)
-    return _GOOD
+    return 0

@@ -14,7 +14,7 @@ import contextlib
 import os
 import traceback
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -66,10 +66,7 @@ def close_block(accountant: PrivacyAccountant | None) -> None:
 
 @contextlib.contextmanager
 def without_accountant() -> Iterator[None]:
-    """Charge no ledger of a ``with`` block in this context, for synthetic data.
-
-    It also ends for copies of the context.
-    """
+    """Charge no ledger of a ``with`` block in this context, for synthetic data."""
     open_block(None)
     try:
         yield
@@ -114,11 +111,6 @@ def _is_thread_of_joblib() -> bool:
     return next((root for root in roots if root not in _POOLS), "") == "joblib"
 
 
-def default_accountant() -> PrivacyAccountant | None:
-    """Return the accountant of the governing ``with`` block, or None."""
-    return ambient_accountant()
-
-
 def block_at_hand(noted: Noted = None) -> Noted:
     """Return what an estimator notes when it is made or cloned, after `noted`."""
     block = _innermost()
@@ -147,12 +139,11 @@ def process_name() -> str:
 _charges: ContextVar[list[str] | None] = ContextVar("charges", default=None)
 
 
-def note_charge(plans: Sequence[PrivacyPlan], number: int) -> None:
+def note_charge(plan: PrivacyPlan, number: int) -> None:
     """Record a charge of the innermost fit of this context."""
     charges = _charges.get()
     if charges is not None:
-        epsilon = max(plan.epsilon for plan in plans)
-        charges.append(f"epsilon={epsilon:g} (entry {number})")
+        charges.append(f"epsilon={plan.epsilon:g} (entry {number})")
 
 
 @contextlib.contextmanager
@@ -164,7 +155,7 @@ def says_what_stays_charged() -> Iterator[None]:
         yield
     except Exception as error:
         words = f"this fit stays charged: {' and '.join(charges)}"
-        if charges and len(error.args) == 1 and isinstance(error.args[0], str):
+        if charges and len(error.args) == 1 and type(error.args[0]) is str:
             said = error.args[0].rstrip()
             said = said if said.endswith("..") else said.removesuffix(".")
             error.args = (f"{said}; {words}",)

@@ -28,16 +28,9 @@ from ...mechanisms import (
     PrivacyPlan,
     Unit,
     check_real,
-    shown,
 )
 from ...mechanisms._planned_releases import CURVE_TYPES, Curve
-from .._composition import (
-    allowed_mu,
-    is_within,
-    least_mu,
-    pure_mu,
-    relation_factor,
-)
+from .._composition import is_within, least_mu, pure_mu
 from .._curves import Counted
 from .._errors import LedgerError
 from .._gaussian import MIN_DELTA, gaussian_epsilon, gaussian_mu
@@ -102,16 +95,42 @@ class Cost:
 
 
 def cost_of(plan: PrivacyPlan, relation: Relation | None = None) -> Cost:
-    """Return the cost of a plan for a ledger's relation, by default its own.
-
-    Disjoint blocks of rows cost what the most expensive of them costs.
-    """
-    if isinstance(plan, ParallelPlan):
+    """Return the cost of a plan for a ledger's relation, by default its own."""
+    if isinstance(plan, ParallelPlan):  # disjoint blocks cost as much as the costliest
         costs = [cost_of(block, relation) for _, block in plan.blocks]
         return Cost(max(c.mu for c in costs), (), max(c.failure for c in costs))
     factor = 1.0 if relation is None else conversion_factor(plan, relation)
     curves = Counter(replace(restated(c, factor), name="") for c in plan.curves)
     return Cost(factor * plan.mu_beside_curves, tuple(curves.items()), plan.failure)
+
+
+_ROW, _USER = Unit.ROW, Unit.USER
+_REPLACE = Neighbors.REPLACE_ONE
+_ADD = Neighbors.ADD_REMOVE_ONE
+_ZERO = Neighbors.ZERO_OUT_ONE
+
+# (from) -> (to): a change of the second kind is a chain of so many of the first. A row
+# that is replaced may change its user: the data of two users change.
+_CHAIN = {
+    (_ROW, _ADD, _ROW, _REPLACE): 2.0,
+    (_ROW, _ZERO, _ROW, _REPLACE): 2.0,
+    (_USER, _ADD, _USER, _REPLACE): 2.0,
+    (_USER, _ZERO, _USER, _REPLACE): 2.0,
+    (_USER, _REPLACE, _ROW, _REPLACE): 2.0,
+    (_USER, _ADD, _ROW, _REPLACE): 4.0,
+    (_USER, _ZERO, _ROW, _REPLACE): 4.0,
+    (_USER, _ADD, _ROW, _ADD): 2.0,
+}
+
+
+def relation_factor(
+    unit: Unit, neighbors: Neighbors, to_unit: Unit, to_neighbors: Neighbors
+) -> float | None:
+    """Return the length of a chain of neighbors, a factor of mu; None without one."""
+    if (unit, neighbors) == (to_unit, to_neighbors):
+        return 1.0
+    key = Unit(unit), Neighbors(neighbors), Unit(to_unit), Neighbors(to_neighbors)
+    return _CHAIN.get(key)
 
 
 def conversion_factor(plan: PrivacyPlan, relation: Relation) -> float:
@@ -146,7 +165,9 @@ def restated(curve: Curve, factor: float) -> Curve:
         return curve
     if isinstance(curve, ApproximateDP):
         terms = (math.exp(min(i * curve.epsilon, 700.0)) for i in range(int(factor)))
-        delta = min(sum(terms) * curve.delta * (1.0 + 2.0**-40), _MOST_DELTA)
+        # A term at its cap makes 1 or more of any delta but 0, even of subnormal ones.
+        least = curve.delta and max(curve.delta, 1e-300)
+        delta = min(sum(terms) * least * (1.0 + 2.0**-40), _MOST_DELTA)
         return replace(curve, epsilon=factor * curve.epsilon, delta=delta)
     if factor == 2.0 and not curve.replaced:
         return replace(curve, replaced=True)
@@ -209,11 +230,11 @@ class Budget:
 
     def covers(self, cost: Cost) -> bool:
         """Return whether one cost, fixed in advance, is within epsilon and delta."""
-        limit = allowed_mu(self.epsilon, self.delta, cost.failure)
-        without_samples = least_mu(cost.mu, cost.curves, 0.0)
-        if limit > 0.0 and without_samples <= limit * (1.0 + ROUNDING):
-            return True
         left = self.delta - cost.failure
+        limit = gaussian_mu(self.epsilon, left) if left >= MIN_DELTA else 0.0
+        alone = least_mu(cost.mu, cost.curves, 0.0) if cost.curves else cost.mu
+        if limit > 0.0 and alone <= limit * (1.0 + ROUNDING):
+            return True
         return bool(cost.curves) and is_within(cost.mu, cost.curves, self.epsilon, left)
 
     def room(self, spent: Share) -> Share:
@@ -306,7 +327,7 @@ def check_plans(what: Any) -> list[PrivacyPlan]:
         if not isinstance(plan, PrivacyPlan):
             raise TypeError(
                 "plan must be one PrivacyPlan, as returned by privacy_plan(n_samples, "
-                f"n_features), or several; got {shown(plan)}"
+                f"n_features), or several; got an object of type {type(plan).__name__}"
             )
         if not _is_as_claimed(plan):
             raise ValueError(
@@ -323,11 +344,6 @@ def _is_as_claimed(plan: PrivacyPlan) -> bool:
         pair = plan.mechanisms[0]
         return pair.epsilon <= epsilon and pair.delta + plan.failure <= plan.delta
     gaussian_mu(epsilon, plan.delta)  # refuses what is out of range
-    blocks, cost = getattr(plan, "blocks", ()), cost_of(plan)
-    if not all(_is_as_claimed(block) for _, block in blocks):
+    if not all(_is_as_claimed(block) for _, block in getattr(plan, "blocks", ())):
         return False
-    left = plan.delta - cost.failure
-    without_samples = least_mu(cost.mu, cost.curves, 0.0)
-    if without_samples <= allowed_mu(epsilon, plan.delta, cost.failure):
-        return True
-    return bool(cost.curves) and is_within(cost.mu, cost.curves, epsilon, left)
+    return not plan.mechanisms or Budget(epsilon, plan.delta, 0.0).covers(cost_of(plan))

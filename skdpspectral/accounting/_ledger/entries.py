@@ -22,28 +22,6 @@ from .._composition import Total
 from .._errors import LedgerError
 from .costs import Cost, Share, as_float, curve_of, curve_text, exact
 
-# Of the table of entries, and of LedgerEntry, in this order.
-COLUMNS = {
-    "id": "INTEGER PRIMARY KEY",
-    "time": "REAL NOT NULL",
-    "estimator": "TEXT NOT NULL",
-    "label": "TEXT",
-    "partition": "TEXT",
-    "epsilon": "REAL NOT NULL",
-    "delta": "REAL NOT NULL",
-    "mu": "REAL NOT NULL",
-    "ledger_mu": "REAL NOT NULL",
-    "failure": "REAL NOT NULL",
-    "unit": "TEXT NOT NULL",
-    "neighbors": "TEXT NOT NULL",
-    "assumption": "TEXT NOT NULL",
-    "seeded": "INTEGER NOT NULL",
-    "plan": "TEXT NOT NULL",
-    "curves": "TEXT NOT NULL",
-    "share": "TEXT NOT NULL",
-    "digest": "TEXT NOT NULL",
-}
-
 
 class LedgerEntry(NamedTuple):
     """One entry of a ledger; ``pandas.DataFrame(accountant.ledger)`` is a table.
@@ -129,6 +107,14 @@ class LedgerEntry(NamedTuple):
         return math.sqrt(squared), failure, pure
 
 
+# Of the table of entries, in the order of LedgerEntry.
+_REAL = ("time", "epsilon", "delta", "mu", "ledger_mu", "failure")
+_KINDS = {"id": "INTEGER PRIMARY KEY", "seeded": "INTEGER NOT NULL"}
+_KINDS |= {"label": "TEXT", "partition": "TEXT"}
+_KINDS |= dict.fromkeys(_REAL, "REAL NOT NULL")
+COLUMNS = {name: _KINDS.get(name, "TEXT NOT NULL") for name in LedgerEntry._fields}
+
+
 def new_row(
     number: int,
     before: str,
@@ -141,13 +127,6 @@ def new_row(
     times: int = 1,
 ) -> tuple[Any, ...]:
     """Return the row of an entry for `times` fits of a plan, as the table has it."""
-    try:  # readers need a date
-        datetime.fromtimestamp(time, timezone.utc)
-    except (OSError, OverflowError, ValueError):
-        raise LedgerError(
-            f"the clock of this host says {time:g} seconds after 1970, which is no "
-            "date: set the clock; nothing was charged"
-        ) from None
     curves = [[curve_text(curve), n * times] for curve, n in cost.curves]
     values: list[Any] = [number, float(time), plan.estimator, label, partition]
     values += [float(plan.epsilon), float(plan.delta), float(plan.mu)]
@@ -229,10 +208,7 @@ class Sums:
 
     @property
     def head(self) -> tuple[int, str, float | None, bool, int]:
-        """Number of entries, last digest, smallest delta above 0, if any is seeded.
-
-        The last is the number of sums, so that a lost one is noticed.
-        """
+        """Number of entries, last digest, smallest delta, if seeded, number of sums."""
         rest = self.text("ledger").partition(";")[2]
         return tuple(json.loads(rest)) if rest else (0, "", None, False, 0)
 

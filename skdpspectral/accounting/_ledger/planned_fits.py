@@ -19,7 +19,6 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin, clone, is_classifier
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.frozen import FrozenEstimator
-from sklearn.impute import SimpleImputer
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -27,11 +26,7 @@ from sklearn.model_selection import (
     check_cv,
 )
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import (
-    FunctionTransformer,
-    OneHotEncoder,
-    PolynomialFeatures,
-)
+from sklearn.preprocessing import FunctionTransformer
 
 from ...mechanisms import PrivacyPlan, shown
 from .costs import Refit, check_plans
@@ -147,13 +142,15 @@ class Rows:
 
     `X` are the user's rows, some of their columns, or zeros in place of what the step
     `made_by` makes. Without `width_known`, an earlier fit decides on their columns, and
-    without `own` their dtypes are not those of the user's table.
+    without `own` their dtypes are not those of the user's table. `form_after`, if any,
+    returns a table of the form that a step makes of X, or None.
     """
 
     X: Any
     made_by: str = ""
     width_known: bool = True
     own: bool = True
+    form_after: Callable[[str, Any, Any], Any] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -210,7 +207,7 @@ def with_any_width(rows: Rows, call: Callable[[Any], Any]) -> Any:
     except ValueError:
         if rows.width_known:
             raise
-    return call(zeros((rows.shape[0], _WIDE)))
+    return call(zeros((rows.shape[0], _WIDE), like=rows.X))
 
 
 def steps_of(
@@ -241,8 +238,10 @@ def steps_of(
     yield own
 
 
-def zeros(shape: tuple[int, int], dtype: Any = float) -> np.ndarray:
-    """Return zeros that take no memory."""
+def zeros(shape: tuple[int, int], dtype: Any = float, like: Any = None) -> Any:
+    """Return zeros that take no memory, as a matrix if that is what they are `like`."""
+    if hasattr(like, "tocsr"):
+        return type(like)(shape, dtype=dtype)
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
@@ -250,26 +249,28 @@ def rows_after(path: str, step: Any, rows: Rows | None) -> Rows | None:
     """Return rows after a step: unchanged, or zeros of its output's shape."""
     if rows is None or step is None or isinstance(step, str):
         return rows
-    if _keeps_columns(step):
-        same = isinstance(step, FunctionTransformer) and step.func is None
-        return replace(rows, own=rows.own and same)
+    if isinstance(step, FunctionTransformer) and step.func is None:
+        return rows
+    if rows.form_after is not None:
+        form = rows.form_after(path, step, rows.X)
+        if form is not None:
+            return replace(rows, X=form, made_by=path)
+    if isinstance(step, OneToOneFeatureMixin):
+        return replace(rows, own=False)
     if composition_of(step) is Composition.PIPELINE:
         for _, child in parts_of(step):
             rows = rows_after(path, child, rows)
         return rows
     (n_rows, n_columns), width = rows.shape, _width(path, step, rows)
     known = rows.width_known and width is not None
-    X = zeros((n_rows, n_columns if width is None else width))
-    return Rows(X, path, known, own=False)
-
-
-def _keeps_columns(step: Any) -> bool:
-    """Return whether a step has one output column per input column."""
-    if isinstance(step, SimpleImputer):
-        return bool(step.keep_empty_features and not step.add_indicator)
-    if isinstance(step, FunctionTransformer):
-        return step.func is None or step.feature_names_out == "one-to-one"
-    return isinstance(step, OneToOneFeatureMixin)
+    shape = (n_rows, n_columns if width is None else width)
+    like = None
+    if composition_of(step) is Composition.UNION:  # of which one part decides
+        made = [rows_after(path, child, rows) for _, child in parts_of(step)]
+        tables = [rows.X for rows in made if rows is not None]
+        like = next((X for X in tables if hasattr(X, "tocsr")), None)
+    X = zeros(shape, like=like)
+    return replace(rows, X=X, made_by=path, width_known=known, own=False)
 
 
 def _width(path: str, step: Any, rows: Rows) -> int | None:
@@ -287,13 +288,6 @@ def _width(path: str, step: Any, rows: Rows) -> int | None:
             each is not None and each.width_known for each in found
         )
         return sum(each.shape[1] for each in found if each) if known else None
-    if isinstance(step, OneHotEncoder):
-        counted = (step.min_frequency, step.max_categories, step.drop)
-        if isinstance(step.categories, str) or any(c is not None for c in counted):
-            return None
-        return sum(len(categories) for categories in step.categories)
-    if isinstance(step, PolynomialFeatures):  # it takes the shape of rows alone
-        return int(clone(step).fit(zeros((1, rows.shape[1]))).n_output_features_)
     number: Any = getattr(step, "n_components", None)
     whole = isinstance(number, Integral) and not isinstance(number, bool)
     return int(number) if whole else None
@@ -316,7 +310,7 @@ def branches(
     for name, positions in chosen.items():
         if len(positions):
             X = _columns_at(rows, positions)
-            yield name, children[name], Rows(X, made_by, own=rows.own)
+            yield name, children[name], replace(rows, X=X, made_by=made_by)
 
 
 def _positions(path: str, composition: Any, rows: Rows) -> dict[str, np.ndarray]:

@@ -19,7 +19,6 @@ from .costs import (
     Relation,
     Share,
     as_float,
-    budget_of,
     conversion_factor,
     cost_of,
     curve_text,
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from .store import Transaction
 
 _SHOWN = 10  # newest entries that a notebook shows
-_NOTHING = "0 0 0"  # the share of what releases nothing
-_FACTS = "SELECT name, value, digest FROM facts"
 
 
 class Spent(NamedTuple):
@@ -44,13 +41,6 @@ class Spent(NamedTuple):
 
     def __str__(self) -> str:
         return f"epsilon={self.epsilon:.6g} at delta={self.delta:g}"
-
-
-class LastSpent(Spent):
-    """The cost of a ledger whose only entry is admitted by its own guarantee."""
-
-    def __str__(self) -> str:
-        return f"{super().__str__()}; the ledger admits nothing after this charge"
 
 
 class Remaining(Spent):
@@ -68,22 +58,11 @@ class Remaining(Spent):
             return "The ledger has no budget: fits of any epsilon are recorded."
         # Only here: the epsilon of some totals takes seconds.
         spent = self.total.epsilon(self.budget.delta)
-        said = left_in_words(self.budget, spent, self.epsilon, self.n_fits)
-        used = as_float(self.total.box[1])
-        if 2.0 * used > self.budget.failures:
-            said += (
-                f" Of the {self.budget.failures:g} of delta that is kept for failures, "
-                f"{used:.3g} is used."
-            )
-        return said
+        return left_in_words(self.budget, spent, self.epsilon, self.n_fits)
 
 
 class Standing(NamedTuple):
-    """A ledger at one moment.
-
-    `remaining` is what one more Gaussian fit may ask for, infinite without a budget.
-    `digest` is that of all entries.
-    """
+    """A ledger at one moment; `remaining` is what one more Gaussian fit may ask for."""
 
     id: str
     relation: Relation | None
@@ -109,19 +88,12 @@ def floored(number: float) -> float:
 
 def left_in_words(budget: Budget, spent: float, left: float, n_fits: int = 1) -> str:
     """Describe the spent budget, and what `n_fits` Gaussian fits may ask for."""
-    most, total = f"{floored(left):g}", f"{budget.epsilon:g} at delta={budget.delta:g}"
-    fits = f"a fit of up to epsilon={most} still fits"
+    fits = f"a fit of up to epsilon={floored(left):g} still fits"
     if n_fits > 1:
-        fits = f"{n_fits} fits of up to epsilon={most} each still fit"
-    if not left:
-        return f"Of the budget epsilon={total}, nothing remains."
-    if spent == math.inf:  # of seeded fits, which have no secret cost
-        return f"Of the budget epsilon={total}, {fits}."
-    if not spent:
-        return f"None of the budget epsilon={total} is spent: {fits}."
-    not_linear = n_fits * left > budget.epsilon - spent
-    why = "costs do not add up linearly, so " if not_linear else ""
-    return f"epsilon={spent:.6g} of {total} is spent; {why}{fits}."
+        fits = f"{n_fits} fits of up to epsilon={floored(left):g} each still fit"
+    total = f"{budget.epsilon:g} at delta={budget.delta:g} is spent"
+    fits = fits if left else "nothing remains"
+    return f"epsilon={spent:.6g} of {total}; costs do not add up linearly, so {fits}."
 
 
 def refusal(
@@ -225,19 +197,11 @@ def sentence(entry: LedgerEntry) -> str:
 
 def exported(standing: Standing) -> str:
     """Return lines of JSON: the ledger, then its entries, oldest first."""
-    budget, spent = standing.budget, standing.spent
-    unit, neighbors = standing.relation or (None, None)
-    lines: list[dict[str, Any]] = [
-        {
-            "ledger": standing.id,
-            "unit": unit,
-            "neighbors": neighbors,
-            "entries": len(standing.entries),
-            "spent": {"epsilon": spent.epsilon, "delta": spent.delta},
-            "budget": budget and {"epsilon": budget.epsilon, "delta": budget.delta},
-            "statement": summary(standing),
-        }
-    ]
+    budget, (unit, neighbors) = standing.budget, standing.relation or (None, None)
+    head: dict[str, Any] = {"ledger": standing.id, "unit": unit, "neighbors": neighbors}
+    head |= {"entries": len(standing.entries), "spent": standing.spent._asdict()}
+    head["budget"] = budget and {"epsilon": budget.epsilon, "delta": budget.delta}
+    lines = [{**head, "statement": summary(standing)}]
     for entry in standing.entries:
         line = {**entry._asdict(), "time": entry.time.isoformat()}
         mechanisms = json.loads(line.pop("plan"))["mechanisms"]
@@ -260,8 +224,7 @@ def _plain(value: Any) -> Any:
 
 def faults(locked: Transaction) -> Iterator[str]:
     """Yield what is wrong with a ledger, a sentence each, by adding all of it up."""
-    sums, before, expected, terms = Sums(), "", 1, locked.terms
-    charged_parts, seeded = set[Any](), False
+    sums, before, expected = Sums(), "", 1
     for row in locked.execute("SELECT * FROM entries ORDER BY id").fetchall():
         if row[0] != expected:
             yield f"entries {expected} to {row[0] - 1} are missing"
@@ -269,33 +232,20 @@ def faults(locked: Transaction) -> Iterator[str]:
             yield f"entry {row[0]} is not as it was entered: its digest differs"
         try:
             entry = LedgerEntry.of(row)
-            yield from _faults_of(entry, terms)
+            yield from _faults_of(entry, locked.terms)
             sums.add(entry)
-            seeded |= entry.seeded
-            if entry.share != _NOTHING:
-                charged_parts.add(entry.partition or entry.id)
         except Exception as error:  # damage has errors of every type
             yield f"entry {row[0]} can't be read ({type(error).__name__}: {error})"
         before, expected = row[-1], row[0] + 1
     found = {}
-    for name, value, digest in locked.execute(_FACTS).fetchall():
+    facts = locked.execute("SELECT name, value, digest FROM facts").fetchall()
+    for name, value, digest in facts:
         if digest != digest_of(name, [value]):
             yield f"{name.partition(' ')[0]!r} is not as it was left"
         if name not in ("terms", "moves") and not name.startswith("stream "):
             found[name] = value
     if found != {name: text for name, text in sums.known.items() if text}:
         yield "the stored sums do not match the entries"
-    budget, total = budget_of(terms), sums.total()
-    if budget is None or (budget.admits(sums.costs().box) and not seeded):
-        return
-    # The first charge of each block may have been all of the budget.
-    cost = Cost(math.inf if seeded else total.mu, total.curves, total.failure)
-    if len(charged_parts) > 1 or not budget.covers(cost):
-        spent = math.inf if seeded else total.epsilon(budget.delta)
-        yield (
-            f"epsilon={spent:.6g} was spent with a budget of epsilon={budget.epsilon:g}"
-            f", delta={budget.delta:g}"
-        )
 
 
 def _faults_of(entry: LedgerEntry, terms: dict[str, Any]) -> Iterator[str]:

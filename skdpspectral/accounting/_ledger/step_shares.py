@@ -1,14 +1,8 @@
-"""Shares of one budget between the private steps of a composition.
-
-A pipeline is charged for all of its steps before it fits them. The share of a step
-stands for that charge: the step is charged to no ledger again, and releases only what
-was planned, once.
-"""
+"""Shares of one budget between private steps, which release what was charged, once."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 from collections.abc import Iterator
 from typing import Any, NoReturn
@@ -40,27 +34,11 @@ class FormChecked(BaseException):
 class StepShare:
     """One step's part of the charge of a pipeline, for one fit of the step.
 
-    Copies and clones of a step have the same object, so that only one of them can be
-    fitted. It is never pickled: a fit in another process is charged by itself.
-
-    Parameters
-    ----------
-    path : str
-        Name of the step, with double underscores as in ``set_params``.
-    epsilon, delta : float
-        Budget that the step plans with; `epsilon` is infinite without privacy.
-    planned : Gaussian, SampledGaussian, Exact or None
-        What was charged; None where the step releases nothing, and for trial plans.
-    relation : tuple or None, default=None
-        Unit and neighbors of the charge.
-    n_samples : int or None, default=None
-        Number of rows that the charge is for, where it is public.
-    noise_multiplier : float or None, default=None
-        Noise of a step on Poisson samples, in place of its budget.
-    seeded : bool, default=False
-        Whether the noise of the step comes from a seed.
-    failure : float, default=0.0
-        Probability of failure that was charged, beside `planned`.
+    The step plans with `epsilon`, which is infinite without privacy, and `delta`, or
+    with a `noise_multiplier` on Poisson samples. It was charged for `planned`, None
+    where it releases nothing, beside a probability of `failure`; that charge is for
+    `n_samples` rows, where their number is public. Copies and clones of a step have
+    the same object, so that only one of them can be fitted.
     """
 
     def __init__(
@@ -89,11 +67,6 @@ class StepShare:
     def is_open(self) -> bool:
         """Whether the fit of the pipeline is in progress."""
         return not self._closed
-
-    @property
-    def is_private(self) -> bool:
-        """Whether the step has noise."""
-        return math.isfinite(self.epsilon)
 
     def close(self) -> None:
         """End the share: from now on the step has its own budget."""

@@ -322,12 +322,15 @@ def _begin_file(
         return None
     if new:
         return real
-    _check_size(path, real)
     uri = f"{Path(real).as_uri()}?mode={'rw' if writes else 'ro'}"
     database = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None)
     open_now.enter_context(_closing(database, sqlite3.Error, path))
     database.execute("PRAGMA synchronous = EXTRA")
     database.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+    asked = ("PRAGMA page_count", "PRAGMA page_size")
+    pages, size = (database.execute(ask).fetchone()[0] for ask in asked)
+    if os.path.getsize(real) < pages * size:
+        raise LedgerError(f"the ledger {path} is truncated; it was left as is")
     return database
 
 
@@ -361,19 +364,6 @@ def _check_file(path: str, real: str) -> None:
             f"the ledger {path} is a mount point, which hides its lock from other "
             "processes: mount its folder, as in `docker run -v /host/folder:/folder`"
         )
-
-
-def _check_size(path: str, real: str) -> None:
-    """Refuse a locked file that is cut off; a journal would complete it."""
-    with open(real, "rb") as file:
-        header = file.read(32)
-    (page,), (pages,) = (
-        struct.unpack(">H", header[16:18]),
-        struct.unpack(">I", header[28:]),
-    )
-    cut = os.path.getsize(real) < (65536 if page == 1 else page) * pages
-    if cut and not os.path.exists(f"{real}-journal"):
-        raise LedgerError(f"the ledger {path} is truncated; it was left as is")
 
 
 def _lock_file(real: str, open_now: contextlib.ExitStack) -> bool:
@@ -418,7 +408,7 @@ def create(path: str, terms: dict[str, Any]) -> None:
     tables = {"facts": [("terms", facts, digest_of("terms", [facts]))]}
     with _locked(path, keep=True, new=True) as place:
         if isinstance(place, _Server):
-            if not _exists(place, path):
+            if not _exists(place):
                 place.execute("CREATE SCHEMA IF NOT EXISTS skdpspectral")
                 _write_tables(place, tables)
                 place.execute("COMMIT")
@@ -533,13 +523,10 @@ def _psycopg() -> Any:
         ) from error
 
 
-def _exists(database: _Server, path: str) -> bool:
-    """Return whether there is a ledger; refuse one of an earlier version."""
-    tables = "to_regclass('skdpspectral.facts'), to_regclass('skdpspectral.entries')"
-    facts, entries = database.execute(f"SELECT {tables}").fetchone()
-    if facts is None and entries is not None:
-        check_version(path, "6 or less")
-    return facts is not None
+def _exists(database: _Server) -> bool:
+    """Return whether there is a ledger."""
+    found = database.execute("SELECT to_regclass('skdpspectral.facts')").fetchone()
+    return found[0] is not None
 
 
 def _begin_server(
@@ -564,7 +551,7 @@ def _begin_server(
             f"the server of {path} runs with fsync = off: what it acknowledges may be "
             "lost; turn it on"
         )
-    if not _exists(database, path):
+    if not _exists(database):
         if not new:
             raise LedgerError(
                 f"there is no ledger at {path}: a pickled accountant opens the ledger "

@@ -1,7 +1,8 @@
 """Made-up rows and targets in the containers and dtypes of a user's own.
 
-Fits and scores are tried on them before a search is charged. Dtypes, names, shapes and
-parameters are read, all of which are public, and no value.
+Fits and scores are tried on them before a search is charged, and steps without noise
+before a pipeline is. Dtypes, names, shapes and parameters are read, all of which are
+public, and no value.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from .._release.noise import public_order, public_start
 from .._tables.readers import column_names
 from .._tables.rows import dtypes_of, shape_of
 from ..accounting._ledger.planned_fits import estimators_within
-from ._candidates import deferred_numbers, sliceable, sliceable_targets, takes_numbers
 
 N_MADE_UP = 240
 
@@ -25,25 +25,7 @@ N_MADE_UP = 240
 _ROWS_OF_EACH, _WORDS = 6, ("a", "b", "c")
 
 
-def made_up(
-    estimator: Any, X: Any, y: Any, declared: frozenset[str]
-) -> tuple[Any, Any] | None:
-    """Return rows and targets as blocks get them; None where there is no such table.
-
-    `declared` columns have public categories in their dtypes.
-    """
-    known = _public_values(estimator)
-    try:
-        rows = _rows(X, known, declared, takes_numbers(estimator))
-        unread = deferred_numbers(estimator, rows)
-        read = [] if unread is None else [unread.read()]
-        targets = None if y is None else _targets(y, known.get("classes"))
-        return sliceable(rows, "X", *read), sliceable_targets(targets)
-    except Exception:  # of libraries that own containers too
-        return None  # of dtypes that nothing can be made of: intervals, structs
-
-
-def _public_values(estimator: Any) -> dict[Any, Sequence[Any]]:
+def public_values(estimator: Any) -> dict[Any, Sequence[Any]]:
     """Return public values of columns by name or position, and those of targets."""
     known: dict[Any, Sequence[Any]] = {}
     places = np.arange(N_MADE_UP)
@@ -64,7 +46,12 @@ def _public_values(estimator: Any) -> dict[Any, Sequence[Any]]:
     return known
 
 
-def _rows(X: Any, known: dict, declared: frozenset, numbers: bool) -> Any:
+def made_up_rows(X: Any, known: dict, declared: frozenset, numbers: bool) -> Any:
+    """Return rows of the form of X; objects and texts are `numbers`, or else words.
+
+    Columns have the values that are `known`; `declared` ones have public categories in
+    their dtypes. Raises an error of any kind for dtypes that nothing can be made of.
+    """
     n_columns = shape_of(X)[1]
     if sparse.issparse(X):
         dense = [
@@ -154,7 +141,7 @@ def _in_turn(values: Sequence[Any]) -> np.ndarray:
     return found
 
 
-def _targets(y: Any, classes: Sequence[Any] | None) -> Any:
+def made_up_targets(y: Any, classes: Sequence[Any] | None) -> Any:
     """Return targets: public classes in turn, or numbers from 1 to 5."""
     if classes is None:
         values = _whole(N_MADE_UP)
