@@ -17,6 +17,7 @@ estimator; ``_array_parameters`` names those of its parameters that may be lists
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -73,7 +74,7 @@ def check_values(owner: BaseEstimator) -> None:
 class _Boolean:
     """Stands for True or False, which scikit-learn takes for numbers."""
 
-    def __init__(self, value: bool) -> None:
+    def __init__(self, value) -> None:
         self._value = value
 
     def __repr__(self) -> str:
@@ -87,7 +88,7 @@ def check_arguments(
 
     `caller` is whose they are, for messages; `arrays` names those that may be arrays.
     """
-    checked = {}
+    checked: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, (bool, np.bool_)):
             boolean = "boolean" in constraints.get(name, [])

@@ -29,8 +29,8 @@ _USERS_WHO_DIFFER = {
 
 def check_neighbors(estimator, plan: PrivacyPlan, data: tuple, other: tuple) -> None:
     """Refuse data sets that are no neighbors by the unit and relation of a plan."""
-    for rows, name in ((data, "y"), (other, "y_neighbor")):
-        if len({len(part) for part in rows}) != 1:
+    for side, name in ((data, "y"), (other, "y_neighbor")):
+        if len({len(part) for part in side}) != 1:
             raise ValueError(f"{name} must contain one target for each of its rows")
     if np.shape(data[0])[1:] != np.shape(other[0])[1:]:
         raise ValueError(
@@ -54,7 +54,7 @@ def check_neighbors(estimator, plan: PrivacyPlan, data: tuple, other: tuple) -> 
             "number of rows is public"
         )
     elif plan.neighbors is Neighbors.REPLACE_ONE:
-        differing = sum(row != other for row, other in zip(rows, others, strict=True))
+        differing = sum(row != new for row, new in zip(rows, others, strict=True))
         if differing != 1:
             raise ValueError(
                 f"X and X_neighbor must differ in one row, but differ in {differing}: "

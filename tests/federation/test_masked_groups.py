@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import struct
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,6 @@ from skdpspectral.federation import (
     GroupRounds,
     GroupTask,
     MessageError,
-    Reply,
     Request,
     Topic,
 )
@@ -243,10 +243,7 @@ def test_answers_that_are_no_words_are_rejected():
     answers = {name: c.respond(request) for name, c in clients.items()}
     wrong = answers["west"].values.copy()
     wrong[0] = -1.0
-    fields = {
-        name: getattr(answers["west"], name) for name in Reply.__dataclass_fields__
-    }
-    answers["west"] = Reply(**{**fields, "values": wrong})
+    answers["west"] = replace(answers["west"], values=wrong)
     with (
         pytest.warns(UserWarning, match="'west' was rejected: .*halves of words"),
         pytest.raises(FederationError),
