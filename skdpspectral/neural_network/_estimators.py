@@ -174,7 +174,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
 
         ``as_outputs(targets)`` returns targets of shape (n_samples, n_outputs).
         """
-        layout, optimization = self._optimization(*unread.shape, n_outputs)
+        layout, optimization = self._optimization(*unread.shape, n_outputs=n_outputs)
         plan = self._planned(optimization, in_fit=True)
         how = {"n_public": unread.shape[0], "kind": optimization.kind}
         parameters = first_parameters(optimization.adam.init_seed, layout)
