@@ -76,10 +76,7 @@ _CLOSE = 1e-9
 
 
 def _step_weight(estimator: Any) -> float:
-    """Return the public weight of a step, by its class or kind."""
-    own = getattr(estimator, "_budget_weight", None)
-    if own is not None:
-        return float(own)
+    """Return the public weight of a step, by its kind."""
     if get_tags(estimator).estimator_type in ("classifier", "regressor"):
         return _MODEL
     return _SCALER if isinstance(estimator, OneToOneFeatureMixin) else _OTHER

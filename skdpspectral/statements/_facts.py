@@ -18,11 +18,13 @@ from ..mechanisms import (
     Neighbors,
     ParallelPlan,
     PrivacyPlan,
+    SampledGaussian,
     SharedGaussian,
     Unit,
     shown,
 )
 from ..mechanisms._plan import NODE_NOISE, SERVER_NOISE
+from ..mechanisms._planned_releases import CURVE_TYPES
 
 FORMAT = "skdpspectral-statement-3"
 # Groups of entries that a page shows.
@@ -31,7 +33,7 @@ MOST_SHOWN = 40
 UNCONFIRMED = ("stated", "audit", "versions")
 # What a curator states in numbers.
 NUMBERS = ("n_units", "units_per_person")
-_CURVES = {"sampled-gaussian", "subsampled-gaussian", "approximate-dp"}
+_CURVES = {SampledGaussian.kind, *(curve.kind for curve in CURVE_TYPES)}
 
 
 @dataclass(frozen=True)
