@@ -39,6 +39,7 @@ from ..mechanisms import (
     check_count,
     check_real,
 )
+from ..sensitivity import free_moment_weight
 from ._gradient_moments import (
     MOMENTS,
     SAMPLINGS,
@@ -166,7 +167,7 @@ BATCH_CONSTRAINTS: dict[str, list] = {
 }
 
 # Weights of squares where they cost nothing, and where they do.
-_FREE_WEIGHT = 0.5
+_FREE_WEIGHT = free_moment_weight(2)
 _PAID_WEIGHT = 0.1
 
 _OF_SUMS = Remark(
