@@ -129,7 +129,7 @@ def admitted(seed, n_plans):
 
 
 def test_no_plan_is_refused_by_an_empty_ledger_of_its_budget():
-    admitted(0, 40)
+    admitted(0, 12)
 
 
 @pytest.mark.slow

@@ -96,6 +96,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_blocks_of_all_kinds_of_frames_vote_alike(form, asked):
     search().fit(X, Y)
@@ -220,6 +221,7 @@ def by_frequency(frame):
     return out
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("value", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize(
     "form",

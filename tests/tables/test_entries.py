@@ -562,7 +562,6 @@ ALLOWED = {
     "neural_network/_estimators.py": {"_row", "_outputs"},
     "linear_model/_lrs.py": {"_rows_of_users"},
     # An array or index of pandas, which keeps its kind.
-    "model_selection/_blocks.py": {"_values_apart"},
     # A parameter.
     "linear_model/_ridge.py": {"_numbers"},
     "decomposition/_federated_pca.py": {"group_rows"},
