@@ -174,9 +174,10 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
 
         ``as_outputs(targets)`` returns targets of shape (n_samples, n_outputs).
         """
-        layout, optimization = self._optimization(*unread.shape, n_outputs=n_outputs)
+        n_samples, n_features = unread.shape
+        layout, optimization = self._optimization(n_samples, n_features, n_outputs)
         plan = self._planned(optimization, in_fit=True)
-        how = {"n_public": unread.shape[0], "kind": optimization.kind}
+        how = {"n_public": n_samples, "kind": optimization.kind}
         parameters = first_parameters(optimization.adam.init_seed, layout)
         layers = layout.layers(parameters)  # views, which change with it
         with fit_progress(self, optimization.schedule.n_steps) as progress:
