@@ -133,6 +133,8 @@ def new_row(
     values += [math.sqrt(times) * cost.mu, min(times * float(cost.failure), 1.0)]
     values += [str(plan.unit), str(plan.neighbors), str(plan.assumption)]
     values += [int(plan.seeded), plan.to_json(), json.dumps(curves), _text(share or ())]
+    # SQLite has no negative zero.
+    values = [v + 0.0 if isinstance(v, float) else v for v in values]
     return (*values, digest_of(before, values))
 
 
