@@ -403,3 +403,12 @@ def test_a_plan_may_not_claim_less_than_it_costs():
             ValueError,
             r"plan claims epsilon=0\.1",
         )
+
+
+def test_a_negative_zero_damages_no_ledger(tmp_path):
+    accountant = PrivacyAccountant(path=tmp_path / "ledger.db")
+    rows = {"unit": "row", "neighbors": "replace-one"}
+    for epsilon, delta in ((0.1, -0.0), (-0.0, 0.0), (0.1, 1e-9)):
+        accountant.charge_external(epsilon, delta, "counts", **rows)
+    assert len(PrivacyAccountant(path=tmp_path / "ledger.db").ledger) == 3
+    assert accountant.spent().epsilon >= 0.2
