@@ -74,11 +74,11 @@ def test_threads_are_started_where_they_are_made_quiet():
         and [name.name for name in node.names] != ["Memory"]
     }
     # A report looks at joblib's type of a cache, and starts nothing. Clients answer in
-    # copies of the context, and are quiet themselves; searches and pipelines ask joblib
-    # for threads, which the kernels of their fits make quiet. Blocks that vote
-    # may be processes of joblib, each of which is quiet itself.
+    # copies of the context, and are quiet themselves; pipelines have no threads, and
+    # blocks of searches those which the kernels of their fits make quiet. Blocks that
+    # vote may be processes of joblib, each of which is quiet itself.
     assert found <= {
-        "pipeline/_pipeline.py",
+        "_base/estimator.py",
         "model_selection/_candidates.py",
         "model_selection/_vote.py",
         "_linalg/walks.py",
