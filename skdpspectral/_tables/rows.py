@@ -261,10 +261,7 @@ def n_rows_in_memory(X) -> int:
     """Return the number of rows of a table; refuse files and other readers."""
     shape = shape_of(X)
     if not shape:
-        raise TypeError(
-            f"X must be a table in memory, such as an array or a dataframe, got "
-            f"{type(X).__name__}"
-        )
+        raise TypeError(f"X must be a table in memory, got {type(X).__name__}")
     return shape[0]
 
 

@@ -1027,7 +1027,6 @@ def test_made_up_rows_hold_no_value():
 
 
 def test_an_error_of_the_last_fit_quotes_no_value():
-    """A search in which nobody votes: its estimator is fitted on all rows at once."""
     rows = pd.DataFrame({"a": np.ones(150, dtype=object), "b": np.ones(150)})
     rows.loc[5, "a"] = "Hallstatt"
     given = {"strategy": "constant", "fill_value": 0.0, "keep_empty_features": True}

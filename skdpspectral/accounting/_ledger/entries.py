@@ -91,7 +91,8 @@ class LedgerEntry(NamedTuple):
                 seeded=bool(entry.seeded),
             )
         except (OSError, OverflowError, TypeError, ValueError) as error:
-            raise LedgerError(f"entry {row[0]} is damaged: {error}") from None
+            said = f"entry {row[0]} is damaged, or its host's clock is wrong: {error}"
+            raise LedgerError(said) from None
 
     @property
     def kinds(self) -> list[str]:
@@ -126,7 +127,7 @@ def new_row(
     partition: str | None,
     times: int = 1,
 ) -> tuple[Any, ...]:
-    """Return the row of an entry for `times` fits of a plan, as the table has it."""
+    """Return the row of an entry for `times` fits of a plan."""
     curves = [[curve_text(curve), n * times] for curve, n in cost.curves]
     values: list[Any] = [number, float(time), plan.estimator, label, partition]
     values += [float(plan.epsilon), float(plan.delta), float(plan.mu)]
