@@ -22,11 +22,10 @@ import numpy as np
 
 from skdpspectral import JMECovariance
 from skdpspectral.covariance import BaselineMoments
-from skdpspectral.metrics import gaussian_kl
 
 here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
 sys.path.insert(0, str(here / "benchmarks"))
-from jme_figures import FLOOR, estimates, truth
+from jme_figures import FLOOR, estimates, gaussian_kl, truth
 
 rng = np.random.default_rng(0)
 

@@ -20,6 +20,7 @@ release.
 # which are not private.
 
 import warnings
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -28,19 +29,21 @@ from sklearn.preprocessing import StandardScaler
 
 from skdpspectral import DPItemEmbedding, LRSRegressor, PrivacyLeakWarning
 from skdpspectral.datasets import fetch_movielens
-from skdpspectral.metrics import user_ndcg_score
+from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PerUserKFold
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)
 
+exact_ndcg = make_private_scorer("ndcg", None, user_feature="user_id")
 epsilons, components = [0.5, 1.0, 2.0, 8.0], [0, 1, 5]
 
 
 def scores(ratings, test, predicted):
     """Return the RMSE of predictions clipped to the public range, and user NDCG@10."""
-    y, users = ratings.target.to_numpy()[test], ratings.data["user_id"].to_numpy()
+    y, given = ratings.target.to_numpy()[test], SimpleNamespace()
+    given.predict = lambda X: predicted
     error = np.sqrt(np.mean((np.clip(predicted, 1, 5) - y) ** 2))
-    return error, user_ndcg_score(y, predicted, users[test], k=10)
+    return error, exact_ndcg(given, ratings.data.iloc[test], y)
 
 
 def sweep(ratings, seed=0):

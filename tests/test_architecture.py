@@ -76,7 +76,6 @@ NARROWER = {
     "factorizations/_factorizations.py": set(),
     "factorizations/_errors.py": set(),
     "recommendation/_table_columns.py": {"_tables"},
-    "metrics/_ranking.py": {"_tables", "mechanisms"},
     "metrics/_subspace.py": {"_tables", "mechanisms"},
     # Nothing that a server computes may touch rows, noise or budgets.
     "_messages/messages.py": {"_linalg", "mechanisms"},

@@ -42,6 +42,14 @@ def estimates(method, name, X, s, steps, rng):
     return means[steps - 1], (vectors * values) @ vectors.transpose(0, 2, 1)
 
 
+def gaussian_kl(mean, covariance, true_mean, true_covariance):
+    """Return the divergence of N(mean, covariance) from the true Gaussian."""
+    precision = np.linalg.inv(true_covariance)
+    shift, ratio = true_mean - mean, precision @ covariance
+    excess = np.trace(ratio) - len(shift) - np.linalg.slogdet(ratio)[1]
+    return 0.5 * (excess + shift @ precision @ shift)
+
+
 def noise_kernels(workload, factorization, n):
     """Return sums over steps: of noise, of its products, squared, and of its bias."""
     A = workload.matrix(n)

@@ -6,7 +6,7 @@ import numpy as np
 import recommender_peers as peers
 import recommender_rivals as rivals
 from list_scores import list_recall_score
-from recommender import held_out, mean_and_deviation
+from recommender import held_out, mean_and_deviation, ndcg
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import Bunch
 from tables import print_row
@@ -14,7 +14,6 @@ from tables import print_row
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization, LRSRegressor
 from skdpspectral.datasets import fetch_movielens
 from skdpspectral.linear_model import UserIntercept
-from skdpspectral.metrics import user_ndcg_score
 
 LENGTH, RELEVANT = 20, 4
 WIDTHS = 20
@@ -50,7 +49,7 @@ def pipeline(ratings, epsilon, seed, sparsity=None):
 def errors(y, predicted, users):
     """Return RMSE of clipped predictions, and NDCG@10 within users."""
     rmse = np.sqrt(np.mean((np.clip(predicted, 1, 5) - y) ** 2))
-    return rmse, user_ndcg_score(y, predicted, users, k=10)
+    return rmse, ndcg(y, predicted, users)
 
 
 def recall(users, lists, X, y):

@@ -23,9 +23,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .. import sensitivity
 from .._tables.readers import read_entries
 from ..accounting._errors import warn
-from ..mechanisms import check_real, shown
+from ..mechanisms import check_count, check_real, shown
 from ..sensitivity._moments import TARGET_WEIGHT
-from ._ranking import check_k, check_relevant, ndcg_of_users, recall_of_users
 
 
 def _positive(name: str, value: object) -> float:
@@ -523,6 +522,9 @@ def _share(part: float, rest: float, std: float) -> tuple[float, float]:
     return share, std * math.hypot(share, 1.0 - share) / whole
 
 
+# -- rankings within users -------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Ndcg(Kind):
     """Mean over users of the normalized discounted cumulative gain at k (None: all)."""
@@ -533,12 +535,18 @@ class Ndcg(Kind):
     k: int | None = field(default=10, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_k(self.k, 1)
+        if self.k is not None:
+            check_count("k", self.k)
 
     def of_each_user(self, y: Any, predicted: Any, codes: Any, n: int) -> np.ndarray:
         gains = np.maximum(np.nan_to_num(_targets(y), posinf=0.0), 0.0)
         scores = np.nan_to_num(_targets(predicted))
-        return ndcg_of_users(gains, scores, codes, n, self.k)
+        discount = 1.0 / np.log2(2.0 + np.arange(self._n_ranks(len(gains))))
+        found = _ranked_sums(gains, scores, codes, n, discount)
+        return _quotients(found, _ranked_sums(gains, gains, codes, n, discount))
+
+    def _n_ranks(self, n_rows: int) -> int:
+        return n_rows if self.k is None else min(int(self.k), n_rows)
 
 
 @dataclass(frozen=True)
@@ -551,11 +559,42 @@ class Recall(Ndcg):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_relevant(self.relevant)
+        if not math.isfinite(check_real("relevant", self.relevant)):
+            raise ValueError(f"relevant must be a finite number, got {self.relevant!r}")
 
     def of_each_user(self, y: Any, predicted: Any, codes: Any, n: int) -> np.ndarray:
+        wanted = (_targets(y) >= self.relevant).astype(np.float64)
         scores = np.nan_to_num(_targets(predicted))
-        return recall_of_users(_targets(y), scores, codes, n, self.k, self.relevant)
+        counted = np.ones(self._n_ranks(len(wanted)))
+        found = _ranked_sums(wanted, scores, codes, n, counted)
+        return _quotients(found, np.bincount(codes, wanted, minlength=n))
+
+
+def _ranked_sums(
+    gains: np.ndarray, scores: np.ndarray, codes: np.ndarray, n: int, weights: Any
+) -> np.ndarray:
+    """Sum weight times gain over the leading ranks of each user, without a loop.
+
+    Ranks are by the largest score; tied rows share the mean of their gains.
+    """
+    order = np.lexsort((-scores, codes))
+    gains, scores, codes = gains[order], scores[order], codes[order]
+    counts = np.bincount(codes, minlength=n)
+    rank = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    weight = np.append(weights, 0.0)[np.minimum(rank, len(weights))]
+    starts_tie = (rank == 0) | (np.diff(scores, prepend=np.nan) != 0)
+    starts = np.flatnonzero(starts_tie)
+    mean_gain = np.add.reduceat(gains, starts) / np.diff(starts, append=len(codes))
+    tie_sums = mean_gain * np.add.reduceat(weight, starts)
+    found: np.ndarray = np.bincount(codes[starts], tie_sums, minlength=n)
+    return found
+
+
+def _quotients(found: np.ndarray, best: np.ndarray) -> np.ndarray:
+    """Return quotients, NaN of 0; a perfect ranking may pass 1 by rounding."""
+    defined = np.full(len(best), np.nan)
+    np.divide(found, best, out=defined, where=best > 0.0)
+    return np.minimum(defined, 1.0)
 
 
 _ERRORS = (SquaredError, AbsoluteError, LogLoss)

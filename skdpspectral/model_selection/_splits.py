@@ -275,7 +275,7 @@ class PerUserKFold(_Folds):
     --------
     sklearn.model_selection.GroupKFold : Puts whole users in the test fold, to score
         predictions for unseen users (cold start).
-    skdpspectral.metrics.user_ndcg_score : A score of rankings within users.
+    skdpspectral.metrics.make_private_scorer : Scores of rankings within users.
 
     Notes
     -----

@@ -207,13 +207,6 @@ SIZES = {"n_users": 12, "n_features": 8, "sparsity": 3}
             for v in (0.0, -1.0, np.nan, np.inf, [1.0, 2.0], [3.0, 2.0, 1.0], "large")
         ),
         (make_ratings, {"n_ratings_per_user": 201}, "at most n_items=200, got 201"),
-        (make_ratings, {"n_factors": 11}, "at most n_item_features=10"),
-        (make_ratings, {"sparsity": 11}, "at most n_item_features=10"),
-        (make_ratings, {"feature_share": 1.5}, "feature_share"),
-        *(
-            (make_ratings, {"rating_range": v}, "rating_range must be two integers")
-            for v in ((5, 1), (0.5, 5), 5, (1, 2, 3))
-        ),
         (make_low_rank_sparse_tasks, {"rank": 151}, "at most n_features=150.*lower"),
         (make_low_rank_sparse_tasks, {"sparsity": 151}, "at most n_features=150"),
         (make_low_rank_sparse_tasks, {"row_sparsity": 0}, "row_sparsity"),

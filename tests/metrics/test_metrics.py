@@ -1,4 +1,4 @@
-"""subspace_distance, captured_variance and gaussian_kl against dense formulas."""
+"""subspace_distance and captured_variance against dense formulas."""
 
 import traceback
 
@@ -18,7 +18,6 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from skdpspectral.metrics import (
     _score_kinds,
     captured_variance,
-    gaussian_kl,
     subspace_distance,
 )
 
@@ -309,63 +308,6 @@ def test_captured_variance_rejects_what_it_cannot_score(X):
     tiny_scale = ScaledPCA(np.full(6, 1e-10)).fit(X)
     with pytest.raises(ValueError, match="rescale X"):
         captured_variance(tiny_scale, X * 1e299)
-
-
-# --- gaussian_kl
-
-
-def random_covariance(p, seed):
-    factor = np.random.default_rng(seed).standard_normal((p, 2 * p))
-    return factor @ factor.T / p
-
-
-def dense_kl(mean_a, cov_a, mean_b, cov_b):
-    precision = np.linalg.inv(cov_b)
-    shift = mean_b - mean_a
-    log_ratio = np.linalg.slogdet(cov_b)[1] - np.linalg.slogdet(cov_a)[1]
-    trace = np.trace(precision @ cov_a)
-    return 0.5 * (trace - len(shift) + shift @ precision @ shift + log_ratio)
-
-
-@pytest.mark.parametrize("p", [1, 2, 8])
-def test_kl_equals_the_dense_formula(p):
-    rng = np.random.default_rng(p)
-    a = (rng.standard_normal(p), random_covariance(p, 1))
-    b = (rng.standard_normal(p), random_covariance(p, 2))
-    assert gaussian_kl(*a, *b) == pytest.approx(dense_kl(*a, *b), rel=1e-11)
-    assert gaussian_kl(*b, *a) == pytest.approx(dense_kl(*b, *a), rel=1e-11)
-    assert gaussian_kl(*a, *b) != pytest.approx(gaussian_kl(*b, *a), rel=1e-3)
-
-
-def test_kl_of_equal_gaussians_is_zero_and_of_close_ones_accurate():
-    cov = random_covariance(5, 1)
-    mean = np.arange(5.0)
-    assert gaussian_kl(mean, cov, mean, cov) == pytest.approx(0.0, abs=1e-15)
-    # N(0, (1 + h)^2 I): p (h (h + 2) / 2 - ln(1 + h)) = p h^2 (1 + O(h)).
-    h = 1e-5
-    found = gaussian_kl(np.zeros(5), (1 + h) ** 2 * np.eye(5), np.zeros(5), np.eye(5))
-    assert found == pytest.approx(5 * h**2, rel=2e-5)
-
-
-def test_kl_rejects_what_is_no_covariance():
-    mean, cov = np.zeros(2), np.eye(2)
-    singular = np.ones((2, 2))
-    with pytest.raises(ValueError, match="cov_a must be positive definite"):
-        gaussian_kl(mean, -cov, mean, cov)
-    with pytest.raises(ValueError, match="cov_b must be positive definite"):
-        gaussian_kl(mean, cov, mean, singular)
-    with pytest.raises(ValueError, match="cov_b must be symmetric"):
-        gaussian_kl(mean, cov, mean, [[1.0, 0.5], [0.0, 1.0]])
-    with pytest.raises(ValueError, match="cov_a must be a square matrix"):
-        gaussian_kl(mean, np.ones((2, 3)), mean, cov)
-    with pytest.raises(ValueError, match="cov_b must be a square matrix"):
-        gaussian_kl(mean, cov, mean, [1.0, 1.0])
-    with pytest.raises(ValueError, match="cov_a has 2 features and cov_b has 3"):
-        gaussian_kl(mean, cov, np.zeros(3), np.eye(3))
-    with pytest.raises(ValueError, match=r"mean_b must have shape \(2,\)"):
-        gaussian_kl(mean, cov, np.zeros(3), cov)
-    with pytest.raises(ValueError, match="cov_a contains NaN"):
-        gaussian_kl(mean, np.full((2, 2), np.nan), mean, cov)
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, pd.DataFrame])

@@ -30,12 +30,7 @@ from skdpspectral import (
     PrivacyLeakWarning,
 )
 from skdpspectral.accounting import gaussian_mu
-from skdpspectral.metrics import (
-    captured_variance,
-    make_private_scorer,
-    user_ndcg_score,
-    user_recall_score,
-)
+from skdpspectral.metrics import captured_variance, make_private_scorer
 from skdpspectral.metrics._score_kinds import KINDS
 from skdpspectral.sensitivity import (
     confusion_diameter,
@@ -107,12 +102,6 @@ def test_scores_without_noise_are_those_of_scikit_learn():
         "squared_error": -np.mean((TARGETS - regressor.predict(X)) ** 2),
         "absolute_error": -np.mean(np.abs(TARGETS - regressor.predict(X))),
         "r2": regressor.score(X, TARGETS),
-        "ndcg": user_ndcg_score(
-            RATINGS, OfTable().predict(USERS), USERS["user_id"], k=3
-        ),
-        "recall": user_recall_score(
-            RATINGS, OfTable().predict(USERS), USERS["user_id"], k=2
-        ),
     }
     for name, value in expected.items():
         assert exact(name) == pytest.approx(value, abs=1e-8), name

@@ -549,7 +549,6 @@ ALLOWED = {
     },
     # Each entry becomes a float by itself.
     "_tables/rows.py": {"deferred_rows", "shape_of"},
-    "metrics/_ranking.py": {"_numbers"},
     "metrics/_score_kinds.py": {"_components_and_rows", "_finite_array", "errors"},
     # Lists were read before, or are read beside it.
     "_tables/ids.py": {"check_exact", "_as_array", "_array_column", "find"},
