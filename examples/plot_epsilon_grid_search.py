@@ -75,7 +75,11 @@ print(f"spent:  {accountant}")
 # %%
 # The curve shows the mean over folds, and one standard deviation.
 
-PrivacyUtilityDisplay.from_search(search)
+results = search.cv_results_
+folds = [results[f"split{k}_test_score"] for k in range(n_folds)]
+PrivacyUtilityDisplay(
+    epsilons=epsilons, scores=np.transpose(folds), score_name="Captured variance"
+).plot()
 plt.title("Chosen on the rows themselves")
 plt.show()
 

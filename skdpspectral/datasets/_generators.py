@@ -144,8 +144,8 @@ TRADING_ROUNDS = 50
 BLOCK_ENTRIES = 2**20
 
 _TASKS = {
-    **{"n_users": SIZE, "n_features": SIZE, "rank": COUNT, "sparsity": COUNT},
-    "n_samples_per_user": [*SIZE, tuple, "array-like"],
+    **dict.fromkeys(("n_users", "n_samples_per_user", "n_features"), SIZE),
+    **{"rank": COUNT, "sparsity": COUNT},
     "row_sparsity": [*SIZE, None],
     "weights": [StrOptions({"normal", "one"})],
     **{"intercept_scale": SCALE, "noise": SCALE},
@@ -183,11 +183,8 @@ def make_low_rank_sparse_tasks(
     ----------
     n_users : int, default=75
         Number of users t, at least 1.
-    n_samples_per_user : int, tuple or array-like of shape (n_users,), default=100
-        Number of rows of each user, at least 1. An int is used for all users. A tuple
-        (low, high) draws numbers uniformly from low to high, both included. An array
-        gives the number of each user. A tuple is always a range, so pass a list or an
-        array for numbers by user.
+    n_samples_per_user : int, default=100
+        Number of rows of each user, at least 1.
     n_features : int, default=150
         Number of columns d, at least 1.
     rank : int, default=1
@@ -283,11 +280,18 @@ def make_low_rank_sparse_tasks(
     {5}
     """
     check_given(
-        *("make_low_rank_sparse_tasks", _TASKS, locals(), "n_samples_per_user"),
+        *("make_low_rank_sparse_tasks", _TASKS, locals(), ""),
         ("rank", "n_features"),
         ("sparsity", "n_features"),
     )
-    _check_places(row_sparsity, int(n_users) * int(sparsity), n_features)
+    needed, per_feature = int(n_users) * int(sparsity), row_sparsity or math.inf
+    if needed > per_feature * int(n_features):
+        raise ValueError(
+            f"row_sparsity={row_sparsity} leaves {row_sparsity * n_features} places in "
+            f"n_features={n_features} features for the {needed} non-zeros of all "
+            f"users: raise row_sparsity to at least {-(-needed // n_features)}, or "
+            "lower n_users or sparsity"
+        )
     if weights == "one" and rank > 1:
         raise ValueError(
             f'weights="one" needs a rank of at most 1, got rank={rank}: users of the '
@@ -295,7 +299,6 @@ def make_low_rank_sparse_tasks(
         )
     rng = check_random_state(random_state)
 
-    counts = _draw_counts(n_samples_per_user, n_users, rng)
     truth = Bunch(
         components=_haar_rows(rank, n_features, rng),
         weights=(
@@ -308,7 +311,7 @@ def make_low_rank_sparse_tasks(
     )
     truth.coef = truth.weights @ truth.components + truth.sparse
 
-    users = np.repeat(np.arange(n_users), counts)
+    users = np.repeat(np.arange(n_users), n_samples_per_user)
     X = rng.standard_normal((len(users), n_features))
     y = truth.intercept[users] + _inner(X, np.arange(len(X)), truth.coef, users)
     y += noise * rng.standard_normal(len(users))
@@ -349,11 +352,7 @@ def _independent_supports(n_users, n_features, sparsity, rng):
 
 
 def _cap_users(supports, n_features, max_users, rng):
-    """Redraw part of the supports such that no feature has above `max_users` users.
-
-    Needs `supports.size <= n_features * max_users`. Supports that meet the bound
-    stay: they follow the law already.
-    """
+    """Redraw supports so that no feature has above `max_users`; those that fit stay."""
     n_users, sparsity = supports.shape
     # One row a feature, as the moves scan the users of two features.
     is_chosen = np.zeros((n_features, n_users), dtype=bool)
@@ -389,12 +388,8 @@ def _move_excess(is_chosen, excess, rng):
 def _trade(supports, rng):
     """Let users, paired at random, redistribute what only one of a pair has, in place.
 
-    The numbers of features a user and of users a feature stay. A step is as likely
-    as its reverse, so that the uniform law is stationary; it may be any single
-    switch of two users' features, and these reach every pattern, so that no other
-    law is. A user has a feature afterwards with the mean of the pair's indicators as
-    probability: the expected indicators come nearer to their mean over all users by
-    a factor of 1/2 (odd number t of users) or 1/2 - 1/(2 (t - 1)) (even).
+    A step is as likely as its reverse, so that the uniform law is stationary, and it
+    may be any single switch, so that no other law is.
     """
     n_users, sparsity = supports.shape
     order = rng.permutation(n_users)
@@ -408,36 +403,3 @@ def _trade(supports, rng):
     keys[:, 1:][is_common] = 2.0
     pool = np.take_along_axis(pool, keys.argsort(axis=1), axis=1)
     supports[first], supports[second] = pool[:, :sparsity], pool[:, sparsity:]
-
-
-def _draw_counts(given, n_users, rng):
-    """Number of rows of each user, shape (n_users,)."""
-    if isinstance(given, Integral):
-        return np.full(n_users, int(given))
-    counts = np.array(given, dtype=object)
-    if counts.ndim == 1 and all(is_integer(count) and count > 0 for count in counts):
-        if not isinstance(given, tuple) and len(counts) == n_users:
-            return counts.astype(np.int64)
-        if isinstance(given, tuple) and len(given) == 2 and given[0] <= given[1]:
-            return rng.randint(given[0], given[1] + 1, size=n_users)
-    raise ValueError(
-        "n_samples_per_user must be a positive integer, a tuple (low, high) of them "
-        f"with low <= high, or a list or array of n_users={n_users} of them"
-    )
-
-
-def is_integer(value):
-    """Return whether a value is an integer, and no boolean."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _check_places(row_sparsity, needed, n_features):
-    """Refuse a bound on the users of a feature that leaves too few places."""
-    places = math.inf if row_sparsity is None else int(row_sparsity) * int(n_features)
-    if needed > places:
-        raise ValueError(
-            f"row_sparsity={row_sparsity} leaves {places} places in "
-            f"n_features={n_features} features for the {needed} non-zeros of all "
-            f"users: raise row_sparsity to at least {-(-needed // n_features)}, or "
-            "lower n_users or sparsity"
-        )

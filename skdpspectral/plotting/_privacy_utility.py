@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 
 import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GridSearchCV, check_cv
-from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from ..accounting import PrivacyBudgetError, PrivacyLeakWarning
@@ -45,76 +43,21 @@ def epsilon_parameters(estimator) -> list[str]:
     if isinstance(estimator, PrivatePipeline):
         return ["epsilon"]  # its steps have no budgets of their own
     names = [n for n in params if n == "epsilon" or n.endswith("__epsilon")]
-    owners = {n: params.get(_owner(n), estimator) for n in names}
+    owners = {n: params.get(n.rpartition("__")[0], estimator) for n in names}
     return sorted(n for n, owner in owners.items() if hasattr(owner, "privacy_plan"))
-
-
-def _owner(param_name: str) -> str:
-    """Name of the nested estimator that has a parameter; empty for the outermost."""
-    return param_name.rpartition("__")[0]
 
 
 def resolve_parameter(param_name, candidates, known) -> str:
     """Return the parameter to vary: the only candidate, or one that is `known`."""
-    names = candidates or sorted(known)
     if param_name is None and len(candidates) == 1:
         return candidates[0]
     if param_name not in known:
         none = "" if candidates else "; none is the epsilon of a private estimator"
         raise ValueError(
-            f"param_name must be the one parameter to vary, of {names}, got "
-            f"{param_name!r}{none}"
+            "param_name must be the one parameter to vary, of "
+            f"{candidates or sorted(known)}, got {param_name!r}{none}"
         )
     return param_name
-
-
-def fold_scores(search, metric=None) -> np.ndarray:
-    """Held-out scores of a fitted search, of shape (n_candidates, n_folds).
-
-    Without a metric they are those that the search refits by.
-    """
-    results = search.cv_results_
-    prefix = "mean_test_"
-    metrics = [key.removeprefix(prefix) for key in results if key.startswith(prefix)]
-    if metric is None:
-        metric = search.refit if isinstance(search.refit, str) else "score"
-    if metric not in metrics:
-        raise ValueError(f"metric must be one of {sorted(metrics)}, got {metric!r}")
-    folds = range(search.n_splits_)
-    return np.column_stack([results[f"split{fold}_test_{metric}"] for fold in folds])
-
-
-def candidate_epsilons(search, param_name: str) -> np.ndarray:
-    """Epsilon of every candidate of a fitted search; infinity without privacy.
-
-    A candidate that does not set the parameter has the estimator's own, or none at all
-    where it replaces the private estimator by another.
-    """
-    own = search.estimator.get_params(deep=True).get(param_name)
-    owner = _owner(param_name)
-
-    def epsilon_of(params):
-        if param_name not in params and owner in params:
-            # The candidate put another estimator in the owner's place.
-            return getattr(params[owner], "epsilon", None)
-        return params.get(param_name, own)
-
-    values = [epsilon_of(params) for params in search.cv_results_["params"]]
-    return np.array([math.inf if v is None else v for v in values], dtype=np.float64)
-
-
-def best_scores_per_epsilon(epsilons, scores) -> tuple[np.ndarray, np.ndarray]:
-    """Keep, at each distinct epsilon, the candidate of the highest mean score.
-
-    Scores have a row a candidate, and then a row an epsilon in ascending order. A mean
-    that is NaN loses against every number.
-    """
-    means = scores.mean(axis=1)
-    means = np.where(np.isnan(means), -math.inf, means)
-    # Epsilons ascend and, within one of them, means descend.
-    order = np.lexsort((-means, epsilons))
-    distinct, first = np.unique(epsilons[order], return_index=True)
-    return distinct, scores[order[first]]
 
 
 def _without_privacy(score) -> float:
@@ -135,8 +78,8 @@ def _without_privacy(score) -> float:
 class PrivacyUtilityDisplay(Display):
     """Visualization of the held-out score of a private estimator against epsilon.
 
-    Create it with :meth:`from_estimator` or :meth:`from_search`, or directly from
-    scores. Its attributes can be modified after drawing.
+    Create it with :meth:`from_estimator`, or directly from scores, such as those of a
+    search over epsilon. Its attributes can be modified after drawing.
 
     .. warning::
         An exact score on held-out private rows is a release that no ledger records. So
@@ -331,7 +274,9 @@ class PrivacyUtilityDisplay(Display):
 
         def scores_at(*values) -> np.ndarray:
             search.set_params(param_grid={name: list(values)})
-            return fold_scores(search.fit(X, y, **(params or {})))
+            found = search.fit(X, y, **(params or {})).cv_results_
+            of_folds = (found[f"split{k}_test_score"] for k in range(len(search.cv)))
+            return np.column_stack(list(of_folds))
 
         # The baseline first: a budget refuses it before anything is spent.
         level = _without_privacy(lambda: scores_at(None)) if baseline else None
@@ -340,73 +285,5 @@ class PrivacyUtilityDisplay(Display):
             epsilons=epsilons,
             scores=scores_at(*epsilons.tolist()),
             score_name=name_of_score(scoring) if score_name is None else score_name,
-        )
-        return display.plot(ax, **line_kw)
-
-    @classmethod
-    def from_search(
-        cls,
-        search,
-        *,
-        param_name=None,
-        metric=None,
-        score_name=None,
-        ax=None,
-        **line_kw,
-    ):
-        """Plot the curve from a fitted search, without fitting again.
-
-        If the search also varied other parameters, each epsilon is shown with its
-        candidate of the highest mean score. The maximum of several noisy means is
-        slightly optimistic, and more so with more candidates.
-
-        Parameters
-        ----------
-        search : fitted GridSearchCV or RandomizedSearchCV
-            Search with epsilon among its parameters. Candidates with ``epsilon=None``
-            or infinity provide the score without privacy.
-        param_name : str or None, default=None
-            Name of the epsilon parameter. None uses the one that was varied.
-        metric : str or None, default=None
-            Metric to plot. None uses the metric of the search's refit.
-        score_name, ax, **line_kw
-            As in :meth:`from_estimator`.
-
-        {drawn}
-        ValueError
-            If epsilon was not varied, several parameters could be epsilon, or
-            candidates were scored on different numbers of rows (successive halving).
-        sklearn.exceptions.NotFittedError
-            If the search is not fitted.
-
-        Warnings
-        --------
-        The scores are not private; see the warning in the class documentation.
-        """
-        cls._check_style(**line_kw)
-        check_is_fitted(search, "cv_results_")
-        results = search.cv_results_
-        if "n_resources" in results:
-            raise ValueError(
-                f"{type(search).__name__} compares candidates on different numbers of "
-                "rows: their scores do not form a curve; use GridSearchCV"
-            )
-        varied = {
-            key.removeprefix("param_") for key in results if key.startswith("param_")
-        }
-        own = epsilon_parameters(search.estimator)
-        name = resolve_parameter(param_name, sorted(varied & set(own)), varied)
-        epsilons, scores = best_scores_per_epsilon(
-            candidate_epsilons(search, name), fold_scores(search, metric)
-        )
-        private = np.isfinite(epsilons)
-        level = None if private.all() else float(scores[~private].mean())
-        if score_name is None:
-            score_name = name_of_score(metric or search.scoring)
-        display = cls(
-            epsilons=epsilons[private],
-            scores=scores[private],
-            baseline_score=level,
-            score_name=score_name,
         )
         return display.plot(ax, **line_kw)

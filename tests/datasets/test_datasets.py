@@ -220,15 +220,6 @@ SIZES = {"n_users": 12, "n_features": 8, "sparsity": 3}
             for v in ("uniform", np.ones((75, 1)), None)
         ),
         (make_low_rank_sparse_tasks, {"weights": "one", "rank": 2}, "at most 1"),
-        *(
-            (make_low_rank_sparse_tasks, {**SIZES, "n_samples_per_user": v}, m)
-            for m in ["n_samples_per_user"]
-            for v in (
-                *(0, 2.0, None, "many", [5] * 11, np.ones((12, 1), int), [[1], [1, 2]]),
-                *([1.0] * 12, [True] * 12, ["a"] * 12, [1] * 11 + [0], (5,) * 12),
-                *((1.0, 2.0), (3, 2), (0, 2)),
-            )
-        ),
     ],
 )
 def test_parameters_that_do_not_fit_are_named(make, options, message):

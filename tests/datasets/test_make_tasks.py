@@ -62,7 +62,7 @@ def test_shapes(rank):
         {"sparsity": 0},
         {"weights": "one"},
         {"row_sparsity": 5},
-        {"n_samples_per_user": (1, 9), "shuffle": True},
+        {"n_samples_per_user": 9, "shuffle": True},
         {"intercept_scale": 2.0},
         {"n_users": 1, "n_samples_per_user": 1, "n_features": 1, "sparsity": 1},
     ],
@@ -90,22 +90,6 @@ def test_targets_do_not_depend_on_the_blocks(monkeypatch):
 def test_rows_are_grouped_by_user_with_equal_counts():
     users = make(n_users=4, n_samples_per_user=3)[2]
     assert users.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
-
-
-@pytest.mark.parametrize("kind", [list, np.array, np.uint64])
-def test_counts_by_user(kind):
-    users = make(n_users=3, n_samples_per_user=kind([4, 1, 2]))[2]
-    assert users.tolist() == [0, 0, 0, 0, 1, 2, 2]
-    # Two numbers in a list are those of two users, in a tuple a range.
-    assert make(n_users=2, n_samples_per_user=[1, 3])[2].tolist() == [0, 1, 1, 1]
-
-
-def test_counts_from_a_range_are_uniform():
-    users = make(n_users=6000, n_samples_per_user=(2, 7), n_features=3)[2]
-    frequencies = np.bincount(np.bincount(users, minlength=6000))[2:]
-    assert len(frequencies) == 6
-    assert stats.chisquare(frequencies).pvalue > FALSE_ALARM_RATE
-    np.testing.assert_array_equal(make(n_samples_per_user=(5, 5))[2], make()[2])
 
 
 def test_shuffle_permutes_the_rows_alone():

@@ -39,7 +39,6 @@ from skdpspectral.mechanisms import PrivacyPlan
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
 from skdpspectral.pipeline import PrivatePipeline, make_private_pipeline
-from skdpspectral.plotting import PrivacyUtilityDisplay
 
 N = 600
 
@@ -445,11 +444,6 @@ def test_a_grid_over_epsilon_is_one_entry_a_fit():
     best = search.best_params_["epsilon"]
     np.testing.assert_allclose(found, sorted([*epsilons * 3, best]))
     assert len(found) == 16
-    display = PrivacyUtilityDisplay.from_search(search)
-    assert list(display.epsilons) == epsilons
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
 
 
 def test_folds_and_jobs_are_charged():

@@ -7,15 +7,8 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 from sklearn.dummy import DummyClassifier
-from sklearn.exceptions import NotFittedError
-from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.linear_model import SGDClassifier
-from sklearn.model_selection import (
-    GridSearchCV,
-    GroupKFold,
-    HalvingGridSearchCV,
-    KFold,
-)
+from sklearn.model_selection import GroupKFold, KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from skdpspectral import (
@@ -299,92 +292,3 @@ def test_missing_matplotlib_costs_nothing(X, monkeypatch):
 def test_importing_the_module_does_not_import_matplotlib():
     code = "import sys, skdpspectral.plotting; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-# -- from_search -----------------------------------------------------------------------
-
-
-def search_of(estimator, grid, X, *, scoring=epsilon_of, **kwargs):
-    return GridSearchCV(estimator, grid, scoring=scoring, cv=2, **kwargs).fit(X)
-
-
-def test_search_over_epsilon_alone(X):
-    accountant = PrivacyAccountant()
-    pca = DPPCA(n_components=1, accountant=accountant)
-    search = search_of(pca, {"epsilon": [1.0, 0.1]}, X, scoring=captured_variance)
-    assert len(accountant.ledger) == 5
-    display = PrivacyUtilityDisplay.from_search(search)
-    assert len(accountant.ledger) == 5
-    np.testing.assert_array_equal(display.epsilons, [0.1, 1.0])
-    means = search.cv_results_["mean_test_score"][::-1]
-    np.testing.assert_allclose(display.line_.get_ydata(), means)
-    assert display.baseline_score is None
-    assert display.ax_.get_ylabel() == "Captured variance"
-
-
-def test_search_over_more_shows_the_best_of_each_epsilon(X):
-    """A missing score loses."""
-
-    def score(estimator, X, y=None):
-        return np.nan if estimator.n_components == 4 else epsilon_of(estimator, X)
-
-    grid = {"epsilon": [1.0, 2.0], "n_components": [1, 4, 3, 2]}
-    with pytest.warns(UserWarning, match="non-finite"):
-        search = search_of(DPPCA(), grid, X, scoring=score)
-    display = PrivacyUtilityDisplay.from_search(search)
-    np.testing.assert_array_equal(display.scores, [[4.0, 4.0], [5.0, 5.0]])
-
-
-@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
-def test_candidates_that_do_not_set_epsilon(X):
-    pipeline = Pipeline([("pca", DPPCA(1, epsilon=3.0))])
-    grid = [
-        {"pca__epsilon": [1.0, None]},
-        {"pca__n_components": [1]},  # the estimator's own epsilon
-        {"pca": [PCA(1)]},  # no epsilon at all
-        {"pca": [DPPCA(1, epsilon=7.0)]},  # the replacement's
-    ]
-    display = PrivacyUtilityDisplay.from_search(search_of(pipeline, grid, X))
-    np.testing.assert_array_equal(display.epsilons, [1.0, 3.0, 7.0])
-    np.testing.assert_array_equal(display.scores[:, 0], [2.0, 4.0, 8.0])
-    assert display.baseline_score == 100.0
-
-
-def test_several_metrics(X):
-    scoring = {"first": epsilon_of, "second": sum_of_rows}
-    search = search_of(
-        DPPCA(2), {"epsilon": [1.0, 2.0]}, X, scoring=scoring, refit="first"
-    )
-    display = PrivacyUtilityDisplay.from_search(search)
-    np.testing.assert_array_equal(display.scores, [[3.0, 3.0], [4.0, 4.0]])
-    halves = [X[:300].sum(), X[300:].sum()]
-    display = PrivacyUtilityDisplay.from_search(search, metric="second")
-    np.testing.assert_allclose(display.scores, [halves] * 2)
-    assert display.ax_.get_ylabel() == "Second"
-    with pytest.raises(ValueError, match=r"one of \['first', 'second'\], got 'third'"):
-        PrivacyUtilityDisplay.from_search(search, metric="third")
-
-
-def test_param_name_of_a_search(X):
-    both = make_pipeline(DPPCA(3), DPPCA(1))
-    grid = {"dppca-1__epsilon": [1.0, 2.0], "dppca-2__epsilon": [3.0]}
-    search = search_of(both, grid, X)
-    with pytest.raises(ValueError, match="one parameter to vary"):
-        PrivacyUtilityDisplay.from_search(search)
-    display = PrivacyUtilityDisplay.from_search(search, param_name="dppca-1__epsilon")
-    np.testing.assert_array_equal(display.epsilons, [1.0, 2.0])
-    with pytest.raises(ValueError, match="got 'epsilon'"):
-        PrivacyUtilityDisplay.from_search(search, param_name="epsilon")
-
-
-def test_searches_that_make_no_curve_are_refused(X):
-    with pytest.raises(NotFittedError):
-        PrivacyUtilityDisplay.from_search(GridSearchCV(DPPCA(), {"epsilon": [1.0]}))
-    other = search_of(DPPCA(), {"n_components": [1, 2]}, X)
-    with pytest.raises(ValueError, match=r"of \['n_components'\]"):
-        PrivacyUtilityDisplay.from_search(other)
-    halving = HalvingGridSearchCV(
-        DPPCA(), {"epsilon": [1.0, 2.0]}, scoring=epsilon_of, cv=2
-    ).fit(X)
-    with pytest.raises(ValueError, match="different numbers of rows"):
-        PrivacyUtilityDisplay.from_search(halving)
