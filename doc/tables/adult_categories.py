@@ -24,7 +24,7 @@ SLOW = tuple(ROWS)
 @lru_cache
 def table():
     """Return frame, labels and the public categories."""
-    adult = load_adult(units="raw", encode=False, as_frame=True)
+    adult = load_adult(as_frame=True)
     return adult.data.replace("?", None), adult.target, adult.categories
 
 

@@ -53,11 +53,11 @@ from covariance_peers import (
     separate_cov,
 )
 from pca_real_data import LOADERS, kept
-from real_tables import load_kddcup99
+from real_tables import load_kddcup99, load_raw_adult
 from tables import ignore_leak_warnings, ignore_noise_warnings, print_row
 
 from skdpspectral import DPPCA
-from skdpspectral.datasets import load_adult, make_spiked_covariance
+from skdpspectral.datasets import make_spiked_covariance
 
 RANKS = (1, 2, 5)
 # Of the packages, which divide their budget between components.
@@ -92,7 +92,7 @@ SIMULATED = {
     "1e5x50": (100_000, 50, 1),
 }
 RAW = {
-    "adult-raw": lambda: load_adult(units="raw"),
+    "adult-raw": load_raw_adult,
     "kddcup99-raw": lambda: load_kddcup99(units="raw"),
 }
 # Large tables last.

@@ -22,13 +22,12 @@ from pathlib import Path
 
 import numpy as np
 from cells import Cells
-from real_tables import load_coil2000
+from real_tables import load_coil2000, load_raw_adult
 from scipy.special import ndtri
 from sklearn import datasets
 from tables import ignore_leak_warnings, ignore_noise_warnings, print_row
 
 from skdpspectral import DPPCA
-from skdpspectral.datasets import load_adult
 
 BUDGETS = (0.5, 1.0, 2.0, 4.0)
 MOST, WANTED = 5, (1, 2, 3, 5)
@@ -50,9 +49,9 @@ TABLES = {
     "digits": of_file(datasets.load_digits),
     "coil2000, 2000 rows": of_file(load_coil2000, 2000),
     "coil2000": of_file(load_coil2000),
-    "adult, numeric": of_file(load_adult, None, 6, units="raw"),
-    "adult, 3000 rows": of_file(load_adult, 3000, units="raw"),
-    "adult": of_file(load_adult, units="raw"),
+    "adult, numeric": of_file(load_raw_adult, None, 6),
+    "adult, 3000 rows": of_file(load_raw_adult, 3000),
+    "adult": of_file(load_raw_adult),
 }
 
 

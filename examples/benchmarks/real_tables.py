@@ -3,21 +3,20 @@
 Archives are found as those of ``skdpspectral.datasets.load_adult`` are.
 """
 
-import numpy as np
+import inspect
 
+import numpy as np
+from sklearn.utils import Bunch
+
+from skdpspectral.datasets import load_adult
 from skdpspectral.datasets._real import (
-    MISSING_LEVEL,
-    as_bunch,
-    bounds_in_units,
+    ADULT_CAPS,
     expect,
-    in_units,
-    is_bounded,
-    one_hot,
+    pandas_or_error,
     read_archive,
-    to_pandas,
 )
 
-MISSING_RATING = 9900
+MISSING_LEVEL, MISSING_RATING = 255, 9900
 
 KDD_COUNTS = """duration src_bytes dst_bytes land wrong_fragment urgent hot
 num_failed_logins logged_in num_compromised root_shell su_attempted num_root
@@ -67,6 +66,66 @@ COIL_RANGES = {
     **dict.fromkeys("MP", (0, 9)),
     "A": (0, 12),
 }
+
+
+def load_raw_adult():
+    """Load Adult with numbers as recorded, which some rows of the bounds exceed."""
+    bunch, recorded = load_adult(), load_adult(as_frame=True).data
+    bunch.data[:, : len(ADULT_CAPS)] = recorded[list(ADULT_CAPS)].to_numpy()
+    bunch.bounds = bounds_in_units("raw", ADULT_CAPS, bunch.data.shape[1])
+    return bunch
+
+
+def as_bunch(loader, data, names, bounds):
+    """Return the Bunch of a table of rows."""
+    return Bunch(
+        data=data,
+        target=None,
+        feature_names=[str(name) for name in names],
+        bounds=bounds,
+        DESCR=inspect.cleandoc(loader.__doc__ or ""),
+    )
+
+
+def to_pandas(bunch, target_name=None):
+    """Make data and target of a bunch pandas objects."""
+    pd = pandas_or_error()
+    bunch.data = pd.DataFrame(bunch.data, columns=bunch.feature_names)
+    if target_name is not None:
+        bunch.target = pd.Series(bunch.target, name=target_name)
+    return bunch
+
+
+def is_bounded(units):
+    """Return whether values are to be capped rather than raw."""
+    if units not in ("bounded", "raw"):
+        raise ValueError(f'units must be "bounded" or "raw", got {units!r}')
+    return units == "bounded"
+
+
+def in_units(units, counts, caps, dtype):
+    """Return counts divided by their caps, or as they are."""
+    if not is_bounded(units):
+        return counts.astype(dtype)
+    scaled = counts / np.array(list(caps.values()), dtype=np.float64)
+    return np.clip(scaled, 0.0, 1.0).astype(dtype)
+
+
+def bounds_in_units(units, caps, n_features):
+    """Return the bounds of capped columns and of others in [0, 1]."""
+    if units == "bounded":
+        return 0.0, 1.0
+    high = np.ones(n_features)
+    high[: len(caps)] = list(caps.values())
+    return np.zeros(n_features), high
+
+
+def one_hot(codes, n_levels, dtype):
+    """One column a level; a code outside the levels is a row of zeros."""
+    block = np.zeros((len(codes), n_levels), dtype=dtype)
+    rows = np.flatnonzero(codes < n_levels)
+    block[rows, codes[rows]] = 1
+    return block
 
 
 def load_kddcup99(*, data_home=None, as_frame=False, units="bounded"):

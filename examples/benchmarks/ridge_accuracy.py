@@ -25,7 +25,7 @@ from functools import partial
 
 import numpy as np
 from cells import Cells
-from real_tables import load_coil2000, load_jester, load_kddcup99
+from real_tables import load_coil2000, load_jester, load_kddcup99, load_raw_adult
 from sklearn.datasets import load_diabetes, load_digits
 from sklearn.linear_model import Ridge, RidgeClassifier
 from sklearn.metrics import r2_score
@@ -63,7 +63,7 @@ def diabetes():
 
 
 def adult():
-    data = load_adult(units="raw")
+    data = load_raw_adult()
     return one_by_others(data.data, data.feature_names.index("hours-per-week"))
 
 
@@ -322,7 +322,7 @@ def classify(model, train, test):
 
 def show_classes(cells, repeats, budgets):
     """Print accuracies and CPU seconds of classifiers; digits have public bounds."""
-    adult, digits = load_adult(units="raw"), load_digits()
+    adult, digits = load_raw_adult(), load_digits()
     tables = {
         "adult": (adult.data, adult.target.astype(int), None),
         "digits": (digits.data, digits.target, (0, 16)),
@@ -366,7 +366,7 @@ def fit_and_score(model, train, test):
 
 def show_pipelines(cells, repeats, budgets):
     """Print R2 of hours per week in raw Adult, of pipelines with one budget."""
-    found = load_adult(units="raw", encode=False, as_frame=True)
+    found = load_adult(as_frame=True)
     frame = found.data.drop(columns="hours-per-week")
     y = found.data["hours-per-week"].to_numpy(dtype=float)
     kinds = {name: list(values) for name, values in found.categories.items()}

@@ -20,7 +20,7 @@ import warnings
 
 import numpy as np
 from cells import Cells
-from real_tables import load_coil2000, load_jester, load_kddcup99
+from real_tables import load_coil2000, load_jester, load_kddcup99, load_raw_adult
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import ConvergenceWarning
@@ -30,12 +30,11 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPStandardScaler
-from skdpspectral.datasets import load_adult
 
 LOADERS = {
     "coil2000": load_coil2000,
     "jester": load_jester,
-    "adult": lambda: load_adult(units="raw"),
+    "adult": load_raw_adult,
     "kddcup99": lambda: load_kddcup99(units="raw"),
 }
 BUDGETS = (0.5, 1.0, 2.0, 4.0)
@@ -91,7 +90,7 @@ class Classifier:
     """A logistic regression behind a scaler, on Adult."""
 
     def __init__(self):
-        adult = load_adult(units="raw")
+        adult = load_raw_adult()
         self.X, self.y, self.bounds = adult.data, adult.target, adult.bounds
         self.train = ~adult.is_test
         # Without a scaler the solver does not come to its end.

@@ -49,43 +49,33 @@ class AnsweringClient:
         self, request: Request, values, n_samples: int = 0, numbers: tuple = ()
     ) -> Reply:
         """Return the answer with some values, which states the cost of the plan."""
-        return Reply(
-            request.session,
-            self.task.digest,
-            request.step,
-            request.topic,
-            self.name,
-            n_samples,
-            self.plan.mu,
-            numbers,
-            values,
-        )
+        place = request.session, self.task.digest, request.step, request.topic
+        return Reply(*place, self.name, n_samples, self.plan.mu, numbers, values)
 
     def _charge_session(
         self, request: Request, charge: Callable[[Any], _Charged]
     ) -> _Charged:
-        """Charge a session under its name; refuse one that the ledger already has.
-
-        A client that is created again has other noise and the same masks. It would
-        answer a step twice, which costs more than two charges where parts are masked.
-        """
+        """Charge a session under its name; refuse one that the ledger already has."""
         ledger = self._accountant
         if ledger is None or ledger._partition is not None:
             return charge(ledger)
         label = f"session {request.session.hex()} of {self.name}"
         label = ", ".join(filter(None, (ledger._label, label)))
-        self._check_new(ledger, label, 0)
-        charged = charge(ledger.named(label))
-        self._check_new(ledger, label, 1)  # another process may have charged it too
-        return charged
 
-    def _check_new(self, ledger: Any, label: str, n_entries: int) -> None:
-        if sum(entry.label == label for entry in ledger.ledger) > n_entries:
-            raise MessageError(
-                f"client {self.name!r} was created again within a session that its "
-                "ledger already has: its answers are spent, and take part in the next "
-                "session"
-            )
+        def check_new(n_entries: int) -> None:
+            if sum(entry.label == label for entry in ledger.ledger) > n_entries:
+                raise MessageError(
+                    f"client {self.name!r} was created again within a session that its "
+                    "ledger already has: its answers are spent, and take part in the "
+                    "next session"
+                )
+
+        # One that is created again has other noise and the same masks: a step that is
+        # answered twice costs more than two charges where parts are masked.
+        check_new(0)
+        charged = charge(ledger.named(label))
+        check_new(1)  # another process may have charged it too
+        return charged
 
     # Of subclasses. Returns the content of a new request, checked; or raises.
     _checked: ClassVar[Callable[..., Any]]
@@ -136,10 +126,9 @@ class AnsweringClient:
         brought = self._checked(request)
         if self._session is None:
             self._start(request)
-        self._begun[request.step] = request
-        reply = self._answered(request, brought)
-        self._answers[request.step] = reply
-        return reply
+        self._begun[step] = request
+        self._answers[step] = self._answered(request, brought)
+        return self._answers[step]
 
     def _repeat(self, request: Request) -> Reply:
         if request != self._begun[request.step]:

@@ -42,18 +42,15 @@ def decode(
     max_bytes: int | None = None,
     max_header: int = 2**30,
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """Return the named fields of a header, and finite numbers that cannot be written.
+    """Return the fields of a header, unchecked, and finite read-only numbers.
 
-    Nothing larger than the bytes is made of them. What a field holds is not checked.
     Other bytes may have the same content: compare with the byte form of what was read.
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise MessageError(f"a {kind} must be bytes, got {type(data).__name__}")
     size = memoryview(data).nbytes
     if max_bytes is not None and size > max_bytes:
-        raise MessageError(
-            f"the {kind} has {size} bytes, but at most {max_bytes} are allowed"
-        )
+        raise MessageError(f"the {kind} has {size} bytes, over {max_bytes} at most")
     data = bytes(data)
     if len(data) < _START + DIGEST_BYTES or data[: len(_MAGIC)] != _MAGIC:
         raise MessageError(f"these bytes are not a {kind} of a federation")
@@ -72,10 +69,8 @@ def decode(
     if found != kind:
         raise MessageError(f"these bytes are not a {kind}")
     if read != version:
-        raise MessageError(
-            f"the {kind} has version {str(read)[:9]}, but this release reads version "
-            f"{version}"
-        )
+        said = f"the {kind} has version {str(read)[:9]}, but this release reads version"
+        raise MessageError(f"{said} {version}")
     if set(header) != set(names):
         raise MessageError(f"the {kind} does not have its fields")
     whole = all(type(size) is int and 0 <= size <= _MOST for size in shape)

@@ -88,15 +88,14 @@ def _frozen(name: str, values, dimensions: tuple[int, ...]) -> np.ndarray:
     """Return finite float64 values in memory that cannot be written."""
     try:
         array = np.asarray(values)
-        if array.dtype.kind not in "fiu":
-            raise TypeError
+        real = array.dtype.kind in "fiu"
         array = np.ascontiguousarray(array, dtype="<f8")
     except (TypeError, ValueError, OverflowError):
-        raise MessageError(f"{name} must be an array of real numbers") from None
-    if array.ndim not in dimensions:
-        raise MessageError(f"{name} must have {dimensions} dimensions")
-    if not np.isfinite(array).all():
-        raise MessageError(f"{name} must be finite")
+        real = False
+    if not (real and array.ndim in dimensions and np.isfinite(array).all()):
+        raise MessageError(
+            f"{name} must be finite, real numbers in {dimensions} dimensions"
+        )
     # An array over bytes can never be made writable.
     return np.frombuffer(array.tobytes(), dtype="<f8").reshape(array.shape)
 
@@ -208,9 +207,7 @@ class _Message:
         return found
 
     def __eq__(self, other):
-        if type(other) is not type(self):
-            return NotImplemented
-        return self.to_bytes() == other.to_bytes()
+        return type(other) is type(self) and self.to_bytes() == other.to_bytes()
 
     def __hash__(self):
         return hash(self.to_bytes())
@@ -314,24 +311,20 @@ class Conversation:
 
     def _begin(self, clients: Iterable[str], task, min_clients, session) -> None:
         """Check clients and session, before the first request."""
-        names = [check_name(name) for name in clients]
-        twice = [name for name, count in Counter(names).items() if count > 1]
-        if twice:
-            raise ValueError(
-                f"clients must have different names, got {twice[0]!r} twice"
-            )
+        names = tuple(map(check_name, clients))
+        (name, count), *_ = [*Counter(names).most_common(1), ("", 0)]
+        if count > 1:
+            raise ValueError(f"clients must have different names, got {name!r} twice")
         self.min_clients = check_count("min_clients", min_clients)
-        if not names or self.min_clients > len(names):
+        if self.min_clients > len(names):
             raise ValueError(
                 f"min_clients={self.min_clients} must be at most the number of "
                 f"clients, {len(names)}"
             )
-        if session is None:
-            session = uuid.uuid4().bytes
+        session = uuid.uuid4().bytes if session is None else session
         if not isinstance(session, bytes) or len(session) != SESSION_BYTES:
             raise ValueError(f"session must be {SESSION_BYTES} bytes or None")
-        self.task = task
-        self.clients, self.rejected = tuple(names), {}
+        self.task, self.clients, self.rejected = task, names, {}
         self._session, self._step = session, -1
         self._request: Request | None = None
 
@@ -386,16 +379,14 @@ class Conversation:
     def _reject(self, name: str, reason: str) -> None:
         self.rejected[name] = reason
         self.clients = tuple(other for other in self.clients if other != name)
-        warnings.warn(
-            f"client {name!r} was rejected: {reason}", UserWarning, stacklevel=5
-        )
+        said = f"client {name!r} was rejected: {reason}"
+        warnings.warn(said, UserWarning, stacklevel=5)
 
     def _need_enough(self) -> None:
         """Raise if too few clients are left."""
         if len(self.clients) < self.min_clients:
-            reasons = "; ".join(
-                f"{k!r}: {v}" for k, v in list(self.rejected.items())[:5]
-            )
+            some = list(self.rejected.items())[:5]
+            reasons = "; ".join(f"{name!r}: {reason}" for name, reason in some)
             raise FederationError(
                 f"{len(self.clients)} clients are left, fewer than min_clients="
                 f"{self.min_clients}; rejected: {reasons}"
@@ -409,8 +400,7 @@ class Conversation:
             # Such errors speak of messages and public numbers alone.
             text = "".join(c if c.isprintable() else " " for c in str(answer))
             raise MessageError(f"it refused the request: {text[:_LONGEST_REASON]}")
-        if isinstance(answer, BaseException):
-            # The error's text may speak of the client's data.
+        if isinstance(answer, BaseException):  # whose text may speak of data
             raise MessageError(f"it failed with {type(answer).__name__}")
         topic = self._request.topic
         if not isinstance(answer, Reply):

@@ -64,17 +64,6 @@ def expect(what, found, expected):
         )
 
 
-def as_bunch(loader, data, names, bounds):
-    """Return the Bunch of a table of rows."""
-    return Bunch(
-        data=data,
-        target=None,
-        feature_names=[str(name) for name in names],
-        bounds=bounds,
-        DESCR=inspect.cleandoc(loader.__doc__ or ""),
-    )
-
-
 def pandas_or_error():
     """Return pandas; errors say how to install it."""
     try:
@@ -83,17 +72,6 @@ def pandas_or_error():
         raise ImportError("as_frame=True needs pandas: pip install pandas") from error
     return pd
 
-
-def to_pandas(bunch, target_name=None):
-    """Make data and target of a bunch pandas objects."""
-    pd = pandas_or_error()
-    bunch.data = pd.DataFrame(bunch.data, columns=bunch.feature_names)
-    if target_name is not None:
-        bunch.target = pd.Series(bunch.target, name=target_name)
-    return bunch
-
-
-MISSING_LEVEL = 255
 
 ADULT_CAPS = {
     "age": 100,  # years
@@ -116,13 +94,15 @@ ADULT_LEVELS = dict(
 )
 
 
-def load_adult(*, data_home=None, as_frame=False, units="bounded", encode=True):
-    """Load Adult: 48,842 people in the 1994 US census, scaled to [0, 1].
+def load_adult(*, data_home=None, as_frame=False):
+    """Load Adult: 48,842 people in the 1994 US census.
 
-    Six numeric columns are divided by fixed caps (age 100, fnlwgt 1,000,000,
-    education-num 16, capital-gain 99,999, capital-loss 10,000, hours-per-week 99) and
-    clipped at 1, which changes fnlwgt in 18 rows. One column for each of the 99 values
-    of eight categorical attributes follows. A missing category is a block of zeros.
+    As an array, six numeric columns are divided by fixed caps (age 100, fnlwgt
+    1,000,000, education-num 16, capital-gain 99,999, capital-loss 10,000,
+    hours-per-week 99) and clipped at 1, which changes fnlwgt in 18 rows. One column for
+    each of the 99 values of eight categorical attributes follows. A missing category is
+    a block of zeros. As a dataframe, the table has 14 columns as recorded, in years and
+    dollars and with strings, and "?" for missing values.
 
     Terms: none in the data's documentation. UCI reportedly lists it under CC BY 4.0.
 
@@ -134,30 +114,23 @@ def load_adult(*, data_home=None, as_frame=False, units="bounded", encode=True):
         `categorical_names`, `levels_<name>`, `income_gt_50k` and `is_test`. None uses
         the environment variable SKDPSPECTRAL_DATA.
     as_frame : bool, default=False
-        Whether to return `data` and `target` as pandas objects.
-    units : {"bounded", "raw"}, default="bounded"
-        "raw" returns the numeric columns as recorded, in years and dollars, neither
-        divided nor clipped.
-    encode : bool, default=True
-        Whether to encode categorical attributes as columns of 0 and 1. False, with
-        ``as_frame=True`` and ``units="raw"``, returns the dataframe of 14 columns as
-        recorded, with strings, and "?" for missing values. Its `categories` contain the
-        values of each attribute that `adult.names` lists.
+        Whether to return `data` as recorded, and `target`, as pandas objects.
 
     Returns
     -------
     sklearn.utils.Bunch
-        `data` (48842, 105) in float64, `target` (48842,) with 1 for an income above
-        50,000 dollars, `feature_names`, `bounds` = (0.0, 1.0), or arrays of shape
-        (105,) in raw units, which 18 rows exceed, `is_test` (48842,) with True for the
-        16,281 rows of the original test file, and `DESCR`.
+        `data` (48842, 105) in [0, 1], in float64, with `bounds` = (0.0, 1.0), or a
+        dataframe (48842, 14), with `categories`, the values of each attribute that
+        `adult.names` lists. `target` (48842,) with 1 for an income above 50,000
+        dollars, `feature_names`, `is_test` (48842,) with True for the 16,281 rows of
+        the original test file, and `DESCR`.
 
     Raises
     ------
-    ValueError
-        If `units` is invalid, or strings are requested in an array.
     OSError
         If the file does not exist (FileNotFoundError) or is not as described.
+    ImportError
+        If `as_frame` is set and pandas is not installed.
 
     References
     ----------
@@ -166,41 +139,36 @@ def load_adult(*, data_home=None, as_frame=False, units="bounded", encode=True):
     R. Kohavi (1996), Scaling up the accuracy of naive-Bayes classifiers: a
     decision-tree hybrid, KDD.
     """
-    if not (encode or (as_frame and units == "raw")):
-        raise ValueError(
-            'encode=False gives a frame as recorded: set as_frame=True and units="raw"'
-        )
-    levels = [f"levels_{name}" for name in ADULT_LEVELS]
     columns = ["numeric", "numeric_names", "categorical", "categorical_names"]
-    raw = read_archive(
-        "adult", [*columns, *levels, "income_gt_50k", "is_test"], data_home
-    )
+    columns += [f"levels_{name}" for name in ADULT_LEVELS]
+    raw = read_archive("adult", [*columns, "income_gt_50k", "is_test"], data_home)
     expect("numeric_names", raw["numeric_names"].tolist(), list(ADULT_CAPS))
     expect("categorical_names", raw["categorical_names"].tolist(), list(ADULT_LEVELS))
-    blocks = [in_units(units, raw["numeric"], ADULT_CAPS, np.float64)]
+    levels = {name: raw[f"levels_{name}"].tolist() for name in ADULT_LEVELS}
+    expect("numbers of levels", {n: len(v) for n, v in levels.items()}, ADULT_LEVELS)
+    numbers = raw["numeric"].astype(np.float64)
+    codes = dict(zip(levels, raw["categorical"].T, strict=True))
+    bunch = Bunch(
+        target=raw["income_gt_50k"],
+        is_test=raw["is_test"].astype(bool),
+        DESCR=inspect.cleandoc(load_adult.__doc__ or ""),
+    )
+    if as_frame:
+        pd = pandas_or_error()
+        bunch.data = pd.DataFrame(numbers, columns=list(ADULT_CAPS))
+        for name, values in levels.items():
+            texts = np.array([*values, "?"], dtype=object)
+            bunch.data[name] = texts[np.minimum(codes[name], len(values))]
+        bunch.target = pd.Series(bunch.target, name="income_gt_50k")
+        bunch.update(categories=levels, feature_names=list(bunch.data))
+        return bunch
+    blocks = [np.clip(numbers / np.array(list(ADULT_CAPS.values())), 0.0, 1.0)]
     names = list(ADULT_CAPS)
-    for column, (name, n_levels) in enumerate(ADULT_LEVELS.items()):
-        expect(f"number of levels of {name}", len(raw[f"levels_{name}"]), n_levels)
-        blocks.append(one_hot(raw["categorical"][:, column], n_levels, np.float64))
-        names += [f"{name}={level}" for level in raw[f"levels_{name}"]]
-    bounds = bounds_in_units(units, ADULT_CAPS, len(names))
-    bunch = as_bunch(load_adult, np.hstack(blocks), names, bounds)
-    bunch.update(target=raw["income_gt_50k"], is_test=raw["is_test"].astype(bool))
-    bunch = to_pandas(bunch, "income_gt_50k") if as_frame else bunch
-    return bunch if encode else _with_texts(bunch, raw)
-
-
-def _with_texts(bunch, raw):
-    """Return the bunch with columns of texts in the place of their codes."""
-    bunch.data = bunch.data[list(ADULT_CAPS)].copy()
-    bunch.categories = {}
-    for column, name in enumerate(ADULT_LEVELS):
-        values = raw[f"levels_{name}"].tolist()
-        codes = np.minimum(raw["categorical"][:, column], len(values))
-        bunch.data[name] = np.array([*values, "?"], dtype=object)[codes]
-        bunch.categories[name] = values
-    bunch.feature_names = list(bunch.data)
-    del bunch["bounds"]
+    for name, values in levels.items():
+        # A code outside of the levels is a row of zeros.
+        blocks.append(np.equal.outer(codes[name], np.arange(len(values))))
+        names += [f"{name}={level}" for level in values]
+    bunch.update(data=np.hstack(blocks), feature_names=names, bounds=(0.0, 1.0))
     return bunch
 
 
@@ -228,35 +196,3 @@ def load_digits(*, as_frame=False):
     bunch = sklearn_datasets.load_digits(as_frame=as_frame)
     bunch.bounds = (0.0, 16.0)
     return bunch
-
-
-def is_bounded(units):
-    """Return whether values are to be capped rather than raw."""
-    if units not in ("bounded", "raw"):
-        raise ValueError(f'units must be "bounded" or "raw", got {units!r}')
-    return units == "bounded"
-
-
-def in_units(units, counts, caps, dtype):
-    """Return counts divided by their caps, or as they are."""
-    if not is_bounded(units):
-        return counts.astype(dtype)
-    scaled = counts / np.array(list(caps.values()), dtype=np.float64)
-    return np.clip(scaled, 0.0, 1.0).astype(dtype)
-
-
-def bounds_in_units(units, caps, n_features):
-    """Return the bounds of capped columns and of others in [0, 1]."""
-    if units == "bounded":
-        return 0.0, 1.0
-    high = np.ones(n_features)
-    high[: len(caps)] = list(caps.values())
-    return np.zeros(n_features), high
-
-
-def one_hot(codes, n_levels, dtype):
-    """One column a level; a code outside the levels is a row of zeros."""
-    block = np.zeros((len(codes), n_levels), dtype=dtype)
-    rows = np.flatnonzero(codes < n_levels)
-    block[rows, codes[rows]] = 1
-    return block

@@ -36,7 +36,6 @@ from ..accounting._ledger.planned_fits import estimators_within
 from ..metrics._private_scorer import PrivateScorer
 from ._candidates import named, private_parts, quiet, set_sources
 from ._splits import PrivateSplit
-from ._vote_kernels import Array, votes
 
 # Fits get so many rows at least, by repeating those that there are: parts of a fit that
 # need a minimum of rows do what they do on all rows.
@@ -44,6 +43,9 @@ _FEWEST_ROWS = 160
 
 # Batches have so many rows at least, unless those of the last fit have fewer.
 _FEWEST_IN_BATCH = 16
+
+# Votes are multiples of this, so that their sums over blocks are exact.
+_VOTE_STEP = 2.0**-20
 
 _REHEARSED = (
     "a fit and its score fail on made-up rows of the form of X and y, so that votes "
@@ -88,10 +90,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 class Ballot:
     """Public numbers that all blocks have in common.
 
-    `pack` holds models of candidates, the incumbent first, and the scorer. The last fit
-    has `n_rows` rows, None where users of the column `user_feature` are protected and
-    dealt to `n_blocks`. `n_folds` are those inside of a block. Columns `declared` have
-    public categories in their dtypes. Fits may cost so many times as much if `clearer`.
+    `pack` holds models, the incumbent first, and the scorer. The last fit has `n_rows`
+    rows, None where users are dealt. Columns `declared` have public categories. Fits
+    cost `clearer` times as much.
     """
 
     pack: bytes
@@ -102,7 +103,7 @@ class Ballot:
     declared: frozenset[str] = frozenset()
     clearer: float = 1.0
 
-    def __call__(self, number: int, X: Any, y: Any) -> tuple[Array, Array]:
+    def __call__(self, number: int, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the votes of a block on challengers, and which beat the incumbent."""
         with self._apart(number):
             models, scorer = cloudpickle.loads(self.pack)
@@ -142,18 +143,10 @@ class Ballot:
             return
         turn = np.arange(shape_of(X)[0]) % self.n_folds
         for fold in range(self.n_folds):
-            train, test = np.flatnonzero(turn != fold), np.flatnonzero(turn == fold)
-            yield train, test
+            yield np.flatnonzero(turn != fold), np.flatnonzero(turn == fold)
 
     def _score(
-        self,
-        model: Any,
-        scorer: Any,
-        number: int,
-        X: Any,
-        y: Any,
-        folds: list[tuple[np.ndarray, np.ndarray]],
-        steps: _FittedSteps,
+        self, model: Any, scorer: Any, number: int, X: Any, y: Any, folds: Any, steps
     ) -> float:
         """Return the mean score of a candidate over folds."""
         scores = []
@@ -170,11 +163,7 @@ class Ballot:
         return math.fsum(scores) / len(scores)
 
     def _prepared(self, model: Any, train: np.ndarray) -> tuple[Any, np.ndarray]:
-        """Return a model for some rows of a block, and the rows to fit it on.
-
-        Its noise, relative to the data, is that of the last fit on all rows: noise is
-        in inverse proportion to the number of rows, or users, and to mu.
-        """
+        """Return a model whose noise, relative to its rows, is that of the last fit."""
         model = clone(model)
         if self.n_rows is None:
             factor = self.n_blocks * self.n_folds / (self.n_folds - 1)
@@ -200,6 +189,27 @@ class Ballot:
         return model, train
 
 
+def votes(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return votes on challengers, in [0, 1], and whether each beats the incumbent.
+
+    The incumbent's score is the first. One that is not finite is the worst of the
+    others; without any finite one all votes are 0. A tie counts one half.
+    """
+    finite = np.isfinite(scores)
+    if not finite.any():
+        n_others = len(scores) - 1
+        return np.zeros(n_others), np.zeros(n_others)
+    # Only their order and ratios of differences count: huge scores must not overflow.
+    scores = np.where(finite, scores, scores[finite].min())
+    scores = scores / max(np.abs(scores).max(), np.finfo(np.float64).tiny)
+    middle, best = np.median(scores), scores.max()
+    spread = best - middle
+    shares = np.zeros(len(scores)) if spread == 0.0 else (scores - middle) / spread
+    clipped = np.clip(shares[1:], 0.0, 1.0)
+    beats = 0.5 + 0.5 * np.sign(scores[1:] - scores[0])
+    return np.rint(clipped / _VOTE_STEP) * _VOTE_STEP, beats
+
+
 def declared_columns(models: Sequence[Any], X: Any) -> frozenset[str]:
     """Return columns of which a candidate takes the dtype's categories for public."""
     inside = (part for model in models for part in estimators_within(model).values())
@@ -213,9 +223,8 @@ def rows_apart(
 ) -> Any:
     """Return some rows of a table or column, and nothing that was made of the others.
 
-    Frames keep names and dtypes. But for the columns `declared`, categories become
-    those of these rows. Rows are numbered anew, and notes on a frame and what its
-    subclass adds are left out. Indexes and arrays of pandas become series.
+    Frames keep names and dtypes, but categories become those of these rows, except in
+    the columns `declared`. Rows are numbered anew, without notes and subclasses.
     """
     if isinstance(table, np.ndarray):
         return table.view(np.ndarray)[rows]

@@ -66,7 +66,7 @@ _REFUSED = {
 
 
 class CandidateError(ValueError):
-    """What a candidate asks for is not to be had under the search's guarantee."""
+    """What a candidate asks for cannot be had under the search's guarantee."""
 
 
 def check_estimator(estimator: Any) -> None:
@@ -95,10 +95,7 @@ def check_estimator(estimator: Any) -> None:
 
 
 def private_parts(model: Any) -> dict[str, Any]:
-    """Return the private estimators in a model, by the prefix of their parameters.
-
-    Steps of a private pipeline have a share of its budget, and none of their own.
-    """
+    """Return private estimators with a budget of their own, by parameter prefix."""
     found = {
         f"{name}__" if name else "": part
         for name, part in estimators_within(model).items()
@@ -224,9 +221,7 @@ def check_candidate(
 ) -> tuple[Any, float]:
     """Return a candidate's model and probability of failure, by the form of rows.
 
-    It is refused if it leaks, or if a fit costs more than `mu`. `relation` is what the
-    search protects, and `users` the column of users. Of X the form is used, and who the
-    clients are.
+    It is refused if it leaks, or if a fit costs more than `mu`.
     """
     with named(candidate):
         model = candidate_model(search.estimator, candidate, mu)
@@ -265,10 +260,7 @@ def named(candidate: Mapping[str, Any]) -> Iterator[None]:
 
 
 def stand_in(X: Any) -> Any:
-    """Return rows with the names and dtypes of a table, for plans.
-
-    Zeros replace numeric arrays, and tables that are not frames in memory.
-    """
+    """Return rows for plans; zeros replace numbers, and what is no frame in memory."""
     shape = table_shape(X)
     if isinstance(X, (list, tuple)):
         return np.broadcast_to(np.array(None), shape)
@@ -278,8 +270,8 @@ def stand_in(X: Any) -> Any:
     return np.broadcast_to(0.0, shape)
 
 
-def checked_form(estimator: Any, X: Any, y: Any) -> tuple[list[DeferredRead], int]:
-    """Check the form of rows and targets; return what is unread, and the row count."""
+def checked_form(estimator: Any, X: Any, y: Any) -> list[DeferredRead]:
+    """Check the form of rows and targets; return what is unread of the rows."""
     for name, given in (("X", X), ("y", y)):
         if is_on_cluster(given):
             raise TypeError(
@@ -287,7 +279,7 @@ def checked_form(estimator: Any, X: Any, y: Any) -> tuple[list[DeferredRead], in
                 f"{name}.compute()"
             )
     unread = deferred_numbers(estimator, X)
-    n_rows = unread[0].shape[0] if unread else table_shape(X)[0]
+    n_rows = (unread[0].shape if unread else table_shape(X))[0]
     if y is not None:
         if shape_of(y, "y")[:1] != (n_rows,):
             raise ValueError(f"y must have one entry per row, {n_rows} in total")
@@ -295,7 +287,7 @@ def checked_form(estimator: Any, X: Any, y: Any) -> tuple[list[DeferredRead], in
         for part in estimators_within(estimator).values():
             if isinstance(part, PrivateClassifier):
                 part._check_kind(y)
-    return unread, n_rows
+    return unread
 
 
 def made_up(
@@ -367,10 +359,7 @@ def set_sources(model: Any, limit: Any, seed: int | None) -> None:
 def fitted_within_budget(
     model: Any, X: Any, y: Any, limit: FitLimit, seed: int | None
 ) -> Any:
-    """Fit a model within a limit, one job after another.
-
-    Warnings stay as they are, but for that of a seed, of which the search has warned.
-    """
+    """Fit a model within a limit, one job after another."""
     set_sources(model, limit, seed)
     with warnings.catch_warnings(), without_accountant():
         warnings.filterwarnings("ignore", "noise_seed is given", PrivacyLeakWarning)

@@ -384,7 +384,7 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
 
     def _found(self, X: Any, y: Any) -> dict[str, Any]:
         """Charge, ask the blocks, and fit; return the fitted attributes."""
-        unread, _ = checked_form(self.estimator, X, y)
+        unread = checked_form(self.estimator, X, y)
         found, scorer = planned(self, X), self._scorer()
         plan, budgets = found.plan, found.budgets
         ballot = ballot_of(self, found, X, scorer)

@@ -21,16 +21,10 @@ from .._tables.ids import (
     read_column,
 )
 from .._tables.rows import n_rows_in_memory
-from ..mechanisms import Unit, check_real
+from ..mechanisms import Unit
 
-_KEY_BYTES = 16
-
-_DIGEST_BYTES = 8
-
-_NO_ID = (
-    "user_feature must contain integers or strings: convert other ids, for example "
-    "with astype(str)"
-)
+# Of the rows, held out by a single split.
+_SHARE = 0.25
 
 
 def _checked_number(n_splits: Any, least: int) -> int:
@@ -99,9 +93,7 @@ class PrivateSplit(_Folds):
     Parameters
     ----------
     n_splits : int, default=5
-        Number of folds. With 1, a single part with share `test_size` is held out.
-    test_size : float or None, default=None
-        Share of rows held out with ``n_splits=1``, in (0, 1). None means 0.25.
+        Number of folds. With 1, a single part with a quarter of the rows is held out.
     user_feature : int or str or None, default=None
         Position or name of the column of X with user ids. The rows of each user are
         then spread over the folds, as in :class:`PerUserKFold`: their numbers in two
@@ -147,22 +139,13 @@ class PrivateSplit(_Folds):
         self,
         n_splits: int = 5,
         *,
-        test_size: float | None = None,
         user_feature: int | str | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_splits = _checked_number(n_splits, 1)
-        if test_size is not None:
-            if n_splits > 1:
-                raise ValueError(
-                    "test_size is only used with n_splits=1: folds hold out equal parts"
-                )
-            if not 0.0 < check_real("test_size", test_size) < 1.0:
-                raise ValueError(f"test_size must be in (0, 1), got {test_size!r}")
         if user_feature is not None:
             check_feature(user_feature, "user_feature")
         check_random_state(random_state)
-        self.test_size = test_size
         self.user_feature = user_feature
         self.random_state = random_state
 
@@ -172,17 +155,13 @@ class PrivateSplit(_Folds):
 
     def _folds(self, X: Any, groups: Any) -> np.ndarray:
         n_rows = n_rows_in_memory(X)
-        if n_rows < max(self.n_splits, 2):
+        if n_rows < (least := max(self.n_splits, 2)):
             raise ValueError(
-                f"n_splits={self.n_splits} needs {max(self.n_splits, 2)} rows or more, "
-                f"but n_samples={n_rows}"
+                f"n_splits={self.n_splits} needs {least} rows or more, but n_samples="
+                f"{n_rows}"
             )
         by_row = self.user_feature is None
         return self._folds_of_rows(n_rows) if by_row else self._folds_of_users(X)
-
-    @property
-    def _share(self) -> float:
-        return 0.25 if self.test_size is None else float(self.test_size)
 
     def _folds_of_rows(self, n_rows: int) -> np.ndarray:
         """Return the test fold of each row, by position."""
@@ -191,13 +170,12 @@ class PrivateSplit(_Folds):
         if self.n_splits > 1:
             folds[order] = np.arange(n_rows) % self.n_splits
             return folds
-        n_test = min(max(round(self._share * n_rows), 1), n_rows - 1)
-        folds[order] = np.arange(n_rows) >= n_test
+        folds[order] = np.arange(n_rows) >= max(round(_SHARE * n_rows), 1)
         return folds
 
     def _folds_of_users(self, X: Any) -> np.ndarray:
         """Return the test fold of each row, by the user and the user's rows alone."""
-        key = check_random_state(self.random_state).bytes(_KEY_BYTES)
+        key = check_random_state(self.random_state).bytes(16)
         codes, places = user_places(X, self.user_feature, key)
         n_users, start = len(places), places[codes]
         counts = np.bincount(codes, minlength=n_users)
@@ -210,17 +188,14 @@ class PrivateSplit(_Folds):
             return (number + np.floor(start * self.n_splits).astype(np.intp)) % (
                 self.n_splits
             )
-        passed = np.floor((number + 1) * self._share + start)
-        return np.where(passed > np.floor(number * self._share + start), 0, 1)
+        passed = np.floor((number + 1) * _SHARE + start)
+        return np.where(passed > np.floor(number * _SHARE + start), 0, 1)
 
 
 def user_places(
     X: Any, user_feature: int | str, key: bytes
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return each row's user as a number, and each user's place in [0, 1).
-
-    A place depends only on the user's id and the key.
-    """
+    """Return each row's user as a number, and each user's place in [0, 1)."""
     column = read_column(X, user_feature, "user_feature")
     check_exact(column, "user_feature")
     ids = id_array(column, "user_feature")
@@ -230,20 +205,21 @@ def user_places(
 
 
 def _place(user: Any, key: bytes) -> float:
-    """Return a user's starting point in [0, 1), from id and key.
+    """Return a user's starting point in [0, 1), from id and key alone.
 
-    The dtype of a column depends on other users' ids: equal ids have the same text in
-    any dtype. No method of an id is called.
+    The dtype of a column depends on others' ids: equal ids have one text in any dtype.
     """
     if isinstance(user, (bool, np.bool_, Integral, np.integer, float, np.floating)):
         text = f"number {int(user)}"  # whole, or it would have been refused
     elif isinstance(user, str):
         text = f"str {str.__str__(user)}"
     else:
-        raise TypeError(_NO_ID) from None
-    digest = hashlib.blake2b(
-        text.encode(errors="surrogatepass"), digest_size=_DIGEST_BYTES, key=key
-    ).digest()
+        raise TypeError(
+            "user_feature must contain integers or strings: convert other ids, for "
+            "example with astype(str)"
+        )
+    encoded = text.encode(errors="surrogatepass")
+    digest = hashlib.blake2b(encoded, digest_size=8, key=key).digest()
     return math.ldexp(int.from_bytes(digest, "big") >> 11, -53)
 
 

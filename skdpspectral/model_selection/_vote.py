@@ -29,13 +29,7 @@ from ..accounting import (
 )
 from ..accounting._gaussian import MIN_DELTA
 from ..accounting._ledger.planned_fits import planned_fits
-from ..mechanisms import (
-    Concern,
-    Neighbors,
-    PrivacyPlan,
-    Remark,
-    Unit,
-)
+from ..mechanisms import Concern, Neighbors, PrivacyPlan, Remark, Unit
 from ._blocks import Ballot, declared_columns, packed, rows_apart
 from ._candidates import (
     candidate_model,
@@ -73,8 +67,8 @@ _SIDE_CHANNEL = Remark(
 class VoteBudgets:
     """Costs of the votes and of the last fit.
 
-    `power` is the number of blocks times the cost of asking them. Without power, or
-    without a challenger, `n_blocks` is 0, and the last fit has the whole budget.
+    `power` is the number of blocks times the cost of asking them. Without it, or
+    without a challenger, no block votes, and the last fit has the whole budget.
     """
 
     n_blocks: int
@@ -86,12 +80,8 @@ class VoteBudgets:
     def within(
         cls, mu: float, blocks: int, n_challengers: int, moved: float
     ) -> VoteBudgets:
-        """Return the budgets of a search that may cost `mu`.
-
-        `moved` is the sensitivity of a sum of votes. A single challenger is proposed
-        for free.
-        """
-        power = blocks * _signal(mu, moved)
+        """Return the budgets of a search; a single challenger is proposed for free."""
+        power = blocks * (mu * math.sqrt(_SHARE) / moved)
         if not n_challengers or power < _TOO_LITTLE:
             whole = calibrate_gaussian(_FIT, 1.0, mu, (1,), lemma=_LEMMA)
             return cls(0, power, mu, (whole,))
@@ -113,11 +103,7 @@ class VoteBudgets:
         return cls(blocks, power, fit, tuple(planned))
 
     def choose(self, release: Any, sums: np.ndarray, beats: np.ndarray) -> Choice:
-        """Propose a challenger, and keep the incumbent unless it is clearly better.
-
-        `sums` and `beats` are sums over blocks of the votes on each challenger, and of
-        whether it beats the incumbent.
-        """
+        """Propose a challenger by sums of votes; keep it if it clearly wins blocks."""
         *proposal, support, _ = self.mechanisms
         proposed = release.choose(_CHALLENGER, sums) if proposal else 0
         (count,) = release(_SUPPORT, beats[proposed : proposed + 1])
@@ -130,17 +116,8 @@ class VoteBudgets:
         )
 
 
-def _signal(mu: float, moved: float) -> float:
-    """Return what the votes of a search may cost, in units of their sensitivity."""
-    return mu * math.sqrt(_SHARE) / moved
-
-
 class Choice(NamedTuple):
-    """The released choice: a challenger, by its place, and whether it lost.
-
-    `support` is the noisy share of blocks in which it beats the incumbent. Nobody is
-    proposed where nobody is asked.
-    """
+    """The released choice: a challenger, by its place, whether it lost, its support."""
 
     proposed: int = 0
     kept: bool = True
@@ -149,10 +126,7 @@ class Choice(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """A search before its charge: candidates with their models, costs and caveats.
-
-    `users` is the column of the users that are protected, None for rows.
-    """
+    """A search before its charge; `users` is the column of those who are protected."""
 
     candidates: list[dict[str, Any]]
     models: tuple[Any, ...]
@@ -163,10 +137,7 @@ class Planned(NamedTuple):
 
 
 def planned(search: Any, X: Any) -> Planned:
-    """Return what a search tries, protects and costs, by the form of rows.
-
-    No value of X is read, but who the clients are.
-    """
+    """Return what a search tries, protects and costs; of X only clients are read."""
     candidates, relation = candidates_of(search), _relation(search, X)
     users = users_of(search.estimator) if relation[0] is Unit.USER else None
     models, failures, failure = (), (0.0,), -1.0
@@ -194,10 +165,7 @@ def ballot_of(search: Any, found: Planned, X: Any, scorer: Any) -> Ballot:
 
 
 def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> None:
-    """Try the form of X and y; where blocks are going to vote, with made-up rows.
-
-    On these all candidates are fitted and scored.
-    """
+    """Try the form of X and y, and fit candidates on made-up rows if blocks vote."""
     first = (search.estimator, found.candidates[0], found.budgets.mu_fit)
     check_form_of_fit(candidate_model(*first), X, y)
     made = made_up(search.estimator, X, y, ballot.declared) if ballot.n_blocks else None
@@ -245,7 +213,8 @@ def _budgets(
         )
     moved = sensitivity.block_vote_sensitivity(neighbors, by_id=by_user)
     n_rows = table_shape(X)[0]
-    enough = min(math.ceil(_ENOUGH / _signal(mu, moved)), n_rows // MIN_BLOCK_SIZE)
+    wanted = math.ceil(_ENOUGH / (mu * math.sqrt(_SHARE) / moved))
+    enough = min(wanted, n_rows // MIN_BLOCK_SIZE)
     n_blocks = enough if auto else int(search.n_blocks)
     budgets = VoteBudgets.within(mu, n_blocks, n_challengers, moved)
     if not by_user and budgets.n_blocks * MIN_BLOCK_SIZE > n_rows:

@@ -1907,8 +1907,8 @@ EXACT |= {
     ),
     "votes for a challenger counted twice": Mutant(
         "votes",
-        "VOTE_STEP) * VOTE_STEP, beats",
-        "VOTE_STEP) * VOTE_STEP * 2.0, beats",
+        "_VOTE_STEP) * _VOTE_STEP, beats",
+        "_VOTE_STEP) * _VOTE_STEP * 2.0, beats",
         f"{_VOTE}the_worst_row_moves_votes_by_their_sensitivity[others1-challenger]",
     ),
     "a row in two blocks": Mutant(

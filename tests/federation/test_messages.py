@@ -156,7 +156,7 @@ BAD_REPLIES = {
     "printable": {"client": ""},
     "64 bytes": {"client": "n" * 65},
     "a printable string": {"client": "\ud800"},
-    "numbers must be an array": {"numbers": ("a", "b", "c")},
+    "numbers must be finite, real": {"numbers": ("a", "b", "c")},
     "n_samples": {"n_samples": 0},
     "mu": {"mu": float("nan")},
     "3 numbers": {"numbers": (1.0,)},

@@ -43,10 +43,9 @@ from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.mechanisms import Neighbors, Unit
 from skdpspectral.metrics import captured_variance, make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
-from skdpspectral.model_selection._blocks import Ballot, _FittedSteps, packed
+from skdpspectral.model_selection._blocks import Ballot, _FittedSteps, packed, votes
 from skdpspectral.model_selection._candidates import FitLimit, candidate_model
 from skdpspectral.model_selection._vote import VoteBudgets, candidates_of
-from skdpspectral.model_selection._vote_kernels import votes
 from skdpspectral.neural_network import Adam
 from skdpspectral.pipeline import make_private_pipeline
 

@@ -1063,7 +1063,7 @@ def deal(splitter, form, table):
 
 SPLITTERS = [
     PrivateSplit(3, user_feature=0, random_state=0),
-    PrivateSplit(1, user_feature=0, random_state=1, test_size=0.4),
+    PrivateSplit(1, user_feature=0, random_state=1),
     PrivateSplit(2, user_feature=0, random_state=2),
 ]
 
@@ -1081,7 +1081,6 @@ def split_cases(rng, form):
         if "pandas" in form or form == "polars":
             splitter = PrivateSplit(
                 splitter.n_splits,
-                test_size=splitter.test_size,
                 user_feature="x0",
                 random_state=splitter.random_state,
             )
