@@ -43,12 +43,13 @@ plt.title("private components, 95 % of their noise")
 # %%
 # A stream
 # --------
-# The display reads the stream once, within one guarantee for all steps. The bands are
-# narrow once some hundred rows have come.
+# All steps of the stream are within one guarantee. The bands are narrow once some
+# hundred rows have come.
 
 days = np.linspace(0, 6, 4_000)[:, None]
 readings = 0.3 * np.sin(days) * [1.0, -0.5] + 0.2 * rng.normal(size=(4_000, 2))
-StreamDisplay.from_estimator(JMECovariance(epsilon=1.0), readings, every=50)
+path = JMECovariance(epsilon=1.0).release_path(readings, every=50)
+StreamDisplay.from_path(path)
 plt.ylim(-0.5, 0.5)
 plt.title("private running means")
 

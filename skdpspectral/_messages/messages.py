@@ -89,7 +89,7 @@ def _frozen(name: str, values, dimensions: tuple[int, ...]) -> np.ndarray:
     try:
         array = np.asarray(values)
         real = array.dtype.kind in "fiu"
-        array = np.ascontiguousarray(array, dtype="<f8")
+        array = np.ascontiguousarray(array if real else 0.0, dtype="<f8")
     except (TypeError, ValueError, OverflowError):
         real = False
     if not (real and array.ndim in dimensions and np.isfinite(array).all()):

@@ -307,8 +307,15 @@ def make_low_rank_sparse_tasks(
             else rng.standard_normal((n_users, rank))
         ),
         intercept=intercept_scale * rng.standard_normal(n_users),
-        sparse=_draw_sparse(n_users, n_features, sparsity, row_sparsity, rng),
+        sparse=np.zeros((n_users, n_features)),
     )
+    # Distinct features for each user, uniformly.
+    keys = rng.random_sample((n_users, n_features))
+    supports = keys.argpartition(min(sparsity, n_features - 1), axis=1)[:, :sparsity]
+    if row_sparsity is not None:
+        supports = _cap_users(supports, n_features, row_sparsity, rng)
+    values = rng.standard_normal(supports.shape)
+    np.put_along_axis(truth.sparse, supports, values, axis=1)
     truth.coef = truth.weights @ truth.components + truth.sparse
 
     users = np.repeat(np.arange(n_users), n_samples_per_user)
@@ -331,26 +338,6 @@ def _inner(first, at, second, others):
     return products
 
 
-def _draw_sparse(n_users, n_features, sparsity, row_sparsity, rng):
-    supports = _independent_supports(n_users, n_features, sparsity, rng)
-    if row_sparsity is not None:
-        supports = _cap_users(supports, n_features, row_sparsity, rng)
-    sparse = np.zeros((n_users, n_features))
-    values = rng.standard_normal(supports.shape)
-    np.put_along_axis(sparse, supports, values, axis=1)
-    return sparse
-
-
-# --- positions of the non-zeros: an integer array of shape (n_users, sparsity)
-
-
-def _independent_supports(n_users, n_features, sparsity, rng):
-    """Draw `sparsity` distinct features for each user, uniformly."""
-    keys = rng.random_sample((n_users, n_features))
-    smallest = keys.argpartition(min(sparsity, n_features - 1), axis=1)
-    return smallest[:, :sparsity]
-
-
 def _cap_users(supports, n_features, max_users, rng):
     """Redraw supports so that no feature has above `max_users`; those that fit stay."""
     n_users, sparsity = supports.shape
@@ -368,12 +355,9 @@ def _cap_users(supports, n_features, max_users, rng):
 
 
 def _move_excess(is_chosen, excess, rng):
-    """Move random users from features above the bound to others, in place.
-
-    No move is ever blocked: a feature above the bound has more users than one below
-    it, by the surplus of the one plus the room of the other, so that at least as
-    many users as are to be moved have the first and not the second.
-    """
+    """Move random users from features above the bound to others, in place."""
+    # No move is blocked: a feature above the bound has more users than one below it,
+    # by the surplus of the one plus the room of the other.
     surplus = np.repeat(np.arange(len(excess)), np.maximum(excess, 0))
     room = np.repeat(np.arange(len(excess)), np.maximum(-excess, 0))
     pairs = np.column_stack([surplus, rng.permutation(room)[: len(surplus)]])

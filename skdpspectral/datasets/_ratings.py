@@ -374,20 +374,15 @@ def _year(title):
 
 def _find(variant, data_home):
     """Return the file to read, or None."""
-    for folder in _folders(data_home):
+    if data_home is None:
+        folders = [os.environ.get(DATA_HOME_VARIABLE), get_data_home()]
+    else:
+        folders = [data_home]
+    for folder in filter(None, folders):
         for name in (f"{variant}/{variant}.npz", f"{variant}.zip"):
-            if (folder / name).is_file():
-                return folder / name
+            if (path := Path(folder).expanduser() / name).is_file():
+                return path
     return None
-
-
-def _folders(data_home):
-    if data_home is not None:
-        yield Path(data_home).expanduser()
-        return
-    if os.environ.get(DATA_HOME_VARIABLE):
-        yield Path(os.environ[DATA_HOME_VARIABLE]).expanduser()
-    yield Path(get_data_home())
 
 
 def _download(variant, data_home):

@@ -11,18 +11,8 @@ from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import Interval
 from .._base.strategies import is_strategy, register, snapshot
-from ._factorizations import (
-    Banded,
-    BufferedToeplitz,
-    Factorization,
-    best_buffers,
-)
-from ._workloads import (
-    Average,
-    Prefix,
-    Workload,
-    inverse_series,
-)
+from ._factorizations import Banded, BufferedToeplitz, Factorization, best_buffers
+from ._workloads import Average, Prefix, Workload, inverse_series
 
 # Columns of Toeplitz matrices, and rows of noise that "sqrt" keeps, are in memory.
 LARGEST_BANDED = 10**7
@@ -53,15 +43,9 @@ class BISR(BaseEstimator):
 
 
 def needs_steps(workload: Workload, factorization) -> bool:
-    """Whether a factorization must know the number of steps.
-
-    It need not where its column norms are bounded for any number of steps and its
-    filter needs constant memory.
-    """
-    fades = not workload.growing
-    return isinstance(factorization, BISR) or not (
-        factorization == "trivial" or (factorization == "blt" and fades)
-    )
+    """Whether norms or memory are not bounded for any number of steps."""
+    endless = ["trivial"] if workload.growing else ["trivial", "blt"]
+    return isinstance(factorization, BISR) or factorization not in endless
 
 
 def factorize(
@@ -128,8 +112,7 @@ def factorize(
 class PlannedNoise(NamedTuple):
     """Workloads and noise matrices of rows and of products, for `n_steps` steps.
 
-    The second ones are the same objects where products have the same. `n_steps` is None
-    for any number of steps; with `renewed`, fresh noise follows after them.
+    None are any number of steps; with `renewed`, fresh noise follows after them.
     """
 
     workload: Workload
@@ -163,17 +146,14 @@ class Choices(NamedTuple):
 
 
 def plan_noise(choices: Choices, horizon=None, n_samples=None) -> PlannedNoise:
-    """Make the workloads and matrices of a user's choices; errors name the parameter.
-
-    `n_samples` is the number of rows of a fit, None for a stream.
-    """
+    """Make workloads and matrices of a user's choices; a stream has no `n_samples`."""
     asked, renewed = choices.made(), choices.on_horizon == "restart"
     if renewed:
         _check_restart(asked, horizon)
     n_steps = _count_steps(asked, horizon, n_samples)
     if n_samples is not None and not renewed:
         check_horizon(n_steps, 0, n_samples)
-    made = [_kept_factorization(_key(w), _key(f), n_steps) for _, w, f in asked]
+    made = [_factorized(_key(w), _key(f), n_steps) for _, w, f in asked]
     first, second = asked[0], asked[-1]
     return PlannedNoise(first[1], made[0], second[1], made[-1], n_steps, renewed)
 
@@ -244,8 +224,8 @@ def _key(choice):
 
 
 @functools.lru_cache(maxsize=16)
-def _kept_factorization(workload, factorization, n_steps) -> Factorization:
-    """Make a factorization, cached."""
+def _factorized(workload, factorization, n_steps) -> Factorization:
+    """Make a factorization of keys, once."""
     made = [
         key if isinstance(key, str) else key[0](**dict(key[1]))
         for key in (workload, factorization)

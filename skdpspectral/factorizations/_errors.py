@@ -1,7 +1,7 @@
 """Variances of the noise of a workload under a factorization: public numbers.
 
-The noise of a sum over all steps nearly cancels; that of a sum with a gap does not at
-its ends. Its variance is that of the weights, with zeros at the gap, times C^{-1}.
+Noise of a sum does not cancel at the ends of gaps: its variance is that of the weights,
+with zeros there, times C^{-1}.
 """
 
 from __future__ import annotations
@@ -36,12 +36,9 @@ class NoiseGain:
         block_steps: int | None = None,
     ):
         self._workload, self._factorization = workload, factorization
-        self._block_steps = block_steps
-        self._squares = workload.sums(1)
-        self._base, self._place, self._step = 0.0, 0, 0
-        self._last = (0.0, 0.0)
+        self._block_steps, self._squares = block_steps, workload.sums(1)
         self._gaps: _Recursion | _Weighed | None = None
-        self._filled = 0
+        self._last, self._step, self._filled = (0.0, 0.0), 0, 0
         self._begin()
 
     def _begin(self) -> None:
@@ -244,10 +241,6 @@ class _Weighed:
         impulse = np.zeros((min(size, step), 1))
         impulse[0] = 1.0
         column = self._factorization.filter(1).push(impulse)[:, 0]
-        blocks = [weights[s : s + size] for s in range(0, step, size)]
-        return float(
-            sum(
-                np.sum(multiply_series(block[::-1], column, len(block)) ** 2)
-                for block in blocks
-            )
-        )
+        blocks = (weights[s : s + size][::-1] for s in range(0, step, size))
+        noises = (multiply_series(block, column, len(block)) for block in blocks)
+        return float(sum(np.sum(noise**2) for noise in noises))

@@ -21,12 +21,7 @@ import numpy as np
 from scipy.fft import irfft, rfft
 from scipy.special import expit
 
-from ._workloads import (
-    Window,
-    Workload,
-    multiply_series,
-    toeplitz_matrix,
-)
+from ._workloads import Window, Workload, multiply_series, toeplitz_matrix
 
 _SMALL_BLOCK = 32
 
@@ -40,10 +35,7 @@ class NoiseFilter:
         self.width = width
 
     def push(self, rows: np.ndarray) -> np.ndarray:
-        """Return the next rows of :math:`C^{-1} Z`, from rows of Z in whole blocks.
-
-        Only the last call before a reset may have an incomplete block.
-        """
+        """Return the next rows of :math:`C^{-1} Z`, in whole blocks but for the end."""
         if len(rows) <= self.block:
             return self._push_block(rows)
         starts = range(0, len(rows), self.block)
@@ -60,10 +52,9 @@ class NoiseFilter:
 
 
 class Buffered(NoiseFilter):
-    r"""The filter of a buffered linear Toeplitz matrix.
+    r"""The filter of a buffered linear Toeplitz matrix, by blocks of steps.
 
-    :math:`W_t = Z_t - \omega \cdot S`, :math:`S \leftarrow \theta S + W_t`, with a
-    block of steps written as one matrix product.
+    :math:`W_t = Z_t - \omega \cdot S`, :math:`S \leftarrow \theta S + W_t`.
     """
 
     def __init__(self, width: int, decay: np.ndarray, weight: np.ndarray):
@@ -100,11 +91,7 @@ def _block_step(
 
 
 class Convolution(NoiseFilter):
-    """The filter of a Toeplitz inverse, given by its first column, zero beyond.
-
-    The past is kept as transforms of blocks: as many numbers as the column has rows of
-    noise, twice.
-    """
+    """The filter of a Toeplitz inverse, given by its first column, zero beyond."""
 
     def __init__(self, width: int, column: np.ndarray, block: int):
         self.width, self.block = width, block
@@ -211,12 +198,6 @@ class Buffers:
         shares = np.linalg.solve(vectors.astype(complex), ones.astype(complex))
         return (self.weight @ vectors) * shares, roots
 
-    def inverse_norm(self) -> float:
-        """Return the 2-norm of the first column of the inverse, over all steps."""
-        r, roots = self.inverse_parts()
-        total = 1.0 + np.real(r @ (1.0 / (1.0 - np.outer(roots, roots))) @ r)
-        return math.sqrt(max(float(total), 1.0))
-
 
 def prefix_buffers(n: int) -> Buffers:
     """Return four buffers for prefix sums over n steps, interpolated from the table."""
@@ -227,11 +208,7 @@ def prefix_buffers(n: int) -> Buffers:
 
 
 def best_buffers(workload: Workload, n: int | None) -> Buffers:
-    """Return four buffers for a workload over n steps; None without an end.
-
-    Of workloads that fade they are, among a few dozen scaled buffers of prefix sums,
-    those with the least numerical error.
-    """
+    """Return four buffers for a workload over n steps, the best of some scaled ones."""
     if workload.growing:
         return prefix_buffers(n)
     if isinstance(workload, Window):
@@ -295,10 +272,7 @@ class Factorization:
     noise_gain = 1.0
 
     def check_precision(self, steps: float) -> None:
-        """Refuse a matrix whose noise float64 can't hold on its grid.
-
-        The standard deviation of Z is given in steps of the grid.
-        """
+        """Refuse noise that float64 can't hold; that of Z is given in grid steps."""
         if not self.amplification * steps <= _MOST_AMPLIFIED_STEPS:
             raise ValueError(
                 f'factorization="{self.name}" of this workload amplifies rounding '
@@ -357,7 +331,10 @@ class BufferedToeplitz(Factorization):
     def __init__(self, buffers: Buffers, n: int | None):
         self.buffers, self.max_steps = buffers, n
         self.column_norm = _ROUND_UP * buffers.column_norm(n)
-        self.noise_gain = _ROUND_UP * buffers.inverse_norm()
+        r, roots = buffers.inverse_parts()
+        # The 2-norm of the first column of the inverse, over all steps.
+        total = 1.0 + np.real(r @ (1.0 / (1.0 - np.outer(roots, roots))) @ r)
+        self.noise_gain = _ROUND_UP * math.sqrt(max(float(total), 1.0))
 
     def filter(self, width):
         """Return a filter in constant memory."""

@@ -61,12 +61,7 @@ class WindowSums:
 
     def __init__(self, width: int, length: int):
         self._width, self._length = width, length
-        self._begin()
-
-    def _begin(self) -> None:
-        self._running = RunningSums(self._width)
-        # Running sums of the last k steps, oldest first.
-        self._past = np.zeros((1, self._width))
+        self.skip(0)
 
     def push(self, rows: np.ndarray) -> np.ndarray:
         known = np.concatenate([self._past, self._running.push(rows)])
@@ -80,7 +75,9 @@ class WindowSums:
 
     def skip(self, n_rows: int) -> None:
         """Start again after missing rows."""
-        self._begin()
+        self._running = RunningSums(self._width)
+        # Running sums of the last k steps, oldest first.
+        self._past = np.zeros((1, self._width))
 
 
 # Products of shorter series are summed directly, to the last bit of each term.
@@ -116,13 +113,6 @@ def binomial_series(power: float, n: int, ratio: float = 1.0) -> np.ndarray:
     return np.cumprod(factors)
 
 
-def spread_series(column, stride: int, n: int) -> np.ndarray:
-    """Coefficients of c(z^k) for a stride k."""
-    out = np.zeros(n)
-    out[::stride] = column[: len(out[::stride])]
-    return out
-
-
 # Counts beyond are not exact in float64.
 MOST_STEPS = 2**53
 
@@ -130,14 +120,10 @@ MOST_STEPS = 2**53
 class Workload:
     """Weights A[t, i] of rows i in the sum of step t.
 
-    Every workload is a *core* of sums, divided by public numbers. For example, an
-    average is a prefix sum divided by t. Factorizations apply to the core. Workloads
-    with few parameters are strategies, which scikit-learn can clone and configure.
-
-    The core's weights only depend on t - i. In a `growing` workload, the weights of old
-    rows do not decay, so only the trivial factorization has bounded column norms for
-    all lengths. In a `normalized` workload, the core is divided by the sum of its
-    weights.
+    Every workload is a *core*, whose weights only depend on t - i and which is
+    factorized, divided by public numbers: if `normalized`, by the sum of its weights.
+    If `growing`, weights of old rows do not decay, and only the trivial factorization
+    has bounded column norms for all lengths.
     """
 
     name = "prefix"
@@ -219,25 +205,21 @@ class Exponential(BaseEstimator, Workload):
 
     decay: float
 
-    @property
-    def _rate(self) -> float:
-        return float(self.decay)
-
     def column(self, n):
-        return self._rate ** np.arange(n)
+        return float(self.decay) ** np.arange(n)
 
     def root(self, n, power=0.5):
-        return binomial_series(-power, n, self._rate)
+        return binomial_series(-power, n, float(self.decay))
 
     def totals(self, steps):
-        steps = np.asarray(steps, dtype=np.float64)
-        return np.expm1(steps * np.log(self._rate)) / (self._rate - 1.0)
+        steps, rate = np.asarray(steps, dtype=np.float64), float(self.decay)
+        return np.expm1(steps * np.log(rate)) / (rate - 1.0)
 
     def fade(self, steps):
-        return self._rate ** np.asarray(steps, dtype=np.float64)
+        return float(self.decay) ** np.asarray(steps, dtype=np.float64)
 
     def sums(self, width):
-        return ExponentialSums(width, self._rate)
+        return ExponentialSums(width, float(self.decay))
 
 
 @register
@@ -270,8 +252,8 @@ class Window(BaseEstimator, Workload):
         return (np.arange(n) < self._size).astype(np.float64)
 
     def root(self, n, power=0.5):
-        few = -(-n // self._size)
-        ends = spread_series(binomial_series(power, few), self._size, n)
+        ends = np.zeros(n)
+        ends[:: self._size] = binomial_series(power, -(-n // self._size))
         return multiply_series(binomial_series(-power, n), ends, n)
 
     def totals(self, steps):

@@ -44,22 +44,6 @@ from ._score_kinds import Kind, make_kind
 SEARCH = "search"
 
 
-def checked_budget(epsilon: object, delta: object) -> tuple[float, float] | None:
-    """Return a valid budget; None where it is a search's."""
-    if isinstance(epsilon, str):
-        if epsilon == SEARCH:
-            return None
-        raise ValueError(
-            f"epsilon must be a number, None or {SEARCH!r}, got {epsilon!r}"
-        )
-    number = math.inf if epsilon is None else check_real("epsilon", epsilon)
-    if not number > 0.0:
-        raise ValueError(f"epsilon must be positive, got {number}")
-    delta = check_real("delta", delta)
-    gaussian_mu(number, delta)  # refuses a delta out of range
-    return number, delta
-
-
 # Contributions that are added up in one go.
 _BLOCK = 4096
 
@@ -69,10 +53,9 @@ _HALF = 0.5
 
 @dataclass(frozen=True)
 class RowScore(Statistic):
-    """Mean over held-out rows of what they contribute to a score.
+    """Mean over `n_terms` held-out rows, a public number, of what they contribute.
 
-    A row contributes `width` numbers. `diameter` is the largest distance of two
-    contributions, and `radius` bounds their norms. Their number `n_terms` is public.
+    `diameter` is the largest distance of two contributions, and `radius` of their norm.
     """
 
     width: int
@@ -248,7 +231,17 @@ class PrivateScorer:
         user_feature: int | str | None,
         noise_seed: Any,
     ) -> None:
-        self._kind, self._budget = kind, checked_budget(epsilon, delta)
+        self._kind, self._budget = kind, None
+        if isinstance(epsilon, str) and epsilon != SEARCH:
+            raise ValueError(
+                f"epsilon must be a number, None or {SEARCH!r}, got {epsilon!r}"
+            )
+        if not isinstance(epsilon, str):
+            number = math.inf if epsilon is None else check_real("epsilon", epsilon)
+            if not number > 0.0:
+                raise ValueError(f"epsilon must be positive, got {number}")
+            self._budget = number, check_real("delta", delta)
+            gaussian_mu(*self._budget)  # refuses a delta out of range
         if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
             raise TypeError(
                 "accountant must be a PrivacyAccountant or None, got "
@@ -315,10 +308,7 @@ class PrivateScorer:
     def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
         """Charge and release the score of a fitted estimator on held-out rows.
 
-        The estimator is private itself, or fitted without these rows. If the budget
-        does not suffice, nothing is charged. A score that cannot be computed is
-        charged. Its error has the type of the first error and none of its words, which
-        may quote held-out values.
+        A score that cannot be computed is charged; its error quotes no held-out values.
         """
         n_samples, shape = n_rows_in_memory(X), shape_of(X)
         if y is None and self._kind.needs_targets:
@@ -352,14 +342,11 @@ class PrivateScorer:
         return twin
 
     def measure(self, estimator: Any, X: Any, y: Any) -> np.ndarray:
-        """Return contributions of held-out rows, or each user's mean; private.
-
-        A model that drops rows is refused: noise is that of a mean over all of them.
-        """
+        """Return contributions of held-out rows, or each user's mean; private."""
         kind, feature = self._kind, self._user_feature
         if feature is None:
             values = kind.contributions(estimator, X, y)
-            if len(values) != kind.n_terms(shape_of(X)[0]):
+            if len(values) != kind.n_terms(shape_of(X)[0]):  # as the noise has it
                 raise ValueError("predictions must have one entry per held-out row")
             return values
         users = id_array(read_column(X, feature, "user_feature"), "user_feature")
@@ -403,7 +390,7 @@ class PrivateScorer:
 
     def _published_copy(self) -> PrivateScorer:
         """Return a scorer without accountant and seed, for published searches."""
-        twin = object.__new__(type(self))
+        twin = object.__new__(type(self))  # copies note the block that is open
         twin.__dict__.update(self.__dict__)
         twin._accountant = twin._noise_seed = twin._made_in = None
         return twin

@@ -57,18 +57,15 @@ def _equal(y: Any, predicted: Any) -> np.ndarray:
     if object not in (y.dtype, predicted.dtype):
         right: np.ndarray = y == predicted  # by types, which are public
         return right
-    pairs = zip(y.tolist(), predicted.tolist(), strict=True)
-    return np.fromiter((_are_equal(a, b) for a, b in pairs), bool, len(y))
-
-
-def _are_equal(a: Any, b: Any) -> bool:
-    """Return whether two labels are equal; what cannot be compared is not."""
-    try:
-        return bool(a == b)
-    except (MemoryError, Warning):
-        raise
-    except Exception:  # of pandas.NA, and of foreign objects
-        return False
+    found = np.zeros(len(y), dtype=bool)
+    for row, pair in enumerate(zip(y.tolist(), predicted.tolist(), strict=True)):
+        try:
+            found[row] = bool(pair[0] == pair[1])
+        except (MemoryError, Warning):
+            raise
+        except Exception:  # of pandas.NA: what cannot be compared is not equal
+            found[row] = False
+    return found
 
 
 def _one_of(y: Any, classes: np.ndarray) -> np.ndarray:
@@ -175,10 +172,7 @@ class LogLoss(CutError):
 
 @dataclass(frozen=True)
 class BalancedAccuracy(Kind):
-    """Mean over public classes of the share of their rows that is predicted.
-
-    Rows of other classes do not count.
-    """
+    """Mean over public classes of the share of their rows that is predicted."""
 
     name: ClassVar[str] = "balanced_accuracy"
     diameter: ClassVar[float] = sensitivity.confusion_diameter()
@@ -438,11 +432,9 @@ def _row_blocks(X, weights):
 
 
 def _kept_and_total(X, weights, basis):
-    """Sum the squares about the mean: of the projections, and in all.
-
-    Relative to the first row, rows that are all equal give exactly 0 however the
-    mean is rounded; relative to the largest entry, no square underflows.
-    """
+    """Sum the squares about the mean: of the projections, and in all."""
+    # Relative to the first row, equal rows give exactly 0 however the mean is rounded;
+    # relative to the largest entry, no square underflows.
     column_sums, largest = 0.0, 0.0
     for block in _row_blocks(X, weights):
         column_sums = column_sums + block.sum(axis=0)
@@ -463,9 +455,8 @@ def _kept_and_total(X, weights, basis):
 class CapturedVariance(Kind):
     """Share of the variance of rows that an estimator's components keep.
 
-    It is that of differences of two rows over the root of two, which have the variance
-    of rows and no mean: no center has to be known, and a wrong one is no merit.
-    Differences are clipped to `clip_norm`, in the space of the components.
+    It is that of differences of two rows over the root of two, which have no mean, each
+    clipped to `clip_norm` in the space of the components.
     """
 
     name: ClassVar[str] = "captured_variance"
@@ -495,21 +486,17 @@ class CapturedVariance(Kind):
         found = np.empty((n_pairs, 2))
         for batch in gen_batches(n_pairs, max(1, BLOCK_SIZE // rows.shape[1])):
             first, second = (_dense(rows[side[batch]]) for side in pairs)
-            found[batch] = _kept_and_rest((first - second) * weights, basis)
+            differences = (first - second) * weights * math.sqrt(0.5)
+            norms = np.sqrt(np.sum(np.square(differences), axis=1))
+            clipped = differences / np.maximum(norms, 1.0)[:, np.newaxis]
+            clipped = np.nan_to_num(clipped)
+            kept = np.minimum(np.sum(np.square(clipped @ basis.T), axis=1), 1.0)
+            total = np.minimum(np.sum(np.square(clipped), axis=1), 1.0)
+            found[batch] = np.column_stack([kept, np.maximum(total - kept, 0.0)])
         return found
 
     def finish(self, means: np.ndarray, std: float) -> tuple[float, float]:
         return _share(float(means[0]), float(means[1]), std)
-
-
-def _kept_and_rest(rows: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """Return squares of clipped rows over the root of 2, along a basis and across."""
-    rows = rows * math.sqrt(0.5)
-    norms = np.sqrt(np.sum(np.square(rows), axis=1))
-    rows = np.nan_to_num(rows / np.maximum(norms, 1.0)[:, np.newaxis])
-    kept = np.minimum(np.sum(np.square(rows @ basis.T), axis=1), 1.0)
-    total = np.minimum(np.sum(np.square(rows), axis=1), 1.0)
-    return np.column_stack([kept, np.maximum(total - kept, 0.0)])
 
 
 def _share(part: float, rest: float, std: float) -> tuple[float, float]:

@@ -63,20 +63,10 @@ def subspace_distance(components_a, components_b, *, ord=2):
             f"{basis_b.shape[1]}: pass components of the same feature space"
         )
     small, large = sorted((basis_a, basis_b), key=len)
-    sines = _principal_sines(small, large)
-    excess = np.ones(len(large) - len(small))
-    return _vector_norm(np.concatenate([sines, sines, excess]), float(ord))
-
-
-def _principal_sines(small, large):
-    residual = small - (small @ large.T) @ large
-    sines = np.linalg.svd(residual, compute_uv=False)
-    return np.minimum(sines[: len(small)], 1.0)
-
-
-def _vector_norm(values, order):
-    largest = values.max()
-    if largest == 0:
+    sines = np.linalg.svd(small - (small @ large.T) @ large, compute_uv=False)
+    sines = np.minimum(sines[: len(small)], 1.0)
+    values = np.concatenate([sines, sines, np.ones(len(large) - len(small))])
+    if (largest := values.max()) == 0:
         return 0.0
     # Relative to the largest, so that high powers of tiny sines do not underflow.
-    return float(largest * np.linalg.norm(values / largest, ord=order))
+    return float(largest * np.linalg.norm(values / largest, ord=float(ord)))

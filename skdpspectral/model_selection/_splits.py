@@ -21,7 +21,6 @@ from .._tables.ids import (
     read_column,
 )
 from .._tables.rows import n_rows_in_memory
-from ..mechanisms import Unit
 
 # Of the rows, held out by a single split.
 _SHARE = 0.25
@@ -149,10 +148,6 @@ class PrivateSplit(_Folds):
         self.user_feature = user_feature
         self.random_state = random_state
 
-    @property
-    def _splits_by(self) -> Unit:
-        return Unit.ROW if self.user_feature is None else Unit.USER
-
     def _folds(self, X: Any, groups: Any) -> np.ndarray:
         n_rows = n_rows_in_memory(X)
         if n_rows < (least := max(self.n_splits, 2)):
@@ -160,11 +155,8 @@ class PrivateSplit(_Folds):
                 f"n_splits={self.n_splits} needs {least} rows or more, but n_samples="
                 f"{n_rows}"
             )
-        by_row = self.user_feature is None
-        return self._folds_of_rows(n_rows) if by_row else self._folds_of_users(X)
-
-    def _folds_of_rows(self, n_rows: int) -> np.ndarray:
-        """Return the test fold of each row, by position."""
+        if self.user_feature is not None:
+            return self._folds_of_users(X)
         order = check_random_state(self.random_state).permutation(n_rows)
         folds = np.empty(n_rows, dtype=np.intp)
         if self.n_splits > 1:

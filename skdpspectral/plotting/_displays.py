@@ -300,7 +300,8 @@ class StreamDisplay(Display):
     >>> from skdpspectral import JMECovariance
     >>> from skdpspectral.plotting import StreamDisplay
     >>> X = np.random.default_rng(0).normal([0.3, 0.0], 0.2, size=(5000, 2))
-    >>> display = StreamDisplay.from_estimator(JMECovariance(), X, every=1000)
+    >>> path = JMECovariance().release_path(X, every=1000)
+    >>> display = StreamDisplay.from_path(path)
     >>> display.steps
     [1000, 2000, 3000, 4000, 5000]
     """
@@ -345,54 +346,39 @@ class StreamDisplay(Display):
         return self
 
     @classmethod
-    def from_estimator(
-        cls, estimator, X, *, every=None, ax=None, confidence=0.95, **line_kw
+    def from_path(
+        cls, path, *, feature_names=None, ax=None, confidence=0.95, **line_kw
     ):
-        """Fit a stream with ``release_path`` and plot its means.
-
-        This charges the budget of one stream, and the estimator takes over the last
-        moments.
+        """Plot the means of a stream's releases, without charging it.
 
         Parameters
         ----------
-        estimator : JMECovariance
-            Estimator whose parameters define the stream.
-        X : array-like of shape (n_samples, n_features)
-            Rows in order.
-        every : int or None, default=None
-            Number of steps between drawn steps. None draws about a hundred steps.
+        path : iterable of MomentRelease
+            Releases of a stream, such as ``release_path(X, every=100)`` of
+            :class:`~skdpspectral.JMECovariance`.
+        feature_names : sequence of str or None, default=None
+            Labels of the curves. None numbers the features.
         ax, confidence, **line_kw
             As in :meth:`plot`.
 
         {drawn}
         ValueError
-            If a parameter or X is invalid, or the standard deviations of means are not
-            available, as with ``moments="assume-centered"`` or a `second_workload`.
-        PrivacyBudgetError
-            If the accountant refuses the stream.
+            If the standard deviations of means are not available, as with
+            ``moments="assume-centered"`` or a `second_workload`.
 
         Notes
         -----
         Bands contain the means of the same clipped rows **without noise**. The noise is
         normal with a known standard deviation. Bands exclude the rows' sampling error.
         """
-        cls._check_style(**line_kw)
-        _deviations(confidence)
-        stream = estimator._moment_stream(*np.shape(X))
-        if stream.centered or stream.first_workload is not stream.workload:
+        steps, means, _, std = zip(*path, strict=True)
+        if None in std:
             raise ValueError(
-                "moments: the noise of these means is not known; use "
+                "path: the noise of these means is not known; use "
                 'moments="jme" without a second_workload'
             )
-        if every is None:
-            every = max(1, np.shape(X)[0] // 100)
-        path = list(estimator.release_path(X, every=every))
-        display = cls(
-            steps=[release.step for release in path],
-            locations=[release.location for release in path],
-            std=[release.location_std for release in path],
-            feature_names=getattr(estimator, "feature_names_in_", None),
-        )
+        named = {"steps": list(steps), "feature_names": feature_names}
+        display = cls(locations=means, std=std, **named)
         return display.plot(ax, confidence=confidence, **line_kw)
 
 
@@ -549,35 +535,6 @@ class AuditDisplay(Display):
         return self
 
     @classmethod
-    def from_predictions(
-        cls, scores, neighbor_scores, *, claimed_mu, mu=None, ax=None, **line_kw
-    ):
-        """Plot the error rates for all thresholds of a statistic.
-
-        Parameters
-        ----------
-        scores, neighbor_scores : array-like of shape (n_trials,)
-            Values of the statistic on two neighboring synthetic data sets. Larger
-            values indicate the neighbor.
-        claimed_mu, mu, ax, **line_kw
-            As in :meth:`plot` and the class.
-
-        {drawn}
-        ValueError
-            If scores are not two lists of numbers.
-        """
-        one = np.sort(_of_shape("scores", scores, (None,)))
-        other = np.sort(_of_shape("neighbor_scores", neighbor_scores, (None,)))
-        thresholds = np.r_[-np.inf, np.unique(np.r_[one, other])]
-        display = cls(
-            false_positives=1.0 - np.searchsorted(one, thresholds, "right") / len(one),
-            false_negatives=np.searchsorted(other, thresholds, "right") / len(other),
-            claimed_mu=claimed_mu,
-            mu=mu,
-        )
-        return display.plot(ax, **line_kw)
-
-    @classmethod
     def from_result(cls, result, *, ax=None, **line_kw):
         """Plot the result of :func:`~skdpspectral.audit.audit_epsilon`.
 
@@ -590,5 +547,14 @@ class AuditDisplay(Display):
 
         {drawn}
         """
-        more = {"claimed_mu": result.claimed_mu, "mu": result.mu}
-        return cls.from_predictions(*result.scores, **more, ax=ax, **line_kw)
+        first, second = result.scores
+        one = np.sort(_of_shape("scores", first, (None,)))
+        other = np.sort(_of_shape("scores", second, (None,)))
+        thresholds = np.r_[-np.inf, np.unique(np.r_[one, other])]
+        display = cls(
+            false_positives=1.0 - np.searchsorted(one, thresholds, "right") / len(one),
+            false_negatives=np.searchsorted(other, thresholds, "right") / len(other),
+            claimed_mu=result.claimed_mu,
+            mu=result.mu,
+        )
+        return display.plot(ax, **line_kw)

@@ -26,38 +26,14 @@ def check_epsilons(epsilons) -> np.ndarray:
     return values
 
 
-def name_of_score(scoring) -> str | None:
-    """Return a label for an axis, or None where the score has no name."""
-    name = scoring if isinstance(scoring, str) else getattr(scoring, "__name__", None)
-    if name is None:
-        return None
-    return name.replace("neg_", "negative ", 1).replace("_", " ").capitalize()
-
-
 def epsilon_parameters(estimator) -> list[str]:
-    """Return the names of the epsilon parameters of private estimators.
-
-    An estimator with ``privacy_plan`` is private: others may use the name differently.
-    """
+    """Return the names of epsilon parameters of estimators with ``privacy_plan``."""
     params = estimator.get_params(deep=True)
     if isinstance(estimator, PrivatePipeline):
         return ["epsilon"]  # its steps have no budgets of their own
     names = [n for n in params if n == "epsilon" or n.endswith("__epsilon")]
     owners = {n: params.get(n.rpartition("__")[0], estimator) for n in names}
     return sorted(n for n, owner in owners.items() if hasattr(owner, "privacy_plan"))
-
-
-def resolve_parameter(param_name, candidates, known) -> str:
-    """Return the parameter to vary: the only candidate, or one that is `known`."""
-    if param_name is None and len(candidates) == 1:
-        return candidates[0]
-    if param_name not in known:
-        none = "" if candidates else "; none is the epsilon of a private estimator"
-        raise ValueError(
-            "param_name must be the one parameter to vary, of "
-            f"{candidates or sorted(known)}, got {param_name!r}{none}"
-        )
-    return param_name
 
 
 def _without_privacy(score) -> float:
@@ -181,7 +157,6 @@ class PrivacyUtilityDisplay(Display):
         y=None,
         *,
         epsilons,
-        param_name=None,
         groups=None,
         cv=None,
         scoring=None,
@@ -203,15 +178,14 @@ class PrivacyUtilityDisplay(Display):
         ----------
         estimator : estimator
             A private estimator, or a pipeline or other meta-estimator that contains
-            one. It is cloned for every fit.
+            one. It is cloned for every fit. Its only epsilon of a private estimator
+            varies.
         X : array-like of shape (n_samples, n_features)
             Rows, which are split into folds.
         y : array-like of shape (n_samples,) or None, default=None
             Targets, if the estimator or the score needs them.
         epsilons : array-like of shape (n_epsilons,)
             Distinct, positive and finite budgets of one fit.
-        param_name : str or None, default=None
-            Parameter to vary. None uses the only epsilon of a private estimator.
         groups, cv, n_jobs
             As in :func:`~sklearn.model_selection.cross_val_score`. The rows are split
             once, and every epsilon uses the same folds.
@@ -256,8 +230,12 @@ class PrivacyUtilityDisplay(Display):
         """
         cls._check_style(**line_kw)
         epsilons = check_epsilons(epsilons)
-        own, known = epsilon_parameters(estimator), estimator.get_params(deep=True)
-        name = resolve_parameter(param_name, own, known)
+        names = epsilon_parameters(estimator)
+        if len(names) != 1:
+            raise ValueError(
+                "estimator must have one epsilon of a private estimator, which varies, "
+                f"got {names}: use a PrivatePipeline for several steps"
+            )
         if isinstance(scoring, (list, tuple, set, dict)):
             raise ValueError(f"scoring must be a single score, got {scoring!r}")
         folds = check_cv(cv, y, classifier=is_classifier(estimator))
@@ -273,17 +251,22 @@ class PrivacyUtilityDisplay(Display):
         )
 
         def scores_at(*values) -> np.ndarray:
-            search.set_params(param_grid={name: list(values)})
+            search.set_params(param_grid={names[0]: list(values)})
             found = search.fit(X, y, **(params or {})).cv_results_
             of_folds = (found[f"split{k}_test_score"] for k in range(len(search.cv)))
             return np.column_stack(list(of_folds))
 
+        if score_name is None:
+            name_of_score = getattr(scoring, "__name__", scoring)
+            if isinstance(name_of_score, str):
+                shown = name_of_score.replace("neg_", "negative ", 1)
+                score_name = shown.replace("_", " ").capitalize()
         # The baseline first: a budget refuses it before anything is spent.
         level = _without_privacy(lambda: scores_at(None)) if baseline else None
         display = cls(
             baseline_score=level,
             epsilons=epsilons,
             scores=scores_at(*epsilons.tolist()),
-            score_name=name_of_score(scoring) if score_name is None else score_name,
+            score_name=score_name,
         )
         return display.plot(ax, **line_kw)

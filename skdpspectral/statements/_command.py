@@ -1,13 +1,11 @@
-"""``skdpspectral-ledger``, with the making and the checking of statements."""
+"""``skdpspectral-ledger``, with the checking of statements."""
 
 from __future__ import annotations
 
 import argparse
-import inspect
 import itertools
 import json
 import math
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,63 +15,20 @@ from ..accounting import PrivacyAccountant
 from ..accounting._errors import LedgerError
 from ..accounting._ledger import command
 from ..mechanisms import PrivacyPlan
-from ._facts import NUMBERS, UNCONFIRMED, Facts, facts_in, fit_facts, ledger_facts
+from ._facts import UNCONFIRMED, Facts, facts_in, fit_facts, ledger_facts
 from ._page import record_in
-from ._statement import Statement, statement
-
-_WRITERS: dict[str, Callable[[Statement], str]] = {
-    "html": Statement.to_html,
-    "json": Statement.to_json,
-    "yaml": Statement.to_registry,
-}
+from ._statement import Statement
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code: 0 for good, 1 for faults, 2 for errors."""
-    return command.run_command(arguments, (_add_statement, _add_verify))
 
+    def add_verify(add: Callable[..., argparse.ArgumentParser]) -> None:
+        what = "Check a statement against a ledger; exit with 1 if they differ."
+        parser = add("verify", _verify, what, before="statement")
+        parser.description = f"{what} What no ledger can confirm is named."
 
-def described_parameters() -> dict[str, str]:
-    """Return what the curator may state in words and numbers, with descriptions."""
-    text = inspect.getdoc(statement) or ""
-    found = re.findall(r"^(\w+) : (?:str|int).*?\n((?:    .*\n)+)", text, re.M)
-    return {name: " ".join(said.split()).replace("`", "") for name, said in found}
-
-
-def _add_statement(add: Callable[..., argparse.ArgumentParser]) -> None:
-    what = "Write a statement for people who are responsible for data."
-    parser = add("statement", _state, what)
-    output = (
-        "new file to write: a page (.html), a record (.json), or an entry for OpenDP's "
-        "registry of deployments (.yaml)"
-    )
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help=output)
-    said = parser.add_argument_group(
-        "what the curator states",
-        "The page shows these texts and numbers as they are given, and nobody checks "
-        "them. What is left out is shown as not stated.",
-    )
-    for name, what in described_parameters().items():
-        kind, metavar = (int, "N") if name in NUMBERS else (str, "TEXT")
-        option = f"--{name.replace('_', '-')}"
-        said.add_argument(option, type=kind, metavar=metavar, help=what)
-
-
-def _add_verify(add: Callable[..., argparse.ArgumentParser]) -> None:
-    what = "Check a statement against a ledger; exit with 1 if they differ."
-    parser = add("verify", _verify, what, before="statement")
-    parser.description = f"{what} What no ledger can confirm is named."
-
-
-def _state(options: argparse.Namespace) -> int:
-    ending = options.output.rpartition(".")[2].lower()
-    if ending not in _WRITERS:
-        raise ValueError(f"--output must end with one of {', '.join(_WRITERS)}")
-    given = {name: getattr(options, name) for name in described_parameters()}
-    made = statement(PrivacyAccountant(path=options.ledger), **given)
-    with open(options.output, "x", encoding="utf-8", newline="\n") as file:
-        file.write(_WRITERS[ending](made))
-    return 0
+    return command.run_command(arguments, (add_verify,))
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -148,10 +103,7 @@ def _of_steps(charged: PrivacyPlan) -> bool:
 
 
 def _is_charged(fitted: PrivacyPlan, charged: PrivacyPlan) -> bool:
-    """Return whether a plan is the charged one, with further remarks of the fit.
-
-    Releases of a pipeline's steps get their shapes in the fit, at the cost charged.
-    """
+    """Return whether a plan is the charged one, with further remarks of the fit."""
     blocks, of_charged = (dict(getattr(p, "blocks", ())) for p in (fitted, charged))
     if blocks or of_charged:
         return list(blocks) == list(of_charged) and all(
@@ -159,17 +111,14 @@ def _is_charged(fitted: PrivacyPlan, charged: PrivacyPlan) -> bool:
         )
     if _of_steps(charged) and len(fitted.curves) == len(charged.curves):
         costs = fitted.mu_beside_curves, charged.mu_beside_curves
-        if math.isclose(*costs, rel_tol=1e-9):
+        if math.isclose(*costs, rel_tol=1e-9):  # shapes of steps came in the fit
             fitted = replace(fitted, mechanisms=charged.mechanisms)
     (plain, remarks), (of_ledger, needed) = map(_without_remarks, (fitted, charged))
     return plain == of_ledger and needed <= remarks
 
 
 def _without_remarks(plan: PrivacyPlan) -> tuple[dict[str, Any], set[Any]]:
-    """Return a plan without its remarks, and these with their concerns.
-
-    A ledger restates curves for its own relation: the fit has no such remark.
-    """
+    """Return a plan without its remarks, and these but for those of the ledger."""
     remarks = {(str(r), str(r.concern)) for r in plan.remarks}
     remarks = {each for each in remarks if not each[0].startswith("For this ledger, ")}
     return replace(plan, remarks=()).to_dict(), remarks

@@ -38,36 +38,28 @@ _CURVES = {SampledGaussian.kind, *(curve.kind for curve in CURVE_TYPES)}
 
 @dataclass(frozen=True)
 class Facts:
-    """What a statement has, in values of JSON; None for infinite numbers.
-
-    `why_not` is why there is no guarantee, if so. `mu` is None unless all mechanisms
-    are Gaussian. `distance` is the largest total variation between the laws of the
-    results on neighbors, None where only epsilon and delta bound it. `entries` are
-    groups of entries of equal plans and labels, cut off after some of `n_groups`.
-    `parties` are how others take part, as `_parties` yields them. `n_units` is a public
-    number of rows that a fit has seen.
-    """
+    """What a statement has, in values of JSON; None for infinite numbers."""
 
     kind: str
     name: str
-    why_not: str | None
+    why_not: str | None  # there is no guarantee
     epsilon: float | None
     delta: float
-    mu: float | None
-    distance: float | None
+    mu: float | None  # unless all mechanisms are Gaussian
+    distance: float | None  # total variation, unless epsilon and delta alone bound it
     unit: str
     neighbors: str
     assumptions: list[str]
     seeded: bool
     budget: dict[str, float] | None
     ledger: dict[str, Any] | None
-    entries: list[dict[str, Any]]
+    entries: list[dict[str, Any]]  # groups of equal plans and labels, some of n_groups
     n_groups: int
     kinds: list[str]
     n_clients: int
-    parties: list[str]
+    parties: list[str]  # as _parties yields them
     divisions: list[str]
-    n_units: int | None
+    n_units: int | None  # rows that a fit has seen, if public
     stated: dict[str, Any]
     audit: dict[str, float] | None
     versions: dict[str, str]
@@ -99,10 +91,7 @@ class Facts:
 
     @property
     def filtered(self) -> bool:
-        """Whether a budget holds, whatever results decided what was fitted next.
-
-        What bounds of a model of rows cost is known only of fits chosen beforehand.
-        """
+        """Whether a budget holds, whatever results decided what was fitted next."""
         return bool(self.budget) and Assumption.SPIKED_GAUSSIAN not in self.assumptions
 
     @property
@@ -179,14 +168,6 @@ def fit_facts(plan: PrivacyPlan, n_units: int | None = None, **more: Any) -> Fac
     )
 
 
-def _why_void(plan: PrivacyPlan) -> str | None:
-    """Return why a plan has no guarantee; None if it has one."""
-    if not plan.private:
-        return plan.guarantee()
-    leaks = (str(one) for one in plan.remarks if one.concern is Concern.LEAK)
-    return next(leaks, None)
-
-
 def _parties(plan: PrivacyPlan) -> Iterator[str]:
     """Yield who adds the noise of sums over groups of users, and where clients are."""
     shares = [m.n_shares for m in plan.releases() if isinstance(m, SharedGaussian)]
@@ -210,9 +191,10 @@ def _facts(
         alike.setdefault((entry.plan, entry.label), []).append(entry)
     plans = [PrivacyPlan.from_json(text) for text, _ in alike]
     epsilon = found.spent.epsilon
-    why_not = next(filter(None, map(_why_void, plans)), None)
-    if why_not is None and epsilon == math.inf:
-        why_not = "The total cost has no limit at this delta."
+    void = [plan.guarantee() for plan in plans if not plan.private]
+    remarks = (remark for plan in plans for remark in plan.remarks)
+    void += [str(said) for said in remarks if said.concern is Concern.LEAK]
+    void += ["The total cost has no limit at this delta."] * (epsilon == math.inf)
     unit, neighbors = map(str, (entries and found.relation) or ("", ""))
     blocks = (name for plan in plans for name, _ in getattr(plan, "blocks", ()))
     if budget is not None:
@@ -221,7 +203,7 @@ def _facts(
     return Facts(
         kind=kind,
         name=name,
-        why_not=why_not,
+        why_not=next(iter(void), None),
         epsilon=finite(epsilon),
         delta=found.spent.delta,
         mu=None if total.curves or total.failure else finite(total.mu),

@@ -11,41 +11,29 @@ from ._answers import claim, for_the_person_responsible, title
 from ._facts import Facts
 from ._page import printable
 
-# Fields that no parameter of a statement fills, by section.
-_GIVEN = {
-    "basic": ("data_product_region", "data_product_sector"),
-    "dp_variant": ("data_domain",),
-    "deployment_model": ("actors", "access_type_details"),
-    "implementation": ("justification",),
-}
-REGISTRY_FIELDS = {
-    "data_curator_type",
-    *(n for names in _GIVEN.values() for n in names),
-}
-
 
 def registry_entry(facts: Facts) -> str:
     """Return the entry as JSON, which YAML contains; "TODO" where nobody has said."""
-    given = {**facts.stated, **facts.stated.get("registry", {})}
-    stated = defaultdict(lambda: "TODO", given)
+    stated = defaultdict(lambda: "TODO", facts.stated)
     said = {q: "\n".join(a) for q, a in for_the_person_responsible(facts)}
     many = facts.kind in ("stream", "ledger")
     private = {"epsilon": facts.epsilon, "delta": facts.delta}
-    curator = {
-        "data_curator_name": stated["curator"],
-        "data_curator_type": stated["data_curator_type"],
-    }
+    curator = {"data_curator_name": stated["curator"], "data_curator_type": "TODO"}
     deployment: dict[str, dict[str, Any]] = {
         "basic": {
             "name": title(facts),
             "data_curators": [curator],
-            "description": given.get("description", said["What was released?"]),
+            "description": facts.stated.get("description", said["What was released?"]),
             "intended_use": stated["intended_use"],
             "data_product_type": "Machine learning model",
-            "publication_date": given.get("date", "1900-01-01"),  # a date is required
+            "data_product_region": "TODO",
+            "data_product_sector": "TODO",
+            # A date is required.
+            "publication_date": facts.stated.get("date", "1900-01-01"),
         },
         "dp_variant": {
             "variant_name": "Approximate DP",
+            "data_domain": "TODO",
             "unprotected_quantities": said["What is not protected?"],
         },
         "privacy_loss": {
@@ -58,11 +46,14 @@ def registry_entry(facts: Facts) -> str:
             "model_name": "Federated" if facts.parties else "Central",
             "trust_assumptions": said.get("Against whom?", "TODO"),
             "release_type": "Many releases" if many else "One release",
+            "actors": "TODO",
+            "access_type_details": "TODO",
         },
         "implementation": {
             "preprocessing_and_hyperparameter_tuning": stated["tuning"],
             "mechanisms": f"Kinds: {', '.join(facts.kinds) or 'none'}.",
             "utility": stated["utility"],
+            "justification": "TODO",
             "additional_information": said["How can this be checked?"],
         },
         "administrative": {
@@ -71,8 +62,6 @@ def registry_entry(facts: Facts) -> str:
             "tier": 1,
         },
     }
-    for section, names in _GIVEN.items():
-        deployment[section] |= {name: stated[name] for name in names}
     slug = re.sub(r"[^a-z0-9]+", "-", title(facts).lower()).strip("-") or "todo"
     entry = {"url_slug": slug, "deployment": deployment}
     text = json.dumps(_printable(entry), indent=1, ensure_ascii=False)

@@ -6,7 +6,6 @@ import datetime
 import json
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -28,7 +27,7 @@ from ._facts import (
     software_versions,
 )
 from ._page import html_page
-from ._registry import REGISTRY_FIELDS, registry_entry
+from ._registry import registry_entry
 
 
 @dataclass(frozen=True, repr=False)
@@ -106,7 +105,6 @@ def statement(
     bias: str | None = None,
     docs_url: str | None = None,
     audit: Any = None,
-    registry: Mapping[str, str] | None = None,
 ) -> Statement:
     """Create a statement of privacy guarantees, for those responsible for the data.
 
@@ -155,9 +153,6 @@ def statement(
         Root URL of the documentation of this package, for links to proofs.
     audit : AuditResult or None, default=None
         Result of :func:`~skdpspectral.audit.audit_epsilon`.
-    registry : mapping of str to str or None, default=None
-        Other fields of the registry entry, such as
-        ``{"data_product_region": "Global"}``.
 
     Returns
     -------
@@ -170,8 +165,7 @@ def statement(
     TypeError
         If `of` has no plan and is not a ledger, or a parameter has the wrong type.
     ValueError
-        If `date` is not a date, `n_units` or `units_per_person` is below 1, or
-        `registry` has an unknown field.
+        If `date` is not a date, or `n_units` or `units_per_person` is below 1.
     LedgerError
         If the ledger cannot be read.
 
@@ -196,13 +190,17 @@ def statement(
                 raise TypeError(f"{name} must be an integer, got {shown(value)}")
             given[name] = int(value)
             check_number(name, given[name])
-        elif name not in ("date", "registry") and not isinstance(value, str):
+        elif name != "date" and not isinstance(value, str):
             raise TypeError(f"{name} must be a string or None, got {shown(value)}")
     if docs_url is not None and not re.match(r"https?://", docs_url):
         raise ValueError(f"docs_url must begin with https://, got {docs_url!r}")
     if date is not None:
-        given["date"] = _checked_date(date)
-    given["registry"] = _checked(registry)
+        try:
+            given["date"] = datetime.date.fromisoformat(str(date)[:10]).isoformat()
+        except ValueError:
+            raise ValueError(
+                f"date must have the form 2026-01-31, got {shown(date)}"
+            ) from None
     more: dict[str, Any] = {
         "stated": {name: value for name, value in given.items() if value},
         "audit": None if audit is None else _audit(audit),
@@ -239,23 +237,3 @@ def _audit(audit: Any) -> dict[str, float | None]:
         return {key: finite(float(getattr(audit, key))) for key in keys}
     except (AttributeError, TypeError, ValueError):
         raise TypeError("audit must be a result of audit_epsilon") from None
-
-
-def _checked_date(date: Any) -> str:
-    try:
-        return datetime.date.fromisoformat(str(date)[:10]).isoformat()
-    except ValueError:
-        raise ValueError(
-            f"date must have the form 2026-01-31, got {shown(date)}"
-        ) from None
-
-
-def _checked(registry: Any) -> dict[str, str]:
-    given = dict(registry or {})
-    for name, text in given.items():
-        if name not in REGISTRY_FIELDS:
-            known = ", ".join(sorted(REGISTRY_FIELDS))
-            raise ValueError(f"registry has unknown fields {name!r}; known: {known}")
-        if not isinstance(text, str):
-            raise TypeError(f"registry[{name!r}] must be a string, got {shown(text)}")
-    return given
