@@ -343,21 +343,11 @@ def captured_variance(estimator, X, y=None):
     return float(min(kept / total, 1.0))
 
 
-def _finite_array(values, name):
-    return check_array(
-        values,
-        dtype=np.float64,
-        ensure_2d=False,
-        allow_nd=True,
-        ensure_min_samples=0,
-        ensure_min_features=0,
-        input_name=name,
-    )
-
-
 def _orthonormal_rows(components, name):
     """Return the rows in float64, orthonormal to machine precision; same span."""
-    rows = _finite_array(components, name)
+    any_shape = {"ensure_2d": False, "allow_nd": True, "ensure_min_samples": 0}
+    any_shape["ensure_min_features"] = 0
+    rows = check_array(components, dtype=np.float64, input_name=name, **any_shape)
     if rows.ndim != 2 or not 1 <= rows.shape[0] <= rows.shape[1]:
         raise ValueError(
             f"{name} must have shape (n_components, n_features) with 1 <= n_components "
@@ -433,21 +423,13 @@ def _row_blocks(X, weights):
 
 def _kept_and_total(X, weights, basis):
     """Sum the squares about the mean: of the projections, and in all."""
-    # Relative to the first row, equal rows give exactly 0 however the mean is rounded;
-    # relative to the largest entry, no square underflows.
-    column_sums, largest = 0.0, 0.0
-    for block in _row_blocks(X, weights):
-        column_sums = column_sums + block.sum(axis=0)
-        largest = np.maximum(largest, np.abs(block).max())  # keeps a NaN
-    if largest == 0:
-        return 0.0, 0.0
-    mean = column_sums / X.shape[0]
+    # Relative to the first row, equal rows give exactly 0 however the mean is rounded.
+    mean = sum(block.sum(axis=0) for block in _row_blocks(X, weights)) / X.shape[0]
     kept, total = 0.0, 0.0
     for block in _row_blocks(X, weights):
-        centered = (block - mean) / largest
-        projected = centered @ basis.T
+        projected = (block - mean) @ basis.T
         kept += np.vdot(projected, projected)
-        total += np.vdot(centered, centered)
+        total += np.sum(np.square(block - mean))
     return kept, total
 
 

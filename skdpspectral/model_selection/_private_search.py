@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
@@ -78,17 +77,7 @@ def _of_best(name: str, summary: str):
 
 def _attribute(name: str, summary: str) -> property:
     """Return a property that the best model has."""
-
-    def of_best(self):
-        try:
-            return getattr(self._best(), name)
-        except NotFittedError as error:
-            raise AttributeError(
-                f"{type(self).__name__} has no attribute {name} before it has a fitted "
-                "model"
-            ) from error
-
-    return property(of_best, doc=summary)
+    return property(lambda self: getattr(self.best_estimator_, name), doc=summary)
 
 
 @documented
@@ -185,12 +174,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     half of the blocks by half a standard deviation of its noise. The last fit costs
     :math:`\mu_f`. Together they cost :math:`\mu^2 = \mu_1^2 + \mu_2^2 + \mu_f^2`, a
     tenth of it for the votes. With a single challenger there is no proposal, and the
-    test has :math:`\mu_2 = \mu_v`.
-
-    The ledger is charged once for the whole search, before any value is read. Warnings
-    of fits in blocks are suppressed. Warnings about candidates that follow from shapes
-    and parameters are issued before the charge. The guarantee does not cover the
-    duration of a search.
+    test has :math:`\mu_2 = \mu_v`. The ledger is charged once for all, before any value
+    is read. The guarantee does not cover the duration of a search.
 
     **When there is no vote.** If :math:`m \mu_v < 4`, votes could not distinguish
     candidates, and the incumbent is fitted with the whole budget. This depends only on
@@ -206,10 +191,6 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
     but the categories of a dtype become those of the block's own values, unless
     :class:`~skdpspectral.DPTableVectorizer` takes them as public by "dtype". Scorers
     get arrays and indexes of pandas as a series.
-
-    **A score of the winner** is not part of the search. Hold out rows, and score
-    `best_estimator_` on them with a
-    :func:`~skdpspectral.metrics.make_private_scorer` that has its own epsilon.
 
     Examples
     --------
