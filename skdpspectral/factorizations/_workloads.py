@@ -61,6 +61,7 @@ class WindowSums:
 
     def __init__(self, width: int, length: int):
         self._width, self._length = width, length
+        self._past: np.ndarray
         self.skip(0)
 
     def push(self, rows: np.ndarray) -> np.ndarray:

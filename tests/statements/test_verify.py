@@ -409,7 +409,7 @@ def test_files_that_are_no_statements(make, ledger, tmp_path, capsys):
     record = json.dumps({**good, "stated": "x", "audit": 1})
     negative = json.dumps({**good, "ledger": {**good["ledger"], "entries": -1}})
     huge = json.dumps({**good, "ledger": {**good["ledger"], "entries": 1e300}})
-    deep, yaml = "[" * 10**5, Path(make("yaml")).read_text()
+    deep, yaml = "[" * 10**5, Path(make("registry")).read_text()
     for text in (deep, record, negative, huge, '{"record": []}', yaml):
         bad.write_text(text)
         capsys.readouterr()
