@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.base import MetaEstimatorMixin
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
@@ -353,10 +353,7 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         """
         with self._unchanged_on_error(own_arithmetic=False):
             self._check_parameters()
-            # As it is now, for it may be changed during the search.
-            taken = object.__new__(type(self))
-            taken.__dict__.update(self.__dict__, estimator=clone(self.estimator))
-            found = taken._found(X, y)
+            found = self._found(X, y)
             earlier = [name for name in vars(self) if name.endswith("_")]
             for name in set(earlier) - set(found):
                 self.__dict__.pop(name, None)

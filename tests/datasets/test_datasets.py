@@ -4,7 +4,6 @@ import os
 
 import numpy as np
 import pytest
-from benchmark_scripts import load as load_script
 from scipy import stats
 
 from skdpspectral import datasets
@@ -19,22 +18,10 @@ from skdpspectral.datasets import (
 )
 from skdpspectral.datasets import _real as real
 
-REAL_TABLES = load_script("real_tables")
-load_coil2000, load_jester = REAL_TABLES.load_coil2000, REAL_TABLES.load_jester
-load_gordon2002 = REAL_TABLES.load_gordon2002
-load_kddcup99 = REAL_TABLES.load_kddcup99
-
 HAS_DATA = bool(os.environ.get(real.DATA_HOME_VARIABLE))
 needs_data = pytest.mark.skipif(
     not HAS_DATA, reason=f"{real.DATA_HOME_VARIABLE} does not name a data folder"
 )
-LOADERS = {
-    "adult": load_adult,
-    "kddcup99-10pct": load_kddcup99,
-    "jester-1": load_jester,
-    "coil2000-insurance": load_coil2000,
-    "gordon2002": load_gordon2002,
-}
 # Every statistical test below has this two-sided false-alarm rate over seeds.
 FALSE_ALARM_RATE = 1e-6
 
@@ -271,9 +258,8 @@ def test_adult_caps_and_missing_categories(tmp_path):
     assert bunch.bounds == (0.0, 1.0)
 
 
-@pytest.mark.parametrize("name", LOADERS)
-def test_loaders_name_the_remedy_when_there_is_no_file(name, tmp_path, monkeypatch):
-    load = LOADERS[name]
+def test_loaders_name_the_remedy_when_there_is_no_file(tmp_path, monkeypatch):
+    name, load = "adult", load_adult
     monkeypatch.delenv(real.DATA_HOME_VARIABLE, raising=False)
     with pytest.raises(FileNotFoundError, match=r"No data folder.*SKDPSPECTRAL_DATA"):
         load()
@@ -369,9 +355,7 @@ def test_digits_with_public_bounds():
 def test_everything_exported_is_documented():
     for name in datasets.__all__:
         assert "Returns" in getattr(datasets, name).__doc__
-    for load in LOADERS.values():
-        assert "Terms:" in load.__doc__
-        assert "References" in load.__doc__
+    assert "Terms:" in load_adult.__doc__
 
 
 # --- the real data
@@ -380,11 +364,6 @@ def test_everything_exported_is_documented():
 @pytest.fixture(scope="module")
 def adult():
     return load_adult()
-
-
-@pytest.fixture(scope="module")
-def kddcup99():
-    return load_kddcup99()
 
 
 def assert_within_bounds(bunch):
@@ -411,86 +390,3 @@ def test_adult(adult):
     np.testing.assert_allclose(ages, np.rint(ages), atol=1e-12)
     assert (np.rint(ages.min()), np.rint(ages.max())) == (17, 90)
     assert (adult.data[:, 1] == 1.0).sum() == 18  # fnlwgt, the one cap that clips
-
-
-@needs_data
-def test_kddcup99(kddcup99):
-    assert kddcup99.data.shape == (494_021, 122)
-    assert kddcup99.data.dtype == np.float32
-    assert_within_bounds(kddcup99)
-    labels = dict(zip(*np.unique(kddcup99.target, return_counts=True), strict=True))
-    assert len(labels) == 23
-    assert labels["smurf."] == 280_790
-    assert labels["neptune."] == 107_201
-    assert labels["normal."] == 97_278
-    # One protocol, one service and one flag a row.
-    for start, stop in ((38, 41), (41, 111), (111, 122)):
-        block = kddcup99.data[:, start:stop]
-        assert (block.sum(axis=1) == 1).all()
-        assert np.isin(block, (0, 1)).all()
-
-
-@needs_data
-def test_kddcup99_caps_clip_few_rows(kddcup99):
-    clipped = {"src_bytes": 150, "dst_bytes": 253, "hot": 432, "su_attempted": 6}
-    for name, at_most in clipped.items():
-        column = kddcup99.data[:, kddcup99.feature_names.index(name)]
-        assert 0 < (column == 1).sum() <= at_most + 20, name
-
-
-@needs_data
-def test_jester():
-    bunch = load_jester()
-    assert bunch.data.shape == (24_983, 100)
-    assert_within_bounds(bunch)
-    raw = np.load(real.locate_archive("jester-1", None), allow_pickle=False)[
-        "rating_x100"
-    ]
-    missing = raw == 9900
-    assert (~missing).sum() == 1_810_455
-    assert (bunch.data[missing] == 0).all()
-    np.testing.assert_allclose(bunch.data[~missing], raw[~missing] / 100)
-
-
-@needs_data
-def test_coil2000():
-    bunch = load_coil2000()
-    assert bunch.data.shape == (9_822, 85)
-    assert_within_bounds(bunch)
-    assert bunch.target[~bunch.is_test].sum() == 348
-    assert bunch.target[bunch.is_test].sum() == 238
-    assert bunch.is_test.sum() == 4_000
-    path = real.locate_archive("coil2000-insurance", None)
-    raw = np.load(path, allow_pickle=False)["x"]
-    np.testing.assert_array_equal(bunch.data, raw)  # no range clips a code
-
-
-@needs_data
-def test_gordon2002():
-    bunch = load_gordon2002()
-    assert bunch.data.shape == (181, 12_533)
-    assert_within_bounds(bunch)
-    assert bunch.target.sum() == 31
-    mesothelioma = [name.startswith("meso") for name in bunch.sample_names]
-    np.testing.assert_array_equal(bunch.target, mesothelioma)
-    raw = np.load(real.locate_archive("gordon2002", None), allow_pickle=False)
-    expression = raw["x10"] / 10
-    inside = (expression > 10) & (expression < 16_000)
-    np.testing.assert_allclose(2 ** bunch.data[inside], expression[inside], rtol=1e-13)
-    low, high = bunch.bounds
-    assert (bunch.data[expression <= 10] == low).all()
-    assert (bunch.data[expression >= 16_000] == high).all()
-
-
-@needs_data
-def test_raw_units_are_those_of_the_bounds():
-    """The bounded columns are the raw ones, clipped and divided."""
-    raw, bounded = load_kddcup99(units="raw"), load_kddcup99()
-    low, high = raw.bounds
-    assert low.shape == high.shape == (raw.data.shape[1],)
-    assert high.max() > 1.0
-    assert raw.data.max() > 1.0
-    scaled = np.clip(raw.data[:1000] / high, low, 1.0)
-    assert scaled == pytest.approx(bounded.data[:1000], rel=1e-6)
-    with pytest.raises(ValueError, match="units"):
-        load_kddcup99(units="years")

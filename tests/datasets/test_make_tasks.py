@@ -1,6 +1,5 @@
 """The law, the patterns and the errors of make_low_rank_sparse_tasks."""
 
-import doctest
 import itertools
 
 import numpy as np
@@ -254,16 +253,3 @@ def test_draws_are_repeatable_and_fresh_by_default():
         np.testing.assert_array_equal(one, two)
     fresh = [make(random_state=None)[0] for _ in range(2)]
     assert not np.array_equal(*fresh)
-
-
-def test_the_defaults_run():
-    X, y, users = make_low_rank_sparse_tasks()
-    assert X.shape == (7500, 150)
-    assert np.bincount(users).tolist() == [100] * 75
-    assert np.isfinite(y).all()
-
-
-def test_the_docstring():
-    result = doctest.testmod(_tasks)
-    assert result.attempted >= 7
-    assert result.failed == 0
