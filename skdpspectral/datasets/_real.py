@@ -172,16 +172,11 @@ def load_adult(*, data_home=None, as_frame=False):
     return bunch
 
 
-def load_digits(*, as_frame=False):
+def load_digits():
     """Load scikit-learn's digits with their public bounds, 0 to 16.
 
     The 1,797 images have 8 x 8 pixels. Each pixel counts the dark points in a 4 x 4
     block of a 32 x 32 bitmap, which gives the bounds. No file is needed.
-
-    Parameters
-    ----------
-    as_frame : bool, default=False
-        Whether to return `data` and `target` as pandas objects.
 
     Returns
     -------
@@ -193,6 +188,6 @@ def load_digits(*, as_frame=False):
     E. Alpaydin and C. Kaynak (1998), Optical Recognition of Handwritten Digits, UCI
     Machine Learning Repository, doi:10.24432/C50P49.
     """
-    bunch = sklearn_datasets.load_digits(as_frame=as_frame)
+    bunch = sklearn_datasets.load_digits()
     bunch.bounds = (0.0, 16.0)
     return bunch

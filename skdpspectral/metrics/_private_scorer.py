@@ -390,15 +390,14 @@ class PrivateScorer:
 
     def _published_copy(self) -> PrivateScorer:
         """Return a scorer without accountant and seed, for published searches."""
-        twin = object.__new__(type(self))  # copies note the block that is open
-        twin.__dict__.update(self.__dict__)
-        twin._accountant = twin._noise_seed = twin._made_in = None
-        return twin
+        return self._twin(_accountant=None, _noise_seed=None, _made_in=None)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PrivateScorer:
+        return self._twin(_noise_seed=copy.deepcopy(self._noise_seed, memo))
+
+    def _twin(self, **changes: Any) -> PrivateScorer:
         twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin._noise_seed = copy.deepcopy(self._noise_seed, memo)
+        twin.__dict__.update(self.__dict__, **changes)
         return twin
 
 

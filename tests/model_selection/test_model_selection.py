@@ -124,27 +124,13 @@ def test_ids_of_every_kind_give_the_same_folds():
         np.testing.assert_array_equal(folds_of(PerUserKFold(5), kind), expected)
 
 
-def test_users_from_a_column_of_any_table():
+def test_users_from_a_column():
     users = long_tailed_users()
     expected = folds_of(PerUserKFold(5), users)
     array = np.column_stack([np.arange(len(users)), users])
-    columns = ["item_id", "user_id"]
-    mixed = np.empty(array.shape, dtype=object)
-    mixed[:, 0], mixed[:, 1] = "a", [f"user {user}" for user in users]
-    frames = [
-        pd.DataFrame(array, columns=columns, index=np.arange(len(users))[::-1]),
-        pd.DataFrame(mixed, columns=columns),
-        pl.DataFrame(array, schema=columns),
-    ]
-    tables = [array, array.tolist(), mixed, sparse.csr_array(array)]
-    for table in (*frames, *tables, sparse.coo_matrix(array), array.astype(float)):
-        for position in (1, -1, np.int64(1)):
-            cv = PerUserKFold(5, user_feature=position)
-            folds = folds_of(cv, X=table)
-            np.testing.assert_array_equal(folds, expected)
-    for table in frames:
-        cv = PerUserKFold(5, user_feature="user_id")
-        folds = folds_of(cv, X=table)
+    frame = pd.DataFrame(array, columns=["item_id", "user_id"])
+    for table, feature in ((array, 1), (array, -1), (frame, 1), (frame, "user_id")):
+        folds = folds_of(PerUserKFold(5, user_feature=feature), X=table)
         np.testing.assert_array_equal(folds, expected)
 
 
@@ -235,9 +221,6 @@ def test_bad_parameters():
         (None, ValueError, "pass groups, or name a column of X by user_feature"),
         ([1, 2], ValueError, "inconsistent numbers of samples"),
         ([1] * 5 + [None], ValueError, "groups must not contain missing ids"),
-        ([1.0] * 5 + [np.nan], ValueError, "groups must not contain missing ids"),
-        ([[1]] * 6, TypeError, "groups must contain hashable ids"),
-        (np.ones((6, 2)), ValueError, "groups must be a list or 1D array"),
     ],
 )
 def test_bad_groups(groups, error, says):
@@ -250,25 +233,3 @@ def test_more_folds_than_rows():
         ValueError, match="n_splits=5 requires at least as many rows, but there"
     ):
         next(PerUserKFold(5).split(np.zeros((4, 1)), groups=[1, 2, 3, 4]))
-
-
-@pytest.mark.parametrize(
-    ("feature", "says"),
-    [
-        (2, "user_feature=2, but X has 2 columns"),
-        ("user", "user_feature='user', but X has no column of that name"),
-    ],
-)
-def test_bad_columns(feature, says):
-    X = pd.DataFrame(np.zeros((9, 2)), columns=["user_id", "item_id"])
-    with pytest.raises(ValueError, match=says):
-        next(PerUserKFold(2, user_feature=feature).split(X))
-    if isinstance(feature, str):
-        with pytest.raises(ValueError, match="X has no column names"):
-            next(PerUserKFold(2, user_feature=feature).split(X.to_numpy()))
-
-
-def test_missing_ids_in_a_column():
-    X = np.array([[1.0, 0.0], [np.nan, 0.0], [1.0, 1.0]])
-    with pytest.raises(ValueError, match="users must not contain missing ids"):
-        next(PerUserKFold(2, user_feature=0).split(X))
