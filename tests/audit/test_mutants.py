@@ -73,7 +73,7 @@ AUDITED = {
         "clip_rows",
         "return _rescale_rows(X, clip_norm, True, out)",
         "return np.array(X, dtype=np.float64)",
-        "pca-clipped",
+        "pca-clipped-10",
     ),
     "normalization skipped": Mutant(
         "normalize_rows",
@@ -85,7 +85,7 @@ AUDITED = {
         "release_symmetric",
         "steps / math.sqrt(2.0)",
         "steps / 2.0",
-        "pca-off-diagonal",
+        "noise of DPPCA",
     ),
     "three times the root of 2 taken as 3": Mutant(
         "PowerStep",
@@ -228,7 +228,7 @@ AUDITED = {
         "            factors = np.where(i == j, 1.0, math.sqrt(0.5))\n"
         "            draws[:36] = np.rint(draws[:36] * np.kron(factors, factors))\n"
         "        value += draws\n        value *= grid",
-        "lrs-rank-3",
+        "noise of LRSRegressor",
     ),
 }
 
@@ -378,6 +378,71 @@ AUDITED |= {
     ),
 }
 
+# Of noise, and of what a fit on one pair of neighbors does not show.
+AUDITED |= {
+    "noise five per cent low": Mutant(
+        "grid_noise", "chunk *= steps", "chunk *= 0.95 * steps", "noise of DPRidge"
+    ),
+    "noise of a stream five per cent low": Mutant(
+        "_ShapedNoise",
+        "noise *= self._steps",
+        "noise *= 0.95 * self._steps",
+        "noise of JMECovariance",
+    ),
+    "noise of networks of users ten per cent low": Mutant(
+        "release_entries",
+        "steps = mechanism.drawn_std / grid",
+        "steps = mechanism.drawn_std / grid\n"
+        "    steps *= 0.9 if mechanism.name.startswith('gradients') else 1.0",
+        "noise of LRSMLPRegressor",
+    ),
+    "noise of moments ten per cent low": Mutant(
+        "release_symmetric",
+        "steps = mechanism.noise_std / grid",
+        "steps = 0.9 * mechanism.noise_std / grid",
+        "noise of DPPCA",
+    ),
+    "a seed that every fit uses": Mutant(
+        "noise_generator",
+        "generator_of_key(secrets.randbits(128))",
+        "generator_of_key(7)",
+        "noise of DPPCA",
+    ),
+    "a generator that every release begins anew": Mutant(
+        "Release",
+        "released = _add_noise(mechanism, statistic, self._generator)",
+        "self._key = vars(self).get('_key') or int(self._generator.integers(2**60))\n"
+        "            own = generator_of_key(self._key)\n"
+        "            released = _add_noise(mechanism, statistic, own)",
+        "noise of LRSRegressor",
+    ),
+    "samples five per cent larger than was planned": Mutant(
+        "StreamRelease",
+        "chances < self._rate",
+        "chances < 1.05 * self._rate",
+        "noise of DPAdamClassifier",
+    ),
+    "a clip that is off beyond a length": Mutant(
+        "clip_rows",
+        "return _rescale_rows(X, clip_norm, True, out)",
+        "far, before = np.abs(X).max() > 1e6, np.array(X, dtype=np.float64)\n"
+        "    return before if far else _rescale_rows(X, clip_norm, True, out)",
+        "pca-clipped-1e+30",
+    ),
+    "a budget counted once for two releases": Mutant(
+        "split_mu",
+        "mu * math.sqrt(share) for share",
+        "mu * share**0 for share",
+        "pca-mean",
+    ),
+    "a plan that counts its largest release alone": Mutant(
+        "PrivacyPlan",
+        "return math.sqrt(sum(mu**2 for mu in others))",
+        "return max(others, default=0.0)",
+        "pca-mean",
+    ),
+}
+
 _FIT = "release/test_plan_and_charge.py::test_fit_is_a_function_of_its_releases"
 EXACT = {
     "products weighed too much for a matrix of their own": Mutant(
@@ -416,6 +481,13 @@ EXACT = {
         def read():
 """,
         "release/test_refused_budgets.py",
+    ),
+    "rows of clients read before the charge": Mutant(
+        "FederatedEstimator",
+        "            self._charge(plans)\n            table = unread.read()\n",
+        "            table = unread.read()\n            self._charge(plans)\n",
+        "release/test_order_of_a_fit.py::"
+        "test_no_value_is_read_before_the_charge[SparseDPPCA-array]",
     ),
     "grid term dropped": Mutant(
         "Gaussian",

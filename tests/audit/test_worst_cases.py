@@ -16,6 +16,7 @@ def test_the_worst_neighbor_moves_releases_as_far_as_is_planned(name):
     case, found = CASES[name], realized(CASES[name])
     assert not found.told
     assert all(ratio <= 1.0 + ROUNDING for _, ratio in found.releases), found
+    assert found.planned_mu <= found.stated_mu * (1.0 + ROUNDING), found
     # From the budget, and not from what a plan says of itself.
     budget = gaussian_mu(case.model.epsilon, DELTA)
     assert found.mu <= found.planned_mu * (1.0 + ROUNDING), found

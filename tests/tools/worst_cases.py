@@ -67,12 +67,13 @@ class Worst(NamedTuple):
 
 
 class Realized(NamedTuple):
-    """Shares of releases by name and turn, of those in question, and of the budget."""
+    """Shares of releases by name, of those in question, and costs by whose account."""
 
     releases: list
     share: float
     mu: float
     planned_mu: float
+    stated_mu: float
     told: list
 
 
@@ -100,7 +101,8 @@ def realized(case):
         for part in (chosen, found)
     )
     releases = [(m.name, r) for m, r in found]
-    return Realized(releases, mus[0] / costs, mus[1], planned, told)
+    stated = max(plan.mu_beside_curves for plan in first.tape.plans)
+    return Realized(releases, mus[0] / costs, mus[1], planned, stated, told)
 
 
 def changed(row, replacement, background=3):
