@@ -1,161 +1,50 @@
-"""Audits of every private estimator: below the claim, and not for lack of power.
-
-Clopper-Pearson bounds at 99 %: an honest mechanism is refuted in at most 1 of 100
-audits. Seeds are fixed. Most audits end with an early look, whose power is computed in
-`test_power.py`.
-"""
-
-import itertools
+"""Audits of whole fits by the public way, and the bounds and refusals of it."""
 
 import numpy as np
 import pytest
-from audit_cases import (
-    CASES,
-    JOBS,
-    Case,
-    ClientCase,
-    FactorsCase,
-    StageCase,
-    StreamCase,
-    UserCase,
-    audit,
-    audit_in_looks,
-)
-from federated_tools import with_whole_fits
 from lrs_tools import alike, table
-from pca_tools import quick_fits
-from ridge_tools import RidgeCase
-from scaler_tools import ScalerCase
-from sklearn.base import BaseEstimator
+from sklearn.base import clone
+from worst_cases import CASES, plays
 
-import skdpspectral
 from skdpspectral import DPPCA, LRSRegressor, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral._base.estimator import PrivateEstimator
-from skdpspectral._release.noise import record_releases
 from skdpspectral.audit import audit_epsilon
 from skdpspectral.audit._epsilon import check_neighbors, mu_lower_bound
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 
 
+def rows_of(name):
+    """Return the two tables of a case."""
+    return CASES[name].one[0], CASES[name].other[0]
+
+
+# Cases whose first releases move alone, or of one release.
+UNSEEDED = ("pca", "network-classes", "lrs-replaced-start", "items", "jme")
+UNSEEDED += ("federated-matrix",)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_audit_stays_below_the_claim(name):
+@pytest.mark.dependencies
+@pytest.mark.parametrize("name", UNSEEDED)
+def test_audits_of_whole_fits_see_what_is_really_drawn(name):
+    """Without a seed, by the public way: a sound fit is refuted once in a billion."""
     case = CASES[name]
-    result = audit_in_looks(name, n_jobs=JOBS)
-    assert not result.violated, str(result)
-    assert result.epsilon <= result.claimed_epsilon <= case.epsilon
-    if case.tight:
-        assert result.epsilon > case.power * result.claimed_epsilon, str(result)
-
-
-def test_every_private_estimator_is_audited():
-    public = [getattr(skdpspectral, name) for name in skdpspectral.__all__]
-    private = {
-        c for c in public if isinstance(c, type) and issubclass(c, PrivateEstimator)
-    }
-    made = [type(case.make(1.0)) for case in CASES.values()]
-    assert private == {c for cls in made for c in cls.__mro__ if c in private}
-    assert all(issubclass(c, BaseEstimator) for c in private)
-
-
-@pytest.mark.slow
-def test_audit_of_the_components_alone():
-    """Any statistic of a fitted estimator will do; post-processing loses power."""
-    X, neighbor = CASES["pca"].data()
+    one, two = (played.tape.asked[-1] for played in plays(case))
+    change = two.exact - one.exact
+    arguments = dict(zip(("X", "y"), case.one, strict=False))
+    others = dict(zip(("X_neighbor", "y_neighbor"), case.other, strict=False))
     result = audit_epsilon(
-        lambda: DPPCA(1, epsilon=6.0, center="none"),
-        X,
-        neighbor,
-        lambda pca, released: abs(pca.components_[0, 1]) - abs(pca.components_[0, 0]),
-        3000,
-        random_state=0,
-        n_jobs=JOBS,
+        lambda: clone(case.model),
+        **arguments,
+        **others,
+        statistic=lambda model, released: np.vdot(
+            change, released[one.mechanism.name].reshape(change.shape)
+        ),
+        n_trials=200,
+        confidence=1.0 - 1e-9,
     )
-    assert 0.5 < result.epsilon < result.claimed_epsilon
-
-
-USERS = [name for name, case in CASES.items() if isinstance(case, UserCase)]
-
-
-@pytest.mark.slow
-def test_audit_of_whole_fits():
-    """The audits of users leave out the users' own models; this one does not."""
-    result = audit("lrs-joins", 30.0, 500, n_jobs=JOBS, whole_fits=True)
-    assert not result.violated
-    assert 0.5 * result.claimed_epsilon < result.epsilon
-
-
-@pytest.mark.parametrize("name", USERS)
-def test_audits_of_users_know_what_a_whole_fit_releases(name, monkeypatch):
-    """The transcript, bit for bit, and what it would be without noise."""
-    from skdpspectral._release import noise as release_module
-
-    case, exact = CASES[name], {}
-    arguments, whole = case.arguments(4.0), case.arguments(4.0, whole_fits=True)
-    transcripts = []
-    for data in ("", "_neighbor"):
-        for model in (arguments["factory"], whole["factory"]):
-            with record_releases() as released:
-                model.set_params(noise_seed=7)
-                model.fit(arguments[f"X{data}"], arguments[f"y{data}"])
-            transcripts.append(released)
-    for quick, slow in (transcripts[:2], transcripts[2:]):
-        assert list(quick) == list(slow) == [m.name for m in model.privacy_.mechanisms]
-        assert all(np.array_equal(quick[key], slow[key]) for key in slow)
-
-    def noted(mechanism, value, generator):
-        exact[mechanism.name] = value.copy()
-        return transcripts[0][mechanism.name].copy()
-
-    monkeypatch.setattr(release_module, "_add_noise", noted)
-    for side, data in enumerate(("", "_neighbor")):
-        whole["factory"].fit(whole[f"X{data}"], whole[f"y{data}"])
-        for key, means in whole["statistic"].means(transcripts[0]):
-            # Two other users and a canary, each of whom is rounded to the grid.
-            error = np.abs(means[side] - exact[key]).max()
-            assert error <= 1.5 * model.privacy_[key].grid + 1e-12
-
-
-QUICK = (Case, StageCase, StreamCase, ScalerCase, RidgeCase, FactorsCase)
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("name", [n for n, c in CASES.items() if isinstance(c, QUICK)])
-def test_audits_have_the_bits_of_whole_fits(name):
-    whole = CASES[name].make(CASES[name].epsilon)
-    if isinstance(CASES[name], (StageCase, ScalerCase, RidgeCase)):
-        quick, sides = quick_fits(whole), [(X,) for X in CASES[name].data()]
-    else:
-        given = CASES[name].arguments(CASES[name].epsilon)
-        quick = given["factory"]
-        names = [("X", "y"), ("X_neighbor", "y_neighbor")]
-        sides = [[given[key] for key in side if key in given] for side in names]
-    for data, seed in itertools.product(sides, (0, 1)):
-        released = []
-        for model in (whole, quick):
-            with record_releases() as transcript:
-                model.set_params(noise_seed=seed).fit(*data)
-            released.append(transcript)
-        assert list(released[0]) == list(released[1])
-        assert all(map(np.array_equal, *(side.values() for side in released)))
-
-
-CLIENTS = [name for name, case in CASES.items() if isinstance(case, ClientCase)]
-
-
-@pytest.mark.parametrize("name", CLIENTS)
-def test_audits_of_clients_have_the_messages_of_whole_fits(name):
-    quick = CASES[name].make(CASES[name].epsilon)
-    whole = with_whole_fits(type(quick))(**quick.get_params(deep=False))
-    for X, seed in itertools.product(CASES[name].data(), (0, 1)):
-        received = []
-        for model in (whole, quick):
-            model.set_params(noise_seed=seed).fit(X)
-            received.append(model._recorder.received)
-        for messages in zip(*received, strict=True):
-            assert len({m.numbers for m in messages}) == 1
-            assert np.array_equal(*(m.values for m in messages))
+    assert not result.violated, str(result)
+    assert result.mu > 0.1 * result.claimed_mu, str(result)
 
 
 @pytest.mark.slow
@@ -167,18 +56,18 @@ def test_a_statistic_of_the_fitted_estimator_and_a_threshold_of_its_own():
             return model.coef_[0]
 
     case = CASES["lrs-replaced-fixed"]
-    data = case.arguments(10.0)
-    del data["factory"], data["statistic"]
+    (X, y), (X_neighbor, y_neighbor) = case.one, case.other
+    data = {"X": X, "y": y, "X_neighbor": X_neighbor, "y_neighbor": y_neighbor}
     # Fits of fixed weights alone have a shared model that is not zero.
     result = audit_epsilon(
-        lambda: case.make(10.0), **data, statistic=Sign(), n_trials=200, random_state=0
+        case.model, **data, statistic=Sign(), n_trials=50, random_state=0
     )
     # The target of the canary goes from 1e9 to -1e9: the sign is all there is.
     flipped = audit_epsilon(
-        lambda: case.make(10.0),
+        case.model,
         **data,
         statistic=lambda model, released: -model.coef_[0],
-        n_trials=200,
+        n_trials=50,
         random_state=0,
     )
     assert result.mu == 0.0
@@ -186,21 +75,10 @@ def test_a_statistic_of_the_fitted_estimator_and_a_threshold_of_its_own():
 
 
 @pytest.mark.slow
-@pytest.mark.dependencies
-def test_audit_sees_what_is_really_drawn():
-    """Without a seed, the audit judges fresh noise: a quick smoke of that path."""
-    X, neighbor = CASES["pca"].data()
-    result = audit_epsilon(
-        lambda: DPPCA(1, epsilon=8.0, center="none"), X, neighbor, n_trials=300
-    )
-    assert 0.0 < result.mu < 2 * result.claimed_mu
-
-
-@pytest.mark.slow
 def test_audit_charges_no_ledger():
     """Its data are made up; its fits without noise must not void a real ledger."""
     own, block = PrivacyAccountant(100.0, 1e-6), PrivacyAccountant(0.1, 1e-6)
-    X, neighbor = CASES["pca"].data()
+    X, neighbor = rows_of("pca")
     with block:
         for jobs in (1, 2):
             audit_epsilon(
@@ -217,8 +95,12 @@ def test_audit_charges_no_ledger():
 
 @pytest.mark.slow
 def test_audit_does_not_depend_on_the_number_of_jobs():
-    results = [audit("pca", 4.0, 200, n_jobs=jobs) for jobs in (1, 2)]
-    assert results[0] == results[1]
+    model, sides = DPPCA(1, epsilon=4.0, center="none"), rows_of("pca")
+    one, two = (
+        audit_epsilon(model, *sides, n_trials=200, random_state=0, n_jobs=jobs)
+        for jobs in (1, 2)
+    )
+    assert one == two
 
 
 @pytest.mark.sampled(3)
@@ -264,12 +146,12 @@ def test_likelihood_ratio_finds_a_leak_that_needs_no_noise():
         ({"confidence": 1.0}, "confidence"),
         ({"X_neighbor": np.zeros((3, 2))}, "same shape"),
         ({"X_neighbor": -np.ones((4, 2))}, "differ in one row, but differ in 4"),
-        ({"X_neighbor": CASES["pca"].data()[0]}, "but differ in 0"),
+        ({"X_neighbor": rows_of("pca")[0]}, "but differ in 0"),
         ({"factory": lambda: DPPCA(1, epsilon=None)}, "has no guarantee"),
     ],
 )
 def test_bad_arguments(arguments, message):
-    X, neighbor = CASES["pca"].data()
+    X, neighbor = rows_of("pca")
     defaults = {
         "factory": lambda: DPPCA(1, center="none"),
         "X": X,

@@ -1,21 +1,18 @@
-"""Planted mistakes: each must be caught by an audit, or by an exact test.
+"""Planted mistakes: each must be caught by a test, which fails on the mutant.
 
 A mutant is an edit of one definition in a copy of the package: of a class, a function
-or a constant, which is found by its name, wherever it stands. The same audit passes on
-the package as it is and refutes the mutant; what no audit can see is caught by a test
-of plan, ledger or post-processing, which must fail on the mutant.
+or a constant, which is found by its name, wherever it stands. Worst cases are replayed,
+and noise compared with its law; tests of plan, ledger or post-processing catch others.
 """
 
 import ast
 import functools
-import json
 import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from audit_cases import CASES, JOBS
 from forked_python import ForkedPython
 
 import skdpspectral
@@ -28,7 +25,7 @@ TESTS = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Mutant:
-    """An edit, and what must notice it: an audit case, or a test."""
+    """An edit, and what must notice it: a worst case, a check of noise, or a test."""
 
     definition: str
     old: str
@@ -38,7 +35,7 @@ class Mutant:
 
 AUDITED = {
     "noise ten per cent low": Mutant(
-        "grid_noise", "chunk *= steps", "chunk *= 0.9 * steps", "pca"
+        "grid_noise", "chunk *= steps", "chunk *= 0.9 * steps", "noise of DPPCA"
     ),
     "sqrt 2 forgotten": Mutant(
         "second_moment_sensitivity",
@@ -76,7 +73,7 @@ AUDITED = {
         "clip_rows",
         "return _rescale_rows(X, clip_norm, True, out)",
         "return np.array(X, dtype=np.float64)",
-        "pca-clipped",
+        "pca-clipped-10",
     ),
     "normalization skipped": Mutant(
         "normalize_rows",
@@ -88,7 +85,7 @@ AUDITED = {
         "release_symmetric",
         "steps / math.sqrt(2.0)",
         "steps / 2.0",
-        "pca-off-diagonal",
+        "noise of DPPCA",
     ),
     "three times the root of 2 taken as 3": Mutant(
         "PowerStep",
@@ -231,7 +228,7 @@ AUDITED = {
         "            factors = np.where(i == j, 1.0, math.sqrt(0.5))\n"
         "            draws[:36] = np.rint(draws[:36] * np.kron(factors, factors))\n"
         "        value += draws\n        value *= grid",
-        "lrs-rank-3",
+        "noise of LRSRegressor",
     ),
 }
 
@@ -381,6 +378,71 @@ AUDITED |= {
     ),
 }
 
+# Of noise, and of what a fit on one pair of neighbors does not show.
+AUDITED |= {
+    "noise five per cent low": Mutant(
+        "grid_noise", "chunk *= steps", "chunk *= 0.95 * steps", "noise of DPRidge"
+    ),
+    "noise of a stream five per cent low": Mutant(
+        "_ShapedNoise",
+        "noise *= self._steps",
+        "noise *= 0.95 * self._steps",
+        "noise of JMECovariance",
+    ),
+    "noise of networks of users ten per cent low": Mutant(
+        "release_entries",
+        "steps = mechanism.drawn_std / grid",
+        "steps = mechanism.drawn_std / grid\n"
+        "    steps *= 0.9 if mechanism.name.startswith('gradients') else 1.0",
+        "noise of LRSMLPRegressor",
+    ),
+    "noise of moments ten per cent low": Mutant(
+        "release_symmetric",
+        "steps = mechanism.noise_std / grid",
+        "steps = 0.9 * mechanism.noise_std / grid",
+        "noise of DPPCA",
+    ),
+    "a seed that every fit uses": Mutant(
+        "noise_generator",
+        "generator_of_key(secrets.randbits(128))",
+        "generator_of_key(7)",
+        "noise of DPPCA",
+    ),
+    "a generator that every release begins anew": Mutant(
+        "Release",
+        "released = _add_noise(mechanism, statistic, self._generator)",
+        "self._key = vars(self).get('_key') or int(self._generator.integers(2**60))\n"
+        "            own = generator_of_key(self._key)\n"
+        "            released = _add_noise(mechanism, statistic, own)",
+        "noise of LRSRegressor",
+    ),
+    "samples five per cent larger than was planned": Mutant(
+        "StreamRelease",
+        "chances < self._rate",
+        "chances < 1.05 * self._rate",
+        "noise of DPAdamClassifier",
+    ),
+    "a clip that is off beyond a length": Mutant(
+        "clip_rows",
+        "return _rescale_rows(X, clip_norm, True, out)",
+        "far, before = np.abs(X).max() > 1e6, np.array(X, dtype=np.float64)\n"
+        "    return before if far else _rescale_rows(X, clip_norm, True, out)",
+        "pca-clipped-1e+30",
+    ),
+    "a budget counted once for two releases": Mutant(
+        "split_mu",
+        "mu * math.sqrt(share) for share",
+        "mu * share**0 for share",
+        "pca-mean",
+    ),
+    "a plan that counts its largest release alone": Mutant(
+        "PrivacyPlan",
+        "return math.sqrt(sum(mu**2 for mu in others))",
+        "return max(others, default=0.0)",
+        "pca-mean",
+    ),
+}
+
 _FIT = "release/test_plan_and_charge.py::test_fit_is_a_function_of_its_releases"
 EXACT = {
     "products weighed too much for a matrix of their own": Mutant(
@@ -419,6 +481,13 @@ EXACT = {
         def read():
 """,
         "release/test_refused_budgets.py",
+    ),
+    "rows of clients read before the charge": Mutant(
+        "FederatedEstimator",
+        "            self._charge(plans)\n            table = unread.read()\n",
+        "            table = unread.read()\n            self._charge(plans)\n",
+        "release/test_order_of_a_fit.py::"
+        "test_no_value_is_read_before_the_charge[SparseDPPCA-array]",
     ),
     "grid term dropped": Mutant(
         "Gaussian",
@@ -1720,13 +1789,6 @@ print(skdpspectral.__file__, flush=True)
 sys.exit(pytest.main(sys.argv[1:]))
 """
 BROKEN = r"^E +(Import|Indentation|ModuleNotFound|Name|Syntax|UnboundLocal)Error\b"
-# An audit of the copy.
-RUN_AUDIT = f"""
-import sys
-sys.path.append({str(TESTS / "tools")!r})
-import audit_cases
-audit_cases.main()
-"""
 
 
 @pytest.fixture(scope="session")
@@ -1765,14 +1827,6 @@ def mutated_copy(mutant, folder):
     assert len(places) == 1, f"{mutant.old!r} must occur once in {mutant.definition}"
     path, source = places[0]
     (folder / path.relative_to(PACKAGE.parent)).write_text(source)
-
-
-def audit_in(folder, python, case, *options):
-    done = python.run(folder, RUN_AUDIT, case, "--jobs", JOBS, *options)
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    assert Path(report["package"]).is_relative_to(folder)
-    return report
 
 
 _GRADIENTS = "theory/test_sampled_gradients.py::test_no_example_moves"
@@ -2194,42 +2248,43 @@ EXACT |= {
 }
 
 
-@pytest.mark.parametrize("name", AUDITED)
-def test_audit_refutes(name, tmp_path, python):
-    mutant = AUDITED[name]
-    mutated_copy(mutant, tmp_path)
-    report = audit_in(tmp_path, python, mutant.caught_by)
-    assert report["mu"] > report["claimed_mu"], report
+_WORST = (
+    "audit/test_worst_cases.py::"
+    "test_the_worst_neighbor_moves_releases_as_far_as_is_planned"
+)
+_NOISE = "audit/test_noise_of_fits.py::test_noise_is_as_planned"
 
 
-ONE_OF_EACH_KIND = {type(CASES[m.caught_by]): m.caught_by for m in AUDITED.values()}
-
-
-@pytest.mark.parametrize("case", ONE_OF_EACH_KIND.values())
-def test_first_look_accepts_an_unchanged_copy(case, tmp_path, python):
-    """What refutes a copy is the mistake in it, and not that it is a copy.
-
-    The audits of `test_audit.py` accept the package in all cases, by as many fits and
-    more; a first look refutes what is honest once in half a million.
-    """
-    unchanged = Mutant("__version__", '__version__ = "', '__version__ = "', case)
-    mutated_copy(unchanged, tmp_path)
-    report = audit_in(tmp_path, python, case, "--looks", 1)
-    assert report["mu"] <= report["claimed_mu"], report
-
-
-@pytest.mark.parametrize("name", EXACT)
-def test_exact_test_fails(name, tmp_path, python):
-    mutant = EXACT[name]
-    mutated_copy(mutant, tmp_path)
-    target = TESTS / mutant.caught_by
+def run_test(mutant, folder, python, target):
+    """Run tests on a mutated copy; return the process that has run them."""
+    mutated_copy(mutant, folder)
     # Asserts as they are: nobody reads what they say, and to rewrite them takes longer
     # than most of the tests.
     options = ["-qx", "-p", "no:cacheprovider", "--assert=plain"]
-    done = python.run(tmp_path, RUN_TESTS, *options, target)
+    done = python.run(folder, RUN_TESTS, *options, TESTS / target)
     tested = Path(done.stdout.split("\n", 1)[0])
-    assert tested.is_relative_to(tmp_path), done.stdout + done.stderr
+    assert tested.is_relative_to(folder), done.stdout + done.stderr
+    return done
+
+
+@pytest.mark.parametrize("name", AUDITED | EXACT)
+def test_a_mistake_is_caught(name, tmp_path, python):
+    mutant = (AUDITED | EXACT)[name]
+    target = mutant.caught_by
+    if name in AUDITED:
+        noise = target.startswith("noise of ")
+        target = target.removeprefix("noise of ")
+        target = f"{_NOISE if noise else _WORST}[{target}]"
+    done = run_test(mutant, tmp_path, python, target)
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.search(r"^\d+ failed", done.stdout, re.MULTILINE), done.stdout
     # A mutant that cannot run is no mistake that was found.
     assert not re.search(BROKEN, done.stdout, re.MULTILINE), done.stdout
+
+
+@pytest.mark.parametrize("target", [_WORST, _NOISE])
+def test_an_unchanged_copy_passes(target, tmp_path, python):
+    """What fails on a copy is the mistake in it, and not that it is a copy."""
+    unchanged = Mutant("__version__", '__version__ = "', '__version__ = "', target)
+    done = run_test(unchanged, tmp_path, python, target)
+    assert done.returncode == 0, done.stdout + done.stderr

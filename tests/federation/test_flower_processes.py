@@ -327,12 +327,6 @@ def left_of(tools, command, ready, number, least):
     return left
 
 
-def test_nothing_is_left_of_the_example_after_ctrl_c(tools, tmp_path):
-    command = [sys.executable, EXAMPLE / "run.py", "--folder", tmp_path]
-    # A server, three sites, three nodes, a job, and what these have started.
-    assert not left_of(tools, command, b"submitted", signal.SIGINT, least=8)
-
-
 RUNS = """
 import sys, time
 from pathlib import Path

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from pca_tools import ManyRowsScaler
 from release_tools import record_releases
+from scaler_tools import ManyRowsScaler
 from scipy import sparse
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError

@@ -76,8 +76,6 @@ def planted_mistakes(estimator, modules, checks, mutants):
 
     Returns
     -------
-    mutated : callable
-        ``mutated(monkeypatch, module, *edits)``: the class after edits.
     caught, passes : callable
         Tests, to be given names that begin with ``test_``.
     """
@@ -102,4 +100,4 @@ def planted_mistakes(estimator, modules, checks, mutants):
         assert copy is not estimator
         check(copy)
 
-    return mutated, caught, passes
+    return caught, passes

@@ -15,17 +15,14 @@ import copy
 import io
 import itertools
 import math
-import os
 import pickle
 import random
 import sys
-import tempfile
 import traceback
 import types
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -68,6 +65,8 @@ class Asked(NamedTuple):
     shaping: Any = None
     # Who was in the sample of this step; None without samples.
     sample: np.ndarray | None = None
+    # Whether its noise is that of a public seed, as of trials on made-up rows.
+    seeded: bool = False
 
 
 class Above(list):
@@ -100,10 +99,13 @@ class Tape:
         Of the fit whose answers are given again.
     budget : bool, default=True
         Whether charges pass; without, each raises as a used-up budget does.
+    fresh : bool, default=False
+        Whether noise has the keys that it has without a tape.
     """
 
     given: "Tape | None" = None
     budget: bool = True
+    fresh: bool = False
     asked: list = field(default_factory=list)
     charged: list = field(default_factory=list)
     plans: list = field(default_factory=list)
@@ -113,16 +115,25 @@ class Tape:
     in_block: bool = False
     apart: str | None = None
     n_generators: int = 0
+    seeded: list = field(default_factory=list)
     n_streams: int = 0
     last_sample: np.ndarray | None = None
+    # Of each sample: its size, of how many units, and the plan's rate.
+    sizes: list = field(default_factory=list)
 
     def generator(self, noise_seed=None):
         """Return the next generator: the same one in each replay."""
         self.n_generators += 1
+        if self.fresh:
+            made = _noise_generator(noise_seed)
+            self.seeded += [made] * (noise_seed is not None)
+            return made
         return noise.generator_of_key(self.n_generators)
 
     def key(self, noise_seed=None):
         """Return the key of samples, which are the same in each replay."""
+        if self.fresh:
+            return _key(noise_seed)
         return self.generator().bytes(16)
 
     def charge(self, plan, accountant=None, noise_seed=None):
@@ -161,10 +172,13 @@ class Tape:
             exact = mirror_lower(value.copy("F")) if mechanism.symmetric else +value
             exact = exact.copy()
             round_to_integers(exact, mechanism.grid)
-        value[...] = self.answer(
-            Asked(mechanism, exact, _add_noise(mechanism, value, generator).copy())
-        )
+        released = _add_noise(mechanism, value, generator).copy()
+        asked = Asked(mechanism, exact, released, seeded=self._has_seed(generator))
+        value[...] = self.answer(asked)
         return value
+
+    def _has_seed(self, generator):
+        return any(generator is one for one in self.seeded)
 
     def above(self, mechanism, counts, generator):
         """Stand for what names the values whose noisy counts are above a threshold."""
@@ -188,24 +202,27 @@ class Tape:
 
     def begin_stream(self, noise, mechanism, shaping, generator):
         """Stand for the constructor of correlated noise."""
-        noise._replayed = self.n_streams, mechanism, copy.deepcopy(shaping)
+        seeded = self._has_seed(generator)
+        noise._replayed = self.n_streams, mechanism, copy.deepcopy(shaping), seeded
         self.n_streams += 1
         _begin_stream(noise, mechanism, shaping, generator)
 
     def add_to(self, noise, rows, position):
         """Stand for what adds correlated noise to rows."""
-        stream, mechanism, shaping = noise._replayed
+        stream, mechanism, shaping, seeded = noise._replayed
         exact = rows.copy()
         round_to_integers(exact, mechanism.grid)
         _add_to(noise, rows, position)
         sample, self.last_sample = self.last_sample, None
         rows[...] = self.answer(
-            Asked(mechanism, exact, rows.copy(), stream, shaping, sample)
+            Asked(mechanism, exact, rows.copy(), stream, shaping, sample, seeded)
         )
 
     def sample_units(self, owner, position, n_units):
         """Stand for ``StreamRelease.sample``, and note the sample."""
         self.last_sample = _sample_units(owner, position, n_units)
+        rate = getattr(owner.plan.mechanisms[0], "sampling_probability", 1.0)
+        self.sizes.append((len(self.last_sample), n_units, rate))
         return self.last_sample
 
     def option(self, mechanism, sums, generator):
@@ -264,6 +281,7 @@ class Tape:
         self.mus[begin:] = [max(self.mus[begin:])]
 
 
+_noise_generator, _key = noise.noise_generator, streams._key
 _add_noise, _sample = noise._add_noise, noise.Release.sample
 _above, _draw_option = noise._above, selection.draw_option
 _block = Ballot.__call__
@@ -442,27 +460,9 @@ def leaving(model):
             warnings.simplefilter("ignore")
             published = model.publish()
         found["published"] = {k: encode(v) for k, v in sorted(vars(published).items())}
+        # A saved file is made of this object, and of nothing else.
         found["pickle of published"] = pickle.dumps(published)
-        with contextlib.suppress(TypeError, ValueError, AttributeError):
-            found["file"] = _saved(published)
     return found
-
-
-def _saved(model):
-    handle, path = tempfile.mkstemp(suffix=".npz", dir=_memory())
-    os.close(handle)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model.save(path)
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: encode(archive[name]) for name in archive.files}
-    finally:
-        Path(path).unlink()
-
-
-def _memory():
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else None
 
 
 @dataclass
