@@ -46,8 +46,8 @@ _FEWEST_ROWS = 160
 _FEWEST_IN_BATCH = 16
 
 _REHEARSED = (
-    "a fit and its score fail on made-up rows of the form of X and y, so that votes "
-    "would be noise alone: check scoring, and the types of targets and columns"
+    "a fit or its score fails on made-up rows of the form of X and y: check scoring, "
+    "and the types of targets and columns"
 )
 
 
@@ -118,7 +118,7 @@ class Ballot:
     def rehearse(self, candidates: Sequence[Mapping[str, Any]], X: Any, y: Any) -> None:
         """Fit and score each candidate on made-up rows; errors name the candidate."""
         models, scorer = cloudpickle.loads(self.pack)
-        for candidate, model in zip(candidates, models, strict=True):
+        for candidate, model in zip(candidates, models, strict=False):
             with named(candidate), self._apart(0):
                 try:
                     folds = [next(self._folds(X))]

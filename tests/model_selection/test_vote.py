@@ -14,12 +14,11 @@ import pytest
 from replay import Tape, shares
 from scipy import stats
 from sklearn.base import clone
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import make_scorer
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 from sklearn.random_projection import GaussianRandomProjection
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -1029,8 +1028,8 @@ def test_made_up_rows_hold_no_value():
 def test_an_error_of_the_last_fit_quotes_no_value():
     rows = pd.DataFrame({"a": np.ones(150, dtype=object), "b": np.ones(150)})
     rows.loc[5, "a"] = "Hallstatt"
-    given = {"strategy": "constant", "fill_value": 0.0, "keep_empty_features": True}
-    estimator = make_pipeline(SimpleImputer(**given), Normalizer(), DPRidge())
+    fill = FunctionTransformer(np.nan_to_num)
+    estimator = make_pipeline(fill, Normalizer(), DPRidge())
     accountant = PrivacyAccountant()
     with pytest.raises(ValueError, match="its message is not shown") as caught:
         PrivateSearchCV(estimator, {}, accountant=accountant).fit(rows, np.ones(150))

@@ -13,6 +13,7 @@ from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPStandardScaler,
+    DPTableVectorizer,
     FederatedDPPCA,
     PrivacyAccountant,
     PrivacyBudgetError,
@@ -28,9 +29,7 @@ NUMBERS = list("abcd")
 
 
 def texts():
-    return OneHotEncoder(
-        categories=[["x", "y"]], handle_unknown="ignore", sparse_output=False
-    )
+    return DPTableVectorizer(epsilon=0.1, categories={"text": ["x", "y"]})
 
 
 def columns(*more, remainder="drop"):

@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -26,6 +26,7 @@ from skdpspectral import (
     DPAdamRegressor,
     DPItemEmbedding,
     DPStandardScaler,
+    DPTableVectorizer,
     JMECovariance,
     LRSRegressor,
     PrivacyAccountant,
@@ -63,12 +64,9 @@ def numbers():
 
 
 def columns(scaler=None):
-    encoder = OneHotEncoder(
-        categories=[["x", "y", "z"]], handle_unknown="ignore", sparse_output=False
-    )
+    encoder = DPTableVectorizer(categories={"c": ["x", "y", "z"]})
     return ColumnTransformer(
-        [("num", scaler or DPStandardScaler(), ["a", "b"]), ("cat", encoder, ["c"])],
-        sparse_threshold=0,
+        [("num", scaler or DPStandardScaler(), ["a", "b"]), ("cat", encoder, ["c"])]
     )
 
 
