@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from joblib import Memory
 from sklearn.compose import make_column_selector
-from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import (
     Binarizer,
@@ -36,7 +35,7 @@ from ..accounting._ledger.planned_fits import (
     steps_of,
 )
 from ..accounting._ledger.step_shares import is_path_within
-from ..mechanisms import Assumption, shown
+from ..mechanisms import Assumption
 from ..mechanisms._plan import html_table
 from .estimator import PrivateEstimator, TableEstimator, published_copy
 
@@ -165,25 +164,11 @@ _QUIET = {
     np.nan_to_num: (set(), {"nan"}, {"nan", "posinf", "neginf"}),
 }
 
-# Without these parameters a fit takes nothing from values, and its results none. Each
-# may have one of several values. Encoders and imputers are no such steps: they keep the
-# dtype of a column, which shows in some tables whether any value is missing.
-_WHOLE = "a number"
-_PROJECTION = {"n_components": _WHOLE}
-_ALLOWED: dict[type, Mapping[str, Any]] = {
-    Binarizer: {},
-    GaussianRandomProjection: _PROJECTION,
-    HashingVectorizer: {
-        "input": ("content",),
-        "analyzer": ("word", "char", "char_wb"),
-        "preprocessor": (None,),
-        "tokenizer": (None,),
-        "strip_accents": (None, "ascii", "unicode"),
-    },
-    Normalizer: {},
-    PolynomialFeatures: {},
-    SparseRandomProjection: _PROJECTION,
-}
+# Fits of these take nothing from values, if a number sets their width. Encoders and
+# imputers are not among them: they keep the dtype of a column, which shows in some
+# tables whether a value is missing.
+_PROJECTIONS = (GaussianRandomProjection, SparseRandomProjection)
+_ALLOWED = (Binarizer, Normalizer, PolynomialFeatures, *_PROJECTIONS)
 
 _SCALER, _TABLE = "DPStandardScaler()", "DPTableVectorizer()"
 _PUBLIC = "DPTableVectorizer(categories=...)"
@@ -197,6 +182,7 @@ _INSTEAD = {
     "MaxAbsScaler": "DPStandardScaler(with_mean=False)",
     **dict.fromkeys(("OneHotEncoder", "OrdinalEncoder"), _PUBLIC),
     "TargetEncoder": _TABLE,
+    "HashingVectorizer": "DPTableVectorizer(text=...)",
     "SimpleImputer": f'{_TABLE} or DPStandardScaler(missing="mean")',
     "KNNImputer": "DPTableVectorizer(add_indicator=True)",
     "MissingIndicator": "DPTableVectorizer(add_indicator=True)",
@@ -233,20 +219,9 @@ def _reason_of_leak(estimator) -> str | None:
         return _UNKNOWN
     if kind not in _ALLOWED:
         return f"its fit depends on private rows without noise: use {instead} instead"
-    wrong = [
-        f"{name} to {values if isinstance(values, str) else shown(values[0])}"
-        for name, values in _ALLOWED[kind].items()
-        if not _is_allowed(getattr(estimator, name), values)
-    ]
-    if not wrong:
-        return None
-    return f"its fit or its errors reveal values: set {', '.join(wrong)}"
-
-
-def _is_allowed(value: Any, allowed: Any) -> bool:
-    if allowed is _WHOLE:
-        return isinstance(value, Integral) and not isinstance(value, bool)
-    return isinstance(value, (str, bool, type(None))) and value in allowed
+    if kind in _PROJECTIONS and not isinstance(estimator.n_components, Integral):
+        return "the number of rows sets its width: set n_components to a number"
+    return None
 
 
 def _reason_of_function(step: FunctionTransformer) -> str | None:

@@ -117,7 +117,6 @@ STATELESS = [
     FILL,
     CLIP,
     PolynomialFeatures(),
-    HashingVectorizer(),
     GaussianRandomProjection(1),
     SparseRandomProjection(1),
     "passthrough",
@@ -150,11 +149,7 @@ LEAKING = [
     FunctionTransformer(np.nan_to_num, kw_args={"copy": False}),
     FunctionTransformer(np.abs, feature_names_out=lambda *_: ["a"]),
     GaussianRandomProjection(),
-    HashingVectorizer(tokenizer=str.split),
-    HashingVectorizer(analyzer=str.split),
-    HashingVectorizer(preprocessor=str.lower),
-    HashingVectorizer(strip_accents=str.lower),
-    HashingVectorizer(input="file"),
+    HashingVectorizer(),
     LearnedThreshold(),
     with_attribute(Normalizer(), "fit"),
     with_attribute(clone(CLIP), "transform"),
@@ -177,15 +172,12 @@ def test_a_leak_voids_what_comes_after(step):
     assert [s.verdict for s in whole] == 3 * ["LEAKS"]
 
 
-def test_every_listed_step_is_the_exact_type_and_has_its_parameters():
-    for kind, needed in rules._ALLOWED.items():
-        parameters = kind().get_params(deep=False)
-        assert set(needed) <= set(parameters)
-        made = clone(next(s for s in STATELESS if type(s) is kind))
-        assert rules._reason_of_leak(made) is None
-        for name in needed:  # each of them decides
-            changed = clone(made).set_params(**{name: object()})
-            assert f"{name} to " in rules._reason_of_leak(changed)
+def test_every_listed_step_is_of_the_exact_type():
+    assert set(rules._ALLOWED) < {type(step) for step in STATELESS}
+    for step in (s for s in STATELESS if type(s) in rules._ALLOWED):
+        derived = type("Derived", (type(step),), {})(**step.get_params())
+        assert rules._reason_of_leak(step) is None
+        assert "code of its own" in rules._reason_of_leak(derived)
 
 
 @pytest.mark.parametrize("step", [s for s in STATELESS if isinstance(s, BaseEstimator)])
@@ -195,8 +187,6 @@ def test_what_a_stateless_fit_keeps_depends_on_no_value(step):
     if hasattr(step, "random_state"):
         step.set_params(random_state=0)
     tables = [np.zeros((9, 1)), np.linspace(-3.0, 5.0, 9)[:, None] ** 3]
-    if isinstance(step, HashingVectorizer):
-        tables = [["a"] * 9, list("abcdefghi")]
     kept = []
     for table in tables:
         fitted = clone(step).fit(table)
@@ -239,6 +229,7 @@ REMEDIES = [
     (OrdinalEncoder(), "use DPTableVectorizer(categories=...) instead"),
     (TargetEncoder(), "use DPTableVectorizer() instead"),
     (SimpleImputer(), 'DPStandardScaler(missing="mean") instead'),
+    (HashingVectorizer(), "use DPTableVectorizer(text=...) instead"),
     (KNNImputer(), "DPTableVectorizer(add_indicator=True)"),
     (GridSearchCV(DPPCA(), {}), "use PrivateSearchCV() instead"),
     (FunctionTransformer(len), "may look at other rows"),
@@ -346,7 +337,6 @@ DENSE, SPARSE = DPStandardScaler(), DPStandardScaler(with_mean=False)
         (make_private_pipeline(DENSE, Normalizer()), "drop", False),
         (FeatureUnion([("a", DENSE), ("b", Normalizer())]), "drop", False),
         (DPTableVectorizer(sparse_output="auto"), "drop", False),
-        (make_pipeline(HashingVectorizer()), "drop", False),
     ],
 )
 def test_a_share_of_zeros_that_decides_the_form(part, rest, dense, threshold):

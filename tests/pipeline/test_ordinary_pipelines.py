@@ -13,7 +13,6 @@ from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPStandardScaler,
-    DPTableVectorizer,
     FederatedDPPCA,
     PrivacyAccountant,
     PrivacyBudgetError,
@@ -29,7 +28,9 @@ NUMBERS = list("abcd")
 
 
 def texts():
-    return DPTableVectorizer(epsilon=0.1, categories={"text": ["x", "y"]})
+    return OneHotEncoder(
+        categories=[["x", "y"]], handle_unknown="ignore", sparse_output=False
+    )
 
 
 def columns(*more, remainder="drop"):

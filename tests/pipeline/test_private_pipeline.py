@@ -308,7 +308,7 @@ def test_steps_stay_as_they_are():
     assert model["pca"] is pca
     model.fit(X, y)
     assert not hasattr(pca, "components_")
-    assert model["pca"].components_.shape == (2, 5)
+    assert model["pca"].components_.shape == (2, 7)
     assert model.steps[1][1] is pca
     assert model.named_steps["pca"] is model["pca"] is model[-1]
     assert isinstance(model[:-1], Pipeline)
