@@ -1,7 +1,7 @@
 """Raw Adult through one private pipeline, beside budgets split by hand.
 
 The table has numbers in years and dollars, and eight columns of texts whose values are
-public. A column transformer scales numbers privately and encodes texts, and a private
+public. A vectorizer scales numbers privately and encodes texts, and a private
 classifier follows. Printed are accuracies on the original test rows, and entries of the
 ledger. ::
 
@@ -23,7 +23,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skdpspectral import (
     DPAdamClassifier,
-    DPStandardScaler,
+    DPTableVectorizer,
     LedgerError,
     PrivacyAccountant,
     PrivacyBudgetError,
@@ -47,22 +47,17 @@ def raw_adult():
         return frame, raw["income_gt_50k"], raw["is_test"] == 1, values
 
 
-def encoded(scaler, numbers, values):
+def without_privacy(numbers, values):
     """Return a column transformer that scales numbers and encodes texts."""
     encoder = OneHotEncoder(
         categories=list(values.values()), handle_unknown="ignore", sparse_output=False
     )
-    return make_column_transformer(
-        (scaler, numbers), (encoder, list(values)), sparse_threshold=0
-    )
+    return make_column_transformer((StandardScaler(), numbers), (encoder, list(values)))
 
 
 def by_hand(columns, network, epsilon, share, accountant):
-    """Return an ordinary pipeline whose scaler has a share of epsilon."""
-    columns = clone(columns).set_params(
-        dpstandardscaler__epsilon=share * epsilon,
-        dpstandardscaler__accountant=accountant,
-    )
+    """Return an ordinary pipeline whose vectorizer has a share of epsilon."""
+    columns = clone(columns).set_params(epsilon=share * epsilon, accountant=accountant)
     network = clone(network).set_params(
         epsilon=(1.0 - share) * epsilon, accountant=accountant
     )
@@ -99,10 +94,10 @@ def main():
     frame, y, test, values = raw_adult()
     data, numbers = (frame, y, test), [c for c in frame if c not in values]
     plain = make_pipeline(
-        encoded(StandardScaler(), numbers, values), LogisticRegression(max_iter=1000)
+        without_privacy(numbers, values), LogisticRegression(max_iter=1000)
     )
     measured("scikit-learn, no privacy", lambda: (clone(plain), None), data, 1)
-    columns = encoded(DPStandardScaler(), numbers, values)
+    columns = DPTableVectorizer(categories=values)
     network = DPAdamClassifier(classes=[0, 1])
     for epsilon in (3.0, 1.0):
 

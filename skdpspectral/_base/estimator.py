@@ -538,10 +538,14 @@ class PrivateEstimator(BaseEstimator):
                 )
             elif name != "privacy_":
                 plain[name] = value
+        parameters = published.get_params(deep=False)
+        for name in parameters.keys() & _BY_NAME:  # which may be numbers
+            if isinstance(parameters[name], dict):
+                parameters[name] = {"pairs": list(parameters[name].items())}
         header = {
             "format": _FORMAT,
             "estimator": type(self).__name__,
-            "parameters": published.get_params(deep=False),
+            "parameters": parameters,
             "attributes": plain,
             "privacy": published.privacy_.to_dict(),
             "output": getattr(self, "_sklearn_output_config", None),
@@ -590,8 +594,11 @@ class PrivateEstimator(BaseEstimator):
     def _from_parts(cls, header: dict, arrays: dict):
         """Rebuild an estimator from the result of :meth:`save`."""
         parameters = header["parameters"]
-        for name in parameters.keys() - _BY_NAME:
-            parameters[name] = read_plain(parameters[name])
+        for name, value in parameters.items():
+            if name not in _BY_NAME:
+                parameters[name] = read_plain(value)
+            elif isinstance(value, dict):
+                parameters[name] = dict(value["pairs"])
         estimator = cls(**parameters)
         for name, value in arrays.items():
             arrays[name] = value.astype(object) if value.dtype.kind == "U" else value

@@ -10,11 +10,14 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from .._tables.rows import DeferredRead, dtypes_of, is_date, is_text
+from .._tables.rows import DeferredRead, dtypes_of, is_date, is_number, is_text
 from .._tables.users import deferred_labels
 from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..mechanisms import check_count
+
+# Kinds of labels; those of other objects are unknown.
+_KINDS: dict[str, Any] = {"number": (Number, np.bool_), "text": str, "bytes": bytes}
 
 
 class PrivateClassifier(ClassifierMixin):
@@ -90,11 +93,16 @@ class PrivateClassifier(ClassifierMixin):
         """Refuse labels that by their dtype are none of the classes."""
         if self.classes is None:
             return
-        numbers = [isinstance(label, (Number, np.bool_)) for label in self.classes]
+        classes = {
+            next((name for name, kind in _KINDS.items() if isinstance(label, kind)), "")
+            for label in self.classes
+        }
         for dtype in dtypes_of(y):
-            as_number = isinstance(dtype, np.dtype) and dtype.kind in "biuf"
-            as_text = is_text(dtype) or is_date(dtype)
-            if (all(numbers) and as_text) or (not any(numbers) and as_number):
+            found = is_number(dtype) * "number" or is_date(dtype) * "date"
+            if is_text(dtype):
+                bytes_ = "binary" in str(dtype) or getattr(dtype, "kind", "") == "S"
+                found = "bytes" if bytes_ else "text"
+            if "" not in classes and found not in {"", *classes}:
                 raise ValueError(
                     f"y has labels of dtype {dtype}, which are none of the classes: "
                     "pass classes as y has them, or convert y"

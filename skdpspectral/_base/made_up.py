@@ -16,7 +16,7 @@ from scipy import sparse
 
 from .._release.noise import public_order, public_start
 from .._tables.readers import column_names
-from .._tables.rows import dtypes_of, shape_of
+from .._tables.rows import dtypes_of, is_never_number, own_type, shape_of
 from ..accounting._ledger.planned_fits import estimators_within
 
 N_MADE_UP = 240
@@ -47,10 +47,10 @@ def public_values(estimator: Any) -> dict[Any, Sequence[Any]]:
 
 
 def made_up_rows(X: Any, known: dict, declared: frozenset, numbers: bool) -> Any:
-    """Return rows of the form of X; objects and texts are `numbers`, or else words.
+    """Return rows of the form of X; objects are `numbers`, or else words.
 
     Columns have the values that are `known`; `declared` ones have public categories in
-    their dtypes. Raises an error of any kind for dtypes that nothing can be made of.
+    their dtypes. All is missing in columns of dtypes that nothing can be made of.
     """
     n_columns = shape_of(X)[1]
     if sparse.issparse(X):
@@ -87,7 +87,14 @@ def made_up_rows(X: Any, known: dict, declared: frozenset, numbers: bool) -> Any
 
 
 def _column(like: Any, dtype: Any, values: np.ndarray) -> Any:
-    """Return values as a column of the library of `like`."""
+    """Return values as a column of the library of `like`, or missing ones."""
+    try:
+        return _cast(like, dtype, values)
+    except Exception:  # of structs, lists and intervals, by each library's own words
+        return _cast(like, dtype, np.full(len(values), None))
+
+
+def _cast(like: Any, dtype: Any, values: np.ndarray) -> Any:
     library = type(like).__module__.partition(".")[0]
     entries = values.tolist() if values.dtype == object else values
     if library == "pandas":
@@ -111,7 +118,9 @@ def _values(dtype: Any, given: Any, numbers: bool, place: int) -> np.ndarray:
     """Return values that fit a dtype: the given ones in turn, or any."""
     if given is not None:
         return _in_turn(given)
-    kind = str(dtype).lower()
+    kind = str(own_type(dtype)).lower()
+    if is_never_number(dtype):  # intervals, which are all missing
+        return np.full(N_MADE_UP, None)
     if "bool" in kind:
         return _whole(place) > 3
     if any(time in kind for time in ("date", "timestamp")):
@@ -122,9 +131,8 @@ def _values(dtype: Any, given: Any, numbers: bool, place: int) -> np.ndarray:
         return 2.0 * public_start(place, (N_MADE_UP,))
     if "int" in kind and "interval" not in kind:
         return _whole(place)
-    if numbers:  # in columns of objects and texts
-        made = _whole(place)
-        return made.astype(object if kind == "object" else str)
+    if numbers and kind in ("object", "none"):
+        return _whole(place).astype(object)
     return _in_turn(_WORDS)[public_order(N_MADE_UP)]
 
 

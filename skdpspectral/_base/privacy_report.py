@@ -14,15 +14,11 @@ from typing import Any
 import numpy as np
 from joblib import Memory
 from sklearn.compose import make_column_selector
-from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import (
     Binarizer,
     FunctionTransformer,
     Normalizer,
-    OneHotEncoder,
-    OrdinalEncoder,
     PolynomialFeatures,
 )
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
@@ -35,11 +31,11 @@ from ..accounting._ledger.planned_fits import (
     Composition,
     Step,
     composition_of,
-    estimators_within,
+    parts_of,
     steps_of,
 )
 from ..accounting._ledger.step_shares import is_path_within
-from ..mechanisms import Assumption, shown
+from ..mechanisms import Assumption
 from ..mechanisms._plan import html_table
 from .estimator import PrivateEstimator, TableEstimator, published_copy
 
@@ -168,45 +164,14 @@ _QUIET = {
     np.nan_to_num: (set(), {"nan"}, {"nan", "posinf", "neginf"}),
 }
 
-_GIVEN, _WHOLE = "a public list", "a number"
-
-# Without these parameters a fit takes nothing from values, and its results none. Each
-# may have one of several values.
-_COUNTED = {"min_frequency": (None,), "max_categories": (None,)}
-_PROJECTION = {"n_components": _WHOLE}
-_ALLOWED: dict[type, Mapping[str, Any]] = {
-    Binarizer: {},
-    GaussianRandomProjection: _PROJECTION,
-    HashingVectorizer: {
-        "input": ("content",),
-        "analyzer": ("word", "char", "char_wb"),
-        "preprocessor": (None,),
-        "tokenizer": (None,),
-        "strip_accents": (None, "ascii", "unicode"),
-    },
-    Normalizer: {},
-    OneHotEncoder: {
-        "categories": _GIVEN,
-        "handle_unknown": ("ignore", "infrequent_if_exist"),
-        "drop": (None,),
-        "feature_name_combiner": ("concat",),
-        **_COUNTED,
-    },
-    OrdinalEncoder: {
-        "categories": _GIVEN,
-        "handle_unknown": ("use_encoded_value",),
-        **_COUNTED,
-    },
-    PolynomialFeatures: {},
-    SimpleImputer: {
-        "strategy": ("constant",),
-        "keep_empty_features": (True,),
-        "add_indicator": (False,),
-    },
-    SparseRandomProjection: _PROJECTION,
-}
+# Fits of these take nothing from values, if a number sets their width. Encoders and
+# imputers are not among them: they keep the dtype of a column, which shows in some
+# tables whether a value is missing.
+_PROJECTIONS = (GaussianRandomProjection, SparseRandomProjection)
+_ALLOWED = (Binarizer, Normalizer, PolynomialFeatures, *_PROJECTIONS)
 
 _SCALER, _TABLE = "DPStandardScaler()", "DPTableVectorizer()"
+_PUBLIC = "DPTableVectorizer(categories=...)"
 
 # What to use in the place of estimators of scikit-learn, by their class.
 _INSTEAD = {
@@ -215,7 +180,9 @@ _INSTEAD = {
     ),
     **dict.fromkeys(("RobustScaler", "StandardScaler"), _SCALER),
     "MaxAbsScaler": "DPStandardScaler(with_mean=False)",
-    **dict.fromkeys(("OneHotEncoder", "OrdinalEncoder", "TargetEncoder"), _TABLE),
+    **dict.fromkeys(("OneHotEncoder", "OrdinalEncoder"), _PUBLIC),
+    "TargetEncoder": _TABLE,
+    "HashingVectorizer": "DPTableVectorizer(text=...)",
     "SimpleImputer": f'{_TABLE} or DPStandardScaler(missing="mean")',
     "KNNImputer": "DPTableVectorizer(add_indicator=True)",
     "MissingIndicator": "DPTableVectorizer(add_indicator=True)",
@@ -251,24 +218,10 @@ def _reason_of_leak(estimator) -> str | None:
     if kind not in _ALLOWED and instead is None:
         return _UNKNOWN
     if kind not in _ALLOWED:
-        return f"fits or chooses on private rows without noise: use {instead} instead"
-    wrong = [
-        f"{name} to {values if isinstance(values, str) else shown(values[0])}"
-        for name, values in _ALLOWED[kind].items()
-        if not _is_allowed(getattr(estimator, name), values)
-    ]
-    if not wrong:
-        return None
-    private = "" if instead is None else f"use {instead} instead, or "
-    return f"its fit or its errors reveal values: {private}set {', '.join(wrong)}"
-
-
-def _is_allowed(value: Any, allowed: Any) -> bool:
-    if allowed is _GIVEN:
-        return isinstance(value, (list, tuple, np.ndarray))
-    if allowed is _WHOLE:
-        return isinstance(value, Integral) and not isinstance(value, bool)
-    return isinstance(value, (str, bool, type(None))) and value in allowed
+        return f"its fit depends on private rows without noise: use {instead} instead"
+    if kind in _PROJECTIONS and not isinstance(estimator.n_components, Integral):
+        return "the number of rows sets its width: set n_components to a number"
+    return None
 
 
 def _reason_of_function(step: FunctionTransformer) -> str | None:
@@ -332,7 +285,8 @@ def _reason_of_ids(step: Step) -> str | None:
             return (
                 f"{_UNKNOWN}; {parameter}={feature!r} may be another column behind "
                 f"{changed!r}, or have other ids: put the estimator first, or pass the "
-                "column by its name through a ColumnTransformer with 'passthrough'"
+                "column by its name through a ColumnTransformer with 'passthrough' and "
+                "sparse_threshold=0"
             )
     return None
 
@@ -513,17 +467,23 @@ def _reason_of_composition(one) -> str | None:
                 f"a function picks the columns of {name!r} and may look at values: "
                 "name them"
             )
-    inside = estimators_within(one).values()
-    sparse = any(
-        isinstance(part, HashingVectorizer)
-        or (isinstance(part, OneHotEncoder) and part.sparse_output)
-        for part in inside
-    )
-    if getattr(one, "sparse_threshold", 0.0) > 0.0 and sparse:
+    if getattr(one, "sparse_threshold", 0) != 0 and not _is_dense(one):
         return (
             "the share of zeros decides whether rows are sparse: set sparse_threshold=0"
         )
     return None
+
+
+def _is_dense(part) -> bool:
+    """Return whether what a step puts out is surely dense."""
+    kind = composition_of(part)
+    if kind in (Composition.COLUMNS, Composition.UNION):
+        dense = getattr(part, "sparse_threshold", 1) == 0
+        return dense or all(_is_dense(p) for _, p in parts_of(part) if p != "drop")
+    if kind is Composition.PIPELINE:
+        return _is_dense(part.steps[-1][1])
+    sparse = getattr(part, "sparse_output", False) or not getattr(part, "with_mean", 1)
+    return kind is None and isinstance(part, PrivateEstimator) and not sparse
 
 
 def _conditions(estimator) -> str:

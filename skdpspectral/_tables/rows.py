@@ -80,8 +80,12 @@ _DATES = re.compile("datetime|timedelta|date|duration|time")
 
 # Types of text of pandas, polars and pyarrow, but for those that declare categories.
 _TEXT = re.compile(
-    r"((large_)?(string|utf8|str)(_view)?|categorical)\b|"
+    r"((large_|fixed_size_)?(string|utf8|str|binary)(_view)?|categorical)\b|"
     r"dictionary<values=(large_)?(string|utf8)"
+)
+
+_NUMBERS = re.compile(
+    r"(dictionary<values=|sparse\[)?(u?int\d|float|double|half|bool|decimal)"
 )
 
 _NEVER_NUMBERS = re.compile(
@@ -300,12 +304,17 @@ def refuse_malformed(X) -> None:
 
 def is_date(dtype) -> bool:
     """Return whether a dtype is of dates, times or durations."""
-    return bool(_DATES.match(str(_own_type(dtype)).lower()))
+    return bool(_DATES.match(str(own_type(dtype)).lower()))
+
+
+def is_number(dtype) -> bool:
+    """Return whether all values of a dtype are numbers or booleans."""
+    return bool(_NUMBERS.match(str(own_type(dtype)).lower()))
 
 
 def is_never_number(dtype) -> bool:
     """Return whether no value of a dtype is a number, as for lists and intervals."""
-    dtype = _own_type(dtype)
+    dtype = own_type(dtype)
     if isinstance(dtype, np.dtype):  # objects of numpy may be numbers
         return dtype.kind == "V"
     return bool(_NEVER_NUMBERS.match(str(dtype).lower()))
@@ -313,7 +322,7 @@ def is_never_number(dtype) -> bool:
 
 def is_text(dtype) -> bool:
     """Return whether all values of a dtype are text; objects may be anything."""
-    own = _own_type(dtype)
+    own = own_type(dtype)
     if isinstance(own, np.dtype):
         if own.kind == "O" and own is not dtype:  # categories, which a type declares
             return all(isinstance(value, str) for value in dtype.categories)
@@ -330,7 +339,7 @@ def refuse_text(X) -> None:
             raise ValueError(f"X has dtype {dtype}{column}; {CONVERT_TEXT}")
 
 
-def _own_type(dtype):
+def own_type(dtype):
     """Return a dtype; for categories, that of the categories."""
     categories = getattr(dtype, "categories", None)
     return dtype if categories is None else getattr(categories, "dtype", dtype)

@@ -59,6 +59,7 @@ from .ids import (
 from .readers import (
     column_names,
     column_of_lists,
+    is_arrow,
     objects_of_lists,
     read_entries,
     read_quietly,
@@ -680,8 +681,10 @@ def _check_column(estimator, y, n_rows: int) -> None:
     shape = None
     with contextlib.suppress(ValueError):
         shape = shape_of(y, "y")
-    if shape is None:
-        raise ValueError("y must be an array with one number or one label per row")
+    if shape is None or (is_arrow(y) and column_names(y) is not None):
+        raise ValueError(
+            "y must be an array or a column with one number or one label per row"
+        )
     if len(shape) != 1 and not (len(shape) == 2 and shape[1] == 1):
         raise ValueError(
             f"y should be a 1d array with one target per row, got {len(shape)} "

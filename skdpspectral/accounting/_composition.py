@@ -365,19 +365,37 @@ class Total(NamedTuple):
         least = gaussian_epsilon(self.mu, delta)  # refuses a delta out of range
         if not self.failure and not self.curves:
             return least
+        mu, lost, pure = self._by_box
+        left, found = float((Fraction(delta) - lost) / (1 - lost)), math.inf
+        if left >= MIN_DELTA:
+            found = (pure + gaussian_epsilon(mu, left)) * _UP
         left = delta - self.failure
         if left < MIN_DELTA:
-            return math.inf
+            return found
         if self.curves:
-            return composed_epsilon(self.mu, self.curves, left)
-        return gaussian_epsilon(self.mu, left)
+            return min(found, composed_epsilon(self.mu, self.curves, left))
+        return min(found, gaussian_epsilon(self.mu, left))
 
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta at this epsilon."""
         least = gaussian_delta(self.mu, epsilon)  # refuses a wrong epsilon
         if self.curves:
             least = composed_delta(self.mu, self.curves, epsilon)
-        return min(1.0, least + self.failure)
+        mu, lost, pure = self._by_box
+        beside = gaussian_delta(mu, epsilon - pure) if epsilon >= pure else 1.0
+        by_box = float(lost + (1 - lost) * Fraction(beside)) * _UP
+        return min(1.0, least + self.failure, by_box)
+
+    @property
+    def _by_box(self) -> tuple[float, Fraction, float]:
+        """Mu, failures and pure epsilon that cover all, by the sums of a budget's box.
+
+        They cost at most what a budget allows; losses on a coarse grid may cost more.
+        """
+        mu2, lost, pure = self.box
+        if self.mu == math.inf or math.inf in self.box or not any(self.box):
+            return math.inf, Fraction(0), 0.0  # or a ledger without a budget
+        return math.sqrt(mu2), Fraction(lost), float(pure)
 
     @property
     def additive(self) -> float:
@@ -509,6 +527,8 @@ def sampled_gaussian(
 # More than the relative rounding errors of sums of as many masses as a grid may have,
 # and of the normal distribution's inverse.
 _SUMS = 1e-9
+# More than the rounding of a few operations.
+_UP = 1.0 + 2.0**-50
 _SMALL_EPSILON = 1e-4
 
 # Above such costs a relative error of a probability is a large one of its complement.

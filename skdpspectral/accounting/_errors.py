@@ -17,7 +17,7 @@ class PrivacyBudgetError(RuntimeError):
     message : str
         What was refused, and possible remedies.
     requested : float or None
-        The requested epsilon, at the ledger's delta.
+        The requested epsilon, at the delta of the request.
     remaining : float or None
         The remaining epsilon, at the ledger's delta.
     """

@@ -48,8 +48,8 @@ _FEWEST_IN_BATCH = 16
 _VOTE_STEP = 2.0**-20
 
 _REHEARSED = (
-    "a fit and its score fail on made-up rows of the form of X and y, so that votes "
-    "would be noise alone: check scoring, and the types of targets and columns"
+    "a fit or its score fails on made-up rows of the form of X and y: check scoring, "
+    "and the types of targets and columns"
 )
 
 
@@ -119,7 +119,7 @@ class Ballot:
     def rehearse(self, candidates: Sequence[Mapping[str, Any]], X: Any, y: Any) -> None:
         """Fit and score each candidate on made-up rows; errors name the candidate."""
         models, scorer = cloudpickle.loads(self.pack)
-        for candidate, model in zip(candidates, models, strict=True):
+        for candidate, model in zip(candidates, models, strict=False):
             with named(candidate), self._apart(0):
                 try:
                     folds = [next(self._folds(X))]

@@ -291,17 +291,14 @@ def checked_form(estimator: Any, X: Any, y: Any) -> list[DeferredRead]:
 
 
 def made_up(
-    estimator: Any, X: Any, y: Any, declared: frozenset[str]
-) -> tuple[Any, Any] | None:
-    """Return rows and targets as blocks get them; None where there is no such table."""
+    estimator: Any, X: Any, y: Any, declared: frozenset[str], numbers: bool
+) -> tuple[Any, Any]:
+    """Return rows and targets as blocks get them; objects are `numbers` or words."""
     known = public_values(estimator)
-    try:
-        rows = made_up_rows(X, known, declared, takes_numbers(estimator))
-        read = [unread.read() for unread in deferred_numbers(estimator, rows)]
-        targets = None if y is None else made_up_targets(y, known.get("classes"))
-        return sliceable(rows, *read), sliceable_targets(targets)
-    except Exception:  # of libraries that own containers too
-        return None  # of dtypes that nothing can be made of: intervals, structs
+    rows = made_up_rows(X, known, declared, numbers)
+    read = [unread.read() for unread in deferred_numbers(estimator, rows)]
+    targets = None if y is None else made_up_targets(y, known.get("classes"))
+    return sliceable(rows, *read), sliceable_targets(targets)
 
 
 def deferred_numbers(estimator: Any, X: Any) -> list[DeferredRead]:
@@ -318,8 +315,10 @@ def takes_numbers(estimator: Any) -> bool:
     parts = [part for _, part in parts_of(estimator) if is_estimator(part)]
     if kind is Composition.PIPELINE:
         return not parts or takes_numbers(parts[0])
-    if kind in (Composition.UNION, Composition.COLUMNS):
+    if kind is Composition.UNION:
         return all(map(takes_numbers, parts))
+    if kind is Composition.COLUMNS:  # which may leave out all others
+        return False
     tags = get_tags(estimator).input_tags
     other = tags.allow_nan or tags.categorical or tags.string
     return tags.two_d_array and not other

@@ -179,7 +179,7 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
 
     **When there is no vote.** If :math:`m \mu_v < 4`, votes could not distinguish
     candidates, and the incumbent is fitted with the whole budget. This depends only on
-    public numbers and is stated by ``privacy_plan``.
+    public numbers. ``privacy_plan`` states it, and a fit warns of it.
 
     **Within a block**, training rows are repeated until there are at least 160, and
     parameters that count rows are scaled, so that the noise relative to the data and
@@ -368,6 +368,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         ballot = ballot_of(self, found, X, scorer)
         rehearse(self, found, ballot, X, y)
         # Warnings of blocks stay in them: these go by public numbers alone.
+        if not budgets.n_blocks:
+            warn(str(plan.remarks[0]), NoisyFitWarning)
         for caveat in dict.fromkeys(found.caveats):
             warn(f"of a candidate in param_grid: {caveat}", NoisyFitWarning)
         steps = budgets.n_blocks + 1  # of the blocks, and of the last fit

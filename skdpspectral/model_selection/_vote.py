@@ -165,18 +165,28 @@ def ballot_of(search: Any, found: Planned, X: Any, scorer: Any) -> Ballot:
 
 
 def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> None:
-    """Try the form of X and y, and fit candidates on made-up rows if blocks vote."""
+    """Try the form of X and y, also with made-up rows.
+
+    On these all candidates are fitted and scored, or the one that is fitted anyway.
+    """
     first = (search.estimator, found.candidates[0], found.budgets.mu_fit)
     check_form_of_fit(candidate_model(*first), X, y)
-    made = made_up(search.estimator, X, y, ballot.declared) if ballot.n_blocks else None
-    if made is None:
-        return
+    candidates = found.candidates if ballot.n_blocks else found.candidates[:1]
     n_rows = None if ballot.n_rows is None else N_MADE_UP
     clear = _CLEAR_MU / found.budgets.mu_fit
     ballot = replace(ballot, n_blocks=1, n_rows=n_rows, clearer=clear)
-    with noted_caveats():
-        block = _block(ballot, *made, np.arange(N_MADE_UP))
-        ballot.rehearse(found.candidates, *block)
+    failed = list[Exception]()
+    for numbers in (True, False):  # columns of objects may contain either
+        try:
+            with noted_caveats():
+                made = made_up(search.estimator, X, y, ballot.declared, numbers)
+                block = _block(ballot, *made, np.arange(N_MADE_UP))
+                return ballot.rehearse(candidates, *block)
+        except Exception as error:
+            failed.append(error)
+    if not isinstance(failed[0], ValueError):  # by libraries that own containers
+        raise ValueError(f"X or y has a form that a search does not take: {failed[0]}")
+    raise failed[0]
 
 
 def elected(

@@ -8,7 +8,7 @@ import inspect
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from numbers import Real
+from numbers import Number, Real
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from .._base.made_up import made_up_rows
 from .._base.privacy_report import STATELESS, report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, take_rows
 from .._tables.clusters import is_on_cluster
-from .._tables.rows import deferred_rows, dtypes_of, table_shape
+from .._tables.rows import deferred_rows, dtypes_of, own_type, table_shape
 from .._tables.users import deferred_targets
 from ..accounting import (
     calibrate_gaussian,
@@ -58,9 +58,6 @@ from ..mechanisms import (
 
 # Steps without noise are tried on so many rows, of tables of so many columns.
 _FEW, _MOST_MADE_UP = 3, 4096
-
-# Dtypes of values of any type; lists have None.
-_ANY_TYPE = ("object", "category", "None")
 
 # Rounding of a sum of failures, by far.
 _ROUNDING = 2.0**-44
@@ -186,8 +183,7 @@ def planned_within(step: Step, share: StepShare) -> PrivacyPlan:
 def form_after(path: str, step: Any, X: Any) -> Any:
     """Return a table of the form that a stateless step makes of X; None if unknown.
 
-    The step is tried on made-up rows. Objects and categories may be of any type, so
-    that errors on them say nothing.
+    The step is tried on made-up rows, in which columns of objects have numbers or text.
     """
     n_rows, n_columns = table_shape(X)
     if n_columns > _MOST_MADE_UP or has_private(step):
@@ -196,30 +192,38 @@ def form_after(path: str, step: Any, X: Any) -> Any:
         return None
     said = ""
     for numbers in (True, False):
-        with contextlib.suppress(Exception), np.errstate(all="ignore"):
+        try:
             rows = made_up_rows(X, {}, frozenset(), numbers)
-            rows, names = take_rows(rows, np.arange(_FEW)), step.get_params()
-            seeds = [n for n in names if n.rpartition("__")[2] == "random_state"]
-            trial = clone(step).set_params(**dict.fromkeys(seeds, 0))
-            try:
-                return _like(trial.fit_transform(rows), n_rows)
-            except (TypeError, ValueError) as error:
-                said = str(error)
-    if said and not any(str(d).startswith(_ANY_TYPE) for d in dtypes_of(X)):
-        raise ValueError(f"step {path!r} does not accept rows of this form: {said}")
-    return None
+        except NotImplementedError:
+            return None
+        rows, names = take_rows(rows, np.arange(_FEW)), step.get_params()
+        seeds = [n for n in names if n.rpartition("__")[2] == "random_state"]
+        trial = clone(step).set_params(**dict.fromkeys(seeds, 0))
+        try:
+            with np.errstate(all="ignore"):
+                return _like(trial.fit_transform(rows), n_rows, numbers)
+        except Exception as error:  # text that is split, for instance
+            said = str(error)
+    dtypes = [str(own_type(dtype)) in ("object", "None") for dtype in dtypes_of(X)]
+    if sum(dtypes) * (n_columns if len(dtypes) == 1 else 1) > 1:
+        return None  # one of them may have numbers, and another one text
+    raise ValueError(f"step {path!r} does not accept rows of this form: {said}")
 
 
-def _like(made: Any, n_rows: int) -> Any:
-    """Return so many rows of the form of a few; None if it is unknown."""
-    if made.shape[0] != _FEW:
-        return None
+def _like(made: Any, n_rows: int, numbers: bool) -> Any:
+    """Return so many rows of the form of a few.
+
+    Objects have been `numbers`: what is none is of a column of another dtype.
+    """
     shape = (n_rows, made.shape[1])
     if sparse.issparse(made):
         return type(made)(shape, dtype=made.dtype)
     if hasattr(made, "columns"):
         return take_rows(made, np.zeros(n_rows, dtype=np.intp))
-    return zeros(shape, made.dtype) if made.dtype.kind in "fiubO" else None
+    if numbers and made.dtype == object:
+        other = any(not isinstance(value, Number) for value in made.flat)
+        return zeros(shape, "U1" if other else object)
+    return zeros(shape, made.dtype)
 
 
 def check_form_of_others(steps: list[Step]) -> None:
@@ -231,12 +235,6 @@ def check_form_of_others(steps: list[Step]) -> None:
             continue
         tags = get_tags(one).input_tags
         with naming(step.path):
-            given = getattr(one, "categories", None)
-            if isinstance(given, (list, tuple)) and len(given) != step.rows.shape[1]:
-                raise ValueError(
-                    f"categories must have one list for each of the "
-                    f"{step.rows.shape[1]} columns, got {len(given)}"
-                )
             function = getattr(one, "func", None) is not None
             other = tags.allow_nan or tags.categorical or tags.string
             if function or (tags.two_d_array and not other):

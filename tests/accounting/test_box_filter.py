@@ -184,6 +184,35 @@ def test_several_other_tools_may_be_first(delta):
     assert accountant.spent() == after
 
 
+@pytest.mark.parametrize(("share", "lost"), [(0.98, 0.0), (0.9, 0.9), (0.5, 0.5)])
+def test_spent_is_at_most_the_budget_and_at_least_the_truth(share, lost):
+    """Losses on a grid that is coarse for what a large pair leaves cost more."""
+    delta, given = 1e-3, {"unit": "row", "neighbors": "replace-one"}
+    accountant = PrivacyAccountant(
+        3.0, delta, pure=3.0 * share, failures=lost * delta, **given
+    )
+    accountant.charge_external(3.0 * share, lost * delta, "table", **given)
+    left = accountant.remaining().epsilon * (1.0 - 1e-12)
+    accountant.charge(DPPCA(2, epsilon=left, delta=delta).privacy_plan(1000, 5))
+    spent, (at_budget,) = accountant.spent().epsilon, accountant.privacy_curve([3.0])
+    assert spent <= 3.0 * (1.0 + 1e-9)
+    assert at_budget <= delta * (1.0 + 1e-9)
+    # Randomized response, which fails with probability d, beside a Gaussian.
+    mu, pair, d = accountant.ledger[1].mu, 3.0 * share, lost * delta
+    truth = _delta(mu, spent - pair) * _odds(pair)
+    truth += _delta(mu, spent + pair) * _odds(-pair)
+    assert d + (1.0 - d) * truth <= delta * (1.0 + 1e-9)
+
+
+def _delta(mu, epsilon):
+    below = norm.cdf(-0.5 * mu - epsilon / mu)
+    return norm.cdf(0.5 * mu - epsilon / mu) - math.exp(epsilon) * below
+
+
+def _odds(loss):
+    return 1.0 / (1.0 + math.exp(-loss))
+
+
 def test_a_block_beyond_the_box_closes_it():
     """Of its division the first of each block may be all there is, and no more."""
     accountant = PrivacyAccountant(1.0, DELTA)

@@ -8,7 +8,7 @@ from replay import encode, public_of
 from sklearn.base import clone
 from test_common import ESTIMATORS, a_table
 
-from skdpspectral import PrivacyAccountant
+from skdpspectral import DPTableVectorizer, PrivacyAccountant
 
 METHODS = ("transform", "predict", "predict_proba", "score_samples", "get_covariance")
 
@@ -16,7 +16,7 @@ METHODS = ("transform", "predict", "predict_proba", "score_samples", "get_covari
 def shown(model, X):
     """Return what a model holds and makes of rows, ledgers and seeds apart."""
     held = public_of(model) | {"(accountant)": None, "(noise_seed)": None}
-    # Files have lists for tuples, and texts for keys of mappings.
+    # Files have lists for tuples.
     plain = str.maketrans("", "", "\"'")
     found = {k: str(encode(v)).replace("tuple", "list") for k, v in held.items()}
     found = {name: value.translate(plain) for name, value in found.items()}
@@ -27,6 +27,17 @@ def shown(model, X):
     if hasattr(model, "get_feature_names_out"):
         found["names"] = encode(model.get_feature_names_out())
     return found
+
+
+def test_positions_of_columns_come_back_from_a_file(tmp_path):
+    """JSON has texts alone for keys."""
+    X = np.column_stack([np.arange(60) % 2, np.ones(60)])
+    model = DPTableVectorizer(categories={0: [0.0, 1.0], np.int64(1): "find"}).fit(X)
+    model.save(tmp_path / "model.npz")
+    loaded = DPTableVectorizer.load(tmp_path / "model.npz")
+    assert loaded.categories == model.categories
+    assert {type(key) for key in loaded.categories} == {int}
+    assert loaded.categories_ == clone(loaded).fit(X).categories_
 
 
 @pytest.mark.sampled(4)

@@ -15,7 +15,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.random_projection import GaussianRandomProjection
 
 from skdpspectral import (
@@ -140,11 +140,11 @@ MISTAKES = {
     ),
     "an imputer that leaks": (
         lambda: pipeline(SimpleImputer(), DPPCA(2)),
-        r"step 'simpleimputer' .*leaks.*set strategy to 'constant', keep_empty",
+        r"step 'simpleimputer' .*leaks.*use DPTableVectorizer\(\) or DPStandardScaler",
     ),
     "categories that are found": (
         lambda: pipeline(chosen(OneHotEncoder(), [0]), DPPCA(1)),
-        r"step 'columntransformer__some' .*categories to a public list, handle_unknown",
+        r"step 'columntransformer__some' .*use DPTableVectorizer\(categories=...\)",
     ),
     "a last step that leaks": (
         lambda: pipeline(DPPCA(2), LogisticRegression()),
@@ -237,12 +237,7 @@ MISTAKES = {
         r"step 'gaussianrandomprojection'.*set n_components to a number|new dimension",
     ),
     "rounds on samples of users": (
-        lambda: pipeline(
-            SimpleImputer(
-                strategy="constant", fill_value=0.0, keep_empty_features=True
-            ),
-            samples_of_users(),
-        ),
+        lambda: pipeline(FunctionTransformer(np.nan_to_num), samples_of_users()),
         r"step 'lrsmlpregressor'.*fit it outside|leaks",
     ),
 }

@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -26,6 +26,7 @@ from skdpspectral import (
     DPAdamRegressor,
     DPItemEmbedding,
     DPStandardScaler,
+    DPTableVectorizer,
     JMECovariance,
     LRSRegressor,
     PrivacyAccountant,
@@ -62,12 +63,9 @@ def numbers():
 
 
 def columns(scaler=None):
-    encoder = OneHotEncoder(
-        categories=[["x", "y", "z"]], handle_unknown="ignore", sparse_output=False
-    )
+    encoder = DPTableVectorizer(categories={"c": ["x", "y", "z"]})
     return ColumnTransformer(
-        [("num", scaler or DPStandardScaler(), ["a", "b"]), ("cat", encoder, ["c"])],
-        sparse_threshold=0,
+        [("num", scaler or DPStandardScaler(), ["a", "b"]), ("cat", encoder, ["c"])]
     )
 
 
@@ -309,7 +307,7 @@ def test_steps_stay_as_they_are():
     assert model["pca"] is pca
     model.fit(X, y)
     assert not hasattr(pca, "components_")
-    assert model["pca"].components_.shape == (2, 5)
+    assert model["pca"].components_.shape == (2, 7)
     assert model.steps[1][1] is pca
     assert model.named_steps["pca"] is model["pca"] is model[-1]
     assert isinstance(model[:-1], Pipeline)

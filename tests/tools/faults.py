@@ -6,6 +6,7 @@ Their shapes, names and dtypes tell of the fault, so that no fit may be charged 
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 from scipy import sparse
 
 # Before pandas 3 this is one of objects, and only their values tell of text.
@@ -57,6 +58,8 @@ def faulty_rows(X):
         ),
     )
     yield "structured", np.zeros(X.shape, dtype=[("a", float)])
+    table = pa.Table.from_pandas(frame)
+    yield "binary", table.set_column(0, "x0", pa.array([b"a"] * n_rows))
 
 
 def faulty_targets(y):
@@ -85,3 +88,4 @@ def faulty_targets(y):
     yield "polars objects", pl.Series([object()] * n_rows, dtype=pl.Object)
     yield "period series", pd.Series(days.to_period("D"))
     yield "interval series", pd.Series(pd.cut(y, 3))
+    yield "arrow table", pa.table({"y": y})

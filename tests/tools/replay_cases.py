@@ -23,7 +23,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+from sklearn.preprocessing import FunctionTransformer
 
 from skdpspectral import (
     DPPCA,
@@ -1273,9 +1273,7 @@ def row_compositions():
     in_turn = {"optimizer": IN_TURN, "n_epochs": 1, "batch_size": 8}
     classifier = DPAdamClassifier(classes=[0, 1], **in_turn)
     scaler = DPStandardScaler(unseen="keep")
-    kinds = OneHotEncoder(
-        categories=[[0.0, 1.0]], handle_unknown="ignore", sparse_output=False
-    )
+    kinds = DPTableVectorizer(categories={0: [0.0, 1.0]})
     return {
         "scaler, pca, classifier": (
             make_pipeline(scaler, DPPCA(2), classifier),

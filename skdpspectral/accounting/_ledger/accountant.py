@@ -545,7 +545,8 @@ class PrivacyAccountant:
         The cost of Gaussian mechanisms is exact. Other mechanisms are composed with
         privacy loss distributions, an upper bound that holds for mechanisms that were
         not chosen based on earlier results. Budgets are enforced by other means
-        (:ref:`filters`), so less may be left to spend than this suggests.
+        (:ref:`filters`), so less may be left to spend than this suggests. The total is
+        at most what these means count, and so never exceeds a budget.
         """
         sums, _ = self._read()
         return self._spent(sums, delta)

@@ -121,7 +121,8 @@ def refusal(
             f"{as_float(failures - before.failure):.3g}. For a new ledger, set "
             "PrivacyAccountant(failures=...)."
         )
-    fit = f"a Gaussian fit of up to epsilon={floored(left):.6g}" if left else "nothing"
+    fit = f"a Gaussian fit of up to epsilon={floored(left):.6g} at delta="
+    fit = f"{fit}{budget.delta:g}" if left else "nothing"
     said.append(f"Of the budget, {fit} still fits.")
     if any(curve.kind == "approximate-dp" for curve in plan.curves):
         said.append(
