@@ -173,12 +173,11 @@ _ALLOWED = (Binarizer, Normalizer, PolynomialFeatures, *_PROJECTIONS)
 _SCALER, _TABLE = "DPStandardScaler()", "DPTableVectorizer()"
 _PUBLIC = "DPTableVectorizer(categories=...)"
 
+_SCALERS = "MinMaxScaler PowerTransformer QuantileTransformer RobustScaler"
+
 # What to use in the place of estimators of scikit-learn, by their class.
 _INSTEAD = {
-    **dict.fromkeys(
-        ("MinMaxScaler", "PowerTransformer", "QuantileTransformer"), _SCALER
-    ),
-    **dict.fromkeys(("RobustScaler", "StandardScaler"), _SCALER),
+    **dict.fromkeys((*_SCALERS.split(), "StandardScaler"), _SCALER),
     "MaxAbsScaler": "DPStandardScaler(with_mean=False)",
     **dict.fromkeys(("OneHotEncoder", "OrdinalEncoder"), _PUBLIC),
     "TargetEncoder": _TABLE,

@@ -388,10 +388,7 @@ class Total(NamedTuple):
 
     @property
     def _by_box(self) -> tuple[float, Fraction, float]:
-        """Mu, failures and pure epsilon that cover all, by the sums of a budget's box.
-
-        They cost at most what a budget allows; losses on a coarse grid may cost more.
-        """
+        """Mu, failures and pure epsilon of all; losses on a grid may cost more."""
         mu2, lost, pure = self.box
         if self.mu == math.inf or math.inf in self.box or not any(self.box):
             return math.inf, Fraction(0), 0.0  # or a ledger without a budget

@@ -315,10 +315,8 @@ def takes_numbers(estimator: Any) -> bool:
     parts = [part for _, part in parts_of(estimator) if is_estimator(part)]
     if kind is Composition.PIPELINE:
         return not parts or takes_numbers(parts[0])
-    if kind is Composition.UNION:
-        return all(map(takes_numbers, parts))
-    if kind is Composition.COLUMNS:  # which may leave out all others
-        return False
+    if kind in (Composition.UNION, Composition.COLUMNS):  # which may leave out others
+        return kind is Composition.UNION and all(map(takes_numbers, parts))
     tags = get_tags(estimator).input_tags
     other = tags.allow_nan or tags.categorical or tags.string
     return tags.two_d_array and not other

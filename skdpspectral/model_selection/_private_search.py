@@ -418,12 +418,8 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         return tags
 
     predict = _of_best("predict", "Predict with the best model.")
-    predict_proba = _of_best(
-        "predict_proba", "Predict probabilities with the best model."
-    )
-    decision_function = _of_best(
-        "decision_function", "Return decision values of the best model."
-    )
+    predict_proba = _of_best("predict_proba", "Predict class probabilities.")
+    decision_function = _of_best("decision_function", "Return decision values.")
     score_samples = _of_best(
         "score_samples",
         "Return scores of rows by the best model, each as private as its row.",
@@ -502,6 +498,4 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
 
     classes_ = _attribute("classes_", "Classes of the best model.")
     n_features_in_ = _attribute("n_features_in_", "Number of columns seen during fit.")
-    feature_names_in_ = _attribute(
-        "feature_names_in_", "Names of columns seen during fit."
-    )
+    feature_names_in_ = _attribute("feature_names_in_", "Names of columns in fit.")

@@ -471,40 +471,26 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
 
     classes_ = _attribute("classes_", "Classes of the last step.")
     n_features_in_ = _attribute("n_features_in_", "Number of columns seen during fit.")
-    feature_names_in_ = _attribute(
-        "feature_names_in_", "Names of columns seen during fit."
-    )
+    feature_names_in_ = _attribute("feature_names_in_", "Names of columns in fit.")
 
     predict = _of_fitted("predict", "Predict with the last step.", "Predictions")
     predict_proba = _of_fitted(
-        "predict_proba",
-        "Return class probabilities from the last step.",
-        "Array of shape (n_samples, n_classes), in the order of `classes_`",
+        "predict_proba", "Return class probabilities.", "Columns as in `classes_`"
     )
     predict_log_proba = _of_fitted(
-        "predict_log_proba",
-        "Return log-probabilities of the classes from the last step.",
-        "Array of shape (n_samples, n_classes), in the order of `classes_`",
+        "predict_log_proba", "Return log-probabilities.", "Columns as in `classes_`"
     )
     decision_function = _of_fitted(
-        "decision_function",
-        "Return decision values of the last step.",
-        "Decision values",
+        "decision_function", "Return decision values.", "Decision values"
     )
     score_samples = _of_fitted(
-        "score_samples",
-        "Return scores of rows from the last step.",
-        "Scores, each as private as its row",
+        "score_samples", "Return scores of rows.", "Scores, each as private as its row"
     )
     transform = _of_fitted(
-        "transform",
-        "Transform rows with all steps.",
-        "Transformed rows, each as private as its row",
+        "transform", "Transform rows with all steps.", "Rows, as private as they were"
     )
     inverse_transform = _of_fitted(
-        "inverse_transform",
-        "Map transformed rows back with all steps, in reverse order.",
-        "Rows",
+        "inverse_transform", "Map rows back with all steps, in reverse order.", "Rows"
     )
 
     @available_if(_has("score"))

@@ -211,10 +211,7 @@ def form_after(path: str, step: Any, X: Any) -> Any:
 
 
 def _like(made: Any, n_rows: int, numbers: bool) -> Any:
-    """Return so many rows of the form of a few.
-
-    Objects have been `numbers`: what is none is of a column of another dtype.
-    """
+    """Return so many rows of the form of a few, whose objects have been `numbers`."""
     shape = (n_rows, made.shape[1])
     if sparse.issparse(made):
         return type(made)(shape, dtype=made.dtype)

@@ -347,3 +347,14 @@ def test_samples_may_be_charged_as_no_samples_at_a_tiny_epsilon(epsilon):
         accountant = PrivacyAccountant(*budget)
         accountant.charge(plan)
         assert len(accountant.ledger) == 1
+
+
+@pytest.mark.parametrize("epsilon", [5e-324, 1e-310, 8e307])
+def test_an_epsilon_that_no_sum_can_hold(epsilon):
+    """It would be charged, and each later total would fail."""
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match="epsilon must be 0, or from 1e-300"):
+        accountant.charge_external(
+            epsilon, 0.0, "a table", unit="row", neighbors="replace-one"
+        )
+    assert accountant.ledger == ()

@@ -345,6 +345,8 @@ class PrivacyAccountant:
         pair = ApproximateDP(
             what, check_real("epsilon", epsilon), check_real("delta", delta)
         )
+        if pair.epsilon and not 1e-300 <= pair.epsilon <= 1e300:
+            raise ValueError("epsilon must be 0, or from 1e-300 to 1e300: round it up")
         relation = _word("unit", unit, Unit), _word("neighbors", neighbors, Neighbors)
         self.charge(PrivacyPlan(pair.epsilon, pair.delta, (pair,), what, *relation))
 
