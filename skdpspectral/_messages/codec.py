@@ -50,7 +50,7 @@ def decode(
         raise MessageError(f"a {kind} must be bytes, got {type(data).__name__}")
     size = memoryview(data).nbytes
     if max_bytes is not None and size > max_bytes:
-        raise MessageError(f"the {kind} has {size} bytes, not at most {max_bytes}")
+        raise MessageError(f"the {kind} has {size} bytes, but at most {max_bytes} fit")
     data = bytes(data)
     if len(data) < _START + DIGEST_BYTES or data[: len(_MAGIC)] != _MAGIC:
         raise MessageError(f"these bytes are not a {kind} of a federation")
