@@ -21,6 +21,9 @@ from ..accounting._ledger.planned_fits import estimators_within
 
 N_MADE_UP = 240
 
+# Columns of ratings; where they are only numbered, users are first, items second.
+DEFAULT_NAMES = ("user_id", "item_id")
+
 # Rows of a made-up user, and what other columns may contain.
 _ROWS_OF_EACH, _WORDS = 6, ("a", "b", "c")
 
@@ -50,7 +53,7 @@ def made_up_rows(X: Any, known: dict, declared: frozenset, numbers: bool) -> Any
     """Return rows of the form of X; objects are `numbers`, or else words.
 
     Columns have the values that are `known`; `declared` ones have public categories in
-    their dtypes. All is missing in columns of dtypes that nothing can be made of.
+    their dtypes. Columns of dtypes that nothing can be made of have words.
     """
     n_columns = shape_of(X)[1]
     if sparse.issparse(X):
@@ -67,6 +70,8 @@ def made_up_rows(X: Any, known: dict, declared: frozenset, numbers: bool) -> Any
         table = np.empty((N_MADE_UP, n_columns), dtype)
         for place in range(n_columns):
             given = known.get(place, known.get(place - n_columns))
+            if given is None and place < len(DEFAULT_NAMES):
+                given = known.get(DEFAULT_NAMES[place])
             table[:, place] = _values(dtype, given, numbers, place)
         return table if isinstance(X, np.ndarray) else table.tolist()
     columns = []
@@ -87,15 +92,16 @@ def made_up_rows(X: Any, known: dict, declared: frozenset, numbers: bool) -> Any
 
 
 def _column(like: Any, dtype: Any, values: np.ndarray) -> Any:
-    """Return values as a column of the library of `like`, or missing ones."""
+    """Return values as a column of the library of `like`, or words."""
     try:
         return _cast(like, dtype, values)
     except Exception:  # of structs, lists and intervals, by each library's own words
-        return _cast(like, dtype, np.full(len(values), None))
+        return _cast(like, None, _in_turn(_WORDS))
 
 
 def _cast(like: Any, dtype: Any, values: np.ndarray) -> Any:
     library = type(like).__module__.partition(".")[0]
+    library = "pandas" if hasattr(like, "iloc") else library  # subclasses of others, too
     entries = values.tolist() if values.dtype == object else values
     if library == "pandas":
         import pandas as pd
@@ -106,11 +112,13 @@ def _cast(like: Any, dtype: Any, values: np.ndarray) -> Any:
     if library == "polars":
         import polars as pl
 
-        return pl.Series(entries).cast(dtype)
+        made = pl.Series(entries)
+        return made if dtype is None else made.cast(dtype)
     if library == "pyarrow":
         import pyarrow as pa
 
-        return pa.array(entries).cast(dtype)
+        made = pa.array(entries)
+        return made if dtype is None else made.cast(dtype)
     raise NotImplementedError
 
 
@@ -119,8 +127,8 @@ def _values(dtype: Any, given: Any, numbers: bool, place: int) -> np.ndarray:
     if given is not None:
         return _in_turn(given)
     kind = str(own_type(dtype)).lower()
-    if is_never_number(dtype):  # intervals, which are all missing
-        return np.full(N_MADE_UP, None)
+    if is_never_number(dtype):
+        return _in_turn(_WORDS)
     if "bool" in kind:
         return _whole(place) > 3
     if any(time in kind for time in ("date", "timestamp")):

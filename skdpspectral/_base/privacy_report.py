@@ -38,6 +38,7 @@ from ..accounting._ledger.step_shares import is_path_within
 from ..mechanisms import Assumption
 from ..mechanisms._plan import html_table
 from .estimator import PrivateEstimator, TableEstimator, published_copy
+from .made_up import DEFAULT_NAMES
 
 PRIVATE, STATELESS, LEAKS = "private", "stateless", "LEAKS"
 
@@ -261,9 +262,6 @@ def _is_silent(step) -> bool:
 
 _IDS = ("user_feature", "client_feature", "item_feature")
 
-# Names that stand for a position where a table has no names.
-_DEFAULT_NAMES = ("user_id", "item_id")
-
 
 def _reason_of_ids(step: Step) -> str | None:
     """Return why a column of ids may be another one, or changed; None if it is not."""
@@ -272,7 +270,7 @@ def _reason_of_ids(step: Step) -> str | None:
         feature = getattr(one, parameter, None)
         named = isinstance(feature, str)
         named = named and not (
-            hasattr(one, "item_feature") and feature in _DEFAULT_NAMES
+            hasattr(one, "item_feature") and feature in DEFAULT_NAMES
         )
         if feature is None:
             continue

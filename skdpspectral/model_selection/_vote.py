@@ -154,12 +154,14 @@ def planned(search: Any, X: Any) -> Planned:
 
 def ballot_of(search: Any, found: Planned, X: Any, scorer: Any) -> Ballot:
     """Return what blocks have in common."""
+    # Users are first by default where columns have no names; fits refuse all others.
+    by_place = isinstance(X, (np.ndarray, list, tuple))
     return Ballot(
         pack=packed(found.models, scorer),
         n_folds=int(search.cv),
         n_blocks=found.budgets.n_blocks,
         n_rows=table_shape(X)[0] if found.plan.unit is Unit.ROW else None,
-        user_feature=found.users,
+        user_feature=0 if by_place and isinstance(found.users, str) else found.users,
         declared=declared_columns(found.models, X),
     )
 
