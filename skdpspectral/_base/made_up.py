@@ -101,9 +101,8 @@ def _column(like: Any, dtype: Any, values: np.ndarray) -> Any:
 
 def _cast(like: Any, dtype: Any, values: np.ndarray) -> Any:
     library = type(like).__module__.partition(".")[0]
-    library = "pandas" if hasattr(like, "iloc") else library  # subclasses of others, too
     entries = values.tolist() if values.dtype == object else values
-    if library == "pandas":
+    if library == "pandas" or hasattr(like, "iloc"):  # subclasses are of others
         import pandas as pd
 
         # Categories of a dtype may be values of the table.
