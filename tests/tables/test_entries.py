@@ -549,7 +549,7 @@ ALLOWED = {
     },
     # Each entry becomes a float by itself.
     "_tables/rows.py": {"deferred_rows", "shape_of"},
-    "metrics/_score_kinds.py": {"_components_and_rows", "_orthonormal_rows", "errors"},
+    "metrics/_score_kinds.py": {"_components_and_rows", "errors"},
     # Lists were read before, or are read beside it.
     "_tables/ids.py": {"check_exact", "_as_array", "_array_column", "find"},
     "_tables/users.py": {"_divided_by_client", "_read_labels"},
