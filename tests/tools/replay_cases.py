@@ -307,8 +307,15 @@ def row_neighbors(rng, table, form, labels=None, at=None):
             found["unseen label"] = table.swapped(at, y=77)
             found["other label"] = table.swapped(at, y=labels[0])
             invalid.add("unseen label")
-    changed = {name: {at} for name in found}
+    changed = {name: _places(table, other) for name, other in found.items()}
     return found, frozenset(invalid), changed
+
+
+def _places(table, other):
+    """Return where a neighbor has other objects than a table."""
+    one, two = (zip(t.rows, t.y or t.rows, strict=True) for t in (table, other))
+    pairs = enumerate(zip(one, two, strict=True))
+    return {k for k, (a, b) in pairs if a[0] is not b[0] or a[1] is not b[1]}
 
 
 def _target(rng, labels, kind):
