@@ -8,6 +8,7 @@ from replay import ROUNDING
 from worst_cases import CASES, DELTA, realized
 
 from skdpspectral.accounting import gaussian_mu
+from skdpspectral.mechanisms import Gaussian
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -22,3 +23,11 @@ def test_the_worst_neighbor_moves_releases_as_far_as_is_planned(name):
     assert found.mu <= found.planned_mu * (1.0 + ROUNDING), found
     assert found.planned_mu <= budget * (1.0 + ROUNDING), found
     assert case.least <= found.share < case.least + 1e-3, found
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", [n for n in CASES if CASES[n].least > 0.99][:-2])
+def test_a_sensitivity_that_is_ten_per_cent_too_small_is_found(name, monkeypatch):
+    charged = Gaussian._charged
+    monkeypatch.setattr(Gaussian, "_charged", lambda self: 0.9 * charged(self))
+    assert max(ratio for _, ratio in realized(CASES[name]).releases) > 1.09
