@@ -437,7 +437,7 @@ def test_the_charge_comes_before_a_value_is_read(monkeypatch):
     monkeypatch.setattr(PrivacyAccountant, "charge", charged)
     search(accountant=PrivacyAccountant(60.0, 1e-6)).fit(Watched(X), Y)
     assert order[0] == "charge"
-    assert order.count("read") == 8
+    assert order.count("read") == 4
 
 
 # -- refusals --------------------------------------------------------------------------
