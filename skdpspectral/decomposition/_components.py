@@ -18,6 +18,7 @@ from .. import sensitivity
 from .._linalg import eigen
 from .._linalg.walks import Writing
 from .._statistics.feature_scales import FeatureLaw, FeatureScales
+from .._statistics.row_bounds import EARLY, floor_of, share_of
 from .._statistics.scale_windows import ScaleWindows
 from .._statistics.statistic import HALF, Combination, Statistic
 from .._tables.clipping import Box
@@ -27,13 +28,10 @@ from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Concern, Neighbors, Remark
 from . import _kernels
 from ._bounded_moments import (
-    EARLY,
     LAYERS,
     LayeredMoment,
     ProjectedMoment,
     SecondMoment,
-    floor_of,
-    share_of,
 )
 from ._kernels import correlations_of_signs
 

@@ -12,13 +12,12 @@ from scipy import sparse
 from scipy.special import gammainc, gammaincinv
 
 from .. import sensitivity
-from .._linalg import eigen
+from .._linalg import eigen, moments
+from .._statistics.row_bounds import EARLY, RowBounds, plan_second_moment, share_of
 from .._statistics.statistic import HALF, Combination, Statistic, Terms
 from .._tables.clipping import normalize_rows
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Neighbors, PrivacyPlan
-from . import _kernels
-from ._bounded_moments import EARLY, RowBounds, plan_second_moment, share_of
 from ._components import MOST_COMPONENTS, Components
 
 # Share of mu**2 of the votes for the far radius; of those for the near one at least and
@@ -85,7 +84,7 @@ class LengthCounts:
     def update(self, rows: Any) -> None:
         """Count dense or sparse rows; NaN counts as very long."""
         with np.errstate(all="ignore"):
-            logs = np.log(_kernels.row_squares(rows))
+            logs = np.log(moments.row_squares(rows))
             logs = np.nan_to_num(logs, nan=np.inf, posinf=np.inf)
         places = np.searchsorted(self._points, logs)
         found = np.bincount(places, minlength=self.size + 2)
@@ -321,7 +320,7 @@ def _sums_of_layers(blocks, radii: tuple[float, ...], n_features: int):
     """Sum outer products of the parts of clipped rows."""
     # The blocks are of mapped rows, whose memory is taken again.
     parts = (clipped_parts(block, radii, out=block) for block in blocks)
-    return _kernels.sums_of_layers(parts, n_features, len(radii))
+    return moments.sums_of_layers(parts, n_features, len(radii))
 
 
 def clipped_parts(rows: Any, radii: tuple[float, ...], out: Any = None) -> list:
@@ -344,7 +343,7 @@ def clipped_parts(rows: Any, radii: tuple[float, ...], out: Any = None) -> list:
 def _far_part(rows: Any, near: float, far: float) -> Any:
     """Return the second part of the rows that have one, or None."""
     with np.errstate(all="ignore"):
-        squares = _kernels.row_squares(rows)
+        squares = moments.row_squares(rows)
     # Rows within the first radius have no second part: most of all rows.
     longer = ~(squares <= near**2)
     if far <= near or not longer.any():

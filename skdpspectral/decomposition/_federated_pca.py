@@ -24,6 +24,7 @@ from .._base.sklearn_compat import (
 )
 from .._base.strategies import register
 from .._messages.messages import MessageError
+from .._statistics.row_bounds import Pairs, PrivateMean, RowBounds, Shared
 from .._tables.clipping import units_within
 from .._tables.ids import encode_ids
 from .._tables.readers import SlicedRows, refuse_masked
@@ -32,7 +33,7 @@ from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta
 from ..mechanisms import Concern, ParallelPlan, Remark, check_count, check_real
-from ._bounded_moments import CENTER_OF_CLIENTS, Pairs, PrivateMean, RowBounds, Shared
+from ._bounded_moments import CENTER_OF_CLIENTS
 from ._federated_client import LocalClient, run_in_process
 from ._federated_server import FederatedResult, Rounds, Server, start_basis
 from ._federated_task import Registration, SpectralTask, check_client_budget, make_task

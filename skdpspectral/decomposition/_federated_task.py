@@ -12,22 +12,20 @@ import numpy as np
 
 from .._messages.codec import MessageError, decode, encode
 from .._messages.messages import OVERHEAD, TASK_BYTES, Request, Topic
+from .._statistics.row_bounds import (
+    Centered,
+    Pairs,
+    PrivateMean,
+    PublicPoint,
+    RowBounds,
+    Shared,
+)
 from .._statistics.statistic import Statistic
 from .._tables.ids import check_feature_names
 from ..accounting._gaussian import check_delta
 from ..mechanisms import PrivacyPlan, check_count, check_real, shown
 from . import _kernels
-from ._bounded_moments import (
-    LARGEST_DEFECT,
-    Centered,
-    Pairs,
-    PowerIteration,
-    PrivateMean,
-    PublicPoint,
-    RowBounds,
-    SecondMoment,
-    Shared,
-)
+from ._bounded_moments import LARGEST_DEFECT, PowerIteration, SecondMoment
 from ._components import LEAST_SIGNAL
 from ._pca_mechanisms import PCA_MECHANISMS, ComponentMechanism, design_components
 from ._shared_center import N_LENGTHS, N_NUMBERS, TOTALS, SharedCenter, check_column

@@ -14,6 +14,7 @@ from .._base.sklearn_compat import (
     Interval,
     StrOptions,
 )
+from .._statistics.row_bounds import PrivateMean
 from .._statistics.scale_windows import public_size
 from .._statistics.statistic import HALF
 from .._tables.clipping import make_box, units_within
@@ -21,7 +22,7 @@ from .._tables.rows import deferred_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..mechanisms import check_count
-from ._bounded_moments import CENTER_CONSTRAINT, PrivateMean
+from ._bounded_moments import CENTER_CONSTRAINT
 from ._components import Ranked, Scaled, ScaledComponents, share_of_scales
 from ._pca_mechanisms import (
     CLIP_RANGE,

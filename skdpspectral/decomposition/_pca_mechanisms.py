@@ -15,18 +15,17 @@ from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import register
+from .._statistics.center import SearchedComponents
+from .._statistics.row_bounds import (
+    Centered,
+    RowBounds,
+    Searched,
+    is_private,
+)
 from .._statistics.statistic import Statistic
 from .._tables.readers import as_numbers, refuse_masked
 from ..mechanisms import Assumption, check_real, shown
-from ._bounded_moments import (
-    Centered,
-    LayeredMoment,
-    RowBounds,
-    Searched,
-    SecondMoment,
-    is_private,
-)
-from ._center import SearchedComponents
+from ._bounded_moments import LayeredMoment, SecondMoment
 from ._components import PrincipalComponents
 from ._covariance import CovarianceComponents
 from ._spiked import SpikedProjector, UnknownSpikes
@@ -110,7 +109,7 @@ class Gaussian(BaseEstimator):
             return _about_center(moment, rest)
         layers = LayeredMoment(bounds, moment.n_samples, moment.name)
         layered = PrincipalComponents(layers, rank, covariance, *more)
-        return SearchedComponents(moment, rest, layered)
+        return SearchedComponents(bounds, moment.n_samples, rest, layered)
 
 
 @dataclass(eq=False, repr=False)
@@ -358,7 +357,7 @@ def _about_center(moment: SecondMoment, rest: Statistic) -> Statistic:
     """Return a statistic with the center that its rows are measured from."""
     bounds = moment.bounds
     if isinstance(bounds.origin, Searched):
-        return SearchedComponents(moment, rest)
+        return SearchedComponents(bounds, moment.n_samples, rest)
     return Centered(bounds, moment.n_samples, rest)
 
 

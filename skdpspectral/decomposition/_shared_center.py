@@ -15,10 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._messages.messages import MessageError
-from .._statistics.statistic import HALF, Combination, pair_order
-from . import _kernels
-from ._bounded_moments import PowerIteration, RowBounds, floor_of
-from ._center import (
+from .._statistics.center import (
     EDGES,
     N_LENGTHS,
     PAIR_LEVEL,
@@ -29,6 +26,10 @@ from ._center import (
     Sample,
     quantile_of,
 )
+from .._statistics.row_bounds import RowBounds, floor_of
+from .._statistics.statistic import HALF, Combination, pair_order
+from . import _kernels
+from ._bounded_moments import PowerIteration
 
 # Shares of mu**2, and those of the two clipped means in theirs.
 _SHARES = {"lengths": 0.02, "center": 0.05, "rest": 0.93}

@@ -20,7 +20,8 @@ from scipy import sparse
 from scipy.special import betaincinv, gammainccinv, gammaincinv, ndtri
 
 from .. import sensitivity
-from .._linalg import eigen, walks
+from .._linalg import eigen, moments, walks
+from .._statistics.row_bounds import RowBounds
 from .._statistics.statistic import Statistic, mean_summation_error
 from .._tables.clipping import clip_rows
 from .._tables.readers import map_table
@@ -28,7 +29,7 @@ from ..accounting import calibrate_gaussian, gaussian_epsilon, gaussian_mu, spli
 from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import Assumption, Concern, Exact, Gaussian, PrivacyPlan, Remark
 from . import _kernels
-from ._bounded_moments import RowBounds, SecondMoment
+from ._bounded_moments import SecondMoment
 from ._components import (
     LEAST_SIGNAL,
     STEPS,
@@ -396,7 +397,7 @@ def exact_directions(X, rank: int) -> np.ndarray:
     """Leading eigenvectors of the second moment, without noise."""
     n_samples, n_features = X.shape
     if n_features <= min(n_samples, WHOLE_ORDER):
-        moment = _kernels.blocked_second_moment(X, _finite)
+        moment = moments.blocked_second_moment(X, _finite)
         return eigen.top_eigh(moment, rank, exact=True)[1]
     if isinstance(X, np.ndarray) or sparse.issparse(X):
         # What is in memory anyway is cut once, and not in every product.

@@ -12,12 +12,13 @@ from scipy.special import gammaincinv
 
 from .. import sensitivity
 from .._linalg import eigen
+from .._statistics.row_bounds import share_of
 from .._statistics.statistic import Choice, Statistic, mean_summation_error
 from .._tables.clipping import clip_rows
 from ..accounting import calibrate_gaussian, split_mu
 from ..mechanisms import Exact
 from . import _kernels
-from ._bounded_moments import SecondMoment, share_of
+from ._bounded_moments import SecondMoment
 from ._components import LEAST_SIGNAL, Directions, PrincipalComponents, PrivateScales
 
 # Shares of mu**2 of the cross moment and the two moments of projections.

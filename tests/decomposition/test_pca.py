@@ -195,7 +195,7 @@ def test_released_mean_lies_in_the_box():
 
 
 def test_rows_in_blocks_give_the_same_as_at_once(monkeypatch):
-    from skdpspectral.decomposition import _kernels as moments
+    from skdpspectral._linalg import moments
 
     X, _ = spiked(3000, 5)
     whole = DPPCA(2, noise_seed=0).fit(X)

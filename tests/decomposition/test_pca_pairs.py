@@ -13,6 +13,13 @@ from sliced_rows import SlicedTable
 from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, SparseDPPCA
 from skdpspectral._linalg import eigen
 from skdpspectral._linalg.walks import BLOCKS_TOGETHER
+from skdpspectral._statistics.center import (
+    N_LENGTHS,
+    Lengths,
+    Sample,
+    read_lengths,
+)
+from skdpspectral._statistics.row_bounds import RowBounds
 from skdpspectral._statistics.statistic import HALF, mean_summation_error, pair_order
 from skdpspectral._tables.clipping import normalize_rows
 from skdpspectral._tables.pairs import PairOrder, PairWalk, PoolWalk
@@ -22,13 +29,6 @@ from skdpspectral.decomposition import (
     PrivateMean,
     SpikedModel,
     TwoStage,
-)
-from skdpspectral.decomposition._bounded_moments import RowBounds
-from skdpspectral.decomposition._center import (
-    N_LENGTHS,
-    Lengths,
-    Sample,
-    read_lengths,
 )
 from skdpspectral.metrics import captured_variance, subspace_distance
 

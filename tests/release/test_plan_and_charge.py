@@ -106,7 +106,7 @@ def test_a_fit_is_charged_before_it_reads(monkeypatch):
 
 
 def test_a_refused_fit_reads_nothing(monkeypatch):
-    from skdpspectral.decomposition._center import SearchedComponents
+    from skdpspectral._statistics.center import SearchedComponents
 
     def explode(*args, **kwargs):
         raise AssertionError("the data were read")

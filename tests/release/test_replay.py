@@ -299,7 +299,7 @@ CLIPPED = {
     "decomposition._bounded_moments": lambda: row_cases(
         rng(), DPPCA(1, clip_norm=2.0, center="none"), "array"
     ),
-    "decomposition._center": lambda: row_cases(
+    "_statistics.center": lambda: row_cases(
         rng(), DPPCA(1, center="private", epsilon=50.0), "array"
     ),
     "decomposition._two_stage": lambda: row_cases(

@@ -9,9 +9,9 @@ import pytest
 from release_tools import Release, record_releases
 
 from skdpspectral import DPPCA, DPItemEmbedding, LRSRegressor
+from skdpspectral._linalg.moments import blocked_mean, blocked_second_moment
 from skdpspectral.accounting import calibrate_gaussian
 from skdpspectral.decomposition import PrivateMean
-from skdpspectral.decomposition._kernels import blocked_mean, blocked_second_moment
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 from skdpspectral.sensitivity import summation_error
 

@@ -8,10 +8,10 @@ from release_tools import Release
 from scipy import sparse
 
 from skdpspectral._linalg.walks import row_blocks
+from skdpspectral._statistics.row_bounds import RowBounds
 from skdpspectral._statistics.statistic import HALF, mean_summation_error, pair_order
 from skdpspectral._tables.clipping import clip_rows
 from skdpspectral.accounting import compose_mu, gaussian_mu
-from skdpspectral.decomposition._bounded_moments import RowBounds
 from skdpspectral.decomposition._covariance import (
     LengthCounts,
     LengthQuantile,

@@ -19,13 +19,13 @@ import numpy as np
 
 from .. import sensitivity
 from .._linalg.walks import RowWalk, Walked, Writing
-from .._statistics.statistic import HALF, Choice, Combination, Statistic, pair_order
 from .._tables.clipping import clip_rows
 from .._tables.pairs import PairOrder, PairWalk, PoolWalk
 from ..accounting import calibrate_gaussian, split_mu
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Concern, Exact, Gaussian, PrivacyPlan, Remark
-from ._bounded_moments import RowBounds, SecondMoment, floor_of
+from .row_bounds import RowBounds, floor_of
+from .statistic import HALF, Choice, Combination, Statistic, pair_order
 
 # Rows that a center is made from, at most: more would only take time.
 _MOST_ROWS = 1 << 17
@@ -555,16 +555,18 @@ class SearchedComponents(Statistic):
     which rows are not scaled up, and its ``early`` release, if any.
     """
 
-    def __init__(self, moment: SecondMoment, rest: Any, layered: Any = None) -> None:
-        self.moment, self.rest, self.bounds = moment, rest, moment.bounds
+    def __init__(
+        self, bounds: RowBounds, n_samples: int, rest: Any, layered: Any = None
+    ) -> None:
+        self.bounds, self.n_samples, self.rest = bounds, n_samples, rest
         self.layered = layered
-        self.forced = HALF not in moment.bounds.weights
+        self.forced = HALF not in bounds.weights
         # Rows that a center is made from.
-        self.sample = Sample.of(moment.bounds, moment.n_samples)
+        self.sample = Sample.of(bounds, n_samples)
 
     def _search(self, mu: float) -> Search | None:
         """Plan the search at a total cost of mu; None if it does not pay off."""
-        if self.moment.n_samples < 2:  # one row has no distance
+        if self.n_samples < 2:  # one row has no distance
             return None
         return plan_search(self.sample, mu, self.forced)
 
@@ -604,7 +606,7 @@ class SearchedComponents(Statistic):
 
     def _rest_at(self, mu: float) -> Any:
         """Return the statistic after the search, at a total cost of mu."""
-        size = self.moment.n_samples, self.bounds.n_features
+        size = self.n_samples, self.bounds.n_features
         noise = 2.0 * math.sqrt(size[1]) / (size[0] * mu)
         if self.layered is None or noise > _LOW_NOISE:
             return self.rest
@@ -613,7 +615,7 @@ class SearchedComponents(Statistic):
     def run(self, release: Any, rows: Any, *given: Any):
         """Release the center, if any, and the rest; return the result of the rest."""
         planned = {mechanism.name: mechanism for mechanism in release.plan.releases()}
-        order = pair_order(self.moment.n_samples, self.bounds.n_features)
+        order = pair_order(self.n_samples, self.bounds.n_features)
         if _FIRST_STEP not in planned:
             return self.rest.run(release, rows, order)
         rest = self._planned_rest(planned)
@@ -675,7 +677,7 @@ class SearchedComponents(Statistic):
 
     def _planned_rest(self, planned: Mapping) -> Any:
         """Return the statistic after the search, according to a plan."""
-        plain = self.layered is None or planned[self.moment.name].symmetric
+        plain = self.layered is None or planned["second_moment"].symmetric
         return self.rest if plain else self.layered
 
     def _lengths(self, release, rows, planned: Mapping) -> tuple[float, float]:
