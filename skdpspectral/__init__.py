@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .accounting._errors import PrivacyBudgetError as PrivacyBudgetError
     from .accounting._errors import PrivacyLeakWarning as PrivacyLeakWarning
     from .accounting._ledger.accountant import PrivacyAccountant as PrivacyAccountant
+    from .covariance._covariance import DPCovariance as DPCovariance
     from .covariance._jme import JMECovariance as JMECovariance
     from .decomposition._federated_pca import FederatedDPPCA as FederatedDPPCA
     from .decomposition._pca import DPPCA as DPPCA
@@ -34,6 +35,7 @@ _HOMES = {
     "accounting._errors": "LedgerError NoisyFitWarning PrivacyBudgetError "
     "PrivacyLeakWarning",
     "accounting._ledger.accountant": "PrivacyAccountant",
+    "covariance._covariance": "DPCovariance",
     "covariance._jme": "JMECovariance",
     "decomposition._federated_pca": "FederatedDPPCA",
     "decomposition._pca": "DPPCA",

@@ -25,7 +25,7 @@ from ..accounting import calibrate_gaussian, split_mu
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Concern, Exact, Gaussian, PrivacyPlan, Remark
 from .row_bounds import RowBounds, floor_of
-from .statistic import HALF, Choice, Combination, Statistic, pair_order
+from .statistic import HALF, Choice, Combination, Statistic, Votes, pair_order
 
 # Rows that a center is made from, at most: more would only take time.
 _MOST_ROWS = 1 << 17
@@ -128,9 +128,8 @@ class Quantile(Statistic):
     moved: float
 
     def mechanisms(self, mu: float) -> tuple:
-        names = [f"{self.name}_{step}" for step in range(1, self.n_steps + 1)]
         rounding = {"summation_error": 2.0**-50, "lemma": "quantile-votes"}
-        return calibrate_alike(names, self.moved, mu, (1,), **rounding)
+        return Votes(self.name, self.n_steps).planned(mu, self.moved, **rounding)
 
     def run(self, release: Any, rows: Any, *given: Any) -> float:
         """Return the length; given is its range, as base-2 logarithms."""
@@ -138,12 +137,9 @@ class Quantile(Statistic):
         points = np.linspace(low, high, 2**self.n_steps + 1)
         counts = rows.reduce(partial(counts_of_lengths, points=points))
         shares = np.cumsum(counts) / counts.sum()
-        first, last = 0, 2**self.n_steps
-        for step in range(1, self.n_steps + 1):
-            middle = (first + last) // 2
-            vote = release(f"{self.name}_{step}", [shares[middle] - self.level])
-            first, last = (first, middle) if vote[0] > 0.0 else (middle, last)
-        return 2.0 ** float(0.5 * (points[first] + points[last]))
+        votes = Votes(self.name, self.n_steps)
+        first, last = votes.run(release, lambda place: shares[place] - self.level)
+        return 2.0 ** float(0.5 * (points[first[0]] + points[last[0]]))
 
 
 def counts_of_lengths(blocks, points: np.ndarray) -> np.ndarray:

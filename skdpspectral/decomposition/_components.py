@@ -20,11 +20,10 @@ from .._linalg.walks import Writing
 from .._statistics.feature_scales import FeatureLaw, FeatureScales
 from .._statistics.row_bounds import EARLY, floor_of, share_of
 from .._statistics.scale_windows import ScaleWindows
-from .._statistics.statistic import HALF, Combination, Statistic
+from .._statistics.statistic import HALF, Combination, Statistic, Votes
 from .._tables.clipping import Box
 from .._tables.readers import map_table
 from ..accounting import split_mu
-from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Concern, Neighbors, Remark
 from . import _kernels
 from ._bounded_moments import (
@@ -122,11 +121,10 @@ class PrivateScales(Statistic):
     def mechanisms(self, mu: float) -> tuple:
         if not self.wanted:
             return ()
-        shape = (len(self.wanted),)
-        names = [f"{self.name}_{step}" for step in range(1, STEPS + 1)]
-        moved = sensitivity.vote_sensitivity(shape[0], Neighbors.REPLACE_ONE)
+        n_votes = len(self.wanted)
+        moved = sensitivity.vote_sensitivity(n_votes, Neighbors.REPLACE_ONE)
         more = {"magnitude": self.n_samples, "lemma": "quantile-votes"}
-        return calibrate_alike(names, moved, mu, shape, **more)
+        return Votes(self.name, STEPS).planned(mu, moved, n_votes, **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Scales:
         """Release the votes, halved for pairs, and return the scales.
@@ -199,16 +197,12 @@ def _bisect(release, scales: PrivateScales, counts, levels, low: float, high: fl
     wanted = np.array(scales.wanted)
     parts = np.array([0, 1, 0])[wanted]
     levels = levels[wanted]
-    first, last = np.zeros(3, dtype=int), np.full(3, 2**STEPS)
-    for step in range(1, STEPS + 1):
-        middle = (first + last)[wanted] // 2
-        votes = counts[parts, middle] - levels
-        below = release(f"{scales.name}_{step}", votes) > 0.0
-        last[wanted] = np.where(below, middle, last[wanted])
-        first[wanted] = np.where(below, first[wanted], middle)
-    share = 0.5 * (first + last)[wanted] / 2**STEPS
+    first, last = Votes(scales.name, STEPS).run(
+        release, lambda place: counts[parts, place] - levels, len(wanted)
+    )
+    share = 0.5 * (first + last) / 2**STEPS
     middles = np.exp(low + share * (high - low))
-    ends = np.array((first, last))[:, wanted]
+    ends = np.array((first, last))
     lows, highs = np.exp(low + ends / 2**STEPS * (high - low))
     lows = np.where(ends[0] > 0, lows, 0.0)
     highs = np.where(ends[1] < 2**STEPS, highs, np.inf)

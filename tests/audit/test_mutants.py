@@ -122,30 +122,30 @@ AUDITED = {
     ),
     "votes along and across charged as one": Mutant(
         "PrivateScales",
-        "sensitivity.vote_sensitivity(shape[0], Neighbors.REPLACE_ONE)",
+        "sensitivity.vote_sensitivity(n_votes, Neighbors.REPLACE_ONE)",
         "sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
         "pca-quantiles",
     ),
     "rows of the near layer not clipped": Mutant(
         "clipped_parts",
-        "near = normalize_rows(rows, floor=radii[0], out=out)",
-        "near = rows / radii[0]",
+        "[normalize_rows(rows, floor=radii[0], out=rows), *far]",
+        "[rows / radii[0], *far]",
         "pca-near-moment",
     ),
     "the far layer holds all of a row": Mutant(
         "_far_part",
-        "return _scaled(normalize_rows(own, out=own), beyond)",
-        "return _scaled(own, beyond)",
+        "normalize_rows(own, out=own) * beyond",
+        "own * beyond",
         "pca-far-moment",
     ),
     "a length of a pair counted as that of a row": Mutant(
         "WholeCovariance",
-        "weight = rows.weight * self.n_samples / rows.n_terms",
-        "weight = self.n_samples / rows.n_terms",
+        "weight = terms.weight * self.n_samples / terms.n_terms",
+        "weight = self.n_samples / terms.n_terms",
         "pca-pairs-near-length",
     ),
     "votes about lengths charged at a half": Mutant(
-        "LengthQuantile",
+        "LengthVotes",
         "return sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
         "return 0.5 * sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
         "pca-near-length",
@@ -480,9 +480,10 @@ EXACT = {
         f"{_FIT}[two stages]",
     ),
     "counts of quantiles let out": Mutant(
-        "_bisect",
-        'below = release(f"{scales.name}_{step}", votes) > 0.0',
-        'release(f"{scales.name}_{step}", votes)\n        below = votes > 0.0',
+        "Votes",
+        "beyond = (release(name, margins(middle)) > 0.0) == rising",
+        "release(name, margins(middle))\n"
+        "            beyond = (margins(middle) > 0.0) == rising",
         f"{_FIT}[two stages]",
     ),
     "branch chosen by private rows": Mutant(
@@ -991,9 +992,10 @@ EXACT |= {
         f"{_FUNCTION_OF_RELEASES}[usual]",
     ),
     "medians without noise": Mutant(
-        "ClipSizes",
-        "votes = release(name, below - 0.5 * counts[:, -1])",
-        "votes = below - 0.5 * counts[:, -1]\n            release(name, votes)",
+        "Votes",
+        "beyond = (release(name, margins(middle)) > 0.0) == rising",
+        "release(name, margins(middle))\n"
+        "            beyond = (margins(middle) > 0.0) == rising",
         f"{_FUNCTION_OF_RELEASES}[usual]",
     ),
     "warnings of a user's values": Mutant(
