@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from .. import sensitivity
-from .._linalg import moments, walks
+from .._linalg import walks
 from .._tables.clipping import clip_rows, make_box, normalize_rows
 from .._tables.pairs import PairOrder, PairWalk, row_differences, sign_differences
 from ..accounting._gaussian import calibrate_alike
@@ -389,7 +389,7 @@ class Mean(Statistic):
     def run(self, release: Any, rows: Any, *given: Any):
         """Release the mean of rows, in units of the box, where a mean can be."""
         bounded = walks.Writing(self.bounds.for_mean)
-        mean = release("mean", moments.blocked_mean(rows, bounded))
+        mean = release("mean", walks.blocked_mean(rows, bounded))
         return self.bounds.project_mean(mean)
 
 

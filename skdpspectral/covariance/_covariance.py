@@ -15,7 +15,7 @@ from .. import sensitivity
 from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import StrOptions
-from .._linalg import eigen, moments
+from .._linalg import eigen, walks
 from .._statistics.center import SearchedComponents
 from .._statistics.row_bounds import (
     EARLY,
@@ -32,9 +32,9 @@ from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan
 
-# Public range of lengths, in units of the data, and cells of its logarithm, of which
-# the finest search tells eight from the next.
-LENGTHS, N_CELLS, _STRIDE = (1e-6, 1e6), 1 << 12, 8
+# Public range of lengths, in units of the data, and below the diameter of a box; cells
+# of its logarithm, of which the finest search tells eight from the next.
+_LENGTHS, _BELOW_BOX, N_CELLS, _STRIDE = (1e-6, 1e6), 1e-8, 1 << 12, 8
 
 # Share of mu**2 of the votes for the far radius; of those for the near one at least and
 # at most; and of the first layer in what the votes leave.
@@ -144,10 +144,11 @@ class WholeCovariance(Statistic):
 
     def __init__(self, bounds: RowBounds, n_samples: int) -> None:
         self.bounds, self.n_samples = bounds, n_samples
-        low, high = (length / bounds.unit for length in LENGTHS)
-        # Nothing in the box is longer, whatever center in it is taken off.
-        reach = 2.0 * bounds.box_radius
-        high = min(high, reach) if reach > low else high
+        low, high = _LENGTHS
+        if bounds.box is not None:
+            # Nothing in the box is longer, whatever center in it is taken off.
+            high = max(2.0 * bounds.box_radius, 1e-60)
+            low = _BELOW_BOX * high
         ends = 2.0 * math.log(low), 2.0 * math.log(high)
         self.points = np.linspace(*ends, N_CELLS + 1)
         shape = n_samples, bounds.n_features, bounds.weights
@@ -281,7 +282,7 @@ def count_longer(blocks, points: np.ndarray) -> np.ndarray:
     counts = np.zeros(len(points) + 1, dtype=np.int64)
     for block in blocks:
         with np.errstate(all="ignore"):
-            logs = np.log(moments.row_squares(block))
+            logs = np.log(walks.row_squares(block))
             logs = np.nan_to_num(logs, nan=np.inf, posinf=np.inf)
         counts += np.bincount(np.searchsorted(points, logs), minlength=len(counts))
     return counts[::-1].cumsum()[::-1][1:]
@@ -291,7 +292,7 @@ def _sums_of_layers(blocks, radii: tuple[float, ...], n_features: int):
     """Sum outer products of the parts of clipped rows."""
     # The blocks are of mapped rows, whose memory is taken again.
     parts = (clipped_parts(block, radii) for block in blocks)
-    return moments.sums_of_layers(parts, n_features, len(radii))
+    return walks.sums_of_layers(parts, n_features, len(radii))
 
 
 def clipped_parts(rows: np.ndarray, radii: tuple[float, ...]) -> list[np.ndarray]:
@@ -310,7 +311,7 @@ def clipped_parts(rows: np.ndarray, radii: tuple[float, ...]) -> list[np.ndarray
 def _far_part(rows: np.ndarray, near: float, far: float) -> np.ndarray:
     """Return the second part of the rows that have one."""
     with np.errstate(all="ignore"):
-        squares = moments.row_squares(rows)
+        squares = walks.row_squares(rows)
         # Rows within the first radius have no second part: most of all rows.
         longer = ~(squares <= near**2) & (far > near)
         beyond = np.fmin(squares[longer], far**2) - near**2
@@ -493,8 +494,9 @@ class DPCovariance(GaussianMixin, TableEstimator):
 
     Both layers of the second moment have the Frobenius-sensitivity :math:`\sqrt2 / n`
     (:ref:`lemma-whole-covariance`), and lengths come from noisy votes
-    (:ref:`lemma-length-votes`). Lengths of rows are searched for from 1e-6 to 1e6 units
-    of the data. If rows are shorter or longer, change the units by a public factor.
+    (:ref:`lemma-length-votes`). Without `bounds`, lengths of rows are searched for from
+    1e-6 to 1e6 units of the data. If rows are shorter or longer, pass `bounds`, or
+    change the units by a public factor.
 
     Examples
     --------

@@ -38,8 +38,12 @@ from ..factorizations._choices import (
 from ..factorizations._workloads import MOST_STEPS
 from ..mechanisms import check_count
 from ._covariance import GaussianMixin
-from ._kernels import project_covariance
-from ._moment_stream import BLOCK_STEPS, MomentStream, StreamMoments
+from ._moment_stream import (
+    BLOCK_STEPS,
+    MomentStream,
+    StreamMoments,
+    project_covariance,
+)
 from ._moments import (
     FACTORIZATIONS,
     MOMENT_CONSTRAINTS,

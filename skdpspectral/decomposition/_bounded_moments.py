@@ -12,7 +12,7 @@ import numpy as np
 from .. import sensitivity
 from .._base.sklearn_compat import StrOptions
 from .._base.strategies import register
-from .._linalg import eigen, moments, walks
+from .._linalg import eigen, walks
 from .._statistics.row_bounds import (
     CENTERS,
     CENTERS_OF_CLIENTS,
@@ -64,9 +64,9 @@ class SecondMoment(Statistic):
         bounds = self.bounds
         if not isinstance(origin, PairOrder):
             about = partial(bounds.for_second_moment, mean=origin, floor=floor)
-            return moments.blocked_second_moment(rows, walks.Writing(about))
+            return walks.blocked_second_moment(rows, walks.Writing(about))
         walk = bounds.pairs(origin, partial(bounds.for_pairs, floor=floor))
-        kernel = partial(moments.sum_of_outer_products, n_features=bounds.n_features)
+        kernel = partial(walks.sum_of_outer_products, n_features=bounds.n_features)
         moment = walks.reduce_rows(rows, walk, kernel)
         moment /= origin.n_pairs
         moment *= HALF
@@ -166,7 +166,7 @@ class LayeredMoment(SecondMoment):
             about = partial(self._about, origin=origin, floor=floor)
             walk = walks.RowWalk(walks.Writing(about))
         size = {"n_features": bounds.n_features, "n_layers": len(LAYERS)}
-        sums = walks.reduce_rows(rows, walk, partial(moments.sums_of_layers, **size))
+        sums = walks.reduce_rows(rows, walk, partial(walks.sums_of_layers, **size))
         # In the order of releases, which need no copy then.
         packed = np.empty(self._shape, order="F")
         for row, layer in zip(packed, sums, strict=True):

@@ -79,10 +79,10 @@ class Releases:
         statistic = self._statistic
         if not task.mechanism.spiked:
             found = statistic.directions(self._release, X)
-            signal, noise, _ = found.scales
+            signal, noise = found.scales
             return found.mean, ((signal, noise), found.vectors)
         if task.mechanism.unknown_spikes:
-            (signal, noise, _), vectors = statistic.subspace(self._release, X)
+            (signal, noise), vectors = statistic.subspace(self._release, X)
             return None, ((signal, noise), vectors)
         numbers = (float(np.mean(statistic.signal)), statistic.noise)
         if task.aggregation == "matrix":

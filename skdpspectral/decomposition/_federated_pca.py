@@ -44,7 +44,7 @@ from ._pca_mechanisms import (
     name_of,
     strategy_of,
 )
-from ._projection import ProjectionMixin
+from ._projection import ProjectionMixin, VariancesMixin
 
 # The client of all rows, where no clients are told apart.
 ALL_ROWS = "all rows"
@@ -283,7 +283,9 @@ _UNCHECKED = Remark(
 
 
 @documented
-class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator):
+class FederatedEstimator(
+    VariancesMixin, ProjectionMixin, CallbackSupportMixin, PrivateEstimator
+):
     """Base class of estimators whose clients release and a server aggregates.
 
     A subclass implements ``_task``, which describes the release of every client.
@@ -303,7 +305,6 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
         "clip_norm": [CLIP_RANGE, None],
         "scale": [StrOptions({"bounds"}), None],
         "center": CENTER_OF_CLIENTS,
-        "whiten": ["boolean"],
         "n_jobs": [Integral, None],
     }
 
@@ -313,10 +314,6 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
         # A column of ids: whole numbers, or strings.
         tags.input_tags.categorical = self.client_feature is not None
         return tags
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self._check_whitening()
 
     def _check_budget(self) -> None:
         for name in ("epsilon", "delta"):
@@ -716,9 +713,6 @@ class FederatedDPPCA(FederatedEstimator):
         up to unit norm. This needs no bounds. Where noise dominates, the error is about
         two thirds of that of pairs (:ref:`lemma-shared-center`). It requires
         ``mechanism="gaussian"``.
-    {whiten}
-        with ``release="covariance"`` if the mechanism is not "gaussian" or has a
-        `noise_variance`, or with ``aggregation="matrix"``, "gaussian" and `clip_norm`.
     {n_jobs}
         Threads share the clients, which helps if clients have many rows.
     {accountant}
@@ -841,7 +835,6 @@ class FederatedDPPCA(FederatedEstimator):
         clip_norm: float | None = None,
         scale: str | None = None,
         center="auto",
-        whiten: bool = False,
         n_jobs: int | None = None,
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
@@ -858,7 +851,6 @@ class FederatedDPPCA(FederatedEstimator):
         self.clip_norm = clip_norm
         self.scale = scale
         self.center = center
-        self.whiten = whiten
         self.n_jobs = n_jobs
         self.accountant = accountant
         self.noise_seed = noise_seed

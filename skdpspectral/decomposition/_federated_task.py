@@ -447,7 +447,6 @@ class SpectralTask:
             n_samples,
             self.n_components,
             self.with_covariance,
-            self.projection_norm,
         )
 
     def mechanisms(self, n_samples: int, mu: float) -> tuple:
@@ -574,7 +573,6 @@ def make_task(
         n_components,
         n_features,
         covariance,
-        projection_norm,
         bounds=bounds,
         clip_norm=clip_norm,
         center=center,

@@ -16,8 +16,14 @@ from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from .._linalg.eigen import _start, flip_signs, top_eigh
-from .._linalg.moments import RowMap, blocked_second_moment, row_squares
-from .._linalg.walks import RowWalk, blas_threads, reduce_rows
+from .._linalg.walks import (
+    RowMap,
+    RowWalk,
+    blas_threads,
+    blocked_second_moment,
+    reduce_rows,
+    row_squares,
+)
 
 
 def sum_of_products(blocks: Iterable, columns: np.ndarray) -> np.ndarray:

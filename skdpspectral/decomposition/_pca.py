@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from numbers import Integral
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,39 +16,47 @@ from .._base.sklearn_compat import (
 )
 from .._statistics.row_bounds import PrivateMean
 from .._statistics.scale_windows import public_size
-from .._statistics.statistic import HALF
 from .._tables.clipping import make_box, units_within
 from .._tables.rows import deferred_rows
-from ..accounting import NoisyFitWarning, PrivacyAccountant
-from ..accounting._errors import warn
+from ..accounting import PrivacyAccountant
 from ..mechanisms import check_count
 from ._bounded_moments import CENTER_CONSTRAINT
 from ._components import Ranked, Scaled, ScaledComponents, share_of_scales
 from ._pca_mechanisms import (
     CLIP_RANGE,
-    MECHANISM_CONSTRAINTS,
-    Gaussian,
+    MODEL_CONSTRAINTS,
+    TABLE_MECHANISMS,
     SpikedModel,
     design_components,
     public_guesses,
 )
-from ._projection import ProjectionMixin
+from ._projection import ProjectionMixin, VariancesMixin
 
 # Rows, in units of sqrt(n_features) / mu, below which components of ranks keep more of
 # the variance of standardized features than those of privately scaled rows.
 _FEW_ROWS = 400.0
 
 
+def check_rank(n_components, n_samples: int, n_features: int) -> None:
+    """Refuse more components than there can be."""
+    most = min(n_samples, n_features)
+    if not isinstance(n_components, str) and n_components > most:
+        raise ValueError(
+            f"n_components={n_components} must be at most min(n_samples, n_features)="
+            f"{most} for n_samples={n_samples}, n_features={n_features}; ask for fewer "
+            "components"
+        )
+
+
 @documented
 class DPPCA(ProjectionMixin, TableEstimator):
     r"""Principal component analysis (PCA) with differential privacy.
 
-    By default, :class:`DPPCA` releases the second moment of bounded rows with symmetric
-    Gaussian noise. The components are its eigenvectors with the largest (not the
-    largest absolute) eigenvalues. The guarantee holds for any data, except with
-    ``mechanism=SpikedModel(...)``. :meth:`transform` projects rows on `components_`,
-    and ``print(pca.privacy_)`` states the guarantee. Read more in the
-    :ref:`user guide <pca>`.
+    :class:`DPPCA` releases the second moment of bounded rows with symmetric Gaussian
+    noise. The components are its eigenvectors with the largest (not the largest
+    absolute) eigenvalues. The guarantee holds for any data. :meth:`transform` projects
+    rows on `components_`, and ``print(pca.privacy_)`` states the guarantee. Read more
+    in the :ref:`user guide <pca>`.
 
     Parameters
     ----------
@@ -62,11 +70,8 @@ class DPPCA(ProjectionMixin, TableEstimator):
         How the components are released (:ref:`mechanisms`). "gaussian" adds noise to
         the second moment. "two-stage" then adds a power step, in which rows are clipped
         by private sizes. "auto" chooses between both after the first release. To set
-        public numbers, pass an object: :class:`~skdpspectral.decomposition.Gaussian`,
-        :class:`~skdpspectral.decomposition.TwoStage`,
-        :class:`~skdpspectral.decomposition.Auto`, or
-        :class:`~skdpspectral.decomposition.SpikedModel`, whose guarantee is **for a
-        model of the data**.
+        public numbers, pass :class:`~skdpspectral.decomposition.TwoStage` or
+        :class:`~skdpspectral.decomposition.Auto`.
     {bounds}
     {clip_norm}
         If noise is negligible, choose the square root of the covariance's trace.
@@ -77,10 +82,9 @@ class DPPCA(ProjectionMixin, TableEstimator):
         "private" divides each feature by a private standard deviation, as
         :class:`~skdpspectral.DPStandardScaler` does, for half of the budget. Bounds and
         magnitudes need not be known (:ref:`scales`). With ``center="auto"``, rows are
-        then compared in pairs, unless variances of the data are released, because
-        densities need a mean. Features that are not seen are left out of the components
-        as long as the other features suffice. They have no variance and do not affect
-        scores, densities and distances.
+        then compared in pairs, unless there is a `clip_norm`. Features that are not
+        seen are left out of the components as long as the other features suffice, and
+        do not affect scores.
 
         **On few rows**, fewer than ``400 * sqrt(n_features) / mu``, "private" computes
         the components from ranks. Scales are then released only for :meth:`transform`,
@@ -107,14 +111,6 @@ class DPPCA(ProjectionMixin, TableEstimator):
         and intermediate releases; ``privacy_`` states the choice. "none": the midpoint
         of `bounds`, or the origin. :class:`~skdpspectral.decomposition.PrivateMean`:
         the private mean of rows in a public ball.
-    release : {"components", "covariance"}, default="components"
-        "covariance" computes the components from a released covariance of all features,
-        in units of the data. Rows are clipped at private lengths or at `clip_norm`
-        (:ref:`lemma-whole-covariance`). With a power step or a given noise variance,
-        only the second moment within the components is released instead of the full
-        covariance. It uses clipped projections, and takes 15 % of the budget.
-    {whiten}
-        with ``release="covariance"`` or a `clip_norm`.
     {accountant}
     {noise_seed}
 
@@ -126,27 +122,18 @@ class DPPCA(ProjectionMixin, TableEstimator):
         Standard deviations of the entries of `components_`, to first order in the
         noise, around the components of the same bounded rows without noise. They are
         computed from the plan and the released eigenvalues, at no cost, and do not
-        include sampling error. Not set with ``release="covariance"``, ranks, a model, a
-        power step or unseen features.
+        include sampling error. Not set with ranks, a power step or unseen features.
     explained_variance_ : ndarray of shape (n_components,)
-        Released variances along the components, at least 0. With
-        ``release="covariance"`` they are in squared units of the data (of the scaled
-        features with ``scale="bounds"``). With a `clip_norm` they have the same units
+        Released variances along the components, at least 0. With a `clip_norm` they
+        have squared units of the data (of the scaled features with ``scale="bounds"``)
         and describe the clipped rows. Otherwise they describe rows of about unit norm
         at most. Their unit is a released length that differs from fit to fit, so that
-        only `explained_variance_ratio_` can be compared between fits. With a model they
-        are the model's variances. With ranks they are eigenvalues of the estimated
-        correlations, that is, variances of standardized features.
+        only `explained_variance_ratio_` can be compared between fits. With ranks they
+        are eigenvalues of the estimated correlations, that is, variances of
+        standardized features.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         `explained_variance_` divided by the released total variance; with ranks,
         divided by the number of features.
-    noise_variance_ : float
-        Variance across the components, set if released variances describe the data.
-    covariance_ : ndarray of shape (n_features, n_features)
-        Released positive definite covariance in units of the data, corrected for the
-        bias that noise and sampling cause in its eigenvalues. Only set with
-        ``release="covariance"`` and ``mechanism="gaussian"``; :meth:`get_covariance`
-        also works with a model.
     mean_ : ndarray of shape (n_features,)
         Point that is subtracted from rows, in the units of the data.
     scale_ : ndarray of shape (n_features,) or None
@@ -158,7 +145,6 @@ class DPPCA(ProjectionMixin, TableEstimator):
         their `mean_`. If the mask is True for all features, as on few rows, all
         features are used unscaled. On few rows with `bounds` the mask is not set,
         because the half-widths of `bounds` are the scales.
-    {singular_values_}
     {n_components_}
     components_above_noise_ : int
         Number of components whose released eigenvalue exceeds what noise and sampling
@@ -171,6 +157,8 @@ class DPPCA(ProjectionMixin, TableEstimator):
 
     See Also
     --------
+    DPCovariance : The covariance, with distances and densities of rows.
+    skdpspectral.decomposition.SpikedPCA : Components under a model of the data.
     PrivacyAccountant : Ledger for the budget of several fits.
     skdpspectral.metrics.captured_variance : Score for cross-validation and searches.
     sklearn.decomposition.PCA : PCA without privacy.
@@ -209,13 +197,11 @@ class DPPCA(ProjectionMixin, TableEstimator):
             Interval(Integral, 1, None, closed="left"),
             StrOptions({"auto"}),
         ],
-        "mechanism": MECHANISM_CONSTRAINTS,
-        "release": [StrOptions({"components", "covariance"})],
+        "mechanism": TABLE_MECHANISMS,
         "bounds": [tuple, list, np.ndarray, None],
         "clip_norm": [CLIP_RANGE, None],
         "scale": [StrOptions({"bounds", "private", "ranks"}), None],
         "center": CENTER_CONSTRAINT,
-        "whiten": ["boolean"],
     }
 
     def __init__(
@@ -229,8 +215,6 @@ class DPPCA(ProjectionMixin, TableEstimator):
         clip_norm: float | None = None,
         scale: str | None = None,
         center="auto",
-        release: str = "components",
-        whiten: bool = False,
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
     ) -> None:
@@ -242,8 +226,6 @@ class DPPCA(ProjectionMixin, TableEstimator):
         self.clip_norm = clip_norm
         self.scale = scale
         self.center = center
-        self.release = release
-        self.whiten = whiten
         self.accountant = accountant
         self.noise_seed = noise_seed
 
@@ -299,34 +281,19 @@ class DPPCA(ProjectionMixin, TableEstimator):
 
         Sparse rows are to stay so: nothing is searched for that would fill them.
         """
-        self._check_shape(n_samples, n_features)
-        covariance = self.release == "covariance"
+        check_rank(self.n_components, n_samples, n_features)
         if self._is_ranked(n_samples, n_features):
             return self._ranked(n_samples, n_features)
-        scaled, bounded = self._is_scaled(), {"bounds": self.bounds}
-        bounded |= {"scale": self.scale, "center": self.center}
-        automatic = isinstance(self.center, str) and self.center == "auto"
-        if automatic and sparse and not isinstance(self.mechanism, SpikedModel):
-            bounded["center"] = "pairs"
+        bounded = {"bounds": self.bounds, "scale": self.scale, "center": self.center}
+        scaled = isinstance(self.scale, str) and self.scale == "private"
         if scaled:  # of scaled rows no bounds are known
             bounded |= {"bounds": None, "scale": None}
-            if automatic and self._why_no_variances() is not None:
-                # Differences of scaled rows keep more of them than unit rows.
-                bounded["center"] = "pairs"
-        bounds, mechanism = design_components(
-            self.mechanism,
-            self.n_components,
-            n_features,
-            covariance,
-            clip_norm=self.clip_norm,
-            search=True,
-            **bounded,
-        )
-        rank = None if self.n_components == "auto" else int(self.n_components)
-        if covariance and mechanism.whole and not scaled:
-            return mechanism.covariance(bounds, n_samples, rank)
-        statistic = mechanism.statistic(
-            bounds, n_samples, rank, covariance, sparing=True
+        automatic = isinstance(self.center, str) and self.center == "auto"
+        if automatic and (sparse or (scaled and self.clip_norm is None)):
+            # Differences of scaled rows keep more of them than unit rows.
+            bounded["center"] = "pairs"
+        statistic = self._components(
+            n_samples, n_features, clip_norm=self.clip_norm, **bounded
         )
         if not scaled:
             return statistic
@@ -334,6 +301,19 @@ class DPPCA(ProjectionMixin, TableEstimator):
         if self.bounds is not None:
             box = make_box(self.bounds, n_features, per_feature=True)
         return Scaled(statistic, n_samples, box, with_mean=not sparse)
+
+    def _components(self, n_samples: int, n_features: int, **bounded):
+        """Return the release of components of rows that are bounded like this."""
+        chosen = self.mechanism, self.n_components, n_features
+        bounds, mechanism = design_components(*chosen, False, search=True, **bounded)
+        rank = None if self.n_components == "auto" else int(self.n_components)
+        return mechanism.statistic(bounds, n_samples, rank, False, sparing=True)
+
+    def _axes_of_scores(self) -> np.ndarray:
+        """Components without features of unknown scale, unless all of them are."""
+        none = np.zeros(self.components_.shape[1], dtype=np.bool_)
+        unseen = getattr(self, "unseen_features_", none)
+        return self.components_ if unseen.all() else self.components_ * ~unseen
 
     def _is_ranked(self, n_samples: int, n_features: int) -> bool:
         """Return whether components are of ranks, by parameters and public numbers."""
@@ -351,9 +331,7 @@ class DPPCA(ProjectionMixin, TableEstimator):
     def _why_no_ranks(self) -> str | None:
         """Return the parameter that has no use with ranks; None if there is none."""
         unused = {
-            "mechanism": type(self.mechanism) is not Gaussian
-            and self.mechanism != "gaussian",
-            "release": self.release != "components",
+            "mechanism": self.mechanism != "gaussian",
             "clip_norm": self.clip_norm is not None,
             "center": self.center not in ("auto", "pairs"),
         }
@@ -374,54 +352,16 @@ class DPPCA(ProjectionMixin, TableEstimator):
         """Return the release of components of ranks, with scales if rows suffice."""
         bounded = {"bounds": self.bounds, "center": "pairs", "ranks": True}
         bounded["scale"] = None if self.bounds is None else "bounds"
-        chosen = self.mechanism, self.n_components, n_features
-        bounds, mechanism = design_components(*chosen, False, search=True, **bounded)
-        rank = None if self.n_components == "auto" else int(self.n_components)
-        statistic = mechanism.statistic(bounds, n_samples, rank, False, sparing=True)
+        statistic = self._components(n_samples, n_features, **bounded)
         asked = self.scale == "private"
         share = share_of_scales(self._public_size(n_samples, n_features))
         return Ranked(statistic, asked, share if asked else 0.0)
-
-    def _is_scaled(self) -> bool:
-        """Return whether features are divided by private scales."""
-        scaled = isinstance(self.scale, str) and self.scale == "private"
-        if scaled and isinstance(self.mechanism, SpikedModel):
-            raise ValueError(
-                "mechanism=SpikedModel(...) requires rows in the units of the model: "
-                'remove scale="private"'
-            )
-        return scaled
-
-    def _check_shape(self, n_samples: int, n_features: int) -> None:
-        """Refuse more components than there can be, and whitening by no variances."""
-        rank, most = self.n_components, min(n_samples, n_features)
-        if not isinstance(rank, str) and rank > most:
-            raise ValueError(
-                f"n_components={rank} must be at most min(n_samples, n_features)="
-                f"{most} for n_samples={n_samples}, n_features={n_features}; ask for "
-                "fewer components"
-            )
-        if self.whiten:
-            self._check_whitening()
-
-    def _why_no_variances(self) -> str | None:
-        """Return why a fit has no variances of the data; None if it has them."""
-        if isinstance(self.scale, str) and self.scale == "ranks":
-            return 'scale="ranks" uses signs, which have no units; choose another scale'
-        model = isinstance(self.mechanism, SpikedModel)
-        if self.release == "covariance" or self.clip_norm is not None or model:
-            return None
-        return (
-            "with clip_norm=None they are variances of unit rows; set "
-            'release="covariance" or a clip_norm'
-        )
 
     def _takes_sparse_rows(self) -> bool:
         """Return whether bounding rows leaves zeros where they are."""
         center = self.center
         is_private = isinstance(center, PrivateMean) or center == "private"
-        own_mean = getattr(self.mechanism, "mean", "zero") == "unknown"
-        return self.bounds is None and not is_private and not own_mean
+        return self.bounds is None and not is_private
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -447,10 +387,8 @@ class DPPCA(ProjectionMixin, TableEstimator):
         """
         with self._unchanged_on_error():
             self._check_parameters()
-            # Halves of rows are cut from what is whole.
-            blocks = not getattr(self.mechanism, "is_private", False)
             sparse = self._takes_sparse_rows()
-            unread = deferred_rows(self, X, accept_sparse=sparse, in_blocks=blocks)
+            unread = deferred_rows(self, X, accept_sparse=sparse, in_blocks=True)
             n_samples, n_features = unread.shape
             statistic = self._statistic(n_samples, n_features, unread.sparse)
             plan = self._planned(statistic, in_fit=True)
@@ -467,8 +405,6 @@ class DPPCA(ProjectionMixin, TableEstimator):
             self.privacy_ = replace(plan, remarks=remarks)
             if law is not None and law.seen.any() and not seen:
                 self._warn_of_unseen("transform ignores them")
-            if law is None and HALF in statistic.bounds.weights:
-                self._warn_of_no_mean(found)
         return self
 
     def _set_components(self, bounds, found) -> None:
@@ -480,15 +416,9 @@ class DPPCA(ProjectionMixin, TableEstimator):
         self.scale_ = None if bounds.scale is None else bounds.box.unit.copy()
         self.n_components_ = len(found.vectors)
         self.components_above_noise_ = found.above_noise
-        for name in ("noise_variance_", "covariance_", "components_std_"):
-            vars(self).pop(name, None)
+        vars(self).pop("components_std_", None)
         if found.deviations is not None:
             self.components_std_ = found.deviations
-        if found.noise is not None:
-            self.noise_variance_ = float(found.noise * found.unit**2)
-        if found.covariance is not None:
-            units = self._feature_units() * found.unit
-            self.covariance_ = found.covariance * np.outer(units, units)
 
     def _set_units(self, law) -> None:
         """Bring attributes of scaled rows to units of the data."""
@@ -519,20 +449,215 @@ class DPPCA(ProjectionMixin, TableEstimator):
 
     def _remedy_of_units(self) -> str:
         """Say what to do about features in different units, by parameters alone."""
-        if self.scale is not None or isinstance(self.mechanism, SpikedModel):
+        if self.scale is not None:
             return ""
         if self.bounds is not None:
             return units_within(self.bounds)
         ranks = ', or scale="ranks" with few rows' * (self._why_no_ranks() is None)
         return f'If features have different units, set scale="private"{ranks}. '
 
-    def _warn_of_no_mean(self, found) -> None:
-        """Warn where a covariance, but no mean, was released."""
-        if found.mean is None and found.noise is not None:
-            warn(
-                "no mean was released, because rows were compared in pairs: mean_ is "
-                "the origin, or the midpoint of bounds, and mahalanobis, "
-                "score_samples and inverse_transform measure from there; "
-                'center="private" releases one',
-                NoisyFitWarning,
-            )
+
+@documented
+class SpikedPCA(VariancesMixin, ProjectionMixin, TableEstimator):
+    r"""PCA whose guarantee is **for a model of the data**, as in papers on it.
+
+    Noise is added to the projector on the components. Rows are not bounded. The
+    guarantee only holds for independent Gaussian rows with a common mean and the spiked
+    covariance stated here, when one row is replaced by another row of this model
+    (:ref:`theorem-spiked-projector`). For other data the fit is not private at all. If
+    the theorem gives no bound, for example for few rows or a weak signal, the fit
+    raises an error. Use it to compare with the papers, and :class:`~skdpspectral.DPPCA`
+    for data. Read more in the :ref:`user guide <spiked_pca>`.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of components, below the number of features.
+    signal_variance : float, array-like of shape (n_components,) or "private"
+        Public variance along the components beyond `noise_variance`, in squared units
+        of the data. "private", the default, assumes one unknown variance that is equal
+        for all components. Half of the rows then vote on a lower bound on it, which
+        sets the noise, for a fifth of the budget and a larger sensitivity
+        (:ref:`theorem-private-variances`).
+    noise_variance : float or "private", default="private"
+        Public variance across the components. Both variances must be "private" if one
+        is.
+    {epsilon}
+    {delta}
+    mean : {"zero", "unknown"}, default="zero"
+        "zero": rows are measured from the origin; rows centered elsewhere do not follow
+        the model. "unknown": rows are measured from their own mean, which can be any
+        point, at the cost of one row (:ref:`lemma-own-mean`). The mean is not released,
+        and rows must be dense.
+    release : {"components", "covariance"}, default="components"
+        "covariance" also releases the covariance within the components, for half of the
+        budget. It requires public variances.
+    calibration : {"exact", "paper"}, default="exact"
+        "paper" is meant for figures: it uses the classical bound with epsilon and delta
+        halved, and first-order sensitivities as printed in the papers. ``privacy_`` and
+        the ledger state the epsilon that a theorem proves for this noise. If it is
+        larger than `epsilon`, as it often is, a
+        :class:`~skdpspectral.PrivacyLeakWarning` is issued.
+    sensitivity_constant : float or None, default=None
+        Constant of the papers' sensitivities, which the papers do not specify. It is
+        only used with ``calibration="paper"``, and None means 1. With q =
+        `noise_variance` / `signal_variance`, the default gives the projector's noise of
+        Cai et al., with q + sqrt(q); a constant of sqrt(q (q + 1)) / (q + sqrt(q))
+        gives the noise of Li et al. (2024).
+    {accountant}
+    {noise_seed}
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Orthonormal rows, leading first. The largest entry of each is positive.
+    explained_variance_ : ndarray of shape (n_components,)
+        Variances along the components: those of the model, or released ones.
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        `explained_variance_` divided by the variance in all directions.
+    noise_variance_ : float
+        Variance across the components.
+    mean_ : ndarray of shape (n_features,)
+        The origin.
+    {singular_values_}
+    {n_components_}
+    {n_samples_}
+    {n_features_in_}
+    {feature_names_in_}
+    {privacy_}
+
+    See Also
+    --------
+    DPPCA : Components with a guarantee for any data.
+    SpikedModel : The same model of the rows of clients.
+
+    References
+    ----------
+    Cai, Xia and Zha (2024), Optimal differentially private PCA and estimation for
+    spiked covariance matrices, algorithm 1.
+
+    Examples
+    --------
+    >>> from skdpspectral.decomposition import SpikedPCA
+    >>> pca = SpikedPCA(1, signal_variance=50.0, noise_variance=1.0)
+    >>> print(pca.privacy_plan(10_000, 20).assumption)
+    spiked-gaussian
+    """
+
+    _array_parameters: ClassVar[tuple[str, ...]] = ("signal_variance",)
+    _parameter_constraints: ClassVar[dict] = {
+        **TableEstimator._privacy_constraints,
+        **MODEL_CONSTRAINTS,
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "release": [StrOptions({"components", "covariance"})],
+    }
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        signal_variance: Any = "private",
+        noise_variance: float | str = "private",
+        epsilon: float | None = 1.0,
+        delta: float = 1e-6,
+        mean: str = "zero",
+        release: str = "components",
+        calibration: str = "exact",
+        sensitivity_constant: float | None = None,
+        accountant: PrivacyAccountant | None = None,
+        noise_seed: Seed = None,
+    ) -> None:
+        self.n_components = n_components
+        self.signal_variance = signal_variance
+        self.noise_variance = noise_variance
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mean = mean
+        self.release = release
+        self.calibration = calibration
+        self.sensitivity_constant = sensitivity_constant
+        self.accountant = accountant
+        self.noise_seed = noise_seed
+
+    def _model(self) -> SpikedModel:
+        names = SpikedModel._get_param_names()
+        return SpikedModel(**{n: getattr(self, n) for n in names if hasattr(self, n)})
+
+    def _why_no_variances(self) -> None:
+        """Return None: the model has variances."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.sparse = self.mean != "unknown"
+        return tags
+
+    def _statistic(self, n_samples: int, n_features: int):
+        """Return what a fit of that shape releases, from public numbers alone."""
+        check_rank(self.n_components, n_samples, n_features)
+        rank, covariance = int(self.n_components), self.release == "covariance"
+        nothing = {"bounds": None, "clip_norm": None, "scale": None, "center": "none"}
+        chosen = self._model(), rank, n_features, covariance
+        bounds, mechanism = design_components(*chosen, **nothing)
+        return mechanism.statistic(bounds, n_samples, rank, covariance)
+
+    def expected_error(
+        self, n_samples, n_features, *, signal_variance, noise_variance=1.0
+    ):
+        """Predict the distance between private and true components, without data.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Shape of the rows.
+        signal_variance : float
+            Variance along each component beyond `noise_variance`.
+        noise_variance : float, default=1.0
+            Variance across the components.
+
+        Returns
+        -------
+        float
+            As that of :meth:`skdpspectral.DPPCA.expected_error`, under the model.
+        """
+        self._check_parameters()
+        shape = (
+            check_count("n_samples", n_samples),
+            check_count("n_features", n_features),
+        )
+        statistic = self._statistic(*shape)
+        guesses = public_guesses(signal_variance, noise_variance, 1.0)
+        return statistic.expected_error(self._planned(statistic), *guesses)
+
+    @unweighted
+    def fit(self, X, y=None) -> Self:
+        """Release the leading components of X.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            {X_by_block}
+            With private variances, blocks are read into memory.
+        {y_ignored}
+
+        {outcome_of_fit}
+        """
+        with self._unchanged_on_error():
+            self._check_parameters()
+            # Halves of rows are cut from what is whole.
+            how = {"accept_sparse": self.mean != "unknown"}
+            how["in_blocks"] = not self._model().is_private
+            unread = deferred_rows(self, X, **how)
+            n_samples, n_features = unread.shape
+            statistic = self._statistic(n_samples, n_features)
+            plan = self._planned(statistic, in_fit=True)
+            # It is charged here, and values are read from here on.
+            release, rows = self._start_release(plan, unread, n_public=n_samples)
+            found = statistic.run(release, rows)
+            self.components_, self.explained_variance_ = found.vectors, found.values
+            self.explained_variance_ratio_ = found.values / found.total
+            self.noise_variance_ = float(found.noise)
+            self.mean_ = np.zeros(n_features)
+            self.n_components_, self.n_samples_ = len(found.vectors), n_samples
+            self.privacy_ = plan
+        return self

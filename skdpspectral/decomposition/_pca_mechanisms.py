@@ -27,7 +27,6 @@ from .._tables.readers import as_numbers, refuse_masked
 from ..mechanisms import Assumption, check_real, shown
 from ._bounded_moments import LayeredMoment, SecondMoment
 from ._components import PrincipalComponents
-from ._covariance import CovarianceComponents
 from ._spiked import SpikedProjector, UnknownSpikes
 from ._two_stage import TwoStageComponents
 
@@ -35,15 +34,17 @@ DEFAULT_RANGE = (1e-6, 1e6)
 
 # Kinds alone: the numbers are checked where they are brought to units of the rows.
 _ARRAY = [tuple, list, np.ndarray]
-_GAUSSIAN: dict = {"noise_variance": [Real, None], "norm_range": _ARRAY}
-_STAGES: dict = {"signal_variance": [Real, *_ARRAY, None], **_GAUSSIAN}
-_MODEL: dict = {
+_STAGES: dict = {
+    "signal_variance": [Real, *_ARRAY, None],
+    "noise_variance": [Real, None],
+    "norm_range": _ARRAY,
+}
+MODEL_CONSTRAINTS: dict = {
     "signal_variance": [Real, *_ARRAY, str, None],
     "noise_variance": [Real, str, None],
     "mean": [str],
     "calibration": [str],
     "sensitivity_constant": [Real, None],
-    "norm_range": _ARRAY,
 }
 _ARRAYS = ("signal_variance", "norm_range")
 
@@ -51,19 +52,17 @@ _ARRAYS = ("signal_variance", "norm_range")
 @register
 @dataclass(eq=False, repr=False)
 class Gaussian(BaseEstimator):
-    """Noise on the second moment of bounded rows; same as ``"gaussian"`` by default.
+    """Noise on the second moment of bounded rows, with a stated variance across them.
+
+    Without the variance it is the same as ``"gaussian"``, in
+    :class:`~skdpspectral.FederatedDPPCA`.
 
     Parameters
     ----------
     noise_variance : float or None, default=None
         Public variance across the components, only used with ``release="covariance"``,
         in squared units of the data (of the scaled features with ``scale="bounds"``).
-        The covariance is then composed of the components and this variance. None
-        releases the full covariance.
-    norm_range : tuple (low, high), default=(1e-6, 1e6)
-        Public range, in units of the data, that is searched for the private lengths of
-        rows or of projections. It is only used with ``release="covariance"`` and
-        without a ``clip_norm``.
+        The covariance is then composed of the components and this variance.
 
     See Also
     --------
@@ -72,43 +71,38 @@ class Gaussian(BaseEstimator):
 
     Examples
     --------
-    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral import FederatedDPPCA
     >>> from skdpspectral.decomposition import Gaussian
-    >>> pca = DPPCA(mechanism=Gaussian(noise_variance=1.0), release="covariance")
-    >>> pca.set_params(mechanism__norm_range=(0.1, 100.0)).mechanism
-    Gaussian(noise_variance=1.0, norm_range=(0.1, 100.0))
+    >>> pca = FederatedDPPCA(mechanism=Gaussian(noise_variance=1.0))
+    >>> pca.set_params(mechanism__noise_variance=2.0).mechanism
+    Gaussian(noise_variance=2.0)
     """
 
-    _parameter_constraints: ClassVar[dict] = _GAUSSIAN
-    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
+    _parameter_constraints: ClassVar[dict] = {"noise_variance": [Real, None]}
 
     noise_variance: float | None = None
-    norm_range: tuple[float, float] = DEFAULT_RANGE
 
     def _check(self, n_components, n_features: int) -> None:
         """Refuse what contradicts the mechanism, whatever the number of rows."""
 
-    def _numbers(self, n_components, unit: float, covariance: bool, clipped: bool):
+    def _numbers(self, n_components, unit: float, covariance: bool):
         """Return fields of :class:`ComponentMechanism`, in units of bounded rows."""
-        numbers = _read_numbers(self, n_components, unit)
+        numbers = _read_numbers(self, n_components, unit, DEFAULT_RANGE)
         if self.noise_variance is not None and not covariance:
             raise ValueError(
                 "noise_variance is not used with mechanism=Gaussian(...) and "
                 'release="components"; leave it as None'
             )
-        _check_range_is_used(self, covariance and not clipped)
         return numbers
 
     @staticmethod
-    def _statistic(numbers, moment, rank, covariance, radius, sparing):
-        more = numbers.noise, numbers.norm_range, radius
-        rest = PrincipalComponents(moment, rank, covariance, *more)
-        bounds = moment.bounds
+    def _statistic(numbers, moment, rank, covariance, sparing):
+        rest, bounds = PrincipalComponents(moment, rank, covariance), moment.bounds
         searched = isinstance(bounds.origin, Searched)
-        if covariance or bounds.clip is not None or not searched:
+        if bounds.clip is not None or not searched:
             return _about_center(moment, rest)
         layers = LayeredMoment(bounds, moment.n_samples, moment.name)
-        layered = PrincipalComponents(layers, rank, covariance, *more)
+        layered = PrincipalComponents(layers, rank)
         return SearchedComponents(bounds, moment.n_samples, rest, layered)
 
 
@@ -129,18 +123,20 @@ class _Stages(BaseEstimator):
         if not self._choose:  # a choice can do without the power step
             _check_rank(self, n_components, n_features)
 
-    def _numbers(self, n_components, unit: float, covariance: bool, clipped: bool):
-        numbers = _read_numbers(self, n_components, unit)
+    def _numbers(self, n_components, unit: float, covariance: bool):
         public = self.signal_variance, self.noise_variance
-        searched = any(value is None for value in public)
-        _check_range_is_used(self, searched or (covariance and not clipped))
-        return numbers
+        if None not in public and _public_range(self.norm_range, 1.0) != DEFAULT_RANGE:
+            raise ValueError(
+                f"norm_range is not used with mechanism={type(self).__name__}(...) of "
+                "public variances, where no private length is searched for; remove it"
+            )
+        return _read_numbers(self, n_components, unit, self.norm_range)
 
     @classmethod
-    def _statistic(cls, numbers, moment, rank, covariance, radius, sparing):
+    def _statistic(cls, numbers, moment, rank, covariance, sparing):
         along = numbers.signal
         signal = None if along is None else sum(along) / len(along)
-        more = signal, numbers.noise, numbers.norm_range, radius
+        more = signal, numbers.noise, numbers.norm_range
         rest = TwoStageComponents(
             moment, rank, covariance, *more, choose=cls._choose, sparing=sparing
         )
@@ -200,7 +196,10 @@ class Auto(_Stages):
 @register
 @dataclass(eq=False, repr=False)
 class SpikedModel(BaseEstimator):
-    """Noise on PCA's projector, private only **under a model of the data**.
+    """Noise on clients' projectors, private only **under a model of the data**.
+
+    It is the model of :class:`~skdpspectral.decomposition.SpikedPCA`, in
+    :class:`~skdpspectral.FederatedDPPCA`.
 
     Rows are not bounded. The guarantee only holds for independent Gaussian rows with a
     common mean and the spiked covariance stated here, when one row is replaced by
@@ -247,16 +246,16 @@ class SpikedModel(BaseEstimator):
 
     Examples
     --------
-    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral import FederatedDPPCA
     >>> from skdpspectral.decomposition import SpikedModel
-    >>> pca = DPPCA(1, mechanism=SpikedModel(signal_variance=50.0, noise_variance=1.0))
-    >>> print(pca.privacy_plan(10_000, 20).assumption)
-    spiked-gaussian
+    >>> model = SpikedModel(signal_variance=50.0, noise_variance=1.0)
+    >>> FederatedDPPCA(1, mechanism=model).mechanism.calibration
+    'exact'
     """
 
     assumption: ClassVar[Assumption] = Assumption.SPIKED_GAUSSIAN
     sends_variances: ClassVar[bool] = True
-    _parameter_constraints: ClassVar[dict] = _MODEL
+    _parameter_constraints: ClassVar[dict] = {**MODEL_CONSTRAINTS, "norm_range": _ARRAY}
     _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
 
     signal_variance: Any
@@ -321,7 +320,7 @@ class SpikedModel(BaseEstimator):
                 "it out"
             )
 
-    def _numbers(self, n_components, unit: float, covariance: bool, clipped: bool):
+    def _numbers(self, n_components, unit: float, covariance: bool):
         if self.is_private:
             if covariance:
                 raise ValueError(
@@ -337,7 +336,7 @@ class SpikedModel(BaseEstimator):
         return numbers
 
     @staticmethod
-    def _statistic(numbers, moment, rank, covariance, radius, sparing):
+    def _statistic(numbers, moment, rank, covariance, sparing):
         bounds, n_samples = moment.bounds, moment.n_samples
         if numbers.unknown_spikes:
             return UnknownSpikes(bounds, n_samples, int(rank or 1), numbers.norm_range)
@@ -371,6 +370,8 @@ PCA_MECHANISMS: dict[str, Any] = {
 # Those that are asked for by their name: all that need no numbers.
 NAMED = {name: kind for name, kind in PCA_MECHANISMS.items() if kind is not SpikedModel}
 CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
+# Those of one table, which do not rest on a model, and those of clients.
+TABLE_MECHANISMS = [StrOptions(set(NAMED)), TwoStage, Auto]
 MECHANISM_CONSTRAINTS = [StrOptions(set(NAMED)), *PCA_MECHANISMS.values()]
 _NAMES = tuple(PCA_MECHANISMS)
 _WAYS = ("exact", "paper")
@@ -451,32 +452,19 @@ class ComponentMechanism:
         n_samples: int,
         rank: int | None,
         covariance: bool,
-        radius: float | None = None,
         sparing: bool = False,
     ) -> Statistic:
         """Return what is released of so many rows, from public numbers alone.
 
         `rank` is None for as many components as stand out of the noise. `covariance`
-        adds that within the components, with projections clipped to the public length
-        `radius`, if any. With `sparing`, a choice may leave private lengths out where
+        adds that within the components. With `sparing`, a choice may leave private
+        lengths out where
         noise drowns them; clients always send them. Its ``run`` returns
         :class:`Components`.
         """
         moment = SecondMoment(bounds, n_samples)
         make = PCA_MECHANISMS[self.name]._statistic
-        return make(self, moment, rank, covariance, radius, sparing)
-
-    @property
-    def whole(self) -> bool:
-        """Whether a covariance is that of all features, and not that of a model."""
-        return self.name == "gaussian" and self.noise is None
-
-    def covariance(
-        self, bounds: RowBounds, n_samples: int, rank: int | None
-    ) -> Statistic:
-        """Return the release of a whole covariance, with its components."""
-        rest = CovarianceComponents(bounds, n_samples, rank, self.norm_range)
-        return _about_center(SecondMoment(bounds, n_samples), rest)
+        return make(self, moment, rank, covariance, sparing)
 
 
 def within(name: str, array: np.ndarray) -> np.ndarray:
@@ -505,13 +493,13 @@ _DEFAULTS = {name: kind() for name, kind in NAMED.items()}
 
 
 def design_components(
-    mechanism, n_components, n_features: int, covariance: bool, radius=None, **bounded
+    mechanism, n_components, n_features: int, covariance: bool, **bounded
 ) -> tuple[RowBounds, ComponentMechanism]:
     """Return how rows are bounded, and how components of them are released.
 
     `mechanism` and `n_components` are as in :class:`~skdpspectral.DPPCA`, and
-    `covariance` and `radius` as in :meth:`ComponentMechanism.statistic`. `bounded` are
-    parameters of :class:`RowBounds`. Raises ValueError for a parameter that is invalid,
+    `covariance` as in :meth:`ComponentMechanism.statistic`. `bounded` are parameters of
+    :class:`RowBounds`. Raises ValueError for a parameter that is invalid,
     contradicts another or has no use.
     """
     name, choice = name_of(mechanism)
@@ -521,8 +509,7 @@ def design_components(
         # The model states that the mean is zero, or takes it off.
         bounded.update(center="none", search=False)
     rows = RowBounds(n_features, **bounded)
-    clipped = rows.clip is not None or radius is not None
-    numbers = choice._numbers(n_components, rows.unit, covariance, clipped)
+    numbers = choice._numbers(n_components, rows.unit, covariance)
     return rows, ComponentMechanism(name, **numbers)
 
 
@@ -595,20 +582,11 @@ def _check_rank(choice, n_components, n_features: int) -> None:
         )
 
 
-def _read_numbers(choice, n_components, unit: float) -> dict:
+def _read_numbers(choice, n_components, unit: float, lengths) -> dict:
     """Return public variances and lengths, in units of the bounded rows."""
     signal, noise = _public_variances(choice, n_components, unit)
-    lengths = _public_range(choice.norm_range, unit)
+    lengths = _public_range(lengths, unit)
     return {"signal": signal, "noise": noise, "norm_range": lengths}
-
-
-def _check_range_is_used(choice, searched: bool) -> None:
-    """Refuse a range of lengths where no private length is searched for."""
-    if not searched and _public_range(choice.norm_range, 1.0) != DEFAULT_RANGE:
-        raise ValueError(
-            f"norm_range is not used with mechanism={type(choice).__name__}(...) "
-            "here, where no private length is searched for; remove it"
-        )
 
 
 def _numbers(name: str, value, size: int | None) -> np.ndarray:

@@ -13,14 +13,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.special import betaincinv, gammainccinv, gammaincinv, ndtri
 
 from .. import sensitivity
-from .._linalg import eigen, moments, walks
+from .._linalg import eigen, walks
 from .._statistics.row_bounds import RowBounds
 from .._statistics.statistic import Statistic, mean_summation_error
 from .._tables.clipping import clip_rows
@@ -33,7 +33,6 @@ from ._bounded_moments import SecondMoment
 from ._components import (
     LEAST_SIGNAL,
     STEPS,
-    Components,
     PrivateScales,
     Scales,
     chi_square_median,
@@ -105,6 +104,15 @@ _ROUNDED_UP = 2.0**-40
 
 # What noise of the papers may cost; beyond, it hides nothing.
 _LARGEST_MU = 1e3
+
+
+class ModelComponents(NamedTuple):
+    """Components, variances along them, in all directions and across them."""
+
+    vectors: np.ndarray
+    values: np.ndarray
+    total: float
+    noise: float
 
 
 class ModelStatistic(Statistic):
@@ -338,7 +346,7 @@ class SpikedProjector(ModelStatistic):
             )
         return sentences
 
-    def run(self, release: Any, rows: Any, *given: Any) -> Components:
+    def run(self, release: Any, rows: Any, *given: Any) -> ModelComponents:
         """Release components; without a covariance, variances are the model's."""
         vectors = self.projector(release, rows)
         values = np.array(self.signal) + self.noise
@@ -347,9 +355,7 @@ class SpikedProjector(ModelStatistic):
             values, vectors = _kernels.leading_first(within, vectors)
             values = np.maximum(values, self.noise)
         total = float(values.sum()) + (self.n_features - len(values)) * self.noise
-        # The model states how far its components stand out.
-        above = len(vectors)
-        return Components(None, vectors, values, total, self.noise, 1.0, above)
+        return ModelComponents(vectors, values, total, self.noise)
 
     def projector(self, release: Any, X: Any) -> np.ndarray:
         """Release leading eigenvectors of PCA's projector plus noise, as rows."""
@@ -397,7 +403,7 @@ def exact_directions(X, rank: int) -> np.ndarray:
     """Leading eigenvectors of the second moment, without noise."""
     n_samples, n_features = X.shape
     if n_features <= min(n_samples, WHOLE_ORDER):
-        moment = moments.blocked_second_moment(X, _finite)
+        moment = walks.blocked_second_moment(X, _finite)
         return eigen.top_eigh(moment, rank, exact=True)[1]
     if isinstance(X, np.ndarray) or sparse.issparse(X):
         # What is in memory anyway is cut once, and not in every product.
@@ -500,7 +506,7 @@ class UnknownSpikes(ModelStatistic):
         """Votes of the second half of the rows."""
         voters = self.n_samples - self._half
         size = voters, self.n_features, self.norm_range
-        return PrivateScales(*size, None, None, False)
+        return PrivateScales(*size, None, None)
 
     def distance(self, signal: float, failure: float) -> float:
         """Bound the effect of one row on the projector; `signal` is over the noise."""
@@ -591,13 +597,13 @@ class UnknownSpikes(ModelStatistic):
             )
         return sentences
 
-    def run(self, release: Any, rows: Any, *given: Any) -> Components:
+    def run(self, release: Any, rows: Any, *given: Any) -> ModelComponents:
         """Release directions, votes, and the projector of all rows."""
         rank = self.rank
         scales, vectors = self.subspace(release, rows)
         values = np.full(rank, scales.signal + scales.noise)
         total = float(values.sum()) + (self.n_features - rank) * scales.noise
-        return Components(None, vectors, values, total, scales.noise, 1.0, rank)
+        return ModelComponents(vectors, values, total, scales.noise)
 
     def subspace(self, release: Any, rows: Any) -> tuple[Scales, np.ndarray]:
         """Release the same; return variances and orthonormal rows of shape (r, p)."""

@@ -19,7 +19,13 @@ from ..accounting import calibrate_gaussian, split_mu
 from ..mechanisms import Exact
 from . import _kernels
 from ._bounded_moments import SecondMoment
-from ._components import LEAST_SIGNAL, Directions, PrincipalComponents, PrivateScales
+from ._components import (
+    COVARIANCE_SHARE,
+    LEAST_SIGNAL,
+    Directions,
+    PrincipalComponents,
+    PrivateScales,
+)
 
 # Shares of mu**2 of the cross moment and the two moments of projections.
 _STEP_SHARES = (0.95, 0.03, 0.02)
@@ -190,9 +196,13 @@ def _clipped_parts(rows, components, inner: float, outer: float):
     return alpha, clip_rows(middle, math.sqrt(_WIDE)), far, beta
 
 
-# Share of mu**2 of the first stage, in what a private mean and a covariance leave. The
-# second one gets the rest but for that of private lengths (LENGTHS_SHARE).
-_FIRST_SHARE = 0.4
+# Shares of mu**2 of the first stage, in what a private mean and a covariance leave, and
+# of private lengths. The second stage gets the rest.
+_FIRST_SHARE, _LENGTHS_SHARE = 0.4, 0.04
+
+# Deviations of the votes' noise that half of the rows have, where the share of the
+# votes may rise so far; and those below which the lengths are in doubt.
+_SURE, _MOST_VOTES, _FAIRLY_SURE = 3.5, 0.35, 2.5
 
 # Noise of votes, as a share of the rows, beyond which no choice rests on them.
 _LOUDEST_VOTES = 0.15
@@ -209,9 +219,9 @@ class TwoStageComponents(PrincipalComponents):
     are few, and the step gets the remainder. With `choose`, the first stage decides
     between the step and a second release of the moment.
 
-    Parameters are those of :class:`PrincipalComponents`; `signal` is a public variance
-    along the components beyond the noise, or None. With `sparing`, only the moment is
-    released if noise hides the votes on private lengths.
+    Other parameters are those of :class:`PrincipalComponents` and
+    :class:`PrivateScales`. With `sparing`, only the moment is released if noise hides
+    the votes on private lengths.
     """
 
     def __init__(
@@ -222,23 +232,18 @@ class TwoStageComponents(PrincipalComponents):
         signal: float | None,
         noise: float | None,
         norm_range: tuple[float, float],
-        radius: float | None = None,
         choose: bool = False,
         sparing: bool = False,
     ) -> None:
-        self._signal, self._choose = signal, choose
-        self._sparing = sparing and choose and not covariance
-        super().__init__(moment, rank, covariance, noise, norm_range, radius)
+        self._choose, self._sparing = choose, sparing and choose and not covariance
+        size = moment.n_samples, moment.bounds.n_features
+        self.scales = PrivateScales(*size, norm_range, signal, noise)
+        super().__init__(moment, rank, covariance)
 
-    def _plan_more(self, norm_range: tuple[float, float]) -> None:
-        """Plan further releases: lengths for the clips of the step, and the step."""
+    def _plan_more(self) -> None:
+        """Plan the power step, or a choice of it."""
         moment, p = self.moment, self.bounds.n_features
         size = moment.n_samples, p
-        self.scales = PrivateScales(*size, norm_range, self._signal, self.noise, False)
-        if self._is_unclipped():
-            # Rows may reach much further along what a second stage makes than along
-            # the first components: the clip is that of the last ones.
-            self.reach = PrivateScales(*size, norm_range, 0.0, 0.0, True, "reach")
         self.second = self.step = PowerStep(*size, self.width, self.bounds.weights)
         if self._choose:
             again = replace(moment, name=AGAIN)
@@ -248,10 +253,48 @@ class TwoStageComponents(PrincipalComponents):
 
     def _shared(self) -> dict[str, float]:
         """Return the shares of mu**2, including those of the second stage."""
-        shares = super()._shared()
-        left = shares["first"]
-        shares["first"] = _FIRST_SHARE * (1.0 - shares.get("covariance", 0.0))
+        covariance = {} if self.within is None else {"covariance": COVARIANCE_SHARE}
+        votes = {"scales": _LENGTHS_SHARE} if self.scales.wanted else {}
+        shares = {**covariance, **votes}
+        left = 1.0 - math.fsum(shares.values())
+        shares["first"] = _FIRST_SHARE * (1.0 - covariance.get("covariance", 0.0))
         return {**shares, "second": left - shares["first"]}
+
+    def costs(self, mu: float) -> dict[str, float]:
+        """Return the cost of each part at a total cost of mu.
+
+        Votes get more than their share if rows are few, as they would be unreliable.
+        """
+        shares = dict(self._shares)
+        if "scales" not in shares or not math.isfinite(mu):
+            return super().costs(mu)
+        usual = shares["scales"]
+        noise = self.scales.noise_std(math.sqrt(usual) * mu)
+        wanted = usual * (_SURE * noise / (0.5 * self._voters)) ** 2
+        total = min(max(wanted, usual), _MOST_VOTES)
+        for name in shares:
+            votes = name == "scales"
+            shares[name] *= total / usual if votes else (1.0 - total) / (1.0 - usual)
+        return dict(zip(shares, split_mu(mu, list(shares.values())), strict=True))
+
+    def caveats(self, plan) -> tuple[str, ...]:
+        """Warn if the budget makes private lengths unreliable."""
+        names = {mechanism.name for mechanism in plan.releases()}
+        if "quantile_1" not in names:
+            return ()
+        noise = getattr(plan["quantile_1"], "noise_std", 0.0)
+        if _FAIRLY_SURE * noise <= 0.5 * self._voters:
+            return ()
+        return (
+            f"{self.moment.n_samples} rows are too few for private lengths at this "
+            "budget: the lengths, and the components with them, may have any scale; "
+            "public variances or a narrower norm_range would help",
+        )
+
+    @property
+    def _voters(self) -> float:
+        """Least number of votes of all rows."""
+        return self.moment.n_samples * min(self.bounds.weights)
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan both stages, or the moment alone, at a total cost of mu."""
@@ -287,7 +330,7 @@ class TwoStageComponents(PrincipalComponents):
 
     def _stepped(self, release, blocks, found: Directions) -> Directions:
         """Return components after a power step."""
-        signal, noise, _ = found.scales
+        signal, noise = found.scales
         vectors = self.step.run(release, blocks, found.vectors, signal, noise)
         along = vectors @ found.matrix @ vectors.T
         values, vectors = _kernels.leading_first(along, vectors)
@@ -307,7 +350,7 @@ class TwoStageComponents(PrincipalComponents):
 
     def _step_is_better(self, plan, found: Directions, paired: bool) -> bool:
         """Return whether a power step promises less error than a second release."""
-        rank, (signal, noise, _) = len(found.vectors), found.scales
+        rank, (signal, noise) = len(found.vectors), found.scales
         if self.bounds.n_features <= rank or signal <= 2.0 * LEAST_SIGNAL * noise:
             return False
         if self.scales.wanted:
@@ -323,7 +366,7 @@ class TwoStageComponents(PrincipalComponents):
     ) -> float:
         if not self._is_drowned(mu):
             return super().squared_error(mu, signal, noise, paired)
-        alone = PrincipalComponents(self.moment, self.rank, False, None, (1.0, 2.0))
+        alone = PrincipalComponents(self.moment, self.rank)
         return alone.squared_error(mu, signal, noise, paired)
 
     def _expected(self, costs: dict, signal: float, noise: float, paired) -> float:

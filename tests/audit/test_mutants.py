@@ -154,7 +154,7 @@ AUDITED = {
         "_sum_of_projections",
         "clip_rows(np.asarray(block @ components.T) / radius, 1.0)",
         "np.asarray(block @ components.T) / radius",
-        "pca-covariance",
+        "client-covariance",
     ),
     "users' vectors not clipped": Mutant(
         "clip_contributions",
@@ -450,13 +450,6 @@ EXACT = {
         "if real else False",
         "decomposition/test_pca_conventions.py::"
         "test_a_budget_that_is_no_number_is_not_taken_for_no_privacy",
-    ),
-    "whitening by variances of unit rows": Mutant(
-        "ProjectionMixin",
-        "        _refuse_to_whiten(why_without_variances(self))\n",
-        "",
-        "decomposition/test_pca_conventions.py::"
-        "test_other_parameters_make_no_variances_of_a_fit",
     ),
     "charged after the data are read": Mutant(
         "DPPCA",

@@ -12,6 +12,7 @@ from skdpspectral import (
     PrivacyAccountant,
     PrivacyBudgetError,
     PrivacyLeakWarning,
+    SpikedPCA,
 )
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
@@ -128,9 +129,9 @@ def test_budgets_of_clients_decide_the_noise_and_the_weights():
     noise = [part["projector"].noise_std for _, part in pca.privacy_.blocks]
     assert noise[0] > 3 * noise[1] > 9 * noise[2]
     errors = [
-        DPPCA(1, center="none", epsilon=BUDGETS[client], **MODEL).expected_error(
-            n, 8, signal_variance=10.0
-        )
+        SpikedPCA(
+            1, signal_variance=10.0, noise_variance=1.0, epsilon=BUDGETS[client]
+        ).expected_error(n, 8, signal_variance=10.0)
         for client, n in SIZES.items()
     ]
     expected = np.array(errors) ** -2.0

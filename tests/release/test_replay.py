@@ -41,6 +41,7 @@ from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPAdamRegressor,
+    DPCovariance,
     DPItemEmbedding,
     DPMatrixFactorization,
     DPRidge,
@@ -149,7 +150,7 @@ def rng():
 # A few cases of each family, on which releases come close to their costs.
 CLOSE = {
     "pca": lambda: row_cases(rng(), DPPCA(1, center="none"), "array"),
-    "covariance": lambda: row_cases(rng(), DPPCA(1, release="covariance"), "array"),
+    "covariance": lambda: row_cases(rng(), DPCovariance(), "array"),
     "windows": lambda: row_cases(rng(), DPStandardScaler(with_mean=False), "array"),
     "windows beside ranks": lambda: row_cases(
         rng(), DPPCA(1, scale="private", epsilon=60.0), "array"

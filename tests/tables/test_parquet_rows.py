@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from cluster_tools import check_same, outcome, quiet
 
-from skdpspectral import DPPCA, DPStandardScaler, PrivacyAccountant
+from skdpspectral import DPPCA, DPCovariance, DPStandardScaler, PrivacyAccountant
 from skdpspectral._tables import readers as module
 from skdpspectral._tables.readers import parquet_rows
 
@@ -42,7 +42,8 @@ def opened(request, tmp_path, monkeypatch):
     [
         DPPCA(noise_seed=0),
         DPPCA(noise_seed=0, center="pairs"),
-        DPPCA(noise_seed=0, mechanism="two-stage", release="covariance"),
+        DPPCA(noise_seed=0, mechanism="two-stage"),
+        DPCovariance(noise_seed=0),
         DPStandardScaler(noise_seed=0),
     ],
 )

@@ -2,37 +2,33 @@
 
 import math
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy import sparse
 
-from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
+from skdpspectral import DPPCA, DPCovariance, FederatedDPPCA, SparseDPPCA
 from skdpspectral._release import noise as release_module
 from skdpspectral.decomposition import ComponentCovariance
 
 CENTERS = ("auto", "pairs", "private")
 SETTINGS = {
-    f"{center}, {release}, {mechanism}": {
-        "center": center,
-        "release": release,
-        "mechanism": mechanism,
-    }
+    f"{center}, {mechanism}": {"center": center, "mechanism": mechanism}
     for center in CENTERS
-    for release in ("components", "covariance")
     for mechanism in ("gaussian", "auto")
 }
 SETTINGS |= {
-    f"scaled, {release}": {"scale": "private", "release": release}
-    for release in ("components", "covariance")
+    f"covariance, {center}": {"center": center} for center in ("auto", "pairs", "none")
 }
+SETTINGS["scaled"] = {"scale": "private"}
 # Releases that the search for neighbors is strong enough for, in their settings.
 ATTAINED = {
-    "pairs, covariance, gaussian": {"near_length", "far_length", "near_moment"},
-    "pairs, components, auto": {"second_moment", "quantile"},
-    "private, components, gaussian": {"pair_distance", "row_reach", "center"},
-    "auto, components, gaussian": {"second_moment", "lengths"},
-    "scaled, components": {"differences", "moments"},
+    "covariance, pairs": {"near_length", "far_length", "near_moment"},
+    "pairs, auto": {"second_moment", "quantile"},
+    "private, gaussian": {"pair_distance", "row_reach", "center"},
+    "auto, gaussian": {"second_moment", "lengths"},
+    "scaled": {"differences", "moments"},
 }
 
 
@@ -117,7 +113,8 @@ def test_no_row_moves_a_release_of_a_fit_by_more_than_was_planned(name):
             bounded["bounds"] = (-1.0, 10.0 ** rng.uniform(-1, 3))
         filled = name.startswith("private") or "bounds" in bounded or rng.random() < 0.7
         form = np.asarray if filled else sparse.csr_array
-        pca = DPPCA(1, epsilon=epsilon, **bounded, **SETTINGS[name])
+        kind = DPCovariance if name.startswith("covariance") else partial(DPPCA, 1)
+        pca = kind(epsilon=epsilon, **bounded, **SETTINGS[name])
         for planned, moved in compare(pca.fit, rng, n, p, form):
             assert moved <= planned.sensitivity * (1 + 1e-9)
             assert moved <= planned.charged_sensitivity

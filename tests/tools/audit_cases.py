@@ -37,8 +37,10 @@ from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPAdamRegressor,
+    DPCovariance,
     DPItemEmbedding,
     DPMatrixFactorization,
+    FederatedDPPCA,
     JMECovariance,
     LRSMLPRegressor,
     LRSRegressor,
@@ -46,7 +48,7 @@ from skdpspectral import (
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.audit import audit_epsilon
 from skdpspectral.covariance import BaselineMoments, JointMoments, Window
-from skdpspectral.decomposition import Gaussian, PrivateMean
+from skdpspectral.decomposition import ComponentCovariance, PrivateMean
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 
@@ -127,6 +129,8 @@ class StageCase:
         Whether the release moves by all of its sensitivity.
     n_trials : int
         Fits on either side.
+    kind : type
+        Class of the estimator.
     """
 
     parameters: dict
@@ -137,12 +141,13 @@ class StageCase:
     background: np.ndarray
     tight: bool = True
     n_trials: int = 1_000
+    kind: type = DPPCA
     # Few trials leave a wide confidence interval.
     power = 0.75
 
     def make(self, epsilon):
         """Return the estimator."""
-        return DPPCA(epsilon=epsilon, **{"center": "none", **self.parameters})
+        return self.kind(epsilon=epsilon, **{"center": "none", **self.parameters})
 
     def data(self):
         """Return the two neighboring data sets."""
@@ -562,8 +567,8 @@ _ALONG_FIRST, _ALONG_TWO = 3.0 * np.eye(4)[[0] * 6], 3.0 * np.eye(4)[[0, 1] * 4]
 _IN_ORDER = np.zeros((39, 4))
 _IN_ORDER[:, 0], _IN_ORDER[30:, 1] = 1e-6 * np.arange(39), 1.0
 _TWO_STAGE, _AUTO = {"mechanism": "two-stage"}, {"mechanism": "auto"}
-# A covariance by a model: with a public variance across the components.
-_MODEL = {"release": "covariance", "mechanism": Gaussian(noise_variance=1.0)}
+# One client, whose projections are clipped at a public length.
+_CLIENT = {"n_components": 2, "release": ComponentCovariance(2.0)}
 
 CASES |= {
     "pca-stages": StageCase(
@@ -602,51 +607,48 @@ CASES |= {
     ),
     # Between nearly all lengths that are tried: a vote less, or one more.
     "pca-near-length": StageCase(
-        {"n_components": 1, "release": "covariance"},
+        {},
         1.01e-6 * np.eye(4)[0],
         0.99e6 * np.eye(4)[0],
         "near_length",
         60.0,
         np.zeros((6, 4)),
+        kind=DPCovariance,
     ),
     "pca-near-moment": StageCase(
-        {"n_components": 2, "release": "covariance"},
+        {},
         *_FAR[:2],
         "near_moment",
         16.0,
         _ALONG_TWO,
+        kind=DPCovariance,
     ),
     "pca-far-length": StageCase(
-        {"n_components": 2, "release": "covariance"},
+        {},
         1e-3 * _FAR[0],
         1e-6 * _FAR[1],
         "far_length",
         250.0,
         np.tile(_ALONG_TWO, (20, 1)),
         tight=False,
+        kind=DPCovariance,
     ),
     "pca-far-moment": StageCase(
-        {"n_components": 2, "release": "covariance"},
+        {},
         *_FAR[:2],
         "far_moment",
         60.0,
         np.tile(_ALONG_TWO, (20, 1)),
+        kind=DPCovariance,
     ),
     "pca-whole": StageCase(
-        {"n_components": 2, "release": "covariance"},
+        {},
         *_FAR[:2],
         "",
         16.0,
         _ALONG_TWO,
         tight=False,
-    ),
-    "pca-reach": StageCase(
-        {"n_components": 1, "release": "covariance", **_TWO_STAGE},
-        1e-12 * np.ones(4),
-        1e12 * np.ones(4),
-        "reach",
-        300.0,
-        np.zeros((6, 4)),
+        kind=DPCovariance,
     ),
     "pca-again": StageCase(
         {"n_components": 2, **_AUTO},
@@ -656,22 +658,18 @@ CASES |= {
         50.0,
         _ALONG_TWO,
     ),
-    "pca-covariance": StageCase(
-        {"n_components": 2, **_MODEL},
-        # Unclipped, these would still be within the range of released numbers.
-        *(1e-3 * _FAR[:2]),
-        "projected",
-        60.0,
-        _ALONG_TWO,
-        # The private radius is at times beyond them.
-        tight=False,
+    "client-covariance": StageCase(
+        _CLIENT, *_FAR[:2], "projected", 60.0, _ALONG_TWO, kind=FederatedDPPCA
     ),
-    "pca-covariance-clipped": StageCase(
-        {"n_components": 2, "clip_norm": 2.0, **_MODEL},
+    "client-pairs-covariance": StageCase(
+        {"center": "pairs", **_CLIENT},
         *_FAR[:2],
         "projected",
         60.0,
-        _ALONG_TWO,
+        np.zeros((8, 4)),
+        # Pairs of zero rows leave directions to noise.
+        tight=False,
+        kind=FederatedDPPCA,
     ),
     # A row that goes from the end of an order to its middle: were rows paired with the
     # next in order, some of the others would change partners too, and half again of
@@ -695,28 +693,21 @@ CASES |= {
         tight=False,
     ),
     "pca-pairs-near-moment": StageCase(
-        {"center": "pairs", "release": "covariance"},
+        {"center": "pairs"},
         *_FAR[:2],
         "near_moment",
         16.0,
         np.zeros((8, 4)),
+        kind=DPCovariance,
     ),
     "pca-pairs-near-length": StageCase(
-        {"n_components": 1, "center": "pairs", "release": "covariance"},
+        {"center": "pairs"},
         1.5e-6 * np.eye(4)[0],
         0.9e6 * np.eye(4)[0],
         "near_length",
         60.0,
         np.zeros((6, 4)),
-    ),
-    "pca-pairs-covariance": StageCase(
-        {"center": "pairs", "clip_norm": 2.0, **_MODEL},
-        *_FAR[:2],
-        "projected",
-        60.0,
-        np.zeros((8, 4)),
-        # Pairs of zero rows leave directions to noise.
-        tight=False,
+        kind=DPCovariance,
     ),
     # Distances of one row from all others on the other side of every tried length.
     "pca-distances": StageCase(
@@ -767,7 +758,7 @@ CASES |= {
         tight=False,
     ),
     "pca-rank": StageCase(
-        {"n_components": "auto", "release": "covariance", **_AUTO},
+        {"n_components": "auto", **_AUTO},
         *_FAR[:2],
         "",
         16.0,
