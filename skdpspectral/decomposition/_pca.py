@@ -544,6 +544,7 @@ class SpikedPCA(VariancesMixin, ProjectionMixin, TableEstimator):
     spiked-gaussian
     """
 
+    assumption: ClassVar = SpikedModel.assumption
     _array_parameters: ClassVar[tuple[str, ...]] = ("signal_variance",)
     _parameter_constraints: ClassVar[dict] = {
         **TableEstimator._privacy_constraints,

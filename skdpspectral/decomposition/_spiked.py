@@ -255,13 +255,13 @@ class SpikedProjector(ModelStatistic):
         if self._sensitivities(failure)[0] < math.inf:
             return
         raise ValueError(
-            f"mechanism=SpikedModel(...) has no bound for n_samples={self.n_samples}, "
+            f"the spiked model has no bound for n_samples={self.n_samples}, "
             f"n_features={self.n_features}, n_components={len(self.signal)}, "
             f"signal_variance={min(self.signal):g} and noise_variance={self.noise:g} "
             f"at this delta: with so few rows or so weak a signal, the leading "
             "eigenvectors may be arbitrary. It needs more rows, a larger "
             "signal_variance or a larger "
-            'delta; mechanism="gaussian" has no such limit'
+            'delta; DPPCA, or mechanism="gaussian" of clients, has no such limit'
         )
 
     def _plan_paper(self, epsilon: float, delta: float, failure: float):
@@ -557,7 +557,7 @@ class UnknownSpikes(ModelStatistic):
         least = self.distance(_LARGEST_SIGNAL, failure)
         if self.n_samples < 4 or least >= self._largest_distance(self.rank):
             raise ValueError(
-                f"mechanism=SpikedModel(...) has no bound for n_samples="
+                f"the spiked model has no bound for n_samples="
                 f"{self.n_samples}, n_features={self.n_features}, n_components="
                 f"{self.rank}, whatever the variances are: it needs more rows"
             )

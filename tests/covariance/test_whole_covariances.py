@@ -136,7 +136,8 @@ def test_the_same_of_files_and_published_copies(tmp_path):
     np.testing.assert_allclose(model.covariance_, covariance, rtol=1e-8)
     with pytest.warns(PrivacyLeakWarning):
         published = model.publish()
-    published.save(tmp_path / "model.npz")
+    with pytest.warns(PrivacyLeakWarning):
+        published.save(tmp_path / "model.npz")
     for other in (published, DPCovariance.load(tmp_path / "model.npz")):
         np.testing.assert_array_equal(other.mahalanobis(X), model.mahalanobis(X))
 
