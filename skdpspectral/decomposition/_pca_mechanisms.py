@@ -125,7 +125,8 @@ class _Stages(BaseEstimator):
 
     def _numbers(self, n_components, unit: float, covariance: bool):
         public = self.signal_variance, self.noise_variance
-        if None not in public and _public_range(self.norm_range, 1.0) != DEFAULT_RANGE:
+        known = all(value is not None for value in public)
+        if known and _public_range(self.norm_range, 1.0) != DEFAULT_RANGE:
             raise ValueError(
                 f"norm_range is not used with mechanism={type(self).__name__}(...) of "
                 "public variances, where no private length is searched for; remove it"
