@@ -257,6 +257,14 @@ def shape_of(X, name: str = "X") -> tuple[int, ...]:
     raise ValueError(f"{name} could not be turned into an array ({reason})")
 
 
+def n_rows_in_memory(X) -> int:
+    """Return the number of rows of a table; refuse files and other readers."""
+    shape = shape_of(X)
+    if not shape:
+        raise TypeError(f"X must be a table in memory, got {type(X).__name__}")
+    return shape[0]
+
+
 def is_sparse(X) -> bool:
     """Return whether a table is a sparse matrix, or a frame of sparse columns."""
     # scikit-learn makes a matrix of such a frame of pandas.
