@@ -487,9 +487,9 @@ EXACT = {
     ),
     "rank from private rows": Mutant(
         "PrincipalComponents",
-        "        found = self._first(release, exact, origin, more)\n",
+        "        return self._first(release, exact, origin, more)\n",
         "        self.rank = 1 + int(np.abs(X).max() > 9)\n"
-        "        found = self._first(release, exact, origin, more)\n",
+        "        return self._first(release, exact, origin, more)\n",
         f"{_FIT}[released rank]",
     ),
     "branches charged by the cheapest": Mutant(
@@ -1138,8 +1138,8 @@ EXACT |= {
     ),
     "variances from private rows": Mutant(
         "Releases",
-        "signal, noise, _ = found.scales",
-        "signal, noise = found.scales.signal, float(X.var())",
+        "signal, noise = found.scales\n",
+        "signal, noise = found.scales[0], float(X.var())\n",
         f"{_MECHANISMS}messages_are_functions_of_the_releases",
     ),
     "components of the model without noise": Mutant(
