@@ -56,12 +56,21 @@ def test_the_subspace_is_found(name):
     assert not hasattr(pca, "get_covariance")
 
 
+def of_one_table(name, rank, epsilon=1.0):
+    """Return the estimator of one table that releases the same."""
+    parameters = {k: v for k, v in MODES[name].items() if k not in FEDERATED}
+    if isinstance(parameters["mechanism"], SpikedModel):
+        model = parameters["mechanism"].get_params()
+        del model["norm_range"]
+        return SpikedPCA(rank, epsilon=epsilon, **model)
+    return DPPCA(rank, center="none", epsilon=epsilon, **parameters)
+
+
 @pytest.mark.parametrize("name", MODES)
 @pytest.mark.parametrize("rank", [1, 2])
-def test_one_client_alone_plans_as_dppca(name, rank):
-    parameters = {k: v for k, v in MODES[name].items() if k not in FEDERATED}
+def test_one_client_alone_plans_as_an_estimator_of_one_table(name, rank):
     plan = FederatedDPPCA(rank, center="none", **MODES[name]).privacy_plan(5000, 8)
-    alone = DPPCA(rank, center="none", **parameters).privacy_plan(5000, 8)
+    alone = of_one_table(name, rank).privacy_plan(5000, 8)
     assert plan.mechanisms == alone.mechanisms
     assert (plan.assumption, plan.remarks) == (alone.assumption, alone.remarks)
     assert plan.mu == alone.mu
@@ -72,9 +81,8 @@ def test_plans_are_public_and_those_of_the_fit(name):
     pca = FederatedDPPCA(2, center="none", epsilon={**BUDGETS, "c": 1.0}, **MODES[name])
     plan = pca.privacy_plan(SIZES, 8)
     assert pca.fit(X, clients=CLIENTS).privacy_ == plan
-    parameters = {k: v for k, v in MODES[name].items() if k not in FEDERATED}
     for client, part in plan.blocks:
-        alone = DPPCA(2, center="none", epsilon=pca.epsilon[client], **parameters)
+        alone = of_one_table(name, 2, pca.epsilon[client])
         assert part.mechanisms == alone.privacy_plan(SIZES[client], 8).mechanisms
         asked = gaussian_mu(pca.epsilon[client], 1e-6 - part.failure)
         assert part.mu <= gaussian_mu(part.epsilon, 1e-6)
