@@ -44,6 +44,7 @@ from skdpspectral.covariance import (
 from skdpspectral.decomposition import (
     Aggregation,
     ComponentCovariance,
+    Gaussian,
     PrivateMean,
     SpikedModel,
     TwoStage,
@@ -225,23 +226,15 @@ ESTIMATORS = [
     FederatedDPPCA(1, weights="equal", clip_norm=2.0),
     FederatedDPPCA(1, epsilon=None, client_feature=0),
     FederatedDPPCA(1, accountant=PrivacyAccountant()),
-    FederatedDPPCA(1, mechanism="two-stage"),
-    FederatedDPPCA(1, mechanism="auto", client_feature=0),
     FederatedDPPCA(
-        1,
-        mechanism="auto",
-        bounds=(-10, 10),
-        release=ComponentCovariance(projection_norm=5.0),
-    ),
-    FederatedDPPCA(
-        1, mechanism=TwoStage(signal_variance=[2.0], noise_variance=1.0), epsilon=None
+        1, bounds=(-10, 10), release=ComponentCovariance(projection_norm=5.0)
     ),
     FederatedDPPCA(1, mechanism=SPIKED),
     FederatedDPPCA(1, mechanism=PAPER, aggregation="matrix", release="covariance"),
     FederatedDPPCA(1, aggregation="matrix", clip_norm=2.0),
     FederatedDPPCA(
         1,
-        mechanism="auto",
+        mechanism=Gaussian(1.0),
         release=ComponentCovariance(projection_norm=5.0),
         client_feature=-1,
     ),
@@ -260,11 +253,9 @@ ESTIMATORS += [
 ]
 # Mechanisms by name that have no line above.
 ESTIMATORS += [
-    kind(1, mechanism=name)
-    for kind in (DPPCA, FederatedDPPCA)
+    DPPCA(1, mechanism=name)
     for name in NAMED
-    if kind is DPPCA or getattr(NAMED[name], "sends_variances", False)
-    if not any(type(e) is kind and e.mechanism == name for e in ESTIMATORS)
+    if not any(type(e) is DPPCA and e.mechanism == name for e in ESTIMATORS)
 ]
 
 # Few rows: ranks, and windows of octaves.

@@ -423,10 +423,6 @@ class Centered(Combination):
     def remarks(self) -> tuple[str, ...]:
         return self.bounds.remarks()
 
-    def directions(self, release: Any, X: Any) -> Any:
-        """Release all but a covariance within the components."""
-        return self.rest.directions(release, X, self.center(release, X))
-
     def squared_error(self, mu: float, signal: float, noise: float) -> float:
         """As that of the components, at the cost of the mean too."""
         rest, paired = self.costs(mu)["rest"], self.order is not None

@@ -28,7 +28,6 @@ from . import _kernels
 from ._bounded_moments import (
     LAYERS,
     LayeredMoment,
-    ProjectedMoment,
     SecondMoment,
 )
 from ._kernels import correlations_of_signs
@@ -211,9 +210,6 @@ class Components:
     deviations: np.ndarray | None = None
 
 
-# Share of mu**2 of the covariance within the components, once a mean is paid.
-COVARIANCE_SHARE = 0.15
-
 # Most components that are planned for where their number is released first.
 MOST_COMPONENTS = 50
 
@@ -222,33 +218,22 @@ class PrincipalComponents(Combination):
     """Components of rows about a given mean, from one release of their second moment.
 
     `moment` is a SecondMoment, or has its methods. `rank` is None for all components
-    above the noise. With `covariance`, a second moment of clipped projections has a
-    share of the budget.
+    above the noise.
     """
 
     # What further releases need: variances, and what refines the components.
     scales: PrivateScales | None = None
     second: Statistic | None = None
 
-    def __init__(
-        self, moment: SecondMoment, rank: int | None, covariance: bool = False
-    ) -> None:
+    def __init__(self, moment: SecondMoment, rank: int | None) -> None:
         bounds, n, p = moment.bounds, moment.n_samples, moment.bounds.n_features
         self.moment, self.bounds, self.rank = moment, bounds, rank
         # Number of components that is planned for, and that is released at most.
         self.width = min(n, p, MOST_COMPONENTS) if rank is None else rank
         self.most = self.width
-        self.within = None
-        if covariance:
-            self.within = ProjectedMoment(n, p, self.width, bounds.weights)
         self._plan_more()
         shares = self._shared()
-        parts = {
-            "first": self.moment,
-            "scales": self.scales,
-            "second": self.second,
-            "covariance": self.within,
-        }
+        parts = {"first": self.moment, "scales": self.scales, "second": self.second}
         kept = {name: parts[name] for name in parts if name in shares}
         super().__init__(kept, shares)
 
@@ -257,8 +242,7 @@ class PrincipalComponents(Combination):
 
     def _shared(self) -> dict[str, float]:
         """Return the shares of mu**2."""
-        shares = {} if self.within is None else {"covariance": COVARIANCE_SHARE}
-        return {**shares, "first": 1.0 - math.fsum(shares.values())}
+        return {"first": 1.0}
 
     def run(self, release: Any, rows: Any, *given: Any) -> Components:
         """Release components of rows about a given mean, or None."""
@@ -288,7 +272,7 @@ class PrincipalComponents(Combination):
     def directions(
         self, release: Any, X: Any, origin: Any, floor: float = 0.0, more: Any = ()
     ) -> Directions:
-        """Release everything except the covariance.
+        """Release all parts.
 
         `origin` is the released center of the rows X, or their order of pairs. Rows
         shorter than a released length, `floor`, are not scaled up. `more` are moments

@@ -40,12 +40,11 @@ class Releases:
         # The last column about a shared center, and the mean released for it.
         self._asked = np.zeros(0), np.zeros(0)
         self._floor = 0.0
-        if task.shared:
-            self._mean = None
-        elif task.second_moment:
+        self._mean = None
+        if not task.second_moment:
+            self._found = self._run_model()
+        elif not task.shared:
             self._mean = self._statistic.center(release, X)
-        else:
-            self._mean, self._found = self._run_mechanism()
 
     def answer(self, topic: Topic, step: int, basis) -> tuple[tuple, np.ndarray]:
         """Return numbers and values that answer a topic."""
@@ -73,22 +72,18 @@ class Releases:
         self._asked = column, mean
         return mean
 
-    def _run_mechanism(self):
+    def _run_model(self):
         """Release the components at once; they do not depend on any request."""
         task, X = self._task, self._X
         statistic = self._statistic
-        if not task.mechanism.spiked:
-            found = statistic.directions(self._release, X)
-            signal, noise = found.scales
-            return found.mean, ((signal, noise), found.vectors)
         if task.mechanism.unknown_spikes:
             (signal, noise), vectors = statistic.subspace(self._release, X)
-            return None, ((signal, noise), vectors)
+            return (signal, noise), vectors
         numbers = (float(np.mean(statistic.signal)), statistic.noise)
         if task.aggregation == "matrix":
             noisy = statistic.noisy_projector(self._release, X)
-            return None, (numbers, eigen.pack_lower(noisy))
-        return None, (numbers, statistic.projector(self._release, X))
+            return numbers, eigen.pack_lower(noisy)
+        return numbers, statistic.projector(self._release, X)
 
     def _run(self, name: str, rows, *given) -> np.ndarray:
         """Release one of the steps that follow the mean."""

@@ -38,10 +38,9 @@ from ._federated_client import LocalClient, run_in_process
 from ._federated_server import FederatedResult, Rounds, Server, start_basis
 from ._federated_task import Registration, SpectralTask, check_client_budget, make_task
 from ._pca_mechanisms import (
+    CLIENT_MECHANISMS,
     CLIP_RANGE,
-    MECHANISM_CONSTRAINTS,
     SpikedModel,
-    name_of,
     strategy_of,
 )
 from ._projection import ProjectionMixin, VariancesMixin
@@ -681,18 +680,18 @@ class FederatedDPPCA(FederatedEstimator):
         Number of components r, at most ``n_features`` and the rows of any client.
     {epsilon_of_clients}
     {delta_of_clients}
-    mechanism : {"gaussian", "two-stage", "auto"} or object, default="gaussian"
-        How each client releases its components, as in :class:`~skdpspectral.DPPCA`: a
-        name or an object such as :class:`~skdpspectral.decomposition.TwoStage`. The
-        `noise_variance` of a :class:`~skdpspectral.decomposition.Gaussian` is used by
-        :meth:`get_covariance`.
+    mechanism : "gaussian", Gaussian or SpikedModel, default="gaussian"
+        How each client releases its components. "gaussian" adds noise to the second
+        moment. The `noise_variance` of a
+        :class:`~skdpspectral.decomposition.Gaussian` is used by :meth:`get_covariance`.
+        :class:`~skdpspectral.decomposition.SpikedModel` is only private under a model.
     aggregation : {"projector", "matrix"} or Aggregation, default="projector"
         Content of the clients' messages. "projector": their components, p r numbers.
         "matrix": the full noisy second moment, or the noisy projector of a model, p (p
         + 1) / 2 numbers. "matrix" is better if there are many clients, each with too
-        few rows or too much noise to estimate the components; "two-stage" and "auto" do
-        not support it. :class:`~skdpspectral.decomposition.Aggregation` also sets
-        `eigengap` and `min_clients`.
+        few rows or too much noise to estimate the components.
+        :class:`~skdpspectral.decomposition.Aggregation` also sets `eigengap` and
+        `min_clients`.
     {weights}
     release : {"components", "covariance"} or ComponentCovariance, default="components"
         "covariance" also releases the covariance within the components. Clients then
@@ -732,7 +731,7 @@ class FederatedDPPCA(FederatedEstimator):
         of at most 1.
     noise_variance_ : float
         Variance across the components, in units of the data: the public variance of the
-        mechanism, or the weighted median of the clients' private ones. With "gaussian",
+        mechanism, or the weighted median of a model's private ones. With "gaussian",
         the variance of the averaged second moment of clipped rows, if available.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         `explained_variance_` divided by the variance in all directions, set if both of
@@ -756,8 +755,7 @@ class FederatedDPPCA(FederatedEstimator):
         counted in the average of all clients. With "projector", clients release only
         their last eigenvalue: the number is `n_components_` if that eigenvalue is above
         the noise at clients with half of the weights, and 0 otherwise. All components
-        of a model count. It is not set with "two-stage" and "auto", whose clients send
-        no eigenvalues, or with public components.
+        of a model count. It is not set with public components.
     n_samples_ : int
         Total number of rows of all clients.
     {n_features_in_}
@@ -816,7 +814,7 @@ class FederatedDPPCA(FederatedEstimator):
 
     _parameter_constraints: ClassVar[dict] = {
         **FederatedEstimator._federated_constraints,
-        "mechanism": MECHANISM_CONSTRAINTS,
+        "mechanism": CLIENT_MECHANISMS,
         "release": [StrOptions({"components", "covariance"}), ComponentCovariance],
     }
 
@@ -858,7 +856,7 @@ class FederatedDPPCA(FederatedEstimator):
     def _why_no_variances(self) -> str | None:
         """Return why not all variances of the data are released, or None."""
         covariance, noise = self._covariance(), self._public_noise()
-        plain = name_of(self.mechanism)[0] == "gaussian"
+        plain = not isinstance(self.mechanism, SpikedModel)
         whole = plain and self._aggregation().method == "matrix"
         if whole and self.clip_norm is not None:
             return None
@@ -871,12 +869,12 @@ class FederatedDPPCA(FederatedEstimator):
             )
         return (
             'mechanism="gaussian" releases none across the components; set '
-            'mechanism=Gaussian(noise_variance), mechanism="two-stage", or both '
-            'aggregation="matrix" and a clip_norm'
+            'mechanism=Gaussian(noise_variance), or both aggregation="matrix" and a '
+            "clip_norm"
         )
 
     def _public_noise(self) -> float | None:
-        noise = name_of(self.mechanism)[1].noise_variance
+        noise = getattr(self.mechanism, "noise_variance", None)
         return None if noise is None or isinstance(noise, str) else float(noise)
 
     def _covariance(self) -> ComponentCovariance | None:

@@ -42,8 +42,8 @@ class ReplyAverages:
         stacked = np.stack([reply.values for reply in replies])
         return _kernels.top_of_projectors(stacked, weights, rank), weights
 
-    def count_above_noise(self, replies, components, weights, moment) -> int | None:
-        """Count averaged components above noise and sampling error; None if unknown.
+    def count_above_noise(self, replies, components, weights, moment) -> int:
+        """Count averaged components above noise and sampling error.
 
         By the rule of ``eigen.count_above_noise``, from the eigenvalues of the averaged
         second moment. Without it, clients stated the last eigenvalue of each alone:
@@ -52,7 +52,7 @@ class ReplyAverages:
         """
         task, rank = self.task, self.task.n_components
         if not task.second_moment:
-            return rank if task.mechanism.spiked else None
+            return rank
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         noise, last, others = np.array([reply.numbers for reply in replies]).T
         spread, p = noise / math.sqrt(2.0), task.rows.n_features
@@ -309,11 +309,9 @@ class ReplyLimits:
         statistic = task.statistic(self.n_samples)
         if task.mechanism.unknown_spikes:
             ranges = statistic.scales.ranges(task.n_components)
-        elif task.mechanism.spiked:
+        else:
             signal = float(np.mean(statistic.signal))
             ranges = (signal, signal), (statistic.noise, statistic.noise)
-        else:
-            ranges = statistic.rest.scales.ranges(task.n_components)
         for number, (low, high) in zip(numbers, ranges, strict=True):
             if not low * (1.0 - _ROUNDING) <= number <= high * (1.0 + _ROUNDING):
                 raise MessageError(
@@ -502,8 +500,8 @@ class Server(Conversation):
             raise ValueError(f"eigengap must be positive, got {eigengap}")
         if eigengap is not None and not task.second_moment:
             raise ValueError(
-                'eigengap is only used with mechanism="gaussian": other mechanisms '
-                "compute weights from public or released variances; leave eigengap=None"
+                'eigengap is only used with mechanism="gaussian": a SpikedModel '
+                "has public or released variances; leave eigengap=None"
             )
         if eigengap is not None and weights != "optimal":
             raise ValueError(

@@ -27,6 +27,7 @@ from ._pca_mechanisms import (
     MODEL_CONSTRAINTS,
     TABLE_MECHANISMS,
     SpikedModel,
+    components_of_table,
     design_components,
     public_guesses,
 )
@@ -304,10 +305,8 @@ class DPPCA(ProjectionMixin, TableEstimator):
 
     def _components(self, n_samples: int, n_features: int, **bounded):
         """Return the release of components of rows that are bounded like this."""
-        chosen = self.mechanism, self.n_components, n_features
-        bounds, mechanism = design_components(*chosen, False, search=True, **bounded)
-        rank = None if self.n_components == "auto" else int(self.n_components)
-        return mechanism.statistic(bounds, n_samples, rank, False, sparing=True)
+        chosen = self.mechanism, self.n_components, n_samples, n_features
+        return components_of_table(*chosen, **bounded)
 
     def _axes_of_scores(self) -> np.ndarray:
         """Components without features of unknown scale, unless all of them are."""
@@ -600,7 +599,7 @@ class SpikedPCA(VariancesMixin, ProjectionMixin, TableEstimator):
         nothing = {"bounds": None, "clip_norm": None, "scale": None, "center": "none"}
         chosen = self._model(), rank, n_features, covariance
         bounds, mechanism = design_components(*chosen, **nothing)
-        return mechanism.statistic(bounds, n_samples, rank, covariance)
+        return mechanism.of_model(bounds, n_samples, rank, covariance)
 
     def expected_error(
         self, n_samples, n_features, *, signal_variance, noise_variance=1.0

@@ -20,7 +20,6 @@ from ..mechanisms import Exact
 from . import _kernels
 from ._bounded_moments import SecondMoment
 from ._components import (
-    COVARIANCE_SHARE,
     LEAST_SIGNAL,
     Directions,
     PrincipalComponents,
@@ -214,31 +213,28 @@ AGAIN = "second_moment_again"
 class TwoStageComponents(PrincipalComponents):
     """Components of a noisy second moment, refined by a power step.
 
-    A private mean and a covariance get 15 % of mu**2 each. Of the rest, the second
-    moment gets 40 %, private lengths, which the step clips by, get 4 % or more if rows
-    are few, and the step gets the remainder. With `choose`, the first stage decides
-    between the step and a second release of the moment.
+    The second moment gets 40 % of mu**2, private lengths, which the step clips by, get
+    4 % or more if rows are few, and the step gets the remainder. With `choose`, the
+    first stage decides between the step and a second release of the moment, and only
+    the moment is released if noise hides the votes on private lengths.
 
     Other parameters are those of :class:`PrincipalComponents` and
-    :class:`PrivateScales`. With `sparing`, only the moment is released if noise hides
-    the votes on private lengths.
+    :class:`PrivateScales`.
     """
 
     def __init__(
         self,
         moment: SecondMoment,
         rank: int | None,
-        covariance: bool,
         signal: float | None,
         noise: float | None,
         norm_range: tuple[float, float],
         choose: bool = False,
-        sparing: bool = False,
     ) -> None:
-        self._choose, self._sparing = choose, sparing and choose and not covariance
+        self._choose = choose
         size = moment.n_samples, moment.bounds.n_features
         self.scales = PrivateScales(*size, norm_range, signal, noise)
-        super().__init__(moment, rank, covariance)
+        super().__init__(moment, rank)
 
     def _plan_more(self) -> None:
         """Plan the power step, or a choice of it."""
@@ -253,12 +249,9 @@ class TwoStageComponents(PrincipalComponents):
 
     def _shared(self) -> dict[str, float]:
         """Return the shares of mu**2, including those of the second stage."""
-        covariance = {} if self.within is None else {"covariance": COVARIANCE_SHARE}
-        votes = {"scales": _LENGTHS_SHARE} if self.scales.wanted else {}
-        shares = {**covariance, **votes}
+        shares = {"scales": _LENGTHS_SHARE} if self.scales.wanted else {}
         left = 1.0 - math.fsum(shares.values())
-        shares["first"] = _FIRST_SHARE * (1.0 - covariance.get("covariance", 0.0))
-        return {**shares, "second": left - shares["first"]}
+        return {**shares, "first": _FIRST_SHARE, "second": left - _FIRST_SHARE}
 
     def costs(self, mu: float) -> dict[str, float]:
         """Return the cost of each part at a total cost of mu.
@@ -304,7 +297,7 @@ class TwoStageComponents(PrincipalComponents):
 
     def _is_drowned(self, mu: float) -> bool:
         """Return whether noise hides the votes that a choice would depend on."""
-        if not (self._sparing and self.scales.wanted and math.isfinite(mu)):
+        if not (self._choose and self.scales.wanted and math.isfinite(mu)):
             return False
         noise = self.scales.noise_std(self.costs(mu)["scales"])
         return noise > _LOUDEST_VOTES * self._voters
@@ -315,7 +308,7 @@ class TwoStageComponents(PrincipalComponents):
         """Release both stages; see :meth:`PrincipalComponents.directions`."""
         exact = self.moment.kernel(X, origin, floor)
         planned = {mechanism.name for mechanism in release.plan.releases()}
-        if self._sparing and AGAIN not in planned:
+        if self._choose and AGAIN not in planned:
             return self._first(release, exact, origin, more)
         # Kept where it may be released once more: sums of the same bits are cheap.
         kept = exact.copy(order="F") if self._choose else None

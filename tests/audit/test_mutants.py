@@ -254,12 +254,11 @@ AUDITED |= {
         "factor = 1.0",
         "sparse-two-columns",
     ),
-    # Of six mechanisms, all have half of the noise.
-    "a mechanism planned for twice the client's rows": Mutant(
+    "a moment planned for twice the client's rows": Mutant(
         "SpectralTask",
-        "            return self._components(n_samples)",
-        "            return self._components(2 * n_samples)",
-        "federated-stages",
+        "SecondMoment(rows, n_samples)",
+        "SecondMoment(rows, 2 * n_samples)",
+        "federated-matrix",
     ),
     "noise that shrinks with another client's rows": Mutant(
         "second_moment_sensitivity",
@@ -1138,8 +1137,8 @@ EXACT |= {
     ),
     "variances from private rows": Mutant(
         "Releases",
-        "signal, noise = found.scales\n",
-        "signal, noise = found.scales[0], float(X.var())\n",
+        "return (signal, noise), vectors",
+        "return (signal, float(X.var())), vectors",
         f"{_MECHANISMS}messages_are_functions_of_the_releases",
     ),
     "components of the model without noise": Mutant(

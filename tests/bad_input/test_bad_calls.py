@@ -120,24 +120,19 @@ for of_rows in (pca, clients):
     FITS += [
         of_rows("scale|bounds=(low, high)", scale="bounds"),
         of_rows("center|bounds|PrivateMean", center=PrivateMean()),
-        of_rows("n_components", mechanism="two-stage", n_components=4),
-        of_rows("signal_variance", mechanism=TwoStage(signal_variance=[1.0] * 3)),
-        of_rows("signal_variance", mechanism=TwoStage(signal_variance=[[1.0]])),
-        of_rows("noise_variance", mechanism=TwoStage(noise_variance=[1.0, 2.0])),
-        of_rows("norm_range", mechanism=TwoStage(1.0, 1.0, norm_range=LENGTHS)),
-    ]
-    FITS += [
-        of_rows("norm_range", mechanism=TwoStage(norm_range=value))
-        for value in [
-            (1.0,),
-            (2.0, 1.0),
-            (1.0, 1.0),
-            (0.0, 1.0),
-            (NAN, 1.0),
-            (1.0, INF),
-        ]
     ]
 FITS += [
+    pca("n_components", mechanism="two-stage", n_components=4),
+    pca("signal_variance", mechanism=TwoStage(signal_variance=[1.0] * 3)),
+    pca("signal_variance", mechanism=TwoStage(signal_variance=[[1.0]])),
+    pca("noise_variance", mechanism=TwoStage(noise_variance=[1.0, 2.0])),
+    pca("norm_range", mechanism=TwoStage(1.0, 1.0, norm_range=LENGTHS)),
+]
+RANGES = [(1.0,), (2.0, 1.0), (1.0, 1.0), (0.0, 1.0), (NAN, 1.0), (1.0, INF)]
+FITS += [pca("norm_range", mechanism=TwoStage(norm_range=value)) for value in RANGES]
+FITS += [
+    clients("mechanism", mechanism="two-stage"),
+    clients("mechanism", mechanism=TwoStage()),
     clients("n_components", mechanism=spiked(), n_components=4),
     clients("signal_variance|public", mechanism=spiked(None)),
     clients("noise_variance|public", mechanism=spiked(2.0, None)),
@@ -393,11 +388,9 @@ FITS += [
         n_components=2,
     ),
     clients("min_clients|3", aggregation=Aggregation("projector", min_clients=4)),
-    clients("projector", mechanism="two-stage", aggregation="matrix"),
-    clients("mechanism", mechanism="auto", aggregation="matrix"),
     clients(
         "eigengap",
-        mechanism="two-stage",
+        mechanism=spiked(),
         aggregation=Aggregation("projector", eigengap=0.1),
     ),
     clients("projection_norm", mechanism=spiked(), release=ComponentCovariance(1.0)),

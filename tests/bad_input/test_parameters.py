@@ -83,7 +83,6 @@ STRATEGIES = [
     ("DPPCA", "center", PrivateMean),
     ("DPPCA", "mechanism", TwoStage),
     ("FederatedDPPCA", "mechanism", Gaussian),
-    ("FederatedDPPCA", "mechanism", TwoStage),
     ("FederatedDPPCA", "mechanism", SPIKED),
     ("FederatedDPPCA", "mechanism", partial(SPIKED, calibration="paper")),
     ("FederatedDPPCA", "aggregation", partial(Aggregation, method="projector")),

@@ -11,7 +11,7 @@ from skdpspectral._linalg.walks import RowWalk, Walked
 from skdpspectral._statistics.statistic import Terms
 from skdpspectral.accounting import gaussian_mu, split_mu
 from skdpspectral.decomposition import SpikedPCA
-from skdpspectral.decomposition._components import COVARIANCE_SHARE, PrivateScales
+from skdpspectral.decomposition._components import PrivateScales
 from skdpspectral.decomposition._kernels import orthonormal_rows, shifted_power_step
 from skdpspectral.decomposition._two_stage import (
     PowerStep,
@@ -272,7 +272,7 @@ def covariance_errors(n, p, signal, rank, epsilon, delta, n_repeats):
     rng = np.random.default_rng(7)
     components, truth = np.eye(rank, rank + 1), (signal + 1.0) * np.eye(rank)
     within = ProjectedMoment(n, p, rank)
-    share = within.mechanisms(math.sqrt(COVARIANCE_SHARE) * gaussian_mu(epsilon, delta))
+    share = within.mechanisms(math.sqrt(0.15) * gaussian_mu(epsilon, delta))
     plans = [PrivacyPlan(epsilon, delta, share, estimator="test", seeded=True)]
     papers = SpikedPCA(
         rank,

@@ -484,15 +484,11 @@ class ClientCase:
         """Return what `audit_epsilon` is called with."""
         X, neighbor = self.data()
         model, data = self.make(epsilon), (X, neighbor)
-        if getattr(model, "mechanism", "gaussian") == "gaussian":
-            statistic = federated_tools.MessageRatio(*data)
-        else:
-            statistic = federated_tools.StageRatio(model, *data)
         return {
             "factory": model,
             "X": X,
             "X_neighbor": neighbor,
-            "statistic": statistic,
+            "statistic": federated_tools.MessageRatio(*data),
         }
 
 
@@ -954,16 +950,6 @@ CASES |= {
         {"aggregation": "matrix"},
         _unit(1, 1, 0),
         _unit(1, -1, 0),
-    ),
-    # All releases of two stages at one client, far beyond every clip.
-    "federated-stages": ClientCase(
-        federated_tools.RecordedPCA,
-        _TWO_STAGE,
-        _FAR[0] + _FAR[1],
-        -_FAR[0] + _FAR[1],
-        tight=False,
-        company=_ALONG_FIRST,
-        n_trials=1_000,
     ),
     "federated-pairs": ClientCase(
         federated_tools.RecordedPCA,

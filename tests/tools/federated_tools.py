@@ -1,7 +1,6 @@
 """Audits of one client by all messages that leave it, in sessions as they are held."""
 
 import numpy as np
-from pca_tools import Replay, transcript_ratio
 from sklearn.utils import check_random_state
 
 from skdpspectral import FederatedDPPCA, SparseDPPCA
@@ -103,37 +102,6 @@ class MaliciousSparse(_Recorded, SparseDPPCA):
 def with_whole_fits(cls):
     """Return the same with fits of the estimator as it is."""
     return type(cls.__name__, (cls,), {"fit": super(_Recorded, cls).fit})
-
-
-class StageRatio:
-    """Log likelihood ratio of all releases behind the messages of the audited client.
-
-    Its messages are functions of them, so that no statistic of the messages says more.
-
-    Parameters
-    ----------
-    model : FederatedDPPCA
-        With a mechanism that makes several releases.
-    X, X_neighbor : ndarray of shape (n, 1 + p)
-        Rows after the column of clients.
-    """
-
-    threshold = 0.0
-
-    def __init__(self, model, X, X_neighbor):
-        self.sides = [rows[rows[:, 0] == AUDITED][:, 1:] for rows in (X, X_neighbor)]
-        task = model._task(X.shape[1] - 1)
-        self.spec = task.statistic(len(self.sides[0]))
-        budget = model.epsilon, model.delta, "audit", True
-        self.plan = task.plan(len(self.sides[0]), *budget)
-
-    def __call__(self, estimator, released) -> float:
-        means = []
-        for rows in self.sides:
-            replay = Replay(self.plan, released)
-            self.spec.directions(replay, rows)
-            means.append(replay.exact)
-        return transcript_ratio(self.plan, means, released)
 
 
 def unit_rows(X):

@@ -551,12 +551,9 @@ def fit_clients(estimator, form, table):
 
 def client_cases(rng, estimator, form, n_tables=1):
     """Yield cases of a federated estimator: a row of one client is replaced."""
-    bounded = estimator.mechanism != "auto" if hasattr(estimator, "mechanism") else True
-    if bounded and hasattr(estimator, "mechanism"):
-        mechanism = estimator.mechanism
-        bounded = isinstance(mechanism, str) or (
-            getattr(type(mechanism), "assumption", Assumption.NONE) is Assumption.NONE
-        )
+    mechanism = getattr(estimator, "mechanism", "gaussian")
+    assumption = getattr(type(mechanism), "assumption", Assumption.NONE)
+    bounded = assumption is Assumption.NONE
     for number in range(n_tables):
         rows, at = some_rows(rng), int(rng.integers(N))
         rows[at] = [50.0, 0.0, 0.0, 0.0]
