@@ -29,6 +29,7 @@ from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPAdamRegressor,
+    DPCovariance,
     DPItemEmbedding,
     DPMatrixFactorization,
     DPRidge,
@@ -40,6 +41,7 @@ from skdpspectral import (
     LRSMLPRegressor,
     LRSRegressor,
     SparseDPPCA,
+    SpikedPCA,
 )
 from skdpspectral.accounting._ledger.planned_fits import fitted_within
 from skdpspectral.decomposition._federated_client import run_in_process
@@ -1445,6 +1447,8 @@ EVERY_FORM = tuple(FORMS)
 SOME_FORMS = ("array", "list", "object", "pandas")
 ROWS = (
     DPPCA,
+    SpikedPCA,
+    DPCovariance,
     DPStandardScaler,
     DPTableVectorizer,
     JMECovariance,
@@ -1461,6 +1465,8 @@ PLAIN = {
     "rows": [
         DPPCA(1, center="private"),
         DPPCA(1, center="none"),
+        DPCovariance(),
+        DPCovariance(center="none"),
         # Components of ranks; of these few rows, with windows of scales and without.
         DPPCA(1, scale="ranks"),
         DPPCA(1, scale="private"),
