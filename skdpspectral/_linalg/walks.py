@@ -157,10 +157,7 @@ def mapped_blocks(row_map: Callable | None, blocks: Iterator, owned: bool = Fals
 
 @dataclass(frozen=True)
 class RowWalk:
-    """All rows in order, by default :func:`rows_per_block` at a time.
-
-    `row_map` maps blocks before the kernel (see :class:`Writing`).
-    """
+    """All rows in order, in blocks that `row_map` maps before the kernel."""
 
     row_map: Callable | None = None
     block_rows: int | None = None
@@ -279,10 +276,7 @@ def _limit() -> None:
 
 
 def _leave_to_others() -> None:
-    """Let any thread set the next limit.
-
-    Newer threadpoolctl ignores other threads until the first one releases it.
-    """
+    """Let any thread set the next limit; newer threadpoolctl keeps it to the first."""
     for pool in _pools().lib_controllers:
         getattr(pool, "clear_controlling_thread", _pools)()
 
@@ -293,10 +287,7 @@ def _pools() -> ThreadpoolController:
 
 
 def _keep_own_parts() -> None:
-    """Forget, in a forked child, the parts of the parent's threads.
-
-    A remaining limit is lifted by the child's next part: threads must not start here.
-    """
+    """Forget, in a forked child, the parts of the parent's threads."""
     own = threading.get_ident()
     _parts[:] = [part for part in _parts if part[0] == own]
     _lock.release()

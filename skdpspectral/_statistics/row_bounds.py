@@ -69,10 +69,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Searched:
-    """Rows are measured from a private center that is found in steps.
-
-    With `or_pairs`, public numbers and releases may choose pairs instead.
-    """
+    """Rows are measured from a private center, or with `or_pairs` maybe compared."""
 
     or_pairs: bool
 
@@ -116,12 +113,6 @@ def find_origin(center, search: bool):
     if search and center != "pairs":
         return Searched(or_pairs=center == "auto")
     return PrivateMean() if center == "private" else Pairs()
-
-
-def is_private(center) -> bool:
-    """Return whether a `center` is a private mean, whatever the bounds are."""
-    named = isinstance(center, str) and center == "private"
-    return named or isinstance(center, PrivateMean)
 
 
 # Radii, in units of the box, whose squares float64 arithmetic can handle.
@@ -394,11 +385,7 @@ class Mean(Statistic):
 
 
 class Centered(Combination):
-    """A statistic of rows about a private mean, about a public point, or of pairs.
-
-    The ``run`` of `rest` is given the mean in units of the box, the order of pairs, or
-    None.
-    """
+    """A statistic of rows about a private mean or a public point, or of pairs."""
 
     def __init__(self, bounds: RowBounds, n_samples: int, rest: Any) -> None:
         self.bounds, self.n_samples, self.rest = bounds, n_samples, rest

@@ -154,11 +154,7 @@ class Choice(Statistic):
 
 @dataclass(frozen=True)
 class Votes:
-    """Bisections of places from 0 to ``2**n_steps``, by signs of noisy votes.
-
-    Each step releases the margins by which places in the middle are too far or too
-    near, for several bisections at once.
-    """
+    """Bisections of places from 0 to ``2**n_steps``, by signs of noisy votes."""
 
     name: str
     n_steps: int

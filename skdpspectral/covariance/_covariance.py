@@ -177,11 +177,7 @@ class WholeCovariance(Statistic):
         return min(max(wanted, low), high)
 
     def _far_number(self, mu: float) -> float:
-        """Return the number of rows beyond the far radius, if its votes cost mu.
-
-        For this number the loss by clipping equals the noise; fewer rows are hidden by
-        the noise of the votes.
-        """
+        """Return the number of rows for which the loss by clipping equals the noise."""
         # The noise of all of the budget, in directions of a few eigenvectors.
         p = self.bounds.n_features
         balance = 2.0 * math.sqrt(p) * self.far_length.moved / mu

@@ -581,10 +581,7 @@ class JMECovariance(
             self.__dict__.pop("_stream", None)
 
     def _form(self, X, run: MomentRun | None = None) -> tuple[DeferredRead, dict]:
-        """Check the form of rows, without changing the estimator.
-
-        Attributes are set at the end of a fit, as fits may overlap.
-        """
+        """Check the form of rows, without changing the estimator: fits may overlap."""
         reader = object.__new__(type(self))
         reader.__dict__.update(self.__dict__)
         for name in _FEATURES:

@@ -302,10 +302,7 @@ class FirstMoments(NamedTuple):
 
 
 class MomentSums:
-    """Weighted sums of released vectors, and the public variance of their noise.
-
-    `noise_std` is the standard deviation of the entries of Z; 0 without noise.
-    """
+    """Weighted sums of released vectors, and the deviation of their noise."""
 
     def __init__(self, stream: MomentStream, noise_std: float):
         self.stream, self.noise_std = stream, noise_std
@@ -464,10 +461,7 @@ class StreamMoments:
         return np.sqrt(variance)
 
     def mean_spread(self, places) -> np.ndarray | None:
-        """Return the deviation of the noise in each coordinate of m means.
-
-        None for means with weights of their own, and for zeros.
-        """
+        """Return the deviation of the noise of m means; None for those with weights."""
         if self._first is not None or self.sums.stream.centered:
             return None
         places = np.asarray(places)

@@ -56,11 +56,7 @@ class SecondMoment(Statistic):
         )
 
     def kernel(self, rows: Any, origin: Any, floor: float = 0.0) -> np.ndarray:
-        """Exact second moment about a released mean, or half of that of pairs.
-
-        Only the lower triangle counts. `floor` is as in
-        :meth:`RowBounds.for_second_moment`.
-        """
+        """Exact second moment about a released mean, or half of that of pairs."""
         bounds = self.bounds
         if not isinstance(origin, PairOrder):
             about = partial(bounds.for_second_moment, mean=origin, floor=floor)
@@ -193,10 +189,7 @@ LAYERS = (1.0, *((knot - _KEPT) / _MOVED for knot in _KNOTS))
 
 
 def _weighed(ufunc: Any, packed: np.ndarray, on: float, off: float) -> np.ndarray:
-    """Multiply or divide packed matrices by numbers on and off the diagonal, in place.
-
-    Off it they have a factor of the root of two where vectors have their norms.
-    """
+    """Multiply or divide packed matrices on and off the diagonal, in place."""
     places = eigen.packed_diagonal(eigen.packed_order(packed))
     diagonal = ufunc(packed[:, places], on)
     ufunc(packed, off, out=packed)
@@ -252,10 +245,7 @@ def _turned(squares: np.ndarray, low: float, high: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ProjectedMoment(Statistic):
-    """The second moment of projections over their clip radius.
-
-    `width` components are planned; fewer are padded with zeros.
-    """
+    """The second moment of at most `width` projections over their clip radius."""
 
     name = "projected_moment"
 

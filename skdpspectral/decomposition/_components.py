@@ -55,10 +55,7 @@ class Scales(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """Interval of a squared quantile according to votes, and its logarithmic middle.
-
-    An end that no vote has moved is zero or infinite.
-    """
+    """Interval of a squared quantile, with an end of 0 or inf if no vote moved it."""
 
     low: float
     high: float
@@ -221,28 +218,13 @@ class PrincipalComponents(Combination):
     above the noise.
     """
 
-    # What further releases need: variances, and what refines the components.
-    scales: PrivateScales | None = None
-    second: Statistic | None = None
-
     def __init__(self, moment: SecondMoment, rank: int | None) -> None:
+        super().__init__({"first": moment}, {"first": 1.0})
         bounds, n, p = moment.bounds, moment.n_samples, moment.bounds.n_features
         self.moment, self.bounds, self.rank = moment, bounds, rank
         # Number of components that is planned for, and that is released at most.
         self.width = min(n, p, MOST_COMPONENTS) if rank is None else rank
         self.most = self.width
-        self._plan_more()
-        shares = self._shared()
-        parts = {"first": self.moment, "scales": self.scales, "second": self.second}
-        kept = {name: parts[name] for name in parts if name in shares}
-        super().__init__(kept, shares)
-
-    def _plan_more(self) -> None:
-        """Plan further releases."""
-
-    def _shared(self) -> dict[str, float]:
-        """Return the shares of mu**2."""
-        return {"first": 1.0}
 
     def run(self, release: Any, rows: Any, *given: Any) -> Components:
         """Release components of rows about a given mean, or None."""
@@ -333,10 +315,7 @@ class PrincipalComponents(Combination):
     def squared_error(
         self, mu: float, signal: float, noise: float, paired: bool = False
     ) -> float:
-        """Return :meth:`SecondMoment.squared_error` at the cost of all releases.
-
-        The number of components is known; the error is at most the largest distance.
-        """
+        """Return :meth:`SecondMoment.squared_error` at the cost of all releases."""
         most = 2.0 * min(self.rank, self.bounds.n_features - self.rank)
         if most == 0.0:
             return 0.0
@@ -354,10 +333,7 @@ _ROWS_FOR_SCALES, _LEAST_SHARE, _LARGEST_SHARE = 40.0, 0.05, 0.3
 
 
 def share_of_scales(size: float) -> float:
-    """Return the share of mu**2 for scales of ranked features; 0 for few rows.
-
-    `size` is the public number of rows in units of sqrt(n_features) / mu.
-    """
+    """Return the share of mu**2 for scales of ranked features, by `public_size`."""
     share = (_ROWS_FOR_SCALES / size) ** 2
     return 0.0 if share > _LARGEST_SHARE else max(share, _LEAST_SHARE)
 

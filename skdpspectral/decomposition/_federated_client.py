@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 
 class Releases:
-    """The releases of one client's task, made as they are asked for.
-
-    `X` has the private rows; `release` is charged with the task's plan.
-    """
+    """The releases of one client's task, made as they are asked for."""
 
     def __init__(self, task: SpectralTask, X, release):
         self._task, self._X, self._release = task, X, release
@@ -290,10 +287,7 @@ def run_in_process(
     n_jobs: int | None = None,
     step: Callable[[int], object] = bool,
 ) -> FederatedResult:
-    """Return the result of a session within one process, whose clients share threads.
-
-    Messages are carried as bytes. ``step(k)`` is called after request number k.
-    """
+    """Return the result of a session whose clients share one process."""
     number = 0
     while not rounds.done:
         rounds.collect(answers_of(rounds, clients, n_jobs))

@@ -139,10 +139,7 @@ class Group(NamedTuple):
 
 
 def group_rows(ids, n_rows: int) -> list[Group]:
-    """Divide rows among clients, in the order of their first rows; None is one client.
-
-    Every row is in exactly one group, which is checked: parallel composition needs it.
-    """
+    """Divide rows among clients, in the order of their first rows."""
     if ids is None:
         return [Group(ALL_ROWS, ALL_ROWS, slice(0, n_rows), n_rows)]
     if isinstance(ids, ClusterIds):

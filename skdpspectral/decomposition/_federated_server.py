@@ -114,10 +114,7 @@ class ReplyAverages:
         return _kernels.inverse_variance_weights(variances)
 
     def pooled_variances(self, replies: Sequence[Reply]) -> tuple[float, float]:
-        """Weighted medians of the signal and noise variances that clients sent.
-
-        A few clients that lie about these variances do not move the medians far.
-        """
+        """Weighted medians of variances, which a few clients that lie move little."""
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         mu = np.array([reply.mu for reply in replies])
         with np.errstate(over="ignore"):
@@ -127,10 +124,7 @@ class ReplyAverages:
         return signal, noise
 
     def aggregate_products(self, replies: Sequence[Reply]) -> np.ndarray:
-        """Average products S Q, of shape (p, k), each by the inverse of its variance.
-
-        An entry of x (x'Q) has a second moment of about c^4 / p, and stated noise.
-        """
+        """Average products S Q, of shape (p, k), by the inverse of their variances."""
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         noise = np.array([reply.numbers[0] for reply in replies])
         radius, p = self.task.rows.second_radius, self.task.rows.n_features
@@ -139,11 +133,7 @@ class ReplyAverages:
         return np.tensordot(weights, np.stack([r.values for r in replies]), axes=1)
 
     def aggregate_covariances(self, replies: Sequence[Reply]) -> np.ndarray:
-        """Average covariances, of shape (k, k), each by the inverse of its variance.
-
-        It is about 2 L^2 / n, with L the mean variance along the basis, and stated
-        noise.
-        """
+        """Average covariances, of shape (k, k), by the inverse of their variances."""
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         noise = np.array([reply.numbers[0] for reply in replies])
         stacked = np.stack([reply.values for reply in replies])

@@ -271,9 +271,9 @@ class SpectralTask:
         bounded = rows.box is not None or rows.clip is not None
         if bounded or not isinstance(rows.origin, PublicPoint):
             raise ValueError(
-                "bounds, clip_norm, a private mean and pairs are not used with "
-                "mechanism=SpikedModel(...), whose rows are not bounded; leave them "
-                "out"
+                "bounds, clip_norm, scale and center are not used with "
+                "mechanism=SpikedModel(...), whose rows are not bounded and have mean "
+                'zero, or any with SpikedModel(mean="unknown"); leave them out'
             )
         if self.n_components == self.rows.n_features:
             raise ValueError(

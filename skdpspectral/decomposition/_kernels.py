@@ -37,19 +37,13 @@ def sum_of_products(blocks: Iterable, columns: np.ndarray) -> np.ndarray:
 def blocked_product(
     X, row_map: RowMap, columns: np.ndarray, block_rows: int | None = None
 ) -> np.ndarray:
-    """Return the mean of x (x'Q) over mapped rows, (p, k), without a second moment.
-
-    `row_map` maps a block of rows to a float64 block of the same shape.
-    """
+    """Return the mean of x (x'Q) over mapped rows, (p, k), without a second moment."""
     kernel = partial(sum_of_products, columns=columns)
     return reduce_rows(X, RowWalk(row_map, block_rows), kernel) / X.shape[0]
 
 
 def squared_parts(rows, components: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return squared lengths of rows along orthonormal `components` and across them.
-
-    Both have shape (b,); finite lengths are at least 0.
-    """
+    """Return squared lengths of rows along orthonormal `components` and across."""
     scores = np.asarray(rows @ components.T)
     along = np.vecdot(scores, scores)
     return along, np.maximum(row_squares(rows) - along, 0.0)
@@ -76,10 +70,7 @@ def floor_eigenvalues(matrix: np.ndarray, floor: float) -> np.ndarray:
 
 
 def leading_first(within: np.ndarray, vectors: np.ndarray):
-    """Rotate orthonormal rows to the principal axes of a matrix within them.
-
-    Returns its eigenvalues, largest first, and the rotated rows with fixed signs.
-    """
+    """Rotate orthonormal rows to the principal axes of a matrix within them."""
     values, rotation = np.linalg.eigh(within)
     return values[::-1].copy(), flip_signs(rotation.T[::-1] @ vectors)
 
@@ -140,11 +131,7 @@ _TOLERANCE = 1e-9
 
 
 def top_right_vectors(X, rank: int, row_map: RowMap = lambda rows: rows):
-    """Return leading eigenvectors of X'X as rows (rank, p), with fixed signs.
-
-    X'X is not formed if X is wide. Dense rows are read block by block unless they are
-    few.
-    """
+    """Return leading eigenvectors of X'X as rows (rank, p), with fixed signs."""
     n_rows, n_features = X.shape
     small = min(n_rows, n_features)
     if small <= _DENSE_ORDER or rank * 20 > small:
@@ -287,10 +274,7 @@ _INDEPENDENT = 1e-10
 
 
 def inverse_variance_weights(variances) -> np.ndarray:
-    """Return weights proportional to one over each variance, with sum 1.
-
-    Variances are positive or infinite; if some are zero, these share all the weight.
-    """
+    """Return weights in inverse proportion to variances, with sum 1."""
     # Variances beyond float64 are alike: their ratios would be no numbers.
     variances = np.minimum(np.asarray(variances, dtype=np.float64), _HUGE)
     smallest = variances.min()
@@ -351,10 +335,7 @@ def subspace_variances(
 
 
 def top_of_projectors(bases, weights, rank: int) -> np.ndarray:
-    """Return leading eigenvectors, as rows, of a weighted sum of projectors.
-
-    `bases` are orthonormal rows of shape (m, r, p); signs are fixed.
-    """
+    """Return leading eigenvectors, as rows, of a weighted sum of projectors."""
     n_features = bases.shape[2]
     scaled = bases * np.sqrt(weights)[:, None, None]
     stacked = scaled.reshape(-1, n_features)
@@ -364,10 +345,7 @@ def top_of_projectors(bases, weights, rank: int) -> np.ndarray:
 
 
 def moment_variances(moment: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return variances of a noisy second moment along orthonormal rows, and across.
-
-    None is negative; the one across is a mean, 0 if there is no other direction.
-    """
+    """Return variances of a noisy second moment along orthonormal rows, and across."""
     along = np.maximum(np.vecdot(axes @ moment, axes), 0.0)
     kept = float(along.sum())
     others = max(len(moment) - len(axes), 1)
@@ -375,11 +353,7 @@ def moment_variances(moment: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, 
 
 
 def orthonormal_columns(basis) -> tuple[np.ndarray, float]:
-    """Return orthonormal columns of the same span, and the norm of Q'Q - I.
-
-    They are the Q of a QR decomposition whose R has a positive diagonal, orthonormal
-    for any finite input.
-    """
+    """Return orthonormal columns of the same span, and the norm of Q'Q - I."""
     largest = np.max(np.abs(basis), axis=0, initial=0.0)
     exponents = np.frexp(np.where(largest > 0.0, largest, 1.0))[1]
     with np.errstate(under="ignore"):
@@ -427,10 +401,7 @@ _ITERATIONS = 50
 
 
 def sparse_subspace(matrix: np.ndarray, rank: int, n_kept: int) -> np.ndarray:
-    """Return the leading subspace with few features, by truncated power iterations.
-
-    The orthonormal columns, (p, rank), have `n_kept` nonzero rows.
-    """
+    """Return a subspace with `n_kept` features, by truncated power iterations."""
     columns = truncated_basis(top_eigh(matrix, rank)[1].T, n_kept)[0]
     if n_kept == len(matrix):
         return columns

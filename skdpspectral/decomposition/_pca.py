@@ -428,10 +428,7 @@ class DPPCA(ProjectionMixin, TableEstimator):
             self.scale_, self.unseen_features_ = law.scale, ~law.seen
 
     def _warn_of_noise(self, hidden: bool) -> tuple[str, ...]:
-        """Warn where noise alone may have made released eigenvalues, and remark on it.
-
-        `hidden` is whether features of unknown scale are in no component.
-        """
+        """Warn where noise may have made released eigenvalues, and remark on it."""
         if self.components_above_noise_ >= self.n_components_:
             return ()
         unseen = np.sum(getattr(self, "unseen_features_", False))

@@ -487,8 +487,7 @@ def design_components(
         )
     choice = mechanism if spiked or plain else Gaussian()
     choice._check(n_components, n_features)
-    if spiked:
-        _check_unbounded(**bounded)
+    if spiked and isinstance(bounded["center"], str) and bounded["center"] == "auto":
         # The model states that the mean is zero, or takes it off.
         bounded["center"] = "none"
     rows = RowBounds(n_features, **bounded)
@@ -523,22 +522,6 @@ def _is_private(variance) -> bool:
     return isinstance(variance, str) and variance == "private"
 
 
-def _check_unbounded(*, bounds, clip_norm, center, scale) -> None:
-    """Refuse bounds of rows that a model of them has no use for."""
-    bounded = {"bounds": bounds, "clip_norm": clip_norm, "scale": scale}
-    for name, value in bounded.items():
-        if value is not None:
-            raise ValueError(
-                f"{name} is not used with mechanism=SpikedModel(...), whose rows are "
-                f"not bounded; leave {name}=None, or use another mechanism"
-            )
-    if not isinstance(center, str) or center not in ("auto", "none"):
-        raise ValueError(
-            'center must be "auto" or "none" with mechanism=SpikedModel(...): its rows '
-            'have mean zero, or any mean with SpikedModel(mean="unknown")'
-        )
-
-
 def _check_rank(choice, n_components, n_features: int) -> None:
     """Refuse components that leave no direction across them."""
     if (1 if n_components == "auto" else n_components) >= n_features:
@@ -566,10 +549,7 @@ def _numbers(name: str, value, size: int | None) -> np.ndarray:
 
 
 def _public_variances(strategy, n_components, unit: float):
-    """Return public variances in squared units of the bounded rows, None for private.
-
-    Those along the components are a tuple, largest first.
-    """
+    """Return public variances in squared units of the rows, None for private ones."""
     signal, noise = getattr(strategy, "signal_variance", None), strategy.noise_variance
     if signal is not None:
         size = None if n_components == "auto" else int(n_components)

@@ -143,10 +143,7 @@ class PowerStep(Statistic):
 
 @functools.cache
 def _clipped_moments(rank: int) -> tuple[float, float]:
-    """Return E|alpha|^2 and E[abar'alpha] per direction for unit normal projections.
-
-    Clip radii are the root of the rank, and three times that.
-    """
+    """Return E|alpha|^2 and E[abar'alpha] per direction for unit normal projections."""
     levels = (np.arange(1000) + 0.5) / 1000
     squares = 2.0 * gammaincinv(0.5 * rank, levels)
     narrow = np.minimum(squares, rank)
@@ -231,33 +228,24 @@ class TwoStageComponents(PrincipalComponents):
         norm_range: tuple[float, float],
         choose: bool = False,
     ) -> None:
-        self._choose = choose
-        size = moment.n_samples, moment.bounds.n_features
-        self.scales = PrivateScales(*size, norm_range, signal, noise)
         super().__init__(moment, rank)
-
-    def _plan_more(self) -> None:
-        """Plan the power step, or a choice of it."""
-        moment, p = self.moment, self.bounds.n_features
-        size = moment.n_samples, p
-        self.second = self.step = PowerStep(*size, self.width, self.bounds.weights)
-        if self._choose:
-            again = replace(moment, name=AGAIN)
-            self.second = Choice("second_stage", self.step, again)
+        self._choose, size = choose, (moment.n_samples, moment.bounds.n_features)
+        self.scales = PrivateScales(*size, norm_range, signal, noise)
+        self.step = PowerStep(*size, self.width, self.bounds.weights)
+        self.again = replace(moment, name=AGAIN)
+        last: Statistic = self.step
+        if choose:
+            last = Choice("second_stage", self.step, self.again)
         else:  # a step needs a direction across the components
-            self.most = max(1, min(self.width, p - 1))
-
-    def _shared(self) -> dict[str, float]:
-        """Return the shares of mu**2, including those of the second stage."""
-        shares = {"scales": _LENGTHS_SHARE} if self.scales.wanted else {}
+            self.most = max(1, min(self.width, size[1] - 1))
+        votes = {"scales": self.scales} if self.scales.wanted else {}
+        self._parts = {"first": moment, **votes, "second": last}
+        shares = dict.fromkeys(votes, _LENGTHS_SHARE)
         left = 1.0 - math.fsum(shares.values())
-        return {**shares, "first": _FIRST_SHARE, "second": left - _FIRST_SHARE}
+        self._shares = {**shares, "first": _FIRST_SHARE, "second": left - _FIRST_SHARE}
 
     def costs(self, mu: float) -> dict[str, float]:
-        """Return the cost of each part at a total cost of mu.
-
-        Votes get more than their share if rows are few, as they would be unreliable.
-        """
+        """Return the cost of each part; of few rows votes get more than their share."""
         shares = dict(self._shares)
         if "scales" not in shares or not math.isfinite(mu):
             return super().costs(mu)
@@ -332,7 +320,7 @@ class TwoStageComponents(PrincipalComponents):
     def _again(self, release, found: Directions, kept, origin) -> Directions:
         """Return components of two releases of the moment, averaged by costs."""
         plan = release.plan
-        again = self.second.branches[1].release(release, kept, origin)
+        again = self.again.release(release, kept, origin)
         share = share_of(plan, self.moment.name, AGAIN)
         matrix = share * found.matrix + (1.0 - share) * again
         spread = math.sqrt(share) * self.moment.noise_std(plan, origin)

@@ -357,7 +357,7 @@ BAD_TASKS = {
     "projection_norm is not used": {**MODEL, "projection_norm": 1.0},
     "model_covariance": {"model_covariance": True},
     "signal_variance": {"mechanism": SpikedModel(None, 1.0)},
-    "clip_norm is not used": {**MODEL, "bounded": {"clip_norm": 1.0}},
+    "clip_norm, scale and center": {**MODEL, "bounded": {"clip_norm": 1.0}},
     "n_components below n_features": {**MODEL, "n_components": 6},
     "norm_range is reversed": {
         "mechanism": SpikedModel("private", "private", norm_range=(2.0, 1.0))
