@@ -388,11 +388,6 @@ FITS += [
         n_components=2,
     ),
     clients("min_clients|3", aggregation=Aggregation("projector", min_clients=4)),
-    clients(
-        "eigengap",
-        mechanism=spiked(),
-        aggregation=Aggregation("projector", eigengap=0.1),
-    ),
     clients("projection_norm", mechanism=spiked(), release=ComponentCovariance(1.0)),
     clients("center|SpikedModel", mechanism=spiked(), center="private"),
     clients(
