@@ -132,7 +132,6 @@ def tasks() -> dict[str, str]:
         "plain": make_task(1, 5, **box),
         "covariance": make_task(2, 5, projection_norm=5.0, **box),
         "pairs": make_task(1, 5, center="pairs", clip_norm=2.0),
-        "two-stage": make_task(1, 5, mechanism="two-stage", **box),
         "model": make_task(1, 5, mechanism=SpikedModel(1e6, 1.0)),
         "matrix": make_task(1, 5, aggregation="matrix", **box),
     }
