@@ -49,8 +49,65 @@ def check_rank(n_components, n_samples: int, n_features: int) -> None:
         )
 
 
+class TableComponents(ProjectionMixin, TableEstimator):
+    """Base class of estimators that release components of one table."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.sparse = self._takes_sparse_rows()
+        return tags
+
+    def expected_error(
+        self, n_samples, n_features, *, signal_variance, noise_variance=1.0
+    ):
+        """Predict the distance between private and true components, without data.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Shape of the rows.
+        signal_variance : float
+            Variance along each component beyond `noise_variance`. Use a guess, or an
+            estimate from similar public rows; never estimate it from the private rows.
+        noise_variance : float, default=1.0
+            Variance across the components.
+
+        Returns
+        -------
+        float
+            Expected :func:`~skdpspectral.metrics.subspace_distance` to first order,
+            including statistical and privacy error, for Gaussian rows with a known
+            center. It is capped at the largest possible distance. Values above about
+            0.5 only indicate that there are too few rows.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or `n_components` is "auto".
+
+        Examples
+        --------
+        >>> from skdpspectral import DPPCA
+        >>> pca = DPPCA(n_components=1, epsilon=1.0)
+        >>> round(pca.expected_error(5000, 50, signal_variance=10.0), 3)
+        0.082
+        """
+        self._check_parameters()
+        n_features = check_count("n_features", n_features)
+        statistic = self._statistic(check_count("n_samples", n_samples), n_features)
+        plan = self._planned(statistic)
+        if self.n_components == "auto" or self.n_components >= n_features:
+            raise ValueError(
+                "expected_error requires n_components to be a number below n_features"
+            )
+        unit = statistic.bounds.unit
+        guesses = public_guesses(signal_variance, noise_variance, unit)
+        return statistic.expected_error(plan, *guesses)
+
+
 @documented
-class DPPCA(ProjectionMixin, TableEstimator):
+class DPPCA(TableComponents):
     r"""Principal component analysis (PCA) with differential privacy.
 
     :class:`DPPCA` releases the second moment of bounded rows with symmetric Gaussian
@@ -230,53 +287,6 @@ class DPPCA(ProjectionMixin, TableEstimator):
         self.accountant = accountant
         self.noise_seed = noise_seed
 
-    def expected_error(
-        self, n_samples, n_features, *, signal_variance, noise_variance=1.0
-    ):
-        """Predict the distance between private and true components, without data.
-
-        Parameters
-        ----------
-        n_samples, n_features : int
-            Shape of the rows.
-        signal_variance : float
-            Variance along each component beyond `noise_variance`. Use a guess, or an
-            estimate from similar public rows; never estimate it from the private rows.
-        noise_variance : float, default=1.0
-            Variance across the components.
-
-        Returns
-        -------
-        float
-            Expected :func:`~skdpspectral.metrics.subspace_distance` to first order,
-            including statistical and privacy error, for Gaussian rows with a known
-            center. It is capped at the largest possible distance. Values above about
-            0.5 only indicate that there are too few rows.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid, or `n_components` is "auto".
-
-        Examples
-        --------
-        >>> from skdpspectral import DPPCA
-        >>> pca = DPPCA(n_components=1, epsilon=1.0)
-        >>> round(pca.expected_error(5000, 50, signal_variance=10.0), 3)
-        0.082
-        """
-        self._check_parameters()
-        n_features = check_count("n_features", n_features)
-        statistic = self._statistic(check_count("n_samples", n_samples), n_features)
-        plan = self._planned(statistic)
-        if self.n_components == "auto" or self.n_components >= n_features:
-            raise ValueError(
-                "expected_error requires n_components to be a number below n_features"
-            )
-        unit = statistic.bounds.unit
-        guesses = public_guesses(signal_variance, noise_variance, unit)
-        return statistic.expected_error(plan, *guesses)
-
     def _statistic(self, n_samples: int, n_features: int, sparse: bool = False):
         """Return what a fit of that shape releases, from public numbers alone.
 
@@ -361,12 +371,6 @@ class DPPCA(ProjectionMixin, TableEstimator):
         center = self.center
         is_private = isinstance(center, PrivateMean) or center == "private"
         return self.bounds is None and not is_private
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.input_tags.sparse = self._takes_sparse_rows()
-        return tags
 
     @unweighted
     def fit(self, X, y=None) -> Self:
@@ -454,7 +458,7 @@ class DPPCA(ProjectionMixin, TableEstimator):
 
 
 @documented
-class SpikedPCA(VariancesMixin, ProjectionMixin, TableEstimator):
+class SpikedPCA(VariancesMixin, TableComponents):
     r"""PCA whose guarantee is **for a model of the data**, as in papers on it.
 
     Noise is added to the projector on the components. Rows are not bounded. The
@@ -583,11 +587,8 @@ class SpikedPCA(VariancesMixin, ProjectionMixin, TableEstimator):
     def _why_no_variances(self) -> None:
         """Return None: the model has variances."""
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.input_tags.sparse = self.mean != "unknown"
-        return tags
+    def _takes_sparse_rows(self) -> bool:
+        return self.mean != "unknown"
 
     def _statistic(self, n_samples: int, n_features: int):
         """Return what a fit of that shape releases, from public numbers alone."""
@@ -597,34 +598,6 @@ class SpikedPCA(VariancesMixin, ProjectionMixin, TableEstimator):
         chosen = self._model(), rank, n_features, covariance
         bounds, mechanism = design_components(*chosen, **nothing)
         return mechanism.of_model(bounds, n_samples, rank, covariance)
-
-    def expected_error(
-        self, n_samples, n_features, *, signal_variance, noise_variance=1.0
-    ):
-        """Predict the distance between private and true components, without data.
-
-        Parameters
-        ----------
-        n_samples, n_features : int
-            Shape of the rows.
-        signal_variance : float
-            Variance along each component beyond `noise_variance`.
-        noise_variance : float, default=1.0
-            Variance across the components.
-
-        Returns
-        -------
-        float
-            As that of :meth:`skdpspectral.DPPCA.expected_error`, under the model.
-        """
-        self._check_parameters()
-        shape = (
-            check_count("n_samples", n_samples),
-            check_count("n_features", n_features),
-        )
-        statistic = self._statistic(*shape)
-        guesses = public_guesses(signal_variance, noise_variance, 1.0)
-        return statistic.expected_error(self._planned(statistic), *guesses)
 
     @unweighted
     def fit(self, X, y=None) -> Self:
@@ -642,7 +615,7 @@ class SpikedPCA(VariancesMixin, ProjectionMixin, TableEstimator):
         with self._unchanged_on_error():
             self._check_parameters()
             # Halves of rows are cut from what is whole.
-            how = {"accept_sparse": self.mean != "unknown"}
+            how = {"accept_sparse": self._takes_sparse_rows()}
             how["in_blocks"] = not self._model().is_private
             unread = deferred_rows(self, X, **how)
             n_samples, n_features = unread.shape
