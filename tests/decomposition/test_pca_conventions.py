@@ -17,7 +17,6 @@ from skdpspectral.decomposition import (
     Gaussian,
     PrivateMean,
     SpikedModel,
-    TwoStage,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
@@ -40,8 +39,7 @@ KNOWN = [
     FederatedDPPCA(**MATRIX),
     FederatedDPPCA(**MATRIX, **COVARIANCE),
     FederatedDPPCA(**COVARIANCE, mechanism=Gaussian(noise_variance=1.0)),
-    FederatedDPPCA(**COVARIANCE, mechanism="two-stage"),
-    FederatedDPPCA(**COVARIANCE, mechanism=TwoStage(9.0, 1.0), bounds=(-20, 20)),
+    FederatedDPPCA(**COVARIANCE, mechanism=Gaussian(1.0), bounds=(-20, 20)),
     FederatedDPPCA(1, release="covariance", mechanism=SpikedModel(1e6, 1.0)),
     SparseDPPCA(2, clip_norm=8.0),
     SparseDPPCA(2, clip_norm=1.0, bounds=(-9, 15), scale="bounds", n_rounds=2),
@@ -52,7 +50,6 @@ UNKNOWN = [
     (FederatedDPPCA(aggregation="matrix"), "clip_norm"),
     (FederatedDPPCA(**COVARIANCE), "noise_variance"),
     (FederatedDPPCA(**COVARIANCE, aggregation="matrix"), "clip_norm"),
-    (FederatedDPPCA(mechanism="two-stage"), "covariance"),
     (FederatedDPPCA(1, mechanism=SpikedModel(1e6, 1.0)), "covariance"),
     (SparseDPPCA(2), "clip_norm"),
     (SparseDPPCA(2, clip_norm=8.0, aggregation="projector"), "matrix"),

@@ -83,7 +83,7 @@ def fits():
     for parameters in ({}, {"with_mean": False}, {"bounds": (-9, 9)}):
         scaler = DPStandardScaler(noise_seed=SEED, **parameters)
         yield f"scaler {parameters}", scaler, (X,), (X,), {}
-    for parameters in ({}, {"mechanism": "two-stage"}):
+    for parameters in ({}, {"aggregation": "matrix"}):
         pca = FederatedDPPCA(noise_seed=SEED, **parameters)
         yield f"federated {parameters}", pca, (OWN,), (OWN,), {"clients": USERS % 3}
     stars = {"rating_range": (1, 5)}
