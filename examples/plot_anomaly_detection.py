@@ -28,7 +28,7 @@ import numpy as np
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from skdpspectral import DPPCA, PrivacyLeakWarning
+from skdpspectral import DPCovariance, PrivacyLeakWarning
 from skdpspectral.datasets import make_spiked_covariance
 
 here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
@@ -63,15 +63,14 @@ print(f"{len(train)} connections with {train.shape[1]} columns make the model")
 # %%
 # One release, and distances
 # --------------------------
-# ``release="covariance"`` releases a whole covariance that is positive definite. Its
+# ``DPCovariance`` releases a covariance that is positive definite. Its
 # smallest eigenvalue is of the size of the noise, which is public. Columns that never
 # change do not get a disproportionate weight, as they would with the inverse of the
 # measured covariance.
 
-pca = DPPCA("auto", epsilon=1.0, bounds=bounds, release="covariance", noise_seed=0)
-pca.fit(train)
-distances = pca.mahalanobis(rows)
-print(pca.privacy_)
+model = DPCovariance(epsilon=1.0, bounds=bounds, noise_seed=0).fit(train)
+distances = model.mahalanobis(rows)
+print(model.privacy_)
 print(f"area under the curve: {roc_auc_score(is_attack, distances):.4f}")
 
 # %%
@@ -82,8 +81,8 @@ print(f"area under the curve: {roc_auc_score(is_attack, distances):.4f}")
 exact = EmpiricalCovariance().fit(train)
 scores = {"no privacy": exact.mahalanobis(rows)}
 for epsilon in (0.1, 0.5, 2.0):
-    pca.set_params(epsilon=epsilon).fit(train)
-    scores[f"epsilon = {epsilon}"] = pca.mahalanobis(rows)
+    model.set_params(epsilon=epsilon).fit(train)
+    scores[f"epsilon = {epsilon}"] = model.mahalanobis(rows)
 
 figure, axes = plt.subplots(figsize=(6, 4.5))
 for name, found in scores.items():

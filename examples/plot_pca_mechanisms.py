@@ -24,31 +24,27 @@ import warnings
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skdpspectral import DPPCA, NoisyFitWarning, PrivacyLeakWarning
+from skdpspectral import DPPCA, NoisyFitWarning, PrivacyLeakWarning, SpikedPCA
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import SpikedModel
 from skdpspectral.metrics import subspace_distance
 
 model = {"signal_variance": 10.0, "noise_variance": 1.0}
 paper = {"calibration": "paper", "sensitivity_constant": 1.0}
 mechanisms = {
-    "gaussian": {"center": "none"},
-    "two-stage": {"center": "none", "mechanism": "two-stage"},
-    "auto": {"center": "none", "mechanism": "auto"},
-    "model": {"mechanism": SpikedModel(**model)},
-    "model, as in the paper": {"mechanism": SpikedModel(**model, **paper)},
+    name: DPPCA(1, center="none", mechanism=name, delta=1e-5)
+    for name in ("gaussian", "two-stage", "auto")
 }
+mechanisms["model"] = SpikedPCA(1, delta=1e-5, **model)
+mechanisms["model, as in the paper"] = SpikedPCA(1, delta=1e-5, **model, **paper)
 sizes = np.array([2_000, 6_000, 20_000])
 for n in sizes:
-    printed = DPPCA(1, delta=1e-5, **mechanisms["model, as in the paper"])
-    plan = printed.privacy_plan(n, 30)
+    plan = mechanisms["model, as in the paper"].privacy_plan(n, 30)
     print(f"{n} rows: epsilon = {plan.epsilon:.2f} by the theorem, 1 as printed")
 warnings.simplefilter("ignore", PrivacyLeakWarning)  # of the printed noise
 warnings.simplefilter("ignore", NoisyFitWarning)
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
 for ax, p in zip(axes, (30, 300), strict=True):
-    for number, (name, parameters) in enumerate(mechanisms.items()):
-        pca = DPPCA(1, epsilon=1.0, delta=1e-5, **parameters)
+    for number, (name, pca) in enumerate(mechanisms.items()):
         expected = [pca.expected_error(int(n), p, **model) for n in sizes]
         ax.loglog(sizes, expected, f"C{number}", label=name)
         for seed, n in enumerate(sizes):

@@ -3,7 +3,7 @@ Audit a guarantee that assumes a model
 ======================================
 
 This page is for readers of papers whose guarantee assumes Gaussian rows.
-``mechanism=SpikedModel(...)`` adds noise to PCA's projector, as Cai, Xia and Zha (2024)
+``SpikedPCA`` adds noise to PCA's projector, as Cai, Xia and Zha (2024)
 do. The page replaces one row with a long one. From released components,
 :func:`~skdpspectral.audit.audit_epsilon` then tells which data they came from.
 """
@@ -19,9 +19,8 @@ do. The page replaces one row with a long one. From released components,
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skdpspectral import DPPCA
+from skdpspectral import DPPCA, SpikedPCA
 from skdpspectral.audit import audit_epsilon
-from skdpspectral.decomposition import SpikedModel
 
 rng = np.random.default_rng(0)
 n, p, epsilon = 500, 20, 0.5
@@ -29,8 +28,8 @@ X = rng.standard_normal((n, p)) * np.sqrt(np.r_[11.0, np.ones(p - 1)])
 neighbor = X.copy()
 neighbor[0] = 10 * np.linalg.norm(X, axis=1).max() * np.eye(p)[-1]
 
-model = SpikedModel(signal_variance=10.0, noise_variance=1.0)
-spiked = DPPCA(1, epsilon=epsilon, delta=1e-4, mechanism=model)
+model = {"signal_variance": 10.0, "noise_variance": 1.0}
+spiked = SpikedPCA(1, epsilon=epsilon, delta=1e-4, **model)
 worst_case = DPPCA(1, epsilon=epsilon, delta=1e-4, center="none")
 print(spiked.privacy_plan(n, p).details())
 

@@ -10,9 +10,11 @@ if TYPE_CHECKING:
     from .accounting._errors import PrivacyBudgetError as PrivacyBudgetError
     from .accounting._errors import PrivacyLeakWarning as PrivacyLeakWarning
     from .accounting._ledger.accountant import PrivacyAccountant as PrivacyAccountant
+    from .covariance._covariance import DPCovariance as DPCovariance
     from .covariance._jme import JMECovariance as JMECovariance
     from .decomposition._federated_pca import FederatedDPPCA as FederatedDPPCA
     from .decomposition._pca import DPPCA as DPPCA
+    from .decomposition._pca import SpikedPCA as SpikedPCA
     from .decomposition._sparse_pca import SparseDPPCA as SparseDPPCA
     from .linear_model._lrs import LRSRegressor as LRSRegressor
     from .linear_model._ridge import DPRidge as DPRidge
@@ -34,9 +36,10 @@ _HOMES = {
     "accounting._errors": "LedgerError NoisyFitWarning PrivacyBudgetError "
     "PrivacyLeakWarning",
     "accounting._ledger.accountant": "PrivacyAccountant",
+    "covariance._covariance": "DPCovariance",
     "covariance._jme": "JMECovariance",
     "decomposition._federated_pca": "FederatedDPPCA",
-    "decomposition._pca": "DPPCA",
+    "decomposition._pca": "DPPCA SpikedPCA",
     "decomposition._sparse_pca": "SparseDPPCA",
     "linear_model._lrs": "LRSRegressor",
     "linear_model._ridge": "DPRidge DPRidgeClassifier",

@@ -1,8 +1,9 @@
-"""Relative Frobenius errors of covariances, by DPPCA and by published methods.
+"""Relative Frobenius errors of covariances, by DPCovariance and by published methods.
 
-To the covariance of the rows, or of simulated ones to the true one. DPPCA knows nothing
-of the rows; SeparateCov, AdaptiveCov and CoinPress are given the exact mean and exact
-clips, radii or bounds (``examples/benchmarks/covariance_accuracy.py``); delta = 1e-6.
+To the covariance of the rows, or of simulated ones to the true one. DPCovariance knows
+nothing of the rows; SeparateCov, AdaptiveCov and CoinPress are given the exact mean and
+exact clips, radii or bounds (``examples/benchmarks/covariance_accuracy.py``); delta =
+1e-6.
 """
 
 from functools import lru_cache
@@ -23,7 +24,7 @@ ROWS = {
     for epsilon in (1, 2, 4)
 }
 METHODS = {
-    "DPPCA": "DPPCA, no bounds",
+    "DPCovariance": "DPCovariance, no bounds",
     "SeparateCov": "SeparateCov",
     "AdaptiveCov": "AdaptiveCov",
     "CoinPress": "CoinPress",

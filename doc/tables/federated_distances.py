@@ -29,7 +29,6 @@ METHODS = {
     "paper": PAPER,
     "reference": REFERENCE,
     '"gaussian"': {},
-    '"two-stage"': {"mechanism": "two-stage"},
     '"gaussian", center="shared"': {"center": "shared"},
     '"gaussian", center="none"': {"center": "none"},
 }

@@ -6,9 +6,8 @@ are new in each repeat. "paper" has a constant of 1 and the noise of the papers.
 
 from sklearn.decomposition import PCA
 
-from skdpspectral import DPPCA
+from skdpspectral import DPPCA, SpikedPCA
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import SpikedModel
 from skdpspectral.metrics import subspace_distance
 
 HEADER = "n, p, r, :math:`\\epsilon`"
@@ -21,9 +20,9 @@ ROWS = {
 SLOW = ("1e5, 1000, 1, 0.5",)
 REPEATS = {"1e3, 50, 1, 1": 100, "1e5, 1000, 1, 0.5": 4}
 DIGITS = 4
-PAPER = SpikedModel(10.0, 1.0, calibration="paper", sensitivity_constant=1.0)
+PAPER = {"calibration": "paper", "sensitivity_constant": 1.0}
+MODEL = {"signal_variance": 10.0, "noise_variance": 1.0, **PAPER}
 MECHANISMS = {
-    "paper": PAPER,
     '"gaussian"': "gaussian",
     '"two-stage"': "two-stage",
     '"auto"': "auto",
@@ -34,11 +33,11 @@ def measure(setting, seed):
     """Return the distances of one draw of rows."""
     n, p, rank, epsilon = setting
     X, truth = make_spiked_covariance(n, p, n_components=rank, random_state=seed)
+    common = {"epsilon": epsilon, "delta": 1e-5, "noise_seed": seed}
     models = {"PCA": PCA(rank, svd_solver="covariance_eigh")}
+    models["paper"] = SpikedPCA(rank, **MODEL, **common)
     for name, mechanism in MECHANISMS.items():
-        models[name] = DPPCA(
-            rank, epsilon=epsilon, delta=1e-5, mechanism=mechanism, noise_seed=seed
-        )
+        models[name] = DPPCA(rank, mechanism=mechanism, **common)
     return {
         name: subspace_distance(model.fit(X).components_, truth)
         for name, model in models.items()

@@ -1,17 +1,17 @@
-"""Relative Frobenius errors of private covariances: DPPCA and what was published.
+"""Relative Frobenius errors of DPCovariance and of what was published.
 
     SKDPSPECTRAL_DATA=folder python examples/benchmarks/covariance_accuracy.py
         [--cells covariance.jsonl] [--repeats 25] [--only adult] [--methods AdaptiveCov]
         [--tables]
 
 Each cell: the median over repeats of the distance to the covariance of the rows (and,
-for simulated rows, to the one that they were drawn from) over its norm. DPPCA pays for
-its center; the others are given the exact one, SeparateCov the better of two clips, at
-the exact .95 and .999 quantiles of the lengths, AdaptiveCov the better of two radii to
-begin with, that of the box and the exact largest length, CoinPress a bound of twice the
-largest eigenvalue, and "components alone" the exact median eigenvalue as the noise. All
-have the same epsilon and delta = 1e-6 for one replaced row. ``--cells`` names a file
-that every fit adds a line to: a run that was ended goes on where it was.
+for simulated rows, to the one that they were drawn from) over its norm. DPCovariance
+pays for its center; the others are given the exact one, SeparateCov the better of two
+clips, at the exact .95 and .999 quantiles of the lengths, AdaptiveCov the better of two
+radii to begin with, that of the box and the exact largest length, CoinPress a bound of
+twice the largest eigenvalue. All have the same epsilon and delta = 1e-6 for one
+replaced row. ``--cells`` names a file that every fit adds a line to: a run that was
+ended goes on where it was.
 """
 
 import argparse
@@ -28,10 +28,9 @@ from covariance_peers import (
 )
 from tables import ignore_leak_warnings, ignore_noise_warnings, print_row
 
-from skdpspectral import DPPCA
+from skdpspectral import DPCovariance
 from skdpspectral.datasets import load_digits, make_spiked_covariance
 from skdpspectral.datasets._real import load_adult
-from skdpspectral.decomposition import Gaussian
 
 EPSILONS = (1.0, 2.0, 4.0)
 
@@ -55,7 +54,7 @@ DATA = {
     "adult": lambda seed: real(load_adult),
 }
 METHODS = [
-    *("DPPCA, bounds", "DPPCA, no bounds", "components alone"),
+    *("DPCovariance, bounds", "DPCovariance, no bounds"),
     *("SeparateCov", "AdaptiveCov", "CoinPress"),
 ]
 
@@ -85,21 +84,17 @@ class Problem:
             self.targets["truth"] = truth
 
     def ours(self, seed, epsilon, **parameters):
-        """Covariance of DPPCA."""
-        pca = DPPCA("auto", epsilon=epsilon, release="covariance", **parameters)
-        return pca.set_params(noise_seed=seed).fit(self.X).get_covariance()
+        """Covariance of DPCovariance."""
+        model = DPCovariance(epsilon=epsilon, noise_seed=seed, **parameters)
+        return model.fit(self.X).covariance_
 
     def made(self, method, epsilon, seed):
         """Covariance of a method."""
         rows, mu, rng = self.rows, budget(epsilon), np.random.default_rng(seed)
-        if method == "DPPCA, no bounds":
+        if method == "DPCovariance, no bounds":
             return self.ours(seed, epsilon)
-        if method == "DPPCA, bounds":
+        if method == "DPCovariance, bounds":
             return self.ours(seed, epsilon, bounds=self.bounds)
-        if method == "components alone":
-            noise = float(np.median(np.linalg.eigvalsh(rows.exact)))
-            model = Gaussian(noise_variance=max(noise, 1e-6))
-            return self.ours(seed, epsilon, bounds=self.bounds, mechanism=model)
         if method == "SeparateCov":
             found = [separate_cov(rows, clip, mu, rng) for clip in self.clips]
             return nearest(rows.exact, found)

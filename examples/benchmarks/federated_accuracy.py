@@ -30,7 +30,6 @@ MODES = {
     "reference": REFERENCE,
     "ours": {},
     "ours, equal": {"weights": "equal"},
-    "ours, two-stage": {"mechanism": "two-stage"},
 }
 
 

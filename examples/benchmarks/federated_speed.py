@@ -17,7 +17,6 @@ from skdpspectral.decomposition import SpikedModel
 MODES = {
     "gaussian": {},
     "gaussian, matrix": {"aggregation": "matrix"},
-    "two-stage": {"mechanism": "two-stage"},
     # More signal than the rows have: the model knows no bound for clients so small.
     "spiked": {"mechanism": SpikedModel(signal_variance=1e4, noise_variance=1.0)},
 }

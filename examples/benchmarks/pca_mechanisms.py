@@ -18,9 +18,8 @@ import numpy as np
 from sklearn.decomposition import PCA
 from tables import ignore_leak_warnings, print_row, with_error
 
-from skdpspectral import DPPCA
+from skdpspectral import DPPCA, SpikedPCA
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import SpikedModel
 from skdpspectral.metrics import subspace_distance
 
 # n, p, r, epsilon
@@ -44,8 +43,10 @@ def distances(n, p, rank, epsilon, signal, seed, settings):
     models = [PCA(rank, svd_solver="covariance_eigh")] if PAPER in settings else []
     for parameters in settings:
         if parameters is PAPER:
-            parameters = {"mechanism": SpikedModel(signal, 1.0, **PAPER)}
-        models.append(DPPCA(rank, epsilon=epsilon, delta=1e-5, **parameters))
+            model = {"signal_variance": signal, "noise_variance": 1.0, **PAPER}
+            models.append(SpikedPCA(rank, epsilon=epsilon, delta=1e-5, **model))
+        else:
+            models.append(DPPCA(rank, epsilon=epsilon, delta=1e-5, **parameters))
     return [subspace_distance(m.fit(X).components_, truth) for m in models]
 
 

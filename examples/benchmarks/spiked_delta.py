@@ -8,7 +8,7 @@ the exact privacy curve of the Gaussian mechanism: its mean over pairs is the de
 the mechanism for rows of the model. Prints the table of doc/theory/spiked.rst, in some
 five minutes:
 
-- bound: the sensitivity of SpikedModel, by the theorem, and over that which the
+- bound: the sensitivity of SpikedPCA, by the theorem, and over that which the
   papers print with a constant of 1,
 - largest: the largest distance of all pairs, over the bound,
 - delta: the mean over pairs, with its standard error,
@@ -30,8 +30,7 @@ import math
 import numpy as np
 from scipy.special import log_ndtr
 
-from skdpspectral import DPPCA
-from skdpspectral.decomposition import SpikedModel
+from skdpspectral import SpikedPCA, accounting
 from skdpspectral.sensitivity import paper_projector_sensitivity
 
 # n, p, signal variances, epsilon, delta; noise variance 1.
@@ -122,8 +121,8 @@ def row_of(n, p, signal, epsilon, delta, n_pairs):
     """One line of the table."""
     moved = distances(n, p, signal, n_pairs)
     order = paper_projector_sensitivity(signal, 1.0, n, p, 1.0)
-    model = SpikedModel(list(signal), 1.0)
-    pca = DPPCA(len(signal), epsilon=epsilon, delta=delta, mechanism=model)
+    model = {"signal_variance": list(signal), "noise_variance": 1.0}
+    pca = SpikedPCA(len(signal), epsilon=epsilon, delta=delta, **model)
     try:
         planned = pca.privacy_plan(n, p)["projector"]
         bound = f"{planned.sensitivity:.3g} ({planned.sensitivity / order:.1f})"
@@ -146,7 +145,7 @@ def row_of(n, p, signal, epsilon, delta, n_pairs):
 
 def gaussian_mu_of(epsilon: float, delta: float) -> float:
     """What a budget allows."""
-    return DPPCA(epsilon=epsilon, delta=delta).privacy_plan(100, 5).mu
+    return accounting.gaussian_mu(epsilon, delta)
 
 
 def mean_of(values: np.ndarray) -> str:

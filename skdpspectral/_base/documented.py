@@ -103,11 +103,6 @@ classes : array-like or None, default=None
     as if they were public, with a :class:`~skdpspectral.PrivacyLeakWarning`
     unless y is boolean; :class:`~skdpspectral.model_selection.PrivateSearchCV`
     does not accept None. Any other label raises an error, after the charge.
-[whiten]
-whiten : bool, default=False
-    Whether :meth:`transform` returns scores of unit variance. Whitening
-    requires variances of the data, along and across the components, which are
-    available
 [weights]
 weights : {"optimal", "equal"}, mapping or array, default="optimal"
     "optimal" weights clients by the accuracy that their number of rows and

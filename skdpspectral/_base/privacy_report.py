@@ -488,11 +488,11 @@ def _conditions(estimator) -> str:
     said = ""
     if estimator._given_noise() is not None:
         said += "; privacy_plan states what that noise costs"
-    mechanism = getattr(estimator, "mechanism", None)
+    mechanism = getattr(estimator, "mechanism", estimator)
     assumption = getattr(type(mechanism), "assumption", Assumption.NONE)
     if assumption is not Assumption.NONE:
         kind = type(mechanism).__name__
-        said += f"; only for rows of the model that mechanism={kind}(...) assumes"
+        said += f"; only for rows of the model that {kind}(...) assumes"
         if mechanism.calibration == "paper":
             said += "; this is the papers' claim: the plan states the proven guarantee"
     fitted = getattr(estimator, "privacy_", None)

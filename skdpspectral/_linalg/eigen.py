@@ -202,10 +202,7 @@ def entry_deviations(
 
 
 def _rotations(gaps: np.ndarray, spread: float, count: int) -> np.ndarray:
-    """Return variances of angles between eigenvectors, given noisy gaps.
-
-    A true gap g is observed as about ``g + count * spread**2 / g``.
-    """
+    """Return variances of angles between eigenvectors, given noisy gaps."""
     root = np.sqrt(np.maximum(gaps**2 - 4.0 * count * spread**2, 0.0))
     least = max(1e-3 * spread, np.finfo(float).tiny)
     return (spread / np.maximum(0.5 * (gaps + root), least)) ** 2
@@ -357,10 +354,7 @@ def join_layers(
 
 
 def _scaled_up(values: np.ndarray, added: np.ndarray, spread: float) -> np.ndarray:
-    """Return eigenvalues plus those that a noisy layer adds along their eigenvectors.
-
-    The noise of `added` has the standard deviation sqrt(2) `spread`.
-    """
+    """Return eigenvalues plus those that a noisy layer adds along eigenvectors."""
     deviation = math.sqrt(2.0) * spread
     sure = float(added.sum()) > _SURE * deviation * math.sqrt(len(added))
     if not sure or not values.any():

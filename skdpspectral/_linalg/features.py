@@ -217,11 +217,7 @@ def _added(blocks, sums) -> np.ndarray:
 
 
 def octaves_of_differences(blocks, n_features: int, first_octave: int, n_octaves: int):
-    """Count differences in [2**k, 2**(k + 1)), of shape (n_features, n_octaves).
-
-    Differences beyond the first or last octave count there. Ties and NaN are not
-    counted.
-    """
+    """Count differences in [2**k, 2**(k + 1)); no ties, and ends take the rest."""
     total = np.zeros(n_features * n_octaves)
     for differences in blocks:
         values, column = _values_and_columns(differences)

@@ -214,10 +214,7 @@ def _to_unit_diagonal(A: np.ndarray) -> np.ndarray:
 
 
 def orthonormal(rows: np.ndarray) -> np.ndarray:
-    """Orthonormalize rows per user: (n_users, q, height).
-
-    Zero rows, and rows in the span of those above, become zero.
-    """
+    """Orthonormalize rows per user; what is in the span of rows above becomes zero."""
     if not rows.shape[1]:
         return rows
     gram = products(rows, rows, transpose_right=True)
@@ -556,10 +553,7 @@ class UserRows:
         return known
 
     def map(self, function: Callable, n_jobs=None) -> list:
-        """Apply a function to every block in threads; return results in order.
-
-        The function may write to the block's users in shared arrays.
-        """
+        """Apply a function to every block in threads; return results in order."""
         self.keep()
         if n_jobs in (None, 1):
             return list(map_in_threads(function, self.blocks()))

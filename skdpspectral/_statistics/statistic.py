@@ -11,7 +11,7 @@ from __future__ import annotations
 import abc
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from .. import sensitivity
 from .._linalg import walks
 from .._tables.pairs import PairOrder
 from ..accounting import gaussian_mu, split_mu
+from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Alternatives, Gaussian, Mechanism, PrivacyPlan
 
 
@@ -149,6 +150,46 @@ class Choice(Statistic):
         """Run the branch whose index is given first, with the other arguments."""
         index, *rest = given
         return self.branches[index].run(release, rows, *rest)
+
+
+@dataclass(frozen=True)
+class Votes:
+    """Bisections of places from 0 to ``2**n_steps``, by signs of noisy votes."""
+
+    name: str
+    n_steps: int
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the releases."""
+        return [f"{self.name}_{step}" for step in range(1, self.n_steps + 1)]
+
+    def planned(
+        self, mu: float, moved: float, n_votes: int = 1, **more: Any
+    ) -> tuple[Mechanism, ...]:
+        """Plan all steps at a total cost of mu; one row moves margins by `moved`."""
+        return calibrate_alike(self.names, moved, mu, (n_votes,), **more)
+
+    def run(
+        self,
+        release: Any,
+        margins: Callable[[np.ndarray], np.ndarray],
+        n_votes: int = 1,
+        rising: bool = True,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Release the votes; return the last interval of each bisection.
+
+        `margins` maps places to exact margins. Positive ones are beyond the place that
+        is sought, or before it if margins are not `rising`.
+        """
+        first = np.zeros(n_votes, dtype=int)
+        last = np.full(n_votes, 2**self.n_steps)
+        for name in self.names:
+            middle = (first + last) // 2
+            beyond = (release(name, margins(middle)) > 0.0) == rising
+            first = np.where(beyond, first, middle)
+            last = np.where(beyond, middle, last)
+        return first, last
 
 
 # Pairs that a row is the first of, where a table has up to so many numbers, and where

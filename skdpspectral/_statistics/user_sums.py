@@ -46,11 +46,7 @@ def planned_sum(name: str, width: int, neighbors: Neighbors, mu: float) -> Gauss
 def released_sum(
     release, name: str, rows, contributions: Callable, n_jobs: int | None = None
 ) -> np.ndarray:
-    """Release the sum of the users' vectors, each clipped to norm 1.
-
-    ``contributions(block, rows)`` yields one vector per user, a few at a time; they may
-    be overwritten.
-    """
+    """Release the sum of users' vectors, which are yielded and clipped to norm 1."""
     planned = release.plan[name]
     grid = planned.grid
     part = partial(_sum_of_answers, contributions=contributions, grid=grid)

@@ -2,6 +2,7 @@
 
 from ..factorizations._choices import BISR
 from ..factorizations._workloads import Exponential, Window
+from ._covariance import DPCovariance
 from ._jme import JMECovariance
 from ._moments import AssumeCentered, BaselineMoments, JointMoments
 
@@ -9,6 +10,7 @@ __all__ = [
     "BISR",
     "AssumeCentered",
     "BaselineMoments",
+    "DPCovariance",
     "Exponential",
     "JMECovariance",
     "JointMoments",

@@ -12,7 +12,6 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
-from sklearn.covariance import log_likelihood
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
@@ -38,8 +37,13 @@ from ..factorizations._choices import (
 )
 from ..factorizations._workloads import MOST_STEPS
 from ..mechanisms import check_count
-from ._kernels import project_covariance
-from ._moment_stream import BLOCK_STEPS, MomentStream, StreamMoments
+from ._covariance import GaussianMixin
+from ._moment_stream import (
+    BLOCK_STEPS,
+    MomentStream,
+    StreamMoments,
+    project_covariance,
+)
 from ._moments import (
     FACTORIZATIONS,
     MOMENT_CONSTRAINTS,
@@ -138,7 +142,11 @@ _FLOOR, _LEAST = 2.0, 1e-6
 
 @documented
 class JMECovariance(
-    OneToOneFeatureMixin, TransformerMixin, CallbackSupportMixin, PrivateEstimator
+    OneToOneFeatureMixin,
+    TransformerMixin,
+    GaussianMixin,
+    CallbackSupportMixin,
+    PrivateEstimator,
 ):
     r"""Mean and covariance of a stream, released privately at every step.
 
@@ -573,10 +581,7 @@ class JMECovariance(
             self.__dict__.pop("_stream", None)
 
     def _form(self, X, run: MomentRun | None = None) -> tuple[DeferredRead, dict]:
-        """Check the form of rows, without changing the estimator.
-
-        Attributes are set at the end of a fit, as fits may overlap.
-        """
+        """Check the form of rows, without changing the estimator: fits may overlap."""
         reader = object.__new__(type(self))
         reader.__dict__.update(self.__dict__)
         for name in _FEATURES:
@@ -649,112 +654,6 @@ class JMECovariance(
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-    def get_precision(self):
-        """Return the inverse of the covariance.
-
-        Returns
-        -------
-        ndarray of shape (n_features, n_features)
-            Symmetric matrix.
-        """
-        check_is_fitted(self)
-        values, vectors = np.linalg.eigh(self.covariance_)
-        return (vectors / values) @ vectors.T
-
-    @property
-    def precision_(self):
-        """Inverse of the covariance, of shape (n_features, n_features)."""
-        return self.get_precision()
-
-    def _centered(self, X) -> np.ndarray:
-        check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
-        return np.asarray(X, dtype=np.float64) - self.location_
-
-    def score(self, X, y=None):
-        """Mean log-likelihood of rows under a Gaussian with this mean and covariance.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows. A score of private rows is a separate release.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        float
-            Mean of :meth:`score_samples`.
-        """
-        X = self._centered(X)
-        return float(log_likelihood(X.T @ X / len(X), self.get_precision()))
-
-    def score_samples(self, X):
-        """Log-density of each row under a Gaussian with this mean and covariance.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Log-densities, each as private as its row.
-        """
-        distances = self.mahalanobis(X)
-        log_volume = np.linalg.slogdet(2.0 * np.pi * self.covariance_)[1]
-        return -0.5 * (distances + log_volume)
-
-    def mahalanobis(self, X):
-        """Squared Mahalanobis distances of rows.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Squared distances, at least 0, each as private as its row.
-        """
-        X = self._centered(X)
-        return np.einsum("ij,jk,ik->i", X, self.get_precision(), X, optimize=True)
-
-    def error_norm(self, comp_cov, norm="frobenius", scaling=True, squared=True):
-        """Distance between the covariance and another covariance.
-
-        Parameters
-        ----------
-        comp_cov : array-like of shape (n_features, n_features)
-            The other covariance.
-        norm : {"frobenius", "spectral"}, default="frobenius"
-            Norm of the difference.
-        scaling : bool, default=True
-            Whether to divide the squared norm by n_features.
-        squared : bool, default=True
-            Whether to return the squared norm.
-
-        Returns
-        -------
-        float
-            The distance.
-        """
-        check_is_fitted(self)
-        comp_cov = np.asarray(comp_cov, dtype=np.float64)
-        if comp_cov.shape != self.covariance_.shape:
-            raise ValueError(
-                f"comp_cov must have shape {self.covariance_.shape}, got "
-                f"{comp_cov.shape}"
-            )
-        error = comp_cov - self.covariance_
-        if norm not in ("frobenius", "spectral"):
-            raise ValueError(f"norm must be 'frobenius' or 'spectral', got {norm!r}")
-        length = np.linalg.norm(error, 2 if norm == "spectral" else "fro")
-        value = float(length) ** 2 / (len(error) if scaling else 1)
-        return value if squared else float(np.sqrt(value))
 
     def transform(self, X):
         """Center rows, and whiten them with ``whiten=True``.

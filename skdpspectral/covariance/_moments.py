@@ -182,10 +182,7 @@ def check_moments(moments) -> None:
 def moment_weights(
     moments: JointMoments | AssumeCentered | BaselineMoments, clip_norm: float, d: int
 ) -> tuple[float | None, float | None, float]:
-    """Return weights of products and of their trace, and the squared sensitivity.
-
-    For rows in the unit ball; None for what is not released.
-    """
+    """Return weights of products and their trace, and the squared sensitivity."""
     if isinstance(moments, AssumeCentered):
         return 1.0, None, sensitivity.second_moment_ratio(d)
     weight = moments.weight

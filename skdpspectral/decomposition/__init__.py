@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # what is imported on demand
     from ._federated_pca import ComponentCovariance as ComponentCovariance
     from ._federated_pca import FederatedDPPCA as FederatedDPPCA
     from ._pca import DPPCA as DPPCA
+    from ._pca import SpikedPCA as SpikedPCA
     from ._pca_mechanisms import Auto as Auto
     from ._pca_mechanisms import Gaussian as Gaussian
     from ._pca_mechanisms import SpikedModel as SpikedModel
@@ -19,7 +20,7 @@ if TYPE_CHECKING:  # what is imported on demand
 _HOMES = {
     "_bounded_moments": "PrivateMean",
     "_federated_pca": "Aggregation ComponentCovariance FederatedDPPCA",
-    "_pca": "DPPCA",
+    "_pca": "DPPCA SpikedPCA",
     "_sparse_pca": "SparseDPPCA",
     "_pca_mechanisms": "Auto Gaussian SpikedModel TwoStage",
 }

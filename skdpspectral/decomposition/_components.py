@@ -6,7 +6,7 @@ They include components of rows that are divided by private scales, and ranks.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,22 +18,17 @@ from .. import sensitivity
 from .._linalg import eigen
 from .._linalg.walks import Writing
 from .._statistics.feature_scales import FeatureLaw, FeatureScales
+from .._statistics.row_bounds import EARLY, floor_of, share_of
 from .._statistics.scale_windows import ScaleWindows
-from .._statistics.statistic import HALF, Combination, Statistic
+from .._statistics.statistic import HALF, Combination, Statistic, Votes
 from .._tables.clipping import Box
 from .._tables.readers import map_table
-from ..accounting import split_mu
-from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Concern, Neighbors, Remark
 from . import _kernels
 from ._bounded_moments import (
-    EARLY,
     LAYERS,
     LayeredMoment,
-    ProjectedMoment,
     SecondMoment,
-    floor_of,
-    share_of,
 )
 from ._kernels import correlations_of_signs
 
@@ -48,28 +43,19 @@ def chi_square_median(degrees: float) -> float:
     return 2.0 * float(gammaincinv(0.5 * degrees, 0.5))
 
 
-# Highest quantile of the projections' lengths that a clip is made from, votes beyond it
-# in units of their noise, and the share of rows of a normal law that are clipped.
-_HIGHEST, _FEWEST_VOTES, _CLIPPED_SHARE = 0.98, 5.0, 1e-3
-
-
 class Scales(NamedTuple):
-    """Released or public variances, and a clip of projections.
+    """Released or public variances, both positive.
 
     `signal` is the mean variance along the components beyond the noise, and `noise`
-    that across them, both positive. Few projections exceed `radius`, which may be None.
+    that across them.
     """
 
     signal: float
     noise: float
-    radius: float | None
 
 
 class Cell(NamedTuple):
-    """Interval of a squared quantile according to votes, and its logarithmic middle.
-
-    An end that no vote has moved is zero or infinite.
-    """
+    """Interval of a squared quantile, with an end of 0 or inf if no vote moved it."""
 
     low: float
     high: float
@@ -78,14 +64,13 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class PrivateScales(Statistic):
-    """Two variances and a clip, from noisy quantiles of lengths.
+    """Two variances, from noisy medians of lengths.
 
     Each step releases how many more rows than wanted are shorter than a tried length,
     for projections on released directions and for residuals. Medians, divided by those
     of chi-square distributions, are the variances. Lengths are in the public
     `norm_range`, in units of the rows. `signal` and `noise` are public variances, or
-    None. With `with_radius` a clip of projections is released, too. `wanted` quantiles
-    are 0 and 2 of projections, 1 of residuals.
+    None. `wanted` medians are 0 of projections and 1 of residuals.
     """
 
     n_samples: int
@@ -93,14 +78,13 @@ class PrivateScales(Statistic):
     norm_range: tuple[float, float]
     signal: float | None
     noise: float | None
-    with_radius: bool
     name: str = "quantile"
-    wanted: tuple[int, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        missing = (self.signal is None, self.noise is None, self.with_radius)
-        wanted = tuple([k for k in range(3) if missing[k]])
-        object.__setattr__(self, "wanted", wanted)
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """Medians that are released."""
+        known = self.signal, self.noise
+        return tuple(k for k in range(2) if known[k] is None)
 
     def ranges(self, rank: int) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return public ranges of the released signal and noise."""
@@ -124,11 +108,10 @@ class PrivateScales(Statistic):
     def mechanisms(self, mu: float) -> tuple:
         if not self.wanted:
             return ()
-        shape = (len(self.wanted),)
-        names = [f"{self.name}_{step}" for step in range(1, STEPS + 1)]
-        moved = sensitivity.vote_sensitivity(shape[0], Neighbors.REPLACE_ONE)
+        n_votes = len(self.wanted)
+        moved = sensitivity.vote_sensitivity(n_votes, Neighbors.REPLACE_ONE)
         more = {"magnitude": self.n_samples, "lemma": "quantile-votes"}
-        return calibrate_alike(names, moved, mu, shape, **more)
+        return Votes(self.name, STEPS).planned(mu, moved, n_votes, **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Scales:
         """Release the votes, halved for pairs, and return the scales.
@@ -136,15 +119,7 @@ class PrivateScales(Statistic):
         Given are orthonormal rows of shape (r, p), public or released.
         """
         (components,) = given
-        cells = self.cells(release, rows, components)
-        scales = self.of(cells, len(components))
-        if not self.with_radius:
-            return scales
-        level = _upper_level(release.plan[f"{self.name}_1"], self._voters(rows))
-        half = 0.5 * len(components)
-        laws = [gammaincinv(half, q) for q in (1 - _CLIPPED_SHARE, level)]
-        radius = math.sqrt(cells[2].middle * laws[0] / laws[1])
-        return scales._replace(radius=radius)
+        return self.of(self.cells(release, rows, components), len(components))
 
     def cells(self, release: Any, rows: Any, components: np.ndarray) -> dict[int, Cell]:
         """Release the votes; return the cells of the wanted squared quantiles."""
@@ -154,14 +129,16 @@ class PrivateScales(Statistic):
         span = {"components": components, "low": low, "high": high}
         counts = np.cumsum(rows.reduce(partial(_counts, **span)), axis=1)
         votes = counts * (self.n_samples / rows.divisor)
-        voters = self._voters(rows)
-        level = _upper_level(release.plan[f"{self.name}_1"], voters)
-        levels = np.array((0.5, 0.5, level)) * voters
-        return _bisect(release, self, votes, levels, low, high)
-
-    def _voters(self, rows: Any) -> float:
-        """Return the number of votes of all rows."""
-        return self.n_samples * rows.weight
+        half, wanted = 0.5 * self.n_samples * rows.weight, np.array(self.wanted)
+        first, last = Votes(self.name, STEPS).run(
+            release, lambda place: votes[wanted, place] - half, len(wanted)
+        )
+        middles = np.exp(low + 0.5 * (first + last) / 2**STEPS * (high - low))
+        lows, highs = np.exp(low + np.array((first, last)) / 2**STEPS * (high - low))
+        lows = np.where(first > 0, lows, 0.0)
+        highs = np.where(last < 2**STEPS, highs, np.inf)
+        found = zip(self.wanted, lows, highs, middles, strict=True)
+        return {k: Cell(*map(float, cell)) for k, *cell in found}
 
     def of(self, cells: dict[int, Cell], rank: int) -> Scales:
         """Return the variances for released cells and `rank` directions."""
@@ -171,7 +148,7 @@ class PrivateScales(Statistic):
             noise = cells[1].middle / chi_square_median(degrees)
         if signal is None:
             signal = cells[0].middle / chi_square_median(rank) - noise
-        return Scales(max(signal, LEAST_SIGNAL * noise), noise, None)
+        return Scales(max(signal, LEAST_SIGNAL * noise), noise)
 
 
 def _counts(blocks, components, low: float, high: float) -> np.ndarray:
@@ -188,34 +165,6 @@ def _counts(blocks, components, low: float, high: float) -> np.ndarray:
                     np.searchsorted(points, logs), minlength=len(points) + 1
                 )
     return counts
-
-
-def _upper_level(mechanism, voters: float) -> float:
-    """Return a quantile with enough votes beyond it, given the public noise."""
-    noise_std = getattr(mechanism, "noise_std", 0.0)
-    return min(max(0.5, 1.0 - _FEWEST_VOTES * noise_std / voters), _HIGHEST)
-
-
-def _bisect(release, scales: PrivateScales, counts, levels, low: float, high: float):
-    """Return cells of squared quantiles, using only the signs of noisy votes."""
-    wanted = np.array(scales.wanted)
-    parts = np.array([0, 1, 0])[wanted]
-    levels = levels[wanted]
-    first, last = np.zeros(3, dtype=int), np.full(3, 2**STEPS)
-    for step in range(1, STEPS + 1):
-        middle = (first + last)[wanted] // 2
-        votes = counts[parts, middle] - levels
-        below = release(f"{scales.name}_{step}", votes) > 0.0
-        last[wanted] = np.where(below, middle, last[wanted])
-        first[wanted] = np.where(below, first[wanted], middle)
-    share = 0.5 * (first + last)[wanted] / 2**STEPS
-    middles = np.exp(low + share * (high - low))
-    ends = np.array((first, last))[:, wanted]
-    lows, highs = np.exp(low + ends / 2**STEPS * (high - low))
-    lows = np.where(ends[0] > 0, lows, 0.0)
-    highs = np.where(ends[1] < 2**STEPS, highs, np.inf)
-    found = zip(wanted.tolist(), lows, highs, middles, strict=True)
-    return {k: Cell(*map(float, cell)) for k, *cell in found}
 
 
 @dataclass(frozen=True)
@@ -243,31 +192,20 @@ class Components:
     """Released components, in units of the bounded rows.
 
     `vectors` are orthonormal rows, leading first. `values` are released variances along
-    them, `total` is that of all directions, and `noise` that of a direction across
-    them, None for unit rows; `unit` is the number of data units per unit of the rows.
-    `above_noise` and `deviations` are as in :class:`Directions`, `remark` is a sentence
-    about a choice by releases, and `covariance` that of all features, if released.
+    them, and `total` is that of all directions; `unit` is the number of data units per
+    unit of the rows. `above_noise` and `deviations` are as in :class:`Directions`, and
+    `remark` is a sentence about a choice by releases.
     """
 
     mean: np.ndarray | None
     vectors: np.ndarray
     values: np.ndarray
     total: float
-    noise: float | None
     unit: float
     above_noise: int
     remark: str = ""
-    covariance: np.ndarray | None = None
     deviations: np.ndarray | None = None
 
-
-# Shares of mu**2, once a private mean is paid: of the covariance within the
-# components, and of private lengths.
-COVARIANCE_SHARE, LENGTHS_SHARE = 0.15, 0.04
-
-# Deviations of the votes' noise that half of the rows have, where the share of the
-# votes may rise so far; and those below which the lengths are in doubt.
-_SURE, _MOST_VOTES, _FAIRLY_SURE = 3.5, 0.35, 2.5
 
 # Most components that are planned for where their number is released first.
 MOST_COMPONENTS = 50
@@ -277,136 +215,34 @@ class PrincipalComponents(Combination):
     """Components of rows about a given mean, from one release of their second moment.
 
     `moment` is a SecondMoment, or has its methods. `rank` is None for all components
-    above the noise. With `covariance`, the covariance within them is released, too,
-    from projections clipped to the public length `radius`, the clip of the rows, or a
-    private length in `norm_range`. `noise` is a public variance across them, or None.
-    All are in units of the bounded rows.
+    above the noise.
     """
 
-    # What further releases need: variances, a clip, and what refines the components.
-    scales: PrivateScales | None = None
-    reach: PrivateScales | None = None
-    second: Statistic | None = None
-
-    def __init__(
-        self,
-        moment: SecondMoment,
-        rank: int | None,
-        covariance: bool,
-        noise: float | None,
-        norm_range: tuple[float, float],
-        radius: float | None = None,
-    ) -> None:
+    def __init__(self, moment: SecondMoment, rank: int | None) -> None:
+        super().__init__({"first": moment}, {"first": 1.0})
         bounds, n, p = moment.bounds, moment.n_samples, moment.bounds.n_features
-        self.moment, self.bounds, self.rank, self.noise = moment, bounds, rank, noise
-        self.radius = bounds.clip if radius is None else radius
+        self.moment, self.bounds, self.rank = moment, bounds, rank
         # Number of components that is planned for, and that is released at most.
         self.width = min(n, p, MOST_COMPONENTS) if rank is None else rank
         self.most = self.width
-        self.within = None
-        if covariance:
-            self.within = ProjectedMoment(n, p, self.width, bounds.weights)
-        self._plan_more(norm_range)
-        shares = self._shared()
-        parts = {
-            "first": self.moment,
-            "scales": self.scales,
-            "second": self.second,
-            "reach": self.reach,
-            "covariance": self.within,
-        }
-        kept = {name: parts[name] for name in parts if name in shares}
-        super().__init__(kept, shares)
-
-    def _plan_more(self, norm_range: tuple[float, float]) -> None:
-        """Plan further releases, given a public range of lengths."""
-        if self._is_unclipped():
-            size = self.moment.n_samples, self.bounds.n_features
-            self.scales = PrivateScales(*size, norm_range, 0.0, self.noise, True)
-
-    def _is_unclipped(self) -> bool:
-        """Return whether projections are clipped to a private length."""
-        return self.within is not None and self.radius is None
-
-    def _shared(self) -> dict[str, float]:
-        """Return the shares of mu**2."""
-        shares = {} if self.within is None else {"covariance": COVARIANCE_SHARE}
-        # All quantiles get the same noise.
-        found = {"scales": self.scales, "reach": self.reach}
-        votes = {name: len(part.wanted) for name, part in found.items() if part}
-        total = sum(votes.values())
-        voting = {name: count for name, count in votes.items() if count}
-        shares |= {name: LENGTHS_SHARE * n / total for name, n in voting.items()}
-        shares["first"] = 1.0 - math.fsum(shares.values())
-        return shares
-
-    def costs(self, mu: float) -> dict[str, float]:
-        """Return the cost of each part at a total cost of mu.
-
-        Votes get more than their share if rows are few, as they would be unreliable.
-        """
-        shares = dict(self._shares)
-        votes = [name for name in ("scales", "reach") if name in shares]
-        usual = math.fsum(shares[name] for name in votes)
-        if not votes or not math.isfinite(mu):
-            return super().costs(mu)
-        part = {"scales": self.scales, "reach": self.reach}[votes[0]]
-        noise = part.noise_std(math.sqrt(shares[votes[0]]) * mu)
-        wanted = usual * (_SURE * noise / (0.5 * self._voters)) ** 2
-        total = min(max(wanted, usual), max(_MOST_VOTES, usual))
-        for name in shares:
-            shares[name] *= (
-                total / usual if name in votes else (1.0 - total) / (1.0 - usual)
-            )
-        return dict(zip(shares, split_mu(mu, list(shares.values())), strict=True))
-
-    def caveats(self, plan) -> tuple[str, ...]:
-        """Warn if the budget makes private lengths unreliable."""
-        if self.scales is None:
-            return ()
-        names = {m.name for m in plan.releases()} & {"quantile_1", "reach_1"}
-        noise = max((getattr(plan[n], "noise_std", 0.0) for n in names), default=0.0)
-        if _FAIRLY_SURE * noise <= 0.5 * self._voters:
-            return ()
-        remark = (
-            f"{self.moment.n_samples} rows are too few for private lengths at this "
-            "budget: the lengths, and the variances with them, may have any scale; "
-            "public variances, a narrower norm_range or a clip_norm would help."
-        )
-        return (remark,)
-
-    @property
-    def _voters(self) -> float:
-        """Least number of votes of all rows."""
-        return self.moment.n_samples * min(self.bounds.weights)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Components:
         """Release components of rows about a given mean, or None."""
         origin, *more = given
         found = self.directions(release, rows, origin, *more)
-        if self.within is not None:
-            blocks = self.bounds.blocks(rows, origin)
-            return self._with_covariance(release, blocks, found)
-        vectors, values = found.vectors, np.maximum(found.values, 0.0)
+        values = np.maximum(found.values, 0.0)
         # The other eigenvalues of a variance are not negative either.
-        kept = float(values.sum())
         total = float(np.trace(found.matrix))
         if self.bounds.ranks:  # standardized features have a variance of 1 each
             total = float(len(found.matrix))
-        total = max(total, kept, np.finfo(float).tiny)
-        noise = None
-        if self.bounds.clip is not None:
-            noise = (total - kept) / max(self.bounds.n_features - len(vectors), 1)
-        unit = self.bounds.variance_unit
-        above = found.above_noise
+        total = max(total, float(values.sum()), np.finfo(float).tiny)
         return Components(
             found.mean,
-            vectors,
+            found.vectors,
             values,
             total,
-            noise,
-            unit,
-            above,
+            self.bounds.variance_unit,
+            found.above_noise,
             deviations=found.deviations,
         )
 
@@ -418,19 +254,14 @@ class PrincipalComponents(Combination):
     def directions(
         self, release: Any, X: Any, origin: Any, floor: float = 0.0, more: Any = ()
     ) -> Directions:
-        """Release everything except the covariance.
+        """Release all parts.
 
         `origin` is the released center of the rows X, or their order of pairs. Rows
         shorter than a released length, `floor`, are not scaled up. `more` are moments
         of the same rows that are released, too.
         """
         exact = self.moment.kernel(X, origin, floor)
-        found = self._first(release, exact, origin, more)
-        if self.scales is None:
-            return found
-        blocks = self.bounds.blocks(X, origin)
-        scales = self.scales.run(release, blocks, found.vectors)
-        return replace(found, scales=scales)
+        return self._first(release, exact, origin, more)
 
     def _first(self, release, exact: np.ndarray, origin, more) -> Directions:
         """Return components of a first release of the moment; overwrites `exact`."""
@@ -481,38 +312,10 @@ class PrincipalComponents(Combination):
         rank = eigen.select_rank(matrix, spread, self.moment.n_samples)
         return min(rank, self.most)
 
-    def _with_covariance(self, release, blocks, found: Directions) -> Components:
-        """Return components with the released covariance within them."""
-        vectors, scales = found.vectors, found.scales
-        degrees = self.bounds.n_features - len(vectors)
-        if scales is not None:
-            noise = scales.noise
-        elif self.noise is not None:
-            noise = self.noise
-        else:
-            along = float(np.sum((vectors @ found.matrix) * vectors))
-            noise = max(float(np.trace(found.matrix)) - along, 0.0) / max(degrees, 1)
-        radius = self.radius
-        if self.reach is not None:
-            radius = self.reach.run(release, blocks, vectors).radius
-        elif radius is None:
-            radius = scales.radius
-        within = self.within.run(release, blocks, vectors, radius)
-        values, vectors = _kernels.leading_first(within, vectors)
-        # A variance along a component is at least that across them.
-        values = np.maximum(values, noise)
-        total = float(values.sum()) + degrees * noise
-        total = max(total, np.finfo(float).tiny)
-        unit, above = self.bounds.unit, found.above_noise
-        return Components(found.mean, vectors, values, total, noise, unit, above)
-
     def squared_error(
         self, mu: float, signal: float, noise: float, paired: bool = False
     ) -> float:
-        """Return :meth:`SecondMoment.squared_error` at the cost of all releases.
-
-        The number of components is known; the error is at most the largest distance.
-        """
+        """Return :meth:`SecondMoment.squared_error` at the cost of all releases."""
         most = 2.0 * min(self.rank, self.bounds.n_features - self.rank)
         if most == 0.0:
             return 0.0
@@ -530,10 +333,7 @@ _ROWS_FOR_SCALES, _LEAST_SHARE, _LARGEST_SHARE = 40.0, 0.05, 0.3
 
 
 def share_of_scales(size: float) -> float:
-    """Return the share of mu**2 for scales of ranked features; 0 for few rows.
-
-    `size` is the public number of rows in units of sqrt(n_features) / mu.
-    """
+    """Return the share of mu**2 for scales of ranked features, by `public_size`."""
     share = (_ROWS_FOR_SCALES / size) ** 2
     return 0.0 if share > _LARGEST_SHARE else max(share, _LEAST_SHARE)
 
@@ -573,8 +373,6 @@ class Scaled(Combination):
         found = self.components.run(
             release, self._divided(rows, law), *self._floor(release.plan, law)
         )
-        if getattr(self.components.rest, "noise", None) is None:
-            found = replace(found, noise=_noise_among_seen(found, law.seen))
         return ScaledComponents(_among_seen(found, law.seen), law)
 
     def _floor(self, plan: Any, law: FeatureLaw) -> tuple[float, ...]:
@@ -704,12 +502,3 @@ def _among_seen(found: Components, seen: np.ndarray) -> Components:
     above = min(found.above_noise, count)
     deviations = found.deviations if seen.all() else None
     return replace(found, vectors=vectors, above_noise=above, deviations=deviations)
-
-
-def _noise_among_seen(found: Components, seen: np.ndarray) -> float | None:
-    """Released variance across components, of the features that have any."""
-    rank = len(found.vectors)
-    across = int(seen.sum()) - rank
-    if found.noise is None or across <= 0:
-        return found.noise
-    return found.noise * (len(seen) - rank) / across

@@ -17,11 +17,11 @@ from .._linalg import eigen
 from .._messages.answering import AnsweringClient
 from .._messages.messages import MessageError, Reply, Request, Topic, check_name
 from .._release.noise import Release
+from .._statistics.row_bounds import weight_of
 from .._tables.ids import in_declared_order
 from .._tables.rows import check_features
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, ambient_accountant
 from ..accounting._errors import warn
-from ._bounded_moments import weight_of
 from ._federated_task import Registration, SpectralTask, check_client_budget
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 
 class Releases:
-    """The releases of one client's task, made as they are asked for.
-
-    `X` has the private rows; `release` is charged with the task's plan.
-    """
+    """The releases of one client's task, made as they are asked for."""
 
     def __init__(self, task: SpectralTask, X, release):
         self._task, self._X, self._release = task, X, release
@@ -40,12 +37,11 @@ class Releases:
         # The last column about a shared center, and the mean released for it.
         self._asked = np.zeros(0), np.zeros(0)
         self._floor = 0.0
-        if task.shared:
-            self._mean = None
-        elif task.second_moment:
+        self._mean = None
+        if not task.second_moment:
+            self._found = self._run_model()
+        elif not task.shared:
             self._mean = self._statistic.center(release, X)
-        else:
-            self._mean, self._found = self._run_mechanism()
 
     def answer(self, topic: Topic, step: int, basis) -> tuple[tuple, np.ndarray]:
         """Return numbers and values that answer a topic."""
@@ -73,22 +69,18 @@ class Releases:
         self._asked = column, mean
         return mean
 
-    def _run_mechanism(self):
+    def _run_model(self):
         """Release the components at once; they do not depend on any request."""
         task, X = self._task, self._X
         statistic = self._statistic
-        if not task.mechanism.spiked:
-            found = statistic.directions(self._release, X)
-            signal, noise, _ = found.scales
-            return found.mean, ((signal, noise), found.vectors)
         if task.mechanism.unknown_spikes:
-            (signal, noise, _), vectors = statistic.subspace(self._release, X)
-            return None, ((signal, noise), vectors)
+            (signal, noise), vectors = statistic.subspace(self._release, X)
+            return (signal, noise), vectors
         numbers = (float(np.mean(statistic.signal)), statistic.noise)
         if task.aggregation == "matrix":
             noisy = statistic.noisy_projector(self._release, X)
-            return None, (numbers, eigen.pack_lower(noisy))
-        return None, (numbers, statistic.projector(self._release, X))
+            return numbers, eigen.pack_lower(noisy)
+        return numbers, statistic.projector(self._release, X)
 
     def _run(self, name: str, rows, *given) -> np.ndarray:
         """Release one of the steps that follow the mean."""
@@ -295,10 +287,7 @@ def run_in_process(
     n_jobs: int | None = None,
     step: Callable[[int], object] = bool,
 ) -> FederatedResult:
-    """Return the result of a session within one process, whose clients share threads.
-
-    Messages are carried as bytes. ``step(k)`` is called after request number k.
-    """
+    """Return the result of a session whose clients share one process."""
     number = 0
     while not rounds.done:
         rounds.collect(answers_of(rounds, clients, n_jobs))

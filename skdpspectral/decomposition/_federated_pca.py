@@ -24,6 +24,7 @@ from .._base.sklearn_compat import (
 )
 from .._base.strategies import register
 from .._messages.messages import MessageError
+from .._statistics.row_bounds import Pairs, PrivateMean, RowBounds, Shared
 from .._tables.clipping import units_within
 from .._tables.ids import encode_ids
 from .._tables.readers import SlicedRows, refuse_masked
@@ -32,18 +33,17 @@ from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta
 from ..mechanisms import Concern, ParallelPlan, Remark, check_count, check_real
-from ._bounded_moments import CENTER_OF_CLIENTS, Pairs, PrivateMean, RowBounds, Shared
+from ._bounded_moments import CENTER_OF_CLIENTS
 from ._federated_client import LocalClient, run_in_process
 from ._federated_server import FederatedResult, Rounds, Server, start_basis
 from ._federated_task import Registration, SpectralTask, check_client_budget, make_task
 from ._pca_mechanisms import (
+    CLIENT_MECHANISMS,
     CLIP_RANGE,
-    MECHANISM_CONSTRAINTS,
     SpikedModel,
-    name_of,
     strategy_of,
 )
-from ._projection import ProjectionMixin
+from ._projection import ProjectionMixin, VariancesMixin
 
 # The client of all rows, where no clients are told apart.
 ALL_ROWS = "all rows"
@@ -139,10 +139,7 @@ class Group(NamedTuple):
 
 
 def group_rows(ids, n_rows: int) -> list[Group]:
-    """Divide rows among clients, in the order of their first rows; None is one client.
-
-    Every row is in exactly one group, which is checked: parallel composition needs it.
-    """
+    """Divide rows among clients, in the order of their first rows."""
     if ids is None:
         return [Group(ALL_ROWS, ALL_ROWS, slice(0, n_rows), n_rows)]
     if isinstance(ids, ClusterIds):
@@ -282,7 +279,9 @@ _UNCHECKED = Remark(
 
 
 @documented
-class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator):
+class FederatedEstimator(
+    VariancesMixin, ProjectionMixin, CallbackSupportMixin, PrivateEstimator
+):
     """Base class of estimators whose clients release and a server aggregates.
 
     A subclass implements ``_task``, which describes the release of every client.
@@ -302,7 +301,6 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
         "clip_norm": [CLIP_RANGE, None],
         "scale": [StrOptions({"bounds"}), None],
         "center": CENTER_OF_CLIENTS,
-        "whiten": ["boolean"],
         "n_jobs": [Integral, None],
     }
 
@@ -312,10 +310,6 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
         # A column of ids: whole numbers, or strings.
         tags.input_tags.categorical = self.client_feature is not None
         return tags
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self._check_whitening()
 
     def _check_budget(self) -> None:
         for name in ("epsilon", "delta"):
@@ -683,18 +677,18 @@ class FederatedDPPCA(FederatedEstimator):
         Number of components r, at most ``n_features`` and the rows of any client.
     {epsilon_of_clients}
     {delta_of_clients}
-    mechanism : {"gaussian", "two-stage", "auto"} or object, default="gaussian"
-        How each client releases its components, as in :class:`~skdpspectral.DPPCA`: a
-        name or an object such as :class:`~skdpspectral.decomposition.TwoStage`. The
-        `noise_variance` of a :class:`~skdpspectral.decomposition.Gaussian` is used by
-        :meth:`get_covariance`.
+    mechanism : "gaussian", Gaussian or SpikedModel, default="gaussian"
+        How each client releases its components. "gaussian" adds noise to the second
+        moment. The `noise_variance` of a
+        :class:`~skdpspectral.decomposition.Gaussian` is used by :meth:`get_covariance`.
+        :class:`~skdpspectral.decomposition.SpikedModel` is only private under a model.
     aggregation : {"projector", "matrix"} or Aggregation, default="projector"
         Content of the clients' messages. "projector": their components, p r numbers.
         "matrix": the full noisy second moment, or the noisy projector of a model, p (p
         + 1) / 2 numbers. "matrix" is better if there are many clients, each with too
-        few rows or too much noise to estimate the components; "two-stage" and "auto" do
-        not support it. :class:`~skdpspectral.decomposition.Aggregation` also sets
-        `eigengap` and `min_clients`.
+        few rows or too much noise to estimate the components.
+        :class:`~skdpspectral.decomposition.Aggregation` also sets `eigengap` and
+        `min_clients`.
     {weights}
     release : {"components", "covariance"} or ComponentCovariance, default="components"
         "covariance" also releases the covariance within the components. Clients then
@@ -715,9 +709,6 @@ class FederatedDPPCA(FederatedEstimator):
         up to unit norm. This needs no bounds. Where noise dominates, the error is about
         two thirds of that of pairs (:ref:`lemma-shared-center`). It requires
         ``mechanism="gaussian"``.
-    {whiten}
-        with ``release="covariance"`` if the mechanism is not "gaussian" or has a
-        `noise_variance`, or with ``aggregation="matrix"``, "gaussian" and `clip_norm`.
     {n_jobs}
         Threads share the clients, which helps if clients have many rows.
     {accountant}
@@ -737,7 +728,7 @@ class FederatedDPPCA(FederatedEstimator):
         of at most 1.
     noise_variance_ : float
         Variance across the components, in units of the data: the public variance of the
-        mechanism, or the weighted median of the clients' private ones. With "gaussian",
+        mechanism, or the weighted median of a model's private ones. With "gaussian",
         the variance of the averaged second moment of clipped rows, if available.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         `explained_variance_` divided by the variance in all directions, set if both of
@@ -761,8 +752,7 @@ class FederatedDPPCA(FederatedEstimator):
         counted in the average of all clients. With "projector", clients release only
         their last eigenvalue: the number is `n_components_` if that eigenvalue is above
         the noise at clients with half of the weights, and 0 otherwise. All components
-        of a model count. It is not set with "two-stage" and "auto", whose clients send
-        no eigenvalues, or with public components.
+        of a model count. It is not set with public components.
     n_samples_ : int
         Total number of rows of all clients.
     {n_features_in_}
@@ -821,7 +811,7 @@ class FederatedDPPCA(FederatedEstimator):
 
     _parameter_constraints: ClassVar[dict] = {
         **FederatedEstimator._federated_constraints,
-        "mechanism": MECHANISM_CONSTRAINTS,
+        "mechanism": CLIENT_MECHANISMS,
         "release": [StrOptions({"components", "covariance"}), ComponentCovariance],
     }
 
@@ -840,7 +830,6 @@ class FederatedDPPCA(FederatedEstimator):
         clip_norm: float | None = None,
         scale: str | None = None,
         center="auto",
-        whiten: bool = False,
         n_jobs: int | None = None,
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
@@ -857,7 +846,6 @@ class FederatedDPPCA(FederatedEstimator):
         self.clip_norm = clip_norm
         self.scale = scale
         self.center = center
-        self.whiten = whiten
         self.n_jobs = n_jobs
         self.accountant = accountant
         self.noise_seed = noise_seed
@@ -865,7 +853,7 @@ class FederatedDPPCA(FederatedEstimator):
     def _why_no_variances(self) -> str | None:
         """Return why not all variances of the data are released, or None."""
         covariance, noise = self._covariance(), self._public_noise()
-        plain = name_of(self.mechanism)[0] == "gaussian"
+        plain = not isinstance(self.mechanism, SpikedModel)
         whole = plain and self._aggregation().method == "matrix"
         if whole and self.clip_norm is not None:
             return None
@@ -878,12 +866,12 @@ class FederatedDPPCA(FederatedEstimator):
             )
         return (
             'mechanism="gaussian" releases none across the components; set '
-            'mechanism=Gaussian(noise_variance), mechanism="two-stage", or both '
-            'aggregation="matrix" and a clip_norm'
+            'mechanism=Gaussian(noise_variance), or both aggregation="matrix" and a '
+            "clip_norm"
         )
 
     def _public_noise(self) -> float | None:
-        noise = name_of(self.mechanism)[1].noise_variance
+        noise = getattr(self.mechanism, "noise_variance", None)
         return None if noise is None or isinstance(noise, str) else float(noise)
 
     def _covariance(self) -> ComponentCovariance | None:

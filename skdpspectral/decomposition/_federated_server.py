@@ -42,8 +42,8 @@ class ReplyAverages:
         stacked = np.stack([reply.values for reply in replies])
         return _kernels.top_of_projectors(stacked, weights, rank), weights
 
-    def count_above_noise(self, replies, components, weights, moment) -> int | None:
-        """Count averaged components above noise and sampling error; None if unknown.
+    def count_above_noise(self, replies, components, weights, moment) -> int:
+        """Count averaged components above noise and sampling error.
 
         By the rule of ``eigen.count_above_noise``, from the eigenvalues of the averaged
         second moment. Without it, clients stated the last eigenvalue of each alone:
@@ -52,7 +52,7 @@ class ReplyAverages:
         """
         task, rank = self.task, self.task.n_components
         if not task.second_moment:
-            return rank if task.mechanism.spiked else None
+            return rank
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         noise, last, others = np.array([reply.numbers for reply in replies]).T
         spread, p = noise / math.sqrt(2.0), task.rows.n_features
@@ -114,10 +114,7 @@ class ReplyAverages:
         return _kernels.inverse_variance_weights(variances)
 
     def pooled_variances(self, replies: Sequence[Reply]) -> tuple[float, float]:
-        """Weighted medians of the signal and noise variances that clients sent.
-
-        A few clients that lie about these variances do not move the medians far.
-        """
+        """Weighted medians of variances, which a few clients that lie move little."""
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         mu = np.array([reply.mu for reply in replies])
         with np.errstate(over="ignore"):
@@ -127,10 +124,7 @@ class ReplyAverages:
         return signal, noise
 
     def aggregate_products(self, replies: Sequence[Reply]) -> np.ndarray:
-        """Average products S Q, of shape (p, k), each by the inverse of its variance.
-
-        An entry of x (x'Q) has a second moment of about c^4 / p, and stated noise.
-        """
+        """Average products S Q, of shape (p, k), by the inverse of their variances."""
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         noise = np.array([reply.numbers[0] for reply in replies])
         radius, p = self.task.rows.second_radius, self.task.rows.n_features
@@ -139,11 +133,7 @@ class ReplyAverages:
         return np.tensordot(weights, np.stack([r.values for r in replies]), axes=1)
 
     def aggregate_covariances(self, replies: Sequence[Reply]) -> np.ndarray:
-        """Average covariances, of shape (k, k), each by the inverse of its variance.
-
-        It is about 2 L^2 / n, with L the mean variance along the basis, and stated
-        noise.
-        """
+        """Average covariances, of shape (k, k), by the inverse of their variances."""
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         noise = np.array([reply.numbers[0] for reply in replies])
         stacked = np.stack([reply.values for reply in replies])
@@ -309,11 +299,9 @@ class ReplyLimits:
         statistic = task.statistic(self.n_samples)
         if task.mechanism.unknown_spikes:
             ranges = statistic.scales.ranges(task.n_components)
-        elif task.mechanism.spiked:
+        else:
             signal = float(np.mean(statistic.signal))
             ranges = (signal, signal), (statistic.noise, statistic.noise)
-        else:
-            ranges = statistic.rest.scales.ranges(task.n_components)
         for number, (low, high) in zip(numbers, ranges, strict=True):
             if not low * (1.0 - _ROUNDING) <= number <= high * (1.0 + _ROUNDING):
                 raise MessageError(
@@ -502,8 +490,8 @@ class Server(Conversation):
             raise ValueError(f"eigengap must be positive, got {eigengap}")
         if eigengap is not None and not task.second_moment:
             raise ValueError(
-                'eigengap is only used with mechanism="gaussian": other mechanisms '
-                "compute weights from public or released variances; leave eigengap=None"
+                'eigengap is only used with mechanism="gaussian": a SpikedModel '
+                "has public or released variances; leave eigengap=None"
             )
         if eigengap is not None and weights != "optimal":
             raise ValueError(

@@ -6,30 +6,28 @@ import hashlib
 import math
 from dataclasses import asdict, dataclass, field, replace
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._messages.codec import MessageError, decode, encode
 from .._messages.messages import OVERHEAD, TASK_BYTES, Request, Topic
+from .._statistics.row_bounds import (
+    Centered,
+    Pairs,
+    PrivateMean,
+    PublicPoint,
+    RowBounds,
+    Shared,
+)
 from .._statistics.statistic import Statistic
 from .._tables.ids import check_feature_names
 from ..accounting._gaussian import check_delta
 from ..mechanisms import PrivacyPlan, check_count, check_real, shown
 from . import _kernels
-from ._bounded_moments import (
-    LARGEST_DEFECT,
-    Centered,
-    Pairs,
-    PowerIteration,
-    PrivateMean,
-    PublicPoint,
-    RowBounds,
-    SecondMoment,
-    Shared,
-)
+from ._bounded_moments import LARGEST_DEFECT, PowerIteration, SecondMoment
 from ._components import LEAST_SIGNAL
-from ._pca_mechanisms import PCA_MECHANISMS, ComponentMechanism, design_components
+from ._pca_mechanisms import ComponentMechanism, design_components
 from ._shared_center import N_LENGTHS, N_NUMBERS, TOTALS, SharedCenter, check_column
 from ._spiked import WHOLE_ORDER
 
@@ -106,7 +104,7 @@ _LENGTH, _SHORTEST = "projection_norm", 1e-60
 _MOST_ROUNDS = 1000
 # Step that tells clients of a shared center, behind lengths and two means.
 _CENTERED = 3
-# Topics of the start: of a second moment, and of any other mechanism.
+# Topics of the start: of a second moment, and of a model.
 _AGGREGATIONS = {
     "projector": (Topic.COMPONENTS, Topic.SUBSPACE),
     "matrix": (Topic.MATRIX, Topic.PROJECTOR),
@@ -199,7 +197,7 @@ class SpectralTask:
         if self.feature_names is not None:
             names = check_feature_names(self.feature_names, self.rows.n_features)
             object.__setattr__(self, "feature_names", names)
-        object.__setattr__(self, "second_moment", self.mechanism.name == "gaussian")
+        object.__setattr__(self, "second_moment", not self.mechanism.spiked)
         last = self.projection_norm is not None or self.model_covariance
         object.__setattr__(self, "with_covariance", last)
         length = self.projection_norm
@@ -212,7 +210,7 @@ class SpectralTask:
                     f"units of the bounded rows, got {length}"
                 )
         if not self.second_moment:
-            self._check_mechanism()
+            self._check_model()
         if self.shared and not (self.second_moment and self.start):
             raise ValueError(
                 'center="shared" requires mechanism="gaussian" and components that are '
@@ -223,7 +221,7 @@ class SpectralTask:
                 'center="shared" is not available for rounds of products; use '
                 'center="pairs"'
             )
-        if self.model_covariance and not self.mechanism.spiked:
+        if self.model_covariance and self.second_moment:
             raise ValueError("model_covariance requires mechanism=SpikedModel(...)")
         # Made at once: the arrays that bounds were given by may change later.
         form = pack(self)
@@ -262,46 +260,37 @@ class SpectralTask:
         if not (self.start or self.n_rounds or self.projection_norm is not None):
             raise ValueError("start=False needs n_rounds >= 1, or a covariance")
 
-    def _check_mechanism(self) -> None:
+    def _check_model(self) -> None:
         """Refuse parameters that require a noisy second moment."""
-        name, spiked = self.mechanism.name, self.mechanism.spiked
-        if not getattr(PCA_MECHANISMS[name], "sends_variances", False):
-            raise ValueError(f"mechanism={name!r} is not available in federations")
         if self.n_rounds or not self.start:
             raise ValueError(
-                f"mechanism={name!r} releases a start but no rounds; set n_rounds=0 "
-                'or mechanism="gaussian"'
+                "mechanism=SpikedModel(...) releases a start but no rounds; set "
+                'n_rounds=0 or mechanism="gaussian"'
             )
         rows = self.rows
         bounded = rows.box is not None or rows.clip is not None
-        if spiked and (bounded or not isinstance(rows.origin, PublicPoint)):
+        if bounded or not isinstance(rows.origin, PublicPoint):
             raise ValueError(
-                "bounds, clip_norm, a private mean and pairs are not used with "
-                "mechanism=SpikedModel(...), whose rows are not bounded; leave them "
-                "out"
+                "bounds, clip_norm, scale and center are not used with "
+                "mechanism=SpikedModel(...), whose rows are not bounded and have mean "
+                'zero, or any with SpikedModel(mean="unknown"); leave them out'
             )
-        if self.n_components == self.rows.n_features and name != "auto":
+        if self.n_components == self.rows.n_features:
             raise ValueError(
-                f"mechanism={name!r} needs n_components below n_features, got "
+                "mechanism=SpikedModel(...) needs n_components below n_features, got "
                 f"n_components={self.n_components}"
             )
         if self.mechanism.unknown_spikes:
             self._check_unknown_spikes()
-        elif spiked and len(self.mechanism.signal or ()) != self.n_components:
+        elif len(self.mechanism.signal or ()) != self.n_components:
             raise ValueError(
                 "SpikedModel needs a public signal_variance for each of the "
                 f"{self.n_components} components"
             )
-        if spiked and self.projection_norm is not None:
+        if self.projection_norm is not None:
             raise ValueError(
                 f"{_LENGTH} is not used with mechanism=SpikedModel(...), whose "
                 f"projections are not clipped; leave {_LENGTH}=None"
-            )
-        if self.aggregation == "matrix" and not spiked:
-            raise ValueError(
-                'aggregation="matrix" requires mechanism="gaussian" or a SpikedModel, '
-                f"not {name!r}, which computes components from several releases; use "
-                'aggregation="projector"'
             )
         if self.aggregation == "matrix" and self.rows.n_features > WHOLE_ORDER:
             raise ValueError(
@@ -434,23 +423,15 @@ class SpectralTask:
         return self._statistics[n_samples]
 
     def _statistic_of(self, n_samples: int) -> Statistic:
-        if not self.second_moment:
-            return self._components(n_samples)
         rows, rank = self.rows, self.n_components
+        if not self.second_moment:
+            given = rows, n_samples, rank, self.with_covariance
+            return self.mechanism.of_model(*given)
         more = self.start, self.n_rounds, self.with_covariance
         steps = PowerIteration(SecondMoment(rows, n_samples), rank, *more)
         if self.shared:
             return SharedCenter(rows, n_samples, steps)
         return Centered(rows, n_samples, steps)
-
-    def _components(self, n_samples: int) -> Statistic:
-        return self.mechanism.statistic(
-            self.rows,
-            n_samples,
-            self.n_components,
-            self.with_covariance,
-            self.projection_norm,
-        )
 
     def mechanisms(self, n_samples: int, mu: float) -> tuple:
         """Plan all releases at a total cost of mu, from public numbers only.
@@ -484,7 +465,7 @@ class SpectralTask:
     def squared_error(
         self, n_samples: int, mu: float, signal: float, noise: float
     ) -> float:
-        """Expected squared distance of a client's subspace, for its weight.
+        """Expected squared distance of a client's subspace under a model, for weights.
 
         `signal` is the variance along the components beyond the noise, and `noise` is
         the variance across them. Clients state these arguments, which may be any
@@ -493,8 +474,8 @@ class SpectralTask:
         mu = min(max(mu, _COSTS[0]), _COSTS[1])
         noise = min(max(noise, _VARIANCES[0]), _VARIANCES[1])
         signal = min(max(signal, LEAST_SIGNAL * noise), _MOST_SIGNAL * noise)
-        make = self._components if self.second_moment else self.statistic
-        error = make(n_samples).squared_error(mu, signal, noise)
+        statistic: Any = self.statistic(n_samples)
+        error = statistic.squared_error(mu, signal, noise)
         if self.aggregation == "matrix":
             return error
         rank, p = self.n_components, self.rows.n_features
@@ -576,7 +557,6 @@ def make_task(
         n_components,
         n_features,
         covariance,
-        projection_norm,
         bounds=bounds,
         clip_norm=clip_norm,
         center=center,
@@ -584,9 +564,6 @@ def make_task(
     )
     if projection_norm is not None:
         projection_norm = check_real("projection_norm", projection_norm) / rows.unit
-    if chosen.name == "gaussian":
-        # Its parameters do not change what clients release.
-        chosen = ComponentMechanism()
     return SpectralTask(
         n_components,
         rows,

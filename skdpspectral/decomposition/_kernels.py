@@ -7,7 +7,7 @@ estimate Pearson correlations from noisy second moments of signs of differences.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -16,7 +16,14 @@ from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from .._linalg.eigen import _start, flip_signs, top_eigh
-from .._linalg.walks import RowWalk, blas_threads, reduce_rows
+from .._linalg.walks import (
+    RowMap,
+    RowWalk,
+    blas_threads,
+    blocked_second_moment,
+    reduce_rows,
+    row_squares,
+)
 
 
 def sum_of_products(blocks: Iterable, columns: np.ndarray) -> np.ndarray:
@@ -30,148 +37,13 @@ def sum_of_products(blocks: Iterable, columns: np.ndarray) -> np.ndarray:
 def blocked_product(
     X, row_map: RowMap, columns: np.ndarray, block_rows: int | None = None
 ) -> np.ndarray:
-    """Return the mean of x (x'Q) over mapped rows, (p, k), without a second moment.
-
-    `row_map` maps a block of rows to a float64 block of the same shape.
-    """
+    """Return the mean of x (x'Q) over mapped rows, (p, k), without a second moment."""
     kernel = partial(sum_of_products, columns=columns)
     return reduce_rows(X, RowWalk(row_map, block_rows), kernel) / X.shape[0]
 
 
-# Columns of a sparse product that are made dense together.
-_DENSE_COLUMNS = 256
-
-# Of more features than this, a block's product is made so many columns at a time, of
-# the lower triangle alone: it never leaves the cache, and there is no second matrix.
-_PANELED_FEATURES, _PANEL = 2048, 256
-
-# Rows of a layer from which their product costs more than to add it to a sum.
-_TOGETHER = 512
-
-
-class OuterProductSum:
-    """Sum of outer products of rows, in Fortran order; only its lower triangle counts.
-
-    Each block is summed on its own and then added to `total`, so that the rounding
-    error grows with rows per block plus number of blocks.
-    """
-
-    def __init__(self, n_features: int):
-        self.total = np.zeros((n_features, n_features), order="F")
-        self.n_rows = 0
-
-    def update(self, rows: np.ndarray) -> OuterProductSum:
-        """Add rows of shape (b, n_features), float64, or sparse."""
-        if sparse.issparse(rows):
-            return self._update_sparse(rows)
-        rows = np.ascontiguousarray(rows)
-        if rows.shape[1] > _PANELED_FEATURES:
-            self._add_panels(rows)
-        else:
-            # A symmetric rank-k update, like scipy's but with other threads let run.
-            block = (rows.T @ rows).T
-            if self.n_rows == 0:
-                self.total = block
-            else:
-                self.total += block
-        self.n_rows += len(rows)
-        return self
-
-    def _add_panels(self, rows: np.ndarray) -> None:
-        """Add rows to the lower triangle, panel by panel."""
-        columns, width = self.total.T, rows.shape[1]
-        room = np.empty(_PANEL * width)
-        for start in range(0, width, _PANEL):
-            stop = min(start + _PANEL, width)
-            shape = (stop - start, width - start)
-            panel = room[: shape[0] * shape[1]].reshape(shape)
-            np.matmul(rows[:, start:stop].T, rows[:, start:], out=panel)
-            columns[start:stop, start:] += panel
-
-    def _update_sparse(self, rows) -> OuterProductSum:
-        """Add sparse rows, with few columns of their product dense at a time."""
-        product = (rows.T @ rows).tocsc()
-        for start in range(0, product.shape[1], _DENSE_COLUMNS):
-            columns = slice(start, start + _DENSE_COLUMNS)
-            self.total[:, columns] += product[:, columns].toarray()
-        self.n_rows += rows.shape[0]
-        return self
-
-
-RowMap = Callable[[np.ndarray], np.ndarray]
-
-
-def sum_of_rows(blocks: Iterable, n_features: int) -> np.ndarray:
-    """Return the sum of rows over blocks of shape (b, n_features)."""
-    total = np.zeros(n_features)
-    for block in blocks:
-        total += block.sum(axis=0)
-    return total
-
-
-def sum_of_outer_products(blocks: Iterable, n_features: int) -> np.ndarray:
-    """Return the sum of outer products of dense or sparse rows; lower triangle."""
-    moment = OuterProductSum(n_features)
-    with blas_threads(n_features):
-        for block in blocks:
-            moment.update(block)
-    return moment.total
-
-
-def sums_of_layers(
-    blocks: Iterable, n_features: int, n_layers: int
-) -> tuple[np.ndarray, ...]:
-    """Return sums of outer products of `n_layers` parts of rows; lower triangles.
-
-    Short parts of several blocks are summed as one, of no more rows than a block has.
-    """
-    layers = [OuterProductSum(n_features) for _ in range(n_layers)]
-    waiting: list[list[np.ndarray]] = [[] for _ in layers]
-    with blas_threads(n_features):
-        for parts in blocks:
-            most = min(parts[0].shape[0], _TOGETHER)
-            for layer, part, others in zip(layers, parts, waiting, strict=True):
-                if others and sum(map(len, others)) + part.shape[0] > most:
-                    layer.update(np.concatenate(others))
-                    others.clear()
-                if sparse.issparse(part) or 0 < most <= len(part):
-                    layer.update(part)
-                elif len(part):
-                    others.append(part.copy())  # the next block takes its memory
-        for layer, others in zip(layers, waiting, strict=True):
-            if others:
-                layer.update(np.concatenate(others))
-    return tuple(layer.total for layer in layers)
-
-
-def blocked_mean(X, row_map: RowMap, block_rows: int | None = None) -> np.ndarray:
-    """Return the mean of mapped rows, (p,); see :func:`blocked_product`."""
-    kernel = partial(sum_of_rows, n_features=X.shape[1])
-    return reduce_rows(X, RowWalk(row_map, block_rows), kernel) / X.shape[0]
-
-
-def blocked_second_moment(
-    X, row_map: RowMap, block_rows: int | None = None
-) -> np.ndarray:
-    """Return the mean outer product of mapped rows; lower triangle, Fortran order."""
-    kernel = partial(sum_of_outer_products, n_features=X.shape[1])
-    total = reduce_rows(X, RowWalk(row_map, block_rows), kernel)
-    total /= X.shape[0]
-    return total
-
-
-def row_squares(rows) -> np.ndarray:
-    """Return squared lengths of dense or sparse rows, which may overflow."""
-    if sparse.issparse(rows):
-        return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
-    return np.vecdot(rows, rows)
-
-
 def squared_parts(rows, components: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return squared lengths of rows along orthonormal `components` and across them.
-
-    Both have shape (b,); finite lengths are at least 0.
-    """
+    """Return squared lengths of rows along orthonormal `components` and across."""
     scores = np.asarray(rows @ components.T)
     along = np.vecdot(scores, scores)
     return along, np.maximum(row_squares(rows) - along, 0.0)
@@ -198,10 +70,7 @@ def floor_eigenvalues(matrix: np.ndarray, floor: float) -> np.ndarray:
 
 
 def leading_first(within: np.ndarray, vectors: np.ndarray):
-    """Rotate orthonormal rows to the principal axes of a matrix within them.
-
-    Returns its eigenvalues, largest first, and the rotated rows with fixed signs.
-    """
+    """Rotate orthonormal rows to the principal axes of a matrix within them."""
     values, rotation = np.linalg.eigh(within)
     return values[::-1].copy(), flip_signs(rotation.T[::-1] @ vectors)
 
@@ -262,11 +131,7 @@ _TOLERANCE = 1e-9
 
 
 def top_right_vectors(X, rank: int, row_map: RowMap = lambda rows: rows):
-    """Return leading eigenvectors of X'X as rows (rank, p), with fixed signs.
-
-    X'X is not formed if X is wide. Dense rows are read block by block unless they are
-    few.
-    """
+    """Return leading eigenvectors of X'X as rows (rank, p), with fixed signs."""
     n_rows, n_features = X.shape
     small = min(n_rows, n_features)
     if small <= _DENSE_ORDER or rank * 20 > small:
@@ -409,10 +274,7 @@ _INDEPENDENT = 1e-10
 
 
 def inverse_variance_weights(variances) -> np.ndarray:
-    """Return weights proportional to one over each variance, with sum 1.
-
-    Variances are positive or infinite; if some are zero, these share all the weight.
-    """
+    """Return weights in inverse proportion to variances, with sum 1."""
     # Variances beyond float64 are alike: their ratios would be no numbers.
     variances = np.minimum(np.asarray(variances, dtype=np.float64), _HUGE)
     smallest = variances.min()
@@ -473,10 +335,7 @@ def subspace_variances(
 
 
 def top_of_projectors(bases, weights, rank: int) -> np.ndarray:
-    """Return leading eigenvectors, as rows, of a weighted sum of projectors.
-
-    `bases` are orthonormal rows of shape (m, r, p); signs are fixed.
-    """
+    """Return leading eigenvectors, as rows, of a weighted sum of projectors."""
     n_features = bases.shape[2]
     scaled = bases * np.sqrt(weights)[:, None, None]
     stacked = scaled.reshape(-1, n_features)
@@ -486,10 +345,7 @@ def top_of_projectors(bases, weights, rank: int) -> np.ndarray:
 
 
 def moment_variances(moment: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return variances of a noisy second moment along orthonormal rows, and across.
-
-    None is negative; the one across is a mean, 0 if there is no other direction.
-    """
+    """Return variances of a noisy second moment along orthonormal rows, and across."""
     along = np.maximum(np.vecdot(axes @ moment, axes), 0.0)
     kept = float(along.sum())
     others = max(len(moment) - len(axes), 1)
@@ -497,11 +353,7 @@ def moment_variances(moment: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, 
 
 
 def orthonormal_columns(basis) -> tuple[np.ndarray, float]:
-    """Return orthonormal columns of the same span, and the norm of Q'Q - I.
-
-    They are the Q of a QR decomposition whose R has a positive diagonal, orthonormal
-    for any finite input.
-    """
+    """Return orthonormal columns of the same span, and the norm of Q'Q - I."""
     largest = np.max(np.abs(basis), axis=0, initial=0.0)
     exponents = np.frexp(np.where(largest > 0.0, largest, 1.0))[1]
     with np.errstate(under="ignore"):
@@ -549,10 +401,7 @@ _ITERATIONS = 50
 
 
 def sparse_subspace(matrix: np.ndarray, rank: int, n_kept: int) -> np.ndarray:
-    """Return the leading subspace with few features, by truncated power iterations.
-
-    The orthonormal columns, (p, rank), have `n_kept` nonzero rows.
-    """
+    """Return a subspace with `n_kept` features, by truncated power iterations."""
     columns = truncated_basis(top_eigh(matrix, rank)[1].T, n_kept)[0]
     if n_kept == len(matrix):
         return columns

@@ -1,7 +1,7 @@
 """How principal components are released: choices of a mechanism, by public numbers.
 
-A choice holds numbers in units of the data. A `ComponentMechanism` holds them in units
-of the bounded rows, and returns the statistic that the choice makes of them.
+Choices hold numbers in units of the data, statistics in units of the bounded rows. Of
+clients, a `ComponentMechanism` holds these numbers in a task.
 """
 
 from __future__ import annotations
@@ -15,20 +15,17 @@ from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import register
+from .._statistics.center import SearchedComponents
+from .._statistics.row_bounds import (
+    Centered,
+    RowBounds,
+    Searched,
+)
 from .._statistics.statistic import Statistic
 from .._tables.readers import as_numbers, refuse_masked
 from ..mechanisms import Assumption, check_real, shown
-from ._bounded_moments import (
-    Centered,
-    LayeredMoment,
-    RowBounds,
-    Searched,
-    SecondMoment,
-    is_private,
-)
-from ._center import SearchedComponents
+from ._bounded_moments import LayeredMoment, SecondMoment
 from ._components import PrincipalComponents
-from ._covariance import CovarianceComponents
 from ._spiked import SpikedProjector, UnknownSpikes
 from ._two_stage import TwoStageComponents
 
@@ -36,15 +33,17 @@ DEFAULT_RANGE = (1e-6, 1e6)
 
 # Kinds alone: the numbers are checked where they are brought to units of the rows.
 _ARRAY = [tuple, list, np.ndarray]
-_GAUSSIAN: dict = {"noise_variance": [Real, None], "norm_range": _ARRAY}
-_STAGES: dict = {"signal_variance": [Real, *_ARRAY, None], **_GAUSSIAN}
-_MODEL: dict = {
+_STAGES: dict = {
+    "signal_variance": [Real, *_ARRAY, None],
+    "noise_variance": [Real, None],
+    "norm_range": _ARRAY,
+}
+MODEL_CONSTRAINTS: dict = {
     "signal_variance": [Real, *_ARRAY, str, None],
     "noise_variance": [Real, str, None],
     "mean": [str],
     "calibration": [str],
     "sensitivity_constant": [Real, None],
-    "norm_range": _ARRAY,
 }
 _ARRAYS = ("signal_variance", "norm_range")
 
@@ -52,19 +51,17 @@ _ARRAYS = ("signal_variance", "norm_range")
 @register
 @dataclass(eq=False, repr=False)
 class Gaussian(BaseEstimator):
-    """Noise on the second moment of bounded rows; same as ``"gaussian"`` by default.
+    """Noise on the second moment of bounded rows, with a stated variance across them.
+
+    Without the variance it is the same as ``"gaussian"``, in
+    :class:`~skdpspectral.FederatedDPPCA`.
 
     Parameters
     ----------
     noise_variance : float or None, default=None
         Public variance across the components, only used with ``release="covariance"``,
         in squared units of the data (of the scaled features with ``scale="bounds"``).
-        The covariance is then composed of the components and this variance. None
-        releases the full covariance.
-    norm_range : tuple (low, high), default=(1e-6, 1e6)
-        Public range, in units of the data, that is searched for the private lengths of
-        rows or of projections. It is only used with ``release="covariance"`` and
-        without a ``clip_norm``.
+        The covariance is then composed of the components and this variance.
 
     See Also
     --------
@@ -73,44 +70,40 @@ class Gaussian(BaseEstimator):
 
     Examples
     --------
-    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral import FederatedDPPCA
     >>> from skdpspectral.decomposition import Gaussian
-    >>> pca = DPPCA(mechanism=Gaussian(noise_variance=1.0), release="covariance")
-    >>> pca.set_params(mechanism__norm_range=(0.1, 100.0)).mechanism
-    Gaussian(noise_variance=1.0, norm_range=(0.1, 100.0))
+    >>> pca = FederatedDPPCA(mechanism=Gaussian(noise_variance=1.0))
+    >>> pca.set_params(mechanism__noise_variance=2.0).mechanism
+    Gaussian(noise_variance=2.0)
     """
 
-    _parameter_constraints: ClassVar[dict] = _GAUSSIAN
-    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
+    _parameter_constraints: ClassVar[dict] = {"noise_variance": [Real, None]}
 
     noise_variance: float | None = None
-    norm_range: tuple[float, float] = DEFAULT_RANGE
 
     def _check(self, n_components, n_features: int) -> None:
         """Refuse what contradicts the mechanism, whatever the number of rows."""
 
-    def _numbers(self, n_components, unit: float, covariance: bool, clipped: bool):
-        """Return fields of :class:`ComponentMechanism`, in units of bounded rows."""
-        numbers = _read_numbers(self, n_components, unit)
+    def _numbers(self, n_components, unit: float, covariance: bool) -> dict:
+        """Return fields of :class:`ComponentMechanism`: none, but checked."""
+        _public_variances(self, n_components, unit)
         if self.noise_variance is not None and not covariance:
             raise ValueError(
                 "noise_variance is not used with mechanism=Gaussian(...) and "
                 'release="components"; leave it as None'
             )
-        _check_range_is_used(self, covariance and not clipped)
-        return numbers
+        return {}
 
-    @staticmethod
-    def _statistic(numbers, moment, rank, covariance, radius, sparing):
-        more = numbers.noise, numbers.norm_range, radius
-        rest = PrincipalComponents(moment, rank, covariance, *more)
-        bounds = moment.bounds
+    def _statistic(self, moment: SecondMoment, n_components) -> Statistic:
+        """Return what is released of one table, from public numbers alone."""
+        rank = None if n_components == "auto" else int(n_components)
+        rest, bounds = PrincipalComponents(moment, rank), moment.bounds
         searched = isinstance(bounds.origin, Searched)
-        if covariance or bounds.clip is not None or not searched:
+        if bounds.clip is not None or not searched:
             return _about_center(moment, rest)
         layers = LayeredMoment(bounds, moment.n_samples, moment.name)
-        layered = PrincipalComponents(layers, rank, covariance, *more)
-        return SearchedComponents(moment, rest, layered)
+        layered = PrincipalComponents(layers, rank)
+        return SearchedComponents(bounds, moment.n_samples, rest, layered)
 
 
 @dataclass(eq=False, repr=False)
@@ -119,7 +112,6 @@ class _Stages(BaseEstimator):
 
     _parameter_constraints: ClassVar[dict] = _STAGES
     _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
-    sends_variances: ClassVar[bool] = True  # to the server of a federation
     _choose: ClassVar[bool] = False
 
     signal_variance: Any = None
@@ -130,22 +122,22 @@ class _Stages(BaseEstimator):
         if not self._choose:  # a choice can do without the power step
             _check_rank(self, n_components, n_features)
 
-    def _numbers(self, n_components, unit: float, covariance: bool, clipped: bool):
-        numbers = _read_numbers(self, n_components, unit)
+    def _statistic(self, moment: SecondMoment, n_components) -> Statistic:
+        unit = moment.bounds.unit
         public = self.signal_variance, self.noise_variance
-        searched = any(value is None for value in public)
-        _check_range_is_used(self, searched or (covariance and not clipped))
-        return numbers
-
-    @classmethod
-    def _statistic(cls, numbers, moment, rank, covariance, radius, sparing):
-        along = numbers.signal
+        known = all(value is not None for value in public)
+        if known and _public_range(self.norm_range, 1.0) != DEFAULT_RANGE:
+            raise ValueError(
+                f"norm_range is not used with mechanism={type(self).__name__}(...) of "
+                "public variances, where no private length is searched for; remove it"
+            )
+        along, noise = _public_variances(self, n_components, unit)
+        lengths = _public_range(self.norm_range, unit)
+        _check_scaled(along, noise, lengths)
         signal = None if along is None else sum(along) / len(along)
-        more = signal, numbers.noise, numbers.norm_range, radius
-        rest = TwoStageComponents(
-            moment, rank, covariance, *more, choose=cls._choose, sparing=sparing
-        )
-        return _about_center(moment, rest)
+        rank = None if n_components == "auto" else int(n_components)
+        more = signal, noise, lengths, self._choose
+        return _about_center(moment, TwoStageComponents(moment, rank, *more))
 
 
 @register
@@ -201,7 +193,10 @@ class Auto(_Stages):
 @register
 @dataclass(eq=False, repr=False)
 class SpikedModel(BaseEstimator):
-    """Noise on PCA's projector, private only **under a model of the data**.
+    """Noise on clients' projectors, private only **under a model of the data**.
+
+    It is the model of :class:`~skdpspectral.decomposition.SpikedPCA`, in
+    :class:`~skdpspectral.FederatedDPPCA`.
 
     Rows are not bounded. The guarantee only holds for independent Gaussian rows with a
     common mean and the spiked covariance stated here, when one row is replaced by
@@ -248,16 +243,15 @@ class SpikedModel(BaseEstimator):
 
     Examples
     --------
-    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral import FederatedDPPCA
     >>> from skdpspectral.decomposition import SpikedModel
-    >>> pca = DPPCA(1, mechanism=SpikedModel(signal_variance=50.0, noise_variance=1.0))
-    >>> print(pca.privacy_plan(10_000, 20).assumption)
-    spiked-gaussian
+    >>> model = SpikedModel(signal_variance=50.0, noise_variance=1.0)
+    >>> FederatedDPPCA(1, mechanism=model).mechanism.calibration
+    'exact'
     """
 
     assumption: ClassVar[Assumption] = Assumption.SPIKED_GAUSSIAN
-    sends_variances: ClassVar[bool] = True
-    _parameter_constraints: ClassVar[dict] = _MODEL
+    _parameter_constraints: ClassVar[dict] = {**MODEL_CONSTRAINTS, "norm_range": _ARRAY}
     _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
 
     signal_variance: Any
@@ -322,7 +316,7 @@ class SpikedModel(BaseEstimator):
                 "it out"
             )
 
-    def _numbers(self, n_components, unit: float, covariance: bool, clipped: bool):
+    def _numbers(self, n_components, unit: float, covariance: bool):
         if self.is_private:
             if covariance:
                 raise ValueError(
@@ -337,43 +331,21 @@ class SpikedModel(BaseEstimator):
             numbers["constant"] = check_real(_CONSTANT, self.sensitivity_constant)
         return numbers
 
-    @staticmethod
-    def _statistic(numbers, moment, rank, covariance, radius, sparing):
-        bounds, n_samples = moment.bounds, moment.n_samples
-        if numbers.unknown_spikes:
-            return UnknownSpikes(bounds, n_samples, int(rank or 1), numbers.norm_range)
-        return SpikedProjector(
-            bounds,
-            n_samples,
-            numbers.signal,
-            numbers.noise,
-            covariance,
-            numbers.calibration,
-            numbers.constant,
-            numbers.centered,
-        )
-
 
 def _about_center(moment: SecondMoment, rest: Statistic) -> Statistic:
     """Return a statistic with the center that its rows are measured from."""
     bounds = moment.bounds
     if isinstance(bounds.origin, Searched):
-        return SearchedComponents(moment, rest)
+        return SearchedComponents(bounds, moment.n_samples, rest)
     return Centered(bounds, moment.n_samples, rest)
 
 
-# All mechanisms, in an order that is in the bytes of tasks: append, and never reorder.
-PCA_MECHANISMS: dict[str, Any] = {
-    "gaussian": Gaussian,
-    "two-stage": TwoStage,
-    "auto": Auto,
-    "spiked": SpikedModel,
-}
-# Those that are asked for by their name: all that need no numbers.
-NAMED = {name: kind for name, kind in PCA_MECHANISMS.items() if kind is not SpikedModel}
 CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
-MECHANISM_CONSTRAINTS = [StrOptions(set(NAMED)), *PCA_MECHANISMS.values()]
-_NAMES = tuple(PCA_MECHANISMS)
+# Mechanisms of one table that are asked for by their name, and those of clients.
+NAMED: dict[str, Any] = {"gaussian": Gaussian, "two-stage": TwoStage, "auto": Auto}
+TABLE_MECHANISMS = [StrOptions(set(NAMED)), TwoStage, Auto]
+CLIENT_MECHANISMS = [StrOptions({"gaussian"}), Gaussian, SpikedModel]
+_NAMES = ("gaussian", "spiked")
 _WAYS = ("exact", "paper")
 _CONSTANT = "sensitivity_constant"
 
@@ -383,9 +355,9 @@ SMALLEST, LARGEST = 1e-60, 1e60
 
 @dataclass(frozen=True)
 class ComponentMechanism:
-    """A choice of mechanism and its public numbers, in units of the bounded rows.
+    """The mechanism of a task, and its public numbers in units of the bounded rows.
 
-    Tasks of a federation hold it, and their byte form has its fields. `signal` are
+    The byte form of a task has its fields. `signal` are
     variances along the components beyond the noise, largest first, and `noise` is that
     across them; None for private ones. `norm_range` is the range of private lengths.
     For a model `calibration` may be "paper", with the `constant` of the papers'
@@ -446,38 +418,22 @@ class ComponentMechanism:
         """Whether it is a model with private variances."""
         return self.spiked and self.signal is None
 
-    def statistic(
-        self,
-        bounds: RowBounds,
-        n_samples: int,
-        rank: int | None,
-        covariance: bool,
-        radius: float | None = None,
-        sparing: bool = False,
-    ) -> Statistic:
-        """Return what is released of so many rows, from public numbers alone.
-
-        `rank` is None for as many components as stand out of the noise. `covariance`
-        adds that within the components, with projections clipped to the public length
-        `radius`, if any. With `sparing`, a choice may leave private lengths out where
-        noise drowns them; clients always send them. Its ``run`` returns
-        :class:`Components`.
-        """
-        moment = SecondMoment(bounds, n_samples)
-        make = PCA_MECHANISMS[self.name]._statistic
-        return make(self, moment, rank, covariance, radius, sparing)
-
-    @property
-    def whole(self) -> bool:
-        """Whether a covariance is that of all features, and not that of a model."""
-        return self.name == "gaussian" and self.noise is None
-
-    def covariance(
-        self, bounds: RowBounds, n_samples: int, rank: int | None
-    ) -> Statistic:
-        """Return the release of a whole covariance, with its components."""
-        rest = CovarianceComponents(bounds, n_samples, rank, self.norm_range)
-        return _about_center(SecondMoment(bounds, n_samples), rest)
+    def of_model(
+        self, bounds: RowBounds, n_samples: int, rank: int, covariance: bool
+    ) -> SpikedProjector | UnknownSpikes:
+        """Return what a model releases of so many rows, from public numbers alone."""
+        if self.signal is None or self.noise is None:
+            return UnknownSpikes(bounds, n_samples, rank, self.norm_range)
+        return SpikedProjector(
+            bounds,
+            n_samples,
+            self.signal,
+            self.noise,
+            covariance,
+            self.calibration,
+            self.constant,
+            self.centered,
+        )
 
 
 def within(name: str, array: np.ndarray) -> np.ndarray:
@@ -501,89 +457,69 @@ def _check_scaled(signal, noise, norm_range) -> None:
         raise ValueError("norm_range is out of range in units of the bounds")
 
 
-# What a choice that is named holds: its defaults.
-_DEFAULTS = {name: kind() for name, kind in NAMED.items()}
+def components_of_table(
+    mechanism, n_components, n_samples: int, n_features: int, **bounded
+) -> Statistic:
+    """Return what :class:`~skdpspectral.DPPCA` releases, from public numbers alone.
+
+    `bounded` are parameters of :class:`RowBounds`. Raises ValueError for a parameter
+    that is invalid, contradicts another or has no use.
+    """
+    choice = NAMED[mechanism]() if isinstance(mechanism, str) else mechanism
+    choice._check(n_components, n_features)
+    bounds = RowBounds(n_features, search=True, **bounded)
+    return choice._statistic(SecondMoment(bounds, n_samples), n_components)
 
 
 def design_components(
-    mechanism, n_components, n_features: int, covariance: bool, radius=None, **bounded
+    mechanism, n_components: int, n_features: int, covariance: bool, **bounded
 ) -> tuple[RowBounds, ComponentMechanism]:
-    """Return how rows are bounded, and how components of them are released.
+    """Return how rows of clients are bounded, and how components are released.
 
-    `mechanism` and `n_components` are as in :class:`~skdpspectral.DPPCA`, and
-    `covariance` and `radius` as in :meth:`ComponentMechanism.statistic`. `bounded` are
-    parameters of :class:`RowBounds`. Raises ValueError for a parameter that is invalid,
-    contradicts another or has no use.
+    `bounded` are parameters of :class:`RowBounds`; `covariance` is whether one within
+    the components is released. Raises ValueError as :func:`components_of_table` does.
     """
-    name, choice = name_of(mechanism)
+    spiked, plain = type(mechanism) is SpikedModel, type(mechanism) is Gaussian
+    if not (spiked or plain or (isinstance(mechanism, str) and mechanism == _NAMES[0])):
+        raise ValueError(
+            'mechanism of clients must be "gaussian", Gaussian(...) or '
+            f"SpikedModel(...) of skdpspectral.decomposition, got {shown(mechanism)}"
+        )
+    choice = mechanism if spiked or plain else Gaussian()
     choice._check(n_components, n_features)
-    if name == "spiked":
-        _check_unbounded(**bounded)
+    if spiked and isinstance(bounded["center"], str) and bounded["center"] == "auto":
         # The model states that the mean is zero, or takes it off.
-        bounded.update(center="none", search=False)
+        bounded["center"] = "none"
     rows = RowBounds(n_features, **bounded)
-    clipped = rows.clip is not None or radius is not None
-    numbers = choice._numbers(n_components, rows.unit, covariance, clipped)
-    return rows, ComponentMechanism(name, **numbers)
+    numbers = choice._numbers(n_components, rows.unit, covariance)
+    return rows, ComponentMechanism(_NAMES[spiked], **numbers)
 
 
-def name_of(mechanism) -> tuple[str, BaseEstimator]:
-    """Return the name of a choice, and the object that holds its numbers."""
-    if isinstance(mechanism, str) and mechanism in _DEFAULTS:
-        return mechanism, _DEFAULTS[mechanism]
-    for name, kind in PCA_MECHANISMS.items():
-        if type(mechanism) is kind:
-            return name, mechanism
-    objects = ", ".join(f"{kind.__name__}(...)" for kind in PCA_MECHANISMS.values())
-    raise ValueError(
-        f"mechanism must be one of {tuple(NAMED)}, or {objects} of "
-        f"skdpspectral.decomposition, got {shown(mechanism)}"
-    )
-
-
-def strategy_of(numbers: ComponentMechanism, unit: float):
+def strategy_of(numbers: ComponentMechanism, unit: float) -> str | SpikedModel:
     """Return the choice that has these numbers, in units of the data."""
-    if numbers.name == "gaussian":
+    if not numbers.spiked:
         return "gaussian"
     square, (low, high) = unit * unit, numbers.norm_range
-    signal, noise = numbers.signal, numbers.noise
     default = numbers.norm_range == tuple(end / unit for end in DEFAULT_RANGE)
-    values: dict = {
-        "signal_variance": None
-        if signal is None
-        else tuple(square * v for v in signal),
-        "noise_variance": None if noise is None else square * noise,
-        "norm_range": DEFAULT_RANGE if default else (unit * low, unit * high),
-        "mean": "unknown" if numbers.centered else "zero",
-        "calibration": numbers.calibration,
-        "sensitivity_constant": None,
-    }
-    if numbers.calibration == "paper":
-        values["sensitivity_constant"] = numbers.constant
-    if numbers.unknown_spikes:
-        values.update(signal_variance="private", noise_variance="private")
-    kind = PCA_MECHANISMS[numbers.name]
-    return kind(**{name: values[name] for name in kind._get_param_names()})
+    signal: Any = "private"
+    noise: Any = "private"
+    if numbers.signal is not None and numbers.noise is not None:
+        signal = tuple(square * value for value in numbers.signal)
+        noise = square * numbers.noise
+    return SpikedModel(
+        signal,
+        noise,
+        mean="unknown" if numbers.centered else "zero",
+        calibration=numbers.calibration,
+        sensitivity_constant=(
+            numbers.constant if numbers.calibration == "paper" else None
+        ),
+        norm_range=DEFAULT_RANGE if default else (unit * low, unit * high),
+    )
 
 
 def _is_private(variance) -> bool:
     return isinstance(variance, str) and variance == "private"
-
-
-def _check_unbounded(*, bounds, clip_norm, center, scale, search=False) -> None:
-    """Refuse bounds of rows that a model of them has no use for."""
-    bounded = {"bounds": bounds, "clip_norm": clip_norm, "scale": scale}
-    for name, value in bounded.items():
-        if value is not None:
-            raise ValueError(
-                f"{name} is not used with mechanism=SpikedModel(...), whose rows are "
-                f"not bounded; leave {name}=None, or use another mechanism"
-            )
-    if is_private(center) or (isinstance(center, str) and center == "pairs"):
-        raise ValueError(
-            'center must be "auto" or "none" with mechanism=SpikedModel(...): its rows '
-            'have mean zero, or any mean with SpikedModel(mean="unknown")'
-        )
 
 
 def _check_rank(choice, n_components, n_features: int) -> None:
@@ -593,22 +529,6 @@ def _check_rank(choice, n_components, n_features: int) -> None:
             f"mechanism={type(choice).__name__}(...) needs n_components below "
             f"n_features, got n_components={n_components!r} for "
             f'n_features={n_features}; use mechanism="gaussian"'
-        )
-
-
-def _read_numbers(choice, n_components, unit: float) -> dict:
-    """Return public variances and lengths, in units of the bounded rows."""
-    signal, noise = _public_variances(choice, n_components, unit)
-    lengths = _public_range(choice.norm_range, unit)
-    return {"signal": signal, "noise": noise, "norm_range": lengths}
-
-
-def _check_range_is_used(choice, searched: bool) -> None:
-    """Refuse a range of lengths where no private length is searched for."""
-    if not searched and _public_range(choice.norm_range, 1.0) != DEFAULT_RANGE:
-        raise ValueError(
-            f"norm_range is not used with mechanism={type(choice).__name__}(...) "
-            "here, where no private length is searched for; remove it"
         )
 
 
@@ -629,10 +549,7 @@ def _numbers(name: str, value, size: int | None) -> np.ndarray:
 
 
 def _public_variances(strategy, n_components, unit: float):
-    """Return public variances in squared units of the bounded rows, None for private.
-
-    Those along the components are a tuple, largest first.
-    """
+    """Return public variances in squared units of the rows, None for private ones."""
     signal, noise = getattr(strategy, "signal_variance", None), strategy.noise_variance
     if signal is not None:
         size = None if n_components == "auto" else int(n_components)

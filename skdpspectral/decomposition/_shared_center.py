@@ -15,10 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._messages.messages import MessageError
-from .._statistics.statistic import HALF, Combination, pair_order
-from . import _kernels
-from ._bounded_moments import PowerIteration, RowBounds, floor_of
-from ._center import (
+from .._statistics.center import (
     EDGES,
     N_LENGTHS,
     PAIR_LEVEL,
@@ -29,6 +26,10 @@ from ._center import (
     Sample,
     quantile_of,
 )
+from .._statistics.row_bounds import RowBounds, floor_of
+from .._statistics.statistic import HALF, Combination, pair_order
+from . import _kernels
+from ._bounded_moments import PowerIteration
 
 # Shares of mu**2, and those of the two clipped means in theirs.
 _SHARES = {"lengths": 0.02, "center": 0.05, "rest": 0.93}
@@ -54,10 +55,7 @@ N_NUMBERS = 6
 
 
 class SharedCenter(Combination):
-    """Releases of a client in the rounds to a center, and a moment from there.
-
-    The ``run`` of `rest` is given the client's center or the order of its pairs.
-    """
+    """Releases of a client in the rounds to a center, and a moment from there."""
 
     def __init__(self, bounds: RowBounds, n_samples: int, rest: PowerIteration) -> None:
         self.bounds, self.n_samples, self.rest = bounds, n_samples, rest
@@ -82,10 +80,7 @@ class SharedCenter(Combination):
     def origin(
         self, plan: Any, second: np.ndarray, mean: np.ndarray, third: np.ndarray
     ):
-        """Return where a client measures its rows from, or the order of its pairs.
-
-        The arguments are those of :meth:`center`.
-        """
+        """Return where a client measures its rows from, or the order of its pairs."""
         found = self.center(plan, second, mean, third)
         if found is None:
             return pair_order(self.n_samples, self.bounds.n_features)
@@ -143,10 +138,7 @@ class SharedCenter(Combination):
 
 
 def check_column(column: np.ndarray, n_features: int, n_numbers: int) -> np.ndarray:
-    """Return what a server sent, flat; a MessageError if no honest one would send it.
-
-    A place of `n_features`, maybe none, is followed by one radius or by `N_NUMBERS`.
-    """
+    """Return what a server sent, flat, or raise if no honest one would send it."""
     if column.shape != (n_features + n_numbers, 1):
         raise MessageError(
             f"a column of {n_features + n_numbers} numbers is expected, got the shape "

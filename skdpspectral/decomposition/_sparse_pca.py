@@ -56,8 +56,6 @@ class SparseDPPCA(FederatedEstimator):
     {scale}
     {center}
         "shared" is not available here.
-    {whiten}
-        with a `clip_norm` and a private start from "matrix".
     {n_jobs}
         Threads share the clients, which helps if clients have many rows.
     {accountant}
@@ -155,7 +153,6 @@ class SparseDPPCA(FederatedEstimator):
         clip_norm: float | None = None,
         scale: str | None = None,
         center="auto",
-        whiten: bool = False,
         n_jobs: int | None = None,
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
@@ -173,7 +170,6 @@ class SparseDPPCA(FederatedEstimator):
         self.clip_norm = clip_norm
         self.scale = scale
         self.center = center
-        self.whiten = whiten
         self.n_jobs = n_jobs
         self.accountant = accountant
         self.noise_seed = noise_seed

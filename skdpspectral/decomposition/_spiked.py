@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -21,6 +21,7 @@ from scipy.special import betaincinv, gammainccinv, gammaincinv, ndtri
 
 from .. import sensitivity
 from .._linalg import eigen, walks
+from .._statistics.row_bounds import RowBounds
 from .._statistics.statistic import Statistic, mean_summation_error
 from .._tables.clipping import clip_rows
 from .._tables.readers import map_table
@@ -28,11 +29,10 @@ from ..accounting import calibrate_gaussian, gaussian_epsilon, gaussian_mu, spli
 from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import Assumption, Concern, Exact, Gaussian, PrivacyPlan, Remark
 from . import _kernels
-from ._bounded_moments import RowBounds, SecondMoment
+from ._bounded_moments import SecondMoment
 from ._components import (
     LEAST_SIGNAL,
     STEPS,
-    Components,
     PrivateScales,
     Scales,
     chi_square_median,
@@ -104,6 +104,15 @@ _ROUNDED_UP = 2.0**-40
 
 # What noise of the papers may cost; beyond, it hides nothing.
 _LARGEST_MU = 1e3
+
+
+class ModelComponents(NamedTuple):
+    """Components, variances along them, in all directions and across them."""
+
+    vectors: np.ndarray
+    values: np.ndarray
+    total: float
+    noise: float
 
 
 class ModelStatistic(Statistic):
@@ -246,13 +255,13 @@ class SpikedProjector(ModelStatistic):
         if self._sensitivities(failure)[0] < math.inf:
             return
         raise ValueError(
-            f"mechanism=SpikedModel(...) has no bound for n_samples={self.n_samples}, "
+            f"the spiked model has no bound for n_samples={self.n_samples}, "
             f"n_features={self.n_features}, n_components={len(self.signal)}, "
             f"signal_variance={min(self.signal):g} and noise_variance={self.noise:g} "
             f"at this delta: with so few rows or so weak a signal, the leading "
             "eigenvectors may be arbitrary. It needs more rows, a larger "
             "signal_variance or a larger "
-            'delta; mechanism="gaussian" has no such limit'
+            'delta; DPPCA, or mechanism="gaussian" of clients, has no such limit'
         )
 
     def _plan_paper(self, epsilon: float, delta: float, failure: float):
@@ -337,7 +346,7 @@ class SpikedProjector(ModelStatistic):
             )
         return sentences
 
-    def run(self, release: Any, rows: Any, *given: Any) -> Components:
+    def run(self, release: Any, rows: Any, *given: Any) -> ModelComponents:
         """Release components; without a covariance, variances are the model's."""
         vectors = self.projector(release, rows)
         values = np.array(self.signal) + self.noise
@@ -346,9 +355,7 @@ class SpikedProjector(ModelStatistic):
             values, vectors = _kernels.leading_first(within, vectors)
             values = np.maximum(values, self.noise)
         total = float(values.sum()) + (self.n_features - len(values)) * self.noise
-        # The model states how far its components stand out.
-        above = len(vectors)
-        return Components(None, vectors, values, total, self.noise, 1.0, above)
+        return ModelComponents(vectors, values, total, self.noise)
 
     def projector(self, release: Any, X: Any) -> np.ndarray:
         """Release leading eigenvectors of PCA's projector plus noise, as rows."""
@@ -396,7 +403,7 @@ def exact_directions(X, rank: int) -> np.ndarray:
     """Leading eigenvectors of the second moment, without noise."""
     n_samples, n_features = X.shape
     if n_features <= min(n_samples, WHOLE_ORDER):
-        moment = _kernels.blocked_second_moment(X, _finite)
+        moment = walks.blocked_second_moment(X, _finite)
         return eigen.top_eigh(moment, rank, exact=True)[1]
     if isinstance(X, np.ndarray) or sparse.issparse(X):
         # What is in memory anyway is cut once, and not in every product.
@@ -499,7 +506,7 @@ class UnknownSpikes(ModelStatistic):
         """Votes of the second half of the rows."""
         voters = self.n_samples - self._half
         size = voters, self.n_features, self.norm_range
-        return PrivateScales(*size, None, None, False)
+        return PrivateScales(*size, None, None)
 
     def distance(self, signal: float, failure: float) -> float:
         """Bound the effect of one row on the projector; `signal` is over the noise."""
@@ -550,7 +557,7 @@ class UnknownSpikes(ModelStatistic):
         least = self.distance(_LARGEST_SIGNAL, failure)
         if self.n_samples < 4 or least >= self._largest_distance(self.rank):
             raise ValueError(
-                f"mechanism=SpikedModel(...) has no bound for n_samples="
+                f"the spiked model has no bound for n_samples="
                 f"{self.n_samples}, n_features={self.n_features}, n_components="
                 f"{self.rank}, whatever the variances are: it needs more rows"
             )
@@ -590,13 +597,13 @@ class UnknownSpikes(ModelStatistic):
             )
         return sentences
 
-    def run(self, release: Any, rows: Any, *given: Any) -> Components:
+    def run(self, release: Any, rows: Any, *given: Any) -> ModelComponents:
         """Release directions, votes, and the projector of all rows."""
         rank = self.rank
         scales, vectors = self.subspace(release, rows)
         values = np.full(rank, scales.signal + scales.noise)
         total = float(values.sum()) + (self.n_features - rank) * scales.noise
-        return Components(None, vectors, values, total, scales.noise, 1.0, rank)
+        return ModelComponents(vectors, values, total, scales.noise)
 
     def subspace(self, release: Any, rows: Any) -> tuple[Scales, np.ndarray]:
         """Release the same; return variances and orthonormal rows of shape (r, p)."""

@@ -12,13 +12,19 @@ from scipy.special import gammaincinv
 
 from .. import sensitivity
 from .._linalg import eigen
+from .._statistics.row_bounds import share_of
 from .._statistics.statistic import Choice, Statistic, mean_summation_error
 from .._tables.clipping import clip_rows
 from ..accounting import calibrate_gaussian, split_mu
 from ..mechanisms import Exact
 from . import _kernels
-from ._bounded_moments import SecondMoment, share_of
-from ._components import LEAST_SIGNAL, Directions, PrincipalComponents, PrivateScales
+from ._bounded_moments import SecondMoment
+from ._components import (
+    LEAST_SIGNAL,
+    Directions,
+    PrincipalComponents,
+    PrivateScales,
+)
 
 # Shares of mu**2 of the cross moment and the two moments of projections.
 _STEP_SHARES = (0.95, 0.03, 0.02)
@@ -137,10 +143,7 @@ class PowerStep(Statistic):
 
 @functools.cache
 def _clipped_moments(rank: int) -> tuple[float, float]:
-    """Return E|alpha|^2 and E[abar'alpha] per direction for unit normal projections.
-
-    Clip radii are the root of the rank, and three times that.
-    """
+    """Return E|alpha|^2 and E[abar'alpha] per direction for unit normal projections."""
     levels = (np.arange(1000) + 0.5) / 1000
     squares = 2.0 * gammaincinv(0.5 * rank, levels)
     narrow = np.minimum(squares, rank)
@@ -189,9 +192,13 @@ def _clipped_parts(rows, components, inner: float, outer: float):
     return alpha, clip_rows(middle, math.sqrt(_WIDE)), far, beta
 
 
-# Share of mu**2 of the first stage, in what a private mean and a covariance leave. The
-# second one gets the rest but for that of private lengths (LENGTHS_SHARE).
-_FIRST_SHARE = 0.4
+# Shares of mu**2 of the first stage, in what a private mean and a covariance leave, and
+# of private lengths. The second stage gets the rest.
+_FIRST_SHARE, _LENGTHS_SHARE = 0.4, 0.04
+
+# Deviations of the votes' noise that half of the rows have, where the share of the
+# votes may rise so far; and those below which the lengths are in doubt.
+_SURE, _MOST_VOTES, _FAIRLY_SURE = 3.5, 0.35, 2.5
 
 # Noise of votes, as a share of the rows, beyond which no choice rests on them.
 _LOUDEST_VOTES = 0.15
@@ -203,54 +210,72 @@ AGAIN = "second_moment_again"
 class TwoStageComponents(PrincipalComponents):
     """Components of a noisy second moment, refined by a power step.
 
-    A private mean and a covariance get 15 % of mu**2 each. Of the rest, the second
-    moment gets 40 %, private lengths, which the step clips by, get 4 % or more if rows
-    are few, and the step gets the remainder. With `choose`, the first stage decides
-    between the step and a second release of the moment.
+    The second moment gets 40 % of mu**2, private lengths, which the step clips by, get
+    4 % or more if rows are few, and the step gets the remainder. With `choose`, the
+    first stage decides between the step and a second release of the moment, and only
+    the moment is released if noise hides the votes on private lengths.
 
-    Parameters are those of :class:`PrincipalComponents`; `signal` is a public variance
-    along the components beyond the noise, or None. With `sparing`, only the moment is
-    released if noise hides the votes on private lengths.
+    Other parameters are those of :class:`PrincipalComponents` and
+    :class:`PrivateScales`.
     """
 
     def __init__(
         self,
         moment: SecondMoment,
         rank: int | None,
-        covariance: bool,
         signal: float | None,
         noise: float | None,
         norm_range: tuple[float, float],
-        radius: float | None = None,
         choose: bool = False,
-        sparing: bool = False,
     ) -> None:
-        self._signal, self._choose = signal, choose
-        self._sparing = sparing and choose and not covariance
-        super().__init__(moment, rank, covariance, noise, norm_range, radius)
-
-    def _plan_more(self, norm_range: tuple[float, float]) -> None:
-        """Plan further releases: lengths for the clips of the step, and the step."""
-        moment, p = self.moment, self.bounds.n_features
-        size = moment.n_samples, p
-        self.scales = PrivateScales(*size, norm_range, self._signal, self.noise, False)
-        if self._is_unclipped():
-            # Rows may reach much further along what a second stage makes than along
-            # the first components: the clip is that of the last ones.
-            self.reach = PrivateScales(*size, norm_range, 0.0, 0.0, True, "reach")
-        self.second = self.step = PowerStep(*size, self.width, self.bounds.weights)
-        if self._choose:
-            again = replace(moment, name=AGAIN)
-            self.second = Choice("second_stage", self.step, again)
+        super().__init__(moment, rank)
+        self._choose, size = choose, (moment.n_samples, moment.bounds.n_features)
+        self.scales = PrivateScales(*size, norm_range, signal, noise)
+        self.step = PowerStep(*size, self.width, self.bounds.weights)
+        self.again = replace(moment, name=AGAIN)
+        last: Statistic = self.step
+        if choose:
+            last = Choice("second_stage", self.step, self.again)
         else:  # a step needs a direction across the components
-            self.most = max(1, min(self.width, p - 1))
+            self.most = max(1, min(self.width, size[1] - 1))
+        votes = {"scales": self.scales} if self.scales.wanted else {}
+        self._parts = {"first": moment, **votes, "second": last}
+        shares = dict.fromkeys(votes, _LENGTHS_SHARE)
+        left = 1.0 - math.fsum(shares.values())
+        self._shares = {**shares, "first": _FIRST_SHARE, "second": left - _FIRST_SHARE}
 
-    def _shared(self) -> dict[str, float]:
-        """Return the shares of mu**2, including those of the second stage."""
-        shares = super()._shared()
-        left = shares["first"]
-        shares["first"] = _FIRST_SHARE * (1.0 - shares.get("covariance", 0.0))
-        return {**shares, "second": left - shares["first"]}
+    def costs(self, mu: float) -> dict[str, float]:
+        """Return the cost of each part; of few rows votes get more than their share."""
+        shares = dict(self._shares)
+        if "scales" not in shares or not math.isfinite(mu):
+            return super().costs(mu)
+        usual = shares["scales"]
+        noise = self.scales.noise_std(math.sqrt(usual) * mu)
+        wanted = usual * (_SURE * noise / (0.5 * self._voters)) ** 2
+        total = min(max(wanted, usual), _MOST_VOTES)
+        for name in shares:
+            votes = name == "scales"
+            shares[name] *= total / usual if votes else (1.0 - total) / (1.0 - usual)
+        return dict(zip(shares, split_mu(mu, list(shares.values())), strict=True))
+
+    def caveats(self, plan) -> tuple[str, ...]:
+        """Warn if the budget makes private lengths unreliable."""
+        names = {mechanism.name for mechanism in plan.releases()}
+        if "quantile_1" not in names:
+            return ()
+        noise = getattr(plan["quantile_1"], "noise_std", 0.0)
+        if _FAIRLY_SURE * noise <= 0.5 * self._voters:
+            return ()
+        return (
+            f"{self.moment.n_samples} rows are too few for private lengths at this "
+            "budget: the lengths, and the components with them, may have any scale; "
+            "public variances or a narrower norm_range would help",
+        )
+
+    @property
+    def _voters(self) -> float:
+        """Least number of votes of all rows."""
+        return self.moment.n_samples * min(self.bounds.weights)
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan both stages, or the moment alone, at a total cost of mu."""
@@ -260,7 +285,7 @@ class TwoStageComponents(PrincipalComponents):
 
     def _is_drowned(self, mu: float) -> bool:
         """Return whether noise hides the votes that a choice would depend on."""
-        if not (self._sparing and self.scales.wanted and math.isfinite(mu)):
+        if not (self._choose and self.scales.wanted and math.isfinite(mu)):
             return False
         noise = self.scales.noise_std(self.costs(mu)["scales"])
         return noise > _LOUDEST_VOTES * self._voters
@@ -271,7 +296,7 @@ class TwoStageComponents(PrincipalComponents):
         """Release both stages; see :meth:`PrincipalComponents.directions`."""
         exact = self.moment.kernel(X, origin, floor)
         planned = {mechanism.name for mechanism in release.plan.releases()}
-        if self._sparing and AGAIN not in planned:
+        if self._choose and AGAIN not in planned:
             return self._first(release, exact, origin, more)
         # Kept where it may be released once more: sums of the same bits are cheap.
         kept = exact.copy(order="F") if self._choose else None
@@ -286,7 +311,7 @@ class TwoStageComponents(PrincipalComponents):
 
     def _stepped(self, release, blocks, found: Directions) -> Directions:
         """Return components after a power step."""
-        signal, noise, _ = found.scales
+        signal, noise = found.scales
         vectors = self.step.run(release, blocks, found.vectors, signal, noise)
         along = vectors @ found.matrix @ vectors.T
         values, vectors = _kernels.leading_first(along, vectors)
@@ -295,7 +320,7 @@ class TwoStageComponents(PrincipalComponents):
     def _again(self, release, found: Directions, kept, origin) -> Directions:
         """Return components of two releases of the moment, averaged by costs."""
         plan = release.plan
-        again = self.second.branches[1].release(release, kept, origin)
+        again = self.again.release(release, kept, origin)
         share = share_of(plan, self.moment.name, AGAIN)
         matrix = share * found.matrix + (1.0 - share) * again
         spread = math.sqrt(share) * self.moment.noise_std(plan, origin)
@@ -306,7 +331,7 @@ class TwoStageComponents(PrincipalComponents):
 
     def _step_is_better(self, plan, found: Directions, paired: bool) -> bool:
         """Return whether a power step promises less error than a second release."""
-        rank, (signal, noise, _) = len(found.vectors), found.scales
+        rank, (signal, noise) = len(found.vectors), found.scales
         if self.bounds.n_features <= rank or signal <= 2.0 * LEAST_SIGNAL * noise:
             return False
         if self.scales.wanted:
@@ -322,7 +347,7 @@ class TwoStageComponents(PrincipalComponents):
     ) -> float:
         if not self._is_drowned(mu):
             return super().squared_error(mu, signal, noise, paired)
-        alone = PrincipalComponents(self.moment, self.rank, False, None, (1.0, 2.0))
+        alone = PrincipalComponents(self.moment, self.rank)
         return alone.squared_error(mu, signal, noise, paired)
 
     def _expected(self, costs: dict, signal: float, noise: float, paired) -> float:

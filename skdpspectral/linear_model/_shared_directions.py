@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import sensitivity
 from .._linalg import per_user
-from .._statistics.statistic import Combination, Statistic
+from .._statistics.statistic import Combination, Statistic, Votes
 from .._statistics.user_sums import MOST_USERS, planned_sum, released_sum
 from ..accounting import calibrate_gaussian
 from ..mechanisms import Concern, Exact, Gaussian, Mechanism, Neighbors, Remark
@@ -99,6 +99,7 @@ class Users:
 
 # Steps of the bisections for the users' median norms, on a logarithmic scale.
 _BISECTIONS = 12
+_VOTES = Votes("median", _BISECTIONS)
 _SMALLEST_LOG10, _LARGEST_LOG10 = -8.0, 8.0
 
 
@@ -124,8 +125,7 @@ class ClipSizes(Statistic):
     @property
     def names(self) -> tuple[str, ...]:
         """One release a step; none where both units are public."""
-        steps = range(1, _BISECTIONS + 1) if self.n_medians else ()
-        return tuple(f"median_{step}" for step in steps)
+        return tuple(_VOTES.names) if self.n_medians else ()
 
     def planned(self, name: str, mu: float) -> Gaussian:
         """Plan the votes of one step: each user votes on every median at once."""
@@ -144,15 +144,12 @@ class ClipSizes(Statistic):
         wanted = np.flatnonzero(np.isnan(clips))
         if not len(wanted):
             return clips
-        counts = self._counts(rows, U)[wanted]
-        first = np.zeros(len(wanted), dtype=int)
-        last = np.full(len(wanted), 1 << _BISECTIONS)
-        for name in self.names:
-            middle = (first + last) // 2
-            below = counts[range(len(wanted)), middle]
-            votes = release(name, below - 0.5 * counts[:, -1])
-            first = np.where(votes > 0, first, middle)
-            last = np.where(votes > 0, middle, last)
+        counts, each = self._counts(rows, U)[wanted], range(len(wanted))
+
+        def margins(places):
+            return counts[each, places] - 0.5 * counts[:, -1]
+
+        first, last = _VOTES.run(release, margins, len(wanted))
         clips[wanted] = 10.0 ** _logarithm(0.5 * (first + last))
         return clips
 

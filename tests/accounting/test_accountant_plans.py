@@ -34,7 +34,7 @@ from skdpspectral import (
 )
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.accounting._ledger.report import floored
-from skdpspectral.decomposition import SpikedModel
+from skdpspectral.decomposition import SpikedPCA
 from skdpspectral.federation import LocalClient
 
 CLASSIFIER = LogisticRegression()
@@ -121,7 +121,7 @@ def test_a_search_is_checked_to_the_last_fit():
 
 def test_folds_are_planned_at_their_own_size():
     """By the papers' calibration fewer rows cost more."""
-    pca = DPPCA(1, mechanism=SpikedModel(1e6, 1, calibration="paper"))
+    pca = SpikedPCA(1, signal_variance=1e6, noise_variance=1, calibration="paper")
     search = GridSearchCV(pca, {"n_components": [1]}, cv=2)
     plans = [pca.privacy_plan(n, 4) for n in (30, 30, 60)]
     assert plans[0].mu > 1.1 * plans[2].mu

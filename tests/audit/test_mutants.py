@@ -119,30 +119,30 @@ AUDITED = {
     ),
     "votes along and across charged as one": Mutant(
         "PrivateScales",
-        "sensitivity.vote_sensitivity(shape[0], Neighbors.REPLACE_ONE)",
+        "sensitivity.vote_sensitivity(n_votes, Neighbors.REPLACE_ONE)",
         "sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
         "pca-quantiles",
     ),
     "rows of the near layer not clipped": Mutant(
         "clipped_parts",
-        "near = normalize_rows(rows, floor=radii[0], out=out)",
-        "near = rows / radii[0]",
+        "[normalize_rows(rows, floor=radii[0], out=rows), *far]",
+        "[rows / radii[0], *far]",
         "pca-near-moment",
     ),
     "the far layer holds all of a row": Mutant(
         "_far_part",
-        "return _scaled(normalize_rows(own, out=own), beyond)",
-        "return _scaled(own, beyond)",
+        "normalize_rows(own, out=own) * beyond",
+        "own * beyond",
         "pca-far-moment",
     ),
     "a length of a pair counted as that of a row": Mutant(
         "WholeCovariance",
-        "weight = rows.weight * self.n_samples / rows.n_terms",
-        "weight = self.n_samples / rows.n_terms",
+        "weight = terms.weight * self.n_samples / terms.n_terms",
+        "weight = self.n_samples / terms.n_terms",
         "pca-pairs-near-length",
     ),
     "votes about lengths charged at a half": Mutant(
-        "LengthQuantile",
+        "LengthVotes",
         "return sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
         "return 0.5 * sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
         "pca-near-length",
@@ -151,7 +151,7 @@ AUDITED = {
         "_sum_of_projections",
         "clip_rows(np.asarray(block @ components.T) / radius, 1.0)",
         "np.asarray(block @ components.T) / radius",
-        "pca-covariance",
+        "client-covariance",
     ),
     "users' vectors not clipped": Mutant(
         "clip_contributions",
@@ -251,12 +251,11 @@ AUDITED |= {
         "factor = 1.0",
         "sparse-two-columns",
     ),
-    # Of six mechanisms, all have half of the noise.
-    "a mechanism planned for twice the client's rows": Mutant(
+    "a moment planned for twice the client's rows": Mutant(
         "SpectralTask",
-        "            return self._components(n_samples)",
-        "            return self._components(2 * n_samples)",
-        "federated-stages",
+        "SecondMoment(rows, n_samples)",
+        "SecondMoment(rows, 2 * n_samples)",
+        "federated-matrix",
     ),
     "noise that shrinks with another client's rows": Mutant(
         "second_moment_sensitivity",
@@ -520,13 +519,6 @@ EXACT = {
         "decomposition/test_pca_conventions.py::"
         "test_a_budget_that_is_no_number_is_not_taken_for_no_privacy",
     ),
-    "whitening by variances of unit rows": Mutant(
-        "ProjectionMixin",
-        "        _refuse_to_whiten(why_without_variances(self))\n",
-        "",
-        "decomposition/test_pca_conventions.py::"
-        "test_other_parameters_make_no_variances_of_a_fit",
-    ),
     "charged after the data are read": Mutant(
         "DPPCA",
         "            release, rows = self._start_release(",
@@ -549,9 +541,10 @@ EXACT = {
         f"{_FIT}[two stages]",
     ),
     "counts of quantiles let out": Mutant(
-        "_bisect",
-        'below = release(f"{scales.name}_{step}", votes) > 0.0',
-        'release(f"{scales.name}_{step}", votes)\n        below = votes > 0.0',
+        "Votes",
+        "beyond = (release(name, margins(middle)) > 0.0) == rising",
+        "release(name, margins(middle))\n"
+        "            beyond = (margins(middle) > 0.0) == rising",
         f"{_FIT}[two stages]",
     ),
     "branch chosen by private rows": Mutant(
@@ -562,9 +555,9 @@ EXACT = {
     ),
     "rank from private rows": Mutant(
         "PrincipalComponents",
-        "        found = self._first(release, exact, origin, more)\n",
+        "        return self._first(release, exact, origin, more)\n",
         "        self.rank = 1 + int(np.abs(X).max() > 9)\n"
-        "        found = self._first(release, exact, origin, more)\n",
+        "        return self._first(release, exact, origin, more)\n",
         f"{_FIT}[released rank]",
     ),
     "branches charged by the cheapest": Mutant(
@@ -1060,9 +1053,10 @@ EXACT |= {
         f"{_FUNCTION_OF_RELEASES}[usual]",
     ),
     "medians without noise": Mutant(
-        "ClipSizes",
-        "votes = release(name, below - 0.5 * counts[:, -1])",
-        "votes = below - 0.5 * counts[:, -1]\n            release(name, votes)",
+        "Votes",
+        "beyond = (release(name, margins(middle)) > 0.0) == rising",
+        "release(name, margins(middle))\n"
+        "            beyond = (margins(middle) > 0.0) == rising",
         f"{_FUNCTION_OF_RELEASES}[usual]",
     ),
     "warnings of a user's values": Mutant(
@@ -1212,8 +1206,8 @@ EXACT |= {
     ),
     "variances from private rows": Mutant(
         "Releases",
-        "signal, noise, _ = found.scales",
-        "signal, noise = found.scales.signal, float(X.var())",
+        "return (signal, noise), vectors",
+        "return (signal, float(X.var())), vectors",
         f"{_MECHANISMS}messages_are_functions_of_the_releases",
     ),
     "components of the model without noise": Mutant(

@@ -54,7 +54,7 @@ from skdpspectral import (
 from skdpspectral._base import privacy_report as rules
 from skdpspectral._base.estimator import PrivateEstimator
 from skdpspectral.audit import privacy_report
-from skdpspectral.decomposition import SpikedModel
+from skdpspectral.decomposition import SpikedPCA
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
 from skdpspectral.neural_network import Adam
@@ -394,16 +394,19 @@ def test_private_estimators_that_are_not(estimator, reason):
     assert step.name == type(estimator).__name__.lower()
 
 
+MODEL = {"signal_variance": 1.0, "noise_variance": 1.0}
+
+
 def test_budgets_of_clients_and_models_are_said():
     (step,) = privacy_report(FederatedDPPCA(1, epsilon={"a": 1.0, "b": 2.0}))
     assert (step.verdict, step.reason) == (
         "private",
         "each fit spends epsilon=1 to 2 (each client its own), delta=1e-06",
     )
-    (step,) = privacy_report(DPPCA(1, mechanism=SpikedModel(1.0, 1.0)))
+    (step,) = privacy_report(SpikedPCA(1, **MODEL))
     assert "only for rows of the model" in step.reason
-    claimed = SpikedModel(1.0, 1.0, calibration="paper")
-    assert "papers' claim" in str(privacy_report(DPPCA(1, mechanism=claimed)))
+    claimed = SpikedPCA(1, calibration="paper", **MODEL)
+    assert "papers' claim" in str(privacy_report(claimed))
     noise = Adam(noise_multiplier=0.1)
     (step,) = privacy_report(DPAdamClassifier(classes=[0, 1], optimizer=noise))
     assert "epsilon=that of noise_multiplier=0.1" in step.reason

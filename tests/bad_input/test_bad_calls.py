@@ -66,7 +66,13 @@ net, labels = partial(of, "DPAdamRegressor"), partial(of, "DPAdamClassifier")
 lrs, users = partial(of, "LRSRegressor"), partial(of, "LRSMLPRegressor")
 items, factors = partial(of, "DPItemEmbedding"), partial(of, "DPMatrixFactorization")
 stream, clients = partial(of, "JMECovariance"), partial(of, "FederatedDPPCA")
-lean = partial(of, "SparseDPPCA")
+lean, whole = partial(of, "SparseDPPCA"), partial(of, "DPCovariance")
+CONSTANT = "sensitivity_constant"
+
+
+def modeled(says, **given):
+    model = {"signal_variance": 2.0, "noise_variance": 1.0}
+    return of("SpikedPCA", says, **{**model, **given})
 
 
 def spiked(signal=2.0, noise=1.0, **more):
@@ -114,56 +120,52 @@ for of_rows in (pca, clients):
     FITS += [
         of_rows("scale|bounds=(low, high)", scale="bounds"),
         of_rows("center|bounds|PrivateMean", center=PrivateMean()),
-        of_rows("n_components", mechanism="two-stage", n_components=4),
-        of_rows("n_components", mechanism=spiked(), n_components=4),
-        of_rows("signal_variance|public", mechanism=spiked(None)),
-        of_rows("noise_variance|public", mechanism=spiked(2.0, None)),
-        of_rows("bounds", mechanism=spiked(), bounds=(-1.0, 1.0)),
-        of_rows("clip_norm", mechanism=spiked(), clip_norm=1.0),
-        of_rows("scale", mechanism=spiked(), scale="bounds"),
-        of_rows("center", mechanism=spiked(), center=PrivateMean(1.0)),
-        of_rows("signal_variance|n_samples", mechanism=spiked()),
-        of_rows("sensitivity_constant", mechanism=spiked(sensitivity_constant=4.0)),
-        of_rows("calibration", mechanism=PAPER, epsilon=1e6),
-        of_rows("calibration", mechanism=PAPER, epsilon=None),
-        of_rows("whiten", whiten=True),
-        of_rows("noise_variance", mechanism=Gaussian(noise_variance=1.0)),
-        of_rows("norm_range", mechanism=Gaussian(norm_range=LENGTHS)),
-        of_rows("signal_variance", mechanism=TwoStage(signal_variance=[1.0] * 3)),
-        of_rows("signal_variance", mechanism=TwoStage(signal_variance=[[1.0]])),
-        of_rows("noise_variance", mechanism=TwoStage(noise_variance=[1.0, 2.0])),
-        of_rows("norm_range", mechanism=TwoStage(1.0, 1.0, norm_range=LENGTHS)),
     ]
-    FITS += [
-        of_rows("norm_range", mechanism=TwoStage(norm_range=value))
-        for value in [
-            (1.0,),
-            (2.0, 1.0),
-            (1.0, 1.0),
-            (0.0, 1.0),
-            (NAN, 1.0),
-            (1.0, INF),
-        ]
-    ]
-RANKS = {"center": "private", "mechanism": "two-stage", "release": "covariance"}
+FITS += [
+    pca("n_components", mechanism="two-stage", n_components=4),
+    pca("signal_variance", mechanism=TwoStage(signal_variance=[1.0] * 3)),
+    pca("signal_variance", mechanism=TwoStage(signal_variance=[[1.0]])),
+    pca("noise_variance", mechanism=TwoStage(noise_variance=[1.0, 2.0])),
+    pca("norm_range", mechanism=TwoStage(1.0, 1.0, norm_range=LENGTHS)),
+]
+RANGES = [(1.0,), (2.0, 1.0), (1.0, 1.0), (0.0, 1.0), (NAN, 1.0), (1.0, INF)]
+FITS += [pca("norm_range", mechanism=TwoStage(norm_range=value)) for value in RANGES]
+FITS += [
+    clients("mechanism", mechanism="two-stage"),
+    clients("mechanism", mechanism=TwoStage()),
+    clients("n_components", mechanism=spiked(), n_components=4),
+    clients("signal_variance|public", mechanism=spiked(None)),
+    clients("noise_variance|public", mechanism=spiked(2.0, None)),
+    clients("bounds", mechanism=spiked(), bounds=(-1.0, 1.0)),
+    clients("clip_norm", mechanism=spiked(), clip_norm=1.0),
+    clients("scale", mechanism=spiked(), scale="bounds"),
+    clients("center", mechanism=spiked(), center=PrivateMean(1.0)),
+    clients("signal_variance|n_samples", mechanism=spiked()),
+    clients("sensitivity_constant", mechanism=spiked(sensitivity_constant=4.0)),
+    clients("calibration", mechanism=PAPER, epsilon=1e6),
+    clients("calibration", mechanism=PAPER, epsilon=None),
+    clients("noise_variance", mechanism=Gaussian(noise_variance=1.0)),
+    modeled("n_components", n_components=4),
+    modeled("n_components", n_components="auto"),
+    modeled("signal_variance|both", noise_variance="private"),
+    modeled("signal_variance|n_samples"),
+    modeled("sensitivity_constant", sensitivity_constant=4.0),
+    modeled("calibration", calibration="paper", epsilon=1e6),
+    modeled("calibration", calibration="paper", epsilon=None),
+    modeled("mean", mean="own"),
+    modeled("delta|at least", signal_variance=1e9, delta=1e-15),
+    modeled("sensitivity_constant|raise", calibration="paper", **{CONSTANT: 1e-50}),
+    pca("mechanism", mechanism=spiked()),
+    whole("center", center="private"),
+    whole("bounds", bounds=(1.0, -1.0)),
+    whole("X|NaN", X=late(NAN), charges=1),
+]
+RANKS = {"center": "private", "mechanism": "two-stage"}
 FITS += [
     pca(f'{name}|scale="ranks"', scale="ranks", **{name: value})
     for name, value in {**RANKS, "clip_norm": 1.0}.items()
 ]
 FITS += [
-    pca("n_components", mechanism=spiked(), n_components="auto"),
-    pca("delta|at least", mechanism=spiked(1e9), delta=1e-15),
-    pca(
-        "sensitivity_constant|raise",
-        mechanism=spiked(**{"calibration": "paper", "sensitivity_constant": 1e-50}),
-    ),
-    pca("whiten", mechanism="two-stage", whiten=True),
-    pca(
-        "norm_range",
-        mechanism=Gaussian(norm_range=LENGTHS),
-        release="covariance",
-        clip_norm=1.0,
-    ),
     pca(
         "signal_variance|a number",
         mechanism=TwoStage(signal_variance=[1.0, 2.0]),
@@ -386,15 +388,8 @@ FITS += [
         n_components=2,
     ),
     clients("min_clients|3", aggregation=Aggregation("projector", min_clients=4)),
-    clients("projector", mechanism="two-stage", aggregation="matrix"),
-    clients("mechanism", mechanism="auto", aggregation="matrix"),
-    clients(
-        "eigengap",
-        mechanism="two-stage",
-        aggregation=Aggregation("projector", eigengap=0.1),
-    ),
     clients("projection_norm", mechanism=spiked(), release=ComponentCovariance(1.0)),
-    clients("center|SpikedModel", mechanism=spiked(), center="private"),
+    clients("center|SpikedModel", mechanism=spiked(), center="pairs"),
     clients(
         "'d'|n_samples=1",
         n_components=2,

@@ -68,6 +68,7 @@ NEVER = (complex, StandardScaler, type(StandardScaler), bytes)
 # What is allowed, and refused for another reason than the budget.
 OTHERWISE = {("PrivateRounds", "median_share"), ("Alternation", "shrink_to_mean")}
 OTHERWISE |= {("Adam", "noise_multiplier"), ("SpikedModel", "sensitivity_constant")}
+OTHERWISE |= {("SpikedPCA", name) for name in ("sensitivity_constant", "mean")}
 
 
 # Strategies: what takes them, and the parameter, beside others.
@@ -80,12 +81,10 @@ def covariance(**given):
 
 STRATEGIES = [
     ("DPPCA", "center", PrivateMean),
-    ("DPPCA", "mechanism", SPIKED),
-    ("DPPCA", "mechanism", partial(SPIKED, calibration="paper")),
     ("DPPCA", "mechanism", TwoStage),
-    ("DPPCA", "mechanism", Gaussian),
-    ("FederatedDPPCA", "mechanism", TwoStage),
+    ("FederatedDPPCA", "mechanism", Gaussian),
     ("FederatedDPPCA", "mechanism", SPIKED),
+    ("FederatedDPPCA", "mechanism", partial(SPIKED, calibration="paper")),
     ("FederatedDPPCA", "aggregation", partial(Aggregation, method="projector")),
     (
         "FederatedDPPCA",

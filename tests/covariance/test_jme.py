@@ -16,7 +16,7 @@ from skdpspectral.covariance import (
     JointMoments,
     Window,
 )
-from skdpspectral.covariance._kernels import project_spectrum
+from skdpspectral.covariance._moment_stream import project_spectrum
 from skdpspectral.factorizations import Prefix
 
 N, D = 120, 3

@@ -5,7 +5,12 @@ import pytest
 
 from skdpspectral import FederatedDPPCA, PrivacyAccountant, SparseDPPCA
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import Aggregation, ComponentCovariance, Gaussian
+from skdpspectral.decomposition import (
+    Aggregation,
+    ComponentCovariance,
+    Gaussian,
+    SpikedModel,
+)
 from skdpspectral.federation import LocalClient, Rounds, Server, make_task
 
 NAMES = ["west", "east", "north"]
@@ -166,7 +171,7 @@ GAP = Aggregation("projector", eigengap=1.0)
         within(np.zeros((1, 6))),
         within("public"),
         {**within(np.ones((1, 6))), "aggregation": GAP},
-        {**within(np.ones((1, 6))), "mechanism": "two-stage"},
+        {**within(np.ones((1, 6))), "mechanism": SpikedModel(4.0, 1.0)},
         within(np.ma.masked_less(np.eye(1, 6), 0.5)),
     ],
 )

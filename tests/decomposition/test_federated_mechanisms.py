@@ -1,4 +1,4 @@
-"""FederatedDPPCA with DPPCA's other mechanisms at its clients."""
+"""FederatedDPPCA with a model of the rows of its clients."""
 
 import json
 import warnings
@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from skdpspectral import (
-    DPPCA,
     FederatedDPPCA,
     PrivacyAccountant,
     PrivacyBudgetError,
     PrivacyLeakWarning,
+    SpikedPCA,
 )
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance, SpikedModel, TwoStage
+from skdpspectral.decomposition import ComponentCovariance, Gaussian, SpikedModel
 from skdpspectral.mechanisms import PrivacyPlan
 from skdpspectral.metrics import subspace_distance
 
@@ -23,23 +23,17 @@ X, TRUTH = make_spiked_covariance(12_000, 8, random_state=0)
 SIZES = {"a": 2000, "b": 4000, "c": 6000}
 CLIENTS = np.repeat(list(SIZES), list(SIZES.values()))
 BUDGETS = {"a": 0.2, "b": 1.0, "c": 4.0}
-TWO_STAGE, AUTO = {"mechanism": "two-stage"}, {"mechanism": "auto"}
 MODEL = {"mechanism": SpikedModel(signal_variance=10.0, noise_variance=1.0)}
 # Li et al. print sqrt(q (q + 1)) where Cai et al. have q + sqrt(q), with q = 0.1 here.
 CONSTANT = 0.11**0.5 / (0.1 + 0.1**0.5)
 PRINTED = {"calibration": "paper", "sensitivity_constant": CONSTANT}
 PAPER = {"mechanism": SpikedModel(10.0, 1.0, **PRINTED)}
 MODES = {
-    "two-stage": TWO_STAGE,
-    "two-stage, public": {"mechanism": TwoStage(10.0, 1.0)},
-    "two-stage in a box": {**TWO_STAGE, "bounds": (-15, 15)},
-    "auto": AUTO,
     "spiked": MODEL,
     "spiked, whole": {**MODEL, "aggregation": "matrix"},
     "paper": PAPER,
     "reference": {**PAPER, "aggregation": "matrix", "weights": "equal"},
 }
-FEDERATED = ("aggregation", "weights")
 # What is asked for of "paper" and what holds differ: a test of its own says so.
 pytestmark = pytest.mark.filterwarnings("ignore:.*this is the guarantee of the noise")
 
@@ -55,12 +49,18 @@ def test_the_subspace_is_found(name):
     assert not hasattr(pca, "get_covariance")
 
 
+def of_one_table(name, rank, epsilon=1.0):
+    """Return the estimator of one table that releases the same."""
+    model = MODES[name]["mechanism"].get_params()
+    del model["norm_range"]
+    return SpikedPCA(rank, epsilon=epsilon, **model)
+
+
 @pytest.mark.parametrize("name", MODES)
 @pytest.mark.parametrize("rank", [1, 2])
-def test_one_client_alone_plans_as_dppca(name, rank):
-    parameters = {k: v for k, v in MODES[name].items() if k not in FEDERATED}
+def test_one_client_alone_plans_as_an_estimator_of_one_table(name, rank):
     plan = FederatedDPPCA(rank, center="none", **MODES[name]).privacy_plan(5000, 8)
-    alone = DPPCA(rank, center="none", **parameters).privacy_plan(5000, 8)
+    alone = of_one_table(name, rank).privacy_plan(5000, 8)
     assert plan.mechanisms == alone.mechanisms
     assert (plan.assumption, plan.remarks) == (alone.assumption, alone.remarks)
     assert plan.mu == alone.mu
@@ -71,9 +71,8 @@ def test_plans_are_public_and_those_of_the_fit(name):
     pca = FederatedDPPCA(2, center="none", epsilon={**BUDGETS, "c": 1.0}, **MODES[name])
     plan = pca.privacy_plan(SIZES, 8)
     assert pca.fit(X, clients=CLIENTS).privacy_ == plan
-    parameters = {k: v for k, v in MODES[name].items() if k not in FEDERATED}
     for client, part in plan.blocks:
-        alone = DPPCA(2, center="none", epsilon=pca.epsilon[client], **parameters)
+        alone = of_one_table(name, 2, pca.epsilon[client])
         assert part.mechanisms == alone.privacy_plan(SIZES[client], 8).mechanisms
         asked = gaussian_mu(pca.epsilon[client], 1e-6 - part.failure)
         assert part.mu <= gaussian_mu(part.epsilon, 1e-6)
@@ -85,14 +84,11 @@ def test_plans_are_public_and_those_of_the_fit(name):
 
 
 def test_order_of_rows_and_jobs_change_nothing():
-    for parameters in (TWO_STAGE, MODEL):
-        common = {"noise_seed": 0, **parameters}
-        plain = FederatedDPPCA(1, center="none", **common).fit(X, clients=CLIENTS)
-        again = FederatedDPPCA(1, center="none", n_jobs=2, **common).fit(
-            X, clients=list(CLIENTS)
-        )
-        assert np.array_equal(plain.components_, again.components_)
-        assert plain.noise_variance_ == again.noise_variance_
+    plain = FederatedDPPCA(1, noise_seed=0, **MODEL).fit(X, clients=CLIENTS)
+    again = FederatedDPPCA(1, noise_seed=0, n_jobs=2, **MODEL)
+    again.fit(X, clients=list(CLIENTS))
+    assert np.array_equal(plain.components_, again.components_)
+    assert plain.noise_variance_ == again.noise_variance_
 
 
 def test_what_a_model_covers_is_said_everywhere():
@@ -115,9 +111,7 @@ def test_what_a_model_covers_is_said_everywhere():
     assert "only for data that satisfy the spiked-gaussian" in str(accountant)
     written = json.loads(plan.to_json())
     assert {block["assumption"] for block in written["blocks"]} == {"spiked-gaussian"}
-    worst_case = (
-        FederatedDPPCA(1, center="none", **TWO_STAGE).fit(X, clients=CLIENTS).privacy_
-    )
+    worst_case = FederatedDPPCA(1, center="none").fit(X, clients=CLIENTS).privacy_
     assert "satisfy" not in str(worst_case)
 
 
@@ -128,9 +122,9 @@ def test_budgets_of_clients_decide_the_noise_and_the_weights():
     noise = [part["projector"].noise_std for _, part in pca.privacy_.blocks]
     assert noise[0] > 3 * noise[1] > 9 * noise[2]
     errors = [
-        DPPCA(1, center="none", epsilon=BUDGETS[client], **MODEL).expected_error(
-            n, 8, signal_variance=10.0
-        )
+        SpikedPCA(
+            1, signal_variance=10.0, noise_variance=1.0, epsilon=BUDGETS[client]
+        ).expected_error(n, 8, signal_variance=10.0)
         for client, n in SIZES.items()
     ]
     expected = np.array(errors) ** -2.0
@@ -162,52 +156,19 @@ def test_a_figure_of_the_federated_paper():
         assert np.mean(found[name]) == pytest.approx(wanted, rel=0.12), name
 
 
-@pytest.mark.slow
-def test_two_stages_gain_where_features_are_many():
-    """Mean squared distances over 4 federations: by more than a fifth.
-
-    By the first-order law the second stage halves the squared error here.
-    """
-    squares = {"gaussian": [], "two-stage": [], "auto": []}
-    for seed in range(4):
-        rows, truth = make_spiked_covariance(24_000, 300, random_state=seed)
-        clients = np.repeat([0, 1, 2], 8000)
-        for mechanism, found in squares.items():
-            pca = FederatedDPPCA(1, center="none", mechanism=mechanism, noise_seed=seed)
-            pca.fit(rows, clients=clients)
-            found.append(subspace_distance(pca.components_, truth) ** 2)
-    assert np.mean(squares["two-stage"]) < 0.8 * np.mean(squares["gaussian"])
-    assert np.mean(squares["auto"]) < 0.8 * np.mean(squares["gaussian"])
-
-
-def test_a_client_whose_votes_are_noise_does_no_harm():
-    """Ten rows and a small budget: variances that are off by powers of ten."""
-    rows = np.concatenate([X, X[:10]])
-    clients = np.concatenate([CLIENTS, ["tiny"] * 10])
-    budgets = {"a": 4.0, "b": 4.0, "c": 4.0, "tiny": 0.01}
-    for seed in range(5):
-        pca = FederatedDPPCA(
-            1, center="none", epsilon=budgets, noise_seed=seed, **TWO_STAGE
-        )
-        pca.fit(rows, clients=clients)
-        assert pca.client_weights_[-1] < 0.02
-        assert subspace_distance(pca.components_, TRUTH) < 0.1
-        assert pca.noise_variance_ == pytest.approx(1.0, rel=0.05)
-
-
 COVARIANCE = {"release": "covariance"}
-CLIPPED = {"release": ComponentCovariance(12.0)}
+PUBLIC = {"mechanism": Gaussian(1.0), "release": ComponentCovariance(12.0)}
 
 
 @pytest.mark.parametrize(
     "parameters",
     [
-        {**TWO_STAGE, **CLIPPED},
-        {**AUTO, **CLIPPED, "bounds": (-15, 15)},
+        PUBLIC,
+        {**PUBLIC, "bounds": (-15, 15)},
         {**MODEL, **COVARIANCE},
         {**PAPER, **COVARIANCE},
     ],
-    ids=["two-stage", "auto in a box", "spiked", "paper"],
+    ids=["public noise", "in a box", "spiked", "paper"],
 )
 def test_the_covariance_is_that_of_the_data(parameters):
     """Six fits: the error of one is below 0.7 where the spike is 10."""
@@ -230,9 +191,7 @@ def test_the_covariance_is_that_of_the_data(parameters):
 
 
 def test_an_attribute_of_an_earlier_fit_is_gone():
-    pca = FederatedDPPCA(1, center="none", **TWO_STAGE, **CLIPPED).fit(
-        X, clients=CLIENTS
-    )
+    pca = FederatedDPPCA(1, center="none", **PUBLIC).fit(X, clients=CLIENTS)
     assert pca.get_covariance().shape == (8, 8)
     pca.set_params(mechanism="gaussian", release="components")
     pca.fit(X, clients=CLIENTS)
@@ -241,12 +200,11 @@ def test_an_attribute_of_an_earlier_fit_is_gone():
 
 
 def test_without_noise():
-    for parameters in (TWO_STAGE, AUTO, MODEL):
-        pca = FederatedDPPCA(1, center="none", epsilon=None, **parameters)
-        with pytest.warns(PrivacyLeakWarning):
-            pca.fit(X, clients=CLIENTS)
-        assert subspace_distance(pca.components_, TRUTH) < 0.05
-        assert not pca.privacy_.private
+    pca = FederatedDPPCA(1, epsilon=None, **MODEL)
+    with pytest.warns(PrivacyLeakWarning):
+        pca.fit(X, clients=CLIENTS)
+    assert subspace_distance(pca.components_, TRUTH) < 0.05
+    assert not pca.privacy_.private
 
 
 def test_what_holds_of_the_papers_noise_is_said_and_charged():

@@ -195,7 +195,7 @@ def test_released_mean_lies_in_the_box():
 
 
 def test_rows_in_blocks_give_the_same_as_at_once(monkeypatch):
-    from skdpspectral.decomposition import _kernels as moments
+    from skdpspectral._linalg import walks as moments
 
     X, _ = spiked(3000, 5)
     whole = DPPCA(2, noise_seed=0).fit(X)
@@ -257,50 +257,17 @@ def test_expected_error_without_noise_and_at_most():
     assert most == pytest.approx(math.sqrt(2))
 
 
-@pytest.mark.parametrize("parameters", [{"release": "covariance"}, {"clip_norm": 30.0}])
 @pytest.mark.parametrize("bounds", [None, (-60.0, 60.0)])
-def test_without_noise_variances_are_those_of_probabilistic_pca(parameters, bounds):
+def test_without_noise_variances_are_those_of_pca(bounds):
     X, _ = spiked(20_000, 8)
-    center = "none" if bounds is None else PrivateMean()
-    pca = without_noise(X, bounds=bounds, center=center, **parameters)
+    center, rtol = "none" if bounds is None else PrivateMean(), 1e-3
+    pca = without_noise(X, bounds=bounds, center=center, clip_norm=30.0)
     plain = PCA(2).fit(X)
-    # Medians stand for the noise variance, and quantiles clip one row in a thousand.
-    rtol = 0.03 if parameters == {"release": "covariance"} else 1e-3
     np.testing.assert_allclose(
         pca.explained_variance_, plain.explained_variance_, rtol=rtol
     )
-    assert pca.noise_variance_ == pytest.approx(plain.noise_variance_, rel=rtol)
     np.testing.assert_allclose(
         pca.explained_variance_ratio_, plain.explained_variance_ratio_, rtol=rtol
-    )
-    np.testing.assert_allclose(pca.get_covariance(), plain.get_covariance(), atol=0.4)
-    inverse = pca.get_precision() @ pca.get_covariance()
-    np.testing.assert_allclose(inverse, np.eye(8), atol=1e-10)
-    assert pca.score(X) == pytest.approx(plain.score(X), rel=0.002)
-
-
-def test_log_likelihood_is_that_of_the_normal_law():
-    from scipy.stats import multivariate_normal
-
-    X, _ = spiked(500, 6)
-    low, high = -np.linspace(20, 40, 6), np.linspace(20, 40, 6)
-    for parameters in (
-        {"release": "covariance", "bounds": (low, high), "scale": "bounds"},
-        {"clip_norm": 10.0},
-    ):
-        pca = DPPCA(2, epsilon=50.0, noise_seed=0, **parameters).fit(X)
-        law = multivariate_normal(pca.mean_, pca.get_covariance())
-        np.testing.assert_allclose(pca.score_samples(X), law.logpdf(X), rtol=1e-8)
-
-
-def test_whitened_scores_have_unit_variance():
-    X, _ = spiked(20_000, 8)
-    pca = DPPCA(2, epsilon=20.0, whiten=True, release="covariance", noise_seed=0)
-    scores = pca.fit_transform(X)
-    np.testing.assert_allclose(np.mean(scores**2, axis=0), 1.0, atol=0.1)
-    plain = DPPCA(2, epsilon=20.0, release="covariance", noise_seed=0).fit(X)
-    np.testing.assert_allclose(
-        pca.inverse_transform(scores), plain.inverse_transform(plain.transform(X))
     )
 
 

@@ -10,14 +10,13 @@ from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 
-from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
+from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA, SpikedPCA
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import (
     ComponentCovariance,
     Gaussian,
     PrivateMean,
     SpikedModel,
-    TwoStage,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
@@ -35,26 +34,22 @@ METHODS = ("get_covariance", "get_precision", "score", "score_samples")
 # Estimators that know all variances of the data, and those that do not, with a word of
 # the remedy.
 KNOWN = [
-    DPPCA(clip_norm=8.0),
-    DPPCA(release="covariance"),
-    DPPCA(1, mechanism=SpikedModel(1e6, 1.0)),
+    SpikedPCA(1, signal_variance=1e6, noise_variance=1.0),
+    SpikedPCA(1, signal_variance=1e6, noise_variance=1.0, release="covariance"),
     FederatedDPPCA(**MATRIX),
     FederatedDPPCA(**MATRIX, **COVARIANCE),
     FederatedDPPCA(**COVARIANCE, mechanism=Gaussian(noise_variance=1.0)),
-    FederatedDPPCA(**COVARIANCE, mechanism="two-stage"),
-    FederatedDPPCA(**COVARIANCE, mechanism=TwoStage(9.0, 1.0), bounds=(-20, 20)),
+    FederatedDPPCA(**COVARIANCE, mechanism=Gaussian(1.0), bounds=(-20, 20)),
     FederatedDPPCA(1, release="covariance", mechanism=SpikedModel(1e6, 1.0)),
     SparseDPPCA(2, clip_norm=8.0),
     SparseDPPCA(2, clip_norm=1.0, bounds=(-9, 15), scale="bounds", n_rounds=2),
 ]
 UNKNOWN = [
-    (DPPCA(), "clip_norm"),
     (FederatedDPPCA(), "covariance"),
     (FederatedDPPCA(clip_norm=8.0), "covariance"),
     (FederatedDPPCA(aggregation="matrix"), "clip_norm"),
     (FederatedDPPCA(**COVARIANCE), "noise_variance"),
     (FederatedDPPCA(**COVARIANCE, aggregation="matrix"), "clip_norm"),
-    (FederatedDPPCA(mechanism="two-stage"), "covariance"),
     (FederatedDPPCA(1, mechanism=SpikedModel(1e6, 1.0)), "covariance"),
     (SparseDPPCA(2), "clip_norm"),
     (SparseDPPCA(2, clip_norm=8.0, aggregation="projector"), "matrix"),
@@ -64,7 +59,7 @@ UNKNOWN = [
 
 def fitted(estimator, **parameters):
     estimator = type(estimator)(**{**estimator.get_params(deep=False), **parameters})
-    if isinstance(estimator, DPPCA):
+    if isinstance(estimator, DPPCA | SpikedPCA):
         return estimator.fit(ROWS)
     return estimator.fit(ROWS, clients=CLIENTS)
 
@@ -78,15 +73,14 @@ def about_clients():
 @pytest.mark.parametrize(
     ("estimator", "rows"),
     [
-        (DPPCA(2), ROWS - ROWS.mean(axis=0)),
         (FederatedDPPCA(2, aggregation="matrix"), about_clients()),
         (SparseDPPCA(2), about_clients()),
     ],
-    ids=["DPPCA", "FederatedDPPCA", "SparseDPPCA"],
+    ids=["FederatedDPPCA", "SparseDPPCA"],
 )
 def test_without_noise_all_is_that_of_pca(estimator, rows):
     """Our variances are means over n, and those of PCA over n - 1."""
-    model = fitted(estimator, epsilon=None, whiten=True, **WIDE)
+    model = fitted(estimator, epsilon=None, **WIDE)
     plain = PCA(2).fit(rows)
     ratio = (N - 1) / N
     same = np.testing.assert_allclose
@@ -97,15 +91,14 @@ def test_without_noise_all_is_that_of_pca(estimator, rows):
     same(model.noise_variance_, ratio * plain.noise_variance_, rtol=1e-9)
     same(model.get_covariance(), ratio * plain.get_covariance(), atol=1e-8)
     same(ratio * model.get_precision(), plain.get_precision(), atol=1e-8)
-    scores = PCA(2, whiten=True).fit_transform(rows) / np.sqrt(ratio)
+    scores = PCA(2).fit_transform(rows)
     same(np.abs(model.transform(rows + model.mean_)), np.abs(scores), atol=1e-7)
     law = multivariate_normal(np.zeros(P), ratio * plain.get_covariance())
     same(model.score(rows + model.mean_), law.logpdf(rows).mean(), rtol=1e-9)
 
 
-@pytest.mark.parametrize("cls", [DPPCA, SparseDPPCA])
-def test_without_a_center_singular_values_are_those_of_the_rows(cls):
-    model = fitted(cls(2), epsilon=None, clip_norm=1e3, center="none")
+def test_without_a_center_singular_values_are_those_of_the_rows():
+    model = fitted(SparseDPPCA(2), epsilon=None, clip_norm=1e3, center="none")
     expected = TruncatedSVD(2, algorithm="arpack").fit(ROWS).singular_values_
     np.testing.assert_allclose(model.singular_values_, expected, rtol=1e-9)
 
@@ -122,7 +115,7 @@ def test_ratios_of_unit_rows_are_those_of_unit_rows():
 @pytest.mark.parametrize("estimator", KNOWN, ids=str)
 def test_the_model_is_there_where_its_variances_are(estimator, tmp_path):
     assert all(hasattr(estimator, name) for name in METHODS)
-    model = fitted(estimator, whiten=True, **QUIET, noise_seed=0)
+    model = fitted(estimator, **QUIET, noise_seed=0)
     covariance = model.get_covariance()
     np.testing.assert_allclose(covariance, covariance.T, rtol=1e-12)
     inverse = model.get_precision() @ covariance
@@ -161,34 +154,26 @@ def test_the_model_is_not_there_where_it_would_lie(estimator, remedy):
             assert remedy in str(caught.value.__cause__)
     with pytest.raises(AttributeError, match=remedy):
         _ = model.singular_values_
-    for call in (
-        lambda m: m.transform(ROWS),
-        lambda m: m.inverse_transform(ROWS[:, : m.n_components_]),
-    ):
-        with pytest.raises(ValueError, match=f"whiten.*{remedy}"):
-            call(model.set_params(whiten=True))
-    with pytest.raises(ValueError, match=f"whiten.*{remedy}"):
-        fitted(estimator, whiten=True)
 
 
 def test_other_parameters_make_no_variances_of_a_fit():
-    for model in (fitted(DPPCA()), fitted(FederatedDPPCA()), fitted(SparseDPPCA(2))):
+    for model in (fitted(FederatedDPPCA()), fitted(SparseDPPCA(2))):
         model.set_params(clip_norm=3.0)
         if isinstance(model, FederatedDPPCA):
             model.set_params(aggregation="matrix")
         assert not hasattr(model, "score")
-        with pytest.raises(ValueError, match=r"whiten.*fit again"):
-            model.set_params(whiten=True).transform(ROWS)
+        with pytest.raises(AttributeError) as caught:
+            model.score(ROWS)
+        assert "fit again" in str(caught.value.__cause__)
 
 
 def test_what_an_earlier_fit_knew_is_gone():
-    for estimator in (DPPCA(clip_norm=8.0), FederatedDPPCA(**MATRIX)):
-        model = fitted(estimator)
-        assert hasattr(model, "noise_variance_")
-        model.set_params(clip_norm=None, noise_seed=0)
-        model.fit(ROWS)
-        assert not hasattr(model, "noise_variance_")
-        assert not hasattr(model, "score")
+    model = fitted(FederatedDPPCA(**MATRIX))
+    assert hasattr(model, "noise_variance_")
+    model.set_params(clip_norm=None, noise_seed=0)
+    model.fit(ROWS)
+    assert not hasattr(model, "noise_variance_")
+    assert not hasattr(model, "score")
     model.set_params(aggregation="projector").fit(ROWS)
     assert not hasattr(model, "explained_variance_ratio_")
 
@@ -211,21 +196,9 @@ def test_the_variance_across_is_found_under_noise(cls):
     assert np.mean(ratios) == pytest.approx(expected, abs=0.006)
 
 
-def test_whitening_by_variances_of_zero_divides_by_nothing():
-    rows = np.zeros((N, P), np.float32)
-    for cls in (DPPCA, SparseDPPCA):
-        given = {"epsilon": None, "clip_norm": 1.0, "center": "none"}
-        model = cls(2, whiten=True, **given).fit(rows)
-        assert not model.explained_variance_.any()
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            scores = model.transform(ROWS.astype(np.float32))
-        assert np.isfinite(scores).all()
-
-
 def test_the_column_of_clients_is_no_feature_of_a_row():
     table = np.column_stack([np.arange(N) % 3, ROWS])
-    given = {"clip_norm": 8.0, "whiten": True, "noise_seed": 0}
+    given = {"clip_norm": 8.0, "noise_seed": 0}
     for cls in (FederatedDPPCA, SparseDPPCA):
         more = {"aggregation": "matrix", **given}
         beside = cls(2, **more).fit(ROWS, clients=np.arange(N) % 3)

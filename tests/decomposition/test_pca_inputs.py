@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from skdpspectral import DPPCA, PrivacyAccountant
-from skdpspectral.decomposition import PrivateMean, SpikedModel, TwoStage
+from skdpspectral.decomposition import PrivateMean, TwoStage
 from skdpspectral.mechanisms import Alternatives
 
 NAMES = ["age", "größe", "c", "d"]
@@ -63,13 +63,7 @@ SETTINGS = {
     "two stages, centered": {"mechanism": "two-stage", "bounds": (-1, 1)},
     "two stages, any length": {"mechanism": TwoStage(norm_range=(1e-59, 1e59))},
     "a choice, clipped": {"mechanism": "auto", "clip_norm": 1.0},
-    "covariance": {"release": "covariance", "mechanism": "auto"},
-    "covariance, centered": {"release": "covariance", "bounds": (-1, 1)},
-    "released rank": {"release": "covariance", "n_components": "auto"},
-    "spiked": {
-        "mechanism": SpikedModel(signal_variance=1e6, noise_variance=1.0),
-        "release": "covariance",
-    },
+    "released rank": {"mechanism": "auto", "n_components": "auto"},
     "box": {"bounds": (-1, 1)},
     "box, clipped": {"bounds": (-3, 1), "clip_norm": 0.5},
     "box, midpoint": {"bounds": (-1, 1), "center": "none"},

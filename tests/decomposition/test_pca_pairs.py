@@ -13,22 +13,21 @@ from sliced_rows import SlicedTable
 from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, SparseDPPCA
 from skdpspectral._linalg import eigen
 from skdpspectral._linalg.walks import BLOCKS_TOGETHER
+from skdpspectral._statistics.center import (
+    N_LENGTHS,
+    Lengths,
+    Sample,
+    read_lengths,
+)
+from skdpspectral._statistics.row_bounds import RowBounds
 from skdpspectral._statistics.statistic import HALF, mean_summation_error, pair_order
 from skdpspectral._tables.clipping import normalize_rows
 from skdpspectral._tables.pairs import PairOrder, PairWalk, PoolWalk
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import (
     ComponentCovariance,
+    Gaussian,
     PrivateMean,
-    SpikedModel,
-    TwoStage,
-)
-from skdpspectral.decomposition._bounded_moments import RowBounds
-from skdpspectral.decomposition._center import (
-    N_LENGTHS,
-    Lengths,
-    Sample,
-    read_lengths,
 )
 from skdpspectral.metrics import captured_variance, subspace_distance
 
@@ -166,14 +165,12 @@ def test_sorted_rows_are_paired_with_others_from_far_away(sorted_by):
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("mechanism", ["gaussian", "two-stage", "auto"])
-@pytest.mark.parametrize("release", ["components", "covariance"])
-def test_pairs_do_not_see_where_rows_lie(mechanism, release):
+def test_pairs_do_not_see_where_rows_lie(mechanism):
     X, components = spiked(20_000)
     pca = DPPCA(
         center="pairs",
         epsilon=2.0,
         mechanism=mechanism,
-        release=release,
         noise_seed=0,
         n_components=2,
     )
@@ -181,8 +178,6 @@ def test_pairs_do_not_see_where_rows_lie(mechanism, release):
     far = pca.fit(X + 3000.0)
     assert subspace_distance(far.components_, components) < 0.15
     np.testing.assert_allclose(far.explained_variance_, near, rtol=1e-3)
-    if release == "covariance":  # in units of the data
-        np.testing.assert_allclose(near, [11.0, 11.0], rtol=0.1)
 
 
 def test_half_of_pairs_is_released_and_doubled_again():
@@ -227,12 +222,6 @@ def test_what_a_stranger_claims_takes_no_time():
     assert order.n_blocks >= order.n_shifts * 10**17 // order.block_rows
     assert mean_summation_error(1.0, 10**17, 50, (1.0, HALF)) > 1e-6
     assert DPPCA(1).privacy_plan(10**15, 50).mu < 0.3
-
-
-def test_a_model_has_no_use_for_pairs():
-    model = SpikedModel(signal_variance=50.0, noise_variance=1.0)
-    with pytest.raises(ValueError, match='center must be "auto" or "none"'):
-        DPPCA(1, mechanism=model, center="pairs").privacy_plan(10_000, 20)
 
 
 # -- a center that is searched for -----------------------------------------------------
@@ -490,7 +479,7 @@ def test_components_of_noise_are_told_from_others():
     ("parameters", "remedy"),
     [
         ({}, 'different units, set scale="private", or scale="ranks" with few rows'),
-        ({"release": "covariance"}, 'different units, set scale="private". Use more'),
+        ({"clip_norm": 9.0}, 'different units, set scale="private". Use more'),
         (
             {"bounds": (-50.0, 50.0)},
             'with one value per feature and scale="bounds". Use more',
@@ -531,8 +520,6 @@ def test_noise_alone_is_seldom_taken_for_components():
     [
         (FederatedDPPCA, {}),
         (FederatedDPPCA, {"aggregation": "matrix"}),
-        (FederatedDPPCA, {"mechanism": "two-stage"}),
-        (FederatedDPPCA, {"mechanism": TwoStage(noise_variance=1.0)}),
         (FederatedDPPCA, {"release": ComponentCovariance(20.0)}),
         (SparseDPPCA, {}),
     ],
@@ -550,7 +537,7 @@ def test_clients_compare_their_own_rows(kind, parameters):
 def test_few_clients_compare_rows_and_say_that_they_have_no_mean():
     X, _ = spiked(4000, 6)
     pca = FederatedDPPCA(1, release=ComponentCovariance(20.0), bounds=(-30, 50))
-    pca.set_params(mechanism=TwoStage(), epsilon=8.0)
+    pca.set_params(mechanism=Gaussian(1.0), epsilon=8.0)
     with pytest.warns(
         UserWarning, match="no mean was released, because rows of clients"
     ):
@@ -577,12 +564,9 @@ def test_a_choice_that_noise_would_drown_is_not_paid_for():
         model.expected_error(300, 10, signal_variance=10.0) for model in (pca, plain)
     ]
     assert expected[0] == expected[1]
-    # What others are sent, or a covariance is clipped by, is released all the same.
-    for parameters in ({"release": "covariance"}, {"mechanism": "two-stage"}):
-        model = DPPCA(1, center="pairs", **{"mechanism": "auto", **parameters})
-        assert "quantile_1" in names(model.privacy_plan(300, 10))
-    client = FederatedDPPCA(1, mechanism="auto").privacy_plan({"a": 300}, 10)
-    assert "quantile_1" in names(dict(client.blocks)["a"])
+    # What a step needs is released all the same.
+    model = DPPCA(1, center="pairs", mechanism="two-stage")
+    assert "quantile_1" in names(model.privacy_plan(300, 10))
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "two-stage", "auto"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from skdpspectral import DPPCA, FederatedDPPCA, PrivacyLeakWarning
+from skdpspectral import DPPCA, FederatedDPPCA, PrivacyLeakWarning, SpikedPCA
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import SpikedModel
 from skdpspectral.decomposition._spiked import centered_rows
@@ -17,7 +17,7 @@ from skdpspectral.sensitivity import (
     spiked_projector_sensitivity,
 )
 
-MODEL = SpikedModel(10.0, 1.0, mean="unknown")
+MODEL = {"signal_variance": 10.0, "noise_variance": 1.0, "mean": "unknown"}
 OFFSET = np.linspace(-3e4, 7e4, 12)
 
 
@@ -28,9 +28,9 @@ def rows():
 
 def test_the_place_of_rows_does_not_matter(data):
     X, truth = data
-    parameters = {"mechanism": MODEL, "release": "covariance", "noise_seed": 1}
+    parameters = {**MODEL, "release": "covariance", "noise_seed": 1}
     here, there = (
-        DPPCA(1, epsilon=2.0, **parameters).fit(rows) for rows in (X, X + OFFSET)
+        SpikedPCA(1, epsilon=2.0, **parameters).fit(rows) for rows in (X, X + OFFSET)
     )
     assert subspace_distance(here.components_, truth) < 0.2
     np.testing.assert_allclose(there.components_, here.components_, atol=1e-9)
@@ -44,7 +44,7 @@ def test_the_place_of_rows_does_not_matter(data):
 @pytest.mark.filterwarnings("ignore:epsilon=None")
 def test_what_is_released_is_of_the_covariance(data):
     X, _ = data
-    pca = DPPCA(1, epsilon=None, mechanism=MODEL, release="covariance")
+    pca = SpikedPCA(1, epsilon=None, release="covariance", **MODEL)
     pca.fit(X + OFFSET)
     values, vectors = np.linalg.eigh(np.cov(X.T))
     assert subspace_distance(pca.components_, vectors[:, -1:].T) < 1e-7
@@ -53,11 +53,8 @@ def test_what_is_released_is_of_the_covariance(data):
 
 def test_noise_is_that_of_the_lemma():
     known, unknown = (
-        DPPCA(
-            1,
-            delta=1e-5,
-            release="covariance",
-            mechanism=SpikedModel(10.0, 1.0, mean=mean),
+        SpikedPCA(
+            1, delta=1e-5, release="covariance", **{**MODEL, "mean": mean}
         ).privacy_plan(300, 12)
         for mean in ("zero", "unknown")
     )
@@ -88,7 +85,7 @@ def test_rows_on_disk_are_those_in_memory(data, tmp_path):
     X = data[0] + OFFSET
     file = np.memmap(tmp_path / "rows", np.float64, "w+", shape=X.shape)
     file[:] = X
-    pca = DPPCA(1, mechanism=MODEL, noise_seed=2)
+    pca = SpikedPCA(1, noise_seed=2, **MODEL)
     in_memory = pca.fit(X).components_
     np.testing.assert_allclose(pca.fit(file).components_, in_memory, atol=1e-12)
 
@@ -111,7 +108,11 @@ def test_clients_measure_from_their_own_means(data):
     clients = np.arange(len(X)) % 3
     X = X + OFFSET * clients[:, None]
     pca = FederatedDPPCA(
-        1, epsilon=3.0, mechanism=MODEL, release="covariance", noise_seed=3
+        1,
+        epsilon=3.0,
+        mechanism=SpikedModel(**MODEL),
+        release="covariance",
+        noise_seed=3,
     ).fit(X, clients=clients)
     assert subspace_distance(pca.components_, truth) < 0.3
     assert pca.explained_variance_[0] == pytest.approx(11.0, abs=3.0)
@@ -135,22 +136,23 @@ def test_tasks_say_which_mean():
 def test_what_has_no_use_is_refused(data):
     X, _ = data
     with pytest.raises(ValueError, match="mean of a SpikedModel"):
-        DPPCA(1, mechanism=SpikedModel(10.0, 1.0, mean="mine")).fit(X)
+        make_task(1, 12, mechanism=SpikedModel(10.0, 1.0, mean="mine"))
+    with pytest.raises(ValueError, match="mean"):
+        SpikedPCA(1, **{**MODEL, "mean": "mine"}).fit(X)
     with pytest.raises(TypeError, match=r"[Ss]parse"):
-        DPPCA(1, mechanism=MODEL).fit(sparse.csr_array(X))
+        SpikedPCA(1, **MODEL).fit(sparse.csr_array(X))
 
 
 def test_the_noise_of_the_papers_is_charged_by_the_lemma(data):
-    paper = SpikedModel(10.0, 1.0, mean="unknown", calibration="paper")
-    known = SpikedModel(10.0, 1.0, calibration="paper")
+    paper = {**MODEL, "calibration": "paper", "delta": 1e-5}
+    known = {**paper, "mean": "zero"}
     plans = [
-        DPPCA(1, epsilon=0.5, delta=1e-5, mechanism=m).privacy_plan(200, 12)
-        for m in (known, paper)
+        SpikedPCA(1, epsilon=0.5, **m).privacy_plan(200, 12) for m in (known, paper)
     ]
     assert plans[0]["projector"].noise_std == plans[1]["projector"].noise_std
     assert plans[1].epsilon > plans[0].epsilon
     with pytest.warns(PrivacyLeakWarning, match="epsilon"):
-        DPPCA(1, delta=1e-5, mechanism=paper).fit(data[0][:200])
+        SpikedPCA(1, **paper).fit(data[0][:200])
 
 
 def skewed_counts():

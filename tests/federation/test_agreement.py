@@ -24,7 +24,7 @@ from scipy.stats import chi, norm
 
 from skdpspectral import PrivacyAccountant
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
-from skdpspectral.decomposition import Auto, SpikedModel
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.decomposition._federated_server import ReplyLimits
 from skdpspectral.federation import (
     FederationError,
@@ -51,10 +51,6 @@ TASKS = {
         "aggregation": "matrix",
         "projection_norm": 9.0,
     },
-    "two-stage": {"mechanism": "two-stage", "projection_norm": 4.0},
-    "two-stage in a box": {"mechanism": "two-stage", **BOX},
-    "auto": {"mechanism": Auto(noise_variance=1.0)},
-    "auto, one public": {"mechanism": Auto(signal_variance=4.0)},
     "model": {**MODEL, "model_covariance": True},
     "model, whole": {**MODEL, "aggregation": "matrix"},
     "paper": {
@@ -366,7 +362,7 @@ def test_a_mean_lies_where_clients_move_it_to():
 
 
 def test_a_covariance_is_symmetric():
-    server, sent = one_reply("two-stage", Topic.COVARIANCE)
+    server, sent = one_reply("box, rounds, covariance", Topic.COVARIANCE)
     values = sent["b"].values + np.array([[0.0, 1e-6], [0.0, 0.0]])
     with pytest.warns(UserWarning, match="not symmetric"):
         server.collect({**sent, "b": dataclasses.replace(sent["b"], values=values)})

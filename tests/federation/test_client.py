@@ -13,7 +13,7 @@ from federation_tools import SESSION, ask, make_task, rows_of
 from skdpspectral import PrivacyAccountant, PrivacyBudgetError, PrivacyLeakWarning
 from skdpspectral._linalg.eigen import top_eigh
 from skdpspectral._release.noise import record_releases
-from skdpspectral.decomposition._bounded_moments import RowBounds
+from skdpspectral._statistics.row_bounds import RowBounds
 from skdpspectral.federation import LocalClient, MessageError, Rounds, Server, Topic
 from skdpspectral.mechanisms import Gaussian
 

@@ -1,4 +1,4 @@
-"""DPPCA's mechanisms at clients: what is planned, sent, believed and refused."""
+"""A model of the rows of clients: what is planned, sent, believed and refused."""
 
 import dataclasses
 import math
@@ -19,15 +19,15 @@ from federation_tools import rows_of as rows_of_client
 from release_tools import record_releases
 
 from skdpspectral import (
-    DPPCA,
     PrivacyAccountant,
     PrivacyBudgetError,
     PrivacyLeakWarning,
+    SpikedPCA,
 )
 from skdpspectral._linalg.eigen import top_eigh, unpack_lower, weighted_median
 from skdpspectral._release import noise as release_module
 from skdpspectral.accounting import gaussian_mu
-from skdpspectral.decomposition import Auto, PrivateMean, SpikedModel, TwoStage
+from skdpspectral.decomposition import SpikedModel, TwoStage
 from skdpspectral.federation import (
     FederationError,
     LocalClient,
@@ -36,26 +36,13 @@ from skdpspectral.federation import (
     Reply,
     Topic,
 )
-from skdpspectral.mechanisms import Alternatives, Assumption
+from skdpspectral.mechanisms import Assumption
 from skdpspectral.metrics import subspace_distance
 
-MODEL = {"mechanism": SpikedModel(signal_variance=4.0, noise_variance=1.0)}
+KNOWN = {"signal_variance": 4.0, "noise_variance": 1.0}
+MODEL = {"mechanism": SpikedModel(**KNOWN)}
 PAPER = SpikedModel(4.0, 1.0, calibration="paper")
 TASKS = {
-    "two stages": {"mechanism": "two-stage"},
-    "two stages in a box": {"mechanism": "two-stage", "bounded": {"bounds": (-9, 9)}},
-    "two stages, clipped": {"mechanism": "two-stage", "bounded": {"clip_norm": 3.0}},
-    "two stages, one public variance": {"mechanism": TwoStage(noise_variance=1.0)},
-    "two stages, covariance": {"mechanism": "two-stage", "projection_norm": 4.0},
-    "a choice": {"mechanism": "auto"},
-    "a choice in a box, covariance": {
-        "mechanism": "auto",
-        "projection_norm": 0.5,
-        "bounded": {"bounds": (-9, 9)},
-    },
-    "a choice, public variances": {
-        "mechanism": Auto(signal_variance=[5.0, 3.0], noise_variance=1.0)
-    },
     "model": MODEL,
     "model, covariance": {**MODEL, "model_covariance": True},
     "model, whole": {**MODEL, "aggregation": "matrix"},
@@ -84,17 +71,6 @@ def make_client(task, X=None, name="a", **parameters):
     return LocalClient(name, X, task, **parameters)
 
 
-def planned_names(plan, released):
-    """Names that a session must release, with the branch that was taken."""
-    for mechanism in plan.mechanisms:
-        if isinstance(mechanism, Alternatives):
-            taken = [b for b in mechanism.branches if b[0].name in released]
-            assert len(taken) == 1
-            yield from (m.name for m in taken[0])
-        else:
-            yield mechanism.name
-
-
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0])
@@ -104,7 +80,7 @@ def test_a_session_releases_what_was_planned_and_charged(name, epsilon):
     with record_releases() as released:
         talk(client, task)
     plan = client.plan
-    assert list(released) == list(planned_names(plan, released))
+    assert list(released) == [mechanism.name for mechanism in plan.mechanisms]
     for key, value in released.items():
         assert value.shape == tuple(plan[key].shape)
         grid = plan[key].grid
@@ -113,10 +89,8 @@ def test_a_session_releases_what_was_planned_and_charged(name, epsilon):
     assert ledger[0].mu == plan.mu <= gaussian_mu(plan.epsilon, 1e-6)
     assert plan.epsilon == epsilon or "paper" in name
     assert len(ledger) == 1
-    spiked = "model" in name
-    assert plan.assumption == ("spiked-gaussian" if spiked else "none")
-    assert ledger[0].assumption == plan.assumption
-    assert ("not differentially private" in str(plan)) == spiked
+    assert plan.assumption == ledger[0].assumption == "spiked-gaussian"
+    assert "not differentially private" in str(plan)
     if "paper" not in name:
         assert plan.mu > 0.999999 * gaussian_mu(epsilon, 1e-6 - plan.failure)
 
@@ -147,38 +121,35 @@ def test_messages_are_functions_of_the_releases(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_client_sends_what_dppca_releases(name, monkeypatch):
-    """Of the same releases, the components of one are those of the other.
-
-    A covariance takes its share of the budget, which an average of two moments knows.
-    """
-    parameters = {**TASKS[name], **TASKS[name].get("bounded", {})}
-    covariance = "covariance" in name
-    if covariance and parameters["mechanism"] == "auto":
-        return
-    for key in ("bounded", "projection_norm", "model_covariance"):
-        parameters.pop(key, None)
-    whole = parameters.pop("aggregation", "projector") == "matrix"
+def test_a_client_sends_what_spiked_pca_releases(name, monkeypatch):
+    """Of the same releases, the components of one are those of the other."""
+    whole = "aggregation" in TASKS[name]
     task, X = make_task(**TASKS[name]), rows_of_client(0, n=N_ROWS)
     same_releases(monkeypatch)
     sent = talk(make_client(task, X), task)[0]
     vectors = sent.values
     if whole:
         vectors = top_eigh(unpack_lower(vectors, 6), 2)[1]
-    center = PrivateMean() if "bounds" in parameters else "none"
-    parameters = {"center": center, **parameters}
-    alone = DPPCA(2, release="components", **parameters).fit(X)
-    assert np.array_equal(vectors, alone.components_)
-    if not covariance:
-        assert make_client(task, X).plan.mechanisms == alone.privacy_.mechanisms
+    model = TASKS[name]["mechanism"].get_params()
+    del model["norm_range"]
+    release = "covariance" if "covariance" in name else "components"
+    alone = SpikedPCA(2, release=release, **model).fit(X)
+    assert make_client(task, X).plan.mechanisms == alone.privacy_.mechanisms
+    if release == "components":
+        assert np.array_equal(vectors, alone.components_)
 
 
-@pytest.mark.parametrize("name", ["two stages, covariance", "model, covariance"])
+COVARIANCES = {
+    "model_moment": {**MODEL, "model_covariance": True},
+    "projected_moment": {"projection_norm": 4.0},
+}
+
+
+@pytest.mark.parametrize("last", COVARIANCES)
 @pytest.mark.parametrize("length", [1e-300, 10.0, 1e300])
-def test_no_basis_changes_the_noise_of_a_covariance(name, length, monkeypatch):
+def test_no_basis_changes_the_noise_of_a_covariance(last, length, monkeypatch):
     """The exact statistic is that of orthonormal columns, the noise as planned."""
-    task, X = make_task(**TASKS[name]), rows_of_client(0, n=N_ROWS)
-    last = "model_moment" if "model" in name else "projected_moment"
+    task, X = make_task(**COVARIANCES[last]), rows_of_client(0, n=N_ROWS)
     seen = {}
     add = release_module._add_noise
 
@@ -244,7 +215,7 @@ def forged(name="b", numbers=(4.0, 1.0), topic=Topic.SUBSPACE, *, of, **changes)
     return Reply(**{**content, **changes})
 
 
-TWO_STAGE = make_task(mechanism="two-stage")
+UNKNOWN = make_task(mechanism=SpikedModel("private", "private"))
 
 
 @pytest.mark.parametrize(
@@ -290,12 +261,16 @@ def test_weights_are_finite_whatever_clients_claim(name):
 
 def test_a_client_is_not_believed_what_it_says_of_itself_alone():
     """Wild votes, or a lie: it counts by its rows and its budget, as others do."""
-    server = make_server(TWO_STAGE, "abc")
+    sizes = {"a": 20_000, "b": 10_000, "c": 10_000}
+    server = make_server(
+        UNKNOWN, {name: Registration(n, 3.0, 1e-6) for name, n in sizes.items()}
+    )
     server.request()
+    said = {"a": (4.0, 1.0), "b": (1e9, 1e-9), "c": (4.2, 1.1)}
+    mu = UNKNOWN.plan(10_000, 3.0, 1e-6, "x", False).mu
     sent = {
-        "a": forged("a", (4.0, 1.0), n_samples=20_000, mu=1.0, of=TWO_STAGE),
-        "b": forged("b", (1e9, 1e-9), n_samples=10_000, mu=1.0, of=TWO_STAGE),
-        "c": forged("c", (4.2, 1.1), n_samples=10_000, mu=1.0, of=TWO_STAGE),
+        name: forged(name, said[name], n_samples=n, mu=mu, of=UNKNOWN)
+        for name, n in sizes.items()
     }
     replies = server.collect(sent)
     assert server.averages.pooled_variances(replies) == (4.0, 1.0)
@@ -304,31 +279,23 @@ def test_a_client_is_not_believed_what_it_says_of_itself_alone():
 
 
 def test_weights_are_one_over_the_expected_squared_error():
-    """By DPPCA's own prediction, where it is far from its largest value."""
+    """By SpikedPCA's own prediction, where it is far from its largest value."""
     sizes, budgets = {"a": 30_000, "b": 90_000}, {"a": 2.0, "b": 1.0}
-    for parameters in ({"mechanism": "two-stage"}, {"mechanism": "auto"}, MODEL):
-        task = make_task(1, **parameters)
-        known = {k: Registration(n, budgets[k], 1e-6) for k, n in sizes.items()}
-        server = make_server(task, known)
-        server.request()
-        expected = []
-        replies = []
-        for name, n in sizes.items():
-            plan = task.plan(n, budgets[name], 1e-6, "x", False)
-            vector = np.eye(1, 6)
-            sent = {"n_samples": n, "mu": plan.mu, "values": vector, "of": task}
-            replies.append(forged(name, **sent))
-            pca = DPPCA(1, center="none", epsilon=budgets[name], **parameters)
-            expected.append(
-                pca.expected_error(n, 6, signal_variance=4.0, noise_variance=1.0)
-            )
-        replies = server.collect({r.client: r for r in replies})
-        expected = np.array(expected) ** -2.0
-        found = server.averages.subspace_weights(replies)
-        # The server takes a model's bounds for the usual share of delta.
-        exact = parameters is not MODEL
-        wanted = expected / expected.sum()
-        np.testing.assert_allclose(found, wanted, rtol=1e-6 if exact else 1e-3)
+    task = make_task(1, **MODEL)
+    known = {k: Registration(n, budgets[k], 1e-6) for k, n in sizes.items()}
+    server = make_server(task, known)
+    server.request()
+    expected, sent = [], {}
+    for name, n in sizes.items():
+        mu = task.plan(n, budgets[name], 1e-6, "x", False).mu
+        vector = np.eye(1, 6)
+        sent[name] = forged(name, n_samples=n, mu=mu, values=vector, of=task)
+        pca = SpikedPCA(1, epsilon=budgets[name], **KNOWN)
+        expected.append(pca.expected_error(n, 6, signal_variance=4.0))
+    expected = np.array(expected) ** -2.0
+    found = server.averages.subspace_weights(server.collect(sent))
+    # The server takes a model's bounds for the usual share of delta.
+    np.testing.assert_allclose(found, expected / expected.sum(), rtol=1e-3)
 
 
 def test_noisy_projectors_are_averaged_whole():
@@ -360,15 +327,15 @@ def test_covariances_of_the_model_are_averaged():
 
 def test_a_server_is_told_no_eigengap():
     with pytest.raises(ValueError, match="eigengap is only used"):
-        make_server(TWO_STAGE, eigengap=0.5)
-    server = make_server(TWO_STAGE, "b", min_clients=1)
+        make_server(UNKNOWN, {"b": PUBLIC}, eigengap=0.5)
+    server = make_server(UNKNOWN, {"b": PUBLIC}, min_clients=1)
     server.request()
     with (
         pytest.warns(UserWarning, match="rejected"),
         pytest.raises(FederationError, match="name or topic"),
     ):
         server.collect(
-            {"b": forged(numbers=(0.1, 0.5, 0.1), topic=Topic.COMPONENTS, of=TWO_STAGE)}
+            {"b": forged(numbers=(0.1, 0.5, 0.1), topic=Topic.COMPONENTS, of=UNKNOWN)}
         )
 
 
@@ -380,26 +347,24 @@ def test_weighted_medians():
 
 
 BAD_TASKS = {
-    "rounds": {"mechanism": "two-stage", "n_rounds": 1},
-    "mechanism='spiked' releases a start": {**MODEL, "start": False, "n_rounds": 1},
-    'aggregation="matrix" requires': {
-        "mechanism": "two-stage",
-        "aggregation": "matrix",
-    },
+    "rounds": {**MODEL, "n_rounds": 1},
+    "releases a start": {**MODEL, "start": False, "n_rounds": 1},
     "n_features of at most 2000": {
         **MODEL,
         "n_features": 2001,
         "aggregation": "matrix",
     },
     "projection_norm is not used": {**MODEL, "projection_norm": 1.0},
-    "model_covariance": {"mechanism": "two-stage", "model_covariance": True},
+    "model_covariance": {"model_covariance": True},
     "signal_variance": {"mechanism": SpikedModel(None, 1.0)},
-    "clip_norm is not used": {**MODEL, "bounded": {"clip_norm": 1.0}},
-    "n_components below n_features": {"mechanism": "two-stage", "n_components": 6},
-    "norm_range": {"mechanism": Auto(norm_range=(2.0, 1.0))},
-    "norm_range is not used": {"mechanism": TwoStage(4.0, 1.0, norm_range=(0.1, 9.0))},
-    "mechanism must be one of": {"mechanism": "spiked"},
-    "or Gaussian": {"mechanism": TwoStage},
+    "clip_norm, scale and center": {**MODEL, "bounded": {"clip_norm": 1.0}},
+    "n_components below n_features": {**MODEL, "n_components": 6},
+    "norm_range is reversed": {
+        "mechanism": SpikedModel("private", "private", norm_range=(2.0, 1.0))
+    },
+    "norm_range is not used": {"mechanism": SpikedModel(4.0, 1.0, norm_range=(1, 9))},
+    "mechanism of clients must be": {"mechanism": "two-stage"},
+    "or SpikedModel": {"mechanism": TwoStage()},
 }
 
 
@@ -463,7 +428,7 @@ def test_a_client_of_few_rows_is_refused_by_name(n):
 
 
 def test_assumptions_are_words_of_the_plan():
-    plans = [make_client(make_task(**t)).plan for t in TASKS.values()]
+    plans = [make_client(make_task(**t)).plan for t in (*TASKS.values(), {})]
     # Clients clip all that they release themselves, and add all of the noise; leaks are
     # of pipelines.
     others = {Assumption.CLIPPED_GRADIENTS, Assumption.SUMMED_PARTS}

@@ -11,11 +11,9 @@ from federation_tools import answers, registered, rows_of
 from skdpspectral import FederatedDPPCA, PrivacyLeakWarning, SparseDPPCA
 from skdpspectral.decomposition import (
     Aggregation,
-    Auto,
     ComponentCovariance,
     PrivateMean,
     SpikedModel,
-    TwoStage,
 )
 from skdpspectral.federation import LocalClient, Rounds, Server, make_task
 
@@ -30,8 +28,6 @@ PARAMETERS = {
     "radius": {"clip_norm": 7.0, "center": PrivateMean(3.0)},
     "shared": {"center": "shared", "release": ComponentCovariance(9.0)},
     "covariance": {"release": ComponentCovariance(9.0)},
-    "two stages": {"mechanism": TwoStage(noise_variance=1.5)},
-    "a choice": {"mechanism": Auto(norm_range=(1e-3, 1e4)), "bounds": (-9, 9)},
     "model": {"mechanism": SpikedModel([9.0, 4.0], 1.0), "release": "covariance"},
     "own mean": {"mechanism": SpikedModel([9.0, 4.0], 1.0, mean="unknown")},
     "paper": {

@@ -44,7 +44,6 @@ REGISTERED = {name: Registration(400, 1.0, 1e-6) for name in NAMES}
 TASKS = {
     "directions": (make_task(2, P), {}),
     "covariance": (make_task(2, P, bounds=(-20, 20), projection_norm=9.0), {}),
-    "two-stage": (make_task(2, P, mechanism="two-stage", projection_norm=9.0), {}),
     "shared": (make_task(2, P, center="shared", projection_norm=9.0), {}),
     "rounds": (
         make_task(1, P, n_rounds=2, aggregation="matrix"),

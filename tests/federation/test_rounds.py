@@ -51,12 +51,6 @@ FEDERATIONS = {
         FederatedDPPCA,
         {**BOX, "release": ComponentCovariance(9.0)},
     ),
-    "two-stage": (
-        {"mechanism": "two-stage", "projection_norm": 9.0},
-        {},
-        FederatedDPPCA,
-        {"mechanism": "two-stage", "release": ComponentCovariance(9.0)},
-    ),
     "model": (
         {**MODEL, "model_covariance": True},
         {},

@@ -13,7 +13,7 @@ from scipy.stats import binom
 from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, SparseDPPCA
 from skdpspectral._release import noise as release_module
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance
+from skdpspectral.decomposition import ComponentCovariance, SpikedModel
 from skdpspectral.decomposition._shared_center import N_LENGTHS, N_NUMBERS, Typical
 from skdpspectral.federation import (
     LocalClient,
@@ -461,7 +461,7 @@ def test_one_length_is_the_floor_of_all_who_measure_from_a_center():
 
 
 REFUSED = {
-    "mechanism": (FederatedDPPCA, {"mechanism": "two-stage"}),
+    "mechanism": (FederatedDPPCA, {"mechanism": SpikedModel(4.0, 1.0)}),
     "released": (
         FederatedDPPCA,
         {"release": ComponentCovariance(2.0, components=np.eye(P)[:2])},

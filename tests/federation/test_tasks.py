@@ -12,11 +12,10 @@ import pytest
 from skdpspectral import FederatedDPPCA, SparseDPPCA
 from skdpspectral._messages.codec import signed
 from skdpspectral.decomposition import (
-    Auto,
     ComponentCovariance,
+    Gaussian,
     PrivateMean,
     SpikedModel,
-    TwoStage,
 )
 from skdpspectral.decomposition._federated_client import run_in_process
 from skdpspectral.decomposition._pca_mechanisms import ComponentMechanism
@@ -52,10 +51,8 @@ PARAMETERS = {
     "no start": {"n_rounds": 3, "start": False},
     "covariance": {"projection_norm": 4.0},
     "other covariance": {"projection_norm": 4.000001},
-    "two-stage": {"mechanism": "two-stage"},
-    "auto": {"mechanism": "auto"},
-    "public noise": {"mechanism": Auto(noise_variance=0.5)},
-    "range": {"mechanism": Auto(norm_range=(1e-3, 1e3))},
+    "private": {"mechanism": SpikedModel("private", "private")},
+    "range": {"mechanism": SpikedModel("private", "private", norm_range=(1e-3, 1e3))},
     "model": MODEL,
     "other model": {"mechanism": SpikedModel([4.0, 2.5], 1.0)},
     "model, covariance": {**MODEL, "model_covariance": True},
@@ -105,7 +102,7 @@ def test_what_means_the_same_has_the_same_digest():
         assert same == task
     paper = SpikedModel([4, 2.0], 1, calibration="paper", sensitivity_constant=1)
     assert make_task(2, 5, mechanism=paper) == TASKS["paper"]
-    assert make_task(2, 5, mechanism=TwoStage()) == TASKS["two-stage"]
+    assert make_task(2, 5, mechanism=Gaussian()) == TASKS["plain"]
     pairs = [make_task(2, 5, bounds=(-1, 1), center=c) for c in ("auto", "pairs")]
     assert pairs[0] == pairs[1] == make_task(2, 5, bounds=(-1, 1))
     zeros = [make_task(1, 5, bounds=(zero, 1)) for zero in (0, 0.0, -0.0)]
@@ -131,8 +128,8 @@ def test_flags_are_booleans(name, flag):
 
 def test_later_changes_of_the_variances_change_no_task():
     signal, lengths = np.array([4.0, 1.0]), [1e-3, 1e3]
-    mechanism = ComponentMechanism("auto", signal, np.float32(0.5), lengths)
-    rows = make_task(1, 4, clip_norm=1.0).rows
+    mechanism = ComponentMechanism("spiked", signal, np.float32(0.5), lengths)
+    rows = make_task(1, 4, center="none").rows
     task = SpectralTask(2, rows, mechanism=mechanism)
     before = task.plan(1000, 1.0, 1e-6, "x", False)
     signal *= 100.0
@@ -235,7 +232,7 @@ BAD = [
     ("one name for each|n_features=5", forged("names", feature_names=["x"])),
     ("feature_names", forged("names", feature_names="abcde")),
     ("paper", forged("model", mechanism={"constant": 5.0})),
-    ("paper", forged("two-stage", mechanism={"calibration": "paper"})),
+    ("paper", forged("plain", mechanism={"calibration": "paper"})),
     *(
         ("task", forged("model", mechanism={"signal": [variance, 2.0]}))
         for variance in (0.0, -4.0, 1.0, 1e300, 5e-324, "4", True)
@@ -254,7 +251,7 @@ def test_a_model_is_checked_however_a_task_came_about():
     with pytest.raises(ValueError, match="not used with"):
         SpectralTask(2, TASKS["box"].rows, mechanism=TASKS["model"].mechanism)
     with pytest.raises(ValueError, match="n_components below"):
-        SpectralTask(5, TASKS["plain"].rows, mechanism=TASKS["two-stage"].mechanism)
+        SpectralTask(5, TASKS["model"].rows, mechanism=TASKS["model"].mechanism)
 
 
 BAD_TASKS = {
@@ -338,9 +335,3 @@ def test_numbers_of_rows_are_whole_numbers(n_samples):
     plans = [task.plan(n, 1.0, 1e-6, "any", False) for n in (np.int32(5000), 5000)]
     anew = make_task(2, 6, bounds=(-1, 1)).plan(5000, 1.0, 1e-6, "any", False)
     assert plans == [anew, anew]
-
-
-def test_mechanisms_that_send_no_variances_are_refused(monkeypatch):
-    monkeypatch.setattr(TwoStage, "sends_variances", False)
-    with pytest.raises(ValueError, match="'two-stage' is not available in federations"):
-        make_task(1, 5, mechanism="two-stage")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from skdpspectral import DPPCA, JMECovariance
+from skdpspectral import DPPCA, DPCovariance, JMECovariance
 from skdpspectral._linalg import walks as threads
 from skdpspectral._linalg.walks import blas_threads, map_in_threads
 from skdpspectral.model_selection import PrivateSearchCV, _private_search
@@ -151,7 +151,7 @@ def test_fits_have_one(monkeypatch):
         np.linalg, "eigh", lambda *a, **k: seen.append(pools()) or eigh(*a, **k)
     )
     X = np.random.default_rng(0).standard_normal((60, 4))
-    DPPCA(release="covariance").fit(X)
+    DPCovariance().fit(X)
     assert seen
     assert all(found == {1} for found in seen)
     seen.clear()

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from skdpspectral import DPPCA
 from skdpspectral._linalg import eigen
 from skdpspectral._linalg.eigen import flip_signs, top_eigh
-from skdpspectral.decomposition import SpikedModel
+from skdpspectral.decomposition import SpikedPCA
 from skdpspectral.decomposition import _spiked as spiked_projector
 from skdpspectral.decomposition._bounded_moments import SecondMoment
 from skdpspectral.federation import make_task
@@ -164,8 +163,8 @@ def test_roundings_of_a_moment_of_projections_are_charged():
     """Against sums in higher precision; before, nothing was charged for them."""
     n, p = 20_000, 30
     X = np.random.default_rng(1).standard_normal((n, p)) * np.r_[4.0, np.ones(p - 1)]
-    model = SpikedModel(signal_variance=15.0, noise_variance=1.0)
-    pca = DPPCA(1, mechanism=model, release="covariance")
+    model = {"signal_variance": 15.0, "noise_variance": 1.0}
+    pca = SpikedPCA(1, release="covariance", **model)
     charged = pca.privacy_plan(n, p)["model_moment"]
     u = np.linalg.qr(np.random.default_rng(2).standard_normal((p, 1)))[0].T
     found = spiked_projector._sum_of_projections([X[:9000], X[9000:]], u) / n

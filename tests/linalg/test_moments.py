@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 from skdpspectral._linalg import walks
-from skdpspectral._linalg.walks import row_blocks
-from skdpspectral.decomposition import _kernels
-from skdpspectral.decomposition._kernels import (
+from skdpspectral._linalg.walks import (
     OuterProductSum,
     blocked_mean,
     blocked_second_moment,
+    row_blocks,
 )
 from skdpspectral.sensitivity import summation_error
 
@@ -104,8 +103,8 @@ def test_short_parts_of_blocks_are_summed_together():
             return super().update(rows)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_kernels, "OuterProductSum", Noted)
-        found = _kernels.sums_of_layers(read(), 3, 2)
+        patch.setattr(walks, "OuterProductSum", Noted)
+        found = walks.sums_of_layers(read(), 3, 2)
     for total, exact in zip(found, expected, strict=True):
         np.testing.assert_allclose(np.tril(total), np.tril(exact), rtol=1e-12)
     assert sorted(products) == sorted([7, 7, 7, 7, 7, 5, 5, 7, 1, 7, 4, 2])

@@ -39,7 +39,6 @@ from skdpspectral import (
 from skdpspectral._release.noise import record_releases
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
 from skdpspectral.audit import privacy_report
-from skdpspectral.decomposition import SpikedModel
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.mechanisms import Neighbors, Unit
 from skdpspectral.metrics import captured_variance, make_private_scorer
@@ -709,7 +708,6 @@ BAD = {
     "grid of seeds": {"space": {"noise_seed": [0]}},
     "grid of ledgers": {"space": {"accountant": [PrivacyAccountant()]}},
     "grid without noise": {"space": {"epsilon": [None]}},
-    "grid of a model": {"space": {"mechanism": [SpikedModel(1e6, 1.0)]}},
     "estimator a class": {"estimator": DPPCA},
     "estimator text": {"estimator": "pca"},
     "estimator with a seed": {"estimator": DPPCA(noise_seed=0)},

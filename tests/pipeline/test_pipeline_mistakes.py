@@ -28,7 +28,7 @@ from skdpspectral import (
     PrivacyAccountant,
     PrivacyBudgetError,
 )
-from skdpspectral.decomposition import SpikedModel
+from skdpspectral.decomposition import SpikedPCA
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
 from skdpspectral.neural_network import Adam, AlternatingAdam
@@ -183,8 +183,8 @@ MISTAKES = {
         r"step 'federateddppca': FederatedDPPCA has a budget for each client; fit it",
     ),
     "a model of the data": (
-        lambda: pipeline(DPPCA(1, mechanism=SpikedModel(1e6, 1.0))),
-        r"step 'dppca': the guarantee of DPPCA rests on a model.*choose another",
+        lambda: pipeline(SpikedPCA(1, signal_variance=1e6, noise_variance=1.0)),
+        r"step 'spikedpca': the guarantee of SpikedPCA rests on a model.*another",
     ),
     "a cache": (
         lambda: pipeline(*SCALED, memory=Memory(None)),

@@ -129,7 +129,7 @@ def test_components_without_deviations_are_refused():
         ComponentsDisplay.from_estimator(DPPCA())
     pca = DPPCA(1).fit(X)
     assert pca.publish().components_std_.shape == (1, 6)
-    pca.set_params(release="covariance", center="none").fit(X)
+    pca.set_params(scale="ranks").fit(X)
     with pytest.raises(ValueError, match="has no components_std_"):
         ComponentsDisplay.from_estimator(pca)
 

@@ -17,7 +17,7 @@ import pytest
 
 import skdpspectral
 from skdpspectral import DPPCA
-from skdpspectral.decomposition._kernels import blocked_second_moment
+from skdpspectral._linalg.walks import blocked_second_moment
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork"),

@@ -23,31 +23,22 @@ SETTINGS = {
     "clipped about a mean in a box": {"bounds": (-1, 1), "clip_norm": 1.0},
     "pairs": {"center": "pairs"},
     "a center that is searched for": {"center": "private"},
-    "clipped pairs": {"center": "pairs", "clip_norm": 3.0, "release": "covariance"},
+    "clipped pairs": {"center": "pairs", "clip_norm": 3.0},
     "two stages of pairs": {"mechanism": "two-stage", "center": "pairs"},
     "two stages": {"mechanism": "two-stage"},
     "two stages, one public variance": {"mechanism": TwoStage(noise_variance=1.0)},
     "two stages in a box": {"mechanism": "two-stage", "bounds": (-1, 1)},
     "a choice": {"mechanism": "auto"},
-    "covariance": {"release": "covariance"},
-    "covariance, clipped": {"release": "covariance", "clip_norm": 2.0},
-    "covariance, a choice in a box": {
-        "mechanism": "auto",
-        "release": "covariance",
-        "bounds": (-1, 1),
-        "whiten": True,
-    },
+    "a choice in a box": {"mechanism": "auto", "bounds": (-1, 1)},
     "a choice with public variances": {
         "mechanism": Auto(signal_variance=3.0, noise_variance=1.0),
-        "release": "covariance",
     },
 }
 RANK = {"n_components": "auto"}
 RELEASED_RANK = {
     "released rank": RANK,
-    "released rank, covariance": {"release": "covariance", **RANK},
     "released rank, two stages": {"mechanism": "two-stage", **RANK},
-    "released rank, a choice": {"mechanism": "auto", "release": "covariance", **RANK},
+    "released rank, a choice": {"mechanism": "auto", **RANK},
 }
 
 
@@ -56,11 +47,7 @@ CHOSEN = {"a choice of releases": {"epsilon": 90.0, "mechanism": "auto"}}
 # With so large a budget that a center is searched for in few rows.
 SEARCHED = {
     "a choice of a center": {"epsilon": 60.0},
-    "a choice of a center, and a covariance": {
-        "epsilon": 90.0,
-        "mechanism": "auto",
-        "release": "covariance",
-    },
+    "a choice of a center, and of releases": {"epsilon": 90.0, "mechanism": "auto"},
 }
 
 
@@ -106,7 +93,7 @@ def test_a_fit_is_charged_before_it_reads(monkeypatch):
 
 
 def test_a_refused_fit_reads_nothing(monkeypatch):
-    from skdpspectral.decomposition._center import SearchedComponents
+    from skdpspectral._statistics.center import SearchedComponents
 
     def explode(*args, **kwargs):
         raise AssertionError("the data were read")

@@ -16,6 +16,7 @@ from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPAdamRegressor,
+    DPCovariance,
     DPRidge,
     DPStandardScaler,
     DPTableVectorizer,
@@ -189,7 +190,7 @@ def rows(n):
 
 NOISY = {
     "components": (lambda: DPPCA(2, epsilon=0.1).fit(rows(50)), "above the noise"),
-    "no mean": (lambda: DPPCA("auto", release="covariance").fit(rows(300)), "no mean"),
+    "no mean": (lambda: DPCovariance().fit(rows(300)), "no mean"),
     "scales": (lambda: DPStandardScaler(epsilon=0.1).fit(rows(50)), "private scales"),
     "ranks": (lambda: DPPCA(1, scale="private").fit(rows(50)), "private scales"),
     "ridge": (lambda: DPRidge(epsilon=0.1).fit(rows(50), rows(50)[:, 0]), "no feature"),

@@ -46,6 +46,7 @@ from skdpspectral import (
 from skdpspectral._release import noise
 from skdpspectral._tables import clipping
 from skdpspectral.covariance import Window
+from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 from skdpspectral.model_selection import PrivateSplit
 from skdpspectral.preprocessing import _columns
@@ -69,7 +70,7 @@ def test_neighbors_that_are_given_the_same_releases_show_the_same(family, form, 
     )
     check(closest)
     if form == "array":
-        unfit = [name for name in closest.unfit if "SpikedModel" not in name]
+        unfit = [name for name in closest.unfit if "Spiked" not in name]
         assert not unfit, unfit
         assert closest.n_pairs > 20
     if family.endswith("settings") or family in ("groups", "searches", "compositions"):
@@ -218,10 +219,13 @@ def test_an_error_that_quotes_an_odd_id_is_found(odd, monkeypatch):
 # For each module that clips rows, a fit on which that clip decides.
 CLIPPED = {
     "covariance._moment_stream": lambda: row_cases(rng(), JMECovariance(), "array"),
-    "decomposition._bounded_moments": lambda: row_cases(
+    "_statistics.row_bounds": lambda: row_cases(
         rng(), DPPCA(1, clip_norm=2.0, center="none"), "array"
     ),
-    "decomposition._center": lambda: row_cases(
+    "decomposition._bounded_moments": lambda: client_cases(
+        rng(), FederatedDPPCA(1, release=ComponentCovariance(2.0)), "array"
+    ),
+    "_statistics.center": lambda: row_cases(
         rng(), DPPCA(1, center="private", epsilon=50.0), "array"
     ),
     "decomposition._two_stage": lambda: row_cases(

@@ -152,7 +152,7 @@ def test_parts_are_read_once_for_all_clients():
     rows, clients = FRAME[["a", "b", "c"]].to_numpy(), np.arange(N) % 5
     known = {"dtype": float, "meta": np.empty((0, 0))}
     X = da.from_array(rows, chunks=(N // 4, 3)).map_blocks(read, **known)
-    pca = FederatedDPPCA(1, mechanism="two-stage", noise_seed=1)
+    pca = FederatedDPPCA(1, noise_seed=1)
     with quiet():
         check_same(
             outcome(pca, rows, clients=clients), outcome(pca, X, clients=clients)

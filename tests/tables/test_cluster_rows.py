@@ -8,6 +8,7 @@ from cluster_tools import check_public, check_same, outcome, quiet
 
 from skdpspectral import (
     DPPCA,
+    DPCovariance,
     DPItemEmbedding,
     DPMatrixFactorization,
     DPStandardScaler,
@@ -27,7 +28,7 @@ from skdpspectral._tables import clusters as cluster_rows
 from skdpspectral._tables import users
 from skdpspectral._tables.clusters import cluster_table
 from skdpspectral.datasets import make_ratings
-from skdpspectral.decomposition import PrivateMean, SpikedModel
+from skdpspectral.decomposition import PrivateMean, SpikedPCA
 from skdpspectral.linear_model import PrivateRounds, UserIntercept
 from skdpspectral.sensitivity import summation_error
 
@@ -41,7 +42,7 @@ SEED = 918_273_645
 N, N_OF_USERS, P = 36_003, 5003, 6
 rng = np.random.default_rng(0)
 X = rng.standard_normal((N, P)) * np.r_[3.0, 2.0, np.ones(P - 2)] + 1.0
-SPIKED = SpikedModel(signal_variance=9.0, noise_variance=1.0)
+MODEL = {"signal_variance": 9.0, "noise_variance": 1.0, "release": "covariance"}
 PARTS, PARTS_OF_USERS = ((20_000, 1, 0, 15_000, 1002), (4, 2)), ((3000, 2003), (6,))
 PCA = {
     "default": {},
@@ -49,11 +50,9 @@ PCA = {
     "origin": {"center": "none"},
     "public mean and clip": {"clip_norm": 2.0, "center": PrivateMean()},
     "bounds": {"bounds": (-9, 9)},
-    "two stages": {"mechanism": "two-stage", "release": "covariance"},
-    "covariance": {"release": "covariance"},
-    "a choice": {"mechanism": "auto", "clip_norm": 2.0, "release": "covariance"},
+    "two stages": {"mechanism": "two-stage"},
+    "a choice": {"mechanism": "auto", "clip_norm": 2.0},
     "scaled": {"scale": "private"},
-    "spiked": {"mechanism": SPIKED, "release": "covariance"},
 }
 DATA = make_ratings(400, 30, random_state=0, as_frame=True)
 RATINGS = DATA.data.assign(rating=DATA.target).sample(frac=1, random_state=1)
@@ -79,10 +78,12 @@ def fits():
     """Estimators with what they are fitted to in memory, and on a cluster."""
     for name, parameters in PCA.items():
         yield f"pca {name}", DPPCA(noise_seed=SEED, **parameters), (X,), (X,), {}
+    yield "spiked", SpikedPCA(noise_seed=SEED, **MODEL), (X,), (X,), {}
+    yield "covariance", DPCovariance(noise_seed=SEED), (X,), (X,), {}
     for parameters in ({}, {"with_mean": False}, {"bounds": (-9, 9)}):
         scaler = DPStandardScaler(noise_seed=SEED, **parameters)
         yield f"scaler {parameters}", scaler, (X,), (X,), {}
-    for parameters in ({}, {"mechanism": "two-stage"}):
+    for parameters in ({}, {"aggregation": "matrix"}):
         pca = FederatedDPPCA(noise_seed=SEED, **parameters)
         yield f"federated {parameters}", pca, (OWN,), (OWN,), {"clients": USERS % 3}
     stars = {"rating_range": (1, 5)}

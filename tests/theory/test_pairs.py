@@ -10,18 +10,18 @@ from scipy.optimize import minimize
 from skdpspectral import DPPCA
 from skdpspectral._linalg.eigen import unpack_lower
 from skdpspectral._release.noise import Release
+from skdpspectral._statistics.center import CenterSteps, Nearness, Sample
+from skdpspectral._statistics.row_bounds import RowBounds
 from skdpspectral._statistics.statistic import pair_order
 from skdpspectral._tables.clipping import clip_rows, normalize_rows
 from skdpspectral._tables.pairs import PairOrder, PairWalk, sign_differences
 from skdpspectral.decomposition._bounded_moments import (
     LAYERS,
     LayeredMoment,
-    RowBounds,
     SecondMoment,
     in_layers,
     layer_weights,
 )
-from skdpspectral.decomposition._center import CenterSteps, Nearness, Sample
 from skdpspectral.decomposition._shared_center import Lengths
 from skdpspectral.mechanisms import PrivacyPlan
 from skdpspectral.sensitivity import (

@@ -9,8 +9,8 @@ import itertools
 import numpy as np
 import pytest
 
+from skdpspectral._statistics.row_bounds import RowBounds
 from skdpspectral.decomposition import PrivateMean
-from skdpspectral.decomposition._bounded_moments import RowBounds
 
 BOXES = {
     "no box": {},

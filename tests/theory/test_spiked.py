@@ -9,14 +9,14 @@ from scipy.stats import binom, chi2
 from skdpspectral import DPPCA
 from skdpspectral._linalg.eigen import top_eigh
 from skdpspectral.accounting import gaussian_mu
-from skdpspectral.decomposition import SpikedModel
+from skdpspectral.decomposition import SpikedPCA
 from skdpspectral.mechanisms import Assumption
 from skdpspectral.sensitivity import (
     paper_moment_sensitivity,
     paper_projector_sensitivity,
 )
 
-MODEL = {"mechanism": SpikedModel(signal_variance=10.0, noise_variance=1.0)}
+MODEL = {"signal_variance": 10.0, "noise_variance": 1.0}
 
 
 def test_formulas_of_the_papers():
@@ -117,7 +117,7 @@ def test_first_order_law_of_a_replacement():
 def test_the_theorem_covers_the_largest_of_a_thousand_replacements():
     rng = np.random.default_rng(3)
     found, _ = replacement_ratios(5000, 30, 10.0, 1000, rng)
-    planned = DPPCA(1, **MODEL).privacy_plan(5000, 30)["projector"]
+    planned = SpikedPCA(1, **MODEL).privacy_plan(5000, 30)["projector"]
     needed = planned.sensitivity / order_of(10.0, 5000, 30)
     assert 1.0 < found.max() < needed < 5.0
 
@@ -252,12 +252,12 @@ def test_a_long_row_moves_the_projector_beyond_the_bound():
         vector = top_eigh(rows.T @ rows, 1)[1]
         projectors.append(vector.T @ vector)
     moved = np.linalg.norm(projectors[0] - projectors[1])
-    mechanism = DPPCA(1, epsilon=0.5, **MODEL).privacy_plan(n, p)["projector"]
+    mechanism = SpikedPCA(1, epsilon=0.5, **MODEL).privacy_plan(n, p)["projector"]
     assert moved > 5 * mechanism.charged_sensitivity
 
 
 def test_the_plan_says_what_it_rests_on():
-    plan = DPPCA(1, **MODEL).privacy_plan(1000, 50)
+    plan = SpikedPCA(1, **MODEL).privacy_plan(1000, 50)
     assert plan.assumption is Assumption.SPIKED_GAUSSIAN
     assert "only for data that satisfy the spiked-gaussian assumption" in str(plan)
     assert "not differentially private" in str(plan)
@@ -271,8 +271,8 @@ def test_the_plan_says_what_it_rests_on():
 def test_noise_of_the_papers(release):
     """Variances of 8 D^2 log(2.5 / delta) / epsilon^2, off the diagonal."""
     n, p, epsilon, delta = 1000, 50, 0.5, 1e-5
-    paper = SpikedModel(10.0, 1.0, calibration="paper", sensitivity_constant=1.0)
-    pca = DPPCA(1, epsilon=epsilon, delta=delta, release=release, mechanism=paper)
+    paper = {**MODEL, "calibration": "paper", "sensitivity_constant": 1.0}
+    pca = SpikedPCA(1, epsilon=epsilon, delta=delta, release=release, **paper)
     plan = pca.privacy_plan(n, p)
     printed = (paper_projector_sensitivity, paper_moment_sensitivity)
     for mechanism, formula in zip(plan.mechanisms, printed, strict=False):
@@ -283,8 +283,8 @@ def test_noise_of_the_papers(release):
 
 
 def test_noise_of_the_papers_is_refused_where_it_hides_nothing():
-    paper = SpikedModel(10.0, 1.0, calibration="paper")
-    pca = DPPCA(1, epsilon=1e6, mechanism=paper, release="covariance")
+    paper = {**MODEL, "calibration": "paper"}
+    pca = SpikedPCA(1, epsilon=1e6, release="covariance", **paper)
     with pytest.raises(ValueError, match=r"calibration=.*hides nothing"):
         pca.privacy_plan(1000, 50)
 
@@ -295,8 +295,8 @@ def test_components_and_covariance_of_spiked_rows(n, p, rank):
     rng = np.random.default_rng(5)
     signal = [9000.0, 4000.0, 2000.0][:rank]
     X = rng.standard_normal((n, p)) * np.sqrt(np.r_[signal, np.ones(p - rank)] + 1.0)
-    parameters = {"mechanism": SpikedModel(signal, 1.0), "release": "covariance"}
-    pca = DPPCA(rank, epsilon=1e4, noise_seed=0, **parameters).fit(X)
+    parameters = {**MODEL, "signal_variance": signal, "release": "covariance"}
+    pca = SpikedPCA(rank, epsilon=1e4, noise_seed=0, **parameters).fit(X)
     exact = np.linalg.eigh(X @ X.T if p > n else X.T @ X)[0][::-1][:rank] / n
     np.testing.assert_allclose(pca.explained_variance_, exact, rtol=0.1)
     assert pca.noise_variance_ == 1.0

@@ -14,7 +14,7 @@ from skdpspectral import (
     PrivacyLeakWarning,
 )
 from skdpspectral.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
-from skdpspectral.decomposition import SpikedModel
+from skdpspectral.decomposition import SpikedPCA
 from skdpspectral.mechanisms import PrivacyPlan
 from skdpspectral.sensitivity import _spiked as _spiked_sensitivity
 from skdpspectral.sensitivity import (
@@ -23,12 +23,12 @@ from skdpspectral.sensitivity import (
     spiked_projector_sensitivity,
 )
 
-MODEL = {"mechanism": SpikedModel(signal_variance=10.0, noise_variance=1.0)}
+MODEL = {"signal_variance": 10.0, "noise_variance": 1.0}
 
 
 def paper_model(constant=None):
     """The model with the noise of the papers."""
-    return SpikedModel(10.0, 1.0, calibration="paper", sensitivity_constant=constant)
+    return {**MODEL, "calibration": "paper", "sensitivity_constant": constant}
 
 
 def subspaces(moments, rank):
@@ -295,8 +295,8 @@ def test_what_has_no_bound_is_refused_before_it_is_charged(
     n, p, signal, epsilon, release
 ):
     accountant = PrivacyAccountant()
-    parameters = {"mechanism": SpikedModel(signal, 1.0), "release": release}
-    pca = DPPCA(1, epsilon=epsilon, accountant=accountant, **parameters)
+    parameters = {**MODEL, "signal_variance": signal, "release": release}
+    pca = SpikedPCA(1, epsilon=epsilon, accountant=accountant, **parameters)
     X = np.random.default_rng(0).standard_normal((n, p))
     with pytest.raises(ValueError, match=rf"n_samples={n}, .*signal_variance="):
         pca.fit(X)
@@ -322,8 +322,8 @@ def test_the_delta_that_is_claimed(n, p, signal, epsilon, delta):
     error. That of printed noise with a constant of 0.8 is above delta in the last two
     settings, by five standard errors.
     """
-    model = SpikedModel(signal, 1.0)
-    pca = DPPCA(1, epsilon=epsilon, delta=delta, mechanism=model)
+    model = {**MODEL, "signal_variance": signal}
+    pca = SpikedPCA(1, epsilon=epsilon, delta=delta, **model)
     planned = pca.privacy_plan(n, p)["projector"]
     found = moved(n, 1, *pairs(n, p, (signal,), 4000, np.random.default_rng(5)))
     assert np.mean(exact_deltas(found / planned.noise_std, epsilon)) < delta / 100
@@ -338,7 +338,7 @@ def test_the_delta_that_is_claimed(n, p, signal, epsilon, delta):
 def test_delta_includes_the_probability_of_failure(epsilon, delta, release):
     """The curve at the bounds, and a tenth of delta for pairs beyond them."""
     n, p = 5000, 20
-    pca = DPPCA(1, epsilon=epsilon, delta=delta, release=release, **MODEL)
+    pca = SpikedPCA(1, epsilon=epsilon, delta=delta, release=release, **MODEL)
     plan = pca.privacy_plan(n, p)
     assert plan.epsilon == epsilon
     assert plan.failure == 0.1 * delta
@@ -362,8 +362,8 @@ def test_delta_includes_the_probability_of_failure(epsilon, delta, release):
 def test_the_noise_of_the_papers_is_charged_by_the_theorem(n, release):
     """Where the theorem has no bound, by the largest distance that there is."""
     p, delta = 20, 1e-6
-    paper = {"mechanism": paper_model(), "release": release}
-    plan = DPPCA(1, delta=delta, **paper).privacy_plan(n, p)
+    paper = {**paper_model(), "release": release}
+    plan = SpikedPCA(1, delta=delta, **paper).privacy_plan(n, p)
     failure = 0.1 * delta / len(plan.mechanisms)
     projector = spiked_projector_sensitivity([10.0], 1.0, n, p, failure)
     assert (projector == math.inf) == (n <= 50)
@@ -380,7 +380,7 @@ def test_the_noise_of_the_papers_is_charged_by_the_theorem(n, release):
 
 def test_a_budget_knows_what_the_noise_of_the_papers_costs():
     X = np.random.default_rng(0).standard_normal((1000, 20))
-    pca = DPPCA(1, mechanism=paper_model(0.3))
+    pca = SpikedPCA(1, **paper_model(0.3))
     with (
         PrivacyAccountant() as accountant,
         pytest.warns(PrivacyLeakWarning, match=r"epsilon=\d+\.\d+, not 1:"),
@@ -401,10 +401,10 @@ def test_a_budget_knows_what_the_noise_of_the_papers_costs():
 @pytest.mark.parametrize("constant", [1e-50, 1e-6])
 def test_a_constant_that_hides_nothing_is_refused(constant):
     """It once gave exact eigenvectors, printed as (1, 1e-6)."""
-    pca = DPPCA(1, mechanism=paper_model(constant))
+    pca = SpikedPCA(1, **paper_model(constant))
     with pytest.raises(ValueError, match=r"sensitivity_constant.*raise"):
         pca.privacy_plan(1000, 5)
-    pca.set_params(mechanism__calibration="exact")
+    pca.set_params(calibration="exact")
     with pytest.raises(
         ValueError, match=r'sensitivity_constant is only used with .*"paper"'
     ):
@@ -412,7 +412,7 @@ def test_a_constant_that_hides_nothing_is_refused(constant):
 
 
 def test_more_noise_by_the_papers_leaves_the_claim_as_it_is():
-    pca = DPPCA(1, mechanism=paper_model(10.0))
+    pca = SpikedPCA(1, **paper_model(10.0))
     plan = pca.privacy_plan(10_000, 20)
     assert plan.epsilon == 1.0
     assert plan.mu < 0.5 * gaussian_mu(1.0, 1e-6)
@@ -422,7 +422,7 @@ def test_more_noise_by_the_papers_leaves_the_claim_as_it_is():
 
 
 def spiked_plan(epsilon, delta):
-    return DPPCA(1, epsilon=epsilon, delta=delta, **MODEL).privacy_plan(5000, 5)
+    return SpikedPCA(1, epsilon=epsilon, delta=delta, **MODEL).privacy_plan(5000, 5)
 
 
 def test_failures_of_several_fits_add_up():
@@ -499,7 +499,7 @@ def test_every_plan_of_the_papers_noise_can_be_charged(constant):
     """Its epsilon comes from its cost and is checked against it: rounding included."""
     accountant = PrivacyAccountant()
     for epsilon in np.linspace(0.1, 9.0, 7):
-        pca = DPPCA(1, epsilon=epsilon, mechanism=paper_model(constant))
+        pca = SpikedPCA(1, epsilon=epsilon, **paper_model(constant))
         plan = pca.privacy_plan(3000, 7)
         accountant.charge(plan)
         assert gaussian_delta(plan.mu, plan.epsilon) <= 0.9 * plan.delta
@@ -507,9 +507,9 @@ def test_every_plan_of_the_papers_noise_can_be_charged(constant):
 
 def test_rounding_errors_are_charged_where_signals_are_far_above_the_noise():
     """A bound of 1e-20 would be lost in eigenvectors that are off by 1e-16."""
-    planned = DPPCA(1, mechanism=SpikedModel(1e40, 1.0)).privacy_plan(10_000, 5)[
-        "projector"
-    ]
+    planned = SpikedPCA(1, signal_variance=1e40, noise_variance=1.0).privacy_plan(
+        10_000, 5
+    )["projector"]
     assert planned.sensitivity < 1e-20
     assert planned.charged_sensitivity > 1e-13
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skdpspectral import JMECovariance
-from skdpspectral.covariance._kernels import MomentRows
+from skdpspectral.covariance._moment_stream import MomentRows
 from skdpspectral.factorizations import Prefix, factorize
 from skdpspectral.mechanisms import CorrelatedGaussian
 from skdpspectral.sensitivity import (

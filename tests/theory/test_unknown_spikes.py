@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy.stats import beta, chi2, norm
 
-from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant
+from skdpspectral import FederatedDPPCA, PrivacyAccountant
+from skdpspectral._statistics.row_bounds import RowBounds
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import SpikedModel
-from skdpspectral.decomposition._bounded_moments import RowBounds
+from skdpspectral.decomposition import SpikedModel, SpikedPCA
 from skdpspectral.decomposition._components import (
     STEPS,
     PrivateScales,
@@ -22,6 +22,7 @@ from skdpspectral.metrics import subspace_distance
 from skdpspectral.sensitivity import spiked_projector_sensitivity
 
 PRIVATE = SpikedModel("private", "private")
+
 SIGNAL, RANK, P = 3.0, 2, 7
 
 
@@ -46,7 +47,7 @@ def votes(n, std, directions, rng, norm_range=(1e-3, 1e3)):
     """Cells of lengths of rows of the model, by noisy votes."""
     spread = np.sqrt(np.r_[np.full(RANK, SIGNAL + 1.0), np.ones(P - RANK)])
     rows = RowBounds(P, center="none").blocks(rng.standard_normal((n, P)) * spread)
-    scales = PrivateScales(n, P, norm_range, None, None, False)
+    scales = PrivateScales(n, P, norm_range, None, None)
     plan = {"quantile_1": SimpleNamespace(noise_std=std)}
     return scales.cells(Noisy(plan, rng, std), rows, directions)
 
@@ -225,7 +226,7 @@ def test_without_a_bound_noise_is_for_any_two_projectors():
 
 
 def test_the_plan_adds_up_and_says_what_it_rests_on():
-    plan = DPPCA(1, epsilon=1.0, delta=1e-5, mechanism=PRIVATE).privacy_plan(10_000, 20)
+    plan = SpikedPCA(1, delta=1e-5).privacy_plan(10_000, 20)
     assert plan.failure == pytest.approx(1e-6)
     assert plan.mu <= gaussian_mu(1.0, 9e-6) < 1.001 * plan.mu
     names = [mechanism.name for mechanism in plan.mechanisms]
@@ -238,7 +239,7 @@ def test_the_plan_adds_up_and_says_what_it_rests_on():
 
 def test_components_and_variances_are_found_and_errors_foretold():
     X, truth = make_spiked_covariance(50_000, 10, n_components=2, random_state=0)
-    pca = DPPCA(2, epsilon=1.0, mechanism=PRIVATE, noise_seed=0).fit(X)
+    pca = SpikedPCA(2, noise_seed=0).fit(X)
     error = subspace_distance(pca.components_, truth)
     told = pca.expected_error(50_000, 10, signal_variance=10.0)
     assert 0.4 * told < error < 2.0 * told < 0.2
@@ -249,34 +250,32 @@ def test_components_and_variances_are_found_and_errors_foretold():
 @pytest.mark.filterwarnings("ignore:epsilon=None")
 def test_without_privacy_it_is_pca():
     X, _ = make_spiked_covariance(500, 6, random_state=0)
-    pca = DPPCA(1, epsilon=None, mechanism=PRIVATE).fit(X)
+    pca = SpikedPCA(1, epsilon=None).fit(X)
     wanted = np.linalg.eigh(X.T @ X)[1][:, -1:]
     assert subspace_distance(pca.components_, wanted.T) < 1e-7
 
 
 @pytest.mark.parametrize(
-    ("model", "parameters", "shape", "said"),
+    ("parameters", "shape", "said"),
     [
-        (SpikedModel("private", 1.0), {}, (100, 5), 'both "private"'),
-        (SpikedModel(1.0, "private"), {}, (100, 5), 'both "private"'),
-        (SpikedModel("secret", "secret"), {}, (100, 5), 'both "private"'),
-        (SpikedModel("private", "private", mean="unknown"), {}, (100, 5), "mean="),
+        ({"noise_variance": 1.0}, (100, 5), 'both "private"'),
+        ({"signal_variance": 1.0}, (100, 5), 'both "private"'),
         (
-            SpikedModel("private", "private", calibration="paper"),
-            {},
+            {"signal_variance": "secret", "noise_variance": "secret"},
             (100, 5),
-            "calibration=",
+            'both "private"',
         ),
-        (SpikedModel(1.0, 1.0, norm_range=(1.0, 2.0)), {}, (100, 5), "norm_range"),
-        (PRIVATE, {"release": "covariance"}, (1000, 5), "needs public variances"),
-        (PRIVATE, {}, (8, 5), "more rows"),
-        (PRIVATE, {}, (9000, 2001), "at most 2000"),
-        (PRIVATE, {"delta": 1e-15}, (1000, 5), "too small"),
+        ({"mean": "unknown"}, (100, 5), "mean="),
+        ({"calibration": "paper"}, (100, 5), "calibration="),
+        ({"release": "covariance"}, (1000, 5), "needs public variances"),
+        ({}, (8, 5), "more rows"),
+        ({}, (9000, 2001), "at most 2000"),
+        ({"delta": 1e-15}, (1000, 5), "too small"),
     ],
 )
-def test_what_has_no_bound_is_refused(model, parameters, shape, said):
+def test_what_has_no_bound_is_refused(parameters, shape, said):
     with pytest.raises(ValueError, match=said):
-        DPPCA(1, mechanism=model, **parameters).privacy_plan(*shape)
+        SpikedPCA(1, **parameters).privacy_plan(*shape)
 
 
 def test_clients_with_private_variances():

@@ -9,6 +9,7 @@ from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPAdamRegressor,
+    DPCovariance,
     DPItemEmbedding,
     DPMatrixFactorization,
     DPRidge,
@@ -20,6 +21,7 @@ from skdpspectral import (
     LRSMLPRegressor,
     LRSRegressor,
     SparseDPPCA,
+    SpikedPCA,
 )
 from skdpspectral.neural_network import AlternatingAdam
 
@@ -62,6 +64,8 @@ ENTRIES = {
     type(entry.estimator).__name__: entry
     for entry in (
         Entry(DPPCA()),
+        Entry(SpikedPCA(1, signal_variance=1e6, noise_variance=1.0)),
+        Entry(DPCovariance()),
         Entry(DPStandardScaler()),
         Entry(DPTableVectorizer()),
         Entry(DPRidge(), y=TARGETS),

@@ -29,6 +29,7 @@ from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPAdamRegressor,
+    DPCovariance,
     DPItemEmbedding,
     DPMatrixFactorization,
     DPRidge,
@@ -40,6 +41,7 @@ from skdpspectral import (
     LRSMLPRegressor,
     LRSRegressor,
     SparseDPPCA,
+    SpikedPCA,
 )
 from skdpspectral.accounting._ledger.planned_fits import fitted_within
 from skdpspectral.decomposition._federated_client import run_in_process
@@ -565,12 +567,9 @@ def fit_clients(estimator, form, table):
 
 def client_cases(rng, estimator, form, n_tables=1):
     """Yield cases of a federated estimator: a row of one client is replaced."""
-    bounded = estimator.mechanism != "auto" if hasattr(estimator, "mechanism") else True
-    if bounded and hasattr(estimator, "mechanism"):
-        mechanism = estimator.mechanism
-        bounded = isinstance(mechanism, str) or (
-            getattr(type(mechanism), "assumption", Assumption.NONE) is Assumption.NONE
-        )
+    mechanism = getattr(estimator, "mechanism", "gaussian")
+    assumption = getattr(type(mechanism), "assumption", Assumption.NONE)
+    bounded = assumption is Assumption.NONE
     for number in range(n_tables):
         rows, at = some_rows(rng), int(rng.integers(N))
         rows[at] = [50.0, 0.0, 0.0, 0.0]
@@ -1468,6 +1467,8 @@ EVERY_FORM = tuple(FORMS)
 SOME_FORMS = ("array", "list", "object", "pandas")
 ROWS = (
     DPPCA,
+    SpikedPCA,
+    DPCovariance,
     DPStandardScaler,
     DPTableVectorizer,
     JMECovariance,
@@ -1483,6 +1484,9 @@ RATINGS = (DPItemEmbedding, DPMatrixFactorization)
 PLAIN = {
     "rows": [
         DPPCA(1, center="private"),
+        DPPCA(1, center="none"),
+        DPCovariance(),
+        DPCovariance(center="none"),
         # Components of ranks.
         DPPCA(1, scale="ranks"),
         # Of these few rows, from windows of values.

@@ -14,7 +14,7 @@ from skdpspectral import (
     LRSRegressor,
     PrivacyAccountant,
 )
-from skdpspectral.decomposition import SpikedModel
+from skdpspectral.decomposition import SpikedPCA
 from skdpspectral.federation import Rounds, Server
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV
@@ -65,7 +65,7 @@ def all_kinds():
     grid = {"center": ["none", "pairs"]}
     steps = DPStandardScaler(), DPAdamClassifier(classes=[0, 1])
     yield "estimator", DPPCA(2, clip_norm=3.0).fit(X)
-    yield "model", DPPCA(1, mechanism=SpikedModel(50.0, 1.0)).fit(X)
+    yield "model", SpikedPCA(1, signal_variance=50.0, noise_variance=1.0).fit(X)
     yield "pipeline", make_private_pipeline(*steps, epsilon=3.0).fit(X, labels)
     leaky = make_private_pipeline(StandardScaler(), DPPCA(2), on_leak="warn")
     yield "leak", leaky.fit(X)

@@ -19,13 +19,13 @@ import numpy as np
 
 from .. import sensitivity
 from .._linalg.walks import RowWalk, Walked, Writing
-from .._statistics.statistic import HALF, Choice, Combination, Statistic, pair_order
 from .._tables.clipping import clip_rows
 from .._tables.pairs import PairOrder, PairWalk, PoolWalk
 from ..accounting import calibrate_gaussian, split_mu
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Concern, Exact, Gaussian, PrivacyPlan, Remark
-from ._bounded_moments import RowBounds, SecondMoment, floor_of
+from .row_bounds import RowBounds, floor_of
+from .statistic import HALF, Choice, Combination, Statistic, Votes, pair_order
 
 # Rows that a center is made from, at most: more would only take time.
 _MOST_ROWS = 1 << 17
@@ -128,9 +128,8 @@ class Quantile(Statistic):
     moved: float
 
     def mechanisms(self, mu: float) -> tuple:
-        names = [f"{self.name}_{step}" for step in range(1, self.n_steps + 1)]
         rounding = {"summation_error": 2.0**-50, "lemma": "quantile-votes"}
-        return calibrate_alike(names, self.moved, mu, (1,), **rounding)
+        return Votes(self.name, self.n_steps).planned(mu, self.moved, **rounding)
 
     def run(self, release: Any, rows: Any, *given: Any) -> float:
         """Return the length; given is its range, as base-2 logarithms."""
@@ -138,12 +137,9 @@ class Quantile(Statistic):
         points = np.linspace(low, high, 2**self.n_steps + 1)
         counts = rows.reduce(partial(counts_of_lengths, points=points))
         shares = np.cumsum(counts) / counts.sum()
-        first, last = 0, 2**self.n_steps
-        for step in range(1, self.n_steps + 1):
-            middle = (first + last) // 2
-            vote = release(f"{self.name}_{step}", [shares[middle] - self.level])
-            first, last = (first, middle) if vote[0] > 0.0 else (middle, last)
-        return 2.0 ** float(0.5 * (points[first] + points[last]))
+        votes = Votes(self.name, self.n_steps)
+        first, last = votes.run(release, lambda place: shares[place] - self.level)
+        return 2.0 ** float(0.5 * (points[first[0]] + points[last[0]]))
 
 
 def counts_of_lengths(blocks, points: np.ndarray) -> np.ndarray:
@@ -555,16 +551,18 @@ class SearchedComponents(Statistic):
     which rows are not scaled up, and its ``early`` release, if any.
     """
 
-    def __init__(self, moment: SecondMoment, rest: Any, layered: Any = None) -> None:
-        self.moment, self.rest, self.bounds = moment, rest, moment.bounds
+    def __init__(
+        self, bounds: RowBounds, n_samples: int, rest: Any, layered: Any = None
+    ) -> None:
+        self.bounds, self.n_samples, self.rest = bounds, n_samples, rest
         self.layered = layered
-        self.forced = HALF not in moment.bounds.weights
+        self.forced = HALF not in bounds.weights
         # Rows that a center is made from.
-        self.sample = Sample.of(moment.bounds, moment.n_samples)
+        self.sample = Sample.of(bounds, n_samples)
 
     def _search(self, mu: float) -> Search | None:
         """Plan the search at a total cost of mu; None if it does not pay off."""
-        if self.moment.n_samples < 2:  # one row has no distance
+        if self.n_samples < 2:  # one row has no distance
             return None
         return plan_search(self.sample, mu, self.forced)
 
@@ -604,7 +602,7 @@ class SearchedComponents(Statistic):
 
     def _rest_at(self, mu: float) -> Any:
         """Return the statistic after the search, at a total cost of mu."""
-        size = self.moment.n_samples, self.bounds.n_features
+        size = self.n_samples, self.bounds.n_features
         noise = 2.0 * math.sqrt(size[1]) / (size[0] * mu)
         if self.layered is None or noise > _LOW_NOISE:
             return self.rest
@@ -613,7 +611,7 @@ class SearchedComponents(Statistic):
     def run(self, release: Any, rows: Any, *given: Any):
         """Release the center, if any, and the rest; return the result of the rest."""
         planned = {mechanism.name: mechanism for mechanism in release.plan.releases()}
-        order = pair_order(self.moment.n_samples, self.bounds.n_features)
+        order = pair_order(self.n_samples, self.bounds.n_features)
         if _FIRST_STEP not in planned:
             return self.rest.run(release, rows, order)
         rest = self._planned_rest(planned)
@@ -675,7 +673,7 @@ class SearchedComponents(Statistic):
 
     def _planned_rest(self, planned: Mapping) -> Any:
         """Return the statistic after the search, according to a plan."""
-        plain = self.layered is None or planned[self.moment.name].symmetric
+        plain = self.layered is None or planned["second_moment"].symmetric
         return self.rest if plain else self.layered
 
     def _lengths(self, release, rows, planned: Mapping) -> tuple[float, float]:
