@@ -13,8 +13,8 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from .._linalg import per_user
+from .._tables.columns import refuse_masked
 from .._tables.ids import IdIndex
-from .._tables.readers import refuse_masked
 from .._tables.rows import table_shape
 from .._tables.users import UserTable, check_targets
 from ..accounting import PrivacyLeakWarning

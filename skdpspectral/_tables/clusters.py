@@ -21,16 +21,9 @@ from typing import Any
 import numpy as np
 
 from .._linalg.walks import Kernel, add_sums, sum_blocks
-from .ids import as_array
+from .columns import as_array, column_at, refuse_masked
 from .pairs import PairOrder, PairWalk, PoolWalk, scrambled
-from .readers import (
-    KEPT_DTYPES,
-    NO_COMPLEX,
-    NO_DATES,
-    MappedRows,
-    SlicedRows,
-    refuse_masked,
-)
+from .readers import KEPT_DTYPES, NO_COMPLEX, NO_DATES, MappedRows, SlicedRows
 
 # Sums that one task adds up.
 _TOGETHER = 8
@@ -402,7 +395,7 @@ def column_of(part, place: int) -> np.ndarray:
     """Return a column of a part as an array of the part's own type."""
     if isinstance(part, np.ndarray):
         return part[:, place]
-    return as_array(part.iloc[:, place])
+    return as_array(column_at(part, place))
 
 
 def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:

@@ -23,18 +23,19 @@ from sklearn.utils.validation import check_array, validate_data
 
 from .._linalg.walks import RowWalk, row_blocks, rows_per_block
 from .clusters import ClusterRows, cluster_rows, cluster_table
-from .readers import (
-    NO_DATES,
-    SlicedRows,
+from .columns import (
     column_names,
-    parquet_rows,
-    parquet_shape,
+    dtypes_of,
+    is_date,
+    is_never_number,
+    is_sparse,
+    is_text,
     refuse_masked,
     refuse_masked_form,
     refuse_same_names,
     shape_of_lists,
-    sliced_rows,
 )
+from .readers import NO_DATES, SlicedRows, parquet_rows, parquet_shape, sliced_rows
 
 _DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
 
@@ -75,18 +76,6 @@ _OF_VALUES = {
     "int too large": "X: int too large to convert to float",
     "Complex data not supported": "Complex data not supported: X must be real",
 }
-
-_DATES = re.compile("datetime|timedelta|date|duration|time")
-
-# Types of text of pandas, polars and pyarrow, but for those that declare categories.
-_TEXT = re.compile(
-    r"((large_)?(string|utf8|str)(_view)?|categorical)\b|"
-    r"dictionary<values=(large_)?(string|utf8)"
-)
-
-_NEVER_NUMBERS = re.compile(
-    "interval|period|(large_|fixed_size_)?list|array|struct|map|null|object"
-)
 
 NEVER_NUMBERS = (
     "must contain numbers: columns of lists, structs, intervals, periods or of the "
@@ -257,14 +246,6 @@ def shape_of(X, name: str = "X") -> tuple[int, ...]:
     raise ValueError(f"{name} could not be turned into an array ({reason})")
 
 
-def is_sparse(X) -> bool:
-    """Return whether a table is a sparse matrix, or a frame of sparse columns."""
-    # scikit-learn makes a matrix of such a frame of pandas.
-    dtypes = dtypes_of(X)
-    columns = all(str(dtype).startswith("Sparse[") for dtype in dtypes)
-    return sparse.issparse(X) or (columns and len(dtypes) > 0)
-
-
 def refuse_malformed(X) -> None:
     """Refuse sparse matrices whose indices leave their shape: reading them crashes."""
     if not sparse.issparse(X):
@@ -290,29 +271,6 @@ def refuse_malformed(X) -> None:
     )
 
 
-def is_date(dtype) -> bool:
-    """Return whether a dtype is of dates, times or durations."""
-    return bool(_DATES.match(str(_own_type(dtype)).lower()))
-
-
-def is_never_number(dtype) -> bool:
-    """Return whether no value of a dtype is a number, as for lists and intervals."""
-    dtype = _own_type(dtype)
-    if isinstance(dtype, np.dtype):  # objects of numpy may be numbers
-        return dtype.kind == "V"
-    return bool(_NEVER_NUMBERS.match(str(dtype).lower()))
-
-
-def is_text(dtype) -> bool:
-    """Return whether all values of a dtype are text; objects may be anything."""
-    own = _own_type(dtype)
-    if isinstance(own, np.dtype):
-        if own.kind == "O" and own is not dtype:  # categories, which a type declares
-            return all(isinstance(value, str) for value in dtype.categories)
-        return own.kind in "SUT"
-    return bool(_TEXT.match(str(own).lower()))
-
-
 def refuse_text(X) -> None:
     """Refuse columns of text dtypes."""
     for place, dtype in enumerate(dtypes_of(X)):
@@ -320,24 +278,6 @@ def refuse_text(X) -> None:
             names = column_names(X)
             column = "" if names is None else f" in column {names[place]!r}"
             raise ValueError(f"X has dtype {dtype}{column}; {CONVERT_TEXT}")
-
-
-def _own_type(dtype):
-    """Return a dtype; for categories, that of the categories."""
-    categories = getattr(dtype, "categories", None)
-    return dtype if categories is None else getattr(categories, "dtype", dtype)
-
-
-def dtypes_of(X) -> list:
-    """Return the dtypes of the columns, or of the whole table; empty for lists."""
-    if sparse.issparse(X):
-        return [X.dtype]
-    if type(X).__module__ == "pyarrow.lib":  # tables and columns, and no files
-        return list(X.schema.types) if hasattr(X, "schema") else [X.type]
-    dtypes = getattr(X, "dtypes", None)
-    if dtypes is None:
-        return [getattr(X, "dtype", None)]
-    return list(dtypes) if hasattr(dtypes, "__iter__") else [dtypes]
 
 
 def compare_features(estimator, X, reset: bool) -> None:

@@ -6,13 +6,10 @@ Rows of users and clients on a cluster are gathered there by their ids.
 from __future__ import annotations
 
 import contextlib
-import datetime
-import math
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from numbers import Number
 from operator import attrgetter, getitem
 from typing import Any, NamedTuple
 
@@ -39,44 +36,39 @@ from .clusters import (
     run_on_cluster,
     with_public_message,
 )
-from .ids import (
+from .columns import (
     as_array,
-    check_exact,
     check_feature,
-    check_ids,
-    check_kinds,
-    codes_and_rows,
-    encode_array,
-    id_array,
-    id_kinds,
-    joined_ids,
-    list_as_objects,
-    position_of,
-    read_column,
-    select_columns,
-    words_of_instant,
-)
-from .readers import (
+    column_at,
     column_names,
-    column_of_lists,
+    dtypes_of,
+    is_date,
+    is_never_number,
+    is_text,
     objects_of_lists,
+    place_of,
+    position_of,
     read_entries,
     read_quietly,
     refuse_masked,
     refuse_masked_form,
     refuse_same_names,
+    select_columns,
+)
+from .ids import (
+    check_one_kind,
+    codes_and_rows,
+    id_array,
+    joined_ids,
+    kinds_of,
 )
 from .rows import (
     NEVER_NUMBERS,
     DeferredRead,
     check_features,
     deferred_rows,
-    dtypes_of,
     finite_slices,
     form_of,
-    is_date,
-    is_never_number,
-    is_text,
     refuse_text,
     shape_of,
 )
@@ -104,10 +96,7 @@ class ClusterIds:
         return self.read()
 
     def members(self) -> tuple[np.ndarray, list[list[Member]]]:
-        """Return distinct ids by first appearance, and the parts with their rows.
-
-        Missing or inexact ids are refused, and not quoted.
-        """
+        """Return distinct ids by first appearance, and the parts with their rows."""
         from dask import compute, delayed
 
         count = delayed(
@@ -115,15 +104,14 @@ class ClusterIds:
         )
         found = run_on_cluster(lambda: compute(*map(count, self.parts)))
         joined = joined_ids([labels for labels, _ in found], self.name)
-        codes, n_ids = encode_array(joined, self.name)
-        members: list[list[Member]] = [[] for _ in range(n_ids)]
+        codes, first = codes_and_rows(joined)
+        members: list[list[Member]] = [[] for _ in first]
         place = 0
         for number, (labels, counts) in enumerate(found):
             for code, n_rows in enumerate(counts.tolist()):
                 member = Member(number, code, n_rows, labels[code])
                 members[codes[place]].append(member)
                 place += 1
-        first = np.unique(codes, return_index=True)[1]
         return joined[first], members
 
 
@@ -171,14 +159,13 @@ def cluster_ids(table: ClusterTable, place: int | None, beside, name: str):
         return None
     if place is not None:
         return ClusterIds(lambda: table.apply(column_of, place), name)
-    return ClusterIds(column_beside(list_as_objects(beside), table, name), name)
+    return ClusterIds(column_beside(beside, table, name), name)
 
 
 def _counted(ids, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return distinct ids of a part by first appearance, and their numbers of rows."""
-    check_exact(ids, name)
     ids = id_array(ids, name)
-    codes, first = codes_and_rows(ids, name)
+    codes, first = codes_and_rows(ids)
     return ids[first], np.bincount(codes, minlength=len(first))
 
 
@@ -203,7 +190,7 @@ def _divided_by_client(part, ids, expected, name: str, columns, dtype) -> tuple:
     rows = numbers_of(part, columns, dtype)  # whose errors may quote values
     ids = with_public_message(id_array)(ids, name)
     with_public_message(check_as_long)(name, ids, rows)
-    codes, first = with_public_message(codes_and_rows)(ids, name)
+    codes, first = codes_and_rows(ids)
     counts = np.bincount(codes, minlength=len(first))
     names = np.fromiter(ids[first], dtype=object, count=len(first))
     # By these, and no others, each of its rows is charged to a client's budget.
@@ -219,8 +206,6 @@ def _rows_of_client(divided: tuple[np.ndarray, np.ndarray], code: int) -> np.nda
     rows, ends = divided
     return rows[ends[code - 1] if code else 0 : ends[code]]
 
-
-_NUMBERS: tuple = (Number, np.bool_)
 
 # Groups of users, at most: every part of a table is divided into so many pieces.
 _MOST_GROUPS = 64
@@ -242,7 +227,7 @@ class ClusterUsers:
         n_groups = min(len(parts), _MOST_GROUPS)
         divide = partial(_divided_by_user, n_groups=n_groups, names=names)
         divide = delayed(with_public_message(divide), pure=True)
-        agree = delayed(with_public_message(_checked_kinds), pure=True)
+        agree = delayed(with_public_message(_agreeing_kinds), pure=True)
         make = delayed(_Made(make), name=f"skdpspectral-{uuid.uuid4()}")
         gather = delayed(_gathered, pure=True)
         take = delayed(getitem, pure=True)
@@ -282,66 +267,30 @@ def _divided_by_user(columns, n_groups: int, names: tuple[str, ...]) -> list:
     The last entry has the kinds of the ids in each id column.
     """
     named, others = zip(columns, names, strict=False), columns[len(names) :]
-    ids = [_id_column(column, name) for column, name in named]
-    users, name = ids[0], names[0]
-    check_as_long(name, users, *ids, *others)
-    group = _hashes(users, name) % np.uint64(n_groups)
+    ids = [id_array(column, name) for column, name in named]
+    check_as_long(names[0], ids[0], *ids, *others)
+    group = _hashes(ids[0]) % np.uint64(n_groups)
     order = np.argsort(group, kind="stable")
     ends = np.cumsum(np.bincount(group.astype(np.intp), minlength=n_groups))[:-1]
     pieces = [np.split(column[order], ends) for column in (*ids, *others)]
-    # A part without rows has no say.
-    kinds = [id_kinds(column) if len(column) else frozenset() for column in ids]
-    return [*zip(*pieces, strict=True), kinds]
+    return [*zip(*pieces, strict=True), list(map(kinds_of, ids))]
 
 
-def _id_column(ids, name: str) -> np.ndarray:
-    check_exact(ids, name)
-    ids = id_array(ids, name)
-    check_ids(ids, name)
-    return ids
-
-
-def _checked_kinds(parts: list, names: tuple[str, ...]) -> tuple[str, ...]:
+def _agreeing_kinds(parts: list, names: tuple[str, ...]) -> tuple[str, ...]:
     """Refuse id columns of several kinds; return the names of the others."""
     for name, *kinds in zip(names, *parts, strict=True):
-        check_kinds(frozenset().union(*kinds), name)
+        check_one_kind(set().union(*kinds), name)
     return names
 
 
-def _hashes(ids: np.ndarray, name: str) -> np.ndarray:
+def _hashes(ids: np.ndarray) -> np.ndarray:
     """Return hashes of ids that are the same in every process."""
-    if ids.dtype.kind in "mM":
-        ids = ids.astype(f"{ids.dtype.kind}8[ns]").view(np.int64)
-    if ids.dtype.kind in "biuf":
-        # Floats are whole, and equal integers have equal hashes.
-        with np.errstate(all="ignore"):
-            return scrambled_keys(ids.astype(np.int64).view(np.uint64))
-    codes, first = codes_and_rows(ids, name)
-    found = [_hashed(key, name) for key in ids[first].tolist()]
+    if ids.dtype != object:
+        return scrambled_keys(ids.view(np.uint64))
+    codes, first = codes_and_rows(ids)
+    texts = (key.encode("utf-8", "surrogatepass") for key in ids[first].tolist())
+    found = [murmurhash3_32(text, positive=True) for text in texts]
     return np.array(found, dtype=np.uint64)[codes]
-
-
-def _hashed(key: Any, name: str) -> int:
-    if isinstance(key, _NUMBERS) and _is_finite(key):
-        number = np.array([int(key) % 2**64], dtype=np.uint64)
-        return int(scrambled_keys(number)[0])
-    if isinstance(key, tuple):
-        key = "tuple " + " ".join(str(_hashed(part, name)) for part in key)
-    elif isinstance(key, datetime.datetime) and key.tzinfo is not None:
-        key = words_of_instant(key)
-    elif hasattr(key, "freqstr") and hasattr(key, "ordinal"):  # a period of pandas
-        key = f"period {key.freqstr} {key.ordinal}"
-    if not isinstance(key, (str, bytes)):
-        raise TypeError(
-            f"{name} on a cluster must be numbers, times, periods, strings, or tuples "
-            "of numbers and strings"
-        )
-    text = key if isinstance(key, bytes) else key.encode("utf-8", "surrogatepass")
-    return murmurhash3_32(text, positive=True)
-
-
-def _is_finite(number: Any) -> bool:
-    return bool(number == number and abs(number) != math.inf)
 
 
 def _gathered(make: _Made, pieces: list, names: tuple[str, ...]):
@@ -435,15 +384,12 @@ def deferred_users(
             n_rows,
             n_features,
             users is not None,
-            lambda: _checked_ids(users, names.ids),
-            lambda: UserTable(rows.read(), slice(None), _checked_ids(users, names.ids)),
+            lambda: _ids_beside(users, names.ids),
+            lambda: UserTable(rows.read(), slice(None), _ids_beside(users, names.ids)),
         )
     if users is not None:
         _refuse_twice(names)
-    columns = column_names(X)
-    if columns is not None:
-        return _unread_frame(estimator, X, columns, user_feature, reset, names.feature)
-    return _unread_array(estimator, X, user_feature, reset, names.feature)
+    return _unread_column(estimator, X, user_feature, reset, names.feature)
 
 
 def _unread_cluster(
@@ -515,83 +461,46 @@ def _check_length(users, n_rows: int, name: str) -> None:
         raise ValueError(f"{name} must have one id per row of X")
 
 
-def _checked_ids(users, name: str):
-    refuse_masked(users, name)
-    if hasattr(users, "__array__"):
-        check_exact(as_array(users), name)
-    return users
+def _ids_beside(users, name: str) -> np.ndarray | None:
+    return None if users is None else id_array(users, name)
 
 
-def _unread_frame(estimator, X, names, user_feature, reset, parameter) -> DeferredTable:
-    position = position_of(user_feature, names, parameter) % len(names)
-    refuse_same_names(names, "X")
-    kept = [i for i in range(len(names)) if i != position]
-    _need_features(kept, names, parameter)
-    features = deferred_rows(None, select_columns(X, names, kept))
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
-
-    def ids():
-        column = as_array(read_column(X, position, parameter))
-        check_exact(column, parameter)
-        return column
-
-    n_rows, n_features = features.shape
-    return DeferredTable(
-        n_rows,
-        n_features,
-        True,
-        ids,
-        lambda: UserTable(features.read(), slice(None), ids()),
-    )
-
-
-def _unread_array(estimator, X, user_feature, reset, parameter) -> DeferredTable:
-    n_rows, n_columns = form_of(X)
-    refuse_text(X)
-    stand_in = np.broadcast_to(0.0, (n_rows, n_columns))
-    validate_data(estimator, stand_in, reset=reset, skip_check_array=True)
+def _unread_column(estimator, X, user_feature, reset, parameter) -> DeferredTable:
+    """Check the form of a table that has the ids in a column."""
     check_feature(user_feature, parameter)
-    # Of a table of that shape without values: whether there is such a column.
-    read_column(np.broadcast_to(0.0, (1, n_columns)), user_feature, parameter)
-    position = int(user_feature) % n_columns
-    _need_features(range(n_columns - 1), range(n_columns), parameter)
+    names = column_names(X)
+    if names is None:
+        n_rows, n_columns = form_of(X)
+        refuse_text(X)
+        named = np.broadcast_to(0.0, (n_rows, n_columns))
+        place, rows = place_of(named, user_feature, parameter), None
+    else:
+        named, n_columns = X, len(names)
+        place = place_of(X, user_feature, parameter)
+        refuse_same_names(names, "X")
+    kept = [j for j in range(n_columns) if j != place]
+    _need_features(kept, range(n_columns), parameter)
+    if names is not None:
+        rows = deferred_rows(None, select_columns(X, names, kept))
+        n_rows = rows.shape[0]
+    validate_data(estimator, named, reset=reset, skip_check_array=True)
 
-    def ids():
-        column = _column_of(X, position)
-        if column.dtype.kind == "f" and not np.isfinite(column).all():
-            raise ValueError(
-                f"Input X contains NaN or infinity in the column of {parameter}: drop "
-                "rows with missing ids"
-            )
-        check_exact(column, parameter)
-        return column
+    def ids() -> np.ndarray:
+        whole = names is None and not hasattr(X, "dtype")
+        found = as_array(X) if whole and not isinstance(X, (list, tuple)) else X
+        return id_array(read_quietly(lambda: column_at(found, place)), parameter)
 
-    return DeferredTable(
-        n_rows, n_columns - 1, True, ids, lambda: _split_array(X, position, parameter)
-    )
+    def read() -> UserTable:
+        if rows is not None:
+            return UserTable(rows.read(), slice(None), ids())
+        found = X if hasattr(X, "dtype") else read_entries(X, "X")
+        if found.dtype.kind == "O":  # each column has a type of its own
+            features = check_features(np.delete(as_array(found), place, axis=1))
+            return UserTable(features, slice(None), ids())
+        features, users = check_features(found), ids()
+        return UserTable(features, _other_columns(place, n_columns), users)
 
-
-def _column_of(X, position: int) -> np.ndarray:
-    """Return one column of an array or of lists, from its own entries alone."""
-    if isinstance(X, (list, tuple)):
-        return column_of_lists(X, position)
-    if not hasattr(X, "dtype"):
-        X = as_array(X)
-    # Of a lazy array no other column is computed.
-    return as_array(read_quietly(lambda: X[:, position]))
-
-
-def _split_array(X, position: int, parameter: str) -> UserTable:
-    X = X if hasattr(X, "dtype") else read_entries(X, "X")
-    if getattr(X, "dtype", np.dtype(float)).kind != "O":
-        X = check_features(X)
-        users = X[:, position]
-        check_exact(users, parameter)
-        return UserTable(X, _other_columns(position, X.shape[1]), users)
-    X = as_array(X)
-    users = X[:, position]
-    check_exact(users, parameter)
-    return UserTable(check_features(np.delete(X, position, axis=1)), slice(None), users)
+    return DeferredTable(n_rows, n_columns - 1, True, ids, read)
 
 
 def _need_features(kept, names, parameter: str) -> None:

@@ -17,7 +17,7 @@ from .._linalg import eigen
 from .._messages.answering import AnsweringClient
 from .._messages.messages import MessageError, Reply, Request, Topic, check_name
 from .._release.noise import Release
-from .._tables.ids import in_declared_order
+from .._tables.columns import in_declared_order
 from .._tables.rows import check_features
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, ambient_accountant
 from ..accounting._errors import warn

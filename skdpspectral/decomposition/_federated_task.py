@@ -13,7 +13,7 @@ import numpy as np
 from .._messages.codec import MessageError, decode, encode
 from .._messages.messages import OVERHEAD, TASK_BYTES, Request, Topic
 from .._statistics.statistic import Statistic
-from .._tables.ids import check_feature_names
+from .._tables.columns import check_feature_names
 from ..accounting._gaussian import check_delta
 from ..mechanisms import PrivacyPlan, check_count, check_real, shown
 from . import _kernels

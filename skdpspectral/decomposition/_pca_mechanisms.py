@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import register
 from .._statistics.statistic import Statistic
-from .._tables.readers import as_numbers, refuse_masked
+from .._tables.columns import as_numbers, refuse_masked
 from ..mechanisms import Assumption, check_real, shown
 from ._bounded_moments import (
     Centered,

@@ -33,7 +33,8 @@ from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import Billboard
 from .._tables.clusters import common_type, numbers_of
-from .._tables.ids import encode_ids, in_declared_order
+from .._tables.columns import in_declared_order
+from .._tables.ids import encode_ids
 from .._tables.rows import DeferredRead
 from .._tables.users import (
     ClusterUsers,

@@ -12,25 +12,14 @@ import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
-from .._tables.ids import (
-    check_exact,
-    check_feature,
-    encode_array,
-    encode_ids,
-    id_array,
-    read_column,
-)
+from .._tables.columns import check_feature, read_column
+from .._tables.ids import codes_and_rows, encode_ids, id_array
 from .._tables.rows import shape_of
 from ..mechanisms import Unit, check_real
 
 _KEY_BYTES = 16
 
 _DIGEST_BYTES = 8
-
-_NO_ID = (
-    "user_feature must contain integers or strings: convert other ids, for example "
-    "with astype(str)"
-)
 
 
 def _checked_number(n_splits: Any, least: int) -> int:
@@ -204,26 +193,14 @@ def user_places(
 
     A place depends only on the user's id and the key.
     """
-    column = read_column(X, user_feature, "user_feature")
-    check_exact(column, "user_feature")
-    ids = id_array(column, "user_feature")
-    codes, _ = encode_array(ids, "user_feature")
-    firsts = np.unique(codes, return_index=True)[1]
-    return codes, np.array([_place(ids[row], key) for row in firsts])
+    ids = id_array(read_column(X, user_feature, "user_feature"), "user_feature")
+    codes, firsts = codes_and_rows(ids)
+    return codes, np.array([_place(user, key) for user in ids[firsts].tolist()])
 
 
-def _place(user: Any, key: bytes) -> float:
-    """Return a user's starting point in [0, 1), from id and key.
-
-    The dtype of a column depends on other users' ids: equal ids have the same text in
-    any dtype. No method of an id is called.
-    """
-    if isinstance(user, (bool, np.bool_, Integral, np.integer, float, np.floating)):
-        text = f"number {int(user)}"  # whole, or it would have been refused
-    elif isinstance(user, str):
-        text = f"str {str.__str__(user)}"
-    else:
-        raise TypeError(_NO_ID) from None
+def _place(user: int | str, key: bytes) -> float:
+    """Return a user's starting point in [0, 1), from id and key."""
+    text = f"str {user}" if isinstance(user, str) else f"number {user}"
     digest = hashlib.blake2b(
         text.encode(errors="surrogatepass"), digest_size=_DIGEST_BYTES, key=key
     ).digest()

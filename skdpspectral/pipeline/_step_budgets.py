@@ -21,7 +21,8 @@ from .._base.made_up import made_up_rows
 from .._base.privacy_report import STATELESS, report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, take_rows
 from .._tables.clusters import is_on_cluster
-from .._tables.rows import deferred_rows, dtypes_of, table_shape
+from .._tables.columns import dtypes_of
+from .._tables.rows import deferred_rows, table_shape
 from .._tables.users import deferred_targets
 from ..accounting import (
     calibrate_gaussian,

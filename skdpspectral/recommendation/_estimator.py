@@ -11,8 +11,8 @@ from sklearn.base import clone
 
 from .._base.estimator import PrivateEstimator
 from .._statistics.statistic import Statistic
-from .._tables.ids import IdIndex
-from .._tables.readers import column_names
+from .._tables.columns import column_names
+from .._tables.ids import IdIndex, joined_ids
 from .._tables.rows import table_shape
 from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
@@ -24,7 +24,6 @@ from ._table_columns import (
     deferred_ratings,
     find_columns,
     index_of,
-    of_one_type,
     parquet_ratings,
     read_catalog,
     read_range,
@@ -125,7 +124,7 @@ class CatalogEstimator(PrivateEstimator):
         """Set the ids of the items, or the numbers of their buckets."""
         self.hashed_ = isinstance(catalog, range)
         n_items = len(catalog)
-        ids = np.arange(n_items) if self.hashed_ else of_one_type(catalog.ids, "items")
+        ids = np.arange(n_items) if self.hashed_ else catalog.ids
         self.items_ = ids.copy()
 
     def _fitted_catalog(self):
@@ -231,16 +230,10 @@ class RaterModels:
         kept[codes[codes >= 0]] = False
         _, items = self.seen(np.flatnonzero(kept))
         counts = np.concatenate([np.diff(self.pointer)[kept], np.diff(new.pointer)])
+        ids = joined_ids([self.index.ids[kept], new.index.ids], "users")
         return RaterModels(
-            _joined(self.index.ids[kept], new.index.ids),
+            IdIndex(ids, "users").without_codes(),
             np.concatenate([self.weights[kept], new.weights]),
             np.concatenate(([0], np.cumsum(counts))),
             np.concatenate([items, new.items]),
         )
-
-
-def _joined(ids: np.ndarray, others: np.ndarray) -> IdIndex:
-    """Index ids of two arrays, which float64 might not hold together."""
-    if ids.dtype != others.dtype:
-        ids, others = ids.astype(object), others.astype(object)
-    return IdIndex(np.concatenate([ids, others]), "users").without_codes()

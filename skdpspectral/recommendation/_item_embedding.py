@@ -19,8 +19,8 @@ from .._base.sklearn_compat import (
     check_input_features,
     output_container,
 )
+from .._tables.columns import column_names
 from .._tables.ids import IdIndex
-from .._tables.readers import column_names
 from .._tables.rows import table_shape
 from ..accounting import PrivacyAccountant
 from . import _kernels_models

@@ -20,8 +20,8 @@ from .._base.sklearn_compat import (
     fit_progress,
 )
 from .._statistics.user_sums import Billboard
+from .._tables.columns import read_entries
 from .._tables.ids import IdIndex
-from .._tables.readers import read_entries
 from ..accounting import PrivacyAccountant
 from ._estimator import CatalogEstimator, RaterModels
 from ._item_models import MOST_ITEMS, MOST_RATERS, ClicksModel, RatingsModel

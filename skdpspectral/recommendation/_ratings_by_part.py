@@ -17,15 +17,9 @@ from .._tables.clusters import (
     column_of,
     with_public_message,
 )
-from .._tables.ids import IdIndex, check_exact
-from .._tables.readers import (
-    SlicedRows,
-    as_numbers,
-    read_quietly,
-    refuse_masked,
-    refuse_same_names,
-    sliced_rows,
-)
+from .._tables.columns import as_numbers, read_quietly, refuse_masked, refuse_same_names
+from .._tables.ids import IdIndex, joined_ids
+from .._tables.readers import SlicedRows, sliced_rows
 from .._tables.users import (
     ClusterUsers,
     check_beside_cluster,
@@ -393,8 +387,6 @@ class _Targets:
 def _parts(source, names, columns, targets: _Targets) -> Iterator[RatingRows]:
     for start, (users, items, ratings) in _read(source, names, columns, targets):
         check_finite([users, items])
-        check_exact(users, "user_feature")
-        check_exact(items, "item_feature")
         stop = start + len(users)
         given = targets.rows(start, stop) if ratings is None else ratings
         yield RatingRows(users, items, given)
@@ -435,10 +427,7 @@ def _counted(columns, name: str) -> tuple[IdIndex, np.ndarray]:
 
 def _merged(found: list, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Put distinct ids of several parts together, and add up their counts."""
-    dtypes = {ids.dtype for ids, _ in found}
-    # Of several types float64 might not hold all.
-    kind = dtypes.pop() if len(dtypes) == 1 else np.dtype(object)
-    index = IdIndex(np.concatenate([ids.astype(kind) for ids, _ in found]), name)
+    index = IdIndex(joined_ids([ids for ids, _ in found], name), name)
     counts = np.zeros(len(index), dtype=np.int64)
     np.add.at(counts, index.codes, np.concatenate([counts for _, counts in found]))
     return index.ids, counts

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from numbers import Integral, Number, Real
+from numbers import Integral, Real
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,28 +25,24 @@ from sklearn.utils import murmurhash3_32
 from sklearn.utils.validation import validate_data
 
 from .._tables.clusters import brought_here
-from .._tables.ids import (
-    IdIndex,
-    _is_missing,
+from .._tables.columns import (
     as_array,
-    check_exact,
-    check_feature,
-    position_of,
-)
-from .._tables.readers import (
     as_numbers,
+    check_feature,
     column_names,
+    dtypes_of,
+    is_text,
+    position_of,
     read_entries,
     read_quietly,
     refuse_masked,
     refuse_same_names,
 )
+from .._tables.ids import IdIndex, id_array
 from .._tables.rows import (
     DeferredRead,
     check_features,
-    dtypes_of,
     form_of,
-    is_text,
     refuse_malformed,
     shape_of,
 )
@@ -69,12 +65,12 @@ def read_catalog(items) -> IdIndex | range:
         raise ValueError("items must contain at least one id")
     if len(index) != len(index.codes):
         raise ValueError("items must not contain duplicate ids")
-    return index_of(of_one_type(index.ids, "items"))
+    return index.without_codes()
 
 
 def catalog_of_data(ids) -> IdIndex:
     """Return an index of the data's items, which is private."""
-    return index_of(of_one_type(IdIndex(ids, "item_feature").ids, "item_feature"))
+    return IdIndex(ids, "item_feature").without_codes()
 
 
 def item_codes(catalog: IdIndex | range, ids) -> np.ndarray:
@@ -86,9 +82,7 @@ def item_codes(catalog: IdIndex | range, ids) -> np.ndarray:
     if isinstance(catalog, IdIndex):
         return catalog.find(ids, "item_feature")
     index = IdIndex(ids, "item_feature")
-    keys = index.ids  # of times, tolist would make numbers
-    keys = list(keys) if keys.dtype.kind in "mM" else keys.tolist()
-    buckets = [_hashed(key) % len(catalog) for key in keys]
+    buckets = [_hashed(key) % len(catalog) for key in index.ids.tolist()]
     return np.array(buckets, dtype=np.intp)[index.codes]
 
 
@@ -97,36 +91,9 @@ def index_of(items: np.ndarray) -> IdIndex:
     return IdIndex(items, "items").without_codes()
 
 
-def of_one_type(ids: np.ndarray, name: str) -> np.ndarray:
-    """Return ids as an array of numbers, or of strings as objects."""
-    if ids.dtype.kind == "O":
-        keys = ids.tolist()
-        if all(isinstance(key, str) for key in keys):
-            return ids
-        if all(isinstance(key, (Number, np.bool_)) for key in keys):
-            numbers = np.asarray(keys)
-            if numbers.dtype.kind in "biuf" and (numbers == ids).all():
-                return numbers
-    elif ids.dtype.kind in "biuf":
-        return ids
-    raise TypeError(
-        f"{name} must be either all strings or all numbers of one numpy dtype; "
-        "each argument must be a string or a number"
-    )
-
-
-def _hashed(key) -> int:
-    """Hash an id consistently over processes and equal ids."""
-    if isinstance(key, str):
-        text = f"string:{str.__str__(key)}"
-    elif isinstance(key, (Number, np.bool_)):
-        # 1, 1.0 and True are one item: it must not matter who wrote it first.
-        text = f"number:{hash(key)}"
-    else:
-        raise TypeError(
-            "item_feature must contain strings or numbers, to be hashed into buckets: "
-            "each argument must be a string or a number"
-        )
+def _hashed(key: int | str) -> int:
+    """Hash an id consistently over processes."""
+    text = f"string:{key}" if isinstance(key, str) else f"number:{hash(key)}"
     return murmurhash3_32(text.encode("utf-8", "surrogatepass"), positive=True)
 
 
@@ -350,8 +317,8 @@ def deferred_ratings(estimator, X, *, reset: bool) -> DeferredRatings:
         found = [as_array(column) for column in found]
         check_finite(found)
         columns = _at(places, found, n_columns)
-        check_exact(columns[user], "user_feature")
-        check_exact(columns[item], "item_feature")
+        columns[user] = id_array(columns[user], "user_feature")
+        columns[item] = id_array(columns[item], "item_feature")
         return RatingsTable(columns, names, user, item, given)
 
     return DeferredRatings(n_rows, None, read, names)
@@ -413,8 +380,7 @@ def _compare_with_catalog(estimator, shape: tuple[int, int], reset: bool) -> Non
     if isinstance(catalog, range):
         return
     ids = catalog.ids
-    numbered = ids.dtype.kind in "biuf"
-    if numbered and np.array_equal(np.sort(ids), np.arange(n_columns)):
+    if ids.dtype != object and np.array_equal(np.sort(ids), np.arange(n_columns)):
         return
     remedy = f"items=range({n_columns}) for these columns"
     if len(ids) == shape[0] != n_columns:
@@ -686,3 +652,8 @@ def _plain(column):
     if column.dtype.kind != "O":
         return column
     return [None if _is_missing(value) else value for value in column.tolist()]
+
+
+def _is_missing(value) -> bool:
+    named = type(value).__name__ in ("NoneType", "NAType", "NaTType")
+    return named or (isinstance(value, (float, np.generic)) and value != value)

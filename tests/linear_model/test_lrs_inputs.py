@@ -1,6 +1,5 @@
 """What LRSRegressor accepts: ids, columns of users, containers, extreme numbers."""
 
-import datetime
 import functools
 import re
 
@@ -129,10 +128,6 @@ IDS = {
     "objects": lambda users: np.array([f"user {u}" for u in users], dtype=object),
     "list": lambda users: users.tolist(),
     "list of strings": lambda users: [f"user {u}" for u in users],
-    "bytes": lambda users: np.array([b"%d" % u for u in users]),
-    "tuples": lambda users: [("group", int(u)) for u in users],
-    "dates": lambda users: [datetime.date(2020, 1, 1 + u) for u in users],
-    "times": lambda users: np.datetime64("2020-01-01", "D") + users,
     "pandas": lambda users: pd.Series(users, index=users),
     "pandas strings": lambda users: pd.Series(users.astype(str)),
     "pandas category": lambda users: pd.Series(users.astype(str)).astype("category"),
@@ -140,7 +135,6 @@ IDS = {
     "polars": pl.Series,
     "polars strings": lambda users: pl.Series(users.astype(str)),
     "beyond float64": lambda users: users + 2**60,
-    "unsigned": lambda users: users.astype("u8") + np.uint64(2**63),
 }
 
 
@@ -168,10 +162,6 @@ ANOTHER_TYPE = {
     "strings for integers": ("integers", "strings"),
     "integers for strings": ("strings", "integers"),
     "floats for strings": ("list of strings", "floats"),
-    "bytes for strings": ("strings", "bytes"),
-    "strings for bytes": ("bytes", "strings"),
-    "integers for tuples": ("tuples", "integers"),
-    "dates for integers": ("integers", "dates"),
 }
 
 
@@ -255,9 +245,6 @@ COLUMNS = {
     "pandas": pandas,
     "pandas category": lambda *a: pandas(*a).astype({"user": "category"}),
     "pandas of integers": lambda X, u, p: pandas(X, u, p).assign(user=u),
-    "pandas of tuples": lambda X, u, p: pandas(X, u, p).assign(
-        user=[("group", code) for code in u.tolist()]
-    ),
     "polars": polars,
     "polars of integers": lambda X, u, p: polars(X, u, p).with_columns(
         user=pl.Series(u)
@@ -270,7 +257,6 @@ IDS_OF_COLUMN = {
     "list": "user 3",
     "pandas": "user 3",
     "pandas category": "user 3",
-    "pandas of tuples": ("group", 3),
     "polars": "user 3",
 }
 

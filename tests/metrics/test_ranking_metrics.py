@@ -162,8 +162,9 @@ def test_users_of_any_hashable_kind():
         assert user_recall_score(y_true, y_score, kind, k=2) == expected
 
 
-def test_one_and_the_string_one_are_two_users():
-    assert user_recall_score([5, 5], [1, 2], [1, "1"], k=1) == 1.0
+def test_one_is_one_user_and_no_text():
+    with pytest.raises(ValueError, match="users must contain ids of one kind"):
+        user_recall_score([5, 5], [1, 2], [1, "1"], k=1)
     assert user_recall_score([5, 5], [1, 2], [1, 1.0], k=1) == 0.5
 
 

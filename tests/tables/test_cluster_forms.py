@@ -191,42 +191,11 @@ def test_long_floats_and_whole_numbers_are_the_same_ids():
         _divided_by_user((np.array([2**63 + 5], dtype=np.longdouble),), 64, ("users",))
 
 
-@pytest.mark.parametrize(
-    "ids",
-    [
-        pd.date_range("2024-01-01", periods=8, tz="Europe/Berlin"),
-        pd.period_range("2024-01", periods=8, freq="M"),
-        pd.Series([("a", (key, "b")) for key in range(8)]),
-    ],
-    ids=["instants", "periods", "tuples"],
-)
-def test_ids_of_these_kinds_are_users_on_a_cluster_too(ids):
-    frame = FRAME.assign(user=pd.Series(ids)[USERS].array)
-    model = LRSRegressor(1, 1, user_feature="user", noise_seed=0)
-    with quiet(), dask.config.set({"dataframe.convert-string": False}):
-        here = model.fit(frame, Y).components_
-        there = model.fit(dd.from_pandas(frame, npartitions=3), TARGETS).components_
-    np.testing.assert_allclose(here, there, atol=1e-12)
-
-
-def test_one_instant_has_one_hash_in_all_zones():
-    utc = pd.date_range("2024-01-01", periods=5, tz="UTC")
-    zones = [utc, utc.tz_convert("Asia/Tokyo"), utc.to_pydatetime()]
-    hashes = [_hashes(np.array(list(ids), dtype=object), "users") for ids in zones]
-    np.testing.assert_array_equal(hashes[0], hashes[1])
-    np.testing.assert_array_equal(hashes[0], hashes[2])
-    for odd in (("a", float("nan")), ("a", None), frozenset([1])):
-        column = np.empty(1, dtype=object)
-        column[0] = odd
-        with pytest.raises(TypeError, match="users on a cluster"):
-            _hashes(column, "users")
-
-
 def in_group(group, candidates):
     """Return ids that one of two groups of users gets."""
     keys = np.array(candidates)
     keys = keys.astype(object) if keys.dtype.kind == "U" else keys
-    return keys[_hashes(keys, "users") % np.uint64(2) == group]
+    return keys[_hashes(keys) % np.uint64(2) == group]
 
 
 @pytest.mark.parametrize("mixed", ["users", "items"])
