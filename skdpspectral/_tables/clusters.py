@@ -22,8 +22,15 @@ import numpy as np
 
 from .._linalg.walks import Kernel, add_sums, sum_blocks
 from .columns import as_array, column_at, refuse_masked
+from .files import (
+    NO_COMPLEX,
+    NO_DATES,
+    MappedRows,
+    SlicedRows,
+    check_real,
+    common_type,
+)
 from .pairs import PairOrder, PairWalk, PoolWalk, scrambled
-from .readers import KEPT_DTYPES, NO_COMPLEX, NO_DATES, MappedRows, SlicedRows
 
 # Sums that one task adds up.
 _TOGETHER = 8
@@ -223,12 +230,6 @@ def run_on_cluster(run: Callable) -> Any:
     raise ValueError(said)
 
 
-def cluster_rows(X) -> ClusterRows | None:
-    """Return rows of a dask array or dataframe of numbers; None for other types."""
-    table = cluster_table(X)
-    return None if table is None else table.rows()
-
-
 def cluster_table(X) -> ClusterTable | None:
     """Return a dask array or dataframe as a table of parts; None for other types."""
     if is_cluster_array(X):
@@ -262,7 +263,7 @@ class ClusterTable:
     """Parts of a table on a cluster: arrays, or frames of pandas.
 
     `parts` are tasks in the order of the rows, and `sizes` their numbers of rows;
-    `dtypes` and `names` are those of the columns. `stand_in` is a table without values
+    `dtypes` and `names` are those of the columns. `like` is a table without values
     that has these columns; `source` is the dask array, if it is one.
     """
 
@@ -270,7 +271,7 @@ class ClusterTable:
     sizes: list[int]
     dtypes: list
     names: list | None
-    stand_in: Any
+    like: Any
     source: Any = None
 
     @property
@@ -282,11 +283,11 @@ class ClusterTable:
         chosen = range(len(self.dtypes)) if columns is None else columns
         for j in chosen:
             name = "X" if self.names is None else f"X[{self.names[j]!r}]"
-            _check_kind(self.dtypes[j], name)
+            check_real(self.dtypes[j], name)
         dtype = common_type([self.dtypes[j] for j in chosen])
         whole = columns is None and self.source is not None
         parts = self.parts if whole else self.apply(numbers_of, columns, dtype)
-        size, named = len(chosen), None if self.names is None else self.stand_in
+        size, named = len(chosen), None if self.names is None else self.like
         source = self.source
         if source is None and columns is None:
             source = _array_of_parts(parts, self.sizes, size, dtype)
@@ -300,12 +301,6 @@ class ClusterTable:
         return [task(part, *arguments) for part in self.parts]
 
 
-def common_type(dtypes: list) -> np.dtype:
-    """Return the type of blocks that holds numbers of several types."""
-    found = np.result_type(*[getattr(d, "numpy_dtype", d) for d in dtypes])
-    return found if found in KEPT_DTYPES else np.dtype(np.float64)
-
-
 def _table_of_array(X) -> ClusterTable:
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got X of {X.ndim} dimensions instead")
@@ -314,7 +309,7 @@ def _table_of_array(X) -> ClusterTable:
             "X.shape must be two integers that are known in advance: call "
             "X.compute_chunk_sizes() first"
         )
-    _check_kind(X.dtype, "X")
+    check_real(X.dtype)
     if not isinstance(X._meta, np.ndarray) or isinstance(X._meta, np.ma.MaskedArray):
         raise ValueError(
             f"X is a dask array of {type(X._meta).__name__}: its parts must be numpy "
@@ -322,18 +317,8 @@ def _table_of_array(X) -> ClusterTable:
         )
     whole = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
     parts, sizes = whole.to_delayed().ravel().tolist(), list(map(int, X.chunks[0]))
-    stand_in = np.broadcast_to(0.0, X.shape)
-    return ClusterTable(parts, sizes, [X.dtype] * X.shape[1], None, stand_in, X)
-
-
-def _check_kind(dtype, of: str) -> None:
-    kind = getattr(dtype, "kind", "O")
-    if kind in "mM":
-        raise ValueError(NO_DATES)
-    if kind == "c":
-        raise ValueError(NO_COMPLEX)
-    if kind not in "fiub":
-        raise ValueError(f"{of} has dtype {dtype}: X must contain real numbers")
+    like = np.broadcast_to(0.0, X.shape)
+    return ClusterTable(parts, sizes, [X.dtype] * X.shape[1], None, like, X)
 
 
 def _table_of_frame(X) -> ClusterTable:

@@ -87,7 +87,7 @@ def _whole(ids: np.ndarray, name: str) -> np.ndarray:
 
 def _check_floats(ids: np.ndarray, name: str) -> None:
     """Refuse floats that are not whole, or that may stand for several numbers."""
-    if np.isnan(ids).any():
+    if not np.isfinite(ids).all():
         _refuse_missing(name)
     # From here on, neighboring whole numbers are one and the same float.
     largest = 2.0 ** min(np.finfo(ids.dtype).nmant + 1, 53)
@@ -107,7 +107,9 @@ def _check_floats(ids: np.ndarray, name: str) -> None:
 
 
 def _refuse_missing(name: str) -> None:
-    raise ValueError(f"{name} must not contain missing ids: drop such rows first")
+    raise ValueError(
+        f"{name} must not contain missing ids, NaN or infinity: drop such rows first"
+    )
 
 
 def _refuse_large(name: str) -> None:

@@ -22,7 +22,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_array, validate_data
 
 from .._linalg.walks import RowWalk, row_blocks, rows_per_block
-from .clusters import ClusterRows, cluster_rows, cluster_table
+from .clusters import ClusterRows, cluster_table
 from .columns import (
     column_names,
     dtypes_of,
@@ -35,7 +35,7 @@ from .columns import (
     refuse_same_names,
     shape_of_lists,
 )
-from .readers import NO_DATES, SlicedRows, parquet_rows, parquet_shape, sliced_rows
+from .files import NO_DATES, SlicedRows, parquet, sliced_rows
 
 _DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
 
@@ -163,12 +163,10 @@ def deferred_rows(
 
 def rows_in_blocks(X) -> SlicedRows | None:
     """Return rows that are read or reduced by blocks; None for tables in memory."""
-    distant = () if isinstance(X, np.ndarray) else (cluster_rows, parquet_rows)
-    for kind in (*distant, sliced_rows):
-        found = kind(X)
-        if found is not None:
-            return found
-    return None
+    if isinstance(X, np.ndarray):
+        return sliced_rows(X)
+    table = cluster_table(X) or parquet(X)
+    return sliced_rows(X) if table is None else table.rows()
 
 
 def check_rows(estimator, X, **how):
@@ -202,9 +200,8 @@ def table_shape(X) -> tuple[int, int]:
     """Return the shape of a table without further checks."""
     if isinstance(X, np.ndarray):
         return _check_form(shape_of(X))
-    table = cluster_table(X)  # of which shape_of would read all rows
-    shape = parquet_shape(X) if table is None else table.shape
-    return _check_form(shape_of(X) if shape is None else shape)
+    table = cluster_table(X) or parquet(X)  # of which shape_of would read all rows
+    return _check_form(shape_of(X) if table is None else table.shape)
 
 
 def _check_form(shape: tuple, kind: type = float) -> tuple[int, int]:

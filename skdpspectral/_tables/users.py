@@ -29,7 +29,6 @@ from .clusters import (
     cluster_table,
     column_beside,
     column_of,
-    common_type,
     is_on_cluster,
     kept_on_cluster,
     numbers_of,
@@ -55,6 +54,7 @@ from .columns import (
     refuse_same_names,
     select_columns,
 )
+from .files import common_type
 from .ids import (
     check_one_kind,
     codes_and_rows,
@@ -410,7 +410,7 @@ def _unread_cluster(
             f"X: Found array with 0 sample(s) (shape=(0, {len(kept)})) while a minimum "
             "of 1 is required."
         )
-    validate_data(estimator, table.stand_in, reset=reset, skip_check_array=True)
+    validate_data(estimator, table.like, reset=reset, skip_check_array=True)
     if not is_on_cluster(users):
         _check_length(users, n_rows, names.ids)
     ids = cluster_ids(table, place, users, names.ids)

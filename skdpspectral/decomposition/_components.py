@@ -21,7 +21,7 @@ from .._statistics.feature_scales import FeatureLaw, FeatureScales
 from .._statistics.scale_windows import ScaleWindows
 from .._statistics.statistic import HALF, Combination, Statistic
 from .._tables.clipping import Box
-from .._tables.readers import map_table
+from .._tables.files import map_table
 from ..accounting import split_mu
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Concern, Neighbors, Remark

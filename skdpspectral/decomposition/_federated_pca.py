@@ -26,8 +26,8 @@ from .._base.strategies import register
 from .._messages.messages import MessageError
 from .._tables.clipping import units_within
 from .._tables.columns import refuse_masked
+from .._tables.files import SlicedRows
 from .._tables.ids import encode_ids
-from .._tables.readers import SlicedRows
 from .._tables.users import CLIENTS, ClusterIds, deferred_users, read_users
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn

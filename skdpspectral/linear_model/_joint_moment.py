@@ -34,7 +34,7 @@ from .._tables.clusters import (
     numbers_of,
     with_public_message,
 )
-from .._tables.readers import SlicedRows
+from .._tables.files import SlicedRows
 from .._tables.rows import DeferredRead, deferred_rows
 from .._tables.users import (
     check_beside_cluster,

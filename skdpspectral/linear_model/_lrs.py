@@ -32,8 +32,9 @@ from .._linalg import per_user
 from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import Billboard
-from .._tables.clusters import common_type, numbers_of
+from .._tables.clusters import numbers_of
 from .._tables.columns import in_declared_order
+from .._tables.files import common_type
 from .._tables.ids import encode_ids
 from .._tables.rows import DeferredRead
 from .._tables.users import (

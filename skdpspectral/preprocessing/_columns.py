@@ -35,7 +35,7 @@ from .._tables.columns import (
     is_polars,
     read_quietly,
 )
-from .._tables.readers import SlicedRows
+from .._tables.files import SlicedRows
 from ..accounting import calibrate_gaussian, gaussian_mu
 from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import Concern, Exact, PrivacyPlan, Remark, ThresholdedGaussian

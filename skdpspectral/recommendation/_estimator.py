@@ -12,6 +12,7 @@ from sklearn.base import clone
 from .._base.estimator import PrivateEstimator
 from .._statistics.statistic import Statistic
 from .._tables.columns import column_names
+from .._tables.files import parquet
 from .._tables.ids import IdIndex, joined_ids
 from .._tables.rows import table_shape
 from ..accounting._errors import warn
@@ -24,7 +25,7 @@ from ._table_columns import (
     deferred_ratings,
     find_columns,
     index_of,
-    parquet_ratings,
+    open_path,
     read_catalog,
     read_range,
     refuse_another_order,
@@ -79,8 +80,7 @@ class CatalogEstimator(PrivateEstimator):
             If a parameter or the catalog is invalid.
         """
         self._check_parameters()
-        if parquet_ratings(X) is None:
-            table_shape(X)
+        table_shape(open_path(X))
         table = None
         if self.items is None and (sparse.issparse(X) or not self._is_private()):
             table = deferred_ratings(clone(self), X, reset=True)
@@ -133,7 +133,7 @@ class CatalogEstimator(PrivateEstimator):
 
     def _warn_of_columns(self, X, kept=(), remedy: str = "", ratings=None) -> None:
         """Warn of columns of a table that are not used; one may hold the ratings."""
-        file = parquet_ratings(X)
+        file = parquet(open_path(X))
         names = column_names(X) if file is None else file.names
         n_columns = self.n_features_in_ if names is None else len(names)
         if n_columns <= 2:

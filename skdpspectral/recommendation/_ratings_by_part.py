@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from .._tables.clusters import (
     ClusterTable,
@@ -17,9 +18,10 @@ from .._tables.clusters import (
     column_of,
     with_public_message,
 )
-from .._tables.columns import as_numbers, read_quietly, refuse_masked, refuse_same_names
-from .._tables.ids import IdIndex, joined_ids
-from .._tables.readers import SlicedRows, sliced_rows
+from .._tables.columns import as_numbers, read_quietly, refuse_masked
+from .._tables.files import SlicedRows, sliced_rows
+from .._tables.ids import IdIndex, id_array, joined_ids
+from .._tables.table import Table
 from .._tables.users import (
     ClusterUsers,
     check_beside_cluster,
@@ -29,12 +31,11 @@ from .._tables.users import (
 from ._item_models import CodedRatings
 from ._kernels import RatingsChunk, UserRatings, last_of_each, latest_of_each
 from ._table_columns import (
-    ParquetRatings,
-    check_finite,
     compared_columns,
     deferred_ratings,
+    deferred_ratings_beside,
     item_codes,
-    parquet_ratings,
+    open_path,
     read_range,
     units,
 )
@@ -95,10 +96,7 @@ def unread_on_cluster(estimator, X, y) -> UnreadOnCluster | None:
     table = cluster_table(X)
     if table is None:
         return None
-    if table.names is not None:
-        refuse_same_names(table.names, "X")
-    form = table.stand_in, table.names, table.shape
-    columns = compared_columns(estimator, *form, reset=True)
+    columns = compared_columns(estimator, table, reset=True)
     check_beside_cluster(estimator, y, table.shape[0])
     return UnreadOnCluster(ClusterParts.of(table, columns, None, y), table.names)
 
@@ -140,7 +138,6 @@ def _zeros(part) -> np.ndarray:
 
 
 def _checked(users, items, ratings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    check_finite([users, items])
     return users, items, check_targets(None, ratings, len(users))
 
 
@@ -187,8 +184,6 @@ def _sum_of_blocks(ratings: UserRatings, function: Callable):
     return total
 
 
-# Rows that are read together.
-_PART_ROWS = 1 << 18
 # Distinct ids of parts that are put together at once.
 _MERGED_IDS = 1 << 20
 
@@ -246,67 +241,39 @@ def unread_parts(estimator, X, y, *, reset: bool) -> UnreadParts:
     """Check the form of a table and of its ratings, and read no value."""
     if not reset:  # what is made of them has a number a row, here
         X, y = brought_here(X), brought_here(y)
-    table = cluster_table(X)
-    if table is not None:
-        return _unread_cluster(estimator, table, y, reset)
-    source = parquet_ratings(X) or sliced_rows(X)
-    if source is None:
-        return _unread_whole(estimator, X, y, reset)
-    if isinstance(source, ParquetRatings):
-        names, stand_in = source.names, source.empty()
-        refuse_same_names(names, "X")
-    else:
-        names, stand_in = None, np.broadcast_to(0.0, source.shape)
-    columns = compared_columns(estimator, stand_in, names, source.shape, reset=reset)
-    targets = _Targets.of(estimator, y, names, source.shape[0])
-
-    def read() -> RatingsByPart:
-        ready = targets.with_slices(source.shape[0])
-        return RatingsByPart(lambda: _parts(source, names, columns, ready), False)
-
-    return UnreadParts(None, read)
-
-
-def _unread_cluster(estimator, table: ClusterTable, y, reset: bool) -> UnreadParts:
-    names, columns = table.names, (table.stand_in, table.names, table.shape)
-    if names is not None:
-        refuse_same_names(names, "X")
-    found = compared_columns(estimator, *columns, reset=reset)
-    beside = y if y is not None and hasattr(y, "to_delayed") else None
+    if sparse.issparse(X):
+        return _unread_matrix(estimator, X, y, reset)
+    table = Table.form(open_path(X))
+    columns = compared_columns(estimator, table, reset=reset)
     # Of ratings on the cluster the form is compared to that of the table.
-    given = np.broadcast_to(0.0, table.shape[0]) if beside is not None else y
-    targets = _Targets.of(estimator, given, names, table.shape[0])
-    ratings = targets.y if beside is None or targets.y is None else beside
-    if ratings is not None:
-        check_beside_cluster(estimator, ratings, table.shape[0])
-    read = ClusterParts.of(table, found, targets.position, ratings)
-    return UnreadParts(None, read)
+    n_rows, distant = table.shape[0], isinstance(table, ClusterTable)
+    beside = y if distant and hasattr(y, "to_delayed") else None
+    given = y if beside is None else np.broadcast_to(0.0, n_rows)
+    targets = _Targets.of(estimator, given, table.names, n_rows)
+    if distant:
+        ratings = targets.y if beside is None or targets.y is None else beside
+        if ratings is not None:
+            check_beside_cluster(estimator, ratings, n_rows)
+        read = ClusterParts.of(table, columns, targets.position, ratings)
+        return UnreadParts(None, read)
+
+    def read_here() -> RatingsByPart:
+        ready = targets.with_slices(n_rows)
+        if not table.is_read:
+            return RatingsByPart(lambda: _parts(table, columns, ready), False)
+        parts = list(_parts(table, columns, ready))
+        return RatingsByPart(lambda: iter(parts), True)
+
+    return UnreadParts(None, read_here)
 
 
-def _unread_whole(estimator, X, y, reset: bool) -> UnreadParts:
+def _unread_matrix(estimator, X, y, reset: bool) -> UnreadParts:
     unread = deferred_ratings(estimator, X, reset=reset)
-    targets = None
-    if unread.n_items is None:
-        targets = _Targets.of(estimator, y, unread.names, unread.n_rows)
-    elif y is not None:
-        raise ValueError(
-            "y must be None if X is a sparse matrix of users x items, whose entries "
-            "are the ratings"
-        )
+    deferred_ratings_beside(estimator, unread, y)
 
     def read() -> RatingsByPart:
-        beside = () if targets is None else targets.beside
-        table = unread.read(beside)
-        if targets is None:
-            ratings = table.ratings
-        elif targets.position is None:
-            given = targets.y
-            if given is not None:
-                given = check_targets(estimator, given, len(table))
-            ratings = replace(targets, y=given).rows(0, len(table))
-        else:
-            ratings = targets.numbers(table.columns[targets.position])
-        rows = RatingRows(table.users, table.items, ratings)
+        table = unread.read()
+        rows = RatingRows(table.users, table.items, table.ratings)
         return RatingsByPart(lambda: iter([rows]), True)
 
     return UnreadParts(unread.n_items, read)
@@ -384,28 +351,15 @@ class _Targets:
         return numbers
 
 
-def _parts(source, names, columns, targets: _Targets) -> Iterator[RatingRows]:
-    for start, (users, items, ratings) in _read(source, names, columns, targets):
-        check_finite([users, items])
+def _parts(table, columns: tuple[int, int], targets: _Targets) -> Iterator[RatingRows]:
+    start, places = 0, [*columns, *targets.beside]
+    for users, items, *ratings in table.blocks(places):
         stop = start + len(users)
-        given = targets.rows(start, stop) if ratings is None else ratings
-        yield RatingRows(users, items, given)
-
-
-def _read(source, names, columns, targets: _Targets):
-    """Yield first rows of parts, and their users, items, and ratings if X has them."""
-    if names is None:
-        for start in range(0, source.shape[0], _PART_ROWS):
-            rows = source[start : start + _PART_ROWS]
-            yield start, (*(rows[:, j].copy() for j in columns), None)
-        return
-    start, wanted = 0, [names[j] for j in columns]
-    if targets.position is not None:
-        wanted.append(names[targets.position])
-    for users, items, *ratings in source.columns(wanted):
-        given = targets.numbers(ratings[0]) if ratings else None
-        yield start, (users, items, given)
-        start += len(users)
+        given = targets.numbers(*ratings) if ratings else targets.rows(start, stop)
+        start = stop
+        yield RatingRows(
+            id_array(users, "user_feature"), id_array(items, "item_feature"), given
+        )
 
 
 def _counted(columns, name: str) -> tuple[IdIndex, np.ndarray]:

@@ -11,12 +11,11 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from numbers import Integral, Real
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -29,23 +28,19 @@ from .._tables.columns import (
     as_array,
     as_numbers,
     check_feature,
-    column_names,
-    dtypes_of,
     is_text,
     position_of,
-    read_entries,
-    read_quietly,
     refuse_masked,
     refuse_same_names,
+    select_columns,
 )
+from .._tables.files import opened, parquet
 from .._tables.ids import IdIndex, id_array
 from .._tables.rows import (
     DeferredRead,
-    check_features,
-    form_of,
     refuse_malformed,
-    shape_of,
 )
+from .._tables.table import Table
 from .._tables.users import deferred_targets
 
 # Buckets of items where there is no catalog.
@@ -161,73 +156,9 @@ def _is_real(value) -> bool:
     return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
 
 
-# Rows of a file that are read together.
-_BATCH_ROWS = 1 << 18
-
-
-class ParquetRatings:
-    """A ratings table in one parquet file or in several, read batch by batch.
-
-    `source` is a ``pyarrow.parquet.ParquetFile`` or a ``pyarrow.dataset.Dataset``.
-    """
-
-    def __init__(self, source):
-        self._source = source
-        self._is_file = hasattr(source, "iter_batches")
-        self._schema = source.schema_arrow if self._is_file else source.schema
-        self.names = list(self._schema.names)
-        n_rows = source.metadata.num_rows if self._is_file else source.count_rows()
-        self.shape = (n_rows, len(self.names))
-
-    def empty(self):
-        """Return a table with the same columns and no row."""
-        return self._schema.empty_table()
-
-    def table(self):
-        """Read all of it: a ``pyarrow.Table``."""
-        source = self._source
-        return read_quietly(source.read if self._is_file else source.to_table)
-
-    def columns(self, names: list[str]) -> Iterator[list[np.ndarray]]:
-        """Yield some columns, a batch of rows at a time, in their order."""
-        how = {"columns": names, "batch_size": _BATCH_ROWS}
-        if self._is_file:
-            batches = self._source.iter_batches(**how)
-        else:
-            # Batches that are read ahead would be in memory together.
-            how |= {"batch_readahead": 1, "fragment_readahead": 1}
-            batches = self._source.to_batches(**how)
-        while (batch := read_quietly(lambda: next(batches, None))) is not None:
-            yield [as_array(batch.column(name)) for name in names]
-
-
-def parquet_ratings(X) -> ParquetRatings | None:
-    """Return what reads a parquet file, or None where X is none."""
-    if isinstance(X, (str, os.PathLike)):
-        X = _opened(X)
-    is_file = hasattr(X, "iter_batches") and hasattr(X, "schema_arrow")
-    is_dataset = hasattr(X, "to_batches") and hasattr(X, "count_rows")
-    return ParquetRatings(X) if is_file or is_dataset else None
-
-
-def _opened(path):
-    try:
-        from pyarrow import dataset, parquet
-    except ImportError as error:
-        raise ImportError(
-            "X is a path: parquet files need pyarrow: pip install pyarrow"
-        ) from error
-    reason = None
-    try:
-        if Path(path).is_dir():
-            return dataset.dataset(path, format="parquet")
-        return parquet.ParquetFile(path)
-    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
-        reason = type(error).__name__
-    raise ValueError(
-        f"X={os.fspath(path)!r} is a path at which no parquet file could be read "
-        f"({reason})"
-    )
+def open_path(X):
+    """Return the parquet files at a path, opened; other tables unchanged."""
+    return opened(X) if isinstance(X, (str, os.PathLike)) else X
 
 
 # Names of LensKit; where columns are only numbered, users are first, items second.
@@ -289,48 +220,32 @@ def deferred_ratings(estimator, X, *, reset: bool) -> DeferredRatings:
         X = brought_here(X)
     if sparse.issparse(X):
         return _unread_entries(estimator, X, reset)
-    file = parquet_ratings(X)
-    X = X if file is None else file.table()
-    names = column_names(X)
-    if names is None:
-        n_rows, n_columns = form_of(X)
-    else:
-        refuse_same_names(names, "X")
-        n_rows, n_columns = shape_of(X)
-    # A stand-in has neither names nor values.
-    named = np.broadcast_to(0.0, (n_rows, n_columns)) if names is None else X
-    user, item = compared_columns(
-        estimator, named, names, (n_rows, n_columns), reset=reset
-    )
-    if reset and names is not None:
-        _warn_of_places(estimator, names)
-    if reset:
-        _refuse_another_kind(estimator.items, X, names, item)
+    X = open_path(X)
+    file = parquet(X)
+    table = Table(X if file is None else file.table())
+    user, item = compared_columns(estimator, table, reset=reset)
+    n_columns = table.shape[1]
 
     def read(beside=()):
         places = sorted({user, item, *beside})
-        if names is None:
-            found = _array_columns(X, places)
-        else:
-            found = [_column(X, names, j) for j in places]
+        found = [table.given(place) for place in places]
         given = _at(places, found, n_columns)
         found = [as_array(column) for column in found]
         check_finite(found)
         columns = _at(places, found, n_columns)
         columns[user] = id_array(columns[user], "user_feature")
         columns[item] = id_array(columns[item], "item_feature")
-        return RatingsTable(columns, names, user, item, given)
+        return RatingsTable(columns, table.names, user, item, given)
 
-    return DeferredRatings(n_rows, None, read, names)
+    return DeferredRatings(table.shape[0], None, read, table.names)
 
 
-def _refuse_another_kind(items, X, names, item: int) -> None:
-    """Refuse items of a text dtype if the ids of the catalog are of another kind."""
-    dtypes, catalog = dtypes_of(X), read_catalog(items)
-    dtype = dtypes[0 if names is None else item] if dtypes else None
+def _refuse_another_kind(items, dtypes: list, item: int) -> None:
+    """Refuse items of a text dtype if the ids of the catalog are numbers."""
+    catalog = read_catalog(items)
+    dtype = dtypes[item if len(dtypes) > 1 else 0] if dtypes else None
     if isinstance(catalog, IdIndex) and dtype is not None and is_text(dtype):
-        kind = "S" if getattr(dtype, "kind", None) == "S" else "U"
-        catalog.find(np.array(["0"], dtype=kind), "item_feature")
+        catalog.find(["0"], "item_feature")
 
 
 def deferred_ratings_beside(estimator, table: DeferredRatings, y) -> list[DeferredRead]:
@@ -423,45 +338,26 @@ def _at(places: list[int], found: list, n_columns: int) -> list:
     return columns
 
 
-def _column(X, names, j):
-    # The array of a pandas column keeps its dtype and leaves out the index.
-    return X.iloc[:, j].array if hasattr(X, "iloc") else X[names[j]]
-
-
-def _array_columns(X, places: list[int]) -> list:
-    """Read some columns; objects other than arrays are read completely."""
-    if isinstance(X, np.ndarray):
-        X, places = X[:, places], list(range(len(places)))
-    if not hasattr(X, "dtype"):
-        X = read_entries(X, "X")
-    kind = getattr(X, "dtype", np.dtype(float)).kind
-    if kind in "iu":
-        X = np.asarray(X)  # floats would merge large ids
-    elif kind not in "OSU":
-        X = check_features(X)
-    else:
-        X = np.asarray(X, dtype=object)
-    return [X[:, j] for j in places]
-
-
-def compared_columns(
-    estimator, X, names, shape: tuple[int, int], *, reset: bool
-) -> tuple[int, int]:
+def compared_columns(estimator, table, *, reset: bool) -> tuple[int, int]:
     """Find users and items, and note the columns of a fit or compare others to them."""
+    names, like, shape = table.names, table.like, table.shape
     by_name = names is not None and all(isinstance(name, str) for name in names)
     by_name = by_name and hasattr(estimator, "rating_feature")
-    if by_name and not are_numbered(names):
+    by_name = by_name and not are_numbered(names)
+    if by_name:
         check_sizes(*shape)
         found = find_columns(estimator, names, len(names))
-        chosen = [names[j] for j in found]
-        X = X.select(chosen) if hasattr(X, "column_names") else X[chosen]
-        validate_data(estimator, X, reset=reset, skip_check_array=True)
-        return found
-    if reset:
+        like = select_columns(like, names, list(found))
+    elif reset:
         _refuse_wide(estimator, shape[1])
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    validate_data(estimator, like, reset=reset, skip_check_array=True)
     check_sizes(*shape)
-    return find_columns(estimator, names, shape[1])
+    found = find_columns(estimator, names, shape[1])
+    if reset:
+        if names is not None:
+            _warn_of_places(estimator, names)
+        _refuse_another_kind(estimator.items, table.dtypes, found[1])
+    return found
 
 
 def check_sizes(n_rows: int, n_columns: int) -> None:

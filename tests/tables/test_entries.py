@@ -537,7 +537,7 @@ ALLOWED = {
         *("objects", "_entries", "shape_of_lists", "as_numbers", "as_array"),
         "read_column",
     },
-    "_tables/readers.py": {"_mapped_rows"},
+    "_tables/files.py": {"_mapped_rows"},
     # Each entry becomes a float by itself.
     "_tables/rows.py": {"deferred_rows", "shape_of"},
     "metrics/_ranking.py": {"_numbers"},

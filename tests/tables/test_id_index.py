@@ -257,7 +257,7 @@ NO_IDS = {
     "single precision": (np.array([2.0**24], "f4"), "not exact"),
     "fractions": (np.array([1.0, 2.5]), "not whole"),
     "fractions, objects": ([1, 2.5], "not whole"),
-    "infinity": ([np.inf], "not exact"),
+    "infinity": ([np.inf], "infinity"),
     "masked": (np.ma.array([1, 2], mask=[0, 1]), "masked"),
 }
 
