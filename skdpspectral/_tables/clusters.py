@@ -81,35 +81,28 @@ class ClusterRows(SlicedRows):
 
     def reduce(self, walk: Any, kernel: Kernel) -> Any:
         """Return the result of a kernel on all blocks of a walk."""
-        from dask import delayed
-
-        # A name of its own: no sum of another reduction is taken for one of these.
-        name = f"skdpspectral-{uuid.uuid4()}"
-        job = delayed(_Job(walk, kernel, self._row_map, self.shape[1]), name=name)
+        job = _Job(walk, kernel, self._row_map, self.shape[1]).task()
         if isinstance(walk, (PairWalk, PoolWalk)):
             pools = self._pools(walk.order, walk.n_pools)
-            sums = [delayed(_sums_of_pool, pure=True)(job, pool) for pool in pools]
+            sums = [task(_sums_of_pool)(job, pool) for pool in pools]
         else:
-            summed = delayed(_sums_of_part, pure=True)
+            summed = task(_sums_of_part)
             parts = zip(self._parts, self._sizes, strict=True)
             sums = [summed(job, part, size) for part, size in parts]
         return added_on_cluster(sums, add_sums)
 
     def _pools(self, order: PairOrder, n_pools: int | None) -> list:
         """Return tasks that gather the rows of the first pools on workers."""
-        from dask import delayed
-
         if n_pools is None:
-            return list(self._gathered(order, None, delayed))
+            return list(self._gathered(order, None))
         key = order, n_pools
         if key not in self._samples:
-            pools = list(self._gathered(order, n_pools, delayed))
+            pools = list(self._gathered(order, n_pools))
             self._samples[key] = kept_on_cluster(pools)
         return self._samples[key]
 
-    def _gathered(self, order, n_pools, delayed) -> Iterator:
-        cut = delayed(_cut, pure=True)
-        gather = delayed(_joined, pure=True)
+    def _gathered(self, order, n_pools) -> Iterator:
+        cut, gather = task(_cut), task(_joined)
         for reads in order.reads_of_pools(n_pools):
             pieces = (piece for read in reads for piece in self._pieces(read))
             yield gather(
@@ -130,6 +123,30 @@ class ClusterRows(SlicedRows):
             start = stop
 
 
+def task(function: Callable, *, public: bool = False, **named: Any) -> Callable:
+    """Return a function that makes tasks of a pure function.
+
+    `public` is whether its error messages contain no values, and are passed on.
+    """
+    from dask import delayed
+
+    function = partial(function, **named) if named else function
+    return delayed(PublicMessage(function) if public else function, pure=True)
+
+
+class Sent:
+    """A function that is sent to the workers once, and not with every task."""
+
+    def __init__(self, function: Callable) -> None:
+        self.function = function
+
+    def task(self):
+        """Return a task with a name of its own: none is taken for another."""
+        from dask import delayed
+
+        return delayed(self, name=f"skdpspectral-{uuid.uuid4()}")
+
+
 class PartError(ValueError):
     """A part differs from what its collection declares; quotes no value."""
 
@@ -144,11 +161,12 @@ class _Composed:
         return self._second(self._first(block))
 
 
-class _Job:
-    """The function of a part that is sent to the workers."""
+class _Job(Sent):
+    """The kernel of a walk that is sent to the workers."""
 
     def __init__(self, walk, kernel: Kernel, row_map, n_features: int) -> None:
-        self.walk, self.kernel = walk, kernel
+        super().__init__(kernel)
+        self.walk = walk
         self.row_map, self.n_features = row_map, n_features
 
     def table(self, rows):
@@ -158,7 +176,7 @@ class _Job:
     def sums(self, blocks: Iterator) -> Any:
         """Apply the kernel quietly: a warning would reveal something about values."""
         with np.errstate(all="ignore"):
-            return sum_blocks(self.kernel, blocks)
+            return sum_blocks(self.function, blocks)
 
 
 def _sums_of_part(job: _Job, part, n_rows: int):
@@ -199,9 +217,7 @@ def _groups(items: list) -> Iterator[list]:
 
 def added_on_cluster(sums: list, add: Callable) -> Any:
     """Return the sum of the results of tasks, added in a tree, in order."""
-    from dask import delayed
-
-    together = delayed(add, pure=True)
+    together = task(add)
     while len(sums) > 1:
         sums = [together(group) for group in _groups(sums)]
     return run_on_cluster(sums[0].compute)
@@ -212,6 +228,13 @@ def kept_on_cluster(tasks: list) -> list:
     from dask import persist
 
     return list(run_on_cluster(lambda: persist(*tasks)))
+
+
+def computed(tasks: list) -> tuple:
+    """Return the results of tasks."""
+    from dask import compute
+
+    return run_on_cluster(lambda: compute(*tasks))
 
 
 def run_on_cluster(run: Callable) -> Any:
@@ -295,10 +318,8 @@ class ClusterTable:
 
     def apply(self, function: Callable, *arguments: Any) -> list:
         """Return tasks that apply a pure function to every part."""
-        from dask import delayed
-
-        task = delayed(function, pure=True)
-        return [task(part, *arguments) for part in self.parts]
+        apply = task(function)
+        return [apply(part, *arguments) for part in self.parts]
 
 
 def _table_of_array(X) -> ClusterTable:
@@ -322,18 +343,16 @@ def _table_of_array(X) -> ClusterTable:
 
 
 def _table_of_frame(X) -> ClusterTable:
-    from dask import compute, delayed
-
     if not len(X.columns):
         raise ValueError(
             "Found array with 0 feature(s) (shape=(n_samples, 0)) while a minimum of "
             "1 is required for X."
         )
     names = list(X.columns)
-    check = delayed(with_public_message(partial(_check_names, names=names)), pure=True)
+    check = task(_check_names, public=True, names=names)
     parts = list(map(check, X.to_delayed()))
     # Asked for of the very parts: files that are read anew might be cut otherwise.
-    sizes = run_on_cluster(lambda: compute(*map(delayed(len, pure=True), parts)))
+    sizes = computed(list(map(task(len), parts)))
     return ClusterTable(parts, list(sizes), list(X.dtypes), names, X._meta)
 
 
@@ -390,10 +409,8 @@ def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
     charged. A column in memory is sent to the workers; the caller checks its form. It
     must have one entry per row; rows correspond by their places.
     """
-    from dask import compute, delayed
-
     wrong = ValueError(f"X and {name} have inconsistent numbers of samples")
-    array = delayed(with_public_message(partial(_plain_column, name=name)), pure=True)
+    array = task(_plain_column, public=True, name=name)
     if is_cluster_array(column):
         if column.ndim != 1 or column.shape[0] != table.shape[0]:
             raise wrong
@@ -403,7 +420,7 @@ def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
         if getattr(column, "ndim", 1) != 1:
             raise ValueError(f"{name} must be one column, got a dataframe")
         parts = list(column.to_delayed())
-        sizes = run_on_cluster(lambda: compute(*map(delayed(len, pure=True), parts)))
+        sizes = computed(list(map(task(len), parts)))
         if sum(sizes) != table.shape[0]:
             raise wrong
         return lambda: _aligned(list(map(array, parts)), sizes, table.sizes)
@@ -412,13 +429,17 @@ def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
         values = as_array(column, name).ravel()
         if len(values) != table.shape[0]:
             raise wrong
-        stops = np.cumsum(table.sizes)
-        return [
-            delayed(values[stop - size : stop], traverse=False)
-            for size, stop in zip(table.sizes, stops, strict=True)
-        ]
+        return cut_for_parts(values, table.sizes)
 
     return slices
+
+
+def cut_for_parts(values: np.ndarray, sizes: list[int]) -> list:
+    """Return tasks for the parts of an array that is sent to the cluster."""
+    from dask import delayed
+
+    pieces = np.split(values, np.cumsum(sizes)[:-1])
+    return [delayed(piece, traverse=False) for piece in pieces]
 
 
 def _aligned(parts: list, sizes, wanted: list[int]) -> list:
@@ -446,12 +467,9 @@ def check_as_long(name: str, ids, *columns) -> None:
         )
 
 
-def with_public_message(function: Callable) -> Callable:
-    """Return a check of a part whose error messages, without values, are passed on."""
-    return _WithPublicMessage(function)
+class PublicMessage:
+    """A check of a part whose error messages, without values, are passed on."""
 
-
-class _WithPublicMessage:
     def __init__(self, function: Callable) -> None:
         self._function = function
 

@@ -27,8 +27,9 @@ from .._messages.messages import MessageError
 from .._tables.clipping import units_within
 from .._tables.columns import refuse_masked
 from .._tables.files import SlicedRows
+from .._tables.gathered import ClusterIds
 from .._tables.ids import encode_ids
-from .._tables.users import CLIENTS, ClusterIds, deferred_users, read_users
+from .._tables.users import CLIENTS, deferred_users, read_users
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta

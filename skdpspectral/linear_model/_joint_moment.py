@@ -30,9 +30,10 @@ from .._tables.clusters import (
     ClusterTable,
     cluster_table,
     column_beside,
+    cut_for_parts,
     is_on_cluster,
     numbers_of,
-    with_public_message,
+    task,
 )
 from .._tables.files import SlicedRows
 from .._tables.rows import DeferredRead, deferred_rows
@@ -348,9 +349,7 @@ class ClusterJointRows:
 
     def of(self, *names: str, step: int = 1) -> ClusterRows:
         """Return some of the tables side by side."""
-        from dask import delayed
-
-        beside = delayed(_parts_beside, pure=True)
+        beside = task(_parts_beside)
         several = zip(*(self._parts[name] for name in names), strict=True)
         starts = np.cumsum([0, *self._sizes[:-1]])
         first = [-int(start) % step for start in starts]
@@ -389,28 +388,17 @@ def deferred_joint_rows(estimator, X, y, targets_of=None) -> DeferredRead:
         rows, values = unread.read(), targets.read().reshape(n_rows, -1)
         if table is None:
             return JointRows(rows, values)
-        return ClusterJointRows(table, _cut(values, table.sizes), values.shape[1])
+        return ClusterJointRows(
+            table, cut_for_parts(values, table.sizes), values.shape[1]
+        )
 
     return DeferredRead(targets.shape, read)
 
 
-def _cut(values: np.ndarray, sizes: list[int]) -> list:
-    """Return tasks for the parts of an array that is sent to the cluster."""
-    from dask import delayed
-
-    stops = np.cumsum(sizes)
-    return [
-        delayed(values[stop - size : stop], traverse=False)
-        for size, stop in zip(sizes, stops, strict=True)
-    ]
-
-
 def _on_cluster(unread: DeferredRead, table: ClusterTable, column: list):
     """Check rows and a column on a cluster, and return them side by side."""
-    from dask import delayed
-
     unread.read()
-    checked = delayed(with_public_message(_targets_of_part), pure=True)
+    checked = task(_targets_of_part, public=True)
     joint = ClusterJointRows(table, [checked(part) for part in column], 1)
     reduce_rows(joint.of("y"), RowWalk(), sum_of_targets)  # every value is checked
     return joint

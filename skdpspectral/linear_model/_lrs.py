@@ -32,14 +32,13 @@ from .._linalg import per_user
 from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import Billboard
-from .._tables.clusters import numbers_of
+from .._tables.clusters import numbers_of, task
 from .._tables.columns import in_declared_order
 from .._tables.files import common_type
+from .._tables.gathered import ClusterUsers, ClusterUserTable
 from .._tables.ids import encode_ids
 from .._tables.rows import DeferredRead
 from .._tables.users import (
-    ClusterUsers,
-    ClusterUserTable,
     DeferredTable,
     UserTable,
     check_targets,
@@ -661,11 +660,9 @@ class ClusterUserRows:
     def __init__(
         self, table: ClusterUserTable, targets: list, offset, name: str, **how
     ) -> None:
-        from dask import delayed
-
         dtype = common_type([table.table.dtypes[j] for j in table.columns])
         rows = table.table.apply(numbers_of, table.columns, dtype)
-        together = delayed(_together, pure=True)
+        together = task(_together)
         parts = list(map(together, table.ids.parts, rows, targets))
         make = partial(_rows_of_users, offset=offset, name=name, **how)
         self._users = ClusterUsers(parts, make, name)

@@ -16,18 +16,14 @@ from .._tables.clusters import (
     cluster_table,
     column_beside,
     column_of,
-    with_public_message,
+    task,
 )
 from .._tables.columns import as_numbers, read_quietly, refuse_masked
 from .._tables.files import SlicedRows, sliced_rows
+from .._tables.gathered import ClusterUsers
 from .._tables.ids import IdIndex, id_array, joined_ids
 from .._tables.table import Table
-from .._tables.users import (
-    ClusterUsers,
-    check_beside_cluster,
-    check_targets,
-    deferred_targets,
-)
+from .._tables.users import check_beside_cluster, check_targets, deferred_targets
 from ._item_models import CodedRatings
 from ._kernels import RatingsChunk, UserRatings, last_of_each, latest_of_each
 from ._table_columns import (
@@ -58,8 +54,6 @@ class ClusterParts:
         cls, table: ClusterTable, columns: tuple[int, int], ratings: int | None, y
     ) -> Callable[[], ClusterParts]:
         """Return what reads users, items and ratings, which may be beside the table."""
-        from dask import delayed
-
         beside = None
         if ratings is None and y is not None:
             beside = column_beside(y, table, "y")
@@ -70,7 +64,7 @@ class ClusterParts:
                 given = table.apply(column_of, ratings)
             else:
                 given = table.apply(_zeros) if beside is None else beside()
-            check = delayed(with_public_message(_checked), pure=True)
+            check = task(_checked, public=True)
             return cls(list(map(check, user, item, given)))
 
         return read
