@@ -79,6 +79,16 @@ class ClusterRows(SlicedRows):
         other._row_map = row_map if first is None else _Composed(first, row_map)
         return other
 
+    def beside(self, others: list[ClusterRows], step: int = 1) -> ClusterRows:
+        """Return every `step`-th row of this table and others, side by side."""
+        tables, join = [self, *others], task(_parts_beside)
+        first = [-start % step for start in [0, *self._ends[:-1]]]
+        several = zip(*(table._parts for table in tables), strict=True)
+        parts = [join(*each, step) for each in zip(several, first, strict=True)]
+        pairs = zip(self._sizes, first, strict=True)
+        sizes = [max(-(-(size - at) // step), 0) for size, at in pairs]
+        return ClusterRows(parts, sizes, sum(table.shape[1] for table in tables))
+
     def reduce(self, walk: Any, kernel: Kernel) -> Any:
         """Return the result of a kernel on all blocks of a walk."""
         job = _Job(walk, kernel, self._row_map, self.shape[1]).task()
@@ -204,6 +214,11 @@ def _checked(part, n_rows: int, n_features: int) -> SlicedRows:
 def _cut(part, n_rows: int, n_features: int, start: int, stop: int) -> np.ndarray:
     # A copy: the part itself need not be kept.
     return np.array(_checked(part, n_rows, n_features)[start:stop], np.float64)
+
+
+def _parts_beside(parts: tuple, first: int, step: int) -> np.ndarray:
+    columns = [np.asarray(part, dtype=np.float64) for part in parts]
+    return np.column_stack(columns)[first::step]
 
 
 def _joined(pieces: list) -> np.ndarray:

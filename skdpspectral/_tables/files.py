@@ -139,6 +139,41 @@ class MappedRows(SlicedRows):
             super().read_into(out, rows)
 
 
+class Beside(SlicedRows):
+    """Every `step`-th row of several tables, side by side."""
+
+    def __init__(self, tables: list, step: int = 1) -> None:
+        n_rows = -(-tables[0].shape[0] // step)
+        width = sum(table.shape[1] for table in tables)
+        super().__init__(None, (n_rows, width), np.dtype(np.float64))
+        self._tables, self._step = tables, step
+
+    @property
+    def common_dtype(self) -> np.dtype:
+        """Type of any slice."""
+        return self.dtype
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """Read a slice of rows, of each table in turn."""
+        start, stop, _ = rows.indices(self.shape[0])
+        step, n_rows = self._step, self._tables[0].shape[0]
+        source = slice(start * step, min(stop * step, n_rows))
+        out = np.empty((stop - start, self.shape[1]))
+        filled = 0
+        for table in self._tables:
+            width = table.shape[1]
+            out[:, filled : filled + width] = table[source][::step]
+            filled += width
+        return out
+
+
+def rows_beside(tables: list, step: int = 1) -> SlicedRows:
+    """Return every `step`-th row of tables side by side, all or none on a cluster."""
+    first, *others = tables
+    distant = hasattr(first, "beside")
+    return first.beside(others, step) if distant else Beside(tables, step)
+
+
 def map_table(source, row_map: Callable) -> SlicedRows:
     """Return a table's rows under a map; rows on a cluster are mapped there."""
     is_distant = hasattr(source, "mapped")
