@@ -20,9 +20,17 @@ from .columns import (
     read_entries,
     read_quietly,
     refuse_same_names,
+    select_columns,
 )
 from .files import Parquet, SlicedRows, parquet, sliced_rows
-from .rows import form_of, shape_of
+from .rows import (
+    DeferredRead,
+    check_features,
+    deferred_rows,
+    form_of,
+    refuse_text,
+    shape_of,
+)
 
 # Rows of a slice of which columns are read together.
 _PART_ROWS = 1 << 18
@@ -63,8 +71,9 @@ class Table:
     @cached_property
     def _source(self):
         """The table, with entries of their own types if it has no columns."""
-        foreign = self.names is None and not hasattr(self._X, "dtype")
-        return read_entries(self._X, "X") if foreign else self._X
+        known = self.names is not None or isinstance(self._X, (list, tuple))
+        known = known or hasattr(self._X, "dtype")  # of lists columns are read alone
+        return self._X if known else read_entries(self._X, "X")
 
     def given(self, place: int):
         """Return a column in the table's own type, without an index."""
@@ -74,6 +83,27 @@ class Table:
     def column(self, place: int) -> np.ndarray:
         """Return a column as an array, whose entries are read one by one."""
         return as_array(self.given(place))
+
+    def features(self, kept: list[int]) -> DeferredRead:
+        """Check the form of some columns, which must be numbers, for a later reading.
+
+        ``read()`` returns rows, and the columns of them that were asked for.
+        """
+        if self.names is not None:
+            chosen = select_columns(self._X, self.names, kept)
+            rows = deferred_rows(None, chosen)
+            return DeferredRead(rows.shape, lambda: (rows.read(), slice(None)))
+        refuse_text(self._X)
+        return DeferredRead((self.shape[0], len(kept)), lambda: self._numbers(kept))
+
+    def _numbers(self, kept: list[int]) -> tuple:
+        whole = self._X if hasattr(self._X, "dtype") else read_entries(self._X, "X")
+        if whole.dtype.kind == "O":  # each column has a type of its own
+            return check_features(as_array(whole)[:, kept]), slice(None)
+        rows = check_features(whole)
+        first, last = kept[0], kept[-1]
+        together = last - first + 1 == len(kept)  # a slice copies nothing
+        return rows, slice(first, last + 1) if together else np.array(kept)
 
     def blocks(self, places: list[int]) -> Iterator[list[np.ndarray]]:
         """Yield some columns, some rows at a time."""

@@ -22,23 +22,15 @@ from .clusters import (
     is_on_cluster,
 )
 from .columns import (
-    as_array,
-    check_feature,
-    column_at,
-    column_names,
     dtypes_of,
     is_date,
     is_never_number,
     is_text,
     objects_of_lists,
     place_of,
-    position_of,
     read_entries,
-    read_quietly,
     refuse_masked,
     refuse_masked_form,
-    refuse_same_names,
-    select_columns,
 )
 from .gathered import ClusterUserTable, cluster_ids
 from .ids import (
@@ -47,13 +39,11 @@ from .ids import (
 from .rows import (
     NEVER_NUMBERS,
     DeferredRead,
-    check_features,
     deferred_rows,
     finite_slices,
-    form_of,
-    refuse_text,
     shape_of,
 )
+from .table import Table
 
 
 @dataclass(frozen=True)
@@ -117,62 +107,68 @@ def deferred_users(
     finite numbers. Ids are given either beside X or as a column of it; `names` has the
     names of these parameters. Errors of ``ids()`` and ``read()`` quote no value.
     """
-    table = cluster_table(X)
-    if table is not None:
-        return _unread_cluster(estimator, table, users, user_feature, reset, names)
-    if user_feature is None:
+    distant = cluster_table(X)
+    if distant is None and user_feature is None:
         rows = deferred_rows(estimator, X, reset=reset)
         _check_length(users, rows.shape[0], names.ids)
-        n_rows, n_features = rows.shape
-        return DeferredTable(
-            n_rows,
-            n_features,
-            users is not None,
-            lambda: _ids_beside(users, names.ids),
-            lambda: UserTable(rows.read(), slice(None), _ids_beside(users, names.ids)),
+
+        def read_all() -> UserTable:
+            return UserTable(rows.read(), slice(None), ids())
+
+        def ids():
+            return None if users is None else id_array(users, names.ids)
+
+        return DeferredTable(*rows.shape, users is not None, ids, read_all)
+    if users is not None and user_feature is not None:
+        raise ValueError(
+            f"{names.ids} must be None if {names.feature} names a column of X: ids are "
+            "given twice"
         )
-    if users is not None:
-        _refuse_twice(names)
-    return _unread_column(estimator, X, user_feature, reset, names.feature)
+    table, place = distant or Table(X), None
+    if user_feature is not None:
+        place = place_of(table.like, user_feature, names.feature)
+    kept = [j for j in range(table.shape[1]) if j != place]
+    if not kept:
+        raise ValueError(
+            f"X must have features besides {names.feature}, but has n_features = "
+            f"{table.shape[1]}: Found array with 0 feature(s) apart from the ids, "
+            "while a minimum of 1 is required"
+        )
+    if distant is None:
+        unread = table.features(kept)
+    validate_data(estimator, table.like, reset=reset, skip_check_array=True)
+    if distant is not None:
+        return _unread_cluster(distant, place, kept, users, names.ids)
+
+    def ids_of_column() -> np.ndarray:
+        return id_array(table.column(place), names.feature)
+
+    def read() -> UserTable:
+        return UserTable(*unread.read(), ids_of_column())
+
+    return DeferredTable(*unread.shape, True, ids_of_column, read)
 
 
 def _unread_cluster(
-    estimator, table: ClusterTable, users, user_feature, reset, names
+    table: ClusterTable, place: int | None, kept: list[int], users, name: str
 ) -> DeferredTable:
-    """Check the form of a table on a cluster, without reading rows here."""
-    place, (n_rows, n_columns) = None, table.shape
-    if user_feature is not None:
-        if users is not None:
-            _refuse_twice(names)
-        check_feature(user_feature, names.feature)
-        labels = list(range(n_columns)) if table.names is None else table.names
-        place = position_of(user_feature, labels, names.feature) % n_columns
-    kept = [j for j in range(n_columns) if j != place]
-    _need_features(kept, range(n_columns), names.feature)
+    n_rows = table.shape[0]
     if not n_rows:
         raise ValueError(
             f"X: Found array with 0 sample(s) (shape=(0, {len(kept)})) while a minimum "
             "of 1 is required."
         )
-    validate_data(estimator, table.like, reset=reset, skip_check_array=True)
     if not is_on_cluster(users):
-        _check_length(users, n_rows, names.ids)
-    ids = cluster_ids(table, place, users, names.ids)
+        _check_length(users, n_rows, name)
+    ids = cluster_ids(table, place, users, name)
     found = ClusterUserTable(table, kept, ids)
     rows = found.X  # whose columns must contain numbers
 
-    def read():
+    def read() -> ClusterUserTable:
         finite_slices(rows)
         return found
 
-    return DeferredTable(n_rows, len(kept), ids is not None, lambda: ids, read, found)
-
-
-def _refuse_twice(names: Names) -> None:
-    raise ValueError(
-        f"{names.ids} must be None if {names.feature} names a column of X: ids are "
-        "given twice"
-    )
+    return DeferredTable(*rows.shape, ids is not None, lambda: ids, read, found)
 
 
 def read_users(estimator, X, users, user_feature, **how) -> UserTable:
@@ -203,66 +199,6 @@ def _check_length(users, n_rows: int, name: str) -> None:
         )
     if n_users != n_rows:
         raise ValueError(f"{name} must have one id per row of X")
-
-
-def _ids_beside(users, name: str) -> np.ndarray | None:
-    return None if users is None else id_array(users, name)
-
-
-def _unread_column(estimator, X, user_feature, reset, parameter) -> DeferredTable:
-    """Check the form of a table that has the ids in a column."""
-    check_feature(user_feature, parameter)
-    names = column_names(X)
-    if names is None:
-        n_rows, n_columns = form_of(X)
-        refuse_text(X)
-        named = np.broadcast_to(0.0, (n_rows, n_columns))
-        place, rows = place_of(named, user_feature, parameter), None
-    else:
-        named, n_columns = X, len(names)
-        place = place_of(X, user_feature, parameter)
-        refuse_same_names(names, "X")
-    kept = [j for j in range(n_columns) if j != place]
-    _need_features(kept, range(n_columns), parameter)
-    if names is not None:
-        rows = deferred_rows(None, select_columns(X, names, kept))
-        n_rows = rows.shape[0]
-    validate_data(estimator, named, reset=reset, skip_check_array=True)
-
-    def ids() -> np.ndarray:
-        whole = names is None and not hasattr(X, "dtype")
-        found = as_array(X) if whole and not isinstance(X, (list, tuple)) else X
-        return id_array(read_quietly(lambda: column_at(found, place)), parameter)
-
-    def read() -> UserTable:
-        if rows is not None:
-            return UserTable(rows.read(), slice(None), ids())
-        found = X if hasattr(X, "dtype") else read_entries(X, "X")
-        if found.dtype.kind == "O":  # each column has a type of its own
-            features = check_features(np.delete(as_array(found), place, axis=1))
-            return UserTable(features, slice(None), ids())
-        features, users = check_features(found), ids()
-        return UserTable(features, _other_columns(place, n_columns), users)
-
-    return DeferredTable(n_rows, n_columns - 1, True, ids, read)
-
-
-def _need_features(kept, names, parameter: str) -> None:
-    if not len(kept):
-        raise ValueError(
-            f"X must have features besides {parameter}, but has n_features = "
-            f"{len(names)}: Found array with 0 feature(s) apart from the ids, while a "
-            "minimum of 1 is required"
-        )
-
-
-def _other_columns(position: int, n_columns: int):
-    """Return an index of all columns except one: a slice if possible."""
-    if position == 0:
-        return slice(1, None)
-    if position == n_columns - 1:
-        return slice(None, -1)
-    return np.delete(np.arange(n_columns), position)
 
 
 _NO_NUMBERS = "y must contain numbers: convert labels or dates to numbers first"

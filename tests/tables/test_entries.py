@@ -543,9 +543,10 @@ ALLOWED = {
     "metrics/_ranking.py": {"_numbers"},
     "metrics/_score_kinds.py": {"_components_and_rows", "_finite_array", "errors"},
     # Lists were read before.
-    "_tables/users.py": {"_divided_by_client", "_read_labels"},
+    "_tables/gathered.py": {"_divided_by_client"},
+    "_tables/users.py": {"_read_labels"},
     "_tables/clipping.py": {"_rescale_rows"},
-    "recommendation/_table_columns.py": {"_plain", "_array_columns"},
+    "recommendation/_table_columns.py": {"_plain"},
     "recommendation/_ratings_by_part.py": {"_count_users"},
     "preprocessing/_vectorizer.py": {"_with_columns"},
     "neural_network/_personal_networks.py": {"shared_predictions"},
@@ -584,6 +585,6 @@ def test_no_other_reader_turns_what_users_pass_into_arrays():
     found = {path: functions for path, functions in found.items() if functions}
     extra = {p: made - ALLOWED.get(p, set()) for p, made in found.items()}
     extra = {path: functions for path, functions in extra.items() if functions}
-    assert not extra, f"read entries by _tables.readers: {extra}"
+    assert not extra, f"read entries by _tables.columns: {extra}"
     idle = {p: made - found.get(p, set()) for p, made in ALLOWED.items()}
     assert not any(idle.values()), f"no longer needed: {idle}"
