@@ -11,8 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from .._tables.columns import dtypes_of, is_date, is_text
-from .._tables.rows import DeferredRead
-from .._tables.users import deferred_labels
+from .._tables.table import DeferredRead, deferred_labels
 from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..mechanisms import check_count

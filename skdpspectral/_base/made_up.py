@@ -16,7 +16,7 @@ from scipy import sparse
 
 from .._release.noise import public_order, public_start
 from .._tables.columns import column_names, dtypes_of
-from .._tables.rows import shape_of
+from .._tables.table import shape_of
 from ..accounting._ledger.planned_fits import estimators_within
 
 N_MADE_UP = 240

@@ -15,8 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._linalg import per_user
 from .._tables.columns import refuse_masked
 from .._tables.ids import IdIndex
-from .._tables.rows import table_shape
-from .._tables.users import UserTable, check_targets
+from .._tables.table import UserTable, check_targets, table_shape
 from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count

@@ -320,7 +320,7 @@ class Parquet:
         """Row groups in the order of their rows."""
         if self._is_file:
             return list(map(self._group_of_file, range(self._source.num_row_groups)))
-        found = []
+        found: list[_Group] = []
         for fragment in read_quietly(lambda: list(self._source.get_fragments())):
             if not hasattr(fragment, "row_groups"):
                 raise ValueError(

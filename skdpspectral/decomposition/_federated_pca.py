@@ -25,11 +25,11 @@ from .._base.sklearn_compat import (
 from .._base.strategies import register
 from .._messages.messages import MessageError
 from .._tables.clipping import units_within
+from .._tables.clusters import ClusterIds
 from .._tables.columns import refuse_masked
 from .._tables.files import SlicedRows
-from .._tables.gathered import ClusterIds
 from .._tables.ids import encode_ids
-from .._tables.users import CLIENTS, deferred_users, read_users
+from .._tables.table import CLIENTS, deferred_users, read_users
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta

@@ -17,7 +17,7 @@ from .._base.sklearn_compat import (
 from .._statistics.scale_windows import public_size
 from .._statistics.statistic import HALF
 from .._tables.clipping import make_box, units_within
-from .._tables.rows import deferred_rows
+from .._tables.table import deferred_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..mechanisms import check_count

@@ -35,9 +35,10 @@ from .._tables.clusters import (
     task,
 )
 from .._tables.files import rows_beside
-from .._tables.rows import DeferredRead, deferred_rows
-from .._tables.users import (
+from .._tables.table import (
+    DeferredRead,
     check_beside_cluster,
+    deferred_rows,
     deferred_target_columns,
     read_targets,
 )

@@ -32,13 +32,12 @@ from .._linalg import per_user
 from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import Billboard
-from .._tables.clusters import numbers_of, task
+from .._tables.clusters import ClusterUsers, ClusterUserTable, numbers_of, task
 from .._tables.columns import in_declared_order
 from .._tables.files import common_type
-from .._tables.gathered import ClusterUsers, ClusterUserTable
 from .._tables.ids import encode_ids
-from .._tables.rows import DeferredRead
-from .._tables.users import (
+from .._tables.table import (
+    DeferredRead,
     DeferredTable,
     UserTable,
     check_targets,

@@ -18,8 +18,7 @@ from .._tables.columns import (
     position_of,
     refuse_masked,
 )
-from .._tables.rows import table_shape
-from .._tables.users import UserTable, read_users
+from .._tables.table import UserTable, read_users, table_shape
 from ..mechanisms import Neighbors
 from . import _kernels_shared
 from ._shared_directions import ExactDirections, SharedDirections, Users

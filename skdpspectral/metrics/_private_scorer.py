@@ -19,7 +19,7 @@ from .._statistics.statistic import Statistic
 from .._statistics.user_sums import MOST_EXACT_USERS
 from .._tables.columns import check_feature, column_names, read_column, read_quietly
 from .._tables.ids import encode_ids
-from .._tables.rows import shape_of
+from .._tables.table import shape_of
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_mu
 from ..accounting._errors import warn, without_warnings
 from ..accounting._gaussian import calibrate_alike

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 
 from .._tables.columns import check_feature, read_column
 from .._tables.ids import codes_and_rows, encode_ids, id_array
-from .._tables.rows import shape_of
+from .._tables.table import shape_of
 from ..mechanisms import Unit, check_real
 
 _KEY_BYTES = 16

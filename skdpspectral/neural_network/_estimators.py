@@ -23,8 +23,7 @@ from .._base.sklearn_compat import (
 from .._base.strategies import snapshot
 from .._linalg.walks import blas_threads
 from .._release.noise import public_start
-from .._tables.rows import check_rows, deferred_rows
-from .._tables.users import deferred_target_columns
+from .._tables.table import check_rows, deferred_rows, deferred_target_columns
 from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan, check_count
 from . import _kernels

@@ -14,7 +14,7 @@ from .._base.personal import PersonalEstimator, UserModels, rows_by_user
 from .._base.sklearn_compat import CallbackSupportMixin, fit_progress
 from .._linalg import per_user
 from .._linalg.walks import blas_threads
-from .._tables.users import UserTable, deferred_targets, deferred_users, read_users
+from .._tables.table import UserTable, deferred_targets, deferred_users, read_users
 from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan
 from . import _kernels, _network_choices

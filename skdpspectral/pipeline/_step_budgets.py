@@ -22,8 +22,7 @@ from .._base.privacy_report import STATELESS, report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, take_rows
 from .._tables.clusters import is_on_cluster
 from .._tables.columns import dtypes_of
-from .._tables.rows import deferred_rows, table_shape
-from .._tables.users import deferred_targets
+from .._tables.table import deferred_rows, deferred_targets, table_shape
 from ..accounting import (
     calibrate_gaussian,
     calibrate_sampled,

@@ -34,7 +34,7 @@ from .._tables.columns import (
     position_of,
     refuse_same_names,
 )
-from .._tables.rows import compare_features, table_shape
+from .._tables.table import compare_features, table_shape
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..mechanisms import PrivacyPlan, check_count, shown

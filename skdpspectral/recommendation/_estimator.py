@@ -14,7 +14,7 @@ from .._statistics.statistic import Statistic
 from .._tables.columns import column_names
 from .._tables.files import parquet
 from .._tables.ids import IdIndex, joined_ids
-from .._tables.rows import table_shape
+from .._tables.table import table_shape
 from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
 from ._kernels import UserRatings

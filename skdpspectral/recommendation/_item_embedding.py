@@ -21,7 +21,7 @@ from .._base.sklearn_compat import (
 )
 from .._tables.columns import column_names
 from .._tables.ids import IdIndex
-from .._tables.rows import table_shape
+from .._tables.table import table_shape
 from ..accounting import PrivacyAccountant
 from . import _kernels_models
 from ._estimator import CatalogEstimator

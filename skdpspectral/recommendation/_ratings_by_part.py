@@ -12,6 +12,7 @@ from scipy import sparse
 
 from .._tables.clusters import (
     ClusterTable,
+    ClusterUsers,
     brought_here,
     cluster_table,
     column_beside,
@@ -20,10 +21,8 @@ from .._tables.clusters import (
 )
 from .._tables.columns import as_numbers, read_quietly, refuse_masked
 from .._tables.files import SlicedRows, sliced_rows
-from .._tables.gathered import ClusterUsers
 from .._tables.ids import IdIndex, id_array, joined_ids
-from .._tables.table import Table
-from .._tables.users import check_beside_cluster, check_targets, deferred_targets
+from .._tables.table import Table, check_beside_cluster, check_targets, deferred_targets
 from ._item_models import CodedRatings
 from ._kernels import RatingsChunk, UserRatings, last_of_each, latest_of_each
 from ._table_columns import (

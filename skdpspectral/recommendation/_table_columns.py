@@ -36,12 +36,12 @@ from .._tables.columns import (
 )
 from .._tables.files import opened, parquet
 from .._tables.ids import IdIndex, id_array
-from .._tables.rows import (
+from .._tables.table import (
     DeferredRead,
+    Table,
+    deferred_targets,
     refuse_malformed,
 )
-from .._tables.table import Table
-from .._tables.users import deferred_targets
 
 # Buckets of items where there is no catalog.
 N_BUCKETS = 512

@@ -14,7 +14,7 @@ from skdpspectral import (
     LRSRegressor,
     PrivacyAccountant,
 )
-from skdpspectral._tables.gathered import ClusterUsers, _divided_by_user, _hashes
+from skdpspectral._tables.clusters import ClusterUsers, _divided_by_user, _hashes
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")

@@ -24,7 +24,6 @@ from skdpspectral._linalg.walks import (
     rows_per_block,
 )
 from skdpspectral._tables import clusters as cluster_rows
-from skdpspectral._tables import gathered
 from skdpspectral._tables.clusters import cluster_table
 from skdpspectral.datasets import make_ratings
 from skdpspectral.decomposition import PrivateMean, SpikedModel
@@ -169,8 +168,10 @@ def test_a_task_that_runs_again_adds_nothing(name, monkeypatch):
     with quiet():
         wanted = outcome(model, *here, **given)
         for module, functions in {
-            cluster_rows: ("_sums_of_part", "_sums_of_pool", "add_sums"),
-            gathered: ("_applied", "_gathered", "_add_some"),
+            cluster_rows: (
+                *("_sums_of_part", "_sums_of_pool", "add_sums"),
+                *("_applied", "_gathered", "_add_some"),
+            ),
         }.items():
             for function in functions:
                 again = twice(getattr(module, function))

@@ -29,7 +29,7 @@ from skdpspectral import (
 )
 from skdpspectral._tables.columns import read_entries
 from skdpspectral._tables.ids import encode_ids
-from skdpspectral._tables.users import (
+from skdpspectral._tables.table import (
     check_targets,
     deferred_target_columns,
     read_users,
@@ -539,12 +539,11 @@ ALLOWED = {
     },
     "_tables/files.py": {"_mapped_rows"},
     # Each entry becomes a float by itself.
-    "_tables/rows.py": {"deferred_rows", "shape_of"},
+    "_tables/table.py": {"deferred_rows", "shape_of", "_read_labels"},
     "metrics/_ranking.py": {"_numbers"},
     "metrics/_score_kinds.py": {"_components_and_rows", "_finite_array", "errors"},
     # Lists were read before.
-    "_tables/gathered.py": {"_divided_by_client"},
-    "_tables/users.py": {"_read_labels"},
+    "_tables/clusters.py": {"_divided_by_client"},
     "_tables/clipping.py": {"_rescale_rows"},
     "recommendation/_table_columns.py": {"_plain"},
     "recommendation/_ratings_by_part.py": {"_count_users"},
