@@ -89,7 +89,7 @@ SERVER_SIDE = {"_linalg", "_messages", "mechanisms"}
 PROTOCOL = [f"_federated_{part}.py" for part in ("task", "client", "server")]
 
 # Lines and files, as .ci/house.py counts them. These numbers may only fall.
-LARGEST = {"skdpspectral": (56_359, 155), "tests": (68_087, 247)}
+LARGEST = {"skdpspectral": (54_501, 155), "tests": (65_092, 246)}
 
 
 def folder_of(path):

@@ -73,12 +73,10 @@ def test_threads_are_started_where_they_are_made_quiet():
         and node.module in ("joblib", "concurrent.futures", "multiprocessing.pool")
         and [name.name for name in node.names] != ["Memory"]
     }
-    # A report looks at joblib's type of a cache, and starts nothing. Clients answer in
-    # copies of the context, and are quiet themselves; searches and pipelines ask joblib
-    # for threads, which the kernels of their fits make quiet. Blocks that vote
-    # may be processes of joblib, each of which is quiet itself.
+    # Pipelines start no threads. Clients answer in copies of the context, and blocks of
+    # searches may be processes: each is quiet itself.
     assert found <= {
-        "pipeline/_pipeline.py",
+        "_base/estimator.py",
         "model_selection/_candidates.py",
         "model_selection/_vote.py",
         "_linalg/walks.py",

@@ -10,6 +10,7 @@ import io
 import json
 import math
 import pickle
+import traceback
 import types
 import zipfile
 import zlib
@@ -20,6 +21,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
+from joblib import parallel_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
@@ -655,3 +657,33 @@ def unweighted(method: _Method) -> _Method:
         return method(estimator, *args, **kwargs)
 
     return cast(_Method, counted_once)
+
+
+def fitted_by(fit: Callable[[], Any], private: bool) -> Any:
+    """Fit all steps; errors of scikit-learn that may quote values are reworded."""
+    try:
+        # Worker processes would have copies of the shares, and threads their own
+        # settings of numpy's warnings, which depend on values.
+        with parallel_config(backend="sequential"), np.errstate(all="ignore"):
+            return fit()
+    except Exception as error:
+        owner = _owner_of(error) if private else None
+        if owner is None:
+            raise
+        failed = f"{owner} raised {type(error).__name__}"
+    # Outside of the handler, where the error would be the context of another.
+    raise ValueError(
+        f"{failed}; its message is not shown, because it may quote values; to see it, "
+        "fit this estimator alone on public rows of the same form"
+    )
+
+
+def _owner_of(error: Exception) -> str | None:
+    """Return the class of the estimator that raised; None for private ones."""
+    found = "a step"
+    for frame, _ in list(traceback.walk_tb(error.__traceback__))[1:]:
+        if frame.f_globals.get("__name__", "").startswith("skdpspectral."):
+            return None
+        if isinstance(frame.f_locals.get("self"), BaseEstimator):
+            found = type(frame.f_locals["self"]).__name__
+    return found

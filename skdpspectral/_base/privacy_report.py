@@ -189,6 +189,7 @@ _ALLOWED: dict[type, Mapping[str, Any]] = {
         "categories": _GIVEN,
         "handle_unknown": ("ignore", "infrequent_if_exist"),
         "drop": (None,),
+        "feature_name_combiner": ("concat",),
         **_COUNTED,
     },
     OrdinalEncoder: {
@@ -358,6 +359,8 @@ def _passes_on(element, feature: str) -> bool:
     if isinstance(element, TableEstimator) and hasattr(element, "user_feature"):
         return bool(element.user_feature == last)
     if composition_of(element) is not Composition.COLUMNS:
+        return False
+    if element.transformer_weights is not None:
         return False
     parts = [*element.transformers, ("remainder", element.remainder, ())]
     for _, child, columns in parts:

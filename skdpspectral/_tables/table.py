@@ -264,6 +264,14 @@ def shape_of(X, name: str = "X") -> tuple[int, ...]:
     raise ValueError(f"{name} could not be turned into an array ({reason})")
 
 
+def n_rows_in_memory(X) -> int:
+    """Return the number of rows of a table; refuse files and other readers."""
+    shape = shape_of(X)
+    if not shape:
+        raise TypeError(f"X must be a table in memory, got {type(X).__name__}")
+    return shape[0]
+
+
 def refuse_malformed(X) -> None:
     """Refuse sparse matrices whose indices leave their shape: reading them crashes."""
     if not sparse.issparse(X):

@@ -148,6 +148,8 @@ class LossDistribution:
 
     def delta(self, epsilon: float) -> float:
         """Return the delta at an epsilon of at least 0."""
+        if epsilon >= self.step * (self.first + len(self.masses)):
+            return self.infinite
         start = max(math.floor(epsilon / self.step) - self.first, 0)
         above = self.step * self.places[start:] - epsilon
         beyond = -np.expm1(-np.maximum(above, 0.0))

@@ -58,7 +58,8 @@ def _erfcx_slope(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """-erfcx'(x) = 2/sqrt(pi) - 2 x erfcx(x) > 0, by its series where it cancels."""
     inverse = 1.0 / np.maximum(x, 1.0) ** 2
     series = inverse * (1 - 1.5 * inverse * (1 - 2.5 * inverse * (1 - 3.5 * inverse)))
-    direct = 2.0 / math.sqrt(math.pi) - 2.0 * x * erfcx(x)
+    near = np.minimum(x, 50.0)  # and never infinite
+    direct = 2.0 / math.sqrt(math.pi) - 2.0 * near * erfcx(near)
     return np.where(x > 50.0, series / math.sqrt(math.pi), direct)
 
 

@@ -19,7 +19,7 @@ from .._statistics.statistic import Statistic
 from .._statistics.user_sums import MOST_EXACT_USERS
 from .._tables.columns import check_feature, column_names, read_column, read_quietly
 from .._tables.ids import encode_ids
-from .._tables.table import shape_of
+from .._tables.table import n_rows_in_memory, shape_of
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_mu
 from ..accounting._errors import warn, without_warnings
 from ..accounting._gaussian import calibrate_alike
@@ -320,18 +320,18 @@ class PrivateScorer:
         charged. Its error has the type of the first error and none of its words, which
         may quote held-out values.
         """
-        shape = shape_of(X)
+        n_samples, shape = n_rows_in_memory(X), shape_of(X)
         if y is None and self._kind.needs_targets:
             raise ValueError(
                 f"the score {self._kind.name!r} needs targets: call it as "
                 "scorer(estimator, X, y)"
             )
-        plan = self.privacy_plan(shape[0])
+        plan = self.privacy_plan(n_samples)
         if self._user_feature is not None:  # refused at no cost
             named = column_names(X) is not None
             table = X if named else np.broadcast_to(0.0, (1, *shape[1:]))
             read_column(table, self._user_feature, "user_feature")
-        self._warn_beforehand(plan, shape[0])
+        self._warn_beforehand(plan, n_samples)
         release = Release(plan, self._governing_accountant(estimator), self._noise_seed)
         # It is charged here, and values are read from here on.
         said = (

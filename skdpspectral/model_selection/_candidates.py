@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import threading
 import warnings
@@ -17,7 +18,7 @@ from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from .._base.estimator import PrivateEstimator
+from .._base.estimator import PrivateEstimator, fitted_by
 from .._base.labels import PrivateClassifier
 from .._base.made_up import made_up_rows, made_up_targets, public_values
 from .._base.personal import PersonalEstimator
@@ -371,15 +372,15 @@ def set_sources(model: Any, limit: Any, seed: int | None) -> None:
 def fitted_within_budget(
     model: Any, X: Any, y: Any, limit: FitLimit, seed: int | None
 ) -> Any:
-    """Fit a model within a limit, which the threads of its jobs share.
+    """Fit a model within a limit, one job after another.
 
     Warnings stay as they are, but for that of a seed, of which the search has warned.
     """
     set_sources(model, limit, seed)
-    threads = parallel_config(backend="threading")
-    with warnings.catch_warnings(), without_accountant(), threads:
+    with warnings.catch_warnings(), without_accountant():
         warnings.filterwarnings("ignore", "noise_seed is given", PrivacyLeakWarning)
-        model.fit(X) if y is None else model.fit(X, y)
+        given = (X,) if y is None else (X, y)
+        fitted_by(functools.partial(model.fit, *given), private=True)
     # Column transformers, and pipelines with a memory, have fitted copies of steps.
     fitted = (part for part in fitted_within(model) if hasattr(part, "_set_source"))
     for part in (*private_parts(model).values(), *fitted):

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator
-from sklearn.utils import check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
 
 from .._tables.columns import check_feature, read_column
 from .._tables.ids import codes_and_rows, encode_ids, id_array
-from .._tables.table import shape_of
+from .._tables.table import n_rows_in_memory
 from ..mechanisms import Unit, check_real
 
 _KEY_BYTES = 16
@@ -38,11 +38,28 @@ class _Folds(BaseCrossValidator):
         """Return the test fold of each row."""
         raise NotImplementedError
 
-    def _iter_test_masks(
-        self, X: Any = None, y: Any = None, groups: Any = None
-    ) -> Iterator[np.ndarray]:
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the positions of training and test rows of each fold.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_samples, n_features)
+            Rows, in memory.
+        y : object
+            Ignored, present for API consistency.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Users of the rows, if the splitter uses them.
+
+        Yields
+        ------
+        train, test : ndarray of int
+            Positions of rows.
+        """
         folds = self._folds(X, groups)
-        return (folds == fold for fold in range(self.n_splits))
+        for fold in range(self.n_splits):
+            yield np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """Return the number of folds.
@@ -143,7 +160,7 @@ class PrivateSplit(_Folds):
         return Unit.ROW if self.user_feature is None else Unit.USER
 
     def _folds(self, X: Any, groups: Any) -> np.ndarray:
-        n_rows = shape_of(X)[0]
+        n_rows = n_rows_in_memory(X)
         if n_rows < max(self.n_splits, 2):
             raise ValueError(
                 f"n_splits={self.n_splits} needs {max(self.n_splits, 2)} rows or more, "
@@ -303,6 +320,7 @@ class PerUserKFold(_Folds):
 
     def _users(self, X, groups):
         if groups is not None:
+            check_consistent_length(X, groups)
             return encode_ids(groups, "groups")
         if self.user_feature is None:
             raise ValueError(

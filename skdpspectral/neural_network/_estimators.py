@@ -160,7 +160,8 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         hidden = hidden_widths(self.hidden_layer_sizes)
         inputs = hidden[-1] + 1 if hidden else size
         limit = _LOUD / inputs if isinstance(self, RegressorMixin) else size**-0.5
-        if noise <= limit:
+        unknown = getattr(self, "classes", ()) is None  # the number of labels is secret
+        if noise <= limit or unknown:
             return ()
         return (
             f"{statistic.schedule.n_samples} rows are too few for {size} weights at "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
@@ -12,7 +11,6 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from joblib import parallel_config
 from sklearn import get_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -21,7 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, Self, published_copy
+from .._base.estimator import PrivateEstimator, Self, fitted_by, published_copy
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import (
     Interval,
@@ -404,7 +402,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
                 try:
                     progress.begin(X, y, budgets.plan)
                     fit = partial(getattr(pipeline, method), X, y, **params)
-                    result = _fitted_by(fit, private and not leak)
+                    result = fitted_by(fit, private and not leak)
                     plan = budgets.plan_of_fit(pipeline)
                 finally:
                     budgets.close()
@@ -620,35 +618,6 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             "a pipeline cannot be saved as a file of arrays: save its steps, if they "
             "are private estimators, or write publish() with joblib.dump"
         )
-
-
-def _fitted_by(fit: Callable[[], Any], private: bool) -> Any:
-    """Fit all steps; errors of scikit-learn that may quote values are reworded."""
-    try:
-        # Worker processes would have copies of the shares.
-        with parallel_config(backend="threading"):
-            return fit()
-    except Exception as error:
-        owner = _owner_of(error) if private else None
-        if owner is None:
-            raise
-        failed = f"{owner} raised {type(error).__name__}"
-    # Outside of the handler, where the error would be the context of another.
-    raise ValueError(
-        f"{failed}; its message is not shown, because it may quote values; to see it, "
-        "fit this estimator alone on public rows of the same form"
-    )
-
-
-def _owner_of(error: Exception) -> str | None:
-    """Return the class of the estimator that raised; None for private ones."""
-    found = "a step"
-    for frame, _ in list(traceback.walk_tb(error.__traceback__))[1:]:
-        if frame.f_globals.get("__name__", "").startswith("skdpspectral."):
-            return None
-        if isinstance(frame.f_locals.get("self"), BaseEstimator):
-            found = type(frame.f_locals["self"]).__name__
-    return found
 
 
 def _rows_of(X: Any) -> Rows:

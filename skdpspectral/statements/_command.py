@@ -116,7 +116,7 @@ def _compared(text: str, facts: Facts, ledger: PrivacyAccountant) -> tuple[str, 
         said = f"Entry {found[0]} of the ledger confirms the figures."
         beside += ["the number of rows"] * bool(again.n_units)
         if _of_steps(found[1]):
-            beside.append("the releases within steps, whose cost it confirms")
+            beside.append("the releases within steps (but epsilon and delta of all)")
         added = [text for text in plan.remarks if text not in found[1].remarks]
         beside += [f"the remark {str(text)!r}" for text in added]
     else:

@@ -403,3 +403,15 @@ def test_a_plan_may_not_claim_less_than_it_costs():
             ValueError,
             r"plan claims epsilon=0\.1",
         )
+
+
+def test_a_negative_zero_or_a_wrong_clock_damages_no_ledger(tmp_path, monkeypatch):
+    accountant = PrivacyAccountant(path=tmp_path / "ledger.db")
+    rows = {"unit": "row", "neighbors": "replace-one"}
+    for epsilon, delta in ((0.1, -0.0), (-0.0, 0.0), (0.1, 1e-9)):
+        accountant.charge_external(epsilon, delta, "counts", **rows)
+    monkeypatch.setattr("time.time", lambda: 1e12)
+    with pytest.raises(LedgerError, match="clock"):
+        accountant.charge_external(0.1, 0.0, "counts", **rows)
+    assert len(PrivacyAccountant(path=tmp_path / "ledger.db").ledger) == 3
+    assert 1e-9 <= accountant.privacy_curve([math.inf])[0] < 1.1e-9

@@ -433,6 +433,12 @@ TABLE = DPTableVectorizer(user_feature="user")
         make_pipeline(ColumnTransformer([("c", CLIP, slice(0, 2))]), NAMED),
         make_pipeline(ColumnTransformer([("c", CLIP, ["r__user"])]), NAMED),
         make_pipeline(ColumnTransformer([], remainder=CLIP), NAMED),
+        make_pipeline(
+            ColumnTransformer(
+                [("u", "passthrough", ["user"])], transformer_weights={"u": 0.0}
+            ),
+            NAMED,
+        ),
         make_pipeline(DPTableVectorizer(), NAMED),
         make_pipeline(TABLE, LRSRegressor(user_feature="v")),
         make_pipeline(ColumnTransformer([("t", DPTableVectorizer(), ["user"])]), NAMED),

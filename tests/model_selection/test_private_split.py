@@ -221,3 +221,11 @@ def test_texts_of_numpy_are_dealt_as_those_of_python():
     ]
     for given, expected in zip(*dealt, strict=True):
         assert np.array_equal(given, expected)
+
+
+def test_files_are_refused_by_name(tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    pd.DataFrame({"a": range(8)}).to_parquet(tmp_path / "rows.parquet")
+    file = pq.ParquetFile(tmp_path / "rows.parquet")
+    with file, pytest.raises(TypeError, match=r"in memory.*got ParquetFile"):
+        next(PrivateSplit(2).split(file))

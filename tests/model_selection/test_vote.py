@@ -4,6 +4,7 @@ import contextlib
 import math
 import pickle
 import random
+import traceback
 import warnings
 
 import numpy as np
@@ -13,17 +14,19 @@ import pytest
 from replay import Tape, shares
 from scipy import stats
 from sklearn.base import clone
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import make_scorer
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.random_projection import GaussianRandomProjection
 from sklearn.utils.estimator_checks import check_estimator
 
 from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
+    DPRidge,
     DPRidgeClassifier,
     DPStandardScaler,
     DPTableVectorizer,
@@ -1021,3 +1024,15 @@ def test_made_up_rows_hold_no_value():
     assert len(TOLD) == 2
     assert TOLD[0] == TOLD[1]
     assert "secret" not in str(TOLD)
+
+
+def test_an_error_of_the_last_fit_quotes_no_value():
+    rows = pd.DataFrame({"a": np.ones(150, dtype=object), "b": np.ones(150)})
+    rows.loc[5, "a"] = "Hallstatt"
+    given = {"strategy": "constant", "fill_value": 0.0, "keep_empty_features": True}
+    estimator = make_pipeline(SimpleImputer(**given), Normalizer(), DPRidge())
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match="its message is not shown") as caught:
+        PrivateSearchCV(estimator, {}, accountant=accountant).fit(rows, np.ones(150))
+    assert "Hallstatt" not in "".join(traceback.format_exception(caught.value))
+    assert len(accountant.ledger) == 1

@@ -308,7 +308,7 @@ def charge_of_error(model, words, X, y=None, **params):
 @pytest.mark.parametrize(
     ("columns", "rows", "words"),
     [
-        (["e"], FRAME, r"columntransformer picks columns that X does not have: .*'e'"),
+        (["e"], FRAME, r"columntransformer picks columns that X does not have: "),
         (["a"], TWICE, r"X has several columns with the same name"),
         ([0, 9], X, r"columntransformer picks columns that X does not have"),
         ([-5], X, r"must be in \[0, 3\] or \[-4, 0\]"),
@@ -342,7 +342,7 @@ def test_parameters_that_a_step_does_not_take(name):
     assert charge_of_error(model, words, X, y, **{given: np.ones(N)}) == 0
 
 
-@pytest.mark.parametrize("fault", ["text column", "sparse"])
+@pytest.mark.parametrize("fault", ["string column", "sparse"])
 def test_forms_that_no_step_accepts(fault):
     rows = dict(faulty_rows(X))[fault]
     assert charge_of_error(pipeline(*SCALED), "step 'dpstandardscaler': ", rows) == 0

@@ -320,17 +320,21 @@ MUTANTS = {
         "recommendation._item_embedding",
         (
             "            self.privacy_ = plan\n",
-            "            self.privacy_, self.n_users_ = plan, len(set(rows.users))\n",
+            "            self.privacy_ = plan\n"
+            "            self.n_users_ = len(set(self._coded_ratings(*given).users))\n",
         ),
     ),
     "a warning that depends on ratings": (
         check_public,
         "recommendation._item_embedding",
         (
-            "                    rows = self._coded_ratings(*given)\n",
-            "                    rows = self._coded_ratings(*given)\n"
-            "                    if (rows.items < 0).mean() > 0.5:\n"
-            "                        __import__('warnings').warn('x', stacklevel=2)\n",
+            "            if isinstance(statistic, ItemMoment):\n"
+            "                found = statistic.run(",
+            "            if isinstance(statistic, ItemMoment):\n"
+            "                rows = self._coded_ratings(*given)\n"
+            "                if (rows.items < 0).mean() > 0.5:\n"
+            "                    __import__('warnings').warn('x', stacklevel=2)\n"
+            "                found = statistic.run(",
         ),
     ),
 }

@@ -194,7 +194,9 @@ NOISY = {
     "ranks": (lambda: DPPCA(1, scale="private").fit(rows(50)), "private scales"),
     "ridge": (lambda: DPRidge(epsilon=0.1).fit(rows(50), rows(50)[:, 0]), "no feature"),
     "labels": (
-        lambda: DPAdamClassifier(epsilon=0.1).fit(rows(50), rows(50)[:, 0] > 0),
+        lambda: DPAdamClassifier(epsilon=0.1, classes=[False, True]).fit(
+            rows(50), rows(50)[:, 0] > 0
+        ),
         "6 weights at this budget",
     ),
     "targets": (

@@ -91,7 +91,8 @@ class LedgerEntry(NamedTuple):
                 seeded=bool(entry.seeded),
             )
         except (OSError, OverflowError, TypeError, ValueError) as error:
-            raise LedgerError(f"entry {row[0]} is damaged: {error}") from None
+            said = f"entry {row[0]} is damaged, or its host's clock is wrong: {error}"
+            raise LedgerError(said) from None
 
     @property
     def kinds(self) -> list[str]:
@@ -126,13 +127,15 @@ def new_row(
     partition: str | None,
     times: int = 1,
 ) -> tuple[Any, ...]:
-    """Return the row of an entry for `times` fits of a plan, as the table has it."""
+    """Return the row of an entry for `times` fits of a plan."""
     curves = [[curve_text(curve), n * times] for curve, n in cost.curves]
     values: list[Any] = [number, float(time), plan.estimator, label, partition]
     values += [float(plan.epsilon), float(plan.delta), float(plan.mu)]
     values += [math.sqrt(times) * cost.mu, min(times * float(cost.failure), 1.0)]
     values += [str(plan.unit), str(plan.neighbors), str(plan.assumption)]
     values += [int(plan.seeded), plan.to_json(), json.dumps(curves), _text(share or ())]
+    # SQLite has no negative zero.
+    values = [v + 0.0 if isinstance(v, float) else v for v in values]
     return (*values, digest_of(before, values))
 
 
