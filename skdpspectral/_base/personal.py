@@ -226,7 +226,7 @@ class PersonalEstimator(KeepsUsers):
     # -- users of rows ---------------------------------------------------------------
 
     def _warn_of_one_user(self, table) -> None:
-        if table.has_users or not self._is_private():
+        if table.ids is not None or not self._is_private():
             return
         warn(
             "all rows are treated as the rows of one user, and predictions are "

@@ -558,8 +558,8 @@ class ClusterUserTable:
             yield self.X
             return
         dtype = common_type([self.table.dtypes[j] for j in self.columns])
-        how = {"name": self.ids.name, "columns": self.columns, "dtype": dtype}
-        divide = task(_divided_by_client, **how)
+        name, columns = self.ids.name, self.columns
+        divide = task(_divided_by_client, name=name, columns=columns, dtype=dtype)
         expected = _clients_by_part(clients, len(self.table.parts))
         together = zip(self.table.parts, self.ids.parts, expected, strict=True)
         divided = kept_on_cluster([divide(*each) for each in together])

@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -123,12 +123,15 @@ class DeferredRead:
 
     `shape` is public, and `sparse` is whether the table will be sparse. ``read()``,
     called after the charge, returns the table, or raises an error that depends on
-    values.
+    values. Tables of users have ``ids()``, which reads one id per row; it is None, and
+    `shape` excludes their column. `distant` is the table of users on a cluster.
     """
 
     shape: tuple[int, ...]
     read: Callable[[], Any]
     sparse: bool = False
+    ids: Callable[[], Any] | None = None
+    distant: ClusterUserTable | None = None
 
 
 def deferred_rows(
@@ -556,25 +559,9 @@ USERS = Names()
 CLIENTS = Names("clients", "client_feature")
 
 
-class DeferredTable(NamedTuple):
-    """A table with users whose form was checked, and whose values were not read.
-
-    `shape` excludes the column of users. ``ids()`` reads one id per row, or returns
-    None. ``read()`` returns a :class:`UserTable` after the charge. `distant` is the
-    table, and the result of ``read()``, on a cluster.
-    """
-
-    n_rows: int
-    n_features: int
-    has_users: bool
-    ids: Callable[[], object]
-    read: Callable[[], UserTable]
-    distant: ClusterUserTable | None = None
-
-
 def deferred_users(
     estimator, X, users, user_feature, *, reset: bool, names: Names = USERS
-) -> DeferredTable:
+) -> DeferredRead:
     """Check the form of a table with users, without reading values.
 
     With `reset` the estimator gets `n_features_in_` and `feature_names_in_` of all
@@ -586,14 +573,12 @@ def deferred_users(
     if distant is None and user_feature is None:
         rows = deferred_rows(estimator, X, reset=reset)
         _check_length(users, rows.shape[0], names.ids)
+        ids = None if users is None else partial(id_array, users, names.ids)
 
         def read_all() -> UserTable:
-            return UserTable(rows.read(), slice(None), ids())
+            return UserTable(rows.read(), slice(None), ids and ids())
 
-        def ids():
-            return None if users is None else id_array(users, names.ids)
-
-        return DeferredTable(*rows.shape, users is not None, ids, read_all)
+        return DeferredRead(rows.shape, read_all, ids=ids)
     if users is not None and user_feature is not None:
         raise ValueError(
             f"{names.ids} must be None if {names.feature} names a column of X: ids are "
@@ -609,24 +594,24 @@ def deferred_users(
             f"{table.shape[1]}: Found array with 0 feature(s) apart from the ids, "
             "while a minimum of 1 is required"
         )
-    if distant is None:
-        unread = table.features(kept)
     validate_data(estimator, table.like, reset=reset, skip_check_array=True)
-    if distant is not None:
-        return _unread_cluster(distant, place, kept, users, names.ids)
+    if isinstance(table, ClusterTable):
+        return _unread_cluster(table, place, kept, users, names.ids)
+    unread, owner = table.features(kept), names.feature
 
     def ids_of_column() -> np.ndarray:
-        return id_array(table.column(place), names.feature)
+        return id_array(table.column(place), owner)
 
     def read() -> UserTable:
-        return UserTable(*unread.read(), ids_of_column())
+        rows, columns = unread.read()
+        return UserTable(rows, columns, ids_of_column())
 
-    return DeferredTable(*unread.shape, True, ids_of_column, read)
+    return DeferredRead(unread.shape, read, ids=ids_of_column)
 
 
 def _unread_cluster(
     table: ClusterTable, place: int | None, kept: list[int], users, name: str
-) -> DeferredTable:
+) -> DeferredRead:
     n_rows = table.shape[0]
     if not n_rows:
         raise ValueError(
@@ -643,7 +628,8 @@ def _unread_cluster(
         finite_slices(rows)
         return found
 
-    return DeferredTable(*rows.shape, ids is not None, lambda: ids, read, found)
+    reader = None if ids is None else lambda: ids
+    return DeferredRead(rows.shape, read, ids=reader, distant=found)
 
 
 def read_users(estimator, X, users, user_feature, **how) -> UserTable:
@@ -693,15 +679,15 @@ def _missing(estimator) -> str:
     return f"{name} requires y to be passed, but the target y is None"
 
 
-def deferred_targets_of(estimator, y, table: DeferredTable) -> DeferredRead:
+def deferred_targets_of(estimator, y, table: DeferredRead) -> DeferredRead:
     """Apply :func:`deferred_targets` to a table, which may be on a cluster.
 
     On a cluster ``read()`` returns tasks for the table's parts.
     """
     if table.distant is None:
-        return deferred_targets(estimator, y, table.n_rows)
-    check_beside_cluster(estimator, y, table.n_rows)
-    return DeferredRead((table.n_rows,), column_beside(y, table.distant.table, "y"))
+        return deferred_targets(estimator, y, table.shape[0])
+    check_beside_cluster(estimator, y, table.shape[0])
+    return DeferredRead(table.shape[:1], column_beside(y, table.distant.table, "y"))
 
 
 def check_beside_cluster(estimator, y, n_rows: int) -> None:

@@ -407,9 +407,9 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
         table = deferred_users(
             type(self)(), X, clients, self.client_feature, reset=True, names=CLIENTS
         )
-        groups = group_rows(table.ids(), table.n_rows)
+        groups = group_rows(table.ids and table.ids(), table.shape[0])
         budgets = self._client_budgets(groups)
-        return self._parallel_plan(groups, budgets, self._task(table.n_features))
+        return self._parallel_plan(groups, budgets, self._task(table.shape[1]))
 
     def _parallel_plan(self, groups, budgets, task) -> ParallelPlan:
         plans, seeded = {}, self.noise_seed is not None
@@ -463,7 +463,7 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
         unread = deferred_users(
             self, X, clients, self.client_feature, reset=True, names=CLIENTS
         )
-        task = self._task(unread.n_features)
+        task = self._task(unread.shape[1])
         if unread.distant is not None and task.mechanism.unknown_spikes:
             raise ValueError(
                 "X: a SpikedModel with private variances needs the rows of clients in "
@@ -471,7 +471,7 @@ class FederatedEstimator(ProjectionMixin, CallbackSupportMixin, PrivateEstimator
             )
         # Which client has how many rows is public: it is read before the charge, and
         # nothing else is.
-        groups = group_rows(unread.ids(), unread.n_rows)
+        groups = group_rows(unread.ids and unread.ids(), unread.shape[0])
         budgets = self._client_budgets(groups)
         plan = self._parallel_plan(groups, budgets, task)
         plans = dict(plan.blocks)

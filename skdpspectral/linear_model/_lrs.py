@@ -38,7 +38,6 @@ from .._tables.files import common_type
 from .._tables.ids import encode_ids
 from .._tables.table import (
     DeferredRead,
-    DeferredTable,
     UserTable,
     check_targets,
     deferred_targets_of,
@@ -557,13 +556,13 @@ class LRSRegressor(
 
     def _unread(
         self, X, y, users
-    ) -> tuple[DeferredTable, DeferredRead, int | None, int]:
+    ) -> tuple[DeferredRead, DeferredRead, int | None, int]:
         """Check the form of rows and targets; return the position of offsets, and d."""
         table = deferred_users(self, X, users, self.user_feature, reset=True)
         targets = deferred_targets_of(self, y, table)
         check_cluster(self, table)
-        offset = _parameters.find_offset(self, X, table.n_features)
-        return table, targets, offset, table.n_features - (offset is not None)
+        offset = _parameters.find_offset(self, X, table.shape[1])
+        return table, targets, offset, table.shape[1] - (offset is not None)
 
     def _grouped(self, table, targets, offset, scale):
         """Return rows by user, and the ids of the users."""
@@ -692,7 +691,7 @@ def check_cluster(model, table) -> None:
             "epsilon=None alternates between all users, which must be in memory: pass "
             "X.compute(), or a budget"
         )
-    if not table.has_users:
+    if table.ids is None:
         raise ValueError(
             "X is on a cluster and has no users: pass users=..., or set user_feature "
             "to the name of their column"

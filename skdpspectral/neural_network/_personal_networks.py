@@ -310,8 +310,8 @@ class LRSMLPRegressor(
                     "LRSMLPRegressor does not support X on a dask cluster: use "
                     "X.compute() if it fits into memory"
                 )
-            targets = deferred_targets(self, y, table.n_rows)
-            statistic = self._statistic(table.n_features)
+            targets = deferred_targets(self, y, table.shape[0])
+            statistic = self._statistic(table.shape[1])
             self._warn_of_one_user(table)
             plan = self._plan(statistic)
             # It is charged here; values, ids among them, are read from here on.

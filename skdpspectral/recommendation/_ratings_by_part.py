@@ -243,7 +243,7 @@ def unread_parts(estimator, X, y, *, reset: bool) -> UnreadParts:
     beside = y if distant and hasattr(y, "to_delayed") else None
     given = y if beside is None else np.broadcast_to(0.0, n_rows)
     targets = _Targets.of(estimator, given, table.names, n_rows)
-    if distant:
+    if isinstance(table, ClusterTable):
         ratings = targets.y if beside is None or targets.y is None else beside
         if ratings is not None:
             check_beside_cluster(estimator, ratings, n_rows)
