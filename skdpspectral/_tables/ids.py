@@ -100,8 +100,8 @@ def _check_floats(ids: np.ndarray, name: str) -> None:
         )
     if np.any(ids != np.trunc(ids)):
         raise ValueError(
-            f"{name}: numbers that are not whole cannot be ids. If earlier steps moved "
-            "or scaled columns, name the column of ids: keep names with "
+            f"{name}: NaN and numbers that are not whole cannot be ids. If earlier "
+            "steps moved or scaled columns, name the column of ids: keep names with "
             'set_output(transform="pandas"), and leave that column unchanged'
         )
 

@@ -587,6 +587,7 @@ def deferred_users(
     table, place = distant or Table(X), None
     if user_feature is not None:
         place = place_of(table.like, user_feature, names.feature)
+    validate_data(estimator, table.like, reset=reset, skip_check_array=True)
     kept = [j for j in range(table.shape[1]) if j != place]
     if not kept:
         raise ValueError(
@@ -594,7 +595,6 @@ def deferred_users(
             f"{table.shape[1]}: Found array with 0 feature(s) apart from the ids, "
             "while a minimum of 1 is required"
         )
-    validate_data(estimator, table.like, reset=reset, skip_check_array=True)
     if isinstance(table, ClusterTable):
         return _unread_cluster(table, place, kept, users, names.ids)
     unread, owner = table.features(kept), names.feature

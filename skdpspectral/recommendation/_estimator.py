@@ -18,11 +18,10 @@ from .._tables.table import table_shape
 from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
 from ._kernels import UserRatings
+from ._ratings_by_part import UnreadParts, unread_parts
 from ._table_columns import (
     N_BUCKETS,
-    DeferredRatings,
     catalog_of_data,
-    deferred_ratings,
     find_columns,
     index_of,
     open_path,
@@ -80,10 +79,10 @@ class CatalogEstimator(PrivateEstimator):
             If a parameter or the catalog is invalid.
         """
         self._check_parameters()
-        table_shape(open_path(X))
-        table = None
+        n_rows, table = table_shape(open_path(X))[0], None
         if self.items is None and (sparse.issparse(X) or not self._is_private()):
-            table = deferred_ratings(clone(self), X, reset=True)
+            y = None if sparse.issparse(X) else np.zeros(n_rows)
+            table = unread_parts(clone(self), X, y, reset=True)
         return self.privacy_plan(len(self._catalog(table)))
 
     def _plan(self, statistic: Statistic) -> PrivacyPlan:
@@ -106,7 +105,7 @@ class CatalogEstimator(PrivateEstimator):
             "rating_range=(1, 5); it must not be taken from the ratings"
         )
 
-    def _catalog(self, table: DeferredRatings | None):
+    def _catalog(self, table: UnreadParts | None):
         """Return an index of items, or a number of buckets."""
         if self.items is None and table is not None and table.n_items is not None:
             return index_of(np.arange(table.n_items))

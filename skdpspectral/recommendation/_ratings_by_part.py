@@ -14,7 +14,6 @@ from .._tables.clusters import (
     ClusterTable,
     ClusterUsers,
     brought_here,
-    cluster_table,
     column_beside,
     column_of,
     task,
@@ -26,9 +25,9 @@ from .._tables.table import Table, check_beside_cluster, check_targets, deferred
 from ._item_models import CodedRatings
 from ._kernels import RatingsChunk, UserRatings, last_of_each, latest_of_each
 from ._table_columns import (
+    check_matrix,
     compared_columns,
-    deferred_ratings,
-    deferred_ratings_beside,
+    entries_of,
     item_codes,
     open_path,
     read_range,
@@ -67,31 +66,6 @@ class ClusterParts:
             return cls(list(map(check, user, item, given)))
 
         return read
-
-
-class UnreadOnCluster(NamedTuple):
-    """A ratings table on a cluster, of which the form was checked.
-
-    `read`: returns a :class:`ClusterParts`; to be called once the fit is charged.
-    """
-
-    read: Callable[[], ClusterParts]
-    names: list | None
-    n_items: None = None
-
-    def reading(self, beside) -> UnreadOnCluster:
-        """Return the same: further columns are not read."""
-        return self
-
-
-def unread_on_cluster(estimator, X, y) -> UnreadOnCluster | None:
-    """Check the form of a table on a cluster, for a fit; None where X is none."""
-    table = cluster_table(X)
-    if table is None:
-        return None
-    columns = compared_columns(estimator, table, reset=True)
-    check_beside_cluster(estimator, y, table.shape[0])
-    return UnreadOnCluster(ClusterParts.of(table, columns, None, y), table.names)
 
 
 class ClusterCodes:
@@ -214,6 +188,12 @@ class RatingsByPart:
         # Of what is read again, codes of the first reading may be another user's.
         return index if self.is_read else index.without_codes(), counts
 
+    def whole(self) -> RatingRows:
+        """Return all rows."""
+        users, items, ratings = zip(*self.parts(), strict=True)
+        users, items = joined_ids(users, _NAMES[0]), joined_ids(items, _NAMES[1])
+        return RatingRows(users, items, np.concatenate(ratings))
+
     @property
     def items(self) -> np.ndarray:
         return _counted((part.items for part in self.parts()), "item_feature")[0].ids
@@ -261,15 +241,18 @@ def unread_parts(estimator, X, y, *, reset: bool) -> UnreadParts:
 
 
 def _unread_matrix(estimator, X, y, reset: bool) -> UnreadParts:
-    unread = deferred_ratings(estimator, X, reset=reset)
-    deferred_ratings_beside(estimator, unread, y)
+    check_matrix(estimator, X, reset=reset)
+    if y is not None:
+        raise ValueError(
+            "y must be None if X is a sparse matrix of users x items, whose entries "
+            "are the ratings; for a pipeline, make a table from X.tocoo()"
+        )
 
     def read() -> RatingsByPart:
-        table = unread.read()
-        rows = RatingRows(table.users, table.items, table.ratings)
+        rows = RatingRows(*entries_of(X))
         return RatingsByPart(lambda: iter([rows]), True)
 
-    return UnreadParts(unread.n_items, read)
+    return UnreadParts(X.shape[1], read)
 
 
 @dataclass(frozen=True)
@@ -281,20 +264,20 @@ class _Targets:
 
     estimator: object
     y: object
-    name: str
+    name: str | None
     position: int | None
 
     @classmethod
     def of(cls, estimator, y, names: list | None, n_rows: int) -> _Targets:
         """Check the form of ratings; say where they are."""
-        name = estimator.rating_feature
-        if estimator.implicit:
+        name = getattr(estimator, "rating_feature", None)
+        if getattr(estimator, "implicit", False):
             if y is not None:
                 deferred_targets(estimator, y, n_rows)
             return cls(estimator, None, name, None)
         if y is None and names is not None and name in names:
             return cls(estimator, None, name, list(names).index(name))
-        if y is None:
+        if y is None and name is not None:
             # As scikit-learn's estimators say it, and what else there is.
             raise ValueError(
                 f"{type(estimator).__name__} requires y to be passed, but the target "

@@ -11,12 +11,10 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -37,9 +35,7 @@ from .._tables.columns import (
 from .._tables.files import opened, parquet
 from .._tables.ids import IdIndex, id_array
 from .._tables.table import (
-    DeferredRead,
     Table,
-    deferred_targets,
     refuse_malformed,
 )
 
@@ -167,77 +163,38 @@ _DEFAULTS = {"user_feature": ("user_id", 0), "item_feature": ("item_id", 1)}
 
 @dataclass(frozen=True)
 class RatingsTable:
-    """Columns of a ratings table.
+    """A ratings table in memory, and the positions of its users and items."""
 
-    `columns`: columns in their order; None for those that were not read.
-    `given`: the same as a dataframe holds them, of its own dtypes.
-    `ratings`: entries of a sparse matrix; None for a table, whose ratings are targets.
-    `n_items`: columns of a sparse matrix, which are a public catalog.
-    """
-
-    columns: list
-    names: list | None
+    table: Table
     user: int
     item: int
-    given: list
-    ratings: np.ndarray | None = None
-    n_items: int | None = None
 
     @property
     def users(self) -> np.ndarray:
-        return self.columns[self.user]
+        return id_array(self.table.column(self.user), "user_feature")
 
     @property
     def items(self) -> np.ndarray:
-        return self.columns[self.item]
+        return id_array(self.table.column(self.item), "item_feature")
 
-    def __len__(self) -> int:
-        return len(self.users)
-
-
-class DeferredRatings(NamedTuple):
-    """A ratings table of which the form was checked, and no value was read.
-
-    `n_rows`: number of ratings; None for a sparse matrix, whose entries tell.
-    `n_items`: columns of a sparse matrix.
-    `read`: ``read(beside=())`` reads users, items and the columns at these further
-    positions: a :class:`RatingsTable`. To be called once the fit is charged.
-    """
-
-    n_rows: int | None
-    n_items: int | None
-    read: Callable[..., RatingsTable]
-    names: list | None = None
-
-    def reading(self, beside) -> DeferredRatings:
-        """Return the same, which is read with further columns."""
-        return self._replace(read=partial(self.read, beside))
+    def columns(self, kept) -> list:
+        """Return users, items and the kept columns at their places; None elsewhere."""
+        used, places = {self.user, self.item, *kept}, range(self.table.shape[1])
+        found = [self.table.given(j) if j in used else None for j in places]
+        check_finite([as_array(column) for column in found if column is not None])
+        return found
 
 
-def deferred_ratings(estimator, X, *, reset: bool) -> DeferredRatings:
-    """Check the form of a ratings table, and read no value."""
-    if not reset:  # what is made of them has a number a row, here
-        X = brought_here(X)
+def read_ratings(estimator, X) -> RatingsTable:
+    """Read a table for a fitted estimator, without a charge, into this process."""
+    X = brought_here(X)
     if sparse.issparse(X):
-        return _unread_entries(estimator, X, reset)
+        check_matrix(estimator, X, reset=False)
+        return RatingsTable(Table(np.column_stack(entries_of(X)[:2])), 0, 1)
     X = open_path(X)
     file = parquet(X)
     table = Table(X if file is None else file.table())
-    user, item = compared_columns(estimator, table, reset=reset)
-    n_columns = table.shape[1]
-
-    def read(beside=()):
-        places = sorted({user, item, *beside})
-        found = [table.given(place) for place in places]
-        given = _at(places, found, n_columns)
-        found = [as_array(column) for column in found]
-        check_finite(found)
-        columns = _at(places, found, n_columns)
-        columns[user] = id_array(columns[user], "user_feature")
-        columns[item] = id_array(columns[item], "item_feature")
-        return RatingsTable(columns, table.names, user, item, given)
-
-    return DeferredRatings(table.shape[0], None, read, table.names)
+    return RatingsTable(table, *compared_columns(estimator, table, reset=False))
 
 
 def _refuse_another_kind(items, dtypes: list, item: int) -> None:
@@ -248,20 +205,8 @@ def _refuse_another_kind(items, dtypes: list, item: int) -> None:
         catalog.find(["0"], "item_feature")
 
 
-def deferred_ratings_beside(estimator, table: DeferredRatings, y) -> list[DeferredRead]:
-    """Check the form of ratings beside a table; a sparse matrix holds them itself."""
-    if table.n_items is None:
-        return [deferred_targets(estimator, y, table.n_rows)]
-    if y is not None:
-        raise ValueError(
-            "y must be None if X is a sparse matrix of users x items, whose entries "
-            "are the ratings; for a pipeline, make a table from X.tocoo()"
-        )
-    return []
-
-
-def _unread_entries(estimator, X, reset: bool) -> DeferredRatings:
-    """Treat a sparse matrix as ratings of users (rows) and items (columns)."""
+def check_matrix(estimator, X, *, reset: bool) -> None:
+    """Check the form of a matrix of ratings: users are rows, items columns."""
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         raise ValueError(
             "X must contain real numbers in rows and columns if it is sparse"
@@ -283,7 +228,6 @@ def _unread_entries(estimator, X, reset: bool) -> DeferredRatings:
     _compare_with_catalog(estimator, X.shape, reset)
     if reset:
         validate_data(estimator, np.empty((1, 2)), reset=True, skip_check_array=True)
-    return DeferredRatings(None, X.shape[1], lambda beside=(): _table_of_entries(X))
 
 
 def _compare_with_catalog(estimator, shape: tuple[int, int], reset: bool) -> None:
@@ -318,24 +262,15 @@ def _refuse_wide(estimator, n_columns: int) -> None:
         )
 
 
-def _table_of_entries(X) -> RatingsTable:
+def entries_of(X) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the rows, columns and values of a matrix's entries: users first."""
     entries = X.tocsr(copy=True)
     entries.sum_duplicates()
     entries = entries.tocoo()
-    columns = [entries.row.astype(np.int64), entries.col.astype(np.int64)]
     check_sizes(len(entries.data), 2)
     check_finite([entries.data])
-    return RatingsTable(
-        columns, None, 0, 1, columns, entries.data.astype(np.float64), X.shape[1]
-    )
-
-
-def _at(places: list[int], found: list, n_columns: int) -> list:
-    """Put what was read in its places."""
-    columns = [None] * n_columns
-    for place, column in zip(places, found, strict=True):
-        columns[place] = column
-    return columns
+    users, items = entries.row.astype(np.int64), entries.col.astype(np.int64)
+    return users, items, entries.data.astype(np.float64)
 
 
 def compared_columns(estimator, table, *, reset: bool) -> tuple[int, int]:

@@ -36,7 +36,7 @@ from skdpspectral._tables.table import (
 )
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSplit
-from skdpspectral.recommendation._table_columns import deferred_ratings
+from skdpspectral.recommendation._ratings_by_part import unread_parts
 
 ROOT = Path(skdpspectral.__file__).parent
 BIG = 2**53
@@ -361,8 +361,8 @@ def test_ratings_are_read_row_by_row(odd, into):
     model = DPMatrixFactorization(user_feature=0, item_feature=1, rating_range=(1, 5))
 
     def read(X):
-        found = deferred_ratings(model, X, reset=True).read()
-        return found.users, found.items
+        found = unread_parts(model, X, np.ones(N_ROWS), reset=True).read()
+        return found.whole()[:2]
 
     first = read(into(table))
     for column in (0, 1, 2):
