@@ -32,6 +32,7 @@ from .clusters import (
     cluster_ids,
     cluster_table,
     column_beside,
+    cut_for_parts,
     is_on_cluster,
 )
 from .columns import (
@@ -673,29 +674,33 @@ _TIMES = (np.datetime64, np.timedelta64)
 _SPARSE_TARGETS = "y must be a dense array: sparse targets are not supported"
 
 
-def _missing(estimator) -> str:
-    """Return the error message for a missing y."""
-    name = type(estimator).__name__
-    return f"{name} requires y to be passed, but the target y is None"
+def deferred_targets(
+    estimator,
+    y,
+    n_rows: int,
+    *,
+    labels: bool = False,
+    several: bool = False,
+    beside: ClusterTable | None = None,
+) -> DeferredRead:
+    """Check the form of one target per row, without reading values.
 
-
-def deferred_targets_of(estimator, y, table: DeferredRead) -> DeferredRead:
-    """Apply :func:`deferred_targets` to a table, which may be on a cluster.
-
-    On a cluster ``read()`` returns tasks for the table's parts.
+    A single column is treated as a vector, with a warning. `several` allows further
+    columns. ``read()`` returns an ndarray of shape (n_rows,) or (n_rows, n_targets) in
+    float64; `labels` keep any dtype but complex. `beside` a table on a cluster, where y
+    may be as well, it returns tasks for the table's parts. No error quotes a value.
     """
-    if table.distant is None:
-        return deferred_targets(estimator, y, table.shape[0])
-    check_beside_cluster(estimator, y, table.shape[0])
-    return DeferredRead(table.shape[:1], column_beside(y, table.distant.table, "y"))
-
-
-def check_beside_cluster(estimator, y, n_rows: int) -> None:
-    """Check the form of targets of a table on a cluster, where they may be as well."""
-    if y is None or not hasattr(y, "to_delayed"):
-        deferred_targets(estimator, y, n_rows)
-    else:
+    if beside is not None and is_on_cluster(y):
         check_kinds_of_targets(y)
+        return DeferredRead((n_rows,), column_beside(y, beside, "y"))
+    shape = _shape_of_targets(estimator, y, n_rows, several)
+    check_kinds_of_targets(y, labels)
+
+    def read():
+        values = _read_labels(y, n_rows) if labels else read_targets(y, *shape)
+        return values if beside is None else cut_for_parts(values, beside.sizes)
+
+    return DeferredRead(shape, read)
 
 
 def check_kinds_of_targets(y, labels: bool = False) -> None:
@@ -709,44 +714,29 @@ def check_kinds_of_targets(y, labels: bool = False) -> None:
         raise ValueError(_NO_NUMBERS)
 
 
-def deferred_targets(estimator, y, n_rows: int) -> DeferredRead:
-    """Check the form of one target per row, without reading values.
-
-    A single column is treated as a vector, with a warning. ``read()`` returns an
-    ndarray of shape (n_rows,) in float64. No error quotes a value.
-    """
-    _check_column(estimator, y, n_rows)
-    check_kinds_of_targets(y)
-    return DeferredRead((n_rows,), lambda: read_targets(y, n_rows))
-
-
-def _check_column(estimator, y, n_rows: int) -> None:
-    """Check the form of a column of targets or labels."""
+def _shape_of_targets(estimator, y, n_rows: int, several: bool) -> tuple[int, ...]:
     if y is None:
-        raise ValueError(_missing(estimator))
-    refuse_masked_form(y, "y")
+        name = type(estimator).__name__
+        raise ValueError(f"{name} requires y to be passed, but the target y is None")
     if sparse.issparse(y):
         raise ValueError(_SPARSE_TARGETS)
-    shape = None
+    refuse_masked_form(y, "y")
+    shape: tuple[int, ...] | None = None
     with contextlib.suppress(ValueError):
         shape = shape_of(y, "y")
     if shape is None:
         raise ValueError("y must be an array with one number or one label per row")
-    if len(shape) != 1 and not (len(shape) == 2 and shape[1] == 1):
-        raise ValueError(
-            f"y should be a 1d array with one target per row, got {len(shape)} "
-            "dimensions; fit a separate model for each target"
-        )
-    column_or_1d(np.broadcast_to(0.0, shape), warn=True)
+    if not several or len(shape) != 2 or shape[1] < 2:
+        if len(shape) != 1 and not (len(shape) == 2 and shape[1] == 1):
+            raise ValueError(
+                "y should be a 1d array with one target per row, got "
+                f"{len(shape)} dimensions; fit a separate model for each target"
+            )
+        column_or_1d(np.broadcast_to(0.0, shape), warn=True)
+        shape = shape[:1]
     if shape[0] != n_rows:
         raise ValueError("X and y have inconsistent numbers of samples")
-
-
-def deferred_labels(estimator, y, n_rows: int) -> DeferredRead:
-    """Check the form of one label per row; ``read()`` keeps any dtype but complex."""
-    _check_column(estimator, y, n_rows)
-    check_kinds_of_targets(y, labels=True)
-    return DeferredRead((n_rows,), lambda: _read_labels(y, n_rows))
+    return shape
 
 
 def _read_labels(y, n_rows: int) -> np.ndarray:
@@ -768,26 +758,6 @@ def _read_labels(y, n_rows: int) -> np.ndarray:
     if said.startswith("Complex data not supported"):  # and quotes them
         raise ValueError(_COMPLEX_TARGETS)
     raise ValueError(f"y must be an array with one label per row ({reason})")
-
-
-def deferred_target_columns(estimator, y, n_rows: int) -> DeferredRead:
-    """Check the form of one or several targets per row, (n_rows, n_targets)."""
-    shape = None if y is None or sparse.issparse(y) else _columns_of(y)
-    if shape is None:
-        return deferred_targets(estimator, y, n_rows)
-    if shape[0] != n_rows:
-        raise ValueError("X and y have inconsistent numbers of samples")
-    check_kinds_of_targets(y)
-    return DeferredRead(shape, lambda: read_targets(y, *shape))
-
-
-def _columns_of(y) -> tuple[int, ...] | None:
-    """Return the shape of several targets per row; None for one target."""
-    try:
-        shape = shape_of(y, "y")
-    except ValueError:
-        return None
-    return shape if len(shape) == 2 and shape[1] > 1 else None
 
 
 def check_targets(estimator, y, n_rows: int) -> np.ndarray:

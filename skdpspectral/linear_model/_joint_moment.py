@@ -29,7 +29,6 @@ from .._tables.clusters import (
     ClusterRows,
     ClusterTable,
     cluster_table,
-    column_beside,
     cut_for_parts,
     is_on_cluster,
     task,
@@ -37,9 +36,8 @@ from .._tables.clusters import (
 from .._tables.files import rows_beside
 from .._tables.table import (
     DeferredRead,
-    check_beside_cluster,
     deferred_rows,
-    deferred_target_columns,
+    deferred_targets,
     read_targets,
 )
 from ..accounting import calibrate_gaussian
@@ -316,10 +314,9 @@ def deferred_joint_rows(estimator, X, y, targets_of=None) -> DeferredRead:
     unread = deferred_rows(estimator, X, in_blocks=True)
     table, n_rows = cluster_table(X), unread.shape[0]
     if targets_of is None and table is not None and is_on_cluster(y):
-        check_beside_cluster(estimator, y, n_rows)
-        column = column_beside(y, table, "y")
+        column = deferred_targets(estimator, y, n_rows, beside=table).read
         return DeferredRead((n_rows,), lambda: _on_cluster(unread, table, column()))
-    reader = targets_of or partial(deferred_target_columns, estimator)
+    reader = targets_of or partial(deferred_targets, estimator, several=True)
     targets = reader(y, n_rows)
 
     def read():

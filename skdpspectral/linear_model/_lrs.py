@@ -40,7 +40,7 @@ from .._tables.table import (
     DeferredRead,
     UserTable,
     check_targets,
-    deferred_targets_of,
+    deferred_targets,
     deferred_users,
 )
 from ..accounting import PrivacyAccountant
@@ -559,7 +559,8 @@ class LRSRegressor(
     ) -> tuple[DeferredRead, DeferredRead, int | None, int]:
         """Check the form of rows and targets; return the position of offsets, and d."""
         table = deferred_users(self, X, users, self.user_feature, reset=True)
-        targets = deferred_targets_of(self, y, table)
+        distant = table.distant and table.distant.table
+        targets = deferred_targets(self, y, table.shape[0], beside=distant)
         check_cluster(self, table)
         offset = _parameters.find_offset(self, X, table.shape[1])
         return table, targets, offset, table.shape[1] - (offset is not None)

@@ -18,7 +18,7 @@ from .._tables.table import table_shape
 from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
 from ._kernels import UserRatings
-from ._ratings_by_part import UnreadParts, unread_parts
+from ._ratings_by_part import ClusterParts, UnreadParts, unread_parts
 from ._table_columns import (
     N_BUCKETS,
     catalog_of_data,
@@ -115,7 +115,10 @@ class CatalogEstimator(PrivateEstimator):
             accountant = self._governing_accountant()
             if accountant is not None:  # a budget refuses before items are read
                 accountant.check(self._plan(self._statistic(1)))
-            return catalog_of_data(table.read().items)
+            found = table.read()
+            if isinstance(found, ClusterParts):
+                raise ValueError("items is required for X on a cluster")
+            return catalog_of_data(found.items)
         refuse_another_order(self.item_features, self.items)
         return read_catalog(self.items)
 

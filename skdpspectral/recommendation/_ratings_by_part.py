@@ -14,14 +14,13 @@ from .._tables.clusters import (
     ClusterTable,
     ClusterUsers,
     brought_here,
-    column_beside,
     column_of,
     task,
 )
 from .._tables.columns import as_numbers, read_quietly, refuse_masked
 from .._tables.files import SlicedRows, sliced_rows
 from .._tables.ids import IdIndex, id_array, joined_ids
-from .._tables.table import Table, check_beside_cluster, check_targets, deferred_targets
+from .._tables.table import DeferredRead, Table, check_targets, deferred_targets
 from ._item_models import CodedRatings
 from ._kernels import RatingsChunk, UserRatings, last_of_each, latest_of_each
 from ._table_columns import (
@@ -48,24 +47,15 @@ class ClusterParts:
     ratings: None = None  # they are with the parts
 
     @classmethod
-    def of(
-        cls, table: ClusterTable, columns: tuple[int, int], ratings: int | None, y
-    ) -> Callable[[], ClusterParts]:
-        """Return what reads users, items and ratings, which may be beside the table."""
-        beside = None
-        if ratings is None and y is not None:
-            beside = column_beside(y, table, "y")
-
-        def read() -> ClusterParts:
-            user, item = (table.apply(column_of, place) for place in columns)
-            if ratings is not None:
-                given = table.apply(column_of, ratings)
-            else:
-                given = table.apply(_zeros) if beside is None else beside()
-            check = task(_checked, public=True)
-            return cls(list(map(check, user, item, given)))
-
-        return read
+    def of(cls, table: ClusterTable, columns: tuple[int, int], targets) -> ClusterParts:
+        """Read users, items and ratings, which may be beside the table."""
+        user, item = (table.apply(column_of, place) for place in columns)
+        if targets.position is not None:
+            given = table.apply(column_of, targets.position)
+        else:
+            given = targets.unread.read() if targets.unread else table.apply(_zeros)
+        check = task(_checked, public=True)
+        return cls(list(map(check, user, item, given)))
 
 
 class ClusterCodes:
@@ -218,17 +208,10 @@ def unread_parts(estimator, X, y, *, reset: bool) -> UnreadParts:
         return _unread_matrix(estimator, X, y, reset)
     table = Table.form(open_path(X))
     columns = compared_columns(estimator, table, reset=reset)
-    # Of ratings on the cluster the form is compared to that of the table.
-    n_rows, distant = table.shape[0], isinstance(table, ClusterTable)
-    beside = y if distant and hasattr(y, "to_delayed") else None
-    given = y if beside is None else np.broadcast_to(0.0, n_rows)
-    targets = _Targets.of(estimator, given, table.names, n_rows)
+    targets, n_rows = _Targets.of(estimator, y, table), table.shape[0]
     if isinstance(table, ClusterTable):
-        ratings = targets.y if beside is None or targets.y is None else beside
-        if ratings is not None:
-            check_beside_cluster(estimator, ratings, n_rows)
-        read = ClusterParts.of(table, columns, targets.position, ratings)
-        return UnreadParts(None, read)
+        how = table, columns, targets
+        return UnreadParts(None, lambda: ClusterParts.of(*how))
 
     def read_here() -> RatingsByPart:
         ready = targets.with_slices(n_rows)
@@ -266,14 +249,14 @@ class _Targets:
     y: object
     name: str | None
     position: int | None
+    unread: DeferredRead | None = None
 
     @classmethod
-    def of(cls, estimator, y, names: list | None, n_rows: int) -> _Targets:
+    def of(cls, estimator, y, table: Table | ClusterTable) -> _Targets:
         """Check the form of ratings; say where they are."""
-        name = getattr(estimator, "rating_feature", None)
-        if getattr(estimator, "implicit", False):
-            if y is not None:
-                deferred_targets(estimator, y, n_rows)
+        name, names = getattr(estimator, "rating_feature", None), table.names
+        implicit = getattr(estimator, "implicit", False)
+        if y is None and implicit:
             return cls(estimator, None, name, None)
         if y is None and names is not None and name in names:
             return cls(estimator, None, name, list(names).index(name))
@@ -284,8 +267,11 @@ class _Targets:
                 f"y is None, and X has no column named rating_feature={name!r}; pass a "
                 "matrix of users x items as scipy.sparse.csr_array(X)"
             )
-        deferred_targets(estimator, y, n_rows)
-        return cls(estimator, y, name, None)
+        beside = table if isinstance(table, ClusterTable) else None
+        unread = deferred_targets(estimator, y, table.shape[0], beside=beside)
+        if implicit:
+            return cls(estimator, None, name, None)
+        return cls(estimator, y, name, None, unread)
 
     @property
     def beside(self) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ from skdpspectral._tables.columns import read_entries
 from skdpspectral._tables.ids import encode_ids
 from skdpspectral._tables.table import (
     check_targets,
-    deferred_target_columns,
+    deferred_targets,
     read_users,
 )
 from skdpspectral.metrics import make_private_scorer
@@ -451,9 +451,11 @@ def test_targets_are_read_row_by_row(odd, into):
     if second is not None:
         np.testing.assert_array_equal(first[OTHERS], second[OTHERS])
     columns = [[value, BIG + 1] for value in y]
-    first = deferred_target_columns(None, into(columns), N_ROWS).read()
+    first = deferred_targets(None, into(columns), N_ROWS, several=True).read()
     other = into(replaced(columns, ROW, 0, odd))
-    second = unless_refused(lambda: deferred_target_columns(None, other, N_ROWS).read())
+    second = unless_refused(
+        lambda: deferred_targets(None, other, N_ROWS, several=True).read()
+    )
     if second is not None:
         np.testing.assert_array_equal(first[OTHERS], second[OTHERS])
 
