@@ -387,8 +387,9 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             for before, step in pairwise(fitted):  # which may ask it for its units
                 if all(isinstance(part, PrivateEstimator) for part in (before, step)):
                     step._step_share.before = before
-            check_form_of_others(all_steps)
-            budgets.check_forms(X, y, {} if _routes_metadata() else params)
+            if self._run_seed is None:  # a search has tried its form
+                check_form_of_others(all_steps)
+                budgets.check_forms(X, y, {} if _routes_metadata() else params)
             by_rows = budgets.plan.unit is Unit.ROW
             n_public = table_shape(X)[0] if by_rows else None
             self._warn_beforehand(n_public, float(self.delta))

@@ -30,8 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 N, SECRET = 240, "Hallstatt, at the lake"
 SPACE = {
-    "dptablevectorizer__max_categories": [1, 5],
-    "dptablevectorizer__add_indicator": [False, True],
+    "dptablevectorizer__max_categories": [2, 5],
 }
 
 

@@ -444,14 +444,12 @@ def test_unseen_and_missing_values_of_new_rows():
 
 @pytest.mark.parametrize("filled", [0, 1])
 def test_columns_of_one_value_or_none_are_no_trouble(filled):
-    X = pd.DataFrame(
-        {"a": [np.nan, 3.0][filled] * np.ones(N), "b": [[None], ["x"]][filled] * N}
-    )
-    X["c"] = pd.Series([pd.NaT, pd.Timestamp(0)][filled], index=X.index)
+    a, b = [np.nan, 3.0][filled] * np.ones(N), [[None], ["x"]][filled] * N
+    X = pd.DataFrame({"a": a, "b": b, "c": [pd.NaT, pd.Timestamp(0)][filled]})
     X["c"] = X["c"].astype("datetime64[s]")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = fitted(X.astype({"b": object}))
+        model = fitted(X.astype({"b": object}), noise_seed=0)
     assert model.unseen_features_.all()
     assert model.categories_["b"] == ["x"] * filled
     made = model.transform(X)

@@ -8,6 +8,9 @@ import pandas as pd
 import polars as pl
 from scipy import sparse
 
+# Before pandas 3 this is one of objects, and only their values tell of text.
+TEXT = "string" if pd.Series(["a"]).dtype == object else "str"
+
 
 def faulty_rows(X):
     """Yield tables by the name of their fault."""
@@ -16,10 +19,7 @@ def faulty_rows(X):
     frame = pd.DataFrame(X, columns=names)
     last = names[-1]
     days = pd.date_range("2024-01-01", periods=n_rows)
-    # Before pandas 3 texts are objects, and only their values tell.
-    texts = pd.Series(["a"] * n_rows, dtype="str")
-    if texts.dtype != object:
-        yield "text column", frame.assign(**{last: texts})
+    yield "text column", frame.assign(**{last: pd.Series(["a"] * n_rows, dtype=TEXT)})
     yield (
         "string column",
         frame.assign(**{last: pd.Series(["a"] * n_rows, dtype="string")}),
@@ -65,9 +65,7 @@ def faulty_targets(y):
     days = pd.date_range("2024-01-01", periods=n_rows)
     yield "missing", None
     yield "texts", np.where(y > np.median(y), "b", "a")
-    texts = pd.Series(np.where(y > 0, "b", "a"), dtype="str")
-    if texts.dtype != object:
-        yield "text series", texts
+    yield "text series", pd.Series(np.where(y > 0, "b", "a"), dtype=TEXT)
     yield "string series", pd.Series(np.where(y > 0, "b", "a"), dtype="string")
     yield "polars texts", pl.Series(np.where(y > 0, "b", "a").tolist())
     yield "bytes", y.astype(bytes)
