@@ -1029,15 +1029,15 @@ def user_scorer_cases(rng, form):
                 [*table.y, *(-v for v in table.y)],
                 [*table.ids, *(float(k) for k in table.ids)],
             )
-            joined = in_rows({"zz": users[3]})
+            joined = in_rows({50: users[3]})
             other = Table(
                 *(list(a) + list(b) for a, b in zip(twice, joined, strict=True))
             )
             yield Case(
-                f"{name} of users | {form}, ids of two kinds",
+                f"{name} of users | {form}, ids of two types",
                 functools.partial(score_users, name, form),
                 twice,
-                {"a text id joins": other},
+                {"another joins": other},
             )
 
 
