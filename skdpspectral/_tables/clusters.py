@@ -632,18 +632,18 @@ class ClusterUsers:
     """Groups of users on a cluster, each with all rows of its users.
 
     Workers keep the groups for several rounds; rows of a user are in the order of the
-    table. Each of `parts` is a tuple of arrays: ids, and further columns. Kernels
+    table. `columns` has tasks for the parts of ids, and of further columns. Kernels
     receive ``make(ids, *columns)`` of a group, which must be pure, public and
     picklable. `names` are those of the leading id columns, each of which must be of one
     kind.
     """
 
-    def __init__(self, parts: list, make: Callable, *names: str) -> None:
-        n_groups = min(len(parts), _MOST_GROUPS)
+    def __init__(self, columns: list, make: Callable, *names: str) -> None:
+        n_groups = min(len(columns[0]), _MOST_GROUPS)
         divide = task(_divided_by_user, public=True, n_groups=n_groups, names=names)
         agree, take = task(_agreeing_kinds, public=True), task(getitem)
         gather, made = task(_gathered), Sent(make).task()
-        divided = [divide(part) for part in parts]
+        divided = [divide(part) for part in zip(*columns, strict=True)]
         # No group is made before the kinds of all parts are known to agree.
         agreed = agree([take(pieces, n_groups) for pieces in divided], names)
         self._groups = kept_on_cluster(

@@ -34,6 +34,7 @@ from .clusters import (
     column_beside,
     cut_for_parts,
     is_on_cluster,
+    task,
 )
 from .columns import (
     as_array,
@@ -692,7 +693,8 @@ def deferred_targets(
     """
     if beside is not None and is_on_cluster(y):
         check_kinds_of_targets(y)
-        return DeferredRead((n_rows,), column_beside(y, beside, "y"))
+        column = column_beside(y, beside, "y")
+        return DeferredRead((n_rows,), lambda: checked_parts(column()))
     shape = _shape_of_targets(estimator, y, n_rows, several)
     check_kinds_of_targets(y, labels)
 
@@ -763,6 +765,16 @@ def _read_labels(y, n_rows: int) -> np.ndarray:
 def check_targets(estimator, y, n_rows: int) -> np.ndarray:
     """Check form and values of targets without a charge in between."""
     return deferred_targets(estimator, y, n_rows).read()
+
+
+def checked_parts(parts: list) -> list:
+    """Return tasks for the parts of a column of targets as numbers, checked there."""
+    check = task(_targets_of_part, public=True)
+    return list(map(check, parts))
+
+
+def _targets_of_part(part) -> np.ndarray:
+    return read_targets(part, len(part))
 
 
 def read_targets(y, *shape: int) -> np.ndarray:

@@ -31,14 +31,12 @@ from .._tables.clusters import (
     cluster_table,
     cut_for_parts,
     is_on_cluster,
-    task,
 )
 from .._tables.files import rows_beside
 from .._tables.table import (
     DeferredRead,
     deferred_rows,
     deferred_targets,
-    read_targets,
 )
 from ..accounting import calibrate_gaussian
 from ..accounting._gaussian import calibrate_alike
@@ -331,14 +329,9 @@ def deferred_joint_rows(estimator, X, y, targets_of=None) -> DeferredRead:
 
 def _on_cluster(unread: DeferredRead, table: ClusterTable, column: list):
     """Check rows and a column on a cluster, and return them side by side."""
-    rows, check = unread.read(), task(_targets_of_part, public=True)
-    joint = JointRows(rows, ClusterRows(list(map(check, column)), table.sizes, 1))
+    joint = JointRows(unread.read(), ClusterRows(column, table.sizes, 1))
     reduce_rows(joint.of("y"), RowWalk(), sum_of_targets)  # every value is checked
     return joint
-
-
-def _targets_of_part(part) -> np.ndarray:
-    return read_targets(part, len(part))
 
 
 # -- what is released of them ------------------------------------------------------

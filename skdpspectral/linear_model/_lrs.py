@@ -32,14 +32,13 @@ from .._linalg import per_user
 from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import Billboard
-from .._tables.clusters import ClusterUsers, ClusterUserTable, numbers_of, task
+from .._tables.clusters import ClusterUsers, ClusterUserTable, numbers_of
 from .._tables.columns import in_declared_order
 from .._tables.files import common_type
 from .._tables.ids import encode_ids
 from .._tables.table import (
     DeferredRead,
     UserTable,
-    check_targets,
     deferred_targets,
     deferred_users,
 )
@@ -661,10 +660,9 @@ class ClusterUserRows:
     ) -> None:
         dtype = common_type([table.table.dtypes[j] for j in table.columns])
         rows = table.table.apply(numbers_of, table.columns, dtype)
-        together = task(_together)
-        parts = list(map(together, table.ids.parts, rows, targets))
+        columns = [table.ids.parts, rows, targets]
         make = partial(_rows_of_users, offset=offset, name=name, **how)
-        self._users = ClusterUsers(parts, make, name)
+        self._users = ClusterUsers(columns, make, name)
         self._part: tuple[int, int] | None = None
 
     def dealt(self, part: int, n_parts: int) -> ClusterUserRows:
@@ -699,14 +697,9 @@ def check_cluster(model, table) -> None:
         )
 
 
-def _together(*columns) -> tuple:
-    return columns
-
-
 def _rows_of_users(ids, X, y, *, offset, name: str, **how) -> per_user.UserRows | None:
     if not len(ids):
         return None
-    y = check_targets(None, y, len(ids))
     if offset is not None:
         y = subtract_offsets(y, np.asarray(X[:, offset], dtype=np.float64))
         X = np.delete(X, offset, axis=1)

@@ -15,12 +15,17 @@ from .._tables.clusters import (
     ClusterUsers,
     brought_here,
     column_of,
-    task,
 )
 from .._tables.columns import as_numbers, read_quietly, refuse_masked
 from .._tables.files import SlicedRows, sliced_rows
 from .._tables.ids import IdIndex, id_array, joined_ids
-from .._tables.table import DeferredRead, Table, check_targets, deferred_targets
+from .._tables.table import (
+    DeferredRead,
+    Table,
+    check_targets,
+    checked_parts,
+    deferred_targets,
+)
 from ._item_models import CodedRatings
 from ._kernels import RatingsChunk, UserRatings, last_of_each, latest_of_each
 from ._table_columns import (
@@ -40,10 +45,10 @@ _NAMES = ("user_feature", "item_feature")
 class ClusterParts:
     """A ratings table on a cluster.
 
-    `parts`: users, items and ratings of each part: tuples of arrays.
+    `columns`: tasks for the parts of users, items and ratings.
     """
 
-    parts: list
+    columns: list
     ratings: None = None  # they are with the parts
 
     @classmethod
@@ -51,11 +56,10 @@ class ClusterParts:
         """Read users, items and ratings, which may be beside the table."""
         user, item = (table.apply(column_of, place) for place in columns)
         if targets.position is not None:
-            given = table.apply(column_of, targets.position)
+            given = checked_parts(table.apply(column_of, targets.position))
         else:
             given = targets.unread.read() if targets.unread else table.apply(_zeros)
-        check = task(_checked, public=True)
-        return cls(list(map(check, user, item, given)))
+        return cls([user, item, given])
 
 
 class ClusterCodes:
@@ -63,7 +67,7 @@ class ClusterCodes:
 
     def __init__(self, table: ClusterParts, catalog) -> None:
         make = partial(_codes_of_users, catalog=catalog)
-        self._users = ClusterUsers(table.parts, make, *_NAMES)
+        self._users = ClusterUsers(table.columns, make, *_NAMES)
 
     def total(self, function: Callable) -> np.ndarray | None:
         """Return the sum of what a function makes of groups of users."""
@@ -80,7 +84,7 @@ class ClusterRatings:
         make = partial(
             _ratings_of_users, catalog=catalog, rating_range=rating_range, most=most
         )
-        self._users = ClusterUsers(table.parts, make, *_NAMES)
+        self._users = ClusterUsers(table.columns, make, *_NAMES)
         counts = self._users.reduce(_count_users)
         self.n_users = 0 if counts is None else int(counts[0])
 
@@ -92,10 +96,6 @@ class ClusterRatings:
 
 def _zeros(part) -> np.ndarray:
     return np.zeros(len(part))
-
-
-def _checked(users, items, ratings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return users, items, check_targets(None, ratings, len(users))
 
 
 def _ratings_of_users(ids, items, ratings, *, catalog, rating_range, most):

@@ -205,12 +205,12 @@ def test_kinds_are_compared_where_no_group_of_users_has_two(mixed):
     items = [np.zeros(len(ids), dtype=np.int64) for ids in users]
     if mixed == "items":
         items[1] = items[1].astype(str).astype(object)
-    parts = [dask.delayed(pair) for pair in zip(users, items, strict=True)]
+    columns = [list(map(dask.delayed, column)) for column in (users, items)]
     with (
         quiet(),
         pytest.raises(ValueError, match=f"{mixed} must contain ids of one kind"),
     ):
-        ClusterUsers(parts, _count, "users", "items")
+        ClusterUsers(columns, _count, "users", "items")
 
 
 def _count(users, items):
