@@ -29,11 +29,8 @@ if os.environ.setdefault("SCIPY_ARRAY_API", "1") == "":
 def pytest_collection_modifyitems(config, items):
     """Mark what a run at work leaves out, before it is chosen by its marks.
 
-    Of a test with ``sampled(every)``, one of so many cases is left. Runs with other
-    dependencies take all of them.
+    Of a test with ``sampled(every)``, one of so many cases is left.
     """
-    if "dependencies" in config.option.markexpr:
-        return
     seen = Counter()
     for item in items:
         sampled = item.get_closest_marker("sampled")

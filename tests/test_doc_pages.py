@@ -43,6 +43,7 @@ def test_code_of_the_page_on_migration_runs():
 
 # A score pooled over users warns, as it should.
 @pytest.mark.filterwarnings("ignore:a score pooled over users")
+@pytest.mark.slow
 def test_code_of_the_overview_runs():
     names = {}
     codes = blocks((DOC / "overview.rst").read_text(), "code-block:: python")

@@ -48,6 +48,7 @@ def test_comes_near_the_best_that_the_eigenvectors_allow(name, ratio):
     assert shrunk < 0.97 * raw or raw < 1.05 * oracle
 
 
+@pytest.mark.slow
 def test_a_spike_near_the_edge_gets_what_its_vector_has():
     """10 % more or less noise than there is would move the mean by 10 % or more.
 

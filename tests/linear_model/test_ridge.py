@@ -107,6 +107,7 @@ def test_the_choice_is_close_to_the_best_penalty():
     assert np.mean(lost) < 0.02
 
 
+@pytest.mark.slow
 def test_the_choice_in_public_bounds_is_close_to_the_best_penalty():
     """A pixel of digits by the others, far from the middle of their box.
 

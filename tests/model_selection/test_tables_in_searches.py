@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 N, SECRET = 240, "Hallstatt, at the lake"
 SPACE = {
-    "dptablevectorizer__max_categories": [2, 5],
+    "dptablevectorizer__add_indicator": [False, True],
 }
 
 
@@ -136,6 +136,7 @@ def test_columns_and_texts_reach_steps_and_scorers():
     assert list(found.feature_names_in_) == list(X.columns)
 
 
+@pytest.mark.slow
 def test_targets_of_a_regression():
     y = X["age"].fillna(70.0).to_numpy()
     found = search(model(DPRidge()), scoring="r2", epsilon=200.0).fit(X, y)
@@ -153,6 +154,7 @@ def holds_a_frame(fitted, X, y):
     return fitted.score(X, y)
 
 
+@pytest.mark.slow
 def test_scorers_get_frames(asked):
     search(scoring=holds_a_frame).fit(X.astype({"when": "datetime64[us]"}), Y)
     assert any(votes.any() for votes in votes_of(asked).values())
@@ -266,6 +268,7 @@ def test_categories_of_the_whole_table_would_move_all_blocks(asked, monkeypatch)
     assert sum(moved) > 1
 
 
+@pytest.mark.slow
 def test_a_text_moves_fits_of_its_own_block_alone(asked):
     rows, found = X.copy(), []
     for value in ("Graz", *CHANGES.values()):
@@ -303,6 +306,7 @@ def test_a_label_of_a_categorical_target_moves_one_block(asked):
     ],
     ids=["array", "index", "arrow"],
 )
+@pytest.mark.sampled(2)
 def test_labels_without_a_series_know_their_own_block(form, asked):
     labels = np.where(Y == 1, "yes", "no").astype(object)
     labels[3] = "neither"
@@ -324,6 +328,7 @@ class Counted(pd.DataFrame):
         return Counted
 
 
+@pytest.mark.slow
 def test_what_a_subclass_knows_stays_out_of_blocks(asked):
     frame = Counted(X)
     frame.counts = dict(X["city"].value_counts())
@@ -332,6 +337,7 @@ def test_what_a_subclass_knows_stays_out_of_blocks(asked):
     assert {type(block) for block, *_ in asked.values()} == {pd.DataFrame}
 
 
+@pytest.mark.slow
 def test_public_categories_of_a_dtype_stay(asked):
     levels = ["Graz", "Linz", "Wels", "Enns"]
     frame = X.assign(note=X["note"].astype("category"))
@@ -348,6 +354,7 @@ def test_public_categories_of_a_dtype_stay(asked):
     assert all(list(b["city"].cat.categories) == levels for b, *_ in asked.values())
 
 
+@pytest.mark.slow
 def test_an_enum_of_polars_is_public(asked):
     levels = ["Graz", "Linz", "Wels"]
     frame = pl.from_pandas(X).cast({"city": pl.Enum(levels)})

@@ -450,6 +450,7 @@ def test_where_all_fail_the_incumbent_is_kept(asked):
     assert abs(made.support_) < 6 * made.support_std_
 
 
+@pytest.mark.slow
 def test_jobs_and_blocks_of_a_ledger_charge_once():
     accountant = PrivacyAccountant()
     with accountant:
@@ -957,6 +958,7 @@ def scored(monkeypatch):
 
 
 @pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.sampled(4)
 def test_blocks_score_targets_in_every_container(name, scored):
     y = TARGETS[name]
     texts = "yes" in set(y)

@@ -127,6 +127,7 @@ def test_rows_that_keep_their_length_move_the_moment_no_further(paired):
 
 @pytest.mark.parametrize("p", [1, 2])
 @pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.sampled(3)
 def test_no_rows_move_all_layers_together_further(paired, p):
     """Climbing over all rows, the replacement, the center and the floor."""
     n = 6

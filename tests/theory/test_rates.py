@@ -64,6 +64,7 @@ def test_budgets_of_clients_are_their_own():
     assert both**-2 == pytest.approx(sum(rate**-2 for rate in alone), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_measured_errors_are_above_the_lower_bound_of_known_cases():
     """Without privacy the error of PCA is the lower bound, times 1.3 to 1.5."""
     from skdpspectral.datasets import make_spiked_covariance
