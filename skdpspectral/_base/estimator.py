@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._linalg.walks import blas_threads
 from .._release.noise import NoiseSeed, Release
-from .._tables.rows import table_shape
+from .._tables.table import table_shape
 from ..accounting import NoisyFitWarning, PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta

@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from .._tables.rows import DeferredRead, dtypes_of, is_date, is_number, is_text
-from .._tables.users import deferred_labels
+from .._tables.columns import dtypes_of, is_date, is_number, is_text
+from .._tables.table import DeferredRead, deferred_targets
 from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..mechanisms import check_count
@@ -61,7 +61,7 @@ class PrivateClassifier(ClassifierMixin):
         With ``classes=None`` the labels that occur are public and read here. Other
         errors about them are raised after the charge.
         """
-        unread = deferred_labels(self, y, n_rows)
+        unread = deferred_targets(self, y, n_rows, labels=True)
         self._check_kind(y)
         if self.classes is not None:
             self.classes_ = _publishable(np.unique(np.asarray(self.classes)))

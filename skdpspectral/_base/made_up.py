@@ -15,8 +15,8 @@ import numpy as np
 from scipy import sparse
 
 from .._release.noise import public_order, public_start
-from .._tables.readers import column_names
-from .._tables.rows import dtypes_of, is_never_number, own_type, shape_of
+from .._tables.columns import column_names, dtypes_of, is_never_number, own_type
+from .._tables.table import shape_of
 from ..accounting._ledger.planned_fits import estimators_within
 
 N_MADE_UP = 240

@@ -13,10 +13,9 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from .._linalg import per_user
+from .._tables.columns import refuse_masked
 from .._tables.ids import IdIndex
-from .._tables.readers import refuse_masked
-from .._tables.rows import table_shape
-from .._tables.users import UserTable, check_targets
+from .._tables.table import UserTable, check_targets, table_shape
 from ..accounting import PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
@@ -227,7 +226,7 @@ class PersonalEstimator(KeepsUsers):
     # -- users of rows ---------------------------------------------------------------
 
     def _warn_of_one_user(self, table) -> None:
-        if table.has_users or not self._is_private():
+        if table.ids is not None or not self._is_private():
             return
         warn(
             "all rows are treated as the rows of one user, and predictions are "

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from .._linalg.per_user import totals
-from .readers import as_numbers, refuse_masked
+from .columns import as_numbers, refuse_masked
 
 _SMALLEST_EXTENT = 1e-100
 

@@ -16,21 +16,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import Any
+from operator import attrgetter, getitem
+from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils import murmurhash3_32
 
-from .._linalg.walks import Kernel, add_sums, sum_blocks
-from .ids import as_array
-from .pairs import PairOrder, PairWalk, PoolWalk, scrambled
-from .readers import (
-    KEPT_DTYPES,
+from .._linalg.walks import Kernel, add_sums, scrambled_keys, sum_blocks
+from .columns import as_array, column_at, refuse_masked
+from .files import (
     NO_COMPLEX,
     NO_DATES,
     MappedRows,
     SlicedRows,
-    refuse_masked,
+    check_real,
+    common_type,
 )
+from .ids import check_one_kind, codes_and_rows, id_array, joined_ids, kinds_of
+from .pairs import PairOrder, PairWalk, PoolWalk, scrambled
 
 # Sums that one task adds up.
 _TOGETHER = 8
@@ -79,37 +82,40 @@ class ClusterRows(SlicedRows):
         other._row_map = row_map if first is None else _Composed(first, row_map)
         return other
 
+    def beside(self, others: list[ClusterRows], step: int = 1) -> ClusterRows:
+        """Return every `step`-th row of this table and others, side by side."""
+        tables, join = [self, *others], task(_parts_beside)
+        first = [-start % step for start in [0, *self._ends[:-1]]]
+        several = zip(*(table._parts for table in tables), strict=True)
+        parts = [join(*each, step) for each in zip(several, first, strict=True)]
+        pairs = zip(self._sizes, first, strict=True)
+        sizes = [max(-(-(size - at) // step), 0) for size, at in pairs]
+        return ClusterRows(parts, sizes, sum(table.shape[1] for table in tables))
+
     def reduce(self, walk: Any, kernel: Kernel) -> Any:
         """Return the result of a kernel on all blocks of a walk."""
-        from dask import delayed
-
-        # A name of its own: no sum of another reduction is taken for one of these.
-        name = f"skdpspectral-{uuid.uuid4()}"
-        job = delayed(_Job(walk, kernel, self._row_map, self.shape[1]), name=name)
+        job = _Job(walk, kernel, self._row_map, self.shape[1]).task()
         if isinstance(walk, (PairWalk, PoolWalk)):
             pools = self._pools(walk.order, walk.n_pools)
-            sums = [delayed(_sums_of_pool, pure=True)(job, pool) for pool in pools]
+            sums = [task(_sums_of_pool)(job, pool) for pool in pools]
         else:
-            summed = delayed(_sums_of_part, pure=True)
+            summed = task(_sums_of_part)
             parts = zip(self._parts, self._sizes, strict=True)
             sums = [summed(job, part, size) for part, size in parts]
         return added_on_cluster(sums, add_sums)
 
     def _pools(self, order: PairOrder, n_pools: int | None) -> list:
         """Return tasks that gather the rows of the first pools on workers."""
-        from dask import delayed
-
         if n_pools is None:
-            return list(self._gathered(order, None, delayed))
+            return list(self._gathered(order, None))
         key = order, n_pools
         if key not in self._samples:
-            pools = list(self._gathered(order, n_pools, delayed))
+            pools = list(self._gathered(order, n_pools))
             self._samples[key] = kept_on_cluster(pools)
         return self._samples[key]
 
-    def _gathered(self, order, n_pools, delayed) -> Iterator:
-        cut = delayed(_cut, pure=True)
-        gather = delayed(_joined, pure=True)
+    def _gathered(self, order, n_pools) -> Iterator:
+        cut, gather = task(_cut), task(_joined)
         for reads in order.reads_of_pools(n_pools):
             pieces = (piece for read in reads for piece in self._pieces(read))
             yield gather(
@@ -130,6 +136,30 @@ class ClusterRows(SlicedRows):
             start = stop
 
 
+def task(function: Callable, *, public: bool = False, **named: Any) -> Callable:
+    """Return a function that makes tasks of a pure function.
+
+    `public` is whether its error messages contain no values, and are passed on.
+    """
+    from dask import delayed
+
+    function = partial(function, **named) if named else function
+    return delayed(PublicMessage(function) if public else function, pure=True)
+
+
+class Sent:
+    """A function that is sent to the workers once, and not with every task."""
+
+    def __init__(self, function: Callable) -> None:
+        self.function = function
+
+    def task(self):
+        """Return a task with a name of its own: none is taken for another."""
+        from dask import delayed
+
+        return delayed(self, name=f"skdpspectral-{uuid.uuid4()}")
+
+
 class PartError(ValueError):
     """A part differs from what its collection declares; quotes no value."""
 
@@ -144,11 +174,12 @@ class _Composed:
         return self._second(self._first(block))
 
 
-class _Job:
-    """The function of a part that is sent to the workers."""
+class _Job(Sent):
+    """The kernel of a walk that is sent to the workers."""
 
     def __init__(self, walk, kernel: Kernel, row_map, n_features: int) -> None:
-        self.walk, self.kernel = walk, kernel
+        super().__init__(kernel)
+        self.walk = walk
         self.row_map, self.n_features = row_map, n_features
 
     def table(self, rows):
@@ -158,7 +189,7 @@ class _Job:
     def sums(self, blocks: Iterator) -> Any:
         """Apply the kernel quietly: a warning would reveal something about values."""
         with np.errstate(all="ignore"):
-            return sum_blocks(self.kernel, blocks)
+            return sum_blocks(self.function, blocks)
 
 
 def _sums_of_part(job: _Job, part, n_rows: int):
@@ -188,6 +219,11 @@ def _cut(part, n_rows: int, n_features: int, start: int, stop: int) -> np.ndarra
     return np.array(_checked(part, n_rows, n_features)[start:stop], np.float64)
 
 
+def _parts_beside(parts: tuple, first: int, step: int) -> np.ndarray:
+    columns = [np.asarray(part, dtype=np.float64) for part in parts]
+    return np.column_stack(columns)[first::step]
+
+
 def _joined(pieces: list) -> np.ndarray:
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
@@ -199,9 +235,7 @@ def _groups(items: list) -> Iterator[list]:
 
 def added_on_cluster(sums: list, add: Callable) -> Any:
     """Return the sum of the results of tasks, added in a tree, in order."""
-    from dask import delayed
-
-    together = delayed(add, pure=True)
+    together = task(add)
     while len(sums) > 1:
         sums = [together(group) for group in _groups(sums)]
     return run_on_cluster(sums[0].compute)
@@ -212,6 +246,13 @@ def kept_on_cluster(tasks: list) -> list:
     from dask import persist
 
     return list(run_on_cluster(lambda: persist(*tasks)))
+
+
+def computed(tasks: list) -> tuple:
+    """Return the results of tasks."""
+    from dask import compute
+
+    return run_on_cluster(lambda: compute(*tasks))
 
 
 def run_on_cluster(run: Callable) -> Any:
@@ -228,12 +269,6 @@ def run_on_cluster(run: Callable) -> Any:
             "workers' logs say where"
         )
     raise ValueError(said)
-
-
-def cluster_rows(X) -> ClusterRows | None:
-    """Return rows of a dask array or dataframe of numbers; None for other types."""
-    table = cluster_table(X)
-    return None if table is None else table.rows()
 
 
 def cluster_table(X) -> ClusterTable | None:
@@ -269,7 +304,7 @@ class ClusterTable:
     """Parts of a table on a cluster: arrays, or frames of pandas.
 
     `parts` are tasks in the order of the rows, and `sizes` their numbers of rows;
-    `dtypes` and `names` are those of the columns. `stand_in` is a table without values
+    `dtypes` and `names` are those of the columns. `like` is a table without values
     that has these columns; `source` is the dask array, if it is one.
     """
 
@@ -277,7 +312,7 @@ class ClusterTable:
     sizes: list[int]
     dtypes: list
     names: list | None
-    stand_in: Any
+    like: Any
     source: Any = None
 
     @property
@@ -289,11 +324,11 @@ class ClusterTable:
         chosen = range(len(self.dtypes)) if columns is None else columns
         for j in chosen:
             name = "X" if self.names is None else f"X[{self.names[j]!r}]"
-            _check_kind(self.dtypes[j], name)
+            check_real(self.dtypes[j], name)
         dtype = common_type([self.dtypes[j] for j in chosen])
         whole = columns is None and self.source is not None
         parts = self.parts if whole else self.apply(numbers_of, columns, dtype)
-        size, named = len(chosen), None if self.names is None else self.stand_in
+        size, named = len(chosen), None if self.names is None else self.like
         source = self.source
         if source is None and columns is None:
             source = _array_of_parts(parts, self.sizes, size, dtype)
@@ -301,16 +336,8 @@ class ClusterTable:
 
     def apply(self, function: Callable, *arguments: Any) -> list:
         """Return tasks that apply a pure function to every part."""
-        from dask import delayed
-
-        task = delayed(function, pure=True)
-        return [task(part, *arguments) for part in self.parts]
-
-
-def common_type(dtypes: list) -> np.dtype:
-    """Return the type of blocks that holds numbers of several types."""
-    found = np.result_type(*[getattr(d, "numpy_dtype", d) for d in dtypes])
-    return found if found in KEPT_DTYPES else np.dtype(np.float64)
+        apply = task(function)
+        return [apply(part, *arguments) for part in self.parts]
 
 
 def _table_of_array(X) -> ClusterTable:
@@ -321,7 +348,7 @@ def _table_of_array(X) -> ClusterTable:
             "X.shape must be two integers that are known in advance: call "
             "X.compute_chunk_sizes() first"
         )
-    _check_kind(X.dtype, "X")
+    check_real(X.dtype)
     if not isinstance(X._meta, np.ndarray) or isinstance(X._meta, np.ma.MaskedArray):
         raise ValueError(
             f"X is a dask array of {type(X._meta).__name__}: its parts must be numpy "
@@ -329,33 +356,21 @@ def _table_of_array(X) -> ClusterTable:
         )
     whole = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
     parts, sizes = whole.to_delayed().ravel().tolist(), list(map(int, X.chunks[0]))
-    stand_in = np.broadcast_to(0.0, X.shape)
-    return ClusterTable(parts, sizes, [X.dtype] * X.shape[1], None, stand_in, X)
-
-
-def _check_kind(dtype, of: str) -> None:
-    kind = getattr(dtype, "kind", "O")
-    if kind in "mM":
-        raise ValueError(NO_DATES)
-    if kind == "c":
-        raise ValueError(NO_COMPLEX)
-    if kind not in "fiub":
-        raise ValueError(f"{of} has dtype {dtype}: X must contain real numbers")
+    like = np.broadcast_to(0.0, X.shape)
+    return ClusterTable(parts, sizes, [X.dtype] * X.shape[1], None, like, X)
 
 
 def _table_of_frame(X) -> ClusterTable:
-    from dask import compute, delayed
-
     if not len(X.columns):
         raise ValueError(
             "Found array with 0 feature(s) (shape=(n_samples, 0)) while a minimum of "
             "1 is required for X."
         )
     names = list(X.columns)
-    check = delayed(with_public_message(partial(_check_names, names=names)), pure=True)
+    check = task(_check_names, public=True, names=names)
     parts = list(map(check, X.to_delayed()))
     # Asked for of the very parts: files that are read anew might be cut otherwise.
-    sizes = run_on_cluster(lambda: compute(*map(delayed(len, pure=True), parts)))
+    sizes = computed(list(map(task(len), parts)))
     return ClusterTable(parts, list(sizes), list(X.dtypes), names, X._meta)
 
 
@@ -402,7 +417,7 @@ def column_of(part, place: int) -> np.ndarray:
     """Return a column of a part as an array of the part's own type."""
     if isinstance(part, np.ndarray):
         return part[:, place]
-    return as_array(part.iloc[:, place])
+    return as_array(column_at(part, place))
 
 
 def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
@@ -412,10 +427,8 @@ def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
     charged. A column in memory is sent to the workers; the caller checks its form. It
     must have one entry per row; rows correspond by their places.
     """
-    from dask import compute, delayed
-
     wrong = ValueError(f"X and {name} have inconsistent numbers of samples")
-    array = delayed(with_public_message(partial(_plain_column, name=name)), pure=True)
+    array = task(_plain_column, public=True, name=name)
     if is_cluster_array(column):
         if column.ndim != 1 or column.shape[0] != table.shape[0]:
             raise wrong
@@ -425,7 +438,7 @@ def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
         if getattr(column, "ndim", 1) != 1:
             raise ValueError(f"{name} must be one column, got a dataframe")
         parts = list(column.to_delayed())
-        sizes = run_on_cluster(lambda: compute(*map(delayed(len, pure=True), parts)))
+        sizes = computed(list(map(task(len), parts)))
         if sum(sizes) != table.shape[0]:
             raise wrong
         return lambda: _aligned(list(map(array, parts)), sizes, table.sizes)
@@ -434,13 +447,17 @@ def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
         values = as_array(column, name).ravel()
         if len(values) != table.shape[0]:
             raise wrong
-        stops = np.cumsum(table.sizes)
-        return [
-            delayed(values[stop - size : stop], traverse=False)
-            for size, stop in zip(table.sizes, stops, strict=True)
-        ]
+        return cut_for_parts(values, table.sizes)
 
     return slices
+
+
+def cut_for_parts(values: np.ndarray, sizes: list[int]) -> list:
+    """Return tasks for the parts of an array that is sent to the cluster."""
+    from dask import delayed
+
+    pieces = np.split(values, np.cumsum(sizes)[:-1])
+    return [delayed(piece, traverse=False) for piece in pieces]
 
 
 def _aligned(parts: list, sizes, wanted: list[int]) -> list:
@@ -468,12 +485,9 @@ def check_as_long(name: str, ids, *columns) -> None:
         )
 
 
-def with_public_message(function: Callable) -> Callable:
-    """Return a check of a part whose error messages, without values, are passed on."""
-    return _WithPublicMessage(function)
+class PublicMessage:
+    """A check of a part whose error messages, without values, are passed on."""
 
-
-class _WithPublicMessage:
     def __init__(self, function: Callable) -> None:
         self._function = function
 
@@ -483,3 +497,218 @@ class _WithPublicMessage:
         except (ValueError, TypeError) as error:
             said = str(error)
         raise PartError(said)
+
+
+class Member(NamedTuple):
+    """Rows of a client in one part of a table: its number `code`, and its id there."""
+
+    part: int
+    code: int
+    n_rows: int
+    client: Any
+
+
+@dataclass(frozen=True)
+class ClusterIds:
+    """One id per row, on a cluster: ``read()`` returns a task for each part."""
+
+    read: Callable[[], list]
+    name: str
+
+    @property
+    def parts(self) -> list:
+        """Tasks for the ids of each part."""
+        return self.read()
+
+    def members(self) -> tuple[np.ndarray, list[list[Member]]]:
+        """Return distinct ids by first appearance, and the parts with their rows."""
+        count = task(_counted, public=True, name=self.name)
+        found = computed(list(map(count, self.parts)))
+        joined = joined_ids([labels for labels, _ in found], self.name)
+        codes, first = codes_and_rows(joined)
+        members: list[list[Member]] = [[] for _ in first]
+        place = 0
+        for number, (labels, counts) in enumerate(found):
+            for code, n_rows in enumerate(counts.tolist()):
+                member = Member(number, code, n_rows, labels[code])
+                members[codes[place]].append(member)
+                place += 1
+        return joined[first], members
+
+
+@dataclass(frozen=True)
+class ClusterUserTable:
+    """Feature columns of rows on a cluster, and the ids of the rows."""
+
+    table: ClusterTable
+    columns: list[int]
+    ids: ClusterIds | None
+
+    @property
+    def X(self) -> ClusterRows:
+        """All rows of features."""
+        return self.table.rows(self.columns)
+
+    def features_of(self, clients: list) -> Iterator[ClusterRows]:
+        """Yield the features of each client's rows; without ids, those of all rows.
+
+        Every part is read once, and divided among its clients on its worker.
+        """
+        if self.ids is None:
+            yield self.X
+            return
+        dtype = common_type([self.table.dtypes[j] for j in self.columns])
+        name, columns = self.ids.name, self.columns
+        divide = task(_divided_by_client, name=name, columns=columns, dtype=dtype)
+        expected = _clients_by_part(clients, len(self.table.parts))
+        together = zip(self.table.parts, self.ids.parts, expected, strict=True)
+        divided = kept_on_cluster([divide(*each) for each in together])
+        piece = task(_rows_of_client)
+        for rows in clients:
+            parts = [piece(divided[member.part], member.code) for member in rows]
+            sizes = [member.n_rows for member in rows]
+            yield ClusterRows(parts, sizes, len(self.columns), dtype)
+
+
+def cluster_ids(table: ClusterTable, place: int | None, beside, name: str):
+    """Return the ids of a table: a column of it, or those given beside it."""
+    if place is None and beside is None:
+        return None
+    if place is not None:
+        return ClusterIds(lambda: table.apply(column_of, place), name)
+    return ClusterIds(column_beside(beside, table, name), name)
+
+
+def _counted(ids, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return distinct ids of a part by first appearance, and their numbers of rows."""
+    ids = id_array(ids, name)
+    codes, first = codes_and_rows(ids)
+    return ids[first], np.bincount(codes, minlength=len(first))
+
+
+def _clients_by_part(
+    clients: list, n_parts: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the clients of each part by increasing code, and their rows."""
+    members: list[list[Member]] = [[] for _ in range(n_parts)]
+    for rows in clients:
+        for member in rows:
+            members[member.part].append(member)
+    found = []
+    for part in members:
+        part.sort(key=attrgetter("code"))
+        names = np.fromiter((m.client for m in part), dtype=object, count=len(part))
+        found.append((names, np.array([m.n_rows for m in part], dtype=np.intp)))
+    return found
+
+
+def _divided_by_client(part, ids, expected, name: str, columns, dtype) -> tuple:
+    """Return rows of a part grouped by client, and the end of each group."""
+    rows = numbers_of(part, columns, dtype)  # whose errors may quote values
+    ids = PublicMessage(id_array)(ids, name)
+    PublicMessage(check_as_long)(name, ids, rows)
+    codes, first = codes_and_rows(ids)
+    counts = np.bincount(codes, minlength=len(first))
+    names = np.fromiter(ids[first], dtype=object, count=len(first))
+    # By these, and no others, each of its rows is charged to a client's budget.
+    if not (np.array_equal(names, expected[0]) and np.array_equal(counts, expected[1])):
+        raise PartError(
+            "X: a part has different clients, or has them in another order, when it "
+            "is read again; persist data that is drawn or shuffled anew each time"
+        )
+    return rows[np.argsort(codes, kind="stable")], np.cumsum(counts)
+
+
+def _rows_of_client(divided: tuple[np.ndarray, np.ndarray], code: int) -> np.ndarray:
+    rows, ends = divided
+    return rows[ends[code - 1] if code else 0 : ends[code]]
+
+
+# Groups of users, at most: every part of a table is divided into so many pieces.
+_MOST_GROUPS = 64
+
+
+class ClusterUsers:
+    """Groups of users on a cluster, each with all rows of its users.
+
+    Workers keep the groups for several rounds; rows of a user are in the order of the
+    table. `columns` has tasks for the parts of ids, and of further columns. Kernels
+    receive ``make(ids, *columns)`` of a group, which must be pure, public and
+    picklable. `names` are those of the leading id columns, each of which must be of one
+    kind.
+    """
+
+    def __init__(self, columns: list, make: Callable, *names: str) -> None:
+        n_groups = min(len(columns[0]), _MOST_GROUPS)
+        divide = task(_divided_by_user, public=True, n_groups=n_groups, names=names)
+        agree, take = task(_agreeing_kinds, public=True), task(getitem)
+        gather, made = task(_gathered), Sent(make).task()
+        divided = [divide(part) for part in zip(*columns, strict=True)]
+        # No group is made before the kinds of all parts are known to agree.
+        agreed = agree([take(pieces, n_groups) for pieces in divided], names)
+        self._groups = kept_on_cluster(
+            [
+                gather(made, [take(pieces, group) for pieces in divided], agreed)
+                for group in range(n_groups)
+            ]
+        )
+
+    def reduce(self, kernel: Callable) -> Any:
+        """Return the sum of a kernel over all groups; None if all results are None.
+
+        Sums are whole numbers of steps, exact in any order.
+        """
+        sent, apply = Sent(kernel).task(), task(_applied)
+        sums = [apply(sent, group) for group in self._groups]
+        return added_on_cluster(sums, _add_some)
+
+
+def _divided_by_user(columns, n_groups: int, names: tuple[str, ...]) -> list:
+    """Divide rows among groups of users by a hash of the user's id.
+
+    The last entry has the kinds of the ids in each id column.
+    """
+    named, others = zip(columns, names, strict=False), columns[len(names) :]
+    ids = [id_array(column, name) for column, name in named]
+    check_as_long(names[0], ids[0], *ids, *others)
+    group = _hashes(ids[0]) % np.uint64(n_groups)
+    order = np.argsort(group, kind="stable")
+    ends = np.cumsum(np.bincount(group.astype(np.intp), minlength=n_groups))[:-1]
+    pieces = [np.split(column[order], ends) for column in (*ids, *others)]
+    return [*zip(*pieces, strict=True), list(map(kinds_of, ids))]
+
+
+def _agreeing_kinds(parts: list, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse id columns of several kinds; return the names of the others."""
+    for name, *kinds in zip(names, *parts, strict=True):
+        check_one_kind(set().union(*kinds), name)
+    return names
+
+
+def _hashes(ids: np.ndarray) -> np.ndarray:
+    """Return hashes of ids that are the same in every process."""
+    if ids.dtype != object:
+        return scrambled_keys(ids.view(np.uint64))
+    codes, first = codes_and_rows(ids)
+    texts = (key.encode("utf-8", "surrogatepass") for key in ids[first].tolist())
+    found = [murmurhash3_32(text, positive=True) for text in texts]
+    return np.array(found, dtype=np.uint64)[codes]
+
+
+def _gathered(make: Sent, pieces: list, names: tuple[str, ...]):
+    columns = list(zip(*pieces, strict=True))
+    join, n_ids = PublicMessage(joined_ids), len(names)
+    ids = [join(*found) for found in zip(columns, names, strict=False)]
+    others = [np.concatenate(arrays) for arrays in columns[n_ids:]]
+    return PublicMessage(make.function)(*ids, *others)
+
+
+def _applied(kernel: Sent, group):
+    with np.errstate(all="ignore"):  # a warning would tell of somebody's values
+        return kernel.function(group)
+
+
+def _add_some(parts: list):
+    """Add up sums, some of which are None for groups without users."""
+    some = [part for part in parts if part is not None]
+    return add_sums(some) if some else None

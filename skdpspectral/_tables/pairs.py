@@ -23,7 +23,7 @@ from .._linalg.walks import (
     rows_per_block,
     scrambled_keys,
 )
-from .readers import SlicedRows
+from .files import SlicedRows
 
 
 def row_differences(first, second, *, out=None):

@@ -13,7 +13,7 @@ from scipy.special import betaincinv, ndtri
 from sklearn.base import clone
 
 from .._release.noise import record_releases
-from .._tables.ids import read_column
+from .._tables.columns import read_column
 from ..accounting import PrivacyLeakWarning, gaussian_epsilon
 from ..accounting._ledger.context import without_accountant
 from ..accounting._ledger.planned_fits import Composition, composition_of

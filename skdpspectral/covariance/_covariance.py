@@ -27,7 +27,7 @@ from .._statistics.row_bounds import (
 )
 from .._statistics.statistic import HALF, Combination, Statistic, Terms, Votes
 from .._tables.clipping import normalize_rows
-from .._tables.rows import check_rows, deferred_rows, map_rows
+from .._tables.table import check_rows, deferred_rows, map_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan

@@ -26,7 +26,7 @@ from .._base.sklearn_compat import (
 from .._base.strategies import same_value, snapshot
 from .._release.noise import NonReentrantLock
 from .._release.streams import StreamRelease
-from .._tables.rows import DeferredRead, check_rows, deferred_rows, saturated
+from .._tables.table import DeferredRead, check_rows, deferred_rows, saturated
 from ..accounting import PrivacyAccountant
 from ..factorizations._choices import (
     Choices,

@@ -22,7 +22,7 @@ from .._statistics.row_bounds import EARLY, floor_of, share_of
 from .._statistics.scale_windows import ScaleWindows
 from .._statistics.statistic import HALF, Combination, Statistic, Votes
 from .._tables.clipping import Box
-from .._tables.readers import map_table
+from .._tables.files import map_table
 from ..mechanisms import Concern, Neighbors, Remark
 from . import _kernels
 from ._bounded_moments import (

@@ -18,8 +18,8 @@ from .._messages.answering import AnsweringClient
 from .._messages.messages import MessageError, Reply, Request, Topic, check_name
 from .._release.noise import Release
 from .._statistics.row_bounds import weight_of
-from .._tables.ids import in_declared_order
-from .._tables.rows import check_features
+from .._tables.columns import in_declared_order
+from .._tables.table import check_features
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, ambient_accountant
 from ..accounting._errors import warn
 from ._federated_task import Registration, SpectralTask, check_client_budget

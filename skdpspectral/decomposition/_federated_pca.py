@@ -26,9 +26,11 @@ from .._base.strategies import register
 from .._messages.messages import MessageError
 from .._statistics.row_bounds import Pairs, PrivateMean, RowBounds, Shared
 from .._tables.clipping import units_within
+from .._tables.clusters import ClusterIds
+from .._tables.columns import refuse_masked
+from .._tables.files import SlicedRows
 from .._tables.ids import encode_ids
-from .._tables.readers import SlicedRows, refuse_masked
-from .._tables.users import CLIENTS, ClusterIds, deferred_users, read_users
+from .._tables.table import CLIENTS, deferred_users, read_users
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta
@@ -399,9 +401,9 @@ class FederatedEstimator(
         table = deferred_users(
             type(self)(), X, clients, self.client_feature, reset=True, names=CLIENTS
         )
-        groups = group_rows(table.ids(), table.n_rows)
+        groups = group_rows(table.ids and table.ids(), table.shape[0])
         budgets = self._client_budgets(groups)
-        return self._parallel_plan(groups, budgets, self._task(table.n_features))
+        return self._parallel_plan(groups, budgets, self._task(table.shape[1]))
 
     def _parallel_plan(self, groups, budgets, task) -> ParallelPlan:
         plans, seeded = {}, self.noise_seed is not None
@@ -455,7 +457,7 @@ class FederatedEstimator(
         unread = deferred_users(
             self, X, clients, self.client_feature, reset=True, names=CLIENTS
         )
-        task = self._task(unread.n_features)
+        task = self._task(unread.shape[1])
         if unread.distant is not None and task.mechanism.unknown_spikes:
             raise ValueError(
                 "X: a SpikedModel with private variances needs the rows of clients in "
@@ -463,7 +465,7 @@ class FederatedEstimator(
             )
         # Which client has how many rows is public: it is read before the charge, and
         # nothing else is.
-        groups = group_rows(unread.ids(), unread.n_rows)
+        groups = group_rows(unread.ids and unread.ids(), unread.shape[0])
         budgets = self._client_budgets(groups)
         plan = self._parallel_plan(groups, budgets, task)
         plans = dict(plan.blocks)

@@ -21,7 +21,7 @@ from .._statistics.row_bounds import (
     Shared,
 )
 from .._statistics.statistic import Statistic
-from .._tables.ids import check_feature_names
+from .._tables.columns import check_feature_names
 from ..accounting._gaussian import check_delta
 from ..mechanisms import PrivacyPlan, check_count, check_real, shown
 from . import _kernels

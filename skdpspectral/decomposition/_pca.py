@@ -17,7 +17,7 @@ from .._base.sklearn_compat import (
 from .._statistics.row_bounds import PrivateMean
 from .._statistics.scale_windows import public_size
 from .._tables.clipping import make_box, units_within
-from .._tables.rows import deferred_rows
+from .._tables.table import deferred_rows
 from ..accounting import PrivacyAccountant
 from ..mechanisms import check_count
 from ._bounded_moments import CENTER_CONSTRAINT

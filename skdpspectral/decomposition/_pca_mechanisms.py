@@ -22,7 +22,7 @@ from .._statistics.row_bounds import (
     Searched,
 )
 from .._statistics.statistic import Statistic
-from .._tables.readers import as_numbers, refuse_masked
+from .._tables.columns import as_numbers, refuse_masked
 from ..mechanisms import Assumption, check_real, shown
 from ._bounded_moments import LayeredMoment, SecondMoment
 from ._components import PrincipalComponents

@@ -10,7 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._tables.rows import check_rows, check_scores, map_rows, saturated
+from .._tables.table import check_rows, check_scores, map_rows, saturated
 from ..accounting import NoisyFitWarning
 from ..accounting._errors import warn
 from ..mechanisms import Concern, Remark

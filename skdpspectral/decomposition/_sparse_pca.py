@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from .._base.documented import documented
 from .._base.estimator import Seed
 from .._base.sklearn_compat import Interval, StrOptions
-from .._tables.readers import refuse_masked
+from .._tables.columns import refuse_masked
 from ..accounting import PrivacyAccountant
 from ._federated_pca import FederatedEstimator
 from ._federated_server import Rounds, Server, kept_features, start_basis

@@ -24,7 +24,7 @@ from .._linalg import eigen, walks
 from .._statistics.row_bounds import RowBounds
 from .._statistics.statistic import Statistic, mean_summation_error
 from .._tables.clipping import clip_rows
-from .._tables.readers import map_table
+from .._tables.files import map_table
 from ..accounting import calibrate_gaussian, gaussian_epsilon, gaussian_mu, split_mu
 from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import Assumption, Concern, Exact, Gaussian, PrivacyPlan, Remark

@@ -23,7 +23,7 @@ from .._messages.messages import (
 )
 from .._release.noise import pair_mask
 from .._statistics.user_sums import NO_USERS, Billboard, Sum
-from .._tables.ids import check_feature_names
+from .._tables.columns import check_feature_names
 from ..accounting import gaussian_epsilon
 from ..mechanisms import (
     Assumption,

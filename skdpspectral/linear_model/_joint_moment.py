@@ -29,17 +29,14 @@ from .._tables.clusters import (
     ClusterRows,
     ClusterTable,
     cluster_table,
-    column_beside,
+    cut_for_parts,
     is_on_cluster,
-    numbers_of,
-    with_public_message,
 )
-from .._tables.readers import SlicedRows
-from .._tables.rows import DeferredRead, deferred_rows
-from .._tables.users import (
-    check_beside_cluster,
-    deferred_target_columns,
-    read_targets,
+from .._tables.files import rows_beside
+from .._tables.table import (
+    DeferredRead,
+    deferred_rows,
+    deferred_targets,
 )
 from ..accounting import calibrate_gaussian
 from ..accounting._gaussian import calibrate_alike
@@ -291,36 +288,8 @@ class TargetLocations(Combination):
 # -- rows with their targets -------------------------------------------------------
 
 
-class _Beside(SlicedRows):
-    """Every `step`-th row of features and targets, side by side."""
-
-    def __init__(self, tables: tuple, step: int = 1) -> None:
-        n_rows = -(-tables[0].shape[0] // step)
-        width = sum(table.shape[1] for table in tables)
-        super().__init__(None, (n_rows, width), np.dtype(np.float64))
-        self._tables, self._step = tables, step
-
-    @property
-    def common_dtype(self) -> np.dtype:
-        """Type of any slice."""
-        return self.dtype
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        """Read a slice of rows, of each table in turn."""
-        start, stop, _ = rows.indices(self.shape[0])
-        step, n_rows = self._step, self._tables[0].shape[0]
-        source = slice(start * step, min(stop * step, n_rows))
-        out = np.empty((stop - start, self.shape[1]))
-        filled = 0
-        for table in self._tables:
-            width = table.shape[1]
-            out[:, filled : filled + width] = table[source][::step]
-            filled += width
-        return out
-
-
 class JointRows:
-    """Features and targets of the same rows, in memory or in a file.
+    """Features and targets of the same rows, in memory, in files or on a cluster.
 
     ``of("X", "y")`` returns both side by side, ``of("X")`` or ``of("y")`` one of them;
     `step` selects every `step`-th row.
@@ -331,43 +300,7 @@ class JointRows:
 
     def of(self, *names: str, step: int = 1) -> Any:
         """Return some of the tables side by side."""
-        return _Beside(tuple(self._tables[name] for name in names), step)
-
-
-class ClusterJointRows:
-    """Features and targets of the same rows on a cluster, part by part."""
-
-    def __init__(self, table: ClusterTable, parts: list, n_targets: int) -> None:
-        numbers = table.rows()
-        dtype = numbers.dtype
-        whole = table.source is not None
-        given = table.parts if whole else table.apply(numbers_of, None, dtype)
-        self._parts = {"X": given, "y": parts}
-        self._widths = {"X": numbers.shape[1], "y": n_targets}
-        self._sizes = table.sizes
-
-    def of(self, *names: str, step: int = 1) -> ClusterRows:
-        """Return some of the tables side by side."""
-        from dask import delayed
-
-        beside = delayed(_parts_beside, pure=True)
-        several = zip(*(self._parts[name] for name in names), strict=True)
-        starts = np.cumsum([0, *self._sizes[:-1]])
-        first = [-int(start) % step for start in starts]
-        parts = [
-            beside(each, at, step) for each, at in zip(several, first, strict=True)
-        ]
-        sizes = [
-            max(-(-(size - at) // step), 0)
-            for size, at in zip(self._sizes, first, strict=True)
-        ]
-        return ClusterRows(parts, sizes, sum(self._widths[name] for name in names))
-
-
-def _parts_beside(parts: tuple, first: int, step: int) -> np.ndarray:
-    """Return every `step`-th row of parts side by side."""
-    columns = [np.asarray(part, dtype=np.float64) for part in parts]
-    return np.column_stack(columns)[first::step]
+        return rows_beside([self._tables[name] for name in names], step)
 
 
 def deferred_joint_rows(estimator, X, y, targets_of=None) -> DeferredRead:
@@ -379,45 +312,26 @@ def deferred_joint_rows(estimator, X, y, targets_of=None) -> DeferredRead:
     unread = deferred_rows(estimator, X, in_blocks=True)
     table, n_rows = cluster_table(X), unread.shape[0]
     if targets_of is None and table is not None and is_on_cluster(y):
-        check_beside_cluster(estimator, y, n_rows)
-        column = column_beside(y, table, "y")
+        column = deferred_targets(estimator, y, n_rows, beside=table).read
         return DeferredRead((n_rows,), lambda: _on_cluster(unread, table, column()))
-    reader = targets_of or partial(deferred_target_columns, estimator)
+    reader = targets_of or partial(deferred_targets, estimator, several=True)
     targets = reader(y, n_rows)
 
     def read():
         rows, values = unread.read(), targets.read().reshape(n_rows, -1)
         if table is None:
             return JointRows(rows, values)
-        return ClusterJointRows(table, _cut(values, table.sizes), values.shape[1])
+        parts = cut_for_parts(values, table.sizes)
+        return JointRows(rows, ClusterRows(parts, table.sizes, values.shape[1]))
 
     return DeferredRead(targets.shape, read)
 
 
-def _cut(values: np.ndarray, sizes: list[int]) -> list:
-    """Return tasks for the parts of an array that is sent to the cluster."""
-    from dask import delayed
-
-    stops = np.cumsum(sizes)
-    return [
-        delayed(values[stop - size : stop], traverse=False)
-        for size, stop in zip(sizes, stops, strict=True)
-    ]
-
-
 def _on_cluster(unread: DeferredRead, table: ClusterTable, column: list):
     """Check rows and a column on a cluster, and return them side by side."""
-    from dask import delayed
-
-    unread.read()
-    checked = delayed(with_public_message(_targets_of_part), pure=True)
-    joint = ClusterJointRows(table, [checked(part) for part in column], 1)
+    joint = JointRows(unread.read(), ClusterRows(column, table.sizes, 1))
     reduce_rows(joint.of("y"), RowWalk(), sum_of_targets)  # every value is checked
     return joint
-
-
-def _targets_of_part(part) -> np.ndarray:
-    return read_targets(part, len(part))
 
 
 # -- what is released of them ------------------------------------------------------

@@ -32,16 +32,14 @@ from .._linalg import per_user
 from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import Billboard
-from .._tables.clusters import common_type, numbers_of
-from .._tables.ids import encode_ids, in_declared_order
-from .._tables.rows import DeferredRead
-from .._tables.users import (
-    ClusterUsers,
-    ClusterUserTable,
-    DeferredTable,
+from .._tables.clusters import ClusterUsers, ClusterUserTable, numbers_of
+from .._tables.columns import in_declared_order
+from .._tables.files import common_type
+from .._tables.ids import encode_ids
+from .._tables.table import (
+    DeferredRead,
     UserTable,
-    check_targets,
-    deferred_targets_of,
+    deferred_targets,
     deferred_users,
 )
 from ..accounting import PrivacyAccountant
@@ -557,13 +555,14 @@ class LRSRegressor(
 
     def _unread(
         self, X, y, users
-    ) -> tuple[DeferredTable, DeferredRead, int | None, int]:
+    ) -> tuple[DeferredRead, DeferredRead, int | None, int]:
         """Check the form of rows and targets; return the position of offsets, and d."""
         table = deferred_users(self, X, users, self.user_feature, reset=True)
-        targets = deferred_targets_of(self, y, table)
+        distant = table.distant and table.distant.table
+        targets = deferred_targets(self, y, table.shape[0], beside=distant)
         check_cluster(self, table)
-        offset = _parameters.find_offset(self, X, table.n_features)
-        return table, targets, offset, table.n_features - (offset is not None)
+        offset = _parameters.find_offset(self, X, table.shape[1])
+        return table, targets, offset, table.shape[1] - (offset is not None)
 
     def _grouped(self, table, targets, offset, scale):
         """Return rows by user, and the ids of the users."""
@@ -659,14 +658,11 @@ class ClusterUserRows:
     def __init__(
         self, table: ClusterUserTable, targets: list, offset, name: str, **how
     ) -> None:
-        from dask import delayed
-
         dtype = common_type([table.table.dtypes[j] for j in table.columns])
         rows = table.table.apply(numbers_of, table.columns, dtype)
-        together = delayed(_together, pure=True)
-        parts = list(map(together, table.ids.parts, rows, targets))
+        columns = [table.ids.parts, rows, targets]
         make = partial(_rows_of_users, offset=offset, name=name, **how)
-        self._users = ClusterUsers(parts, make, name)
+        self._users = ClusterUsers(columns, make, name)
         self._part: tuple[int, int] | None = None
 
     def dealt(self, part: int, n_parts: int) -> ClusterUserRows:
@@ -694,21 +690,16 @@ def check_cluster(model, table) -> None:
             "epsilon=None alternates between all users, which must be in memory: pass "
             "X.compute(), or a budget"
         )
-    if not table.has_users:
+    if table.ids is None:
         raise ValueError(
             "X is on a cluster and has no users: pass users=..., or set user_feature "
             "to the name of their column"
         )
 
 
-def _together(*columns) -> tuple:
-    return columns
-
-
 def _rows_of_users(ids, X, y, *, offset, name: str, **how) -> per_user.UserRows | None:
     if not len(ids):
         return None
-    y = check_targets(None, y, len(ids))
     if offset is not None:
         y = subtract_offsets(y, np.asarray(X[:, offset], dtype=np.float64))
         X = np.delete(X, offset, axis=1)

@@ -11,10 +11,14 @@ from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import register, snapshot
-from .._tables.ids import check_feature, position_of
-from .._tables.readers import as_numbers, column_names, refuse_masked
-from .._tables.rows import table_shape
-from .._tables.users import UserTable, read_users
+from .._tables.columns import (
+    as_numbers,
+    check_feature,
+    column_names,
+    position_of,
+    refuse_masked,
+)
+from .._tables.table import UserTable, read_users, table_shape
 from ..mechanisms import Neighbors
 from . import _kernels_shared
 from ._shared_directions import ExactDirections, SharedDirections, Users

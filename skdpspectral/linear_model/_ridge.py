@@ -20,7 +20,7 @@ from .._base.sklearn_compat import Interval, StrOptions
 from .._linalg.walks import blas_threads
 from .._statistics.feature_scales import refuse_too_few
 from .._tables.clipping import Box, make_box
-from .._tables.rows import check_rows, map_rows
+from .._tables.table import check_rows, map_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant, gaussian_mu
 from ..accounting._errors import warn
 from ..mechanisms import check_count

@@ -17,9 +17,9 @@ from .._linalg import walks
 from .._release import Release
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import MOST_EXACT_USERS
-from .._tables.ids import check_feature, encode_array, id_array, read_column
-from .._tables.readers import column_names, read_quietly
-from .._tables.rows import n_rows_in_memory, shape_of
+from .._tables.columns import check_feature, column_names, read_column, read_quietly
+from .._tables.ids import encode_ids
+from .._tables.table import n_rows_in_memory, shape_of
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_mu
 from ..accounting._errors import warn, without_warnings
 from ..accounting._gaussian import calibrate_alike
@@ -349,8 +349,8 @@ class PrivateScorer:
             if len(values) != kind.n_terms(shape_of(X)[0]):  # as the noise has it
                 raise ValueError("predictions must have one entry per held-out row")
             return values
-        users = id_array(read_column(X, feature, "user_feature"), "user_feature")
-        codes, n_users = encode_array(users, "user_feature")
+        users = read_column(X, feature, "user_feature")
+        codes, n_users = encode_ids(users, "user_feature")
         if kind.of_users:
             of_each = kind.of_each_user(y, estimator.predict(X), codes, n_users)
             return of_each[~np.isnan(of_each)] - 0.5

@@ -21,7 +21,7 @@ from sklearn.utils import check_array, check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import sensitivity
-from .._tables.readers import read_entries
+from .._tables.columns import read_entries
 from ..accounting._errors import warn
 from ..mechanisms import check_count, check_real, shown
 from ..sensitivity._moments import TARGET_WEIGHT

@@ -28,8 +28,8 @@ from sklearn.pipeline import Pipeline
 from .._base.sklearn_compat import take_rows
 from .._release.noise import without_recording
 from .._release.selection import own_generators
-from .._tables.readers import column_names
-from .._tables.rows import dtypes_of, shape_of
+from .._tables.columns import column_names, dtypes_of
+from .._tables.table import shape_of
 from ..accounting import PrivacyAccountant, gaussian_epsilon, gaussian_mu
 from ..accounting._ledger.context import without_accountant
 from ..accounting._ledger.planned_fits import estimators_within

@@ -25,9 +25,14 @@ from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES
 from .._tables.clusters import is_on_cluster
-from .._tables.readers import column_names, frame_of_arrow, is_arrow, read_entries
-from .._tables.rows import DeferredRead, deferred_rows, shape_of, table_shape
-from .._tables.users import check_kinds_of_targets
+from .._tables.columns import column_names, frame_of_arrow, is_arrow, read_entries
+from .._tables.table import (
+    DeferredRead,
+    check_kinds_of_targets,
+    deferred_rows,
+    shape_of,
+    table_shape,
+)
 from ..accounting import (
     PrivacyBudgetError,
     PrivacyLeakWarning,

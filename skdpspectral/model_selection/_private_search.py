@@ -23,7 +23,7 @@ from .._base.sklearn_compat import (
 )
 from .._base.strategies import check_arguments
 from .._release.selection import VoteRelease
-from .._tables.readers import read_quietly
+from .._tables.columns import read_quietly
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..mechanisms import check_count

@@ -12,15 +12,9 @@ import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_consistent_length, check_random_state
 
-from .._tables.ids import (
-    check_exact,
-    check_feature,
-    encode_array,
-    encode_ids,
-    id_array,
-    read_column,
-)
-from .._tables.rows import n_rows_in_memory
+from .._tables.columns import check_feature, read_column
+from .._tables.ids import codes_and_rows, encode_ids, id_array
+from .._tables.table import n_rows_in_memory
 
 # Of the rows, held out by a single split.
 _SHARE = 0.25
@@ -187,31 +181,21 @@ class PrivateSplit(_Folds):
 def user_places(
     X: Any, user_feature: int | str, key: bytes
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return each row's user as a number, and each user's place in [0, 1)."""
-    column = read_column(X, user_feature, "user_feature")
-    check_exact(column, "user_feature")
-    ids = id_array(column, "user_feature")
-    codes, _ = encode_array(ids, "user_feature")
-    firsts = np.unique(codes, return_index=True)[1]
-    return codes, np.array([_place(ids[row], key) for row in firsts])
+    """Return each row's user as a number, and each user's place in [0, 1).
 
-
-def _place(user: Any, key: bytes) -> float:
-    """Return a user's starting point in [0, 1), from id and key alone.
-
-    The dtype of a column depends on others' ids: equal ids have one text in any dtype.
+    A place depends only on the user's id and the key.
     """
-    if isinstance(user, (bool, np.bool_, Integral, np.integer, float, np.floating)):
-        text = f"number {int(user)}"  # whole, or it would have been refused
-    elif isinstance(user, str):
-        text = f"str {str.__str__(user)}"
-    else:
-        raise TypeError(
-            "user_feature must contain integers or strings: convert other ids, for "
-            "example with astype(str)"
-        )
-    encoded = text.encode(errors="surrogatepass")
-    digest = hashlib.blake2b(encoded, digest_size=8, key=key).digest()
+    ids = id_array(read_column(X, user_feature, "user_feature"), "user_feature")
+    codes, firsts = codes_and_rows(ids)
+    return codes, np.array([_place(user, key) for user in ids[firsts].tolist()])
+
+
+def _place(user: int | str, key: bytes) -> float:
+    """Return a user's starting point in [0, 1), from id and key."""
+    text = f"str {user}" if isinstance(user, str) else f"number {user}"
+    digest = hashlib.blake2b(
+        text.encode(errors="surrogatepass"), digest_size=8, key=key
+    ).digest()
     return math.ldexp(int.from_bytes(digest, "big") >> 11, -53)
 
 

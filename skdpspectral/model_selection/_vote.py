@@ -18,8 +18,8 @@ from .._base.sklearn_compat import FitProgress
 from .._base.strategies import same_value
 from .._release.noise import public_order
 from .._release.selection import VoteRelease
-from .._tables.readers import read_quietly
-from .._tables.rows import table_shape
+from .._tables.columns import read_quietly
+from .._tables.table import table_shape
 from ..accounting import (
     calibrate_exponential,
     calibrate_gaussian,

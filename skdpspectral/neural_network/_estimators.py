@@ -23,8 +23,7 @@ from .._base.sklearn_compat import (
 from .._base.strategies import snapshot
 from .._linalg.walks import blas_threads
 from .._release.noise import public_start
-from .._tables.rows import check_rows, deferred_rows
-from .._tables.users import deferred_target_columns
+from .._tables.table import check_rows, deferred_rows, deferred_targets
 from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan, check_count
 from . import _kernels
@@ -374,7 +373,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         with self._unchanged_on_error():
             self._check_parameters()
             unread = deferred_rows(self, X)
-            columns = deferred_target_columns(self, y, unread.shape[0])
+            columns = deferred_targets(self, y, unread.shape[0], several=True)
             n_outputs = columns.shape[1] if len(columns.shape) > 1 else 1
             box = target_box(self.target_bounds, n_outputs)
 

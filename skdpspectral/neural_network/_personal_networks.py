@@ -14,7 +14,7 @@ from .._base.personal import PersonalEstimator, UserModels, rows_by_user
 from .._base.sklearn_compat import CallbackSupportMixin, fit_progress
 from .._linalg import per_user
 from .._linalg.walks import blas_threads
-from .._tables.users import UserTable, deferred_targets, deferred_users, read_users
+from .._tables.table import UserTable, deferred_targets, deferred_users, read_users
 from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan
 from . import _kernels, _network_choices
@@ -310,8 +310,8 @@ class LRSMLPRegressor(
                     "LRSMLPRegressor does not support X on a dask cluster: use "
                     "X.compute() if it fits into memory"
                 )
-            targets = deferred_targets(self, y, table.n_rows)
-            statistic = self._statistic(table.n_features)
+            targets = deferred_targets(self, y, table.shape[0])
+            statistic = self._statistic(table.shape[1])
             self._warn_of_one_user(table)
             plan = self._plan(statistic)
             # It is charged here; values, ids among them, are read from here on.

@@ -27,8 +27,8 @@ from .._base.sklearn_compat import (
     fit_progress,
 )
 from .._tables.clusters import cluster_table
-from .._tables.readers import column_names, refuse_same_names
-from .._tables.rows import compare_features, table_shape
+from .._tables.columns import column_names, refuse_same_names
+from .._tables.table import compare_features, table_shape
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..accounting._ledger.planned_fits import (

@@ -21,8 +21,8 @@ from .._base.made_up import made_up_rows
 from .._base.privacy_report import STATELESS, report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, take_rows
 from .._tables.clusters import is_on_cluster
-from .._tables.rows import deferred_rows, dtypes_of, own_type, table_shape
-from .._tables.users import deferred_targets
+from .._tables.columns import dtypes_of, own_type
+from .._tables.table import deferred_rows, deferred_targets, table_shape
 from ..accounting import (
     calibrate_gaussian,
     calibrate_sampled,

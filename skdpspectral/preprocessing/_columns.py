@@ -29,13 +29,13 @@ from .._linalg.walks import quietly, row_blocks, rows_per_block
 from .._statistics.feature_scales import FeatureLaw
 from .._statistics.place_windows import scales_of_features
 from .._statistics.statistic import Combination, Statistic
-from .._tables.readers import (
-    SlicedRows,
-    column_names,
-    column_of_lists,
+from .._tables.columns import (
+    column_at,
+    is_never_number,
+    is_polars,
     read_quietly,
 )
-from .._tables.rows import is_never_number
+from .._tables.files import SlicedRows
 from ..accounting import calibrate_gaussian, gaussian_mu
 from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import Concern, Exact, PrivacyPlan, Remark, ThresholdedGaussian
@@ -427,14 +427,10 @@ def _is_pandas(block) -> bool:
     return hasattr(block, "iloc")
 
 
-def _is_polars(block) -> bool:
-    return type(block).__module__.startswith("polars")
-
-
 def _floats(block) -> np.ndarray:
     if _is_pandas(block):
         return block.to_numpy(dtype=np.float64, na_value=np.nan)
-    if _is_polars(block):
+    if is_polars(block):
         return block.cast(float).to_numpy()
     return np.asarray(block, dtype=np.float64)
 
@@ -447,7 +443,7 @@ def _durations(block) -> np.ndarray:
             return _floats(block.dt.total_seconds())
         # Its own conversion refuses numbers that float64 has to round.
         return _floats(block.astype("int64[pyarrow]")) / _UNITS[arrow.unit]
-    if _is_polars(block):
+    if is_polars(block):
         return _floats(block.dt.total_microseconds()) / 1e6
     return block / np.timedelta64(1, "s")
 
@@ -467,7 +463,7 @@ def _times(block) -> np.ndarray:
             if _has_clocks(type(block), zone):
                 moved = moved.dt.tz_convert(zone)
             block = moved.dt.tz_localize(None)
-    elif _is_polars(block):
+    elif is_polars(block):
         if getattr(block.dtype, "time_zone", None) is not None:
             unit = _UNITS[block.dtype.time_unit]
             most = (1 << 63) - _TWO_DAYS * unit - 1
@@ -523,7 +519,7 @@ def _entries(block) -> list:
     """Return values as objects, independently of each other."""
     if _is_pandas(block):
         return block.to_numpy(dtype=object).tolist()
-    if _is_polars(block):
+    if is_polars(block):
         return block.to_list()
     return block.tolist() if block.dtype.kind not in "mM" else list(block)
 
@@ -550,7 +546,7 @@ class Table:
         self.columns, self.n_rows = columns, n_rows
         self._lists = X if isinstance(X, (list, tuple)) else None
         if self._lists is None:
-            self._source = [_column(X, column.position) for column in columns]
+            self._source = [column_at(X, column.position) for column in columns]
         # Types that cannot be read are found without a value.
         if any(column.parts for column in columns):
             read_quietly(
@@ -562,7 +558,7 @@ class Table:
         """Return the table, whose values may then be read."""
         if self._lists is not None:
             positions = [column.position for column in self.columns]
-            self._source = [column_of_lists(self._lists, j) for j in positions]
+            self._source = [column_at(self._lists, j) for j in positions]
         return self
 
     def block(self, place: int, rows: slice):
@@ -635,14 +631,6 @@ class _Numbers:
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         return quietly(self.table.number_block)(rows)
-
-
-def _column(X, position: int):
-    if hasattr(X, "iloc"):
-        return X.iloc[:, position]
-    if _is_polars(X):
-        return X[column_names(X)[position]]
-    return X[:, position]
 
 
 def slices(n_rows: int, width: int) -> list[slice]:

@@ -17,7 +17,8 @@ from .._statistics.feature_scales import FARTHEST, FeatureScales, refuse_too_few
 from .._statistics.place_windows import FEW_ROWS, WindowedScales, scales_of_features
 from .._statistics.scale_windows import ScaleWindows, public_size
 from .._tables.clipping import make_box
-from .._tables.rows import check_rows, deferred_rows, is_sparse, map_rows, saturated
+from .._tables.columns import is_sparse
+from .._tables.table import check_rows, deferred_rows, map_rows, saturated
 from ..accounting import PrivacyAccountant, gaussian_mu
 from ..mechanisms import PrivacyPlan
 from ..mechanisms._plan import has_budget

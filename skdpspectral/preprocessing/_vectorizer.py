@@ -23,14 +23,18 @@ from .._base.sklearn_compat import (
 from .._linalg.walks import quietly
 from .._statistics.feature_scales import FARTHEST, refuse_too_few
 from .._tables.clusters import is_on_cluster
-from .._tables.ids import check_feature, first_names, position_of
-from .._tables.readers import (
+from .._tables.columns import (
+    check_feature,
     column_names,
+    dtypes_of,
+    first_names,
     frame_of_arrow,
     is_arrow,
+    is_sparse,
+    position_of,
     refuse_same_names,
 )
-from .._tables.rows import compare_features, dtypes_of, is_sparse, table_shape
+from .._tables.table import compare_features, table_shape
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..mechanisms import PrivacyPlan, check_count, shown

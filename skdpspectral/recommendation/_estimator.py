@@ -11,21 +11,20 @@ from sklearn.base import clone
 
 from .._base.estimator import PrivateEstimator
 from .._statistics.statistic import Statistic
-from .._tables.ids import IdIndex
-from .._tables.readers import column_names
-from .._tables.rows import table_shape
+from .._tables.columns import column_names
+from .._tables.files import parquet
+from .._tables.ids import IdIndex, joined_ids
+from .._tables.table import table_shape
 from ..accounting._errors import warn
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
 from ._kernels import UserRatings
+from ._ratings_by_part import ClusterParts, UnreadParts, unread_parts
 from ._table_columns import (
     N_BUCKETS,
-    DeferredRatings,
     catalog_of_data,
-    deferred_ratings,
     find_columns,
     index_of,
-    of_one_type,
-    parquet_ratings,
+    open_path,
     read_catalog,
     read_range,
     refuse_another_order,
@@ -80,11 +79,10 @@ class CatalogEstimator(PrivateEstimator):
             If a parameter or the catalog is invalid.
         """
         self._check_parameters()
-        if parquet_ratings(X) is None:
-            table_shape(X)
-        table = None
+        n_rows, table = table_shape(open_path(X))[0], None
         if self.items is None and (sparse.issparse(X) or not self._is_private()):
-            table = deferred_ratings(clone(self), X, reset=True)
+            y = None if sparse.issparse(X) else np.zeros(n_rows)
+            table = unread_parts(clone(self), X, y, reset=True)
         return self.privacy_plan(len(self._catalog(table)))
 
     def _plan(self, statistic: Statistic) -> PrivacyPlan:
@@ -107,7 +105,7 @@ class CatalogEstimator(PrivateEstimator):
             "rating_range=(1, 5); it must not be taken from the ratings"
         )
 
-    def _catalog(self, table: DeferredRatings | None):
+    def _catalog(self, table: UnreadParts | None):
         """Return an index of items, or a number of buckets."""
         if self.items is None and table is not None and table.n_items is not None:
             return index_of(np.arange(table.n_items))
@@ -117,7 +115,10 @@ class CatalogEstimator(PrivateEstimator):
             accountant = self._governing_accountant()
             if accountant is not None:  # a budget refuses before items are read
                 accountant.check(self._plan(self._statistic(1)))
-            return catalog_of_data(table.read().items)
+            found = table.read()
+            if isinstance(found, ClusterParts):
+                raise ValueError("items is required for X on a cluster")
+            return catalog_of_data(found.items)
         refuse_another_order(self.item_features, self.items)
         return read_catalog(self.items)
 
@@ -125,7 +126,7 @@ class CatalogEstimator(PrivateEstimator):
         """Set the ids of the items, or the numbers of their buckets."""
         self.hashed_ = isinstance(catalog, range)
         n_items = len(catalog)
-        ids = np.arange(n_items) if self.hashed_ else of_one_type(catalog.ids, "items")
+        ids = np.arange(n_items) if self.hashed_ else catalog.ids
         self.items_ = ids.copy()
 
     def _fitted_catalog(self):
@@ -134,7 +135,7 @@ class CatalogEstimator(PrivateEstimator):
 
     def _warn_of_columns(self, X, kept=(), remedy: str = "", ratings=None) -> None:
         """Warn of columns of a table that are not used; one may hold the ratings."""
-        file = parquet_ratings(X)
+        file = parquet(open_path(X))
         names = column_names(X) if file is None else file.names
         n_columns = self.n_features_in_ if names is None else len(names)
         if n_columns <= 2:
@@ -231,16 +232,10 @@ class RaterModels:
         kept[codes[codes >= 0]] = False
         _, items = self.seen(np.flatnonzero(kept))
         counts = np.concatenate([np.diff(self.pointer)[kept], np.diff(new.pointer)])
+        ids = joined_ids([self.index.ids[kept], new.index.ids], "users")
         return RaterModels(
-            _joined(self.index.ids[kept], new.index.ids),
+            IdIndex(ids, "users").without_codes(),
             np.concatenate([self.weights[kept], new.weights]),
             np.concatenate(([0], np.cumsum(counts))),
             np.concatenate([items, new.items]),
         )
-
-
-def _joined(ids: np.ndarray, others: np.ndarray) -> IdIndex:
-    """Index ids of two arrays, which float64 might not hold together."""
-    if ids.dtype != others.dtype:
-        ids, others = ids.astype(object), others.astype(object)
-    return IdIndex(np.concatenate([ids, others]), "users").without_codes()

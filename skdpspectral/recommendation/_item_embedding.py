@@ -19,9 +19,9 @@ from .._base.sklearn_compat import (
     check_input_features,
     output_container,
 )
+from .._tables.columns import column_names
 from .._tables.ids import IdIndex
-from .._tables.readers import column_names
-from .._tables.rows import table_shape
+from .._tables.table import table_shape
 from ..accounting import PrivacyAccountant
 from . import _kernels_models
 from ._estimator import CatalogEstimator
@@ -44,21 +44,18 @@ from ._ratings_by_part import (
     ClusterCodes,
     ClusterParts,
     ClusterRatings,
-    UnreadOnCluster,
+    RatingRows,
     group_ratings,
-    unread_on_cluster,
+    unread_parts,
 )
 from ._table_columns import (
-    DeferredRatings,
-    RatingsTable,
-    deferred_ratings,
-    deferred_ratings_beside,
     embedded_names,
     find_columns,
     item_codes,
     join_columns,
     kept_columns,
     public_features,
+    read_ratings,
     units,
     users_first,
 )
@@ -324,7 +321,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         with self._unchanged_on_error():
             self._check_parameters()
             self._limits()
-            unread, targets = self._unread(X, y)
+            unread = unread_parts(self, X, y, reset=True)
             kept = kept_columns(self, column_names(X), self.n_features_in_)
             if isinstance(self.remainder, str):
                 self._warn_of_columns(X, kept, _REMEDY)
@@ -334,9 +331,9 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             statistic = self._statistic(len(catalog))
             plan = self._plan(statistic)
             # It is charged here, and values are read from here on.
-            unread = unread.reading(kept)
-            release, table, *read = self._start_release(plan, unread, *targets)
-            given = table, catalog, read[0] if read else table.ratings
+            release, table = self._start_release(plan, unread)
+            found = table if isinstance(table, ClusterParts) else table.whole()
+            given = found, catalog
             if isinstance(statistic, ItemMoment):
                 found = statistic.run(release, self._coded_ratings(*given))
                 self._set_moment(found, features)
@@ -347,15 +344,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             self.privacy_ = plan
         return self
 
-    def _unread(self, X, y) -> tuple[DeferredRatings | UnreadOnCluster, list]:
-        """Check the form of a table and of its ratings, which may be in it."""
-        distant = unread_on_cluster(self, X, y)
-        if distant is not None:
-            return distant, []
-        unread = deferred_ratings(self, X, reset=True)
-        return unread, deferred_ratings_beside(self, unread, y)
-
-    def _user_ratings(self, table: RatingsTable | ClusterParts, catalog, ratings):
+    def _user_ratings(self, table: RatingRows | ClusterParts, catalog):
         """Return the ratings of known items, grouped by user, in quarters."""
         index, how = (
             self._user_index(table),
@@ -364,16 +353,16 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         if isinstance(table, ClusterParts):
             return ClusterRatings(table, catalog, *how)
         codes = item_codes(catalog, table.items)
-        return group_ratings(index, codes, ratings, len(catalog), *how)
+        return group_ratings(index, codes, table.ratings, len(catalog), *how)
 
-    def _coded_ratings(self, table: RatingsTable | ClusterParts, catalog, ratings):
+    def _coded_ratings(self, table: RatingRows | ClusterParts, catalog):
         """Return all ratings as they are, by codes."""
         if isinstance(table, ClusterParts):
             return ClusterCodes(table, catalog)
         codes = self._user_index(table).codes
-        return CodedRatings(codes, item_codes(catalog, table.items), ratings)
+        return CodedRatings(codes, item_codes(catalog, table.items), table.ratings)
 
-    def _user_index(self, table: RatingsTable | ClusterParts) -> IdIndex | None:
+    def _user_index(self, table: RatingRows | ClusterParts) -> IdIndex | None:
         """Return the users of a fit, who must not be more than sums are exact for."""
         if isinstance(table, ClusterParts):
             return None
@@ -429,16 +418,17 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             dtypes of their columns. Arrays with a non-numeric column have dtype object.
         """
         check_is_fitted(self)
-        unread = deferred_ratings(self, X, reset=False)
-        kept = kept_columns(self, unread.names, self.n_features_in_)
-        table = unread.read(kept)
-        codes = item_codes(self._fitted_catalog(), table.items)
+        found = read_ratings(self, X)
+        user, item, names = found.user, found.item, found.table.names
+        kept = kept_columns(self, names, self.n_features_in_)
+        given = found.columns(kept)
+        codes = item_codes(self._fitted_catalog(), found.items)
         columns = with_unknown(self.item_embeddings_, self._n_measures()).T.copy()
         embedded = list(np.take(columns, codes, axis=1, mode="wrap"))
-        names = table.names or [f"x{j}" for j in range(len(table.columns))]
+        names = names or [f"x{j}" for j in range(len(given))]
         return join_columns(
-            users_first(table.given, table.user, table.item, embedded, kept),
-            self._names_out(names, table.user, table.item, kept),
+            users_first(given, user, item, embedded, kept),
+            self._names_out(names, user, item, kept),
             output_container(self),
             X,
         )

@@ -20,8 +20,8 @@ from .._base.sklearn_compat import (
     fit_progress,
 )
 from .._statistics.user_sums import Billboard
+from .._tables.columns import read_entries
 from .._tables.ids import IdIndex
-from .._tables.readers import read_entries
 from ..accounting import PrivacyAccountant
 from ._estimator import CatalogEstimator, RaterModels
 from ._item_models import MOST_ITEMS, MOST_RATERS, ClicksModel, RatingsModel
@@ -29,9 +29,9 @@ from ._kernels import RatingsChunk, UserRatings
 from ._kernels_models import ItemModel, click_weights, user_weights
 from ._ratings_by_part import ClusterParts, ClusterRatings, RatingsByPart, unread_parts
 from ._table_columns import (
-    deferred_ratings,
     item_codes,
     public_features,
+    read_ratings,
     units,
 )
 
@@ -464,7 +464,7 @@ class DPMatrixFactorization(
             has no models and issues this warning for every user.
         """
         check_is_fitted(self)
-        table = deferred_ratings(self, X, reset=False).read()
+        table = read_ratings(self, X)
         own = self._models().codes(table.users, "user_feature")
         self._warn_of_unknown(own)
         return self._predicted(own, table.items)

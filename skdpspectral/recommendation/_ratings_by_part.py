@@ -8,39 +8,32 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from .._tables.clusters import (
     ClusterTable,
-    brought_here,
-    cluster_table,
-    column_beside,
-    column_of,
-    with_public_message,
-)
-from .._tables.ids import IdIndex, check_exact
-from .._tables.readers import (
-    SlicedRows,
-    as_numbers,
-    read_quietly,
-    refuse_masked,
-    refuse_same_names,
-    sliced_rows,
-)
-from .._tables.users import (
     ClusterUsers,
-    check_beside_cluster,
+    brought_here,
+    column_of,
+)
+from .._tables.columns import as_numbers, read_quietly, refuse_masked
+from .._tables.files import SlicedRows, sliced_rows
+from .._tables.ids import IdIndex, id_array, joined_ids
+from .._tables.table import (
+    DeferredRead,
+    Table,
     check_targets,
+    checked_parts,
     deferred_targets,
 )
 from ._item_models import CodedRatings
 from ._kernels import RatingsChunk, UserRatings, last_of_each, latest_of_each
 from ._table_columns import (
-    ParquetRatings,
-    check_finite,
+    check_matrix,
     compared_columns,
-    deferred_ratings,
+    entries_of,
     item_codes,
-    parquet_ratings,
+    open_path,
     read_range,
     units,
 )
@@ -52,61 +45,21 @@ _NAMES = ("user_feature", "item_feature")
 class ClusterParts:
     """A ratings table on a cluster.
 
-    `parts`: users, items and ratings of each part: tuples of arrays.
+    `columns`: tasks for the parts of users, items and ratings.
     """
 
-    parts: list
+    columns: list
     ratings: None = None  # they are with the parts
 
     @classmethod
-    def of(
-        cls, table: ClusterTable, columns: tuple[int, int], ratings: int | None, y
-    ) -> Callable[[], ClusterParts]:
-        """Return what reads users, items and ratings, which may be beside the table."""
-        from dask import delayed
-
-        beside = None
-        if ratings is None and y is not None:
-            beside = column_beside(y, table, "y")
-
-        def read() -> ClusterParts:
-            user, item = (table.apply(column_of, place) for place in columns)
-            if ratings is not None:
-                given = table.apply(column_of, ratings)
-            else:
-                given = table.apply(_zeros) if beside is None else beside()
-            check = delayed(with_public_message(_checked), pure=True)
-            return cls(list(map(check, user, item, given)))
-
-        return read
-
-
-class UnreadOnCluster(NamedTuple):
-    """A ratings table on a cluster, of which the form was checked.
-
-    `read`: returns a :class:`ClusterParts`; to be called once the fit is charged.
-    """
-
-    read: Callable[[], ClusterParts]
-    names: list | None
-    n_items: None = None
-
-    def reading(self, beside) -> UnreadOnCluster:
-        """Return the same: further columns are not read."""
-        return self
-
-
-def unread_on_cluster(estimator, X, y) -> UnreadOnCluster | None:
-    """Check the form of a table on a cluster, for a fit; None where X is none."""
-    table = cluster_table(X)
-    if table is None:
-        return None
-    if table.names is not None:
-        refuse_same_names(table.names, "X")
-    form = table.stand_in, table.names, table.shape
-    columns = compared_columns(estimator, *form, reset=True)
-    check_beside_cluster(estimator, y, table.shape[0])
-    return UnreadOnCluster(ClusterParts.of(table, columns, None, y), table.names)
+    def of(cls, table: ClusterTable, columns: tuple[int, int], targets) -> ClusterParts:
+        """Read users, items and ratings, which may be beside the table."""
+        user, item = (table.apply(column_of, place) for place in columns)
+        if targets.position is not None:
+            given = checked_parts(table.apply(column_of, targets.position))
+        else:
+            given = targets.unread.read() if targets.unread else table.apply(_zeros)
+        return cls([user, item, given])
 
 
 class ClusterCodes:
@@ -114,7 +67,7 @@ class ClusterCodes:
 
     def __init__(self, table: ClusterParts, catalog) -> None:
         make = partial(_codes_of_users, catalog=catalog)
-        self._users = ClusterUsers(table.parts, make, *_NAMES)
+        self._users = ClusterUsers(table.columns, make, *_NAMES)
 
     def total(self, function: Callable) -> np.ndarray | None:
         """Return the sum of what a function makes of groups of users."""
@@ -131,7 +84,7 @@ class ClusterRatings:
         make = partial(
             _ratings_of_users, catalog=catalog, rating_range=rating_range, most=most
         )
-        self._users = ClusterUsers(table.parts, make, *_NAMES)
+        self._users = ClusterUsers(table.columns, make, *_NAMES)
         counts = self._users.reduce(_count_users)
         self.n_users = 0 if counts is None else int(counts[0])
 
@@ -143,11 +96,6 @@ class ClusterRatings:
 
 def _zeros(part) -> np.ndarray:
     return np.zeros(len(part))
-
-
-def _checked(users, items, ratings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    check_finite([users, items])
-    return users, items, check_targets(None, ratings, len(users))
 
 
 def _ratings_of_users(ids, items, ratings, *, catalog, rating_range, most):
@@ -193,8 +141,6 @@ def _sum_of_blocks(ratings: UserRatings, function: Callable):
     return total
 
 
-# Rows that are read together.
-_PART_ROWS = 1 << 18
 # Distinct ids of parts that are put together at once.
 _MERGED_IDS = 1 << 20
 
@@ -232,6 +178,12 @@ class RatingsByPart:
         # Of what is read again, codes of the first reading may be another user's.
         return index if self.is_read else index.without_codes(), counts
 
+    def whole(self) -> RatingRows:
+        """Return all rows."""
+        users, items, ratings = zip(*self.parts(), strict=True)
+        users, items = joined_ids(users, _NAMES[0]), joined_ids(items, _NAMES[1])
+        return RatingRows(users, items, np.concatenate(ratings))
+
     @property
     def items(self) -> np.ndarray:
         return _counted((part.items for part in self.parts()), "item_feature")[0].ids
@@ -252,70 +204,38 @@ def unread_parts(estimator, X, y, *, reset: bool) -> UnreadParts:
     """Check the form of a table and of its ratings, and read no value."""
     if not reset:  # what is made of them has a number a row, here
         X, y = brought_here(X), brought_here(y)
-    table = cluster_table(X)
-    if table is not None:
-        return _unread_cluster(estimator, table, y, reset)
-    source = parquet_ratings(X) or sliced_rows(X)
-    if source is None:
-        return _unread_whole(estimator, X, y, reset)
-    if isinstance(source, ParquetRatings):
-        names, stand_in = source.names, source.empty()
-        refuse_same_names(names, "X")
-    else:
-        names, stand_in = None, np.broadcast_to(0.0, source.shape)
-    columns = compared_columns(estimator, stand_in, names, source.shape, reset=reset)
-    targets = _Targets.of(estimator, y, names, source.shape[0])
+    if sparse.issparse(X):
+        return _unread_matrix(estimator, X, y, reset)
+    table = Table.form(open_path(X))
+    columns = compared_columns(estimator, table, reset=reset)
+    targets, n_rows = _Targets.of(estimator, y, table), table.shape[0]
+    if isinstance(table, ClusterTable):
+        how = table, columns, targets
+        return UnreadParts(None, lambda: ClusterParts.of(*how))
 
-    def read() -> RatingsByPart:
-        ready = targets.with_slices(source.shape[0])
-        return RatingsByPart(lambda: _parts(source, names, columns, ready), False)
+    def read_here() -> RatingsByPart:
+        ready = targets.with_slices(n_rows)
+        if not table.is_read:
+            return RatingsByPart(lambda: _parts(table, columns, ready), False)
+        parts = list(_parts(table, columns, ready))
+        return RatingsByPart(lambda: iter(parts), True)
 
-    return UnreadParts(None, read)
+    return UnreadParts(None, read_here)
 
 
-def _unread_cluster(estimator, table: ClusterTable, y, reset: bool) -> UnreadParts:
-    names, columns = table.names, (table.stand_in, table.names, table.shape)
-    if names is not None:
-        refuse_same_names(names, "X")
-    found = compared_columns(estimator, *columns, reset=reset)
-    beside = y if y is not None and hasattr(y, "to_delayed") else None
-    # Of ratings on the cluster the form is compared to that of the table.
-    given = np.broadcast_to(0.0, table.shape[0]) if beside is not None else y
-    targets = _Targets.of(estimator, given, names, table.shape[0])
-    ratings = targets.y if beside is None or targets.y is None else beside
-    if ratings is not None:
-        check_beside_cluster(estimator, ratings, table.shape[0])
-    read = ClusterParts.of(table, found, targets.position, ratings)
-    return UnreadParts(None, read)
-
-
-def _unread_whole(estimator, X, y, reset: bool) -> UnreadParts:
-    unread = deferred_ratings(estimator, X, reset=reset)
-    targets = None
-    if unread.n_items is None:
-        targets = _Targets.of(estimator, y, unread.names, unread.n_rows)
-    elif y is not None:
+def _unread_matrix(estimator, X, y, reset: bool) -> UnreadParts:
+    check_matrix(estimator, X, reset=reset)
+    if y is not None:
         raise ValueError(
             "y must be None if X is a sparse matrix of users x items, whose entries "
-            "are the ratings"
+            "are the ratings; for a pipeline, make a table from X.tocoo()"
         )
 
     def read() -> RatingsByPart:
-        beside = () if targets is None else targets.beside
-        table = unread.read(beside)
-        if targets is None:
-            ratings = table.ratings
-        elif targets.position is None:
-            given = targets.y
-            if given is not None:
-                given = check_targets(estimator, given, len(table))
-            ratings = replace(targets, y=given).rows(0, len(table))
-        else:
-            ratings = targets.numbers(table.columns[targets.position])
-        rows = RatingRows(table.users, table.items, ratings)
+        rows = RatingRows(*entries_of(X))
         return RatingsByPart(lambda: iter([rows]), True)
 
-    return UnreadParts(unread.n_items, read)
+    return UnreadParts(X.shape[1], read)
 
 
 @dataclass(frozen=True)
@@ -327,28 +247,31 @@ class _Targets:
 
     estimator: object
     y: object
-    name: str
+    name: str | None
     position: int | None
+    unread: DeferredRead | None = None
 
     @classmethod
-    def of(cls, estimator, y, names: list | None, n_rows: int) -> _Targets:
+    def of(cls, estimator, y, table: Table | ClusterTable) -> _Targets:
         """Check the form of ratings; say where they are."""
-        name = estimator.rating_feature
-        if estimator.implicit:
-            if y is not None:
-                deferred_targets(estimator, y, n_rows)
+        name, names = getattr(estimator, "rating_feature", None), table.names
+        implicit = getattr(estimator, "implicit", False)
+        if y is None and implicit:
             return cls(estimator, None, name, None)
         if y is None and names is not None and name in names:
             return cls(estimator, None, name, list(names).index(name))
-        if y is None:
+        if y is None and name is not None:
             # As scikit-learn's estimators say it, and what else there is.
             raise ValueError(
                 f"{type(estimator).__name__} requires y to be passed, but the target "
                 f"y is None, and X has no column named rating_feature={name!r}; pass a "
                 "matrix of users x items as scipy.sparse.csr_array(X)"
             )
-        deferred_targets(estimator, y, n_rows)
-        return cls(estimator, y, name, None)
+        beside = table if isinstance(table, ClusterTable) else None
+        unread = deferred_targets(estimator, y, table.shape[0], beside=beside)
+        if implicit:
+            return cls(estimator, None, name, None)
+        return cls(estimator, y, name, None, unread)
 
     @property
     def beside(self) -> tuple[int, ...]:
@@ -390,30 +313,15 @@ class _Targets:
         return numbers
 
 
-def _parts(source, names, columns, targets: _Targets) -> Iterator[RatingRows]:
-    for start, (users, items, ratings) in _read(source, names, columns, targets):
-        check_finite([users, items])
-        check_exact(users, "user_feature")
-        check_exact(items, "item_feature")
+def _parts(table, columns: tuple[int, int], targets: _Targets) -> Iterator[RatingRows]:
+    start, places = 0, [*columns, *targets.beside]
+    for users, items, *ratings in table.blocks(places):
         stop = start + len(users)
-        given = targets.rows(start, stop) if ratings is None else ratings
-        yield RatingRows(users, items, given)
-
-
-def _read(source, names, columns, targets: _Targets):
-    """Yield first rows of parts, and their users, items, and ratings if X has them."""
-    if names is None:
-        for start in range(0, source.shape[0], _PART_ROWS):
-            rows = source[start : start + _PART_ROWS]
-            yield start, (*(rows[:, j].copy() for j in columns), None)
-        return
-    start, wanted = 0, [names[j] for j in columns]
-    if targets.position is not None:
-        wanted.append(names[targets.position])
-    for users, items, *ratings in source.columns(wanted):
-        given = targets.numbers(ratings[0]) if ratings else None
-        yield start, (users, items, given)
-        start += len(users)
+        given = targets.numbers(*ratings) if ratings else targets.rows(start, stop)
+        start = stop
+        yield RatingRows(
+            id_array(users, "user_feature"), id_array(items, "item_feature"), given
+        )
 
 
 def _counted(columns, name: str) -> tuple[IdIndex, np.ndarray]:
@@ -435,10 +343,7 @@ def _counted(columns, name: str) -> tuple[IdIndex, np.ndarray]:
 
 def _merged(found: list, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Put distinct ids of several parts together, and add up their counts."""
-    dtypes = {ids.dtype for ids, _ in found}
-    # Of several types float64 might not hold all.
-    kind = dtypes.pop() if len(dtypes) == 1 else np.dtype(object)
-    index = IdIndex(np.concatenate([ids.astype(kind) for ids, _ in found]), name)
+    index = IdIndex(joined_ids([ids for ids, _ in found], name), name)
     counts = np.zeros(len(index), dtype=np.int64)
     np.add.at(counts, index.codes, np.concatenate([counts for _, counts in found]))
     return index.ids, counts

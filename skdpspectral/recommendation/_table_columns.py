@@ -11,13 +11,10 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
-from numbers import Integral, Number, Real
-from pathlib import Path
-from typing import NamedTuple
+from numbers import Integral, Real
 
 import numpy as np
 from scipy import sparse
@@ -25,32 +22,22 @@ from sklearn.utils import murmurhash3_32
 from sklearn.utils.validation import validate_data
 
 from .._tables.clusters import brought_here
-from .._tables.ids import (
-    IdIndex,
-    _is_missing,
+from .._tables.columns import (
     as_array,
-    check_exact,
-    check_feature,
-    position_of,
-)
-from .._tables.readers import (
     as_numbers,
-    column_names,
-    read_entries,
-    read_quietly,
+    check_feature,
+    is_text,
+    position_of,
     refuse_masked,
     refuse_same_names,
+    select_columns,
 )
-from .._tables.rows import (
-    DeferredRead,
-    check_features,
-    dtypes_of,
-    form_of,
-    is_text,
+from .._tables.files import opened, parquet
+from .._tables.ids import IdIndex, id_array
+from .._tables.table import (
+    Table,
     refuse_malformed,
-    shape_of,
 )
-from .._tables.users import deferred_targets
 
 # Buckets of items where there is no catalog.
 N_BUCKETS = 512
@@ -69,12 +56,12 @@ def read_catalog(items) -> IdIndex | range:
         raise ValueError("items must contain at least one id")
     if len(index) != len(index.codes):
         raise ValueError("items must not contain duplicate ids")
-    return index_of(of_one_type(index.ids, "items"))
+    return index.without_codes()
 
 
 def catalog_of_data(ids) -> IdIndex:
     """Return an index of the data's items, which is private."""
-    return index_of(of_one_type(IdIndex(ids, "item_feature").ids, "item_feature"))
+    return IdIndex(ids, "item_feature").without_codes()
 
 
 def item_codes(catalog: IdIndex | range, ids) -> np.ndarray:
@@ -86,9 +73,7 @@ def item_codes(catalog: IdIndex | range, ids) -> np.ndarray:
     if isinstance(catalog, IdIndex):
         return catalog.find(ids, "item_feature")
     index = IdIndex(ids, "item_feature")
-    keys = index.ids  # of times, tolist would make numbers
-    keys = list(keys) if keys.dtype.kind in "mM" else keys.tolist()
-    buckets = [_hashed(key) % len(catalog) for key in keys]
+    buckets = [_hashed(key) % len(catalog) for key in index.ids.tolist()]
     return np.array(buckets, dtype=np.intp)[index.codes]
 
 
@@ -97,36 +82,9 @@ def index_of(items: np.ndarray) -> IdIndex:
     return IdIndex(items, "items").without_codes()
 
 
-def of_one_type(ids: np.ndarray, name: str) -> np.ndarray:
-    """Return ids as an array of numbers, or of strings as objects."""
-    if ids.dtype.kind == "O":
-        keys = ids.tolist()
-        if all(isinstance(key, str) for key in keys):
-            return ids
-        if all(isinstance(key, (Number, np.bool_)) for key in keys):
-            numbers = np.asarray(keys)
-            if numbers.dtype.kind in "biuf" and (numbers == ids).all():
-                return numbers
-    elif ids.dtype.kind in "biuf":
-        return ids
-    raise TypeError(
-        f"{name} must be either all strings or all numbers of one numpy dtype; "
-        "each argument must be a string or a number"
-    )
-
-
-def _hashed(key) -> int:
-    """Hash an id consistently over processes and equal ids."""
-    if isinstance(key, str):
-        text = f"string:{str.__str__(key)}"
-    elif isinstance(key, (Number, np.bool_)):
-        # 1, 1.0 and True are one item: it must not matter who wrote it first.
-        text = f"number:{hash(key)}"
-    else:
-        raise TypeError(
-            "item_feature must contain strings or numbers, to be hashed into buckets: "
-            "each argument must be a string or a number"
-        )
+def _hashed(key: int | str) -> int:
+    """Hash an id consistently over processes."""
+    text = f"string:{key}" if isinstance(key, str) else f"number:{hash(key)}"
     return murmurhash3_32(text.encode("utf-8", "surrogatepass"), positive=True)
 
 
@@ -194,73 +152,9 @@ def _is_real(value) -> bool:
     return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
 
 
-# Rows of a file that are read together.
-_BATCH_ROWS = 1 << 18
-
-
-class ParquetRatings:
-    """A ratings table in one parquet file or in several, read batch by batch.
-
-    `source` is a ``pyarrow.parquet.ParquetFile`` or a ``pyarrow.dataset.Dataset``.
-    """
-
-    def __init__(self, source):
-        self._source = source
-        self._is_file = hasattr(source, "iter_batches")
-        self._schema = source.schema_arrow if self._is_file else source.schema
-        self.names = list(self._schema.names)
-        n_rows = source.metadata.num_rows if self._is_file else source.count_rows()
-        self.shape = (n_rows, len(self.names))
-
-    def empty(self):
-        """Return a table with the same columns and no row."""
-        return self._schema.empty_table()
-
-    def table(self):
-        """Read all of it: a ``pyarrow.Table``."""
-        source = self._source
-        return read_quietly(source.read if self._is_file else source.to_table)
-
-    def columns(self, names: list[str]) -> Iterator[list[np.ndarray]]:
-        """Yield some columns, a batch of rows at a time, in their order."""
-        how = {"columns": names, "batch_size": _BATCH_ROWS}
-        if self._is_file:
-            batches = self._source.iter_batches(**how)
-        else:
-            # Batches that are read ahead would be in memory together.
-            how |= {"batch_readahead": 1, "fragment_readahead": 1}
-            batches = self._source.to_batches(**how)
-        while (batch := read_quietly(lambda: next(batches, None))) is not None:
-            yield [as_array(batch.column(name)) for name in names]
-
-
-def parquet_ratings(X) -> ParquetRatings | None:
-    """Return what reads a parquet file, or None where X is none."""
-    if isinstance(X, (str, os.PathLike)):
-        X = _opened(X)
-    is_file = hasattr(X, "iter_batches") and hasattr(X, "schema_arrow")
-    is_dataset = hasattr(X, "to_batches") and hasattr(X, "count_rows")
-    return ParquetRatings(X) if is_file or is_dataset else None
-
-
-def _opened(path):
-    try:
-        from pyarrow import dataset, parquet
-    except ImportError as error:
-        raise ImportError(
-            "X is a path: parquet files need pyarrow: pip install pyarrow"
-        ) from error
-    reason = None
-    try:
-        if Path(path).is_dir():
-            return dataset.dataset(path, format="parquet")
-        return parquet.ParquetFile(path)
-    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
-        reason = type(error).__name__
-    raise ValueError(
-        f"X={os.fspath(path)!r} is a path at which no parquet file could be read "
-        f"({reason})"
-    )
+def open_path(X):
+    """Return the parquet files at a path, opened; other tables unchanged."""
+    return opened(X) if isinstance(X, (str, os.PathLike)) else X
 
 
 # Names of LensKit; where columns are only numbered, users are first, items second.
@@ -269,117 +163,50 @@ _DEFAULTS = {"user_feature": ("user_id", 0), "item_feature": ("item_id", 1)}
 
 @dataclass(frozen=True)
 class RatingsTable:
-    """Columns of a ratings table.
+    """A ratings table in memory, and the positions of its users and items."""
 
-    `columns`: columns in their order; None for those that were not read.
-    `given`: the same as a dataframe holds them, of its own dtypes.
-    `ratings`: entries of a sparse matrix; None for a table, whose ratings are targets.
-    `n_items`: columns of a sparse matrix, which are a public catalog.
-    """
-
-    columns: list
-    names: list | None
+    table: Table
     user: int
     item: int
-    given: list
-    ratings: np.ndarray | None = None
-    n_items: int | None = None
 
     @property
     def users(self) -> np.ndarray:
-        return self.columns[self.user]
+        return id_array(self.table.column(self.user), "user_feature")
 
     @property
     def items(self) -> np.ndarray:
-        return self.columns[self.item]
+        return id_array(self.table.column(self.item), "item_feature")
 
-    def __len__(self) -> int:
-        return len(self.users)
-
-
-class DeferredRatings(NamedTuple):
-    """A ratings table of which the form was checked, and no value was read.
-
-    `n_rows`: number of ratings; None for a sparse matrix, whose entries tell.
-    `n_items`: columns of a sparse matrix.
-    `read`: ``read(beside=())`` reads users, items and the columns at these further
-    positions: a :class:`RatingsTable`. To be called once the fit is charged.
-    """
-
-    n_rows: int | None
-    n_items: int | None
-    read: Callable[..., RatingsTable]
-    names: list | None = None
-
-    def reading(self, beside) -> DeferredRatings:
-        """Return the same, which is read with further columns."""
-        return self._replace(read=partial(self.read, beside))
+    def columns(self, kept) -> list:
+        """Return users, items and the kept columns at their places; None elsewhere."""
+        used, places = {self.user, self.item, *kept}, range(self.table.shape[1])
+        found = [self.table.given(j) if j in used else None for j in places]
+        check_finite([as_array(column) for column in found if column is not None])
+        return found
 
 
-def deferred_ratings(estimator, X, *, reset: bool) -> DeferredRatings:
-    """Check the form of a ratings table, and read no value."""
-    if not reset:  # what is made of them has a number a row, here
-        X = brought_here(X)
+def read_ratings(estimator, X) -> RatingsTable:
+    """Read a table for a fitted estimator, without a charge, into this process."""
+    X = brought_here(X)
     if sparse.issparse(X):
-        return _unread_entries(estimator, X, reset)
-    file = parquet_ratings(X)
-    X = X if file is None else file.table()
-    names = column_names(X)
-    if names is None:
-        n_rows, n_columns = form_of(X)
-    else:
-        refuse_same_names(names, "X")
-        n_rows, n_columns = shape_of(X)
-    # A stand-in has neither names nor values.
-    named = np.broadcast_to(0.0, (n_rows, n_columns)) if names is None else X
-    user, item = compared_columns(
-        estimator, named, names, (n_rows, n_columns), reset=reset
-    )
-    if reset and names is not None:
-        _warn_of_places(estimator, names)
-    if reset:
-        _refuse_another_kind(estimator.items, X, names, item)
-
-    def read(beside=()):
-        places = sorted({user, item, *beside})
-        if names is None:
-            found = _array_columns(X, places)
-        else:
-            found = [_column(X, names, j) for j in places]
-        given = _at(places, found, n_columns)
-        found = [as_array(column) for column in found]
-        check_finite(found)
-        columns = _at(places, found, n_columns)
-        check_exact(columns[user], "user_feature")
-        check_exact(columns[item], "item_feature")
-        return RatingsTable(columns, names, user, item, given)
-
-    return DeferredRatings(n_rows, None, read, names)
+        check_matrix(estimator, X, reset=False)
+        return RatingsTable(Table(np.column_stack(entries_of(X)[:2])), 0, 1)
+    X = open_path(X)
+    file = parquet(X)
+    table = Table(X if file is None else file.table())
+    return RatingsTable(table, *compared_columns(estimator, table, reset=False))
 
 
-def _refuse_another_kind(items, X, names, item: int) -> None:
-    """Refuse items of a text dtype if the ids of the catalog are of another kind."""
-    dtypes, catalog = dtypes_of(X), read_catalog(items)
-    dtype = dtypes[0 if names is None else item] if dtypes else None
+def _refuse_another_kind(items, dtypes: list, item: int) -> None:
+    """Refuse items of a text dtype if the ids of the catalog are numbers."""
+    catalog = read_catalog(items)
+    dtype = dtypes[item if len(dtypes) > 1 else 0] if dtypes else None
     if isinstance(catalog, IdIndex) and dtype is not None and is_text(dtype):
-        kind = "S" if getattr(dtype, "kind", None) == "S" else "U"
-        catalog.find(np.array(["0"], dtype=kind), "item_feature")
+        catalog.find(["0"], "item_feature")
 
 
-def deferred_ratings_beside(estimator, table: DeferredRatings, y) -> list[DeferredRead]:
-    """Check the form of ratings beside a table; a sparse matrix holds them itself."""
-    if table.n_items is None:
-        return [deferred_targets(estimator, y, table.n_rows)]
-    if y is not None:
-        raise ValueError(
-            "y must be None if X is a sparse matrix of users x items, whose entries "
-            "are the ratings; for a pipeline, make a table from X.tocoo()"
-        )
-    return []
-
-
-def _unread_entries(estimator, X, reset: bool) -> DeferredRatings:
-    """Treat a sparse matrix as ratings of users (rows) and items (columns)."""
+def check_matrix(estimator, X, *, reset: bool) -> None:
+    """Check the form of a matrix of ratings: users are rows, items columns."""
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         raise ValueError(
             "X must contain real numbers in rows and columns if it is sparse"
@@ -401,7 +228,6 @@ def _unread_entries(estimator, X, reset: bool) -> DeferredRatings:
     _compare_with_catalog(estimator, X.shape, reset)
     if reset:
         validate_data(estimator, np.empty((1, 2)), reset=True, skip_check_array=True)
-    return DeferredRatings(None, X.shape[1], lambda beside=(): _table_of_entries(X))
 
 
 def _compare_with_catalog(estimator, shape: tuple[int, int], reset: bool) -> None:
@@ -413,8 +239,7 @@ def _compare_with_catalog(estimator, shape: tuple[int, int], reset: bool) -> Non
     if isinstance(catalog, range):
         return
     ids = catalog.ids
-    numbered = ids.dtype.kind in "biuf"
-    if numbered and np.array_equal(np.sort(ids), np.arange(n_columns)):
+    if ids.dtype != object and np.array_equal(np.sort(ids), np.arange(n_columns)):
         return
     remedy = f"items=range({n_columns}) for these columns"
     if len(ids) == shape[0] != n_columns:
@@ -437,65 +262,37 @@ def _refuse_wide(estimator, n_columns: int) -> None:
         )
 
 
-def _table_of_entries(X) -> RatingsTable:
+def entries_of(X) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the rows, columns and values of a matrix's entries: users first."""
     entries = X.tocsr(copy=True)
     entries.sum_duplicates()
     entries = entries.tocoo()
-    columns = [entries.row.astype(np.int64), entries.col.astype(np.int64)]
     check_sizes(len(entries.data), 2)
     check_finite([entries.data])
-    return RatingsTable(
-        columns, None, 0, 1, columns, entries.data.astype(np.float64), X.shape[1]
-    )
+    users, items = entries.row.astype(np.int64), entries.col.astype(np.int64)
+    return users, items, entries.data.astype(np.float64)
 
 
-def _at(places: list[int], found: list, n_columns: int) -> list:
-    """Put what was read in its places."""
-    columns = [None] * n_columns
-    for place, column in zip(places, found, strict=True):
-        columns[place] = column
-    return columns
-
-
-def _column(X, names, j):
-    # The array of a pandas column keeps its dtype and leaves out the index.
-    return X.iloc[:, j].array if hasattr(X, "iloc") else X[names[j]]
-
-
-def _array_columns(X, places: list[int]) -> list:
-    """Read some columns; objects other than arrays are read completely."""
-    if isinstance(X, np.ndarray):
-        X, places = X[:, places], list(range(len(places)))
-    if not hasattr(X, "dtype"):
-        X = read_entries(X, "X")
-    kind = getattr(X, "dtype", np.dtype(float)).kind
-    if kind in "iu":
-        X = np.asarray(X)  # floats would merge large ids
-    elif kind not in "OSU":
-        X = check_features(X)
-    else:
-        X = np.asarray(X, dtype=object)
-    return [X[:, j] for j in places]
-
-
-def compared_columns(
-    estimator, X, names, shape: tuple[int, int], *, reset: bool
-) -> tuple[int, int]:
+def compared_columns(estimator, table, *, reset: bool) -> tuple[int, int]:
     """Find users and items, and note the columns of a fit or compare others to them."""
+    names, like, shape = table.names, table.like, table.shape
     by_name = names is not None and all(isinstance(name, str) for name in names)
     by_name = by_name and hasattr(estimator, "rating_feature")
-    if by_name and not are_numbered(names):
+    by_name = by_name and not are_numbered(names)
+    if by_name:
         check_sizes(*shape)
         found = find_columns(estimator, names, len(names))
-        chosen = [names[j] for j in found]
-        X = X.select(chosen) if hasattr(X, "column_names") else X[chosen]
-        validate_data(estimator, X, reset=reset, skip_check_array=True)
-        return found
-    if reset:
+        like = select_columns(like, names, list(found))
+    elif reset:
         _refuse_wide(estimator, shape[1])
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    validate_data(estimator, like, reset=reset, skip_check_array=True)
     check_sizes(*shape)
-    return find_columns(estimator, names, shape[1])
+    found = find_columns(estimator, names, shape[1])
+    if reset:
+        if names is not None:
+            _warn_of_places(estimator, names)
+        _refuse_another_kind(estimator.items, table.dtypes, found[1])
+    return found
 
 
 def check_sizes(n_rows: int, n_columns: int) -> None:
@@ -686,3 +483,8 @@ def _plain(column):
     if column.dtype.kind != "O":
         return column
     return [None if _is_missing(value) else value for value in column.tolist()]
+
+
+def _is_missing(value) -> bool:
+    named = type(value).__name__ in ("NoneType", "NAType", "NaTType")
+    return named or (isinstance(value, (float, np.generic)) and value != value)

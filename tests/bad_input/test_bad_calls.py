@@ -259,7 +259,7 @@ FITS += [
         ("user_feature=5|5 columns", WITH_IDS, 5, 0),
         ("user_feature|position", ROWS, "user", 0),
         ("user_feature='who'|no column", WITH_IDS, "who", 0),
-        ("user_feature|several", WITH_IDS.set_axis(list("aabcd"), axis=1), "a", 0),
+        ("X has several columns", WITH_IDS.set_axis(list("aabcd"), axis=1), "a", 0),
         ("X must have features", WITH_IDS[["user"]], "user", 0),
         ("user_feature|float32", (ROWS + 2.0**26).astype("f4"), 0, 1),
         ("user_feature|float64", ROWS + 2.0**55, 0, 1),
@@ -330,7 +330,7 @@ for f in (items, factors):
         f("y must be None", X=sparse.csr_array(RATINGS), items=range(2)),
         f("X|eliminate_zeros", X=sparse.csr_array(RATINGS).tobsr(), y=None),
         f("y|1d", y=np.ones((60, 2))),
-        f("X|NaN|drop", X=RATED.assign(item_id=NAN), charges=1),
+        f("item_feature|NaN|drop", X=RATED.assign(item_id=NAN), charges=1),
         f("X|NaN", X=NAN * sparse.csr_array(RATINGS), y=None, items=None, charges=1),
         f("X|0 sample(s)", X=sparse.csr_array((0, 5)), y=None),
         f("X|sparse", X=sparse.csr_array(RATINGS + 1j), y=None),
@@ -403,7 +403,7 @@ FITS += [
     lean("n_nonzero_features|n_components", n_nonzero_features=1),
     lean("n_nonzero_features|n_features", n_nonzero_features=5),
 ]
-CLIENT_NAMES = {"name '1'": [1, "1"] * 30, "64 bytes": ["n" * 65] * 60}
+CLIENT_NAMES = {"one kind": [1, "1"] * 30, "64 bytes": ["n" * 65] * 60}
 CLIENT_NAMES |= {"printable": ["a\tb"] * 60, "clients": [""] * 60}
 FITS += [clients(says, ids={"clients": ids}) for says, ids in CLIENT_NAMES.items()]
 STARTS = [
@@ -490,7 +490,10 @@ CALLS = [
         for m in ("get_coef", "get_intercept")
     ),
     *(("user must be passed", use(LRS, m)) for m in ("get_coef", "get_intercept")),
-    *(("user|hashable", use(LRS, m, [3])) for m in ("get_coef", "get_intercept")),
+    *(
+        ("user|integers or text", use(LRS, m, [3]))
+        for m in ("get_coef", "get_intercept")
+    ),
     *(("user|missing", use(LRS, m, NAN)) for m in ("get_coef", "get_intercept")),
     ("user", use(LRS, "personalize", ROWS, TARGETS, user="3")),
     ("user|fit was given no users", use("alone", "personalize", ROWS, TARGETS, user=3)),

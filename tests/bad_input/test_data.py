@@ -119,9 +119,9 @@ WRONG_IDS = {
     "None": ([*SECRETS[1:], None], "missing"),
     "NaN": (np.r_[np.full(59, SECRET), NAN], "ids"),
     "NA": ([*SECRETS[1:], pd.NA], "missing"),
-    "NaT": (np.r_[DAYS[:59, 0], np.datetime64("NaT")], "missing"),
+    "NaT": (np.r_[DAYS[:59, 0], np.datetime64("NaT")], "integers or text"),
     "polars": (pl.Series([*SECRETS[1:], None]), "missing"),
-    "lists": ([[SECRET]] * 60, "hashable"),
+    "lists": ([[SECRET]] * 60, "integers or text"),
     "beyond 2**53": (np.full(60, 2.0**53), "not exact"),
 }
 

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sliced_rows import BrokenTable, ChangingTable, SlicedTable
 
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyLeakWarning
-from skdpspectral._tables.readers import SlicedRows, sliced_rows
+from skdpspectral._tables.files import SlicedRows, sliced_rows
 from skdpspectral.decomposition import PrivateMean, SpikedPCA
 
 pytestmark = pytest.mark.slow
@@ -198,7 +198,7 @@ def test_dask():
 @pytest.mark.parametrize("kind", ["f8", "f4", "f2", ">f8", "u1"])
 def test_maps_release_what_arrays_do(tmp_path, mode, order, kind, monkeypatch):
     """With pages given back after every block; slices with steps and offsets too."""
-    monkeypatch.setattr("skdpspectral._tables.readers._KEPT_BYTES", 0)
+    monkeypatch.setattr("skdpspectral._tables.files._KEPT_BYTES", 0)
     X = np.abs(rows(6000, 40)).astype(kind).copy(order=order)
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode=mode)
@@ -210,7 +210,7 @@ def test_maps_release_what_arrays_do(tmp_path, mode, order, kind, monkeypatch):
 @pytest.mark.parametrize("mode", ["r+", "c"])
 def test_changes_of_a_map_survive(tmp_path, mode, monkeypatch):
     """Those of a copy on write live in its pages alone, and are never given back."""
-    monkeypatch.setattr("skdpspectral._tables.readers._KEPT_BYTES", 0)
+    monkeypatch.setattr("skdpspectral._tables.files._KEPT_BYTES", 0)
     np.save(tmp_path / "X.npy", rows(6000, 40))
     mapped = np.load(tmp_path / "X.npy", mmap_mode=mode)
     mapped *= 2.0
@@ -247,9 +247,9 @@ def test_pages_are_given_back_only_where_nothing_is_lost(tmp_path):
 
 @needs_madvise
 def test_pages_that_cannot_be_given_back_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr("skdpspectral._tables.readers._KEPT_BYTES", 0)
+    monkeypatch.setattr("skdpspectral._tables.files._KEPT_BYTES", 0)
     # No advice of this number exists.
-    monkeypatch.setattr("skdpspectral._tables.readers.mmap.MADV_DONTNEED", 12345)
+    monkeypatch.setattr("skdpspectral._tables.files.mmap.MADV_DONTNEED", 12345)
     np.save(tmp_path / "X.npy", rows())
     check_equal(rows(), np.load(tmp_path / "X.npy", mmap_mode="r"))
 

@@ -1,6 +1,5 @@
 """What LRSRegressor accepts: ids, columns of users, containers, extreme numbers."""
 
-import datetime
 import functools
 import re
 
@@ -129,10 +128,6 @@ IDS = {
     "objects": lambda users: np.array([f"user {u}" for u in users], dtype=object),
     "list": lambda users: users.tolist(),
     "list of strings": lambda users: [f"user {u}" for u in users],
-    "bytes": lambda users: np.array([b"%d" % u for u in users]),
-    "tuples": lambda users: [("group", int(u)) for u in users],
-    "dates": lambda users: [datetime.date(2020, 1, 1 + u) for u in users],
-    "times": lambda users: np.datetime64("2020-01-01", "D") + users,
     "pandas": lambda users: pd.Series(users, index=users),
     "pandas strings": lambda users: pd.Series(users.astype(str)),
     "pandas category": lambda users: pd.Series(users.astype(str)).astype("category"),
@@ -140,7 +135,6 @@ IDS = {
     "polars": pl.Series,
     "polars strings": lambda users: pl.Series(users.astype(str)),
     "beyond float64": lambda users: users + 2**60,
-    "unsigned": lambda users: users.astype("u8") + np.uint64(2**63),
 }
 
 
@@ -168,10 +162,6 @@ ANOTHER_TYPE = {
     "strings for integers": ("integers", "strings"),
     "integers for strings": ("strings", "integers"),
     "floats for strings": ("list of strings", "floats"),
-    "bytes for strings": ("strings", "bytes"),
-    "strings for bytes": ("bytes", "strings"),
-    "integers for tuples": ("tuples", "integers"),
-    "dates for integers": ("integers", "dates"),
 }
 
 
@@ -206,13 +196,9 @@ def test_ids_are_not_confused_by_their_precision(data):
     X, y, users = data
     model = LRSRegressor(**EXACT).fit(X, y, users=users + 2**53)
     near = users + 2**53 + 1.0  # of float64, in which every other number is missing
-    with pytest.raises(ValueError, match="not exact in float64"):
-        model.predict(X, users=near)
-    found = model.predict(X, users=list(near))  # Python's numbers compare exactly
-    for user in np.unique(near):
-        own = near == user
-        expected = model.predict(X[own], users=[int(user)] * own.sum())
-        np.testing.assert_array_equal(found[own], expected)
+    for given in (near, list(near), near.astype(object)):
+        with pytest.raises(ValueError, match="not exact in float64"):
+            model.predict(X, users=given)
 
 
 # -- ids in a column of X --------------------------------------------------------------
@@ -255,9 +241,6 @@ COLUMNS = {
     "pandas": pandas,
     "pandas category": lambda *a: pandas(*a).astype({"user": "category"}),
     "pandas of integers": lambda X, u, p: pandas(X, u, p).assign(user=u),
-    "pandas of tuples": lambda X, u, p: pandas(X, u, p).assign(
-        user=[("group", code) for code in u.tolist()]
-    ),
     "polars": polars,
     "polars of integers": lambda X, u, p: polars(X, u, p).with_columns(
         user=pl.Series(u)
@@ -270,7 +253,6 @@ IDS_OF_COLUMN = {
     "list": "user 3",
     "pandas": "user 3",
     "pandas category": "user 3",
-    "pandas of tuples": ("group", 3),
     "polars": "user 3",
 }
 
@@ -307,10 +289,7 @@ def test_names_of_a_table_include_that_of_the_users(data):
     assert model.feature_names_in_.tolist() == ["a", "b", "user", "c", "d", "e"]
     with pytest.raises(ValueError, match="feature names"):
         model.predict(pandas(X, users, 0))
-    with (
-        pytest.warns(UserWarning, match="feature names"),
-        pytest.raises(ValueError, match="user_feature"),
-    ):
+    with pytest.raises(ValueError, match="user_feature"):
         model.predict(with_column(X, users, 2))
 
 
@@ -353,12 +332,16 @@ def test_ids_that_floats_cannot_tell_apart_are_refused(
     assert len(accountant.ledger) == 1
 
 
-def test_the_first_ids_that_become_one_are_refused(data):
+def test_large_ids_of_an_array_of_integers_stay_apart(data):
     """2**53 and 2**53 + 1 are the same float64 when integers become floats."""
     X, y, users = data
     T = with_column(X.astype("i8"), users % 2 + 2**53, 0)
-    with pytest.raises(ValueError, match="not exact"):
-        LRSRegressor(user_feature=0).fit(T, y)
+    model = LRSRegressor(user_feature=0, **EXACT).fit(T, y)
+    beside = LRSRegressor(**EXACT).fit(T[:, 1:], y, users=T[:, 0])
+    np.testing.assert_array_equal(
+        model.predict(T), beside.predict(T[:, 1:], users=T[:, 0])
+    )
+    assert model.get_intercept(2**53) != model.get_intercept(2**53 + 1)
 
 
 @pytest.mark.parametrize("container", [np.asarray, pd.Series, pl.Series])

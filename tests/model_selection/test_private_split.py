@@ -129,18 +129,13 @@ def test_ids_that_are_equal_are_one_user():
 KINDS_OF_IDS = {
     "integers": list(range(12)),
     "numbers as floats": [float(number) for number in range(12)],
-    "texts": [f"user {number}" for number in range(12)],
 }
-COMPANY = [
-    "a text",
-    5000,
-    1.0e15,
-]
+COMPANY = [5000, 1.0e15]
 
 
 @pytest.mark.parametrize("ids", KINDS_OF_IDS.values(), ids=KINDS_OF_IDS)
 @pytest.mark.parametrize("other", COMPANY, ids=ascii)
-def test_one_user_of_another_kind_moves_nobody(ids, other):
+def test_one_user_of_another_type_moves_nobody(ids, other):
     cv = PrivateSplit(3, user_feature="user_id", random_state=0)
     mine = np.repeat(np.arange(len(ids)), 4)
     alone = pd.DataFrame({"user_id": [ids[place] for place in mine]})
@@ -167,7 +162,7 @@ class Foreign:
 def test_ids_that_are_no_numbers_or_texts_are_refused_without_a_word_of_them(foreign):
     cv = PrivateSplit(2, user_feature="user_id", random_state=0)
     table = pd.DataFrame({"user_id": pd.Series([1, 2, foreign, 4], dtype=object)})
-    with pytest.raises(TypeError, match="integers or strings") as error:
+    with pytest.raises(TypeError, match="integers or text") as error:
         next(cv.split(table))
     assert "secret" not in str(error.value)
     assert error.value.__cause__ is error.value.__context__ is None

@@ -13,10 +13,11 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization, PrivacyAccountant
+from skdpspectral._tables import files
+from skdpspectral._tables import table as tables
 from skdpspectral.datasets import make_ratings
 from skdpspectral.recommendation import _kernels as gathering
 from skdpspectral.recommendation import _ratings_by_part
-from skdpspectral.recommendation import _table_columns as _ratings_files
 from skdpspectral.recommendation._kernels import RatingsChunk, gathered
 from skdpspectral.recommendation._table_columns import are_numbered
 
@@ -156,8 +157,8 @@ def sources(folder):
 @pytest.mark.filterwarnings("ignore:columns of X besides:UserWarning")
 @pytest.mark.parametrize("rows", [100, 1 << 18])
 def test_files_and_memory_maps_give_the_bits_of_arrays(stored, monkeypatch, rows):
-    monkeypatch.setattr(_ratings_by_part, "_PART_ROWS", rows)
-    monkeypatch.setattr(_ratings_files, "_BATCH_ROWS", rows)
+    monkeypatch.setattr(tables, "_PART_ROWS", rows)
+    monkeypatch.setattr(files, "_BATCH_NUMBERS", 3 * rows)
     monkeypatch.setattr(_ratings_by_part, "_MERGED_IDS", 50)
     for name, arguments in sources(stored).items():
         model = clone(MODEL).fit(*arguments)
@@ -177,16 +178,16 @@ def test_items_of_a_file_are_a_catalog_without_privacy(stored):
 
 def test_a_file_is_read_a_part_at_a_time(stored, monkeypatch):
     """No part is longer than it may be, and all of them are read twice."""
-    monkeypatch.setattr(_ratings_files, "_BATCH_ROWS", 64)
-    sizes, read = [], _ratings_files.ParquetRatings.columns
+    monkeypatch.setattr(files, "_BATCH_NUMBERS", 3 * 64)
+    sizes, read = [], files.Parquet.blocks
 
-    def columns(self, names):
-        for part in read(self, names):
+    def blocks(self, places):
+        for part in read(self, places):
             sizes.append(len(part[0]))
             yield part
 
-    monkeypatch.setattr(_ratings_files.ParquetRatings, "columns", columns)
-    monkeypatch.setattr(_ratings_files.ParquetRatings, "table", None)
+    monkeypatch.setattr(files.Parquet, "blocks", blocks)
+    monkeypatch.setattr(files.Parquet, "table", None)
     clone(MODEL).fit(stored / "one.parquet")
     assert max(sizes) <= 64
     assert sum(sizes) == 2 * len(X)
@@ -297,8 +298,9 @@ def test_columns_that_are_not_used_are_not_read(cls, kind):
     )
     assert np.isfinite(np.asarray(found, dtype=float)).all()
     if cls is DPItemEmbedding:
+        model.set_params(remainder="passthrough").fit(table, Y)
         with pytest.raises(ValueError, match="NaN"):
-            model.set_params(remainder="passthrough").fit(table, Y)
+            model.transform(table)
 
 
 def test_ratings_beside_clicks_are_not_read():

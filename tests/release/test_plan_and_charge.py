@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral._tables.rows import DeferredRead
+from skdpspectral._tables.table import DeferredRead
 from skdpspectral.accounting import gaussian_delta, gaussian_mu
 from skdpspectral.decomposition import Auto, PrivateMean, TwoStage
 from skdpspectral.sensitivity import box_radius

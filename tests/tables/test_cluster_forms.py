@@ -14,7 +14,7 @@ from skdpspectral import (
     LRSRegressor,
     PrivacyAccountant,
 )
-from skdpspectral._tables.users import ClusterUsers, _divided_by_user, _hashes
+from skdpspectral._tables.clusters import ClusterUsers, _divided_by_user, _hashes
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -191,42 +191,11 @@ def test_long_floats_and_whole_numbers_are_the_same_ids():
         _divided_by_user((np.array([2**63 + 5], dtype=np.longdouble),), 64, ("users",))
 
 
-@pytest.mark.parametrize(
-    "ids",
-    [
-        pd.date_range("2024-01-01", periods=8, tz="Europe/Berlin"),
-        pd.period_range("2024-01", periods=8, freq="M"),
-        pd.Series([("a", (key, "b")) for key in range(8)]),
-    ],
-    ids=["instants", "periods", "tuples"],
-)
-def test_ids_of_these_kinds_are_users_on_a_cluster_too(ids):
-    frame = FRAME.assign(user=pd.Series(ids)[USERS].array)
-    model = LRSRegressor(1, 1, user_feature="user", noise_seed=0)
-    with quiet(), dask.config.set({"dataframe.convert-string": False}):
-        here = model.fit(frame, Y).components_
-        there = model.fit(dd.from_pandas(frame, npartitions=3), TARGETS).components_
-    np.testing.assert_allclose(here, there, atol=1e-12)
-
-
-def test_one_instant_has_one_hash_in_all_zones():
-    utc = pd.date_range("2024-01-01", periods=5, tz="UTC")
-    zones = [utc, utc.tz_convert("Asia/Tokyo"), utc.to_pydatetime()]
-    hashes = [_hashes(np.array(list(ids), dtype=object), "users") for ids in zones]
-    np.testing.assert_array_equal(hashes[0], hashes[1])
-    np.testing.assert_array_equal(hashes[0], hashes[2])
-    for odd in (("a", float("nan")), ("a", None), frozenset([1])):
-        column = np.empty(1, dtype=object)
-        column[0] = odd
-        with pytest.raises(TypeError, match="users on a cluster"):
-            _hashes(column, "users")
-
-
 def in_group(group, candidates):
     """Return ids that one of two groups of users gets."""
     keys = np.array(candidates)
     keys = keys.astype(object) if keys.dtype.kind == "U" else keys
-    return keys[_hashes(keys, "users") % np.uint64(2) == group]
+    return keys[_hashes(keys) % np.uint64(2) == group]
 
 
 @pytest.mark.parametrize("mixed", ["users", "items"])
@@ -236,12 +205,12 @@ def test_kinds_are_compared_where_no_group_of_users_has_two(mixed):
     items = [np.zeros(len(ids), dtype=np.int64) for ids in users]
     if mixed == "items":
         items[1] = items[1].astype(str).astype(object)
-    parts = [dask.delayed(pair) for pair in zip(users, items, strict=True)]
+    columns = [list(map(dask.delayed, column)) for column in (users, items)]
     with (
         quiet(),
         pytest.raises(ValueError, match=f"{mixed} must contain ids of one kind"),
     ):
-        ClusterUsers(parts, _count, "users", "items")
+        ClusterUsers(columns, _count, "users", "items")
 
 
 def _count(users, items):

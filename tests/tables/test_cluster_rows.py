@@ -25,7 +25,6 @@ from skdpspectral._linalg.walks import (
     rows_per_block,
 )
 from skdpspectral._tables import clusters as cluster_rows
-from skdpspectral._tables import users
 from skdpspectral._tables.clusters import cluster_table
 from skdpspectral.datasets import make_ratings
 from skdpspectral.decomposition import PrivateMean, SpikedPCA
@@ -136,7 +135,7 @@ def test_a_cluster_releases_what_memory_does(name, monkeypatch):
     """To the last bit, charged once; and what travels is public."""
     model, here, there, given = FITS[name]
     jobs = []
-    for made in (cluster_rows._Job, users._Made):
+    for made in (cluster_rows._Job, cluster_rows.Sent):
         init = made.__init__
 
         def note(self, *arguments, init=init):
@@ -170,8 +169,10 @@ def test_a_task_that_runs_again_adds_nothing(name, monkeypatch):
     with quiet():
         wanted = outcome(model, *here, **given)
         for module, functions in {
-            cluster_rows: ("_sums_of_part", "_sums_of_pool", "add_sums"),
-            users: ("_applied", "_gathered", "_add_some"),
+            cluster_rows: (
+                *("_sums_of_part", "_sums_of_pool", "add_sums"),
+                *("_applied", "_gathered", "_add_some"),
+            ),
         }.items():
             for function in functions:
                 again = twice(getattr(module, function))

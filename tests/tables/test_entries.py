@@ -27,16 +27,16 @@ from skdpspectral import (
     PrivacyAccountant,
     SparseDPPCA,
 )
+from skdpspectral._tables.columns import read_entries
 from skdpspectral._tables.ids import encode_ids
-from skdpspectral._tables.readers import read_entries
-from skdpspectral._tables.users import (
+from skdpspectral._tables.table import (
     check_targets,
-    deferred_target_columns,
+    deferred_targets,
     read_users,
 )
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSplit
-from skdpspectral.recommendation._table_columns import deferred_ratings
+from skdpspectral.recommendation._ratings_by_part import unread_parts
 
 ROOT = Path(skdpspectral.__file__).parent
 BIG = 2**53
@@ -261,14 +261,6 @@ IDS = {
     "integers beside floats": lambda u: int(u) if rng.random() < 0.5 else float(u),
     "large integers": lambda u: BIG + int(u),
     "texts": lambda u: f"user {u}",
-    "dates beside times": lambda u: (
-        datetime.date(2024, 1, 1 + u)
-        if u % 2
-        else pd.Timestamp(2024, 1, 2 + int(u), 12 * int(u % 4 == 0))
-    ),
-    "instants": lambda u: datetime.datetime(2024, 1, 1 + u, tzinfo=ZONE),
-    "durations": lambda u: datetime.timedelta(days=int(u)),
-    "pairs": lambda u: ("a", int(u)),
 }
 
 
@@ -299,12 +291,9 @@ def folds_of(X):
 @each_kind
 @each_table
 def test_no_entry_moves_rows_of_other_users(table, odd, into):
-    first = unless_refused(folds_of, into(table))
+    first = folds_of(into(table))
     for column in (0, 1, 2):
         second = unless_refused(folds_of, into(replaced(table, ROW, column, odd)))
-        if first is None:  # ids that are neither integers nor text
-            assert second is None or column == 0
-            continue
         if second is None:
             assert column == 0  # ids alone are refused
             continue
@@ -372,8 +361,8 @@ def test_ratings_are_read_row_by_row(odd, into):
     model = DPMatrixFactorization(user_feature=0, item_feature=1, rating_range=(1, 5))
 
     def read(X):
-        found = deferred_ratings(model, X, reset=True).read()
-        return found.users, found.items
+        found = unread_parts(model, X, np.ones(N_ROWS), reset=True).read()
+        return found.whole()[:2]
 
     first = read(into(table))
     for column in (0, 1, 2):
@@ -462,9 +451,11 @@ def test_targets_are_read_row_by_row(odd, into):
     if second is not None:
         np.testing.assert_array_equal(first[OTHERS], second[OTHERS])
     columns = [[value, BIG + 1] for value in y]
-    first = deferred_target_columns(None, into(columns), N_ROWS).read()
+    first = deferred_targets(None, into(columns), N_ROWS, several=True).read()
     other = into(replaced(columns, ROW, 0, odd))
-    second = unless_refused(lambda: deferred_target_columns(None, other, N_ROWS).read())
+    second = unless_refused(
+        lambda: deferred_targets(None, other, N_ROWS, several=True).read()
+    )
     if second is not None:
         np.testing.assert_array_equal(first[OTHERS], second[OTHERS])
 
@@ -544,17 +535,18 @@ GIVEN |= {"y_true", "y_score", "true_users", "true_items", "clients", "targets"}
 GIVEN |= {"entries", "predicted", "ratings"}
 ALLOWED = {
     # The reader, and that of parameters.
-    "_tables/readers.py": {
-        *("objects", "_entries", "shape_of_lists", "_mapped_rows", "as_numbers"),
+    "_tables/columns.py": {
+        *("objects", "_entries", "shape_of_lists", "as_numbers", "as_array"),
+        "read_column",
     },
+    "_tables/files.py": {"_mapped_rows"},
     # Each entry becomes a float by itself.
-    "_tables/rows.py": {"deferred_rows", "shape_of"},
+    "_tables/table.py": {"deferred_rows", "shape_of", "_read_labels"},
     "metrics/_score_kinds.py": {"_components_and_rows", "errors"},
-    # Lists were read before, or are read beside it.
-    "_tables/ids.py": {"check_exact", "_as_array", "_array_column", "find"},
-    "_tables/users.py": {"_divided_by_client", "_read_labels"},
+    # Lists were read before.
+    "_tables/clusters.py": {"_divided_by_client"},
     "_tables/clipping.py": {"_rescale_rows"},
-    "recommendation/_table_columns.py": {"_plain", "_array_columns"},
+    "recommendation/_table_columns.py": {"_plain"},
     "recommendation/_ratings_by_part.py": {"_count_users"},
     "preprocessing/_vectorizer.py": {"_with_columns"},
     "neural_network/_personal_networks.py": {"shared_predictions"},
@@ -593,6 +585,6 @@ def test_no_other_reader_turns_what_users_pass_into_arrays():
     found = {path: functions for path, functions in found.items() if functions}
     extra = {p: made - ALLOWED.get(p, set()) for p, made in found.items()}
     extra = {path: functions for path, functions in extra.items() if functions}
-    assert not extra, f"read entries by _tables.readers: {extra}"
+    assert not extra, f"read entries by _tables.columns: {extra}"
     idle = {p: made - found.get(p, set()) for p, made in ALLOWED.items()}
     assert not any(idle.values()), f"no longer needed: {idle}"

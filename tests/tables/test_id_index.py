@@ -16,22 +16,10 @@ from skdpspectral._tables.ids import IdIndex
 IDS = {
     "integers": [30, 10, 20],
     "negative integers": [-(2**62), 2**62, 0],
+    "largest integers": [-(2**63), 2**63 - 1, 0],
     "floats": [5.0, -15.0, 2.0],
     "booleans": [True, False],
     "strings": ["b", "", "ä"],
-    "bytes": [b"b", b""],
-    "tuples": [("a", 1), ("a", 2), ()],
-    "large integers": [2**70, 2**70 + 1, -1],
-    "dates": [datetime.date(2020, 1, 1), datetime.date(2021, 1, 1)],
-    "universal ids": [uuid.UUID(int=1), uuid.UUID(int=2)],
-    "frozen sets": [frozenset({1}), frozenset()],
-    "decimals": [decimal.Decimal("0.1"), decimal.Decimal("0.2")],
-    "times": [datetime.datetime(2020, 1, 1, 5), datetime.datetime(2021, 1, 1)],
-    "time stamps": [pd.Timestamp(2020, 1, 1, nanosecond=5), pd.Timestamp(2020, 1, 1)],
-    "times of numpy": [np.datetime64("2020-01-01T05"), np.datetime64("2021", "Y")],
-    "times with a zone": [pd.Timestamp(5, tz="UTC"), pd.Timestamp(6, tz="UTC")],
-    "durations": [datetime.timedelta(1), pd.Timedelta(7), np.timedelta64(3, "h")],
-    "periods": [pd.Period("2020-01"), pd.Period("2020-02")],
 }
 
 
@@ -109,12 +97,10 @@ def test_equal_numbers_are_one_id_in_every_precision():
 NEAR = {
     "float above integer": (np.array([2**53 + 1]), np.array([2.0**53])),
     "float below integer": (np.array([2**53 + 3]), np.array([2.0**53 + 4])),
-    "unsigned": (np.array([2**63 + 4], dtype="u8"), [2**63 + 3, -1]),
-    "unsigned, sorted last": (np.array([0, 2**63 + 4], dtype="u8"), [2**63 + 3, -5]),
-    "largest unsigned": (np.array([2**64 - 1], dtype="u8"), np.array([-1])),
+    "unsigned": (np.array([2**63 + 4], dtype="u8"), [-(2**63) + 4]),
     "beyond 64 bits": ([2**70], [2**70 + 1]),
     "float beyond 64 bits": (np.array([2**63 - 1]), np.array([2.0**63])),
-    "float32": (np.array([0.1]), np.array([0.1], dtype="f4")),
+    "fraction": (np.array([0.1]), np.array([0])),
     "float16": (np.array([2049]), np.array([2049], dtype="f2")),
 }
 
@@ -122,35 +108,15 @@ NEAR = {
 @pytest.mark.parametrize("pair", NEAR)
 @pytest.mark.parametrize("exchanged", [False, True])
 def test_near_numbers_are_not_the_same_user(pair, exchanged):
-    """A user must not get another one's predictions."""
+    """A user must not get another one's predictions: what is inexact is refused."""
     fitted, asked = NEAR[pair][::-1] if exchanged else NEAR[pair]
-    fitted = np.asarray(fitted, dtype=object) if isinstance(fitted, list) else fitted
-    if fitted.dtype.kind == "f":
-        with pytest.raises(ValueError, match=r"not exact|not whole|float16"):
-            IdIndex(fitted, "users")
-        return
-    found = IdIndex(fitted, "users").find(asked, "users")
-    same = [
-        next((i for i, key in enumerate(fitted.tolist()) if key == wanted), -1)
-        for wanted in (asked if isinstance(asked, list) else asked.tolist())
-    ]
-    np.testing.assert_array_equal(found, same)
-
-
-def test_known_ids_are_found_beside_those_of_another_sign():
-    """numpy would turn such a list into floats, of which several are one."""
-    ids = np.array([2**63 + 3, 2**63 + 4], dtype="u8")
-    found = IdIndex(ids, "users").find([2**63 + 4, -1, 2**63 + 3], "users")
-    np.testing.assert_array_equal(found, [1, -1, 0])
+    with pytest.raises(ValueError, match=r"not exact|not whole|64 bits"):
+        IdIndex(fitted, "users").find(asked, "users")
 
 
 KINDS = {
     "numbers": [1, 2, np.int64(3), 4.0, True],
     "strings": ["1", "2", np.str_("3")],
-    "ids of type bytes": [b"1", np.bytes_(b"2")],
-    "ids of type tuple": [(1,), (2,)],
-    "times": [datetime.date(2020, 1, 1), np.datetime64("2021", "D")],
-    "durations": [datetime.timedelta(1)],
 }
 
 
@@ -169,23 +135,35 @@ def test_ids_of_another_kind_are_an_error_and_not_unknown(fitted, asked):
     assert f"but users contains {fitted}" in str(error.value)
 
 
-@pytest.mark.parametrize("scalar", [np.bytes_(b"1"), np.datetime64("2020-01-01")])
-def test_scalars_of_numpy_are_numbers_only_if_they_are(scalar):
-    index = IdIndex(np.array([scalar, scalar], dtype=object), "users")
-    with pytest.raises(ValueError, match="numbers"):
-        index.find([1], "users")
+OTHERS = {
+    "bytes": [b"b", b""],
+    "an array of bytes": np.array([b"1"]),
+    "tuples": [("a", 1), ()],
+    "dates": [datetime.date(2020, 1, 1)],
+    "times": [datetime.datetime(2020, 1, 1, 5), pd.Timestamp(5, tz="UTC")],
+    "an array of times": np.array(["2020-01-01"], dtype="M8[s]"),
+    "durations": [datetime.timedelta(1), pd.Timedelta(7), np.timedelta64(3, "h")],
+    "periods": [pd.Period("2020-01")],
+    "universal ids": [uuid.UUID(int=1)],
+    "decimals": [decimal.Decimal("2")],
+    "complex": np.array([1 + 0j]),
+    "lists": [[1], [2]],
+    "arrays": [np.zeros(2), np.zeros(2)],
+    "dictionaries": [{}, {}],
+    "one among others": [1, b"secret"],
+}
 
 
-@pytest.mark.parametrize("unit", ["ns", "us", "s", "D"])
-def test_times_are_found_again(unit):
-    times = np.array(["2020-01-01", "2021-06-01", "2020-01-01"], dtype=f"M8[{unit}]")
-    index = IdIndex(times, "users")
-    np.testing.assert_array_equal(index.codes, [0, 1, 0])
-    np.testing.assert_array_equal(index.find(times[::-1], "users"), [0, 1, 0])
-    spans = times - times[0]
-    np.testing.assert_array_equal(
-        IdIndex(spans, "users").find(spans, "users"), [0, 1, 0]
-    )
+@pytest.mark.parametrize("ids", OTHERS.values(), ids=OTHERS)
+def test_ids_are_integers_or_text(ids):
+    """Whatever else could be an id in Python is one by rules that few know."""
+    for use in (
+        lambda: IdIndex(ids, "users"),
+        lambda: IdIndex(["a"], "users").find(ids, "users"),
+    ):
+        with pytest.raises(TypeError, match=r"users must .* with astype\(str\)") as e:
+            use()
+        assert "secret" not in str(e.value)
 
 
 MISSING = {
@@ -195,16 +173,12 @@ MISSING = {
     "numpy NaN": ["secret", np.float32("nan")],
     "NA": ["secret", pd.NA],
     "NaT": ["secret", pd.NaT],
-    "time": np.array(["2020-01-01", "NaT"], dtype="M8[s]"),
     "pandas": pd.Series(["secret", None]),
     "pandas Int64": pd.Series([7321, None], dtype="Int64"),
     "polars": pl.Series(["secret", None]),
     "polars numbers": pl.Series([7321, None]),
 }
 UNUSABLE = {
-    "lists": ([[1], [2]], TypeError, "hashable"),
-    "arrays": ([np.zeros(2), np.zeros(2)], TypeError, "hashable"),
-    "dictionaries": ([{}, {}], TypeError, "hashable"),
     "table": (np.zeros((2, 1)), ValueError, "list or 1D array of ids"),
     "frame": (pd.DataFrame({"a": [1, 2]}), ValueError, "list or 1D array of ids"),
     "mapping": ({1: 2}, ValueError, "got a single value"),
@@ -278,18 +252,13 @@ def test_ids_of_one_kind_alone():
 
 
 NO_IDS = {
-    "half precision": (
-        np.array([2048, 2049, 2050], "f2"),
-        "float16 cannot hold every whole",
-    ),
+    "half precision": (np.array([2047, 2049], "f2"), "not exact in float16"),
     "half precision, objects": ([np.float16(2048)], "not exact"),
     "single precision": (np.array([2.0**24], "f4"), "not exact"),
     "fractions": (np.array([1.0, 2.5]), "not whole"),
     "fractions, objects": ([1, 2.5], "not whole"),
-    "infinity": ([np.inf], "not exact"),
+    "infinity": ([np.inf], "infinity"),
     "masked": (np.ma.array([1, 2], mask=[0, 1]), "masked"),
-    "a time in picoseconds": (np.array([1], "M8[ps]"), "whole nanoseconds"),
-    "a time of another age": (np.array(["0100"], "M8[Y]"), "whole nanoseconds"),
 }
 
 
@@ -304,14 +273,12 @@ def test_what_may_be_several_ids_or_none_is_refused(case):
 # whoever asked by such an array would get the model of another.
 ENDING_IN_NUL = {
     "list of texts": ["secret", "secret\0"],
-    "list of bytes": [b"secret", b"secret\0"],
     "objects": np.array(["secret", "secret\0"], dtype=object),
     "strings of any length": np.array(["secret", "secret\0"], np.dtypes.StringDType()),
     "pandas": pd.Series(["secret", "secret\0"]),
     "pandas categories": pd.Series(["secret", "secret\0"], dtype="category"),
     "polars": pl.Series(["secret", "secret\0"]),
     "polars categories": pl.Series(["secret", "secret\0"], dtype=pl.Categorical),
-    "polars bytes": pl.Series([b"secret", b"secret\0"]),
     "NULs alone": ["\0", "\0\0"],
 }
 
@@ -320,7 +287,7 @@ ENDING_IN_NUL = {
 def test_ids_that_end_in_nul_are_refused(ids):
     if len(set(ids)) == 1:
         pytest.skip("what a library has merged is one id")  # categories of pandas 2.2
-    known = IdIndex(["a"] if isinstance(ids[0], str) else [b"a"], "users")
+    known = IdIndex(["a"], "users")
     for use in (lambda: IdIndex(ids, "users"), lambda: known.find(ids, "users")):
         with pytest.raises(ValueError, match=r"users must not contain .* NUL") as error:
             use()
@@ -337,26 +304,6 @@ def test_nuls_elsewhere_are_part_of_an_id():
 def test_a_mask_of_nothing_is_no_mask():
     ids = np.ma.array([3, 1], mask=[0, 0])
     np.testing.assert_array_equal(IdIndex(ids, "users").find([1], "users"), [1])
-
-
-SAME_TIME = [
-    datetime.date(2020, 1, 2),
-    datetime.datetime(2020, 1, 2),
-    pd.Timestamp("2020-01-02"),
-    *(np.datetime64("2020-01-02", unit) for unit in ("D", "s", "ms", "us", "ns")),
-]
-
-
-@pytest.mark.parametrize("asked", SAME_TIME, ids=lambda key: type(key).__name__)
-@pytest.mark.parametrize("unit", ["D", "s", "ns"])
-def test_a_time_is_found_singly_in_any_unit(asked, unit):
-    ids = np.array(["2020-01-01", "2020-01-02"], f"M8[{unit}]")
-    for column in (ids, ids.astype(object), pd.Series(ids), pl.Series(ids.tolist())):
-        if column.dtype == object and unit == "ns":
-            continue  # numpy has made integers of them
-        if isinstance(column, pl.Series) and unit == "ns":
-            column = pl.Series(ids)
-        assert IdIndex(column, "users").find([asked], "users")[0] == 1
 
 
 @pytest.mark.parametrize("kind", [np.uint64, float, object])

@@ -84,10 +84,10 @@ HUGE = np.longdouble(2) ** np.finfo(np.longdouble).nmant * 2
 BAD_IDS = {
     "long doubles": (HUGE + np.arange(200), "not exact"),
     "listed long doubles": (list(HUGE + np.arange(200)), "not exact"),
-    "complex": (np.arange(200) + 2.0**53 + 0j, "complex"),
-    "listed complex": ([complex(k) for k in range(200)], "complex"),
+    "complex": (np.arange(200) + 2.0**53 + 0j, "integers or text"),
+    "times": (np.datetime64("2020-01-01", "ns") + np.arange(200), "integers or text"),
     "fractions": (np.arange(200) / 7, "not whole"),
-    "half precision": (np.arange(200, dtype="f2"), "float16"),
+    "half precision": (np.arange(2000, 2200, dtype="f2"), "not exact"),
     "masked": (np.ma.array(np.arange(200), mask=[1] + [0] * 199), "masked"),
 }
 
@@ -97,7 +97,8 @@ def test_bad_ids_are_refused(data, case):
     X, y, _ = data
     ids, message = BAD_IDS[case]
     accountant = PrivacyAccountant()
-    with pytest.raises(ValueError, match=message):
+    error = (ValueError, TypeError)
+    with pytest.raises(error, match=message):
         LRSRegressor(accountant=accountant).fit(X, y, users=ids)
     if case != "masked":
         frame, _ = table(data)
@@ -106,10 +107,10 @@ def test_bad_ids_are_refused(data, case):
         model = DPItemEmbedding(
             items=200, accountant=accountant, remainder=[], rating_range=(1, 5)
         )
-        with pytest.raises(ValueError, match=f"user_feature.*{message}"):
+        with pytest.raises(error, match=f"user_feature.*{message}"):
             model.fit(frame, y)
         frame = frame.rename(columns={"user_id": "item_id", "item_id": "user_id"})
-        with pytest.raises(ValueError, match=f"item_feature.*{message}"):
+        with pytest.raises(error, match=f"item_feature.*{message}"):
             model.fit(frame, y)
     # Ids are private, and read after the charge: a refusal must not tell of them. A
     # masked array is one by its type.
@@ -189,14 +190,6 @@ def test_masked_targets_are_no_values(data, estimator):
     y = np.ma.array(data[1], mask=[True] + 199 * [False])
     with pytest.raises(ValueError, match="y is a masked array"):
         estimator.fit(np.round(5 * data[0]), y)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_items_that_are_times_are_not_hashed_as_numbers(data):
-    frame, y = table(data)
-    frame["item_id"] = np.datetime64("2020-01-01", "ns") + np.arange(200)
-    with pytest.raises(TypeError, match="must be a string or a number"):
-        DPItemEmbedding(items=7, rating_range=(1, 5)).fit(frame, y)
 
 
 def hidden(shape):

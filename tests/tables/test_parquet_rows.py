@@ -5,8 +5,8 @@ import pytest
 from cluster_tools import check_same, outcome, quiet
 
 from skdpspectral import DPPCA, DPCovariance, DPStandardScaler, PrivacyAccountant
-from skdpspectral._tables import readers as module
-from skdpspectral._tables.readers import parquet_rows
+from skdpspectral._tables import files as module
+from skdpspectral._tables.files import parquet
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -62,7 +62,7 @@ def test_slices_have_the_bits_of_columns(opened, kind):
     frame = (10 * FRAME).round().abs()
     mixed = {"a": "int64", "b": "float32", "c": "int8"}
     frame = frame.astype(mixed if kind == "mixed" else kind)
-    rows, wanted = parquet_rows(opened(frame)), frame.to_numpy(float)
+    rows, wanted = parquet(opened(frame)).rows(), frame.to_numpy(float)
     assert rows.shape == frame.shape
     spans = [(0, 5), (6990, 7010), (0, 2048), (35_999, N), (14_000, 22_500), (3, 3)]
     for start, stop in spans:
@@ -110,8 +110,9 @@ def test_what_rows_a_dataset_has_is_known(tmp_path):
 def test_a_file_that_is_cut_off(tmp_path):
     file = tmp_path / "X.parquet"
     pq.write_table(pa.Table.from_pandas(FRAME, preserve_index=False), file)
-    rows = parquet_rows(pq.ParquetFile(file))
-    rows._groups[0] = rows._groups[0]._replace(batches=lambda: iter(()))
+    rows = parquet(pq.ParquetFile(file)).rows()
+    groups = rows._source.groups
+    groups[0] = groups[0]._replace(batches=lambda **how: iter(()))
     with pytest.raises(ValueError, match=r"could not be read|has changed"):
         rows[0:10]
     with pytest.raises(TypeError, match="cannot be copied"):

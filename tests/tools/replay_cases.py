@@ -1047,15 +1047,15 @@ def user_scorer_cases(rng, form):
                 [*table.y, *(-v for v in table.y)],
                 [*table.ids, *(float(k) for k in table.ids)],
             )
-            joined = in_rows({"zz": users[3]})
+            joined = in_rows({50: users[3]})
             other = Table(
                 *(list(a) + list(b) for a, b in zip(twice, joined, strict=True))
             )
             yield Case(
-                f"{name} of users | {form}, ids of two kinds",
+                f"{name} of users | {form}, ids of two types",
                 functools.partial(score_users, name, form),
                 twice,
-                {"a text id joins": other},
+                {"another joins": other},
             )
 
 
@@ -1089,11 +1089,10 @@ SPLITTERS = [
 def split_cases(rng, form):
     """Yield cases of splits of users; those of rows go by their number alone."""
     for splitter in SPLITTERS:
-        users, found, _ = tables_of_users(rng, form, False)
+        users, found, invalid = tables_of_users(rng, form, False)
         if form in MIXED:
             found["a text feature joins"] = users | {50: _with(users[3], 1, SECRET)}
             found["a fraction as text joins"] = users | {50: _with(users[3], 1, ".5")}
-            found["a text id joins"] = users | {"zz": users[3]}
         else:
             found = {k: v for k, v in found.items() if not k.startswith("id is")}
         if "pandas" in form or form == "polars":
@@ -1107,12 +1106,7 @@ def split_cases(rng, form):
             functools.partial(deal, splitter, form),
             in_rows(users),
             {k: in_rows(v) for k, v in found.items()},
-            invalid=frozenset(
-                {
-                    f"id is a {k}"
-                    for k in ("fraction", "large", "foreign", "huge fraction")
-                }
-            ),
+            invalid=frozenset(invalid),
             secrets=(SECRET,),
             charges=False,
         )

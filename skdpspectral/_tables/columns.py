@@ -1,0 +1,424 @@
+"""Columns of frames, arrays and lists: names, dtypes, and entries read one by one.
+
+``numpy.asarray`` converts a list to one type for all entries, so that a text turns
+numbers of other rows into texts, and a fraction turns large integers into floats. So do
+libraries of frames where a value is missing. Here each entry keeps its type.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from numbers import Integral
+
+import numpy as np
+from scipy import sparse
+
+_LISTS = (list, tuple)
+
+# -- names and dtypes, which are public ------------------------------------------------
+
+
+def column_names(X):
+    """Return the column names of a dataframe; None for other types."""
+    columns = getattr(X, "column_names", None)  # pyarrow
+    if columns is None:
+        columns = getattr(X, "columns", None)
+    return None if columns is None else list(columns)
+
+
+def dtypes_of(X) -> list:
+    """Return the dtypes of the columns, or of the whole table; empty for lists."""
+    if sparse.issparse(X):
+        return [X.dtype]
+    if type(X).__module__ == "pyarrow.lib":  # tables and columns, and no files
+        return list(X.schema.types) if hasattr(X, "schema") else [X.type]
+    dtypes = getattr(X, "dtypes", None)
+    if dtypes is None:
+        return [getattr(X, "dtype", None)]
+    return list(dtypes) if hasattr(dtypes, "__iter__") else [dtypes]
+
+
+_DATES = re.compile("datetime|timedelta|date|duration|time")
+
+# Types of text of pandas, polars and pyarrow, but for those that declare categories.
+_TEXT = re.compile(
+    r"((large_|fixed_size_)?(string|utf8|str|binary)(_view)?|categorical)\b|"
+    r"dictionary<values=(large_)?(string|utf8)"
+)
+
+_NUMBERS = re.compile(
+    r"(dictionary<values=|sparse\[)?(u?int\d|float|double|half|bool|decimal)"
+)
+
+_NEVER_NUMBERS = re.compile(
+    "interval|period|(large_|fixed_size_)?list|array|struct|map|null|object"
+)
+
+
+def own_type(dtype):
+    """Return a dtype; for categories, that of the categories."""
+    categories = getattr(dtype, "categories", None)
+    return dtype if categories is None else getattr(categories, "dtype", dtype)
+
+
+def is_date(dtype) -> bool:
+    """Return whether a dtype is of dates, times or durations."""
+    return bool(_DATES.match(str(own_type(dtype)).lower()))
+
+
+def is_number(dtype) -> bool:
+    """Return whether all values of a dtype are numbers or booleans."""
+    return bool(_NUMBERS.match(str(own_type(dtype)).lower()))
+
+
+def is_never_number(dtype) -> bool:
+    """Return whether no value of a dtype is a number, as for lists and intervals."""
+    dtype = own_type(dtype)
+    if isinstance(dtype, np.dtype):  # objects of numpy may be numbers
+        return dtype.kind == "V"
+    return bool(_NEVER_NUMBERS.match(str(dtype).lower()))
+
+
+def is_text(dtype) -> bool:
+    """Return whether all values of a dtype are text; objects may be anything."""
+    own = own_type(dtype)
+    if isinstance(own, np.dtype):
+        if own.kind == "O" and own is not dtype:  # categories, which a type declares
+            return all(isinstance(value, str) for value in dtype.categories)
+        return own.kind in "SUT"
+    return bool(_TEXT.match(str(own).lower()))
+
+
+def is_sparse(X) -> bool:
+    """Return whether a table is a sparse matrix, or a frame of sparse columns."""
+    # scikit-learn makes a matrix of such a frame of pandas.
+    dtypes = dtypes_of(X)
+    columns = all(str(dtype).startswith("Sparse[") for dtype in dtypes)
+    return sparse.issparse(X) or (columns and len(dtypes) > 0)
+
+
+def is_arrow(X) -> bool:
+    """Return whether X is a pyarrow table in memory."""
+    return type(X).__module__.startswith("pyarrow") and hasattr(X, "to_pandas")
+
+
+def frame_of_arrow(X):
+    """Convert a pyarrow table to pandas with dtypes that do not depend on values."""
+    import pandas as pd
+
+    return X.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
+
+
+def is_polars(X) -> bool:
+    """Return whether X is a frame or a column of polars."""
+    return type(X).__module__.startswith("polars")
+
+
+def refuse_same_names(names, where: str) -> None:
+    """Refuse duplicate column names."""
+    if names is not None and len(set(names)) < len(names):
+        raise ValueError(f"{where} has several columns with the same name: rename them")
+
+
+# -- one column ------------------------------------------------------------------------
+
+
+def check_feature(feature, name: str) -> None:
+    """Refuse values that are neither a position nor a name of a column."""
+    if isinstance(feature, bool) or not isinstance(feature, (Integral, str)):
+        raise TypeError(
+            f"{name} must be the position (an int) or the name (a str) of a column, "
+            f"got {feature!r}"
+        )
+
+
+def position_of(feature, columns, name) -> int:
+    """Return the position of the column that a parameter names."""
+    if not isinstance(feature, str):
+        if not -len(columns) <= feature < len(columns):
+            raise ValueError(f"{name}={feature!r}, but X has {len(columns)} columns")
+        return int(feature)
+    positions = [i for i, column in enumerate(columns) if column == feature]
+    if not positions:
+        # As ColumnTransformer and FeatureUnion write it: remainder__user_id.
+        behind = [str(column).endswith(f"__{feature}") for column in columns]
+        positions = [i for i, ends in enumerate(behind) if ends]
+    if len(positions) != 1:
+        problem = "no column" if not positions else "several columns"
+        raise ValueError(f"{name}={feature!r}, but X has {problem} of that name")
+    return positions[0]
+
+
+def place_of(X, feature, name: str) -> int:
+    """Return the position, from 0, of the column of X that a parameter names."""
+    check_feature(feature, name)
+    names = column_names(X)
+    if names is None and isinstance(feature, str):
+        raise ValueError(
+            f"{name}={feature!r}, but X has no column names: pass its position, or "
+            'pass a dataframe (in a pipeline, use set_output(transform="pandas"))'
+        )
+    if names is None:
+        shape = shape_of_lists(X) if isinstance(X, _LISTS) else np.shape(X)
+        if len(shape) != 2:
+            raise ValueError(f"X must have rows and columns, got an array of {shape}")
+        names = range(shape[1])
+    return position_of(feature, names, name) % len(names)
+
+
+def column_at(X, place: int):
+    """Return a column in the table's own type; of a lazy array no other is read."""
+    if isinstance(X, _LISTS):
+        return objects([row[place] for row in X])
+    if sparse.issparse(X):
+        return X.tocsc()[:, [place]].toarray().ravel()
+    if hasattr(X, "iloc"):
+        return X.iloc[:, place]
+    names = column_names(X)  # by which polars and pyarrow take a column
+    return X[:, place] if names is None else X[names[place]]
+
+
+def read_column(X, feature, name: str):
+    """Return the column of a table that a parameter names, in the table's own type."""
+    place = place_of(X, feature, name)
+    known = sparse.issparse(X) or isinstance(X, _LISTS) or column_names(X) is not None
+    return column_at(X if known else np.asarray(X), place)
+
+
+def select_columns(X, labels: list, positions: list[int]):
+    """Return some columns of a dataframe, in the given order."""
+    if hasattr(X, "iloc"):
+        return X.iloc[:, positions]
+    return X.select([labels[j] for j in positions])
+
+
+def as_array(column, name: str = "a column") -> np.ndarray:
+    """Convert a column to an array; keep strings of polars, refuse masked entries."""
+    refuse_masked(column, name)
+    if isinstance(column, _LISTS):
+        return read_quietly(lambda: objects_of_lists(column))
+    # Of the buffer of polars numpy would make fixed-width strings without NULs.
+    return read_quietly(
+        column.to_numpy if is_polars(column) else lambda: np.asarray(column)
+    )
+
+
+# -- entries, each by itself -----------------------------------------------------------
+
+
+def refuse_masked(values, name: str) -> None:
+    """Refuse masked arrays in which anything is masked, and lists that contain some.
+
+    ``numpy.asarray`` would use the values under a mask. The error quotes no value.
+    """
+    if _hides(values):
+        raise ValueError(f"{name} has masked values: drop or fill such rows first")
+
+
+def _hides(part) -> bool:
+    if isinstance(part, _LISTS):
+        return any(map(_hides, part))
+    return isinstance(part, np.ma.MaskedArray) and bool(
+        np.any(np.ma.getmaskarray(part))
+    )
+
+
+def refuse_masked_form(values, name: str) -> None:
+    """Refuse masked arrays by their type, and lists of them as rows."""
+    rows = values if isinstance(values, _LISTS) else (values,)
+    if any(isinstance(row, np.ma.MaskedArray) and row.ndim for row in rows):
+        raise ValueError(
+            f"{name} is a masked array: pass an array without a mask, for example "
+            f"{name}.filled(value) with a public value"
+        )
+
+
+def as_numbers(values, kinds: str = "iufO") -> np.ndarray | None:
+    """Return a parameter, or an array, as float64 numbers; None if they are not."""
+    try:
+        found = np.asarray(values)
+        return found.astype(np.float64) if found.dtype.kind in kinds else None
+    except (TypeError, ValueError, OverflowError):  # whose words may quote values
+        return None
+
+
+def read_quietly(read, said: str = "a column could not be read as an array"):
+    """Call foreign code; of its errors only the type is reported, not the message."""
+    try:
+        return read()
+    except (MemoryError, Warning):
+        raise
+    except Exception as error:
+        reason = type(error).__name__  # its own words may quote values
+    # Not in the handler: the context of an error has the words, too.
+    raise ValueError(f"{said} ({reason})")
+
+
+def read_entries(values, name: str) -> np.ndarray:
+    """Return values as an array in which no entry depends on others.
+
+    `values` is a list or tuple, nested at most once, or a column of any library. A
+    numpy array is returned unchanged; others become objects, unless their dtype holds
+    missing values without converting others. Masked entries, and rows of unequal
+    lengths, are refused.
+    """
+    refuse_masked(values, name)
+    if isinstance(values, np.ndarray):
+        return values
+    return read_quietly(lambda: _entries(values))
+
+
+def _entries(values) -> np.ndarray:
+    if isinstance(values, _LISTS):
+        return objects_of_lists(values)
+    if hasattr(values, "to_pylist"):  # pyarrow: integers with a null become floats
+        return objects(values.to_pylist())
+    if is_polars(values) and hasattr(values, "to_list"):
+        is_float = values.dtype.is_float()
+        return values.to_numpy() if is_float else objects(values.to_list())
+    dtype = getattr(values, "dtype", None)
+    if dtype is not None and not isinstance(dtype, np.dtype):
+        # So do categories and nullable columns of pandas.
+        values = values.astype(object)
+    return np.asarray(values)
+
+
+def objects_of_lists(X) -> np.ndarray:
+    """Return a list of entries, or of rows, as an object array."""
+    shape = shape_of_lists(X)
+    if len(shape) == 1:
+        return objects(X)
+    if len(shape) == 2:
+        return objects(list(itertools.chain.from_iterable(map(_own, X)))).reshape(shape)
+    return np.stack([objects_of_lists(row) for row in X])
+
+
+def objects(entries) -> np.ndarray:
+    """Return entries as an object array; none is unpacked or converted."""
+    entries = _own(entries)
+    if any(issubclass(kind, np.ndarray) for kind in set(map(type, entries))):
+        entries = [e[()] if isinstance(e, np.ndarray) else e for e in entries]
+    return np.fromiter(entries, dtype=object, count=len(entries))
+
+
+def _own(entries):
+    """Return the entries of an array as Python objects; lists unchanged."""
+    if isinstance(entries, np.ndarray) and entries.dtype.kind not in "mM":
+        return entries.tolist()  # of times it would make integers
+    return entries
+
+
+def shape_of_lists(X) -> tuple[int, ...]:
+    """Return the shape of nested lists, looking only at the types of entries."""
+    if len(X) and all(isinstance(row, np.ndarray) for row in X):
+        shapes = {row.shape for row in X}
+        if len(shapes) > 1:
+            raise ValueError("ragged")
+        return (len(X), *shapes.pop())
+    try:
+        shape = np.asarray(X, dtype=object).shape
+    except Exception:
+        # Rows of several lengths; or numpy asked an entry if it is a sequence.
+        shape = np.asarray(_without_entries(X), dtype=object).shape
+    # Of rows and other entries together each is a value, which is read later.
+    if len(shape) == 1 and len(X) and all(map(_is_row, X)):
+        raise ValueError("ragged")
+    return shape
+
+
+def _is_row(entry) -> bool:
+    return isinstance(entry, _LISTS) or (
+        isinstance(entry, np.ndarray) and entry.ndim > 0
+    )
+
+
+def _without_entries(X):
+    """Return nested lists with zeros in place of all scalars."""
+    if type(X) not in _LISTS:
+        return X if isinstance(X, np.ndarray) else 0
+    return [_without_entries(entry) for entry in X]
+
+
+# -- declared names of features --------------------------------------------------------
+
+# Names that an error shows.
+_SHOWN = 5
+
+
+def check_feature_names(names, n_features: int) -> tuple[str, ...] | None:
+    """Return declared feature names as strings; raise if they are invalid."""
+    if names is None:
+        return None
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ValueError("feature_names must be a sequence of strings, or None")
+    names = list(names)
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError("feature_names must be strings")
+    names = tuple(str(name) for name in names)
+    _refuse_twice("feature_names", names)
+    if len(names) != n_features:
+        raise ValueError(
+            f"feature_names must have n_features={n_features} names, got {len(names)}"
+        )
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        raise ValueError("feature_names must be valid Unicode") from None
+    return names
+
+
+def in_declared_order(X, names: Sequence[str] | None, beside=()):
+    """Return a table with its features in the declared order, without reading values.
+
+    `names` is None if columns are identified by position. `beside` maps parameters to
+    columns of X that are no features, and keep their positions. A dataframe labeled 0,
+    1, ... counts as unnamed. X itself is returned if nothing moves. It is an error if
+    names are declared and X has others or none, or the other way round.
+    """
+    labels = column_names(X)
+    if labels == list(range(len(labels or ()))):
+        labels = None
+    if names is None and labels is None:
+        return X
+    if names is None:
+        raise ValueError(
+            "X has column names, but the task has no feature_names. Make the task with "
+            "feature_names, or pass an array with its columns in the agreed order."
+        )
+    if labels is None:
+        raise ValueError(
+            "the task has feature_names, but X has no column names. Pass a dataframe "
+            f"with these columns: {first_names(names)}."
+        )
+    others = {position_of(feature, labels, name) for name, feature in beside}
+    own = {label: j for j, label in enumerate(labels) if j not in others}
+    _refuse_twice("columns of X", labels)
+    declared = set(names)
+    for problem, listed in (
+        ("has no columns", [name for name in names if name not in own]),
+        ("has unexpected columns", [label for label in own if label not in declared]),
+    ):
+        if listed:
+            raise ValueError(
+                f"X {problem} {first_names(listed)}. Its columns must be the "
+                "feature_names of the task, in any order."
+            )
+    order = list(range(len(labels)))
+    for place, name in zip(own.values(), names, strict=True):
+        order[place] = own[name]
+    return X if order == sorted(order) else select_columns(X, labels, order)
+
+
+def _refuse_twice(name: str, labels: Iterable) -> None:
+    twice = [label for label, count in Counter(labels).items() if count > 1]
+    if twice:
+        raise ValueError(f"{name} must differ, got {twice[0]!r} twice")
+
+
+def first_names(names: Sequence) -> str:
+    """Return a few names as text, for an error."""
+    more = ", ..." if len(names) > _SHOWN else ""
+    return ", ".join(repr(name) for name in names[:_SHOWN]) + more
