@@ -27,7 +27,7 @@ def test_noise_is_as_planned(name):
 def test_noise_of_all_cases_is_as_planned(name):
     noise = NoiseCheck()
     for case in FAMILIES[name]():
-        if "SpikedModel" not in case.name:  # which needs other rows
+        if "Spiked" not in case.name:  # which needs other rows
             noise.add(lambda case=case: case.act(case.data))
     noise.check(least=20)
 

@@ -20,6 +20,7 @@ from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPAdamRegressor,
+    DPCovariance,
     DPItemEmbedding,
     DPMatrixFactorization,
     DPRidge,
@@ -31,6 +32,7 @@ from skdpspectral import (
     LRSMLPRegressor,
     LRSRegressor,
     SparseDPPCA,
+    SpikedPCA,
 )
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.neural_network import AlternatingAdam
@@ -185,8 +187,11 @@ WIDE = {
     "DPPCA": lambda: [
         (DPPCA(1, center="none"), _rows(6, 120)),
         (DPPCA(2, center="none", mechanism="two-stage"), _rows(6, 80)),
-        (DPPCA(2, release="covariance"), _rows(8, 80)),
     ],
+    "SpikedPCA": lambda: [
+        (SpikedPCA(1, signal_variance=1e9, noise_variance=1.0), _rows(900, 140))
+    ],
+    "DPCovariance": lambda: [(DPCovariance(), _rows(8, 140))],
     "FederatedDPPCA": lambda: [
         (FederatedDPPCA(1, client_feature=0, aggregation="matrix"), _clients(8, 110))
     ],

@@ -19,6 +19,7 @@ from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPAdamRegressor,
+    DPCovariance,
     DPItemEmbedding,
     DPMatrixFactorization,
     DPRidge,
@@ -30,9 +31,10 @@ from skdpspectral import (
     LRSMLPRegressor,
     LRSRegressor,
     SparseDPPCA,
+    SpikedPCA,
 )
 from skdpspectral.covariance import BaselineMoments, JointMoments, Window
-from skdpspectral.decomposition import Gaussian, PrivateMean
+from skdpspectral.decomposition import ComponentCovariance, PrivateMean
 from skdpspectral.federation import Server
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.neural_network import AlternatingAdam, UserNetwork
@@ -169,9 +171,11 @@ CASES |= {
 }
 
 
-def _stages(row, other, release, epsilon, rest, least=0.9999, /, **parameters):
+def _stages(
+    row, other, release, epsilon, rest, least=0.9999, /, cls=DPPCA, **parameters
+):
     """Return a case of one release of a fit that makes several."""
-    model = DPPCA(epsilon=epsilon, **{"center": "none", **parameters})
+    model = cls(epsilon=epsilon, **{"center": "none", **parameters})
     return Worst(model, *changed(row, other, rest), release, least)
 
 
@@ -183,9 +187,9 @@ _ALONG_FIRST, _ALONG_TWO = 3.0 * np.eye(4)[[0] * 6], 3.0 * np.eye(4)[[0, 1] * 4]
 _IN_ORDER = np.zeros((39, 4))
 _IN_ORDER[:, 0], _IN_ORDER[30:, 1] = 1e-6 * np.arange(39), 1.0
 _ONE, _TWO = {"n_components": 1}, {"n_components": 2}
-_TWO_STAGE, _WHOLE = {"mechanism": "two-stage"}, {"release": "covariance"}
-# A covariance by a model: with a public variance across the components.
-_MODEL = {"mechanism": Gaussian(noise_variance=1.0), **_WHOLE}
+_TWO_STAGE, _WHOLE = {"mechanism": "two-stage"}, {"cls": DPCovariance}
+# One client, whose projections are clipped at a public length.
+_ALONE = {"cls": FederatedDPPCA, "release": ComponentCovariance(2.0), **_TWO}
 # On the other side of every tried length, along and across.
 _LENGTHS = 1e-12 * np.ones(4), 1e12 * np.ones(4)
 _E, _MANY = np.eye(4)[0], np.tile(_ALONG_TWO, (20, 1))
@@ -204,27 +208,23 @@ CASES |= {
     ),
     "pca-wide": _stages(*_FAR[:2], "wide", 900.0, _ALONG_TWO, **_TWO, **_TWO_STAGE),
     "pca-quantiles": _stages(*_LENGTHS, "quantile", 300.0, 6, **_ONE, **_TWO_STAGE),
-    "pca-reach": _stages(*_LENGTHS, "reach", 300.0, 6, **_ONE, **_TWO_STAGE, **_WHOLE),
     # Between nearly all lengths that are tried: a vote less, or one more.
-    "pca-near-length": _stages(
-        1.01e-6 * _E, 0.99e6 * _E, "near_length", 60.0, 6, **_ONE, **_WHOLE
+    "covariance-near-length": _stages(
+        1.01e-6 * _E, 0.99e6 * _E, "near_length", 60.0, 6, **_WHOLE
     ),
-    "pca-near-moment": _stages(*_FIRST, _ALONG_TWO, **_TWO, **_WHOLE),
-    "pca-far-length": _stages(
-        1e-3 * _FAR[0], 1e-6 * _FAR[1], "far_length", 250.0, _MANY, **_TWO, **_WHOLE
+    "covariance-near-moment": _stages(*_FIRST, _ALONG_TWO, **_WHOLE),
+    "covariance-far-length": _stages(
+        1e-3 * _FAR[0], 1e-6 * _FAR[1], "far_length", 250.0, _MANY, **_WHOLE
     ),
-    "pca-far-moment": _stages(*_FAR[:2], "far_moment", 60.0, _MANY, **_TWO, **_WHOLE),
-    "pca-whole": _stages(*_FAR[:2], "", 16.0, _ALONG_TWO, 0.894, **_TWO, **_WHOLE),
+    "covariance-far-moment": _stages(*_FAR[:2], "far_moment", 60.0, _MANY, **_WHOLE),
+    "covariance": _stages(*_FAR[:2], "", 16.0, _ALONG_TWO, 0.894, **_WHOLE),
     # So much that votes on their lengths are not drowned, and there is a choice.
     "pca-again": _stages(
         *_FAR[:2], "second_moment_again", 50.0, _ALONG_TWO, **_TWO, mechanism="auto"
     ),
     # Unclipped, these would still be within the range of released numbers.
-    "pca-covariance": _stages(
-        *(1e-3 * _FAR[:2]), "projected", 60.0, _ALONG_TWO, **_TWO, **_MODEL
-    ),
-    "pca-covariance-clipped": _stages(
-        *_FAR[:2], "projected", 60.0, _ALONG_TWO, 0.996, **_TWO, clip_norm=2.0, **_MODEL
+    "client-covariance": _stages(
+        *(1e-3 * _FAR[:2]), "projected", 60.0, _ALONG_TWO, **_ALONE
     ),
     # A row that goes from the end of an order to its middle: were rows paired with the
     # next in order, some of the others would change partners too, and half again of
@@ -241,20 +241,13 @@ CASES |= {
     "pca-pairs-stages": _stages(
         *_FLIPPED, "", 16.0, _ALONG_FIRST, 0.693, **_ONE, **_TWO_STAGE, center="pairs"
     ),
-    "pca-pairs-near-moment": _stages(*_FIRST, 8, center="pairs", **_WHOLE),
-    "pca-pairs-near-length": _stages(
-        1.5e-6 * _E,
-        0.9e6 * _E,
-        "near_length",
-        60.0,
-        6,
-        **_ONE,
-        center="pairs",
-        **_WHOLE,
+    "covariance-pairs-near-moment": _stages(*_FIRST, 8, center="pairs", **_WHOLE),
+    "covariance-pairs-near-length": _stages(
+        1.5e-6 * _E, 0.9e6 * _E, "near_length", 60.0, 6, center="pairs", **_WHOLE
     ),
     # Pairs of zero rows leave directions to noise.
-    "pca-pairs-covariance": _stages(
-        *_FAR[:2], "projected", 60.0, 8, 0.567, center="pairs", clip_norm=2.0, **_MODEL
+    "client-pairs-covariance": _stages(
+        *_FAR[:2], "projected", 60.0, 8, 0.836, center="pairs", **_ALONE
     ),
     # Distances of one row from all others on the other side of every tried length.
     "pca-distances": _stages(
@@ -293,10 +286,23 @@ CASES |= {
         "",
         16.0,
         _ALONG_TWO,
-        0.74,
         n_components="auto",
         mechanism="auto",
-        **_WHOLE,
+    ),
+}
+
+# Rows of the model but for one, which is as long along and across the first axis as the
+# theorem takes rows to be, or nearly.
+_MODEL = {"signal_variance": 99.0, "noise_variance": 1.0, "epsilon": 16.0}
+_OF_MODEL = 2.0 * np.tile(np.diag([10.0, 1.0, 1.0, 1.0]), (500, 1))
+_SIDES = np.array([[35.5, 3.55, 0.0, 0.0], [35.5, -3.55, 0.0, 0.0]])
+CASES |= {
+    "model": Worst(SpikedPCA(1, **_MODEL), *changed(*_SIDES, _OF_MODEL), "", 0.998),
+    "model-covariance": Worst(
+        SpikedPCA(1, release="covariance", **_MODEL),
+        *changed(58.3 * _E, 0.0 * _E, _OF_MODEL),
+        "model_moment",
+        0.996,
     ),
 }
 
@@ -515,10 +521,6 @@ CASES |= {
     "federated-matrix": _client(FederatedDPPCA(1, **_BY_MATRIX), *_TURNED),
     "federated-off-diagonal": _client(
         FederatedDPPCA(1, **_BY_MATRIX), _unit(1, 1, 0), _unit(1, -1, 0)
-    ),
-    # All releases of two stages at one client, far beyond every clip.
-    "federated-stages": _client(
-        FederatedDPPCA(1, center=None, **_TWO_STAGE), *_FLIPPED, _ALONG_FIRST, 0.792
     ),
     "federated-pairs": _client(
         FederatedDPPCA(1, aggregation="matrix", center="pairs"),
