@@ -11,7 +11,15 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from .columns import as_array, objects, refuse_masked
+from .columns import (
+    as_array,
+    dtypes_of,
+    is_date,
+    is_never_number,
+    objects,
+    own_type,
+    refuse_masked,
+)
 
 # Codes of users are held in so many bits.
 _MOST_IDS = 2**32
@@ -32,6 +40,19 @@ def id_array(ids, name: str) -> np.ndarray:
     if ids.dtype.kind in "OUT":
         return _of_objects(ids.astype(object), name)
     return _whole(ids, name)
+
+
+def check_id_type(X, place: int, name: str) -> None:
+    """Refuse ids of a dtype that has neither numbers nor text, without reading them."""
+    dtypes = dtypes_of(X)
+    dtype = own_type(dtypes[place if len(dtypes) > 1 else 0])
+    other = isinstance(dtype, np.dtype) and dtype.kind not in "biufOUT"
+    other = other or is_date(dtype) or is_never_number(dtype)
+    if other or "binary" in str(dtype).lower():
+        raise TypeError(
+            f"{name} must contain integers or text, got ids of dtype {dtype}: each "
+            f"argument must be a string or a number; {_CONVERT}"
+        )
 
 
 def _of_objects(ids: np.ndarray, name: str) -> np.ndarray:

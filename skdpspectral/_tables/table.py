@@ -57,9 +57,7 @@ from .columns import (
     shape_of_lists,
 )
 from .files import NO_DATES, Parquet, SlicedRows, parquet, sliced_rows
-from .ids import (
-    id_array,
-)
+from .ids import check_id_type, id_array
 
 _DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
 
@@ -590,6 +588,7 @@ def deferred_users(
     table, place = distant or Table(X), None
     if user_feature is not None:
         place = place_of(table.like, user_feature, names.feature)
+        check_id_type(table.like, place, names.feature)
     validate_data(estimator, table.like, reset=reset, skip_check_array=True)
     kept = [j for j in range(table.shape[1]) if j != place]
     if not kept:
@@ -655,6 +654,7 @@ def _check_length(users, n_rows: int, name: str) -> None:
         n_users = -1
     if n_users < 0:
         raise ValueError(f"{name} must be a list or 1D array of one id per row of X")
+    check_id_type(users, 0, name)
     shape = (n_users,) if isinstance(users, (list, tuple)) else shape_of(users, name)
     if len(shape) != 1:
         raise ValueError(
@@ -727,7 +727,7 @@ def _shape_of_targets(estimator, y, n_rows: int, several: bool) -> tuple[int, ..
     shape: tuple[int, ...] | None = None
     with contextlib.suppress(ValueError):
         shape = shape_of(y, "y")
-    if shape is None or (not several and is_arrow(y) and column_names(y) is not None):
+    if shape is None or (is_arrow(y) and column_names(y) is not None):
         raise ValueError(
             "y must be an array or a column with one number or one label per row"
         )

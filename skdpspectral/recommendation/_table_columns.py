@@ -33,7 +33,7 @@ from .._tables.columns import (
     select_columns,
 )
 from .._tables.files import opened, parquet
-from .._tables.ids import IdIndex, id_array
+from .._tables.ids import IdIndex, check_id_type, id_array
 from .._tables.table import (
     Table,
     refuse_malformed,
@@ -288,6 +288,8 @@ def compared_columns(estimator, table, *, reset: bool) -> tuple[int, int]:
     validate_data(estimator, like, reset=reset, skip_check_array=True)
     check_sizes(*shape)
     found = find_columns(estimator, names, shape[1])
+    for place, name in zip(found, ("user_feature", "item_feature"), strict=True):
+        check_id_type(table, place, name)
     if reset:
         if names is not None:
             _warn_of_places(estimator, names)

@@ -246,7 +246,8 @@ def test_a_fitted_estimator_wants_the_columns_of_its_fit(name, tmp_path):
         frame.columns = ["user_id", "item_id"]
     given = {} if entry.y is None else {"y": entry.y}
     model = entry.make(epsilon=50.0).fit(frame, **given, **entry.ids)
-    use = model.transform if hasattr(model, "transform") else model.predict
+    uses = ("transform", "predict", "mahalanobis")
+    use = getattr(model, next(name for name in uses if hasattr(model, name)))
     ids = {k: v for k, v in entry.ids.items() if k == "users"}
     orders = [] if name in RATINGS else [frame[frame.columns[::-1]]]
     for wrong in (frame.iloc[:, :-1], frame + 1j, *orders):

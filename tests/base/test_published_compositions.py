@@ -29,7 +29,7 @@ from skdpspectral import (
 )
 from skdpspectral._base.personal import KeepsUsers
 from skdpspectral.audit import publish
-from skdpspectral.decomposition import Gaussian
+from skdpspectral.decomposition import PrivateMean
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
 from skdpspectral.neural_network import AlternatingAdam
@@ -276,9 +276,9 @@ def test_estimators_of_others_are_copied_in_full():
 
 
 def test_strategies_are_published_without_what_else_they_hold():
-    mechanism = Gaussian()
-    mechanism.rows = np.eye(3)
-    model = DPPCA(1, mechanism=mechanism).fit(np.eye(20, 3))
+    center = PrivateMean(5.0)
+    center.rows = np.eye(3)
+    model = DPPCA(1, center=center).fit(np.eye(20, 3))
     for published in (model.publish(), publish(make_pipeline(model))[0]):
-        assert vars(published.mechanism) == vars(Gaussian())
-    assert "rows" in vars(model.mechanism)
+        assert vars(published.center) == vars(PrivateMean(5.0))
+    assert "rows" in vars(model.center)

@@ -556,7 +556,6 @@ ALLOWED = {
     # A parameter.
     "linear_model/_ridge.py": {"_numbers"},
     "decomposition/_federated_pca.py": {"group_rows"},
-    "covariance/_jme.py": {"_centered"},
 }
 
 
