@@ -673,7 +673,7 @@ def compare(case: Case, closest: Closest, budget: bool = True) -> None:
             if secret in f"{second.error}{second.seen['warnings']}":
                 note("a secret in a text", second.error or second.seen["warnings"])
         may_refuse = budget or not case.charges
-        invalid = neighbor in case.invalid and may_refuse and first.error is None
+        invalid = neighbor in case.invalid and may_refuse
         if invalid and second.error is not None:
             closest.n_refused += 1
             if case.charges and not second.charged:
