@@ -7,7 +7,6 @@ import mmap
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
 from itertools import accumulate
 from numbers import Integral
 from pathlib import Path
@@ -304,6 +303,7 @@ class Parquet:
         n_rows = read_quietly(source.count_rows) if metadata is None else None
         n_rows = metadata.num_rows if n_rows is None else n_rows
         self.shape = (n_rows, len(self.names))
+        self._groups: list[_Group] | None = None
 
     @property
     def like(self):
@@ -315,9 +315,14 @@ class Parquet:
         source = self._source
         return read_quietly(source.read if self._is_file else source.to_table)
 
-    @cached_property
+    @property
     def groups(self) -> list[_Group]:
         """Row groups in the order of their rows."""
+        if self._groups is None:  # a cached property has a lock, which a fork may copy
+            self._groups = self._find_groups()
+        return self._groups
+
+    def _find_groups(self) -> list[_Group]:
         if self._is_file:
             return list(map(self._group_of_file, range(self._source.num_row_groups)))
         found: list[_Group] = []

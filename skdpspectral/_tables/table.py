@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -454,12 +454,15 @@ class Table:
         slices = sliced_rows(X)
         return Table(X) if slices is None else SliceTable(slices)
 
-    @cached_property
+    @property
     def _source(self):
         """The table, with entries of their own types if it has no columns."""
         known = self.names is not None or isinstance(self._X, (list, tuple))
-        known = known or hasattr(self._X, "dtype")  # of lists columns are read alone
-        return self._X if known else read_entries(self._X, "X")
+        if not known and not hasattr(
+            self._X, "dtype"
+        ):  # columns of lists are read alone
+            self._X = read_entries(self._X, "X")
+        return self._X
 
     def given(self, place: int):
         """Return a column in the table's own type, without an index."""
