@@ -318,10 +318,10 @@ class PrivateEstimator(BaseEstimator):
         if in_fit:
             for caveat in caveats:
                 warn(caveat, NoisyFitWarning)
-        if not caveats:
-            return plan
         sentences = (f"{said[:1].upper()}{said[1:].rstrip('.')}." for said in caveats)
-        remarks = (Remark(sentence, Concern.NOISE) for sentence in sentences)
+        remarks = [Remark(sentence, Concern.NOISE) for sentence in sentences]
+        if math.isfinite(epsilon) and (leak := self._unprotected()) is not None:
+            remarks += [Remark(f"Its guarantee is void: {leak}.", Concern.LEAK)]
         return replace(plan, remarks=(*plan.remarks, *remarks))
 
     def _warn_of_unseen(self, become: str, remedy="pass public bounds") -> None:

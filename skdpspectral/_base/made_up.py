@@ -13,19 +13,45 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import get_tags
 
 from .._release.noise import public_order, public_start
 from .._tables.columns import column_names, dtypes_of, is_never_number, own_type
 from .._tables.table import shape_of
-from ..accounting._ledger.planned_fits import estimators_within
+from ..accounting._ledger.planned_fits import (
+    Composition,
+    composition_of,
+    estimators_within,
+    is_estimator,
+    parts_of,
+)
 
 N_MADE_UP = 240
 
 # Columns of ratings; where they are only numbered, users are first, items second.
 DEFAULT_NAMES = ("user_id", "item_id")
 
+# Of targets, beside names of columns.
+CLASSES = object()
+
 # Rows of a made-up user, and what other columns may contain.
 _ROWS_OF_EACH, _WORDS = 6, ("a", "b", "c")
+
+
+def takes_numbers(estimator: Any) -> bool:
+    """Return whether rows must be finite numbers for whatever reads them first."""
+    kind = composition_of(estimator)
+    parts = [part for _, part in parts_of(estimator) if is_estimator(part)]
+    if kind is Composition.PIPELINE:
+        return not parts or takes_numbers(parts[0])
+    if kind in (Composition.UNION, Composition.COLUMNS):  # which may leave out others
+        return kind is Composition.UNION and all(map(takes_numbers, parts))
+    if isinstance(estimator, FunctionTransformer) and not estimator.validate:
+        return False
+    tags = get_tags(estimator).input_tags
+    other = tags.allow_nan or tags.categorical or tags.string
+    return tags.two_d_array and not other
 
 
 def public_values(estimator: Any) -> dict[Any, Sequence[Any]]:
@@ -45,7 +71,7 @@ def public_values(estimator: Any) -> dict[Any, Sequence[Any]]:
                 items = range(int(items))
             known[part.item_feature] = list(items)
         if getattr(part, "classes", None) is not None:
-            known["classes"] = list(part.classes)
+            known[CLASSES] = list(part.classes)
     return known
 
 
@@ -125,7 +151,7 @@ def _values(dtype: Any, given: Any, numbers: bool, place: int) -> np.ndarray:
     """Return values that fit a dtype: the given ones in turn, or any."""
     if given is not None:
         return _in_turn(given)
-    kind = str(own_type(dtype)).lower()
+    kind = getattr(own_type(dtype), "name", str(own_type(dtype))).lower()
     if is_never_number(dtype):
         return _in_turn(_WORDS)
     if "bool" in kind:

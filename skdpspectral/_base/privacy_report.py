@@ -153,17 +153,9 @@ def report_after_charge(estimator, users=None) -> PrivacyReport:
 
 # -- steps without noise -----------------------------------------------------------
 
-# Functions of one value each.
-_FUNCTIONS = (
-    *(np.absolute, np.arcsinh, np.cbrt, np.exp, np.expm1, np.log, np.log10, np.log1p),
-    *(np.log2, np.negative, np.sign, np.sqrt, np.square, np.tanh),
-)
-
-# Functions of one value and of numbers, which raise and warn for no number.
-_QUIET = {
-    np.clip: ({"a_min", "a_max"}, {"min", "max"}),
-    np.nan_to_num: (set(), {"nan"}, {"nan", "posinf", "neginf"}),
-}
+# What np.nan_to_num may be given. No other function is known: its results may depend on
+# the dtype of a column, and that of integers on whether a value of any row is missing.
+_FILLED = (set(), {"nan"}, {"nan", "posinf", "neginf"})
 
 # Fits of these take nothing from values, if a number sets their width. Encoders and
 # imputers are not among them: they keep the dtype of a column, which shows in some
@@ -231,9 +223,9 @@ def _reason_of_function(step: FunctionTransformer) -> str | None:
         step.feature_names_out
     ):
         return (
-            f"{_UNKNOWN}; its function may look at other rows, or keep values: apply "
-            "it to each row before the pipeline, or use a function of numpy such as "
-            "np.log1p"
+            f"{_UNKNOWN}; its function may look at other rows, keep values, or depend "
+            "on the dtype that they have together: apply it to columns of floats "
+            "before the pipeline"
         )
     if step.func is not None and step.inverse_func is not None and step.check_inverse:
         return "it warns of rows that do not come back: set check_inverse=False"
@@ -242,20 +234,15 @@ def _reason_of_function(step: FunctionTransformer) -> str | None:
 
 def _takes_one_value(function, arguments) -> bool:
     arguments = arguments or {}
-    if any(function is known for known in _QUIET):
-        named = set(arguments) in _QUIET[function]
-        return named and all(
-            type(value) in (int, float) for value in arguments.values()
-        )
-    return not arguments and (
-        function is None or any(function is known for known in _FUNCTIONS)
-    )
+    numbers = all(type(value) in (int, float) for value in arguments.values())
+    if function is np.nan_to_num:
+        return numbers and set(arguments) in _FILLED
+    return function is None and not arguments
 
 
 def _is_silent(step) -> bool:
     """Return whether a stateless step raises and warns for no number."""
-    quiet = isinstance(step, FunctionTransformer) and not step.validate
-    return quiet and (step.func is None or any(step.func is f for f in _QUIET))
+    return isinstance(step, FunctionTransformer) and not step.validate
 
 
 # -- ids of users and clients ------------------------------------------------------

@@ -20,12 +20,24 @@ from sklearn.utils import get_tags
 
 from .._base.estimator import PrivateEstimator, fitted_by
 from .._base.labels import PrivateClassifier
-from .._base.made_up import made_up_rows, made_up_targets, public_values
+from .._base.made_up import (
+    CLASSES,
+    made_up_rows,
+    made_up_targets,
+    public_values,
+    takes_numbers,
+)
 from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES
 from .._tables.clusters import is_on_cluster
-from .._tables.columns import column_names, frame_of_arrow, is_arrow, read_entries
+from .._tables.columns import (
+    column_names,
+    frame_of_arrow,
+    is_arrow,
+    read_entries,
+    refuse_loose_integers,
+)
 from .._tables.table import (
     DeferredRead,
     check_kinds_of_targets,
@@ -47,7 +59,6 @@ from ..accounting._ledger.planned_fits import (
     estimators_within,
     fitted_within,
     is_estimator,
-    parts_of,
     planned_fits,
     reads_clients,
 )
@@ -116,7 +127,7 @@ def private_parts(model: Any) -> dict[str, Any]:
 
 def users_of(estimator: Any) -> Any:
     """Return the column of users of the private estimators in one; None for rows."""
-    parts = private_parts(estimator).values()
+    parts = estimators_within(estimator).values()
     named = (getattr(part, "user_feature", None) for part in parts)
     return next((feature for feature in named if feature is not None), None)
 
@@ -168,6 +179,8 @@ def check_form_of_fit(model: Any, X: Any, y: Any) -> None:
     while type(first) is Pipeline:
         first = first.steps[0][1]
     if not isinstance(first, PrivateEstimator):
+        if takes_numbers(first):
+            refuse_loose_integers(X)
         return
     set_sources(model, _UntilCharged(), None)
     with contextlib.suppress(FormChecked), without_warnings(), quiet():
@@ -302,7 +315,7 @@ def made_up(
     known = public_values(estimator)
     rows = made_up_rows(X, known, declared, numbers)
     read = [unread.read() for unread in deferred_numbers(estimator, rows)]
-    targets = None if y is None else made_up_targets(y, known.get("classes"))
+    targets = None if y is None else made_up_targets(y, known.get(CLASSES))
     return sliceable(rows, *read), sliceable_targets(targets)
 
 
@@ -312,19 +325,6 @@ def deferred_numbers(estimator: Any, X: Any) -> list[DeferredRead]:
         return []
     tags = get_tags(estimator).input_tags
     return [deferred_rows(None, X, accept_sparse=tags.sparse, in_blocks=True)]
-
-
-def takes_numbers(estimator: Any) -> bool:
-    """Return whether rows must be finite numbers for whatever reads them first."""
-    kind = composition_of(estimator)
-    parts = [part for _, part in parts_of(estimator) if is_estimator(part)]
-    if kind is Composition.PIPELINE:
-        return not parts or takes_numbers(parts[0])
-    if kind in (Composition.UNION, Composition.COLUMNS):  # which may leave out others
-        return kind is Composition.UNION and all(map(takes_numbers, parts))
-    tags = get_tags(estimator).input_tags
-    other = tags.allow_nan or tags.categorical or tags.string
-    return tags.two_d_array and not other
 
 
 def sliceable(table: Any, read: Any = None) -> Any:

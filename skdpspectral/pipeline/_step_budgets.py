@@ -17,11 +17,11 @@ from sklearn.base import OneToOneFeatureMixin, clone
 from sklearn.utils import get_tags
 
 from .._base.estimator import PrivateEstimator
-from .._base.made_up import made_up_rows
+from .._base.made_up import made_up_rows, takes_numbers
 from .._base.privacy_report import STATELESS, report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, take_rows
 from .._tables.clusters import is_on_cluster
-from .._tables.columns import dtypes_of, own_type
+from .._tables.columns import dtypes_of, own_type, refuse_loose_integers
 from .._tables.table import deferred_rows, deferred_targets, table_shape
 from ..accounting import (
     calibrate_gaussian,
@@ -230,13 +230,12 @@ def check_form_of_others(steps: list[Step]) -> None:
         plain = is_estimator(one) and not isinstance(one, PrivateEstimator)
         if step.kind is not None or not plain or not step.rows or not step.rows.own:
             continue
-        tags = get_tags(one).input_tags
+        if not takes_numbers(one):
+            continue
         with naming(step.path):
-            function = getattr(one, "func", None) is not None
-            other = tags.allow_nan or tags.categorical or tags.string
-            if function or (tags.two_d_array and not other):
-                sparse = tags.sparse or function
-                deferred_rows(None, step.rows.X, accept_sparse=sparse, in_blocks=True)
+            sparse = get_tags(one).input_tags.sparse
+            deferred_rows(None, step.rows.X, accept_sparse=sparse, in_blocks=True)
+            refuse_loose_integers(step.rows.X)
 
 
 @contextlib.contextmanager

@@ -61,7 +61,7 @@ from skdpspectral.neural_network import Adam
 from skdpspectral.pipeline import make_private_pipeline
 
 FILL = FunctionTransformer(np.nan_to_num)
-CLIP = FunctionTransformer(np.clip, kw_args={"a_min": 0.0, "a_max": 100.0})
+ONES = FunctionTransformer(np.nan_to_num, kw_args={"nan": 1.0})
 FIRST = LRSRegressor(user_feature=0)
 NAMED = LRSRegressor(user_feature="user")
 
@@ -112,10 +112,8 @@ STATELESS = [
     Normalizer(),
     Binarizer(),
     FunctionTransformer(),
-    FunctionTransformer(np.log1p, validate=True),
-    FunctionTransformer(np.log1p, np.expm1, check_inverse=False),
     FILL,
-    CLIP,
+    ONES,
     PolynomialFeatures(),
     GaussianRandomProjection(1),
     SparseRandomProjection(1),
@@ -141,18 +139,21 @@ LEAKING = [
     FunctionTransformer(np.cumsum),
     FunctionTransformer(np.frompyfunc(float, 1, 1)),
     FunctionTransformer(np.vectorize(abs)),
-    FunctionTransformer(np.abs, inverse_func=np.sort, check_inverse=False),
-    FunctionTransformer(np.abs, np.positive),
-    FunctionTransformer(np.log1p, np.expm1),
+    # Of integers it depends on their dtype, which shows if any value is missing.
+    FunctionTransformer(np.square),
+    FunctionTransformer(np.log1p, np.expm1, check_inverse=False),
+    FunctionTransformer(np.clip, kw_args={"a_min": 0.1, "a_max": 9}),
+    FunctionTransformer(np.nan_to_num, inverse_func=np.sort, check_inverse=False),
+    FunctionTransformer(np.nan_to_num, np.nan_to_num),
     FunctionTransformer(np.add, kw_args={"x2": np.ones(3)}),
-    FunctionTransformer(np.clip, kw_args={"a_min": 0.0, "a_max": np.ones((3, 1))}),
+    FunctionTransformer(np.nan_to_num, kw_args={"nan": np.ones((3, 1))}),
     FunctionTransformer(np.nan_to_num, kw_args={"copy": False}),
-    FunctionTransformer(np.abs, feature_names_out=lambda *_: ["a"]),
+    FunctionTransformer(feature_names_out=lambda *_: ["a"]),
     GaussianRandomProjection(),
     HashingVectorizer(),
     LearnedThreshold(),
     with_attribute(Normalizer(), "fit"),
-    with_attribute(clone(CLIP), "transform"),
+    with_attribute(clone(ONES), "transform"),
     Unknown(),
 ]
 
@@ -201,7 +202,7 @@ def test_what_a_stateless_fit_keeps_depends_on_no_value(step):
 @pytest.mark.parametrize("step", [s for s in STATELESS if isinstance(s, BaseEstimator)])
 def test_before_the_charge_only_what_is_silent_is_harmless(step):
     """Errors and warnings of steps of an ordinary pipeline may tell of values."""
-    silent = step in (FILL, CLIP) or getattr(step, "func", 0) is None
+    silent = step in (FILL, ONES) or getattr(step, "func", 0) is None
     for before in ((), (DPStandardScaler(),)):
         *_, first, last = privacy_report(make_pipeline(*before, clone(step), DPPCA()))
         assert first.verdict == ("stateless" if silent else "LEAKS")
@@ -217,7 +218,7 @@ def test_silent_steps_are(value, dtype):
     with np.errstate(all="ignore"):
         rows = rows.astype(dtype)
     with np.errstate(all="raise"):
-        make_pipeline(FILL, CLIP, FunctionTransformer()).fit_transform(rows)
+        make_pipeline(FILL, ONES, FunctionTransformer()).fit_transform(rows)
 
 
 REMEDIES = [
@@ -445,18 +446,18 @@ TABLE = DPTableVectorizer(user_feature="user")
         make_pipeline(FeatureUnion([("a", DPPCA())]), FIRST),
         make_pipeline(DPStandardScaler(), Normalizer(), FIRST),
         make_pipeline(DPStandardScaler(), PolynomialFeatures(), NAMED),
-        make_pipeline(CLIP, FIRST),
-        make_pipeline(CLIP, NAMED),
-        make_pipeline(make_pipeline(CLIP), NAMED),
+        make_pipeline(ONES, FIRST),
+        make_pipeline(ONES, NAMED),
+        make_pipeline(make_pipeline(ONES), NAMED),
         make_pipeline(
             DPItemEmbedding(rating_range=(1, 5)), LRSRegressor(user_feature=1)
         ),
         columns([("site", FederatedDPPCA(client_feature=0), [3, 4])]),
-        make_pipeline(columns([("c", CLIP, ["user", "x"])]), NAMED),
-        make_pipeline(columns([("c", CLIP, "user")]), NAMED),
-        make_pipeline(columns([("c", CLIP, slice(0, 2))]), NAMED),
-        make_pipeline(columns([("c", CLIP, ["r__user"])]), NAMED),
-        make_pipeline(columns([], remainder=CLIP), NAMED),
+        make_pipeline(columns([("c", ONES, ["user", "x"])]), NAMED),
+        make_pipeline(columns([("c", ONES, "user")]), NAMED),
+        make_pipeline(columns([("c", ONES, slice(0, 2))]), NAMED),
+        make_pipeline(columns([("c", ONES, ["r__user"])]), NAMED),
+        make_pipeline(columns([], remainder=ONES), NAMED),
         make_pipeline(
             columns([("u", "passthrough", ["user"])], transformer_weights={"u": 0.0}),
             NAMED,
@@ -472,7 +473,7 @@ def test_ids_that_may_be_others_are_flagged(estimator):
     assert any("may be another column behind" in s.reason for s in report.leaks)
 
 
-KEPT = columns([("x", CLIP, ["x"]), ("u", "passthrough", ["user"])])
+KEPT = columns([("x", ONES, ["x"]), ("u", "passthrough", ["user"])])
 
 
 @pytest.mark.parametrize(
@@ -539,7 +540,7 @@ def test_candidates_that_leak_are_refused_before_the_charge():
 
 
 def test_a_private_search_is_reported_with_its_steps():
-    report = privacy_report(search({"p__n_components": [1, 2], "s": [None, CLIP]}))
+    report = privacy_report(search({"p__n_components": [1, 2], "s": [None, ONES]}))
     assert [step.verdict for step in report] == ["stateless", "private", "private"]
     assert "a share of the search's budget" in str(report)
     assert list(report)[-1].name == "search"

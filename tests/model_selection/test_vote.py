@@ -1047,3 +1047,19 @@ def test_an_error_of_the_last_fit_quotes_no_value():
         PrivateSearchCV(estimator, {}, accountant=accountant).fit(rows, np.ones(150))
     assert "Hallstatt" not in "".join(traceback.format_exception(caught.value))
     assert len(accountant.ledger) == 1
+
+
+def test_users_of_a_private_pipeline_are_dealt_to_blocks():
+    rows = np.column_stack([np.repeat(np.arange(48), 5), X])
+    model = make_private_pipeline(LRSRegressor(user_feature=0))
+    space = {"lrsregressor__n_components": [0, 1]}
+    found = search(model, space, scoring="r2").fit(rows, X[:, 0])
+    assert str(found.privacy_.unit) == "user"
+    assert found.predict(rows).shape == (240,)
+
+
+@pytest.mark.parametrize("dtype", ["f8", ">f8"])
+def test_a_step_that_fills_what_is_missing_comes_first(dtype):
+    rows = X.astype(dtype)
+    rows[3, 0] = np.nan
+    assert search(FILL, {}, scoring="r2").fit(rows, X[:, 1]).predict(X).shape == (240,)

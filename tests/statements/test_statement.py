@@ -23,6 +23,7 @@ from skdpspectral import (
     FederatedDPPCA,
     LRSRegressor,
     PrivacyAccountant,
+    PrivacyLeakWarning,
     statement,
 )
 from skdpspectral.accounting import gaussian_epsilon
@@ -669,3 +670,10 @@ def test_odds_of_a_ledger_with_other_tools_are_those_of_k_steps(epsilon, delta, 
     grown = spent.delta * sum(math.exp(i * spent.epsilon) for i in range(k))
     (found,) = odds(said)
     assert found == pytest.approx((math.exp(k * spent.epsilon), grown), rel=0.01)
+
+
+def test_labels_that_were_read_void_a_statement():
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    with pytest.warns(PrivacyLeakWarning, match="classes=None"):
+        model = DPAdamClassifier(n_epochs=1).fit(X, np.arange(200) % 2)
+    assert "classes=None publishes which labels occur" in statement(model).to_json()
