@@ -155,6 +155,9 @@ AFTER = {
     "an object of a private attribute": lambda self, X: (
         lambda: setattr(self, "_rows", DPPCA(clip_norm=float(_count(X))))
     ),
+    "a function of a private attribute": lambda self, X: (
+        lambda: setattr(self, "_lengths", lambda: np.linalg.norm(X, axis=1))
+    ),
     "an attribute": lambda self, X: lambda: setattr(self, "n_long_", _count(X)),
     "a parameter": lambda self, X: (
         lambda: setattr(self, "clip_norm", float(np.abs(X).max()))
