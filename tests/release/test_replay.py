@@ -269,6 +269,17 @@ def test_a_clip_that_is_left_out_is_found(module, monkeypatch):
     assert any(one.what.startswith("moved") for one in found)
 
 
+def test_a_clip_with_a_tolerance_is_found(monkeypatch):
+    def tolerant(X, clip_norm, *, out=None):
+        short = np.linalg.norm(X, axis=1, keepdims=True) <= 1.05 * clip_norm
+        return np.where(short, X, clipping.clip_rows(X, clip_norm))
+
+    module = "covariance._moment_stream"
+    monkeypatch.setattr(f"skdpspectral.{module}.clip_rows", tolerant)
+    found = tally(CLIPPED[module]()).found
+    assert {one.neighbor for one in found} == {"beyond the clip 0"}
+
+
 def test_a_normalization_that_is_left_out_is_found(monkeypatch):
     monkeypatch.setattr(clipping, "_rescale_rows", lambda X, *how, **more: X + 0.0)
     found = tally(row_cases(rng(), DPPCA(1, center="none"), "array")).found
