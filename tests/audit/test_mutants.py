@@ -37,6 +37,12 @@ AUDITED = {
     "noise ten per cent low": Mutant(
         "grid_noise", "chunk *= steps", "chunk *= 0.9 * steps", "noise of DPPCA"
     ),
+    "noise of a small release ten per cent low": Mutant(
+        "release_entries",
+        "mechanism.drawn_std / grid",
+        "mechanism.drawn_std / grid * (0.9 if mechanism.name == 'moments' else 1.0)",
+        "noise of DPStandardScaler",
+    ),
     "sqrt 2 forgotten": Mutant(
         "second_moment_sensitivity",
         "return math.sqrt(2.0) * clip_norm**2 / n_samples",

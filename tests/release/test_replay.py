@@ -158,6 +158,9 @@ AFTER = {
     "an object of a private attribute": lambda self, X: (
         lambda: setattr(self, "_rows", DPPCA(clip_norm=float(_count(X))))
     ),
+    "a function of a private attribute": lambda self, X: (
+        lambda: setattr(self, "_lengths", lambda: np.linalg.norm(X, axis=1))
+    ),
     "an attribute": lambda self, X: lambda: setattr(self, "n_long_", _count(X)),
     "a parameter": lambda self, X: (
         lambda: setattr(self, "clip_norm", float(np.abs(X).max()))
@@ -270,6 +273,17 @@ def test_a_clip_that_is_left_out_is_found(module, monkeypatch):
     monkeypatch.setattr(f"skdpspectral.{module}.clip_rows", unclipped)
     found = tally(CLIPPED[module]()).found
     assert any(one.what.startswith("moved") for one in found)
+
+
+def test_a_clip_with_a_tolerance_is_found(monkeypatch):
+    def tolerant(X, clip_norm, *, out=None):
+        short = np.linalg.norm(X, axis=1, keepdims=True) <= 1.05 * clip_norm
+        return np.where(short, X, clipping.clip_rows(X, clip_norm))
+
+    module = "covariance._moment_stream"
+    monkeypatch.setattr(f"skdpspectral.{module}.clip_rows", tolerant)
+    found = tally(CLIPPED[module]()).found
+    assert {one.neighbor for one in found} == {"beyond the clip 0"}
 
 
 def test_a_normalization_that_is_left_out_is_found(monkeypatch):

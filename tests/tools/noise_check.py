@@ -60,7 +60,8 @@ def standardized(tape):
             yield "diagonal", np.diagonal(drawn)
             yield "beside the diagonal", math.sqrt(2.0) * drawn[i, j]
         else:
-            yield "entries", drawn.ravel()
+            # By name: a release of few numbers is lost among those of others.
+            yield f"entries of {mechanism.name.rstrip('_0123456789')}", drawn.ravel()
     for asked, parts in streams.values():
         rows, period = np.concatenate(parts), None
         if asked.mechanism.renewed:
@@ -243,6 +244,7 @@ WIDE = {
     "DPStandardScaler": lambda: [
         (DPStandardScaler(), _rows(6, 3)),
         (DPStandardScaler(epsilon=300.0), _rows(24, 3)),
+        (DPStandardScaler(bounds=(-3, 3)), _rows(24, 1500)),
     ],
     "DPTableVectorizer": lambda: [(DPTableVectorizer(), _rows(6, 3))],
 }

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import cloudpickle
 import numpy as np
 from sklearn.base import BaseEstimator
 
@@ -435,6 +436,8 @@ SECRET_STATE = {"_personal", "_stream", "_users_given", "_latest", "accountant"}
 
 def _inside(value, depth=3):
     """Return all bits of an object, of the attributes of its attributes too."""
+    with contextlib.suppress(Exception):  # of functions, what they close over
+        return cloudpickle.dumps(value)
     if type(value).__module__.startswith(("skdpspectral", "sklearn")) and depth:
         held = getattr(value, "__dict__", {})
         return type(value).__name__, tuple(

@@ -382,6 +382,11 @@ def row_cases(rng, estimator, form, n_tables=1, in_batches=False):
             y = (3.0 * rng.standard_normal(N)).tolist()
         table = Table(rows, y)
         neighbors, invalid, changed = row_neighbors(rng, table, form, labels, at)
+        # A little beyond the length that rows are clipped to.
+        clip = getattr(estimator, "clip_norm", None) or 1.0
+        for k, row in enumerate(1.03 * clip * np.array([-np.eye(P)[0], np.eye(P)[1]])):
+            other = neighbors[f"beyond the clip {k}"] = table.swapped(at, row.tolist())
+            changed[f"beyond the clip {k}"] = _places(table, other)
         act = functools.partial(fit_rows, estimator, form, supervised, in_batches)
         batches = ", in batches" if in_batches else ""
         yield Case(
