@@ -155,7 +155,7 @@ def report_after_charge(estimator, users=None) -> PrivacyReport:
 
 # What np.nan_to_num may be given. No other function is known: its results may depend on
 # the dtype of a column, and that of integers on whether a value of any row is missing.
-_FILLED = (set(), {"nan"}, {"nan", "posinf", "neginf"})
+_FILLED: tuple[set[str], ...] = (set(), {"nan"}, {"nan", "posinf", "neginf"})
 
 # Fits of these take nothing from values, if a number sets their width. Encoders and
 # imputers are not among them: they keep the dtype of a column, which shows in some
