@@ -59,6 +59,7 @@ from ..accounting._ledger.planned_fits import (
     estimators_within,
     fitted_within,
     is_estimator,
+    parts_of,
     planned_fits,
     reads_clients,
 )
@@ -179,12 +180,23 @@ def check_form_of_fit(model: Any, X: Any, y: Any) -> None:
     while type(first) is Pipeline:
         first = first.steps[0][1]
     if not isinstance(first, PrivateEstimator):
-        if takes_numbers(first):
+        if any(map(takes_numbers, _readers(first))):
             refuse_loose_integers(X)
         return
     set_sources(model, _UntilCharged(), None)
     with contextlib.suppress(FormChecked), without_warnings(), quiet():
         model.fit(X) if y is None else model.fit(X, y)
+
+
+def _readers(first: Any) -> Iterator[Any]:
+    """Yield the steps without noise that read rows, or columns of them, first."""
+    if composition_of(first) in (Composition.UNION, Composition.COLUMNS):
+        for _, part in parts_of(first):
+            yield from _readers(part)
+    elif composition_of(first) is Composition.PIPELINE and type(first) is Pipeline:
+        yield from _readers(first.steps[0][1])
+    elif is_estimator(first) and not isinstance(first, PrivateEstimator):
+        yield first
 
 
 class FitLimit:

@@ -449,7 +449,7 @@ class StepBudgets:
 
     def _planned(self, split: dict[str, float]) -> dict[str, Any]:
         """Return a mechanism for each step that costs its share."""
-        if not math.isfinite(self._epsilon):
+        if not (split and math.isfinite(self._epsilon)):
             return {path: Exact(path, (1,)) for path in split}
         mu = gaussian_mu(self._epsilon, self._delta - self._failure)
         mus = dict(zip(split, split_mu(mu, tuple(split.values())), strict=True))

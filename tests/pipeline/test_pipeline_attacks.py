@@ -568,7 +568,8 @@ def test_two_ledgers_in_doubt_are_refused():
 def test_a_missing_integer_changes_no_other_row(dtype):
     """With one, small integers would be float32, and others' products round so."""
     rows = pl.DataFrame(X[:, :2] > 0.0).cast(dtype)
-    for step in (Normalizer(), PolynomialFeatures(2)):
+    parts = ColumnTransformer([("a", Normalizer(), [0])], sparse_threshold=0)
+    for step in (parts, PolynomialFeatures(2)):
         for model in (
             make_private_pipeline(step, DPPCA(1)),
             PrivateSearchCV(make_pipeline(step, DPPCA(1)), {}, scoring=lambda *_: 0.0),
