@@ -60,7 +60,8 @@ def public_values(estimator: Any) -> dict[Any, Sequence[Any]]:
     places = np.arange(N_MADE_UP)
     for part in estimators_within(estimator).values():
         if isinstance(found := getattr(part, "categories", None), dict):
-            known |= {name: list(values) for name, values in found.items()}
+            lists = {k: v for k, v in found.items() if not isinstance(v, str)}
+            known |= {name: list(values) for name, values in lists.items()}
         for name in ("user_feature", "client_feature"):
             if getattr(part, name, None) is not None:
                 known[getattr(part, name)] = (places // _ROWS_OF_EACH).tolist()

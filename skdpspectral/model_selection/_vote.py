@@ -184,6 +184,8 @@ def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> Non
                 made = made_up(search.estimator, X, y, ballot.declared, numbers)
                 block = _block(ballot, *made, np.arange(N_MADE_UP))
                 return ballot.rehearse(candidates, *block)
+        except NotImplementedError:  # of a container of which nothing is known
+            return
         except Exception as error:
             failed.append(error)
     if not isinstance(failed[0], ValueError):  # by libraries that own containers
