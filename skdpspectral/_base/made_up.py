@@ -161,7 +161,7 @@ def _values(dtype: Any, given: Any, numbers: bool, place: int) -> np.ndarray:
         return np.datetime64("2020-01-01", "ns") + np.arange(N_MADE_UP)
     if any(time in kind for time in ("timedelta", "duration")):
         return np.arange(N_MADE_UP).astype("m8[ns]")
-    if any(name in kind for name in ("float", "double", "decimal")):
+    if any(name in kind for name in ("float", "double", "decimal", "complex")):
         return 2.0 * public_start(place, (N_MADE_UP,))
     if "int" in kind and "interval" not in kind:
         return _whole(place)

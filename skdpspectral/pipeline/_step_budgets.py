@@ -230,12 +230,14 @@ def check_form_of_others(steps: list[Step]) -> None:
         plain = is_estimator(one) and not isinstance(one, PrivateEstimator)
         if step.kind is not None or not plain or not step.rows or not step.rows.own:
             continue
-        if not takes_numbers(one):
+        function = getattr(one, "func", None) is not None
+        if not (function or takes_numbers(one)):
             continue
         with naming(step.path):
-            sparse = get_tags(one).input_tags.sparse
+            sparse = get_tags(one).input_tags.sparse or function
             deferred_rows(None, step.rows.X, accept_sparse=sparse, in_blocks=True)
-            refuse_loose_integers(step.rows.X)
+            if not function:
+                refuse_loose_integers(step.rows.X)
 
 
 @contextlib.contextmanager

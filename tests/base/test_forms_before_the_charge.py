@@ -253,7 +253,7 @@ def some(step, columns):
         (some(FunctionTransformer(np.nan_to_num), ["text"]), "has dtype|made-up"),
         (some(FunctionTransformer(np.nan_to_num), ["count"]), None),
         (some(FunctionTransformer(np.nan_to_num), ["number"]), None),
-        (FunctionTransformer(np.nan_to_num), "has dtype|made-up"),
+        (FunctionTransformer(np.nan_to_num), "dates or durations|made-up"),
     ],
 )
 def test_a_step_without_noise_is_tried_on_made_up_rows(step, said):
