@@ -588,9 +588,8 @@ EXACT = {
         "Scaled",
         "shift = 0.0 if law.mean is None else law.mean - law.center",
         "shift = np.asarray(rows[:]).mean(axis=0) - law.center",
-        "theory/test_every_release.py::"
-        "test_no_row_moves_a_release_of_a_fit_by_more_than_was_planned"
-        "[scaled, covariance]",
+        "audit/test_worst_cases.py::"
+        "test_the_worst_neighbor_moves_releases_as_far_as_is_planned[pca-scaled-far]",
     ),
     "weights of two releases upside down": Mutant(
         "share_of",
@@ -1327,9 +1326,8 @@ EXACT |= {
     ),
     "a second release of the moment planned for twice the rows": Mutant(
         "TwoStageComponents",
-        "again = replace(moment, name=AGAIN)",
-        "n = 2 * moment.n_samples\n            "
-        "again = replace(moment, name=AGAIN, n_samples=n)",
+        "self.again = replace(moment, name=AGAIN)",
+        "self.again = replace(moment, name=AGAIN, n_samples=2 * moment.n_samples)",
         "theory/test_floating_point.py::test_every_release_states_what_it_rests_on",
     ),
 }
