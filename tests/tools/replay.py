@@ -676,7 +676,9 @@ def compare(case: Case, closest: Closest, budget: bool = True) -> None:
             if secret in f"{second.error}{second.seen['warnings']}":
                 note("a secret in a text", second.error or second.seen["warnings"])
         may_refuse = budget or not case.charges
-        invalid = neighbor in case.invalid and may_refuse
+        # A form that is refused before the charge is refused in the same words.
+        known = first.error is None or first.charged
+        invalid = neighbor in case.invalid and may_refuse and known
         if invalid and second.error is not None:
             closest.n_refused += 1
             if case.charges and not second.charged:
