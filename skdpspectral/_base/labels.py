@@ -128,7 +128,8 @@ class PrivateClassifier(ClassifierMixin):
         return _publishable(known)
 
     def _unprotected(self) -> str | None:
-        if self.classes is not None:
+        known = getattr(self, "classes_", np.zeros(0)).dtype == np.bool_
+        if self.classes is not None or known:
             return None
         return "classes=None publishes which labels occur in y: pass classes=[...]"
 

@@ -24,14 +24,7 @@ from sklearn.utils import murmurhash3_32
 
 from .._linalg.walks import Kernel, add_sums, scrambled_keys, sum_blocks
 from .columns import as_array, column_at, refuse_masked
-from .files import (
-    NO_COMPLEX,
-    NO_DATES,
-    MappedRows,
-    SlicedRows,
-    check_real,
-    common_type,
-)
+from .files import NO_COMPLEX, NO_DATES, MappedRows, SlicedRows, check_real, common_type
 from .ids import check_one_kind, codes_and_rows, id_array, joined_ids, kinds_of
 from .pairs import PairOrder, PairWalk, PoolWalk, scrambled
 

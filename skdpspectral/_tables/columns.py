@@ -74,11 +74,14 @@ def is_number(dtype) -> bool:
     return bool(_NUMBERS.match(str(own_type(dtype)).lower()))
 
 
-def refuse_loose_integers(X) -> None:
+_INTEGERS = re.compile(r"(dictionary<values=)?(u?int\d|bool)")
+
+
+def refuse_nullable_integers(X) -> None:
     """Refuse integers that become floats of some precision if any is missing."""
     for dtype in dtypes_of(X):
         name = str(own_type(dtype)).lower()
-        if not isinstance(dtype, np.dtype) and re.match("u?int\\d|bool", name):
+        if not isinstance(dtype, np.dtype) and _INTEGERS.match(name):
             raise ValueError(
                 f"X has columns of dtype {dtype}, which become floats of another "
                 "precision if any value is missing; convert them to float64 first"

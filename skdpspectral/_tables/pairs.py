@@ -17,12 +17,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import sparse
 
-from .._linalg.walks import (
-    Writing,
-    mapped_blocks,
-    rows_per_block,
-    scrambled_keys,
-)
+from .._linalg.walks import Writing, mapped_blocks, rows_per_block, scrambled_keys
 from .files import SlicedRows
 
 

@@ -48,13 +48,7 @@ from ._curves import (
     leaving_deltas,
     replaced_deltas,
 )
-from ._gaussian import (
-    _SLACK,
-    MIN_DELTA,
-    gaussian_delta,
-    gaussian_epsilon,
-    gaussian_mu,
-)
+from ._gaussian import _SLACK, MIN_DELTA, gaussian_delta, gaussian_epsilon, gaussian_mu
 
 # Steps of the grid of losses to a standard deviation of what is composed.
 _FINENESS = 16.0

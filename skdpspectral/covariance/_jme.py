@@ -38,12 +38,7 @@ from ..factorizations._choices import (
 from ..factorizations._workloads import MOST_STEPS
 from ..mechanisms import check_count
 from ._covariance import GaussianMixin
-from ._moment_stream import (
-    BLOCK_STEPS,
-    MomentStream,
-    StreamMoments,
-    project_covariance,
-)
+from ._moment_stream import BLOCK_STEPS, MomentStream, StreamMoments, project_covariance
 from ._moments import (
     FACTORIZATIONS,
     MOMENT_CONSTRAINTS,

@@ -25,11 +25,7 @@ from .._tables.clipping import Box
 from .._tables.files import map_table
 from ..mechanisms import Concern, Neighbors, Remark
 from . import _kernels
-from ._bounded_moments import (
-    LAYERS,
-    LayeredMoment,
-    SecondMoment,
-)
+from ._bounded_moments import LAYERS, LayeredMoment, SecondMoment
 from ._kernels import correlations_of_signs
 
 # Steps of the bisections, on a logarithmic scale.

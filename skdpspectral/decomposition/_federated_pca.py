@@ -39,12 +39,7 @@ from ._bounded_moments import CENTER_OF_CLIENTS
 from ._federated_client import LocalClient, run_in_process
 from ._federated_server import FederatedResult, Rounds, Server, start_basis
 from ._federated_task import Registration, SpectralTask, check_client_budget, make_task
-from ._pca_mechanisms import (
-    CLIENT_MECHANISMS,
-    CLIP_RANGE,
-    SpikedModel,
-    strategy_of,
-)
+from ._pca_mechanisms import CLIENT_MECHANISMS, CLIP_RANGE, SpikedModel, strategy_of
 from ._projection import ProjectionMixin, VariancesMixin
 
 # The client of all rows, where no clients are told apart.

@@ -10,10 +10,7 @@ import numpy as np
 
 from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
-from .._base.sklearn_compat import (
-    Interval,
-    StrOptions,
-)
+from .._base.sklearn_compat import Interval, StrOptions
 from .._statistics.row_bounds import PrivateMean
 from .._statistics.scale_windows import public_size
 from .._tables.clipping import make_box, units_within

@@ -16,11 +16,7 @@ from sklearn.base import BaseEstimator
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import register
 from .._statistics.center import SearchedComponents
-from .._statistics.row_bounds import (
-    Centered,
-    RowBounds,
-    Searched,
-)
+from .._statistics.row_bounds import Centered, RowBounds, Searched
 from .._statistics.statistic import Statistic
 from .._tables.columns import as_numbers, refuse_masked
 from ..mechanisms import Assumption, check_real, shown

@@ -30,13 +30,7 @@ from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import Assumption, Concern, Exact, Gaussian, PrivacyPlan, Remark
 from . import _kernels
 from ._bounded_moments import SecondMoment
-from ._components import (
-    LEAST_SIGNAL,
-    STEPS,
-    PrivateScales,
-    Scales,
-    chi_square_median,
-)
+from ._components import LEAST_SIGNAL, STEPS, PrivateScales, Scales, chi_square_median
 
 _FOR_OTHER_DATA = Remark(
     "For data that do not satisfy the assumption it is not differentially private: a "

@@ -19,12 +19,7 @@ from ..accounting import calibrate_gaussian, split_mu
 from ..mechanisms import Exact
 from . import _kernels
 from ._bounded_moments import SecondMoment
-from ._components import (
-    LEAST_SIGNAL,
-    Directions,
-    PrincipalComponents,
-    PrivateScales,
-)
+from ._components import LEAST_SIGNAL, Directions, PrincipalComponents, PrivateScales
 
 # Shares of mu**2 of the cross moment and the two moments of projections.
 _STEP_SHARES = (0.95, 0.03, 0.02)
@@ -192,8 +187,8 @@ def _clipped_parts(rows, components, inner: float, outer: float):
     return alpha, clip_rows(middle, math.sqrt(_WIDE)), far, beta
 
 
-# Shares of mu**2 of the first stage, in what a private mean and a covariance leave, and
-# of private lengths. The second stage gets the rest.
+# Shares of mu**2 of the first stage and of private lengths. The second stage gets the
+# rest.
 _FIRST_SHARE, _LENGTHS_SHARE = 0.4, 0.04
 
 # Deviations of the votes' noise that half of the rows have, where the share of the

@@ -18,12 +18,7 @@ from scipy.special import softmax
 from .. import sensitivity
 from .._linalg.walks import RowWalk, reduce_rows
 from .._statistics.feature_scales import FARTHEST, FeatureScales
-from .._statistics.statistic import (
-    Choice,
-    Combination,
-    Statistic,
-    mean_summation_error,
-)
+from .._statistics.statistic import Choice, Combination, Statistic, mean_summation_error
 from .._tables.clipping import Box, clip_rows
 from .._tables.clusters import (
     ClusterRows,
@@ -33,11 +28,7 @@ from .._tables.clusters import (
     is_on_cluster,
 )
 from .._tables.files import rows_beside
-from .._tables.table import (
-    DeferredRead,
-    deferred_rows,
-    deferred_targets,
-)
+from .._tables.table import DeferredRead, deferred_rows, deferred_targets
 from ..accounting import calibrate_gaussian
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Exact, Gaussian, Neighbors

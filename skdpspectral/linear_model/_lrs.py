@@ -36,12 +36,7 @@ from .._tables.clusters import ClusterUsers, ClusterUserTable, numbers_of
 from .._tables.columns import in_declared_order
 from .._tables.files import common_type
 from .._tables.ids import encode_ids
-from .._tables.table import (
-    DeferredRead,
-    UserTable,
-    deferred_targets,
-    deferred_users,
-)
+from .._tables.table import DeferredRead, UserTable, deferred_targets, deferred_users
 from ..accounting import PrivacyAccountant
 from ..accounting._errors import warn
 from ..mechanisms import PrivacyPlan, check_count

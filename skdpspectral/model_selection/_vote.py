@@ -34,6 +34,7 @@ from ._blocks import Ballot, declared_columns, packed, rows_apart
 from ._candidates import (
     candidate_model,
     check_candidate,
+    check_dtypes,
     check_form_of_fit,
     made_up,
     named,
@@ -173,6 +174,7 @@ def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> Non
     """
     first = (search.estimator, found.candidates[0], found.budgets.mu_fit)
     check_form_of_fit(candidate_model(*first), X, y)
+    check_dtypes(found.models, X)
     candidates = found.candidates if ballot.n_blocks else found.candidates[:1]
     n_rows = None if ballot.n_rows is None else N_MADE_UP
     clear = _CLEAR_MU / found.budgets.mu_fit

@@ -21,11 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Self, fitted_by, published_copy
 from .._base.privacy_report import report_after_charge
-from .._base.sklearn_compat import (
-    Interval,
-    StrOptions,
-    fit_progress,
-)
+from .._base.sklearn_compat import Interval, StrOptions, fit_progress
 from .._tables.clusters import cluster_table
 from .._tables.columns import column_names, refuse_same_names
 from .._tables.table import compare_features, table_shape

@@ -21,7 +21,7 @@ from .._base.made_up import made_up_rows, takes_numbers
 from .._base.privacy_report import STATELESS, report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, take_rows
 from .._tables.clusters import is_on_cluster
-from .._tables.columns import dtypes_of, own_type, refuse_loose_integers
+from .._tables.columns import dtypes_of, own_type, refuse_nullable_integers
 from .._tables.table import deferred_rows, deferred_targets, table_shape
 from ..accounting import (
     calibrate_gaussian,
@@ -228,16 +228,15 @@ def check_form_of_others(steps: list[Step]) -> None:
     for step in steps:
         one = step.estimator
         plain = is_estimator(one) and not isinstance(one, PrivateEstimator)
-        if step.kind is not None or not plain or not step.rows or not step.rows.own:
-            continue
         function = getattr(one, "func", None) is not None
-        if not (function or takes_numbers(one)):
+        reads = plain and step.kind is None and (function or takes_numbers(one))
+        if not reads or not step.rows:
             continue
         with naming(step.path):
-            sparse = get_tags(one).input_tags.sparse or function
-            deferred_rows(None, step.rows.X, accept_sparse=sparse, in_blocks=True)
-            if not function:
-                refuse_loose_integers(step.rows.X)
+            refuse_nullable_integers(step.rows.X)
+            if step.rows.own:
+                sparse = get_tags(one).input_tags.sparse or function
+                deferred_rows(None, step.rows.X, accept_sparse=sparse, in_blocks=True)
 
 
 @contextlib.contextmanager

@@ -29,12 +29,7 @@ from .._linalg.walks import quietly, row_blocks, rows_per_block
 from .._statistics.feature_scales import FeatureLaw
 from .._statistics.place_windows import scales_of_features
 from .._statistics.statistic import Combination, Statistic
-from .._tables.columns import (
-    column_at,
-    is_never_number,
-    is_polars,
-    read_quietly,
-)
+from .._tables.columns import column_at, is_never_number, is_polars, read_quietly
 from .._tables.files import SlicedRows
 from ..accounting import calibrate_gaussian, gaussian_mu
 from ..accounting._gaussian import MIN_DELTA

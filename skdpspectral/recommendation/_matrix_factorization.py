@@ -14,11 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.personal import KeepsUsers, pooled_score
-from .._base.sklearn_compat import (
-    CallbackSupportMixin,
-    Interval,
-    fit_progress,
-)
+from .._base.sklearn_compat import CallbackSupportMixin, Interval, fit_progress
 from .._statistics.user_sums import Billboard
 from .._tables.columns import read_entries
 from .._tables.ids import IdIndex
@@ -28,12 +24,7 @@ from ._item_models import MOST_ITEMS, MOST_RATERS, ClicksModel, RatingsModel
 from ._kernels import RatingsChunk, UserRatings
 from ._kernels_models import ItemModel, click_weights, user_weights
 from ._ratings_by_part import ClusterParts, ClusterRatings, RatingsByPart, unread_parts
-from ._table_columns import (
-    item_codes,
-    public_features,
-    read_ratings,
-    units,
-)
+from ._table_columns import item_codes, public_features, read_ratings, units
 
 # Scores of users and items that are in memory together.
 _PART_NUMBERS = 1 << 18

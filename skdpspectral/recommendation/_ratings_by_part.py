@@ -10,12 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from .._tables.clusters import (
-    ClusterTable,
-    ClusterUsers,
-    brought_here,
-    column_of,
-)
+from .._tables.clusters import ClusterTable, ClusterUsers, brought_here, column_of
 from .._tables.columns import as_numbers, read_quietly, refuse_masked
 from .._tables.files import SlicedRows, sliced_rows
 from .._tables.ids import IdIndex, id_array, joined_ids

@@ -34,10 +34,7 @@ from .._tables.columns import (
 )
 from .._tables.files import opened, parquet
 from .._tables.ids import IdIndex, check_id_type, id_array
-from .._tables.table import (
-    Table,
-    refuse_malformed,
-)
+from .._tables.table import Table, refuse_malformed
 
 # Buckets of items where there is no catalog.
 N_BUCKETS = 512

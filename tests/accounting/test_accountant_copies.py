@@ -5,13 +5,7 @@ import pickle
 import shutil
 
 import pytest
-from ledger_tools import (
-    DELTA,
-    budget_of_fits,
-    entries,
-    fit_plan,
-    run_python,
-)
+from ledger_tools import DELTA, budget_of_fits, entries, fit_plan, run_python
 
 from skdpspectral import LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting._ledger import store

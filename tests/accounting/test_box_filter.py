@@ -5,27 +5,14 @@ import math
 import numpy as np
 import pytest
 from kinds_tools import ROWS, plan_of
-from ledger_tools import (
-    X,
-    box_of,
-    faults,
-    fit_plan,
-)
+from ledger_tools import X, box_of, faults, fit_plan
 from scipy.optimize import brentq
 from scipy.stats import norm
 
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral.accounting import (
-    calibrate_sampled,
-    gaussian_delta,
-    gaussian_mu,
-)
+from skdpspectral.accounting import calibrate_sampled, gaussian_delta, gaussian_mu
 from skdpspectral.accounting._ledger.costs import ROUNDING, Budget, Cost, Share
-from skdpspectral.mechanisms import (
-    ApproximateDP,
-    PrivacyPlan,
-    SubsampledGaussian,
-)
+from skdpspectral.mechanisms import ApproximateDP, PrivacyPlan, SubsampledGaussian
 
 EPSILON, DELTA = 1.0, 1e-6
 

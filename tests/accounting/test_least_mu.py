@@ -19,10 +19,7 @@ from skdpspectral.accounting._composition import (
     pure_mu,
 )
 from skdpspectral.accounting._curves import LossDistribution
-from skdpspectral.mechanisms import (
-    ApproximateDP,
-    SubsampledGaussian,
-)
+from skdpspectral.mechanisms import ApproximateDP, SubsampledGaussian
 
 FAILURE = 1e-7
 RATES, NOISES, STEPS = (0.001, 0.01, 0.1), (0.6, 1.0, 3.0), (10, 1400, 20000)

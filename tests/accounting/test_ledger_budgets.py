@@ -7,12 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kinds_tools import CURVES, ROWS, USERS, counted, plan_of
-from ledger_tools import (
-    DELTA,
-    faults,
-    fit_plan,
-    plan_with_mu,
-)
+from ledger_tools import DELTA, faults, fit_plan, plan_with_mu
 
 from skdpspectral import LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import gaussian_mu

@@ -8,21 +8,13 @@ from decimal import Decimal
 import numpy as np
 import pytest
 from kinds_tools import CURVES, ROWS, USERS, counted, plan_of, without_name
-from ledger_tools import (
-    DELTA,
-    faults,
-    fit_plan,
-    plan_with_mu,
-)
+from ledger_tools import DELTA, faults, fit_plan, plan_with_mu
 from scipy.stats import binom
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant
 from skdpspectral.accounting import _composition as _losses
 from skdpspectral.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
-from skdpspectral.accounting._composition import (
-    composed_delta,
-    composed_epsilon,
-)
+from skdpspectral.accounting._composition import composed_delta, composed_epsilon
 from skdpspectral.accounting._curves import composed, connect_dots
 from skdpspectral.accounting._ledger.costs import restated
 from skdpspectral.mechanisms import (

@@ -6,15 +6,7 @@ import time
 
 import pytest
 from ledger_server import LedgerServer
-from ledger_tools import (
-    DELTA,
-    X,
-    clean_context,
-    entries,
-    faults,
-    fit_plan,
-    needs_fork,
-)
+from ledger_tools import DELTA, X, clean_context, entries, faults, fit_plan, needs_fork
 from release_tools import Release
 from sklearn.base import clone
 

@@ -15,11 +15,7 @@ from bad_cases import refused
 from estimators import ENTRIES, IDS, ROWS, SECRET
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
-from sliced_rows import (
-    BrokenTable,
-    MaskedTable,
-    SlicedTable,
-)
+from sliced_rows import BrokenTable, MaskedTable, SlicedTable
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 NAN, INF = float("nan"), float("inf")

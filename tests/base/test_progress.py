@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from skdpspectral import (
-    DPPCA,
-    FederatedDPPCA,
-    SparseDPPCA,
-)
+from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
 from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV

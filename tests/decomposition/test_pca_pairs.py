@@ -13,22 +13,13 @@ from sliced_rows import SlicedTable
 from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, SparseDPPCA
 from skdpspectral._linalg import eigen
 from skdpspectral._linalg.walks import BLOCKS_TOGETHER
-from skdpspectral._statistics.center import (
-    N_LENGTHS,
-    Lengths,
-    Sample,
-    read_lengths,
-)
+from skdpspectral._statistics.center import N_LENGTHS, Lengths, Sample, read_lengths
 from skdpspectral._statistics.row_bounds import RowBounds
 from skdpspectral._statistics.statistic import HALF, mean_summation_error, pair_order
 from skdpspectral._tables.clipping import normalize_rows
 from skdpspectral._tables.pairs import PairOrder, PairWalk, PoolWalk
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import (
-    ComponentCovariance,
-    Gaussian,
-    PrivateMean,
-)
+from skdpspectral.decomposition import ComponentCovariance, Gaussian, PrivateMean
 from skdpspectral.metrics import captured_variance, subspace_distance
 
 

@@ -9,12 +9,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, SparseDPPCA
-from skdpspectral.decomposition import (
-    Auto,
-    Gaussian,
-    PrivateMean,
-    TwoStage,
-)
+from skdpspectral.decomposition import Auto, Gaussian, PrivateMean, TwoStage
 from skdpspectral.federation import make_task
 from skdpspectral.metrics import captured_variance
 

@@ -2,13 +2,7 @@
 
 import numpy as np
 import pytest
-from federation_tools import (
-    make_clients,
-    make_task,
-    registered,
-    rows_needed,
-    rows_of,
-)
+from federation_tools import make_clients, make_task, registered, rows_needed, rows_of
 
 from skdpspectral import FederatedDPPCA, PrivacyLeakWarning, SparseDPPCA
 from skdpspectral.decomposition import ComponentCovariance, SpikedModel

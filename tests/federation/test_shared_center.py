@@ -15,13 +15,7 @@ from skdpspectral._release import noise as release_module
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import ComponentCovariance, SpikedModel
 from skdpspectral.decomposition._shared_center import N_LENGTHS, N_NUMBERS, Typical
-from skdpspectral.federation import (
-    LocalClient,
-    MessageError,
-    Rounds,
-    Server,
-    Topic,
-)
+from skdpspectral.federation import LocalClient, MessageError, Rounds, Server, Topic
 from skdpspectral.metrics import subspace_distance
 
 P = 6

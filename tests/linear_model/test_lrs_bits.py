@@ -19,11 +19,7 @@ from skdpspectral._linalg import per_user
 from skdpspectral._linalg import per_user as _user_rows
 from skdpspectral._linalg.per_user import combined_columns
 from skdpspectral._statistics.user_sums import clip_contributions
-from skdpspectral.linear_model import (
-    PrivateRounds,
-    _kernels_shared,
-    _kernels_users,
-)
+from skdpspectral.linear_model import PrivateRounds, _kernels_shared, _kernels_users
 from skdpspectral.linear_model import _kernels_shared as _lrs_moments
 
 LAYOUTS = ("rows", "columns", "ids first", "ids last", "ids between", "float32 copy")

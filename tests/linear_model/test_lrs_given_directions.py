@@ -5,11 +5,7 @@ import pytest
 
 from skdpspectral import LRSRegressor, PrivacyAccountant
 from skdpspectral.datasets import make_low_rank_sparse_tasks
-from skdpspectral.linear_model import (
-    GivenDirections,
-    PrivateRounds,
-    UserWeights,
-)
+from skdpspectral.linear_model import GivenDirections, PrivateRounds, UserWeights
 
 T, D = 40, 12
 GIVEN = {"sparsity": 2, "ridge_sparse": 0.1}

@@ -14,14 +14,7 @@ import numpy as np
 import pytest
 from lrs_tools import alike, scripted, table
 from release_tools import record_releases
-from user_privacy import (
-    PLACES,
-    STRANGERS,
-    USERS,
-    D,
-    data,
-    observed,
-)
+from user_privacy import PLACES, STRANGERS, USERS, D, data, observed
 
 from skdpspectral import LRSRegressor, PrivacyLeakWarning
 from skdpspectral.linear_model import PrivateRounds, UserIntercept, UserWeights

@@ -15,11 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from skdpspectral.metrics import (
-    _score_kinds,
-    captured_variance,
-    subspace_distance,
-)
+from skdpspectral.metrics import _score_kinds, captured_variance, subspace_distance
 
 ORDERS = [1, 1.5, 2, 3, 10, np.inf]
 

@@ -13,14 +13,7 @@ import pytest
 from lrs_tools import alike, scripted, table
 from network_tools import of_users
 from release_tools import record_releases
-from user_privacy import (
-    PLACES,
-    STRANGERS,
-    USERS,
-    D,
-    data,
-    observed,
-)
+from user_privacy import PLACES, STRANGERS, USERS, D, data, observed
 
 from skdpspectral import LRSMLPRegressor
 from skdpspectral.neural_network import AlternatingAdam

@@ -569,10 +569,15 @@ def test_a_missing_integer_changes_no_other_row(dtype):
     """With one, small integers would be float32, and others' products round so."""
     rows = pl.DataFrame(X[:, :2] > 0.0).cast(dtype)
     parts = ColumnTransformer([("a", Normalizer(), [0])], sparse_threshold=0)
-    for step in (parts, PolynomialFeatures(2)):
+    fill = make_pipeline(FunctionTransformer(np.nan_to_num), Normalizer())
+    for step in (parts, PolynomialFeatures(2), fill):
         for model in (
             make_private_pipeline(step, DPPCA(1)),
-            PrivateSearchCV(make_pipeline(step, DPPCA(1)), {}, scoring=lambda *_: 0.0),
+            PrivateSearchCV(
+                make_pipeline("passthrough", DPPCA(1)),
+                {"passthrough": ["passthrough", step]},
+                scoring=lambda *_: 0.0,
+            ),
         ):
             with (
                 PrivacyAccountant() as accountant,

@@ -7,12 +7,7 @@ import pytest
 from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
 
-from skdpspectral import (
-    DPPCA,
-    FederatedDPPCA,
-    JMECovariance,
-    PrivacyAccountant,
-)
+from skdpspectral import DPPCA, FederatedDPPCA, JMECovariance, PrivacyAccountant
 from skdpspectral._linalg import eigen
 from skdpspectral.audit import audit_epsilon
 from skdpspectral.covariance import AssumeCentered, JointMoments, Window

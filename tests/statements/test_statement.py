@@ -674,6 +674,8 @@ def test_odds_of_a_ledger_with_other_tools_are_those_of_k_steps(epsilon, delta, 
 
 def test_labels_that_were_read_void_a_statement():
     X = np.random.default_rng(0).normal(size=(200, 3))
+    y, said = np.arange(200) % 2, "classes=None publishes which labels occur"
     with pytest.warns(PrivacyLeakWarning, match="classes=None"):
-        model = DPAdamClassifier(n_epochs=1).fit(X, np.arange(200) % 2)
-    assert "classes=None publishes which labels occur" in statement(model).to_json()
+        model = DPAdamClassifier(n_epochs=1).fit(X, y)
+    assert said in statement(model).to_json()
+    assert said not in statement(model.fit(X, y == 1)).to_json()

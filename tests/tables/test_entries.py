@@ -29,11 +29,7 @@ from skdpspectral import (
 )
 from skdpspectral._tables.columns import read_entries
 from skdpspectral._tables.ids import encode_ids
-from skdpspectral._tables.table import (
-    check_targets,
-    deferred_targets,
-    read_users,
-)
+from skdpspectral._tables.table import check_targets, deferred_targets, read_users
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSplit
 from skdpspectral.recommendation._ratings_by_part import unread_parts

@@ -2,11 +2,7 @@
 
 from ledger_tools import DELTA
 
-from skdpspectral.mechanisms import (
-    ApproximateDP,
-    PrivacyPlan,
-    SubsampledGaussian,
-)
+from skdpspectral.mechanisms import ApproximateDP, PrivacyPlan, SubsampledGaussian
 
 ROWS = {"unit": "row", "neighbors": "replace-one"}
 USERS = {"unit": "user", "neighbors": "add-remove-one"}

@@ -19,12 +19,7 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin, clone, is_classifier
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import (
-    GridSearchCV,
-    KFold,
-    ParameterGrid,
-    check_cv,
-)
+from sklearn.model_selection import GridSearchCV, KFold, ParameterGrid, check_cv
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
