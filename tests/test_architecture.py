@@ -88,7 +88,7 @@ SERVER_SIDE = {"_linalg", "_messages", "mechanisms"}
 PROTOCOL = [f"_federated_{part}.py" for part in ("task", "client", "server")]
 
 # Lines and files, as .ci/house.py counts them. These numbers may only fall.
-LARGEST = {"skdpspectral": (52_320, 153), "tests": (62_455, 243)}
+LARGEST = {"skdpspectral": (52_315, 153), "tests": (62_455, 243)}
 
 
 def folder_of(path):

@@ -66,10 +66,6 @@ class PrivateClassifier(ClassifierMixin):
         if self.classes is not None:
             self.classes_ = _publishable(np.unique(np.asarray(self.classes)))
             return unread
-        # Categories of a column usually come from the labels that occur in it.
-        if getattr(y, "dtype", None) == np.bool_:
-            self.classes_ = np.array([False, True])
-            return unread
         if self._is_private():
             warn(
                 "classes=None: the labels in y are assumed to be public knowledge and "
@@ -128,8 +124,7 @@ class PrivateClassifier(ClassifierMixin):
         return _publishable(known)
 
     def _unprotected(self) -> str | None:
-        known = getattr(self, "classes_", np.zeros(0)).dtype == np.bool_
-        if self.classes is not None or known:
+        if self.classes is not None:
             return None
         return "classes=None publishes which labels occur in y: pass classes=[...]"
 
