@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -14,7 +15,12 @@ from scipy.special import ndtr
 from sklearn.base import clone
 
 from .._release.noise import record_releases
-from ..accounting import PrivacyLeakWarning, gaussian_epsilon, gaussian_mu
+from ..accounting import (
+    NoisyFitWarning,
+    PrivacyLeakWarning,
+    gaussian_epsilon,
+    gaussian_mu,
+)
 from ..accounting._ledger.context import without_accountant
 from ..accounting._ledger.planned_fits import Composition, composition_of
 from ..mechanisms import PrivacyPlan
@@ -109,6 +115,7 @@ def audit_in_few_fits(
     n_fits: int = 10,
     *,
     assume: str = "nothing",
+    mu: float | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     confidence: float = 0.99,
@@ -127,8 +134,8 @@ def audit_in_few_fits(
     estimator : estimator or callable
         An unfitted estimator of this package, whose plan is audited. Or any function
         that is called with the data of a fit and returns what it publishes; then pass
-        the `epsilon` and `delta` that it claims. No ledger is charged, not even that of
-        a ``with`` block.
+        the `mu`, or the `epsilon` and `delta`, that it claims. No ledger is charged,
+        not even that of a ``with`` block.
     canaries : Canaries
         Made-up data and scores, by :func:`pairs_of_features`,
         :func:`clipped_gradients`, :func:`joining_users`, :func:`rare_categories`,
@@ -146,11 +153,12 @@ def audit_in_few_fits(
           releases that take few values, or have outliers, this is wrong.
 
         With one coin per fit, scores are independent, and "nothing" uses this.
-    epsilon : float or None, default=None
-        What a function claims, at `delta`. Not for estimators, which have a plan.
+    mu, epsilon : float or None, default=None
+        What a function claims: a `mu` of Gaussian differential privacy, or an `epsilon`
+        at `delta`. Not for estimators, which have a plan.
     delta : float or None, default=None
         Delta at which epsilon is stated. None uses the delta of the estimator's plan,
-        or 0 of a function.
+        or of a function 0, and 1e-6 beside a `mu`.
     confidence : float, default=0.99
         Probability that the bound holds.
     n_jobs : int or None, default=None
@@ -196,16 +204,21 @@ def audit_in_few_fits(
         raise ValueError(f"confidence must be in (0, 1), got {confidence}")
     rng = np.random.default_rng(random_state)
     coins = rng.random((n_fits, canaries.n_coins)) < 0.5
-    mu = None
+    claims = [given for given in (mu, epsilon) if given is not None]
     if hasattr(estimator, "fit"):
-        plan = _audited_plan(estimator, canaries, coins[0], epsilon)
+        if claims:
+            raise ValueError("mu and epsilon are for functions: estimators have a plan")
+        plan = _audited_plan(estimator, canaries, coins[0])
         delta, epsilon = plan.delta if delta is None else delta, plan.epsilon
         if math.isfinite(plan.mu):
             mu, epsilon = plan.mu, gaussian_epsilon(plan.mu, delta)
         elif delta != plan.delta:
             raise ValueError(f"delta must be that of the plan, {plan.delta:g}, here")
-    elif epsilon is None:
-        raise ValueError("epsilon must be the claim of a function, with its delta")
+    elif len(claims) != 1:
+        raise ValueError("the claim of a function must be its mu, or an epsilon")
+    elif mu is not None:
+        delta = 1e-6 if delta is None else delta
+        epsilon = gaussian_epsilon(mu, delta)
     seeds = rng.integers(2**31 - 1, size=n_fits)
     runs = (
         delayed(_scores_of_fit)(
@@ -231,10 +244,8 @@ def audit_in_few_fits(
     )
 
 
-def _audited_plan(estimator, canaries: Canaries, coins, epsilon) -> PrivacyPlan:
+def _audited_plan(estimator, canaries: Canaries, coins) -> PrivacyPlan:
     """Return the plan of an estimator; refuse canaries of another guarantee."""
-    if epsilon is not None:
-        raise ValueError("epsilon is for functions: an estimator's plan is audited")
     if composition_of(estimator) is Composition.PIPELINE:
         raise TypeError(
             f"{type(estimator).__name__} has several steps: audit each of them"
@@ -259,6 +270,8 @@ def _scores_of_fit(estimator, canaries: Canaries, coins, seed) -> np.ndarray:
     if hasattr(estimator, "fit"):
         model = clone(estimator).set_params(accountant=None)
         with warnings.catch_warnings(), without_accountant():
+            # Nothing but noise is left of canaries, on purpose.
+            warnings.simplefilter("ignore", NoisyFitWarning)
             if seed is not None:
                 model.set_params(noise_seed=seed)
                 warnings.filterwarnings("ignore", "noise_seed", PrivacyLeakWarning)
@@ -301,6 +314,7 @@ def _bound_of_guesses(scores, coins, curve, claim, confidence) -> float:
     return bound_of_guesses(int(right.sum()), guesses, scores.size, curve, confidence)
 
 
+@functools.lru_cache(maxsize=64)
 def _number_of_guesses(coins: int, curve, claim: float, confidence: float) -> int:
     """Return how many guesses bound most, if normal scores attain a Gaussian claim."""
     best, most = -1.0, coins

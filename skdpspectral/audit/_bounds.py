@@ -1,5 +1,6 @@
 """Lower bounds on a privacy loss, from guesses and scores of coins."""
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -14,6 +15,7 @@ def gaussian_curve(powers, mus):
     return ndtr(ndtri(powers) - mus)
 
 
+@functools.lru_cache(maxsize=64)
 def approximate_curve(delta: float) -> Curve:
     """Return the same curve of (epsilon, delta)-DP, as a function of epsilons."""
     return lambda powers, epsilons: np.maximum(powers - delta, 0.0) * np.exp(-epsilons)

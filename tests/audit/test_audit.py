@@ -96,10 +96,13 @@ def test_few_fits_of_gradients(assume):
     assert result.mu > ASSUMED[assume] * result.claimed_mu
 
 
+@pytest.mark.parametrize(
+    "claim", [{"mu": 1.0}, {"epsilon": gaussian_epsilon(1.0, 1e-3), "delta": 1e-3}]
+)
 @pytest.mark.parametrize("assume", ASSUMED)
-def test_a_function_with_too_little_noise_is_refuted(assume):
+def test_a_function_with_too_little_noise_is_refuted(assume, claim):
     """Its claim is the mu of deviation 1, and it draws .4: any audit sees that."""
-    rng, delta = np.random.default_rng(0), 1e-3
+    rng = np.random.default_rng(0)
     coins = Canaries(500, lambda coins: (coins,), lambda found, released: found)
     for deviation in (1.0, 0.4):
         result = audit_in_few_fits(
@@ -107,9 +110,8 @@ def test_a_function_with_too_little_noise_is_refuted(assume):
             coins,
             10,
             assume=assume,
-            epsilon=gaussian_epsilon(1.0, delta),
-            delta=delta,
             random_state=0,
+            **claim,
         )
         assert result.violated == (deviation < 1.0)
         assert ("REFUTED" in str(result)) == result.violated
@@ -139,7 +141,7 @@ def test_users_who_join():
     assert [len(part) for part in canaries.data(np.zeros(30, bool))] == [0, 0]
     with_others = joining_users(users, None, others=(np.array([7, 8]), np.ones(2)))
     assert len(with_others.data(np.ones(30, bool))[0]) == 32
-    rows = joining_users([(np.eye(3),), (np.eye(3),)], None)
+    rows = joining_users([(np.eye(3),)], None, others=(np.eye(3),))
     with pytest.raises(ValueError, match="unit='row'"):
         audit_in_few_fits(PCA, rows)
 
@@ -185,8 +187,8 @@ TWO = two_tables(X, NEIGHBOR, second)
         ({"n_fits": 0}, "n_fits"),
         ({"confidence": 1.0}, "confidence"),
         ({"assume": "normal"}, "assume must be one of"),
-        ({"epsilon": 1.0}, "epsilon is for functions"),
-        ({"estimator": len}, "epsilon must be the claim"),
+        ({"epsilon": 1.0}, "are for functions"),
+        ({"estimator": len}, "claim of a function"),
         ({"estimator": DPPCA(1, epsilon=None)}, "has no guarantee"),
         ({"canaries": two_tables(X, X[1:], second)}, "neighbors='replace-one'"),
         ({"canaries": two_tables(X, NEIGHBOR, lambda *_: np.nan)}, "finite"),
