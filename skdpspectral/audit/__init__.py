@@ -6,8 +6,8 @@ from ._canaries import (
     Canaries,
     clipped_gradients,
     joining_users,
+    pairs_of_categories,
     pairs_of_features,
-    rare_categories,
     two_tables,
 )
 
@@ -17,9 +17,9 @@ __all__ = [
     "audit_in_few_fits",
     "clipped_gradients",
     "joining_users",
+    "pairs_of_categories",
     "pairs_of_features",
     "privacy_report",
     "publish",
-    "rare_categories",
     "two_tables",
 ]

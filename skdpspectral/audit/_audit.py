@@ -138,7 +138,7 @@ def audit_in_few_fits(
         not even that of a ``with`` block.
     canaries : Canaries
         Made-up data and scores, by :func:`pairs_of_features`,
-        :func:`clipped_gradients`, :func:`joining_users`, :func:`rare_categories`,
+        :func:`clipped_gradients`, :func:`joining_users`, :func:`pairs_of_categories`,
         :func:`two_tables`, or of your own.
     n_fits : int, default=10
         Number of fits, each with coins of its own.

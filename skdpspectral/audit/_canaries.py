@@ -155,31 +155,38 @@ def joining_users(users: Sequence[tuple], scores, others: tuple | None = None):
     return Canaries(len(users), data, scores, Unit.USER, Neighbors.ADD_REMOVE_ONE)
 
 
-def rare_categories(n_categories: int, count: int, read: Read) -> Canaries:
-    """Let coins decide whether one more row has a category.
+def pairs_of_categories(
+    n_coins: int, count: int, read: Read = "categories"
+) -> Canaries:
+    """Make one column of text in which each coin decides between two categories.
 
     Parameters
     ----------
-    n_categories : int
-        Number of categories and coins.
+    n_coins : int
+        Number of coins, each with two categories of its own.
     count : int
-        Rows that each category has in any case.
-    read : str or callable
-        Released counts or estimates of the categories "0", "1", ..., in this order.
+        Rows that each category has in any case. With few, none is found.
+    read : str or callable, default="categories"
+        Counts of all categories, sorted as text.
 
     Returns
     -------
     Canaries
-        One column of text, of shape (n_rows, 1); the rows of coins that are False have
-        the category "other".
+        Rows of shape (n_rows, 1) for an estimator without targets.
     """
-    names = np.arange(n_categories).astype(str).astype(object)
+    names = np.array([f"{k:08d}" for k in range(2 * n_coins)], dtype=object)
     fixed = np.repeat(names, count)
 
     def data(coins):
-        return (np.concatenate([fixed, np.where(coins, names, "other")])[:, None],)
+        chosen = np.where(coins, names[1::2], names[::2])
+        return (np.concatenate([fixed, chosen])[:, None],)
 
-    return Canaries(n_categories, data, _reading(read, np.asarray))
+    def take(counts):
+        if counts.shape != names.shape:
+            raise ValueError("count must be so large that all categories are found")
+        return counts[1::2] - counts[::2]
+
+    return Canaries(n_coins, data, _reading(read, take))
 
 
 def two_tables(

@@ -9,6 +9,7 @@ from worst_cases import CASES, plays
 from skdpspectral import (
     DPPCA,
     DPAdamRegressor,
+    DPTableVectorizer,
     LRSRegressor,
     PrivacyAccountant,
     PrivacyBudgetError,
@@ -19,8 +20,8 @@ from skdpspectral.audit import (
     audit_in_few_fits,
     clipped_gradients,
     joining_users,
+    pairs_of_categories,
     pairs_of_features,
-    rare_categories,
     two_tables,
 )
 from skdpspectral.linear_model import PrivateRounds
@@ -146,15 +147,14 @@ def test_users_who_join():
         audit_in_few_fits(PCA, rows)
 
 
-def test_rare_categories():
-    canaries = rare_categories(3, 2, lambda model, released: np.zeros(3))
-    ((column,), (other,)) = (
-        canaries.data(np.array([1, 0, 1], bool)),
-        canaries.data(np.zeros(3, bool)),
+def test_pairs_of_categories():
+    model = DPTableVectorizer(epsilon=8.0)
+    result = audit_in_few_fits(
+        model, pairs_of_categories(200, 100), 2, assume="gaussian", random_state=0
     )
-    assert column.shape == other.shape == (9, 1)
-    assert np.sum(column != other) == 2
-    assert list(column[-3:, 0]) == ["0", "other", "2"]
+    assert 0.7 < result.mu / result.claimed_mu < 1.0
+    with pytest.raises(ValueError, match="all categories are found"):
+        audit_in_few_fits(model, pairs_of_categories(5, 1), random_state=0)
 
 
 def test_audit_charges_no_ledger():
