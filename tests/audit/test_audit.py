@@ -60,9 +60,10 @@ def test_audits_of_whole_fits_see_what_is_really_drawn(name):
     if case.model.plan_for(X).unit == "user" and users is None:
         users = 0
     tables = two_tables(X, X_neighbor, statistic, **targets, user_feature=users)
-    result = audit_in_few_fits(clone(case.model), tables, 400, confidence=1.0 - 1e-9)
+    given = {"assume": "gaussian", "confidence": 1.0 - 1e-9}
+    result = audit_in_few_fits(clone(case.model), tables, 400, **given)
     assert not result.violated, str(result)
-    assert result.mu > 0.1 * result.claimed_mu, str(result)
+    assert result.mu > 0.35 * result.claimed_mu, str(result)
 
 
 def test_one_fit_certifies_most_of_a_gaussian_release():
