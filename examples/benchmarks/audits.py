@@ -28,6 +28,7 @@ from skdpspectral.audit import (
     pairs_of_categories,
     pairs_of_features,
 )
+from skdpspectral.factorizations import Prefix, factorize
 from skdpspectral.neural_network import Adam
 
 MU = gaussian_mu(4.0, 1e-6)
@@ -39,16 +40,21 @@ def projector(model, released):
     return (model.components_.T * model.explained_variance_) @ model.components_
 
 
-def last_moments(n_features):
-    """Return how the products of a stream are read: the noisy sum of all steps."""
-    where = np.triu_indices(n_features)
+def pairs_of_a_stream(n_features):
+    """Make the rows of pairs, and read each from the noise of all steps."""
+    pairs = pairs_of_features(n_features)
+    i, j = np.triu_indices(n_features, 1)
+    places = np.zeros((n_features, n_features), dtype=int)
+    places[np.triu_indices(n_features)] = np.arange(n_features * (n_features + 1) // 2)
+    steps = np.arange(len(i))
+    strategy = factorize(Prefix(), "blt", len(i)).matrix(len(i))
 
-    def read(model, released):
-        matrix = np.zeros((n_features, n_features))
-        matrix[where] = released["moments"].sum(axis=0)[n_features:]
-        return matrix
+    def scores(model, released):
+        # Means are released before products, and both move as far.
+        seen = strategy.T @ (strategy @ released["moments"])
+        return seen[steps, j] + seen[steps, n_features + places[i, j]]
 
-    return read
+    return Canaries(len(i), pairs.data, scores)
 
 
 def raters(n_items):
@@ -93,7 +99,7 @@ TARGETS = {
     ),
     "JMECovariance: stream": (
         JMECovariance(epsilon=4.0),
-        pairs_of_features(40, last_moments(40)),
+        pairs_of_a_stream(30),
     ),
     "DPAdamRegressor": (
         DPAdamRegressor(batch_size=1000, **adam),
