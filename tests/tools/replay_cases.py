@@ -519,11 +519,10 @@ def _zeroed(estimator):
 
 OPTIMIZERS = [
     {},
-    {"moments": "clip", "n_epochs": 2},
-    {"sampling": "in-turn", "factorization": "sqrt"},
-    {"sampling": "in-turn", "factorization": "blt", "moments": "pp"},
+    {"moments": "pp", "n_epochs": 2},
+    {"sampling": "in-turn"},
     {"sampling": "in-turn", "n_epochs": 2, "neighbors": "zero-out-one"},
-    {"moments": "jme-batch", "neighbors": "zero-out-one"},
+    {"moments": "pp-debiased", "neighbors": "zero-out-one"},
     {"batch_size": N},
 ]
 
