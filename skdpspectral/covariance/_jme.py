@@ -26,10 +26,10 @@ from .._release.streams import StreamRelease
 from .._tables.table import deferred_rows
 from ..accounting import PrivacyAccountant
 from ..factorizations._choices import (
-    Choices,
     HorizonError,
-    check_batches,
     check_horizon,
+    choices_of,
+    count_steps,
     plan_noise,
 )
 from ..factorizations._workloads import MOST_STEPS
@@ -42,12 +42,7 @@ from ._moment_stream import (
     StreamMoments,
     project_covariance,
 )
-from ._moments import (
-    FACTORIZATIONS,
-    MOMENT_CONSTRAINTS,
-    WORKLOADS,
-    as_strategy,
-)
+from ._moments import FACTORIZATIONS, MOMENT_CONSTRAINTS, WORKLOADS, as_strategy
 
 
 class _Stream(NamedTuple):
@@ -80,7 +75,8 @@ def _takes_batches(model) -> bool:
     """Raise if the noise needs a horizon and has none; other errors are the call's."""
     try:
         if model.horizon is None:
-            check_batches(model._choices())
+            model._check_parameters()
+            count_steps(model._choices(as_strategy(model.moments)))
     except HorizonError:
         raise
     except (TypeError, ValueError):
@@ -94,11 +90,7 @@ _FLOOR, _LEAST = 2.0, 1e-6
 
 
 @documented
-class JMECovariance(
-    GaussianMixin,
-    CallbackSupportMixin,
-    PrivateEstimator,
-):
+class JMECovariance(GaussianMixin, CallbackSupportMixin, PrivateEstimator):
     r"""Mean and covariance of a stream, released privately at every step.
 
     Each row is one step. The noise is correlated between steps, so that weighted sums
@@ -278,10 +270,9 @@ class JMECovariance(
         n_features = check_count("n_features", n_features)
         return self._planned(self._moment_stream(n_samples, n_features))
 
-    def _choices(self, moments=None) -> Choices:
+    def _choices(self, moments):
         """Return the workloads and factorizations of both moments."""
-        moments = as_strategy(self.moments) if moments is None else moments
-        return Choices(
+        return choices_of(
             self.workload,
             self.factorization,
             getattr(moments, "second_workload", None),

@@ -15,7 +15,7 @@ from .._tables.clipping import clip_rows
 from ..accounting import calibrate_gaussian
 from ..factorizations import NoiseGain
 from ..factorizations._choices import PlannedNoise
-from ..factorizations._factorizations import Pair
+from ..factorizations._factorizations import Factorization, Pair
 from ..mechanisms import Exact, Mechanism, PrivacyPlan
 from ..mechanisms._planned_releases import GRID_BITS
 from ._moments import AssumeCentered, JointMoments, moment_weights
@@ -165,7 +165,12 @@ class MomentStream(Statistic):
         self.clip_norm = float(clip_norm)
         self.centered = isinstance(moments, AssumeCentered)
         self.diagonal = moments.second_moment == "diag"
-        ends = self._shape(noise, n_features)
+        first, second = noise.factorization, noise.second_factorization
+        self.shapes, self.stretch, ends = (first, second), 1.0, 1.0
+        self.factorization: Factorization = first
+        if second is not first:
+            self.factorization = pair = Pair(first, second, n_features)
+            self.stretch, ends = pair.stretch, pair.ratio
         nu, trace, ratio = moment_weights(moments, self.clip_norm, n_features)
         # Products are as far from rows as the columns of their matrices are.
         scale = ends / self.clip_norm
@@ -181,18 +186,6 @@ class MomentStream(Statistic):
         self._norm = self.clip_norm * math.sqrt(1.0 + largest)
         # The trace is a sum over features.
         self._terms = 1 if trace is None else n_features
-
-    def _shape(self, noise: PlannedNoise, n_features: int) -> float:
-        """Set the noise's matrices; return the factor of the products."""
-        first, second = noise.factorization, noise.second_factorization
-        self.stretch = 1.0
-        if second is first:
-            self.shapes, self.factorization = (first, first), first
-            return 1.0
-        self.shapes = first, second
-        self.factorization = pair = Pair(first, second, n_features)
-        self.stretch = pair.stretch
-        return pair.ratio
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan the release of all steps at a total cost of mu; infinite for none."""

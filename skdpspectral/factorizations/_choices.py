@@ -122,31 +122,28 @@ class PlannedNoise(NamedTuple):
     n_steps: int | None
 
 
-class Choices(NamedTuple):
-    """Workloads and factorizations as given: of rows, and of products or None."""
-
-    workload: object
-    factorization: object = "blt"
-    second_workload: object = None
-    second_factorization: object = None
-
-    def made(self) -> list[tuple[str, Workload, object]]:
-        """Return one or two pairs, each after the prefix of its parameters' names."""
-        first = make_workload(self.workload)
-        found = [("", first, self.factorization)]
-        second, shaping = self.second_workload, self.second_factorization
-        if second is not None or shaping is not None:
-            if second is not None:
-                second = make_workload(second, "second_workload")
-            shaping = self.factorization if shaping is None else shaping
-            found.append(("second_", second or first, shaping))
-        return found
+Asked = list[tuple[str, Workload, object]]
 
 
-def plan_noise(choices: Choices, horizon=None, n_samples=None) -> PlannedNoise:
+def choices_of(
+    workload, factorization, second_workload=None, second_factorization=None
+) -> Asked:
+    """Return workloads and factorizations as given: of rows, and of products if any.
+
+    Each comes after the prefix of its parameters' names.
+    """
+    first = second = make_workload(workload)
+    found: Asked = [("", first, factorization)]
+    if second_workload is not None:
+        second = make_workload(second_workload, "second_workload")
+    if second is not first or second_factorization is not None:
+        found.append(("second_", second, second_factorization or factorization))
+    return found
+
+
+def plan_noise(asked: Asked, horizon=None, n_samples=None) -> PlannedNoise:
     """Make workloads and matrices of a user's choices; a stream has no `n_samples`."""
-    asked = choices.made()
-    n_steps = _count_steps(asked, horizon, n_samples)
+    n_steps = count_steps(asked, horizon, n_samples)
     if n_samples is not None:
         check_horizon(n_steps, 0, n_samples)
     made = [_factorized(_key(w), _key(f), n_steps) for _, w, f in asked]
@@ -166,7 +163,7 @@ def make_workload(workload, name: str = "workload") -> Workload:
     )
 
 
-def _count_steps(asked, horizon, n_samples) -> int | None:
+def count_steps(asked: Asked, horizon=None, n_samples=None) -> int | None:
     """Return the number of planned steps; None for any number."""
     if horizon is not None:
         return int(horizon)
@@ -178,11 +175,6 @@ def _count_steps(asked, horizon, n_samples) -> int | None:
                 '"trivial"'
             )
     return n_samples
-
-
-def check_batches(choices: Choices) -> None:
-    """Refuse rows in batches where noise needs a horizon and there is none."""
-    _count_steps(choices.made(), None, None)
 
 
 def check_horizon(n_steps: int | None, seen: int, more: int) -> None:

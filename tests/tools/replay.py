@@ -426,7 +426,7 @@ def public_of(model):
 
 
 # Models of users are theirs, and noise of a stream is secret: the threat model says so.
-SECRET_STATE = {"_personal", "_stream", "_users_given", "_latest", "accountant"}
+SECRET_STATE = {"_personal", "_stream", "_users_given", "accountant"}
 
 
 def _inside(value, depth=3):

@@ -1340,7 +1340,8 @@ def fit_composition(composition, form, with_y, table):
     found = {}
     for name, part in _parts(model):
         found |= {f"{name}: {k}": v for k, v in leaving(part).items()}
-    method = "predict" if hasattr(model, "predict") else "transform"
+    methods = ("predict", "transform", "score_samples")
+    method = next(one for one in methods if hasattr(model, one))
     public = FORMS[form](PUBLIC.tolist())
     return found | {
         "applied": encode(getattr(model, method)(public)),
