@@ -189,16 +189,10 @@ AUDITED = {
         "planned_sum(name, width, Neighbors.ADD_REMOVE_ONE, mu)",
         "user-networks-replaced",
     ),
-    "second noise of two releases as printed": Mutant(
-        "moment_weights",
-        "return nu, None, sensitivity.separate_moments_ratio(nu)",
-        "return 2.0 / share, None, 4.0 / share",
-        "ime",
-    ),
     "sums of rows squared, and not rows": Mutant(
         "MomentRows",
-        "self._pack_products(rows, out[:, start:])",
-        "self._pack_products(rows.cumsum(axis=0), out[:, start:])",
+        "self._pack_triangle(rows, products)",
+        "self._pack_triangle(rows.cumsum(axis=0), products)",
         "jme-company",
     ),
     "column norm of the noise's matrix forgotten": Mutant(

@@ -545,8 +545,6 @@ ALLOWED = {
     "recommendation/_table_columns.py": {"_plain"},
     "recommendation/_ratings_by_part.py": {"_count_users"},
     "preprocessing/_vectorizer.py": {"_with_columns"},
-    "neural_network/_personal_networks.py": {"_predicted"},
-    "neural_network/_kernels.py": {"outputs_of"},
     "neural_network/_estimators.py": {"_row"},
     "linear_model/_lrs.py": {"_rows_of_users"},
     # An array or index of pandas, which keeps its kind.
