@@ -36,7 +36,6 @@ from skdpspectral import (
 )
 from skdpspectral.covariance import (
     BISR,
-    BaselineMoments,
     Exponential,
     JointMoments,
     Window,
@@ -54,7 +53,6 @@ from skdpspectral.linear_model import Alternation, PrivateRounds, UserIntercept
 from skdpspectral.mechanisms import ParallelPlan
 from skdpspectral.neural_network import (
     Adam,
-    AdamStability,
     AlternatingAdam,
     UserNetwork,
 )
@@ -126,16 +124,12 @@ ESTIMATORS = [
     ),
     DPAdamClassifier(
         (3, 4),
-        optimizer=Adam(moments="clip", stability=AdamStability(floor=0.0)),
+        optimizer=Adam(moments="jme", max_step_norm=1.0),
         batch_size=8,
         n_epochs=2,
     ),
-    DPAdamClassifier(
-        optimizer=Adam(sampling="in-turn", factorization="blt"), n_epochs=1
-    ),
-    DPAdamClassifier(
-        optimizer=Adam(moments="jme-batch", neighbors="zero-out-one"), batch_size=4
-    ),
+    DPAdamClassifier(optimizer=Adam(sampling="in-turn", moments="jme"), n_epochs=1),
+    DPAdamClassifier(optimizer=Adam(neighbors="zero-out-one"), batch_size=4),
     DPAdamClassifier(
         optimizer=Adam(noise_multiplier=2.0), accountant=PrivacyAccountant()
     ),
@@ -212,10 +206,9 @@ ESTIMATORS = [
     JMECovariance(),
     JMECovariance(epsilon=None),
     JMECovariance(horizon=1000),
-    JMECovariance(horizon=7, on_horizon="restart", whiten=True),
     JMECovariance(workload=Exponential(0.9), moments=JointMoments("trace-split")),
     JMECovariance(workload=Window(5), moments=JointMoments(second_moment="diag")),
-    JMECovariance(moments=BaselineMoments("pp-debiased"), factorization="sqrt"),
+    JMECovariance(workload="prefix", factorization="sqrt"),
     JMECovariance(factorization=BISR(16), moments="assume-centered"),
     JMECovariance(horizon=1000, accountant=PrivacyAccountant()),
     FederatedDPPCA(),

@@ -140,10 +140,13 @@ beta_1 : float, default=0.9
     Decay of the first moment, in [0, 1).
 beta_2 : float, default=0.999
     Decay of the second moment, in [0, 1).
-stability : float or AdamStability, default=1e-8
-    Non-negative number that is added to the square root of the second moment,
-    or :class:`~skdpspectral.neural_network.AdamStability`, which also sets a
-    lower bound on the second moment and an upper bound on the norm of a step.
+stability : float, default=1e-8
+    Non-negative number that is added to the square root of the second moment. A
+    released second moment can be negative; it is raised to at least the
+    standard deviation of its noise, which is public.
+max_step_norm : float or None, default=None
+    Norm at which each increment, including the learning rate, is clipped. None
+    does not clip.
 [adam_noise]
 sampling : {"poisson", "in-turn"}, default="poisson"
     "poisson": each example joins each batch independently, which lowers the
@@ -158,17 +161,10 @@ noise_multiplier : float or None, default=None
     `epsilon` and `delta` allow. Otherwise `epsilon` is ignored, and
     ``privacy_.epsilon`` is the cost at `delta`. A number raises an error with
     ``epsilon=None``, which asks for no noise.
-factorization : {"trivial", "sqrt", "blt", "bisr"}, default="trivial"
-    Matrix factorization that correlates the noise of "in-turn" batches, for the
-    decays of both moments. All but "trivial" require ``n_epochs=1``. "blt"
-    keeps about four additional rows of noise in memory, "bisr" keeps 128, and
-    "sqrt" keeps two per batch.
 [adam_second_moment]
 How the second moment is computed. "pp" squares the released mean, as in the
 usual private Adam. "pp-debiased" also subtracts the variance of the noise.
 "jme" releases the squares of the clipped gradients of single examples.
-"jme-batch" clips the mean gradient of the batch once more and squares it.
-"clip" clips gradients and their squares jointly.
 [adam_moment_weight]
 moment_weight : float or "auto", default="auto"
     Weight :math:`\nu` of the squares relative to the gradients, for gradients

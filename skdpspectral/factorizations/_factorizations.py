@@ -43,9 +43,6 @@ class NoiseFilter:
             [self._push_block(rows[s : s + self.block]) for s in starts]
         )
 
-    def reset(self) -> None:
-        """Forget the past."""
-
     def _push_block(self, rows: np.ndarray) -> np.ndarray:
         """Return the next rows of the shaped noise, at most a block of them."""
         return rows
@@ -60,10 +57,7 @@ class Buffered(NoiseFilter):
     def __init__(self, width: int, decay: np.ndarray, weight: np.ndarray):
         self.width = width
         self._decay, self._weight = decay, weight
-        self.reset()
-
-    def reset(self):
-        self._state = np.zeros((len(self._decay), self.width))
+        self._state = np.zeros((len(decay), width))
 
     def _push_block(self, rows):
         n_rows, n_buffers = len(rows), len(self._state)
@@ -100,11 +94,8 @@ class Convolution(NoiseFilter):
         parts[: len(column)] = column
         # Part j of the column, over the double block that a transform spans.
         self._parts = rfft(parts.reshape(n_parts, block), 2 * block, axis=1)
-        self.reset()
-
-    def reset(self):
         self._past: list[np.ndarray] = []
-        self._tail = np.zeros((self.block, self.width))
+        self._tail = np.zeros((block, width))
 
     def _push_block(self, rows):
         newest = rfft(rows, 2 * self.block, axis=0)
@@ -128,10 +119,6 @@ class Paired(NoiseFilter):
         self.width = first.width + second.width
         # Blocks are powers of two: the larger is whole blocks of the smaller.
         self.block = max(first.block, second.block)
-
-    def reset(self):
-        for part in self._parts:
-            part.reset()
 
     def _push_block(self, rows):
         ends = self._parts[0].width

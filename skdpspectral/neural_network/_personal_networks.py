@@ -13,14 +13,12 @@ from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.personal import PersonalEstimator, UserModels, rows_by_user
 from .._base.sklearn_compat import CallbackSupportMixin, fit_progress
 from .._linalg import per_user
-from .._linalg.walks import blas_threads
 from .._tables.table import UserTable, deferred_targets, deferred_users, read_users
 from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan
 from . import _kernels, _network_choices
 from ._estimators import scaled_targets, target_box
 from ._kernels import Layout, NetworkWeights
-from ._network_choices import NetworkShape, network_solver, rules_of, user_network_of
 from ._shared_weights import TOO_LARGE, GradientRounds, train_users
 
 
@@ -84,18 +82,6 @@ class NetworkModels(UserModels):
                 rows_of_users = starts[users][:, None] + np.arange(found.shape[1])
                 out[known[rows_of_users[there]]] = found[there]
         return out
-
-
-def shared_predictions(X, whole: np.ndarray, prompt: np.ndarray, layout) -> np.ndarray:
-    """Predict rows by one public network, with bits independent of the batch."""
-    layers, out = layout.layers(whole), np.empty(len(X))
-    with blas_threads(0):
-        for rows in _kernels.in_blocks(len(X)):
-            part = np.asarray(X[rows], dtype=np.float64)
-            beside = np.broadcast_to(prompt, (len(part), len(prompt)))
-            part = np.hstack([part, beside])
-            out[rows] = _kernels.activations(layers, part, "tanh")[-1][:, 0]
-    return out
 
 
 @documented
@@ -183,7 +169,6 @@ class LRSMLPRegressor(
     See Also
     --------
     skdpspectral.LRSRegressor : One linear model per user, which needs fewer users.
-    skdpspectral.neural_network.count_parameters : Counts the parameters of such models.
     skdpspectral.DPAdamRegressor : One network for all rows.
 
     Notes
@@ -377,8 +362,11 @@ class LRSMLPRegressor(
         U = np.ascontiguousarray(self.components_.T)
         found = self._models().predict(table, codes, U, layout)
         if len(unknown):
-            rows, whole = table.features(unknown), self._shared_network()
-            found[unknown] = shared_predictions(rows, whole, self.prompt_, layout)
+            rows = np.asarray(table.features(unknown), dtype=np.float64)
+            prompts = np.broadcast_to(self.prompt_, (len(rows), len(self.prompt_)))
+            layers = layout.layers(self._shared_network())
+            outputs = _kernels.outputs_of(layers, np.hstack([rows, prompts]), "tanh")
+            found[unknown] = outputs[:, 0]
         return self.target_center_ + self.target_scale_ * found
 
     def _read_like_fit(self, X, users) -> tuple[UserTable, float]:
@@ -453,9 +441,7 @@ class LRSMLPRegressor(
     def _fit_users(self, table: UserTable, y, index) -> NetworkModels:
         rows = self._user_rows(table, y, index, self._units_of_fit())
         rank, layout = len(self.components_), self._fitted_layout()
-        shape = NetworkShape(layout, rank, len(self.prompt_))
-        own, solver = user_network_of(self), network_solver(self)
-        rules = rules_of(self.sparsity, shape, own, solver)
+        rules = _network_choices.rules_of(self, layout, rank, len(self.prompt_))
         U = np.ascontiguousarray(self.components_.T)
         users, levels = train_users(rows, U, rules, self.n_jobs)
         return NetworkModels.cleaned(index, *users, levels)

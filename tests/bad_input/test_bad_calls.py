@@ -19,7 +19,6 @@ from skdpspectral.accounting import (
 )
 from skdpspectral.covariance import (
     BISR,
-    BaselineMoments,
     Exponential,
     JointMoments,
     Window,
@@ -221,12 +220,6 @@ FITS += [
 ]
 for f in (net, labels):
     FITS += [
-        f("factorization", optimizer=Adam(factorization="sqrt"), n_epochs=1),
-        f(
-            "n_epochs=1",
-            n_epochs=2,
-            optimizer=Adam(factorization="blt", sampling="in-turn"),
-        ),
         f("moment_weight", optimizer=Adam(moments="pp", moment_weight=0.3)),
         f("small", epsilon=1e-14, delta=1e-15),
         f("noise_multiplier", optimizer=Adam(noise_multiplier=1e30), batch_size=5),
@@ -421,14 +414,6 @@ FITS += [
         ("sqrt|horizon|blt", {"horizon": 10**13, "factorization": "sqrt"}),
         ("workload|Window", {"workload": "window"}),
         ("workload|Exponential", {"workload": "exponential"}),
-        ("on_horizon|window", {"workload": Window(3), "on_horizon": "restart"}),
-        ("on_horizon|requires horizon", {"on_horizon": "restart"}),
-        ("weight|(0, 1)", {"moments": BaselineMoments("ime", weight=1.0)}),
-        ("weight|pp", {"moments": BaselineMoments("pp", weight=2.0)}),
-        (
-            "second_factorization",
-            {"moments": BaselineMoments("pp-debiased", second_factorization="sqrt")},
-        ),
         ("length|Window", {"moments": JointMoments(second_workload=Window(0))}),
         ("bandwidth|BISR", {"factorization": BISR(0)}),
         ("decay|Exponential", {"workload": Exponential(1.0)}),
@@ -530,7 +515,6 @@ CALLS = [
     ("comp_cov", use("JMECovariance", "error_norm", np.eye(2))),
     ("partial_fit|horizon", lambda s: JMECovariance().partial_fit(ROWS)),
     ("horizon is 10 steps", lambda s: JMECovariance(horizon=10).partial_fit(ROWS)),
-    ("no stream to resume", lambda s: JMECovariance(horizon=30).resume()),
     ("users|must be left out", use("alone", "personalize", ROWS, TARGETS, users=IDS)),
     ("age|number", lambda s: s["cities"].transform(CITIES.astype({"age": str}))),
     ("day|date", lambda s: s["cities"].transform(CITIES.assign(day=1.0))),

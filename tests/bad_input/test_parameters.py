@@ -24,7 +24,6 @@ from skdpspectral._base import strategies
 from skdpspectral.covariance import (
     BISR,
     AssumeCentered,
-    BaselineMoments,
     Exponential,
     JointMoments,
     Window,
@@ -46,7 +45,6 @@ from skdpspectral.linear_model import (
 )
 from skdpspectral.neural_network import (
     Adam,
-    AdamStability,
     AlternatingAdam,
     UserNetwork,
 )
@@ -98,7 +96,6 @@ STRATEGIES = [
     ("LRSRegressor", "shared_weights", UserWeights),
     ("DPAdamClassifier", "optimizer", Adam),
     ("DPAdamRegressor", "optimizer", Adam),
-    ("DPAdamRegressor", "stability", AdamStability),
     ("LRSMLPRegressor", "solver", AlternatingAdam),
     ("LRSMLPRegressor", "user_network", UserNetwork),
     ("JMECovariance", "workload", Exponential),
@@ -106,7 +103,6 @@ STRATEGIES = [
     ("JMECovariance", "factorization", BISR),
     ("JMECovariance", "moments", JointMoments),
     ("JMECovariance", "moments", AssumeCentered),
-    ("JMECovariance", "moments", BaselineMoments),
 ]
 
 
@@ -183,10 +179,7 @@ def owners():
         cls = strategy_class(make)
 
         def given(name, value, parameter=parameter, make=make):
-            made = make(**{name: value})
-            if parameter == "stability":
-                return {"optimizer": Adam(stability=made)}
-            return {parameter: made}
+            return {parameter: make(**{name: value})}
 
         yield f"{cls.__name__} of {label}", ENTRIES[label], cls, given
 

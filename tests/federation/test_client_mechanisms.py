@@ -431,6 +431,6 @@ def test_assumptions_are_words_of_the_plan():
     plans = [make_client(make_task(**t)).plan for t in (*TASKS.values(), {})]
     # Clients clip all that they release themselves, and add all of the noise; leaks are
     # of pipelines.
-    others = {Assumption.CLIPPED_GRADIENTS, Assumption.SUMMED_PARTS}
+    others = {Assumption.SUMMED_PARTS}
     possible = set(Assumption) - others - {Assumption.NO_LEAKS}
     assert {plan.assumption for plan in plans} == possible

@@ -595,7 +595,7 @@ def test_a_stream_as_a_step():
     X, _ = numbers()
     model = make_private_pipeline(DPStandardScaler(), JMECovariance()).fit(X)
     assert model.privacy_.mu == pytest.approx(gaussian_mu(1.0, 1e-6), rel=1e-9)
-    assert model.transform(X).shape == X.shape
+    assert np.isfinite(model.score(X))
 
 
 @pytest.mark.parametrize("kind", ["sparse", "dask", "lists"])

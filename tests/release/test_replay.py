@@ -83,8 +83,6 @@ STEPS = {
     "scaler": DPStandardScaler(epsilon=50.0),
     "scaler of columns": DPStandardScaler(epsilon=50.0, with_mean=False),
     "components": DPPCA(2),
-    "covariance": JMECovariance(clip_norm=0.1, epsilon=50.0),
-    "whitened": JMECovariance(clip_norm=0.1, epsilon=50.0, whiten=True),
 }
 
 

@@ -545,8 +545,7 @@ ALLOWED = {
     "recommendation/_table_columns.py": {"_plain"},
     "recommendation/_ratings_by_part.py": {"_count_users"},
     "preprocessing/_vectorizer.py": {"_with_columns"},
-    "neural_network/_personal_networks.py": {"shared_predictions"},
-    "neural_network/_estimators.py": {"_row", "_outputs"},
+    "neural_network/_estimators.py": {"_row"},
     "linear_model/_lrs.py": {"_rows_of_users"},
     # An array or index of pandas, which keeps its kind.
     # A parameter.

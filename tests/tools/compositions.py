@@ -37,7 +37,6 @@ from skdpspectral import (
     DPStandardScaler,
     DPTableVectorizer,
     FederatedDPPCA,
-    JMECovariance,
     LRSMLPRegressor,
     LRSRegressor,
     SparseDPPCA,
@@ -59,7 +58,6 @@ TRANSFORMERS = [
     DPPCA(1),
     SparseDPPCA(1, client_feature=0),
     FederatedDPPCA(1, client_feature=0),
-    JMECovariance(clip_norm=10.0),
     # Of so few rows it sees nothing: they pass as they are.
     DPStandardScaler(unseen="keep"),
     # Of so few rows it sees no number, and passes ids on.

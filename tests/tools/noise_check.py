@@ -63,14 +63,8 @@ def standardized(tape):
             # By name: a release of few numbers is lost among those of others.
             yield f"entries of {mechanism.name.rstrip('_0123456789')}", drawn.ravel()
     for asked, parts in streams.values():
-        rows, period = np.concatenate(parts), None
-        if asked.mechanism.renewed:
-            period = asked.mechanism.max_steps
-        starts = range(0, len(rows), period or len(rows))
-        for start in starts:
-            part = rows[start : start + period] if period else rows
-            whitened = _whitened(asked, part) / asked.mechanism.noise_std
-            yield "streams", whitened.ravel()
+        whitened = _whitened(asked, np.concatenate(parts))
+        yield "streams", (whitened / asked.mechanism.noise_std).ravel()
 
 
 def _of_counts(mechanism, counts, released):

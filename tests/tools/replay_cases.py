@@ -519,11 +519,10 @@ def _zeroed(estimator):
 
 OPTIMIZERS = [
     {},
-    {"moments": "clip", "n_epochs": 2},
-    {"sampling": "in-turn", "factorization": "sqrt"},
-    {"sampling": "in-turn", "factorization": "blt", "moments": "pp"},
+    {"moments": "pp", "n_epochs": 2},
+    {"sampling": "in-turn"},
     {"sampling": "in-turn", "n_epochs": 2, "neighbors": "zero-out-one"},
-    {"moments": "jme-batch", "neighbors": "zero-out-one"},
+    {"moments": "pp-debiased", "neighbors": "zero-out-one"},
     {"batch_size": N},
 ]
 
@@ -1341,7 +1340,8 @@ def fit_composition(composition, form, with_y, table):
     found = {}
     for name, part in _parts(model):
         found |= {f"{name}: {k}": v for k, v in leaving(part).items()}
-    method = "predict" if hasattr(model, "predict") else "transform"
+    methods = ("predict", "transform", "score_samples")
+    method = next(one for one in methods if hasattr(model, one))
     public = FORMS[form](PUBLIC.tolist())
     return found | {
         "applied": encode(getattr(model, method)(public)),

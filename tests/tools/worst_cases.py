@@ -33,7 +33,7 @@ from skdpspectral import (
     SparseDPPCA,
     SpikedPCA,
 )
-from skdpspectral.covariance import BaselineMoments, JointMoments, Window
+from skdpspectral.covariance import JointMoments, Window
 from skdpspectral.decomposition import ComponentCovariance, PrivateMean
 from skdpspectral.federation import Server
 from skdpspectral.linear_model import PrivateRounds
@@ -475,17 +475,17 @@ CASES |= {
     "jme-company": _stream(_AHEAD, _BACK, company=1.0),
     "jme-clipped": _stream((30.0, 0.0), (-2.0, 0.0), clip_norm=0.5),
     "jme-heavy": _stream(_AHEAD, _OBTUSE, moments=JointMoments(4.0)),
-    "ime": _stream(
-        _AHEAD, (-0.25, 0.968245836551854), least=0.883, moments=BaselineMoments("ime")
+    "jme-trace": _stream(
+        _AHEAD, _BACK, least=0.97, moments=JointMoments("trace-split")
     ),
+    "jme-diagonal": _stream(
+        _AHEAD, _BACK, least=0.97, moments=JointMoments(second_moment="diag")
+    ),
+    "jme-centered": _stream(_AHEAD, (0.0, 1.0), least=0.97, moments="assume-centered"),
     "jme-window": _stream(_AHEAD, _BACK, workload=Window(3), factorization="sqrt"),
     # Products by a matrix of their own, with longer columns than that of the rows.
     "jme-two-shapes": _stream(
         _AHEAD, _OBTUSE, factorization="trivial", moments=_SECOND
-    ),
-    # Five blocks of two steps, and the row in the third, among others like it.
-    "jme-restarts": _stream(
-        _AHEAD, _BACK, step=4, company=1.0, n_steps=10, horizon=2, on_horizon="restart"
     ),
 }
 

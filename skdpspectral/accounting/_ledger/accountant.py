@@ -726,21 +726,8 @@ def advance_stream(accountant: PrivacyAccountant, name: str, at: int, n: int) ->
             raise LedgerError(
                 "this stream was continued elsewhere, or a step of it failed: the "
                 f"ledger {accountant._path} does not have it at step {at}. Its noise "
-                "must not be drawn twice; continue with the newest copy, or resume() "
-                "at the step of the ledger"
+                "must not be drawn twice; continue with the newest copy"
             )
-
-
-def stream_position(accountant: PrivacyAccountant, name: str) -> int:
-    """Return the number of steps of a stream over all copies."""
-    with store.transaction(accountant._path, accountant._id, keep=False) as locked:
-        found = locked.stream(name)
-    if found is None:
-        raise LedgerError(
-            f"the ledger {accountant._path} does not contain this stream: it is an "
-            "older copy; clone the estimator to begin a new stream"
-        )
-    return found
 
 
 # -- arguments -------------------------------------------------------------------------
