@@ -293,9 +293,13 @@ class RatingsBlock:
         `rows` (n_items, q): what is public of the items. `values` (n_ratings,):
         weights. Returns (n_users, q): sums.
         """
+        return self.clicks(values) @ rows
+
+    def clicks(self, values: np.ndarray | None = None) -> sparse.csr_array:
+        """Return users x items, of ones or of a value for each rating."""
         values = np.ones(len(self.items)) if values is None else values
         shape = (len(self), self.n_items)
-        return sparse.csr_array((values, self.items, self.pointer), shape=shape) @ rows
+        return sparse.csr_array((values, self.items, self.pointer), shape=shape)
 
     def pair_products(self, features: np.ndarray, *, keep: bool = False) -> np.ndarray:
         """Sum products of all pairs of items' features over each user's ratings.

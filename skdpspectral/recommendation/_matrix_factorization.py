@@ -22,10 +22,12 @@ from ..accounting import PrivacyAccountant
 from ._estimator import CatalogEstimator, RaterModels
 from ._item_models import MOST_ITEMS, MOST_RATERS, ClicksModel, RatingsModel
 from ._kernels import RatingsChunk, UserRatings
-from ._kernels_models import ItemModel, click_weights, user_weights
+from ._kernels_models import ItemModel, click_weights, log_likings, user_weights
 from ._ratings_by_part import ClusterParts, ClusterRatings, RatingsByPart, unread_parts
 from ._table_columns import item_codes, public_features, read_ratings, units
 
+# Private factors of ratings by default.
+_N_FACTORS = 3
 # Scores of users and items that are in memory together.
 _PART_NUMBERS = 1 << 18
 
@@ -77,11 +79,13 @@ class DPMatrixFactorization(
 
     Parameters
     ----------
-    n_components : int, default=3
-        Number of private factors, at least 0. It is capped at the number of item
-        features (at most 24) plus 2, so at 2 without `item_features`. With `implicit`
-        it is capped at 8 and at the number of items. ``privacy_`` states the cap if it
-        applies. Factors help if there are many users, and cost little if there are few.
+    n_components : int or None, default=None
+        Number of private factors, at least 0. None uses 3 for ratings. It is capped at
+        the number of item features (at most 24) plus 2, so at 2 without
+        `item_features`, and ``privacy_`` states the cap if it applies. With `implicit`
+        it is the largest number: factors are those that stand out of the noise, and
+        None keeps all of them. Factors help if there are many users, and cost little if
+        there are few.
     {epsilon}
         This covers all releases of a fit together.
     {delta}
@@ -127,6 +131,7 @@ class DPMatrixFactorization(
     item_factors_ : ndarray of shape (n_items, n_factors)
         Features that users have weights on: ones, offsets in quarters of the rating
         range, components of the public features, popularity, and the private factors.
+        With `implicit`, uncorrelated combinations of all but the first two.
     ridge_ : ndarray of shape (n_factors,)
         Penalties on the squared weights of a user.
     items_ : ndarray of shape (n_items,)
@@ -196,7 +201,7 @@ class DPMatrixFactorization(
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
-        "n_components": [Interval(Integral, 0, None, closed="left")],
+        "n_components": [Interval(Integral, 0, None, closed="left"), None],
         "user_feature": [Integral, str],
         "item_feature": [Integral, str],
         "rating_feature": [str],
@@ -210,7 +215,7 @@ class DPMatrixFactorization(
 
     def __init__(
         self,
-        n_components: int = 3,
+        n_components: int | None = None,
         *,
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
@@ -249,7 +254,10 @@ class DPMatrixFactorization(
             )
         features = public_features(self.item_features, n_items)
         kind = ClicksModel if self.implicit else RatingsModel
-        return kind(features, self.n_components, self.n_jobs)
+        n_components = self.n_components
+        if n_components is None and not self.implicit:
+            n_components = _N_FACTORS
+        return kind(features, n_components, self.n_jobs)
 
     @unweighted
     def fit(self, X, y=None) -> Self:
@@ -273,7 +281,8 @@ class DPMatrixFactorization(
         """
         self._check_parameters()
         self._limits()
-        most = 3 if self.n_components else 2 - bool(self.implicit)
+        most = 2 if self.implicit else 3
+        most -= self.n_components == 0
         with self._unchanged_on_error(), fit_progress(self, most) as progress:
             unread = unread_parts(self, X, y, reset=True)
             given = y is not None or self.implicit
@@ -360,9 +369,10 @@ class DPMatrixFactorization(
 
     def _item_model(self) -> ItemModel:
         """Return the model, with a last row for items outside the catalog."""
+        offsets = np.zeros(len(self.items_)) if self._of_clicks() else self._offsets()
         return ItemModel(
             self._level(),
-            np.append(self._offsets(), self._offsets().mean()),
+            np.append(offsets, offsets.mean()),
             np.vstack([self.item_factors_, self._outside()]),
             self.ridge_,
         )
@@ -470,7 +480,8 @@ class DPMatrixFactorization(
         model = self._item_model()
         found = model.predict(items, own, self._models().weights_or_prior())
         if self._of_clicks():
-            return found
+            popularity = np.append(self._offsets(), self._offsets().mean())
+            return popularity[items] + log_likings(found)
         return np.clip(self._in_units(found), *self._limits())
 
     # Wrong values are spoken of by a check of parameters.
@@ -637,7 +648,7 @@ class DPMatrixFactorization(
         for weight, feature in zip(weights.T, self.item_factors_.T, strict=True):
             np.multiply(weight[:, None], feature, out=term)
             out += term
-        out = out if clicks else self._in_units(out)
+        out = log_likings(out) if clicks else self._in_units(out)
         return out + popularity * self.item_popularity_
 
     def personalize(self, X, y=None):
