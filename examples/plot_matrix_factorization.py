@@ -102,3 +102,23 @@ plt.show()
 for epsilon, one, other in zip(epsilons, with_features, without, strict=True):
     print(f"epsilon {epsilon}: {one:.3f} with features, {other:.3f} without")
 print(f"no privacy {exact:.3f}, each user's mean {own_mean:.3f}")
+
+# %%
+# Clicks without ratings
+# ----------------------
+# With ``implicit=True``, only the pairs of users and items count: here, what users
+# rated 4 or more. Two rounds release how popular items are and which pairs of them
+# users have beyond that.
+
+clicks = DPMatrixFactorization(
+    items=ratings.item_ids, item_features=features, implicit=True, epsilon=2.0
+).fit(X[train][y[train] >= 4])
+print(clicks.privacy_)
+liked = X[test][y[test] >= 4]
+users, held = np.unique(liked[:, 0]), set(map(tuple, liked))
+for name, popularity in {"lists": None, "popularity alone": 1e9}.items():
+    lists = clicks.recommend(users, n=10, popularity=popularity)[0]
+    pairs = zip(np.repeat(users, 10), lists.ravel(), strict=True)
+    print(
+        f"{name}: {sum(pair in held for pair in pairs) / len(held):.3f} of clicks found"
+    )

@@ -19,7 +19,6 @@ import numpy as np
 from .. import sensitivity
 from .._linalg import eigen
 from .._statistics.statistic import Combination, Statistic
-from .._statistics.user_sums import MOST_EXACT_USERS
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Concern, Mechanism, Neighbors, Remark
 from . import _kernels, _kernels_models
@@ -330,82 +329,35 @@ def residuals_of(
     block: RatingsBlock, model: ItemModel
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit a block's users; return residuals and weights."""
-    weights = user_weights(block, model, keep=True)
+    weights = user_weights(block, model)
     return _kernels_models.clip_residuals(model.residuals(block, weights)), weights
-
-
-class CodedRatings(NamedTuple):
-    """Ratings of users, by numbers.
-
-    `users` (n_ratings,): codes of users.
-    `items` (n_ratings,): codes of items; -1 for those outside the catalog.
-    `values` (n_ratings,): finite ratings.
-    """
-
-    users: np.ndarray
-    items: np.ndarray
-    values: np.ndarray
 
 
 @dataclass(frozen=True)
 class ItemMoment(Statistic):
-    """Leading directions of the sum of x x' over users, for rows x of unit norm.
-
-    `n_components`: directions that are asked for; with 0 nothing is released.
-    `rating_range`: public range that ratings are clipped to, and measured from the
-    middle of.
-    `max_ratings_per_user`: ratings of a user that count, the last ones.
-    """
+    """The sum over users of x x' for their residuals x, of unit norm."""
 
     n_items: int
-    n_components: int
-    rating_range: tuple[float, float] = (1.0, 5.0)
-    max_ratings_per_user: int | None = None
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan the sum: a user moves it by a matrix x x' of Frobenius norm 1."""
-        if not self.n_components:
-            return ()
         return calibrate_alike(
             ["second_moment"],
             sensitivity.projector_sum_sensitivity(Neighbors.ADD_REMOVE_ONE),
             mu,
             (self.n_items, self.n_items),
             symmetric=True,
-            magnitude=MOST_EXACT_USERS,
+            magnitude=MOST_RATERS,
             lemma="projector-sums",
         )
 
-    def remarks(self) -> tuple[str, ...]:
-        return ("The catalog of items is taken to be public.",)
-
-    def released(self, release, total: np.ndarray) -> ReleasedSum:
-        """Release a sum that each user moves by a matrix x x' of Frobenius norm 1."""
+    def run(self, release, rows: UserRatings, model: ItemModel) -> ReleasedSum:
+        """Release the sum, given users' models."""
+        projectors = partial(_projectors, model=model, n_items=self.n_items)
+        total = np.zeros((self.n_items, self.n_items), order="F")
+        for moment in rows.map(projectors):
+            total += moment
         return ReleasedSum.of(release, "second_moment", total)
-
-    def run(self, release, rows: CodedRatings) -> tuple[np.ndarray, np.ndarray]:
-        """Release the sum; return its components and their eigenvalues."""
-        rank = min(self.n_components, self.n_items)
-        if not rank:
-            return np.zeros((0, self.n_items)), np.zeros(0)
-        moment, noise = self.released(release, self._moment(rows))
-        values, components = eigen.top_eigh(moment, rank, noise / math.sqrt(2.0))
-        return components, np.maximum(values, 0.0)
-
-    def _moment(self, rows: CodedRatings) -> np.ndarray:
-        """Sum over users of x x', exact: items x items."""
-        if not isinstance(rows, CodedRatings):  # of groups of users on a cluster
-            total = rows.total(self._moment)
-            return np.zeros((self.n_items,) * 2) if total is None else total
-        low, high = self.rating_range
-        known = np.flatnonzero(rows.items >= 0)
-        # Halves first: neither the middle nor the difference overflows.
-        centered = np.clip(rows.values[known], low, high) - (0.5 * low + 0.5 * high)
-        users, items = rows.users[known], rows.items[known]
-        with np.errstate(all="ignore"):  # an error would tell of somebody's ratings
-            return _kernels.second_moment(
-                users, items, centered, self.n_items, self.max_ratings_per_user
-            )
 
 
 # Shares of mu^2.
@@ -443,7 +395,7 @@ class ItemComponents(RatingsModel):
         named = super().parts()
         parts: dict[str, Statistic] = {name: named[name] for name in _WITHOUT}
         if self.n_factors:
-            parts["second_moment"] = ItemMoment(len(self.features), self.n_factors)
+            parts["second_moment"] = ItemMoment(len(self.features))
         return parts
 
     def shares(self) -> dict[str, float]:
@@ -452,19 +404,9 @@ class ItemComponents(RatingsModel):
     def run(self, release, rows: UserRatings, progress: Any = None) -> FoundItems:
         model, found = self._offsets(release, rows, lambda _: None)
         if self.n_factors:
-            total = self._residual_moment(rows, model)
-            moment = self.parts()["second_moment"].released(release, total)
+            moment = self.parts()["second_moment"].run(release, rows, model)
             model = model.with_factors(self._components(moment, found.counts))
         return FoundItems(model, found.logged, found.counts)
-
-    def _residual_moment(self, rows: UserRatings, model: ItemModel) -> np.ndarray:
-        """Return the sum over users of x x' for their unit residuals x."""
-        n_items = len(self.features)
-        projectors = partial(_projectors, model=model, n_items=n_items)
-        total = np.zeros((n_items, n_items), order="F")
-        for moment in rows.map(projectors):
-            total += moment
-        return total
 
     def _components(self, moment: ReleasedSum, counts: np.ndarray) -> np.ndarray:
         """Return components over roots of counts, shrunk by the noise."""

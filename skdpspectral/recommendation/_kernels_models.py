@@ -443,17 +443,16 @@ def item_model(level: float, offsets: np.ndarray, tastes: np.ndarray) -> ItemMod
     return ItemModel(level, offsets, features, np.array(ridge)).with_offsets(offsets)
 
 
-def user_weights(block: RatingsBlock, model: ItemModel, *, keep=False) -> np.ndarray:
+def user_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
     """Fit each user of a block: a ridge regression of what the model leaves.
 
-    `model`: model of the items. `keep`: whether another fit of these users will follow,
-    beside a like model. Returns (n_users, q): weights, of finite numbers; with the same
-    bits alone and among others.
+    Returns (n_users, q): weights, of finite numbers; with the same bits alone and among
+    others.
     """
     features = model.features
     q = features.shape[1]
     j, i = np.tril_indices(q)
-    pairs = block.pair_products(features, keep=keep)
+    pairs = block.pair_products(features)
     rest = block.values - model.level - model.offsets[block.items]
     right = block.products(features, rest)
     weights = np.empty_like(right)

@@ -20,11 +20,11 @@ from .._tables.columns import read_entries
 from .._tables.ids import IdIndex
 from ..accounting import PrivacyAccountant
 from ._estimator import CatalogEstimator, RaterModels
-from ._item_models import MOST_ITEMS, MOST_RATERS, ClicksModel, RatingsModel
-from ._kernels import RatingsChunk, UserRatings
+from ._item_models import MOST_ITEMS, ClicksModel, RatingsModel
+from ._kernels import UserRatings
 from ._kernels_models import ItemModel, click_weights, log_likings, user_weights
-from ._ratings_by_part import ClusterParts, ClusterRatings, RatingsByPart, unread_parts
-from ._table_columns import item_codes, public_features, read_ratings, units
+from ._ratings_by_part import unread_parts
+from ._table_columns import item_codes, public_features, read_ratings
 
 # Private factors of ratings by default.
 _N_FACTORS = 3
@@ -284,34 +284,27 @@ class DPMatrixFactorization(
         most = 2 if self.implicit else 3
         most -= self.n_components == 0
         with self._unchanged_on_error(), fit_progress(self, most) as progress:
-            unread = unread_parts(self, X, y, reset=True)
-            given = y is not None or self.implicit
-            self._warn_of_columns(X, ratings=None if given else self.rating_feature)
-            catalog = self._catalog(unread)
-            self._warn_of_buckets(catalog)
-            statistic = self._statistic(len(catalog))
-            plan = self._plan(statistic)
-            # It is charged here, and values are read from here on.
-            release, table = self._start_release(plan, unread)
-            rows, index = self._grouped(table, catalog)
-            progress.begin(X, y, plan)
-            found = statistic.run(release, rows, progress)
-            self._set_items(catalog, found)
+
+            def begin(plan):
+                progress.begin(X, y, plan)
+                return progress
+
+            fitted = self._released_items(X, y, begin)
+            self._set_items(fitted.catalog, fitted.found)
             # What belongs to users, apart from all public attributes; of users on a
             # cluster nothing comes here.
-            self._personal = self._fitted_users(rows, index)
-            self.privacy_ = plan
+            self._personal = self._fitted_users(fitted.rows, fitted.index)
+            self.privacy_ = fitted.plan
         return self
 
     def _set_items(self, catalog, found) -> None:
         """Set what was released of the items, and what is public."""
-        model, quarter = found.model, self._units()[1]
+        model = found.model
         if self.implicit:
             for name in ("level_", "item_offsets_"):  # of an earlier fit of ratings
                 vars(self).pop(name, None)
         else:
-            self.level_ = float(self._in_units(model.level))
-            self.item_offsets_ = quarter * model.offsets
+            self._set_offsets(model)
         self.item_popularity_ = found.popularity
         self.item_factors_, self.ridge_ = model.features, model.ridge
         self._set_catalog(catalog)
@@ -350,13 +343,6 @@ class DPMatrixFactorization(
             )
         return lambda: self._grouped(unread.read(), self._catalog(None))
 
-    def _grouped(self, table, catalog):
-        """Return ratings by user, and the ids of the users."""
-        rows, index = self._grouped_ratings(table, catalog)
-        if rows.n_users > MOST_RATERS:
-            raise ValueError("user_feature must contain at most 2**31 users")
-        return rows, index
-
     def _finish(self, board: Billboard, found, plan, rows=None, index=None) -> None:
         """Make public attributes of what was released, and models of users at hand."""
         self._set_items(self._catalog(None), found)
@@ -376,9 +362,6 @@ class DPMatrixFactorization(
             np.vstack([self.item_factors_, self._outside()]),
             self.ridge_,
         )
-
-    def _units(self) -> tuple[float, float]:
-        return units(self._limits())
 
     def _of_clicks(self) -> bool:
         """Return whether the last fit was one of clicks without ratings."""
@@ -400,28 +383,6 @@ class DPMatrixFactorization(
         if not self._of_clicks():
             row[:2] = 1.0, self._offsets().mean()
         return row
-
-    def _in_units(self, values: np.ndarray) -> np.ndarray:
-        middle, quarter = self._units()
-        return middle + quarter * values
-
-    def _grouped_ratings(self, table: RatingsByPart, catalog):
-        """Return the ratings of items of the catalog by user, and the users."""
-        if isinstance(table, ClusterParts):
-            return ClusterRatings(table, catalog, self._limits()), None
-        index, counts = table.counted_users()
-        limits = self._limits()
-
-        def parts():
-            for users, items, ratings in table.parts():
-                # Codes of the rows are at hand if the table is one part.
-                known = index.codes is not None
-                codes = index.codes if known else index.find(users, "user_feature")
-                ratings = np.clip(ratings, *limits)
-                yield RatingsChunk(codes, item_codes(catalog, items), ratings)
-
-        rows = UserRatings(parts(), counts, len(catalog), *self._units())
-        return rows, index
 
     def _fitted_users(self, rows: UserRatings, index: IdIndex) -> RaterModels:
         """Fit every user beside the items' model, each from their rows alone."""
@@ -678,7 +639,7 @@ class DPMatrixFactorization(
         check_is_fitted(self)
         self._check_parameters()
         table = unread_parts(self, X, y, reset=False).read()
-        rows, index = self._grouped_ratings(table, self._fitted_catalog())
+        rows, index = self._grouped(table, self._fitted_catalog())
         models = self._models()
         if models.index is not None:
             models.index.find(index.ids, "user_feature")  # of one kind with the others

@@ -248,23 +248,6 @@ def test_the_bound_of_pairs_leaves_room_for_rounding():
     assert square * (1 + Fraction(4, 10**5)) + side < 1
 
 
-def test_sums_are_kept_for_the_same_features_alone():
-    """Bits of sums that are kept, and of those that are made again."""
-    rng = np.random.default_rng(4)
-    users = [
-        {int(j): 1.0 for j in rng.choice(N_ITEMS, n, False)} for n in (3, 0, 9, 30)
-    ]
-    features = rng.normal(size=(N_ITEMS, 5))
-    block = block_of(*users)
-    block.pair_products(features, keep=True)
-    features = np.column_stack([features, rng.normal(size=(N_ITEMS, 2))])
-    features[:, 1] += 1.0
-    found = block.pair_products(features)
-    assert np.array_equal(found, block_of(*users).pair_products(features))
-    fewer = block.pair_products(features[:, [0, 3]])
-    assert np.array_equal(fewer, block_of(*users).pair_products(features[:, [0, 3]]))
-
-
 def test_upper_triangles_are_all_that_is_eliminated():
     rng = np.random.default_rng(5)
     roots = rng.normal(size=(9, 6, 4))

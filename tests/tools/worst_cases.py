@@ -438,16 +438,6 @@ _OF_ITEMS = {
 _RATED = [(9, 5.0)], [(0, 5.0), (1, 5.0), (2, 1.0), (3, 5.0)]
 _CLICKED = _RATED[0], _RATED[1][:3]
 CASES |= {
-    # An ordinary user, and one with two ratings near both ends.
-    "items": _ratings(
-        DPItemEmbedding,
-        [(0, 4.99), (1, 4.99)],
-        [(0, 4.99), (1, 1.01)],
-        0.9997,
-        1,
-        method="moment",
-        items=range(2),
-    ),
     "factors": _ratings(DPMatrixFactorization, *_RATED, 0.992, **_OF_ITEMS),
     "clicks": _ratings(
         DPMatrixFactorization, *_CLICKED, 0.9998, implicit=True, **_OF_ITEMS
