@@ -40,7 +40,7 @@ ROWS = {
     if name != "jester" or title not in ("no features", FEATURES)
 }
 SLOW = tuple(row for row in ROWS if not row.startswith("100K"))
-REPEATS = {row: 2 if row in SLOW else 10 for row in ROWS}
+REPEATS = {row: 2 if row in SLOW else 5 for row in ROWS}
 PRIVATE = [f":math:`\\epsilon = {epsilon}`" for epsilon in EPSILONS if epsilon]
 NONE, NDCG, SHOWN = "no privacy", "NDCG\\@20", "Shown"
 

@@ -3,7 +3,7 @@
 In every round a user contributes one vector of norm at most one, made from their own
 ratings and earlier releases. The sum over users is released with noise. In a second
 moment, every user contributes one row of unit norm. Of clicks, popularity of items is
-released, then factors in two rounds.
+released, then pairs of items beyond popularity.
 """
 
 from __future__ import annotations
@@ -429,7 +429,7 @@ _MOST_HEAD, _LEAST_HEAD, _HEAD_GROWTH, _LEAST_EVIDENCE = 1500, 32, 7.0, 150.0
 # says how far tastes for them explain pairs, and what is added for all.
 _PUBLIC_RIDGE, _CLICK_RIDGE = 100.0, 0.5
 # Pairs have norms of at most this: each stands for two entries of a matrix.
-_HALF = math.sqrt(0.5)
+_PAIR_BOUND = math.sqrt(0.5)
 # Eigendecompositions, after each of which the squares that are not released are known
 # better.
 _ROUNDS = 3
@@ -451,7 +451,7 @@ class ClicksModel(Combination):
         parts = {"clicks": UserSum("clicks", (p + 1,), jobs)}
         if self.n_components != 0:
             size = max(self.most_head * (self.most_head + 1) // 2, p + 1)
-            more = {"bound": _HALF, "lemma": "click-pairs"}
+            more = {"bound": _PAIR_BOUND, "lemma": "click-pairs"}
             parts["pairs"] = UserSum("pairs", (size,), jobs, **more)
         return parts
 
@@ -474,7 +474,7 @@ class ClicksModel(Combination):
         if self.n_components != 0:
             # The size of the answer is public: what it is asked for is released.
             n_head = found.head_size(self.most_head)
-            ask = partial(_kernels_models.click_contributions, scale=_HALF)
+            ask = partial(_kernels_models.click_contributions, scale=_PAIR_BOUND)
             if n_head:
                 head = np.argsort(-found.total[:-1], kind="stable")[:n_head]
                 how = {"head": head, "popularity": found.direction(head)}
@@ -484,9 +484,9 @@ class ClicksModel(Combination):
                 pairs = eigen.unpack_lower(total, n_head)
                 factors = self._factors(found, head, pairs, noise_std)
             else:
-                again = total[: p + 1] / _HALF
+                again = total[: p + 1] / _PAIR_BOUND
                 mean = 0.5 * (first.total + again)
-                found = _Popularity(mean, _HALF * first.noise_std)
+                found = _Popularity(mean, _PAIR_BOUND * first.noise_std)
             progress.step(2)
         return found.items(self._columns(found), factors)
 

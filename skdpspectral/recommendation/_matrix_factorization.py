@@ -160,8 +160,9 @@ class DPMatrixFactorization(
     addition or removal of that user, for any data. It covers the public attributes and
     the result of :meth:`publish`. It covers neither predictions and lists for users of
     the fit, which only that user may see, nor scores pooled over users. In every
-    release a user changes a sum by a vector of norm at most one (:ref:`lemma-answers`).
-    The number of users is only used as released.
+    release a user changes a sum by a vector of norm at most one (:ref:`lemma-answers`,
+    and :ref:`lemma-click-pairs` for clicks). The number of users is only used as
+    released.
 
     If a user rates an item several times, the last rating counts. The penalties and the
     bounds of empirical Bayes are constants of the method, in units of a quarter of the

@@ -49,6 +49,15 @@ AUDITED = {
         "return clip_norm**2 / n_samples",
         "pca",
     ),
+    "both entries of a pair of clicks for one": Mutant(
+        "_PAIR_BOUND", "math.sqrt(0.5)", "0.5", "clicks-pairs"
+    ),
+    "pairs of clicks with popularity": Mutant(
+        "pair_contributions",
+        "        left -= along[part, None] * popularity\n",
+        "",
+        "clicks-pairs",
+    ),
     "pairs taken for rows": Mutant("HALF", "HALF = 0.5", "HALF = 1.0", "pca-pairs"),
     "pairs of which ties are left out": Mutant(
         "SecondMoment",
