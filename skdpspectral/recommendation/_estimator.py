@@ -174,21 +174,26 @@ class CatalogEstimator(PrivateEstimator):
     def _grouped(self, table: RatingsByPart | ClusterParts, catalog):
         """Return the ratings of items of the catalog by user, and the users' ids."""
         limits = self._limits()
+        rows: UserRatings | ClusterRatings
+        index: IdIndex | None
         if isinstance(table, ClusterParts):
-            return ClusterRatings(table, catalog, limits), None
-        index, counts = table.counted_users()
-        if len(index) > MOST_RATERS:
+            rows, index = ClusterRatings(table, catalog, limits), None
+        else:
+            found, counts = table.counted_users()
+            index = found
+
+            def parts():
+                for users, items, ratings in table.parts():
+                    # Codes of the rows are at hand if the table is one part.
+                    known = found.codes is not None
+                    codes = found.codes if known else found.find(users, "user_feature")
+                    ratings = np.clip(ratings, *limits)
+                    yield RatingsChunk(codes, item_codes(catalog, items), ratings)
+
+            rows = UserRatings(parts(), counts, len(catalog), *units(limits))
+        if rows.n_users > MOST_RATERS:
             raise ValueError("user_feature must contain at most 2**31 users")
-
-        def parts():
-            for users, items, ratings in table.parts():
-                # Codes of the rows are at hand if the table is one part.
-                known = index.codes is not None
-                codes = index.codes if known else index.find(users, "user_feature")
-                ratings = np.clip(ratings, *limits)
-                yield RatingsChunk(codes, item_codes(catalog, items), ratings)
-
-        return UserRatings(parts(), counts, len(catalog), *units(limits)), index
+        return rows, index
 
     def _units(self) -> tuple[float, float]:
         return units(self._limits())

@@ -451,8 +451,8 @@ class ClicksModel(Combination):
         parts = {"clicks": UserSum("clicks", (p + 1,), jobs)}
         if self.n_components != 0:
             size = max(self.most_head * (self.most_head + 1) // 2, p + 1)
-            more = {"bound": _PAIR_BOUND, "lemma": "click-pairs"}
-            parts["pairs"] = UserSum("pairs", (size,), jobs, **more)
+            how = (size,), jobs, _PAIR_BOUND, "click-pairs"
+            parts["pairs"] = UserSum("pairs", *how)
         return parts
 
     @property

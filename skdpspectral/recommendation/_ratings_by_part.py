@@ -42,7 +42,6 @@ class ClusterParts:
     """
 
     columns: list
-    ratings: None = None  # they are with the parts
 
     @classmethod
     def of(cls, table: ClusterTable, columns: tuple[int, int], targets) -> ClusterParts:
