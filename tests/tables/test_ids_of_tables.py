@@ -101,9 +101,7 @@ def test_bad_ids_are_refused(data, case):
     with pytest.raises(error, match=message):
         LRSRegressor(accountant=accountant).fit(X, y, users=ids)
     if case != "masked":
-        frame, _ = table(data)
-        frame["user_id"] = ids
-        frame["item_id"] = np.arange(200)
+        frame = pd.DataFrame({"user_id": ids, "item_id": np.arange(200)})
         model = DPItemEmbedding(items=200, accountant=accountant, rating_range=(1, 5))
         with pytest.raises(error, match=f"user_feature.*{message}"):
             model.fit(frame, y)
