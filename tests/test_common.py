@@ -190,10 +190,7 @@ ESTIMATORS = [
     ),
     DPItemEmbedding(0, items=8, rating_range=(1, 5)),
     DPItemEmbedding(2, method="residuals", rating_range=(1, 5)),
-    DPItemEmbedding(method="moment", remainder="passthrough", rating_range=(1, 5)),
-    DPItemEmbedding(
-        max_ratings_per_user=1, accountant=PrivacyAccountant(), rating_range=(1, 5)
-    ),
+    DPItemEmbedding(accountant=PrivacyAccountant(), rating_range=(1, 5)),
     DPMatrixFactorization(rating_range=(1, 5)),
     DPMatrixFactorization(epsilon=None, rating_range=(1, 5)),
     DPMatrixFactorization(

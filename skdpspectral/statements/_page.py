@@ -41,7 +41,7 @@ _PAGES = {
     "sampled_gradients": "gradient-moments clipped-moments sampled-replacement",
     "spiked": "spiked-law sub-gaussian-rows noisy-projector",
     "user_level": "user-sums projector-sums votes user-gradients",
-    "item_models": "answers",
+    "item_models": "answers click-pairs",
     "federation": "power-product session shared-center",
     "groups": "noise-shares",
     "selection": "score-sums exponential-choice blocks-vote",

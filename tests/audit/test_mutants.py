@@ -49,6 +49,15 @@ AUDITED = {
         "return clip_norm**2 / n_samples",
         "pca",
     ),
+    "both entries of a pair of clicks for one": Mutant(
+        "_PAIR_BOUND", "math.sqrt(0.5)", "0.5", "clicks-pairs"
+    ),
+    "pairs of clicks with popularity": Mutant(
+        "pair_contributions",
+        "        left -= along[part, None] * popularity\n",
+        "",
+        "clicks-pairs",
+    ),
     "pairs taken for rows": Mutant("HALF", "HALF = 0.5", "HALF = 1.0", "pca-pairs"),
     "pairs of which ties are left out": Mutant(
         "SecondMoment",
@@ -919,6 +928,7 @@ _OWN_VECTOR = (
     f"{_PRIVACY}a_user_moves_every_sum_by_their_own_vector_and_no_other_number"
 )
 _ITEMS = "recommendation/test_item_pipeline.py::test_"
+_ROWS = "recommendation/test_item_embedding.py::test_"
 _ANSWER = "        yield from _kernels_shared.user_moments(block, scores, fit, units)"
 _SUM = "    return release(name, total * grid, overwrite=True)"
 
@@ -992,11 +1002,32 @@ EXACT |= {
         "np.clip(y - offsets / len(y),",
         f"{_OWN_VECTOR}[offsets]",
     ),
-    "columns kept that nobody asked for": Mutant(
-        "kept_columns",
-        'range(n_columns) if model.remainder == "passthrough" else ()',
-        "range(n_columns)",
-        f"{_ITEMS}further_columns_are_dropped_with_a_warning[array]",
+    "rows of unit norm not scaled": Mutant(
+        "unit_steps",
+        "values / np.repeat(lengths, counts) / EMBEDDING_STEP",
+        "values / EMBEDDING_STEP",
+        f"{_ROWS}no_user_is_longer_than_one",
+    ),
+    "rows of unit norm rounded up": Mutant(
+        "unit_steps", "np.trunc(", "np.ceil(", f"{_ROWS}no_user_is_longer_than_one"
+    ),
+    "rows whose squares underflow": Mutant(
+        "unit_steps",
+        "    values = np.ldexp(values, -np.repeat(exponents, counts))\n",
+        "",
+        f"{_ROWS}no_user_is_longer_than_one",
+    ),
+    "second moment over the number of users": Mutant(
+        "second_moment_of_steps",
+        "out *= EMBEDDING_STEP * EMBEDDING_STEP",
+        "out *= EMBEDDING_STEP * EMBEDDING_STEP / steps.shape[0]",
+        f"{_ROWS}the_second_moment_is_a_sum_of_whole_numbers",
+    ),
+    "catalog from the data under a budget": Mutant(
+        "CatalogEstimator",
+        "if self.items is None and not self._is_private():",
+        "if self.items is None:",
+        f"{_ROWS}with_a_budget_items_are_hashed_with_a_warning",
     ),
     "sums over users of ratings without their noise": Mutant(
         "ReleasedSum",

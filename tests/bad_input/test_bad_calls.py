@@ -328,8 +328,6 @@ for f in (items, factors):
         f("X|0 sample(s)", X=sparse.csr_array((0, 5)), y=None),
         f("X|sparse", X=sparse.csr_array(RATINGS + 1j), y=None),
     ]
-REMAINDERS = ["keep", ["day"], [3], [1.5], [0], [2, 2]]
-FITS += [items("remainder", X=np.c_[RATINGS, STARS], remainder=r) for r in REMAINDERS]
 CITIES = pd.DataFrame(
     {"age": STARS, "city": ["Graz", "Linz"] * 30, "day": np.datetime64("2020-01-01")}
 )

@@ -149,18 +149,22 @@ def test_a_session_gives_what_a_fit_in_one_place_gives(name):
 @pytest.mark.parametrize("n_components", [0, 2])
 def test_a_recommender_of_several_nodes_is_that_of_one_place(implicit, n_components):
     parameters = {"implicit": implicit, "n_components": n_components}
+    if implicit:
+        parameters["epsilon"] = 300.0  # few users have pairs that stand out of noise
+    # Last bits of popularity move steps of clicks, by 2**-11 each.
+    near = {"atol": 1e-6 if implicit else 1e-10}
     fit = factors(**parameters, noise_seed=3)
     fit.fit(RATINGS.data, None if implicit else RATINGS.target)
     task = GroupTask(factors(**parameters))
     clients = rating_clients(task)
     found, rounds = held(task, clients, noise_seed=3)
     assert not rounds.rejected
-    np.testing.assert_allclose(found.item_factors_, fit.item_factors_, atol=1e-10)
-    np.testing.assert_allclose(found.item_popularity_, fit.item_popularity_, atol=1e-10)
+    np.testing.assert_allclose(found.item_factors_, fit.item_factors_, **near)
+    np.testing.assert_allclose(found.item_popularity_, fit.item_popularity_, **near)
     for place, client in enumerate(clients.values()):
         own = RATINGS.data[group(RATINGS.data[:, 0], place)]
         given, expected = client.model.predict(own), fit.predict(own)
-        np.testing.assert_allclose(given, expected, atol=1e-10)
+        np.testing.assert_allclose(given, expected, **near)
     lists, _ = found.recommend([0, 1], n=3)
     assert lists.shape == (2, 3)
 

@@ -73,7 +73,7 @@ def fit_items(frame, **how):
 
 
 def fit_moment(frame, **how):
-    return fit_items(frame, method="moment", **how)
+    return fit_items(frame, method="residuals", **how)
 
 
 def fit_federation(frame, **how):

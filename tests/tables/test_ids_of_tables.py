@@ -45,9 +45,9 @@ ENDING = {
     "item_feature": lambda X, y, ids: DPItemEmbedding(items=9, rating_range=(1, 5)).fit(
         pd.DataFrame({"user_id": y.astype(int), "item_id": ids}), y
     ),
-    "items": lambda X, y, ids: DPItemEmbedding(
-        items=ids[:2], remainder=[], rating_range=(1, 5)
-    ).fit(X, y),
+    "items": lambda X, y, ids: DPItemEmbedding(items=ids[:2], rating_range=(1, 5)).fit(
+        X, y
+    ),
     "clients": lambda X, y, ids: FederatedDPPCA(1).fit(X, clients=ids),
 }
 
@@ -101,12 +101,8 @@ def test_bad_ids_are_refused(data, case):
     with pytest.raises(error, match=message):
         LRSRegressor(accountant=accountant).fit(X, y, users=ids)
     if case != "masked":
-        frame, _ = table(data)
-        frame["user_id"] = ids
-        frame["item_id"] = np.arange(200)
-        model = DPItemEmbedding(
-            items=200, accountant=accountant, remainder=[], rating_range=(1, 5)
-        )
+        frame = pd.DataFrame({"user_id": ids, "item_id": np.arange(200)})
+        model = DPItemEmbedding(items=200, accountant=accountant, rating_range=(1, 5))
         with pytest.raises(error, match=f"user_feature.*{message}"):
             model.fit(frame, y)
         frame = frame.rename(columns={"user_id": "item_id", "item_id": "user_id"})

@@ -68,7 +68,6 @@ TRANSFORMERS = [
         item_feature=1,
         items=range(5),
         rating_range=(0, 6),
-        remainder="passthrough",
     ),
     DPItemEmbedding(
         1,
@@ -77,7 +76,6 @@ TRANSFORMERS = [
         item_feature=1,
         items=range(5),
         rating_range=(0, 6),
-        remainder=[2],
     ),
 ]
 REGRESSOR = LRSRegressor(

@@ -221,10 +221,11 @@ WIDE = {
         )
     ],
     "DPItemEmbedding": lambda: [
-        (DPItemEmbedding(1, items=range(140), method="moment", **_PAIRS), *_rated(140))
-    ],
-    "DPItemEmbedding by residuals": lambda: [
-        (DPItemEmbedding(1, items=range(2500), **_PAIRS), *_rated(2500))
+        (DPItemEmbedding(1, items=range(2500), **_PAIRS), *_rated(2500)),
+        (
+            DPItemEmbedding(1, items=range(140), method="residuals", **_PAIRS),
+            *_rated(140),
+        ),
     ],
     "DPMatrixFactorization": lambda: [
         (DPMatrixFactorization(1, items=range(2500), **_PAIRS), *_rated(2500))

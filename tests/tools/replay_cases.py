@@ -810,7 +810,8 @@ def matrix_cases(rng, form):
         "opposite": [1.0, 5.0, 1.0, 5.0, 1.0],
         "one": [0.0, 0.0, 3.0, 0.0, 0.0],
     }
-    for cls, more in itertools.product(RATINGS, ({}, {"implicit": True})):
+    settings = {}, {"implicit": True}, {"implicit": True, "epsilon": 1e5}
+    for cls, more in itertools.product(RATINGS, settings):
         if more and cls is DPItemEmbedding:
             continue
         rows = rng.integers(6, size=(7, ITEMS)).astype(float).tolist()
@@ -1509,6 +1510,8 @@ PLAIN = {
         DPItemEmbedding(1, items=range(ITEMS), rating_range=(1, 5)),
         DPMatrixFactorization(1, items=range(ITEMS), rating_range=(1, 5)),
         DPMatrixFactorization(1, items=range(ITEMS), implicit=True),
+        # Pairs of clicks, however few users are released.
+        DPMatrixFactorization(1, items=range(ITEMS), implicit=True, epsilon=1e5),
     ],
 }
 

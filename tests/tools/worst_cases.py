@@ -422,7 +422,7 @@ CASES |= {
 def _ratings(cls, others, rated, least, *component, **parameters):
     """Return a case of a user who joins with some ratings."""
     ids = {"user_feature": 0, "item_feature": 1, "rating_range": (1, 5)}
-    model = cls(*component, epsilon=16.0, **ids, **parameters)
+    model = cls(*component, **{"epsilon": 16.0, **ids, **parameters})
     sides = []
     for users in ({0: others}, {0: others, 77: rated}):
         rows = [(user, *one) for user, ones in users.items() for one in ones]
@@ -438,19 +438,19 @@ _OF_ITEMS = {
 _RATED = [(9, 5.0)], [(0, 5.0), (1, 5.0), (2, 1.0), (3, 5.0)]
 _CLICKED = _RATED[0], _RATED[1][:3]
 CASES |= {
-    # An ordinary user, and one with two ratings near both ends.
-    "items": _ratings(
-        DPItemEmbedding,
-        [(0, 4.99), (1, 4.99)],
-        [(0, 4.99), (1, 1.01)],
-        0.9997,
-        1,
-        method="moment",
-        items=range(2),
-    ),
     "factors": _ratings(DPMatrixFactorization, *_RATED, 0.992, **_OF_ITEMS),
     "clicks": _ratings(
-        DPMatrixFactorization, *_CLICKED, 0.9999, implicit=True, **_OF_ITEMS
+        DPMatrixFactorization, *_CLICKED, 0.9998, implicit=True, **_OF_ITEMS
+    ),
+    # Half of many items, of which pairs are asked for with so large a budget.
+    "clicks-pairs": _ratings(
+        DPMatrixFactorization,
+        [(999, 5.0)],
+        [(j, 5.0) for j in range(200)],
+        0.994,
+        implicit=True,
+        items=range(400),
+        epsilon=1e5,
     ),
     "residuals": _ratings(
         DPItemEmbedding, *_RATED, 0.995, method="residuals", **_OF_ITEMS
