@@ -276,23 +276,6 @@ def _terms(moment, values, inverse, differences, turned, solution):
     return explained, fitted
 
 
-def leading(moment: Moment, n_components: int, intercept: bool):
-    """Return the moment along leading eigenvectors of the features, and these.
-
-    The eigenvectors are columns; a constant is kept.
-    """
-    order = len(moment.regressors) - intercept
-    _, vectors = np.linalg.eigh(moment.regressors[:order, :order])
-    basis = np.zeros((len(moment.regressors), min(n_components, order) + intercept))
-    width = basis.shape[1] - intercept
-    basis[:order, :width] = vectors[:, order - width :]
-    if intercept:
-        basis[-1, -1] = 1.0
-    regressors = basis.T @ moment.regressors @ basis
-    cross = basis.T @ moment.cross
-    return moment._replace(regressors=regressors, cross=cross), basis
-
-
 def moment_least_squares(moment: Moment) -> tuple[np.ndarray, np.ndarray] | None:
     """Return unpenalized coefficients and their covariances (k, P, P), or None.
 
