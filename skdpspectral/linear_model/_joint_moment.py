@@ -120,10 +120,7 @@ class Medians(Statistic):
 
 
 def _halved(edges: np.ndarray, logs: np.ndarray) -> tuple:
-    """Return the limits that halve the probabilities, and the split intervals.
-
-    Keys are uniform within an interval; `edges` has shape (k, m + 1), `logs` (k, m).
-    """
+    """Return limits that halve the probabilities, and the intervals that they split."""
     shares = softmax(logs, axis=1)
     below = np.cumsum(shares, axis=1)
     at = np.argmax(below >= 0.5 * below[:, -1:], axis=1)
@@ -142,10 +139,7 @@ def _halved(edges: np.ndarray, logs: np.ndarray) -> tuple:
 
 
 def _nearest_to_half(edges: np.ndarray, logs: np.ndarray) -> np.ndarray:
-    """Return the limits used in votes that are closest to half the probability.
-
-    Between them, an interval may span many magnitudes.
-    """
+    """Return the limits used in votes that are closest to half the probability."""
     below = np.cumsum(softmax(logs, axis=1), axis=1)[:, :-1]
     edges = edges[:, 1:-1]
     below = np.where(np.isin(np.abs(edges), _PARTS[1:]), np.inf, below)
@@ -588,18 +582,14 @@ class RegressionMoments(Combination):
                 "budget, so targets are predicted by a constant alone; use more rows, "
                 "fewer features, a larger epsilon, or pass public bounds",
             )
-        found = []
-        for name, of in (("X", "feature"), ("y", "target")):
-            scales = self.parts().get(name)
-            share = 0.0 if scales is None else scales.smallest_visible_share(plan)
-            if share > 1.0:
-                n_pairs = scales.n_samples
-                found.append(
-                    f"no {of} can be seen: of {n_pairs} pairs of rows, "
-                    f"{share * n_pairs:.0f} would have to differ in it; use more rows, "
-                    "fewer features, a larger epsilon, or pass public bounds"
-                )
-        return tuple(found)
+        parts = self.parts()
+        scales = {name: parts[name] for name in self.widths if name in parts}
+        return tuple(
+            text.replace("feature can", "target can" if name == "y" else "feature can")
+            + ", or pass public bounds"
+            for name, part in scales.items()
+            for text in part.unseen_features(plan)
+        )
 
     # -- what is released ----------------------------------------------------------
 
@@ -689,10 +679,7 @@ class RegressionMoments(Combination):
         return sides
 
     def _mean_squares(self, release, rows, units: Units, squares) -> tuple:
-        """Return mean squared lengths of features and targets, from one release.
-
-        Columns with private scales count as usual.
-        """
+        """Return mean squared lengths of features and targets, from one release."""
         low, high = self._edges()
         edges = np.maximum(abs(low - units.center), abs(high - units.center))
         in_box = units.seen & np.isfinite(edges)

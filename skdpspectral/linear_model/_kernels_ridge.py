@@ -219,19 +219,13 @@ def _noise_left(values, kept, spread: float) -> float:
 
 
 def _is_filled(moment: Moment) -> bool:
-    """Return whether rows were clipped to almost nothing, by scales far too small.
-
-    The second moment of the constant, 1 for unclipped rows, shows it.
-    """
+    """Return whether the moment of the constant shows that scales are far too small."""
     surely = float(moment.regressors[-1, -1]) + 2.0 * math.sqrt(2.0) * moment.spread
     return surely < _LEAST_CONSTANT
 
 
 def _constants(moment: Moment, intercept: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the constants of models without features, and their risks.
-
-    They are shrunk like coefficients; the square of the constant is 1 unless clipped.
-    """
+    """Return the shrunk constants of models without features, and their risks."""
     found, risk = np.zeros(moment.cross.shape), np.zeros(moment.cross.shape[1])
     if intercept:
         cross, noise = moment.cross[-1], moment.cross_spread

@@ -36,7 +36,8 @@ from .._tables.table import DeferredRead, UserTable, deferred_targets, deferred_
 from ..accounting import PrivacyAccountant
 from ..accounting._errors import warn
 from ..mechanisms import PrivacyPlan, check_count
-from . import _kernels_shared, _kernels_users, _parameters
+from . import _kernels_shared, _parameters
+from ._kernels_users import LocalRules
 
 # Numbers of the rows that are predicted together.
 _PART_NUMBERS = 1 << 20
@@ -309,7 +310,8 @@ class LRSRegressor(
         self.verbose = verbose
 
     def _statistic(self, n_features: int) -> Statistic:
-        rules = self._rules(n_features, self._public_prior(n_features))
+        rank = min(int(self.n_components), n_features)
+        rules = self._rules(n_features, rank)
         return _parameters.shared_statistic(self, rules, n_features)
 
     def _n_beside(self) -> int:
@@ -368,9 +370,9 @@ class LRSRegressor(
         self.components_, self.coef_ = found.components, found.coef
         self.weights_ = np.array(found.weights, dtype=np.float64)
         self.intercept_, self.scale_ = found.intercept, found.scale
-        intercept = _parameters.intercept_of(self)
-        if intercept is not None and intercept.prior is not None:
-            self.intercept_ = float(intercept.prior)
+        level = getattr(_parameters.intercept_of(self), "prior", None)
+        if level is not None:
+            self.intercept_ = float(level)
         self.n_iter_, self.privacy_ = found.n_iter, plan
         if rows is None:
             self.n_features_in_ = len(self.scale_) + self._n_beside()
@@ -380,26 +382,23 @@ class LRSRegressor(
         if elsewhere:
             self._personal = PersonalModels.empty(len(self.components_))
         else:
-            rules = board.statistic.rules
-            own = rows, index, found.U, rules, found.users
-            self._personal = self._models_beside(*own)
+            own = board.statistic.rules, found.users
+            self._personal = self._models_beside(rows, index, found.U, *own)
 
     # -- users beside the shared directions: nothing of this is released ---------------
 
-    def _rules(self, n_features: int, prior: np.ndarray) -> _kernels_users.LocalRules:
+    def _rules(self, n_features: int, rank: int, prior=None) -> LocalRules:
+        """Return the rules of users' fits; without a prior, that is public."""
+        fixed = _parameters.is_fixed(self)
         most = n_features if self.sparsity is None else int(self.sparsity)
-        return _kernels_users.LocalRules(
+        return LocalRules(
             sparsity=min(most, n_features),
             ridge_shared=float(self.ridge_shared),
             ridge_sparse=float(self.ridge_sparse),
-            prior=prior,
-            fixed=_parameters.is_fixed(self),
+            prior=np.full(rank, float(fixed)) if prior is None else prior,
+            fixed=fixed,
             free=most >= n_features and self.ridge_sparse > 0.0,
         )
-
-    def _public_prior(self, n_features: int) -> np.ndarray:
-        rank = min(int(self.n_components), n_features)
-        return np.full(rank, float(_parameters.is_fixed(self)))
 
     def _centered(self) -> dict:
         """Return how users' rows are centered."""
@@ -408,8 +407,7 @@ class LRSRegressor(
         level = per_user.Level(chosen.prior or 0.0, float(chosen.ridge))
         return {"center": own is not None, "level": level}
 
-    def _read_like_fit(self, X, users) -> tuple[UserTable, np.ndarray]:
-        return _parameters.read_like_fit(self, X, users)
+    _read_like_fit = _parameters.read_like_fit
 
     def _shared_prediction(self) -> str:
         if self.coef_.any():
@@ -429,15 +427,14 @@ class LRSRegressor(
 
     def _fit_users(self, table: UserTable, y, index) -> PersonalModels:
         rows = rows_by_user(table, y, index, scale=self.scale_, **self._centered())
-        d = len(self.scale_)
         # A new user's weights shrink to the mean where those of the fit did.
         shrinks = getattr(self.solver, "shrink_to_mean", True)
-        if shrinks and not (self._was_private() or _parameters.is_fixed(self)):
-            prior = self.weights_
-        else:
-            prior = np.full(len(self.weights_), float(_parameters.is_fixed(self)))
-        U = (self.components_ * self.scale_).T
-        return self._models_beside(rows, index, U, self._rules(d, prior))
+        shrinks = shrinks and not (self._was_private() or _parameters.is_fixed(self))
+        prior = self.weights_ if shrinks else None
+        rules = self._rules(len(self.scale_), len(self.weights_), prior)
+        return self._models_beside(
+            rows, index, (self.components_ * self.scale_).T, rules
+        )
 
     def _models_beside(self, rows, index, U, rules, fit=None) -> PersonalModels:
         """Fit users, unless already fitted, from their own rows and U alone."""
@@ -484,31 +481,26 @@ class LRSRegressor(
     def _billboard(self, n_features) -> Billboard:
         """Return what many groups of users release together, and all that is public."""
         self._check_parameters()
+        solver = _parameters.solver_of(self)
         if not self._is_private():
             raise ValueError("epsilon=None: groups of users need a budget")
-        if n_features is None:
-            raise ValueError("n_features is needed for an LRSRegressor")
-        if not self.n_components:
-            raise ValueError("n_components=0: nothing would be released")
-        solver = _parameters.solver_of(self)
-        if not solver.n_rounds:
-            raise ValueError(f"solver={solver!r}: nothing would be released")
-        if solver.fresh_rows:
-            raise ValueError(
-                "fresh_rows=True is not available for groups of users, which use all "
-                "rows in every round: leave fresh_rows=False"
-            )
-        if isinstance(solver.init, str) and solver.init == "random":
-            raise ValueError(
-                'init="random" would differ between nodes: draw an array once, and '
-                "pass it as init"
-            )
+        drawn = isinstance(solver.init, str) and solver.init == "random"
+        refusals = {
+            "n_features is needed for an LRSRegressor": n_features is None,
+            "n_components=0: nothing would be released": not self.n_components,
+            f"solver={solver!r}: nothing would be released": not solver.n_rounds,
+            "fresh_rows=True is not available for groups of users, which use all rows "
+            "in every round: leave fresh_rows=False": solver.fresh_rows,
+            'init="random" would differ between nodes: draw an array once, and pass it '
+            "as init": drawn,
+        }
+        for message, applies in refusals.items():
+            if applies:
+                raise ValueError(message)
         d = check_count("n_features", n_features)
         start = _parameters.start_of(self, None, _parameters.given_start(self, d), d)
-        intercept = _parameters.intercept_of(self)
-        rows = (False, None, 0.0)
-        if intercept is not None:
-            rows = ("user", intercept.prior, float(intercept.ridge))
+        own = _parameters.intercept_of(self)
+        rows = ("user", own.prior, float(own.ridge)) if own else (False, None, 0.0)
         given = start, _parameters.public_scale(self, d)
         return Billboard(self._statistic(d), given, rows)
 
@@ -604,11 +596,7 @@ def personalize(model, X, y, **users):
 
 
 class ClusterUserRows:
-    """Rows and targets of users, grouped on a cluster.
-
-    `offset`: position of the offsets among the features. `name`: name of the ids in
-    errors. `**how`: centering and scaling, as in ``UserRows``.
-    """
+    """Rows and targets of users, grouped on a cluster, as in ``UserRows``."""
 
     def __init__(
         self, table: ClusterUserTable, targets: list, offset, name: str, **how
@@ -627,10 +615,7 @@ class ClusterUserRows:
         return other
 
     def sums(self, function: Callable, n_jobs=None) -> Iterator:
-        """Yield the sum of ``function(block, rows)`` over all blocks of users.
-
-        The function must be public and picklable, and its sums exact in any order.
-        """
+        """Yield the sum of a picklable ``function(block, rows)`` over all blocks."""
         kernel = partial(_sum_of_blocks, function=function, dealt=self._part)
         total = self._users.reduce(kernel)
         return iter(() if total is None else (total,))

@@ -322,10 +322,7 @@ def given_start(model, n_features: int) -> np.ndarray | None:
 
 
 def start_of(model, release, given, n_features: int):
-    """Return the start of U: (d, r), the name of a kernel's start, or None.
-
-    None means that the start is released. Arrays do not depend on the data.
-    """
+    """Return a public start of U, (d, r), or its name; None if it is released."""
     solver = solver_of(model)
     if given is not None:
         return given
@@ -352,10 +349,7 @@ def columns_beside(model) -> dict[str, int | str]:
 
 
 def find_offset(model, X, n_features: int) -> int | None:
-    """Return the position of the offsets among the columns without users, or None.
-
-    Only the names and the number of the columns of X are read.
-    """
+    """Return the position of the offsets among the columns without users, or None."""
     columns = columns_beside(model)
     if "offset_feature" not in columns:
         return None
@@ -373,10 +367,7 @@ def find_offset(model, X, n_features: int) -> int | None:
 
 
 def split_offsets(table: UserTable, place: int | None) -> tuple[UserTable, np.ndarray]:
-    """Return a table without its column of offsets, and the offsets (n_rows,).
-
-    `place` is None for no offsets, which gives zeros.
-    """
+    """Return a table without its column of offsets, if any, and the offsets."""
     if place is None:
         return table, np.zeros(len(table.X))
     columns = np.arange(table.X.shape[1])[table.columns]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from dataclasses import replace
 from numbers import Real
@@ -20,6 +19,7 @@ from .._base.sklearn_compat import Interval, StrOptions
 from .._linalg.walks import blas_threads
 from .._statistics.feature_scales import refuse_too_few
 from .._tables.clipping import Box, make_box
+from .._tables.columns import as_numbers
 from .._tables.table import check_rows, map_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant, gaussian_mu
 from ..accounting._errors import warn
@@ -155,10 +155,7 @@ class MomentModel(TableEstimator):
         self.alpha_ = alphas.copy()
 
     def _in_units(self, found) -> tuple[np.ndarray, np.ndarray]:
-        """Return coefficients and intercepts in the units of the data.
-
-        `found` has a column per target that is seen.
-        """
+        """Return coefficients and intercepts of seen targets, in units of the data."""
         kept, seen = ~self.unseen_features_, ~self.unseen_targets_
         width, scale = int(kept.sum()), self.target_scale_[seen]
         coef = np.zeros((len(seen), len(kept)))
@@ -489,9 +486,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
 
 def _numbers(name: str, values) -> np.ndarray:
     """Return penalties as numbers; errors name their parameter."""
-    found = None
-    with contextlib.suppress(TypeError, ValueError):
-        found = np.asarray(values, dtype=np.float64)
+    found = as_numbers(values, "biufO")
     if found is None:
         raise ValueError(f"{name} must contain numbers")
     if not np.all((found >= 0.0) & np.isfinite(found)):
@@ -654,5 +649,4 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
 
         return replace(labels, shape=(n_rows, n_outputs), read=read)
 
-    def _outputs(self, X) -> np.ndarray:
-        return self._linear(X)
+    _outputs = MomentModel._linear
