@@ -374,22 +374,18 @@ class AlternatingSolver:
     def _precondition(self, right: np.ndarray) -> np.ndarray:
         if self.rows.n_features > _MEAN_GRAM_FEATURES:
             return right
-        if self._factor is None:
-            self._factor = linalg.cho_factor(_finite(self._some_gram()))
+        if self._factor is None:  # of the regularized Gram matrix of some rows
+            d, n_rows = self.rows.n_features, 0
+            total = np.zeros((d, d))
+            for block in self.rows.blocks():
+                rows = block.X.reshape(-1, d)
+                total += rows.T @ rows
+                n_rows += len(rows)
+                if n_rows >= _MEAN_GRAM_ROWS:
+                    break
+            ridge = max(1e-3 * float(np.trace(total)) / d, np.finfo(float).tiny)
+            self._factor = linalg.cho_factor(_finite(total + ridge * np.eye(d)))
         return linalg.cho_solve(self._factor, _finite(right))
-
-    def _some_gram(self) -> np.ndarray:
-        """Return the regularized Gram matrix of some rows."""
-        d, n_rows = self.rows.n_features, 0
-        total = np.zeros((d, d))
-        for block in self.rows.blocks():
-            rows = block.X.reshape(-1, d)
-            total += rows.T @ rows
-            n_rows += len(rows)
-            if n_rows >= _MEAN_GRAM_ROWS:
-                break
-        ridge = 1e-3 * float(np.trace(total)) / d
-        return total + max(ridge, np.finfo(float).tiny) * np.eye(d)
 
     # -- users from scratch --------------------------------------------------------
 

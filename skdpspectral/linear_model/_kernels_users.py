@@ -129,7 +129,17 @@ def _least_squares(block, scores, support, allowed, rules: LocalRules) -> LocalF
     columns = chosen_columns(block, shared, support, used, target)
     # One product: the Gram matrix of the columns, and what they have of the target.
     gram = per_user.products(columns, columns, transpose_right=True)
-    coefficients = _ridge_coefficients(gram, free, rules)
+    q = np.arange(gram.shape[1] - 1)
+    A = per_user.users_last(gram[:, : len(q)])
+    A, right = A[:, : len(q)], A[:, len(q) :]
+    A[q[:free], q[:free]] += rules.ridge_shared
+    A[q[free:], q[free:]] += rules.ridge_sparse
+    right[:free] += (rules.ridge_shared * rules.prior[:free])[:, None, None]
+    per_user.solve_in_place(A, right)
+    # The coefficients of columns and target that give the residual.
+    coefficients = per_user.empty_stack(len(gram), 1, len(q) + 1)
+    np.negative(right[:, 0].T, out=coefficients[:, 0, : len(q)])
+    coefficients[:, 0, len(q)] = 1.0
     residual = per_user.products(coefficients, columns)[:, 0]
     weights, sparse = -coefficients[:, 0, :free], -coefficients[:, 0, free:-1] * used
     if rules.fixed:
@@ -149,26 +159,6 @@ def chosen_columns(block, scores, support, used, *beside) -> np.ndarray:
     np.multiply(features, used[:, :, None], out=out[:, rank:n_columns])
     for place, rows in enumerate(beside, n_columns):
         out[:, place] = rows
-    return out
-
-
-def _ridge_coefficients(gram: np.ndarray, free: int, rules: LocalRules) -> np.ndarray:
-    """Return coefficients of columns and target that give the residual.
-
-    `gram`, (n_users, q + 1, q + 1), has products of columns and target; the leading
-    `free` columns have weights with `rules.prior`. The last coefficient is 1.
-    """
-    size = gram.shape[1] - 1
-    A = per_user.users_last(gram[:, :size])
-    A, right = A[:, :size], A[:, size:]
-    q = np.arange(size)
-    A[q[:free], q[:free]] += rules.ridge_shared
-    A[q[free:], q[free:]] += rules.ridge_sparse
-    right[:free] += (rules.ridge_shared * rules.prior[:free])[:, None, None]
-    per_user.solve_in_place(A, right)
-    out = per_user.empty_stack(len(gram), 1, size + 1)
-    np.negative(right[:, 0].T, out=out[:, 0, :size])
-    out[:, 0, size] = 1.0
     return out
 
 
@@ -257,7 +247,14 @@ def local_step(block, scores, squares, fit, step, rules):
 
 def _moves(block, gradient, rest, fit, step, rules):
     """Return the supports after a step, and the users for whom they change."""
-    support = _next_support(gradient, rest, fit, step, rules)
+    moved = step[:, None] * gradient
+    moved /= rest
+    moved[np.arange(len(moved))[:, None], fit.support] += fit.sparse
+    size = np.square(moved, out=moved)
+    size *= rest
+    # Infinite squares, and what overflows, are not worth it; NaN compares false.
+    np.copyto(size, -1.0, where=~(size < np.inf))
+    support = per_user.largest(size, rules.sparsity)
     features = used_features(support, rules.allowed(block.counts))
     return support, np.flatnonzero((features != fit.features).any(axis=1))
 
@@ -268,17 +265,6 @@ def _stepped(block, scores, fit, support, step, rules):
     new = least_squares(block, scores, support, allowed, rules)
     better = new.loss < fit.loss
     return new.where(better, fit), np.where(better, step, 0.5 * step)
-
-
-def _next_support(gradient, rest, fit, step, rules) -> np.ndarray:
-    moved = step[:, None] * gradient
-    moved /= rest
-    moved[np.arange(len(moved))[:, None], fit.support] += fit.sparse
-    size = np.square(moved, out=moved)
-    size *= rest
-    # Infinite squares, and what overflows, are not worth it; NaN compares false.
-    np.copyto(size, -1.0, where=~(size < np.inf))
-    return per_user.largest(size, rules.sparsity)
 
 
 def _put(fit: LocalFit, chosen: np.ndarray, part: LocalFit) -> LocalFit:
