@@ -172,6 +172,7 @@ class LRSRegressor(
         ``n_components=1``.
     ridge_shared : float, default=10.0
         Penalty on :math:`|w_i|^2`, in rows of unit length; 0 for noiseless targets.
+        Fixed weights have none.
     ridge_sparse : float, default=100.0
         Penalty on :math:`|b_i|^2`, in rows of unit length; 0 for noiseless targets.
     neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
@@ -281,7 +282,7 @@ class LRSRegressor(
         unknown_user: str = "shared",
         fit_intercept="user",
         shared_weights: str = "user",
-        ridge_shared: float = _parameters.RIDGE_SHARED,
+        ridge_shared: float = 10.0,
         ridge_sparse: float = 100.0,
         neighbors: str = "add-remove-one",
         solver="auto",

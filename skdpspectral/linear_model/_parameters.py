@@ -22,7 +22,6 @@ from ._shared_directions import ExactDirections, SharedDirections
 _STARTS = {"spectral", "random"}
 _NORMS = Interval(Real, 1e-60, 1e60, closed="both")
 _PENALTIES = Interval(Real, 0, 1e60, closed="both")
-RIDGE_SHARED = 10.0
 
 
 @register
@@ -230,11 +229,6 @@ def _refusals(model) -> Iterator[str]:
         yield (
             'shared_weights="fixed" needs n_components=1, got '
             f"n_components={model.n_components}: one central model has one direction"
-        )
-    if model.ridge_shared != RIDGE_SHARED:
-        yield (
-            'ridge_shared is not used with shared_weights="fixed", where users have no '
-            f"weights: leave ridge_shared={RIDGE_SHARED}"
         )
     if (is_given or solver.init != "spectral") and not kept:
         yield (

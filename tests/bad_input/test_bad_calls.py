@@ -234,7 +234,6 @@ FITS += [
     lrs("n_components=0", shared_weights="fixed", n_components=0),
     lrs("n_rounds=3|budget", epsilon=None, solver=PrivateRounds(3)),
     lrs("n_rounds=0|init", solver=PrivateRounds(0)),
-    lrs("ridge_shared|shared_weights", shared_weights="fixed", ridge_shared=0.1),
     lrs(
         "init|shared_weights",
         shared_weights="fixed",

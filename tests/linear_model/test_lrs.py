@@ -248,7 +248,6 @@ UNUSED = [
         ("n_rounds=0", "fresh_rows"),
         PrivateRounds(0, init=np.eye(1, 5)),
     ),
-    ({"ridge_shared": 0.1, **FIXED}, ("ridge_shared", "fixed"), 10.0),
     ({"solver": PrivateRounds(init="random"), **FIXED}, ("init", "fixed"), "auto"),
     (
         {"solver": PrivateRounds(init=np.eye(1, 5)), **FIXED},
