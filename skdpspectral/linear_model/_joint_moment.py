@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import softmax
 
 from .. import sensitivity
-from .._linalg.walks import RowWalk, reduce_rows
+from .._linalg.walks import RowWalk, reduce_rows, sum_of_outer_products
 from .._statistics.feature_scales import FARTHEST, FeatureScales
 from .._statistics.statistic import Choice, Combination, Statistic, mean_summation_error
 from .._tables.clipping import Box, clip_rows
@@ -31,7 +31,6 @@ from .._tables.table import DeferredRead, deferred_rows, deferred_targets
 from ..accounting import calibrate_gaussian
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Exact, Neighbors
-from ._kernels_ridge import sum_of_row_products
 
 # Votes of a search through all floats, and of one through lengths.
 _VOTES, _LENGTH_VOTES = 24, 12
@@ -383,7 +382,7 @@ class JointMoment(Statistic):
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release the moment of the given columns, under a given map."""
         row_map, kept = given
-        kernel = partial(sum_of_row_products, n_columns=len(kept))
+        kernel = partial(sum_of_outer_products, n_features=len(kept))
         exact = np.zeros((self.n_columns + self.intercept,) * 2)
         sums = reduce_rows(rows, RowWalk(row_map), kernel)
         exact[np.ix_(kept, kept)] = sums / self.n_samples

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import softmax
 
 from .._linalg.eigen import edge_of_noise, shrink_eigenvalues
-from .._linalg.walks import blas_threads
-
-
-def sum_of_row_products(blocks: Iterable, n_columns: int) -> np.ndarray:
-    """Return the symmetric sum of outer products of blocks of float64 rows."""
-    total = np.zeros((n_columns, n_columns))
-    with blas_threads(n_columns):
-        for rows in blocks:
-            total += rows.T @ rows
-    return total
 
 
 class Moment(NamedTuple):
