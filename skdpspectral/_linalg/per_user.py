@@ -37,7 +37,7 @@ _ALIGNMENT = 64
 _STEP = _ALIGNMENT // 8
 
 # Numbers of a part of rows whose columns are combined together.
-_PART_NUMBERS = 1 << 15
+_PART_NUMBERS = 1 << 17
 _TINY = float(np.finfo(np.float64).tiny)
 
 # Relative ridge that keeps collinear columns from dividing by zero.
@@ -148,38 +148,16 @@ def norms(rows: np.ndarray) -> np.ndarray:
 
 def combined_columns(X: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
     """Return ``(X @ coefficients).T``, each row with the same bits among others."""
-    n_rows, n_features = X.shape
-    n_results = coefficients.shape[1]
-    out = np.empty((n_results, n_rows))
-    size = max(64, _PART_NUMBERS // max(1, n_features))
-    combine = _combine_features if n_features < n_results else _combine_results
-    for start in range(0, n_rows, size):
-        rows = X[start : start + size]
-        # A sum over a first axis goes feature by feature, unless it is the only one.
-        columns = np.zeros((n_features, max(2, len(rows))))
-        columns[:, : len(rows)] = rows.T
-        combine(columns, coefficients, out[:, start : start + size])
+    out = np.empty((coefficients.shape[1], len(X)))
+    size = max(64, _PART_NUMBERS // max(1, *coefficients.shape))
+    for start in range(0, len(X), size):
+        columns = np.array(X[start : start + size].T, dtype=np.float64, order="C")
+        part = np.zeros((len(out), columns.shape[1]))
+        # One feature after another: the order of a sum would be numpy's choice.
+        for column, factors in zip(columns, coefficients, strict=True):
+            part += column * factors[:, None]
+        out[:, start : start + size] = part
     return out
-
-
-def _combine_features(columns, coefficients, out) -> None:
-    """Add one feature at a time to all results: fast for few features."""
-    part = np.zeros((len(out), columns.shape[1]))
-    term = np.empty_like(part)
-    for column, factors in zip(columns, coefficients, strict=True):
-        np.multiply(column, factors[:, None], out=term)
-        part += term
-    out[:] = part[:, : out.shape[1]]
-
-
-def _combine_results(columns, coefficients, out) -> None:
-    """Compute one result at a time from all features: fast for few results."""
-    terms, part = np.empty_like(columns), np.empty(columns.shape[1])
-    for result, factors in zip(out, coefficients.T, strict=True):
-        np.multiply(columns, factors[:, None], out=terms)
-        np.add.reduce(terms, axis=0, out=part)
-        # As a sum that begins at 0, which never is -0.
-        result[:] = part[: len(result)] + 0.0
 
 
 def users_last(stack: np.ndarray) -> np.ndarray:
@@ -461,12 +439,6 @@ class UserRows:
             ]
         return blocks
 
-    @property
-    def n_numbers(self) -> int:
-        """Number of entries in all padded blocks."""
-        rows = sum(height * len(users) for height, users in self._members)
-        return rows * self.n_features
-
     @quietly
     def _center(self) -> None:
         X_means = np.zeros((self.n_users, self.n_features))
@@ -531,7 +503,8 @@ class UserRows:
 
     def keep(self) -> None:
         """Keep the blocks in memory unless they are too large."""
-        if self._kept is None and self.n_numbers <= _KEPT_NUMBERS:
+        n_rows = sum(height * len(users) for height, users in self._members)
+        if self._kept is None and n_rows * self.n_features <= _KEPT_NUMBERS:
             self._kept = list(self.blocks())
 
     def rescale(self, scale: np.ndarray) -> None:
@@ -555,20 +528,11 @@ class UserRows:
     def map(self, function: Callable, n_jobs=None) -> list:
         """Apply a function to every block in threads; return results in order."""
         self.keep()
-        if n_jobs in (None, 1):
-            return list(map_in_threads(function, self.blocks()))
-        tasks = self._kept if self._kept is not None else self._members
-        chunk = max(1, min(16, len(tasks) // 8))
-        chunks = [tasks[i : i + chunk] for i in range(0, len(tasks), chunk)]
 
-        def run(chunk):
-            return [
-                function(task if isinstance(task, Block) else self._load(*task))
-                for task in chunk
-            ]
+        def run(task):
+            return function(task if isinstance(task, Block) else self._load(*task))
 
-        results = map_in_threads(run, chunks, n_jobs)
-        return [result for chunk in results for result in chunk]
+        return list(map_in_threads(run, self._kept or self._members, n_jobs))
 
     def sums(self, function: Callable, n_jobs=None) -> list:
         """Apply ``function(block, rows)`` to every block; return terms of the sum."""
