@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,9 +28,8 @@ from .._tables.clusters import (
 )
 from .._tables.files import rows_beside
 from .._tables.table import DeferredRead, deferred_rows, deferred_targets
-from ..accounting import calibrate_gaussian
 from ..accounting._gaussian import calibrate_alike
-from ..mechanisms import Exact, Neighbors
+from ..mechanisms import Neighbors
 
 # Votes of a search through all floats, and of one through lengths.
 _VOTES, _LENGTH_VOTES = 24, 12
@@ -84,12 +83,11 @@ class Medians(Statistic):
 
     def each(self, mu: float) -> tuple:
         """Plan all votes at a cost of mu each; infinite mu means no noise."""
-        if not math.isfinite(mu):
-            return tuple(Exact(name, (self.n_targets,)) for name in self.names)
         moved = sensitivity.vote_sensitivity(self.n_targets, Neighbors.REPLACE_ONE)
         more = {"magnitude": float(self.n_samples), "lemma": "votes"}
-        first = calibrate_gaussian(self.names[0], moved, mu, (self.n_targets,), **more)
-        return first.repeated(self.names)
+        names, shape = self.names, (self.n_targets,)
+        (first,) = calibrate_alike(names[:1], moved, mu, shape, **more)
+        return tuple(replace(first, name=name) for name in names)
 
     def are_sure(self, mu: float, rows_per_noise: float = _ROWS_PER_NOISE) -> bool:
         """Return whether all rows together outvote the noise at a cost of mu."""

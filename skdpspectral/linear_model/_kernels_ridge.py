@@ -116,14 +116,11 @@ def chosen(
     """Return coefficients (P, k), and the best floors of eigenvalues (k,).
 
     Coefficients average two estimates. The first inverts the released moment with
-    eigenvalues raised to a floor; the floor and a factor of at most 1 minimize a
-    pessimistic version of Stein's unbiased risk estimate. The second is a posterior
-    mean. If no floor is better than a constant, coefficients are 0 and the floor is
-    infinite.
-
-    With `alike`, targets are scores of classes with a common floor, factor and prior.
-    As only their order matters, the best floor is used alone if none is better than
-    zeros.
+    eigenvalues raised to a floor; floor and factor minimize a pessimistic version of
+    Stein's unbiased risk estimate. The second is a posterior mean. If no floor is
+    better than a constant, coefficients are 0 and the floor is infinite. With `alike`,
+    targets are scores of classes, of which only the order matters: floor, factor and
+    prior are common, and the best floor is used alone if none is better than zeros.
     """
     found, constant = _constants(moment, intercept)
     pooled = _summed if alike else np.asarray
