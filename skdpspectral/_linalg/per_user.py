@@ -96,11 +96,7 @@ def take(stack: np.ndarray, chosen) -> np.ndarray:
 
 
 def products(left, right, *, transpose_left=False, transpose_right=False):
-    """Multiply one matrix per user, or a public one, by another per user.
-
-    Shapes are (n_users, p, q) or (p, q), and (n_users, q, s), unless stored transposed;
-    the result is laid out as by :func:`empty_stack`.
-    """
+    """Multiply (n_users, p, q), or a public (p, q), by (n_users, q, s), as a stack."""
     same = left is right
     right = stacked(right)
     left = right if same else _aligned(left)
@@ -168,8 +164,7 @@ def users_last(stack: np.ndarray) -> np.ndarray:
 def solve_in_place(A: np.ndarray, b: np.ndarray) -> None:
     """Solve a small positive semi-definite system per user, along the last axis.
 
-    Matrices are scaled to unit diagonal first and kept off singularity. Solutions are
-    zero for columns of zeros, and for users whose numbers overflow float64.
+    Solutions are zero for columns of zeros, and for users with numbers that overflow.
     """
     units = _to_unit_diagonal(A)[:, None]
     b *= units
@@ -227,10 +222,9 @@ def eliminate(A: np.ndarray, b: np.ndarray) -> None:
 
 
 def eliminate_upper(A: np.ndarray, b: np.ndarray) -> None:
-    """Solve large positive definite systems in place, from their upper triangles.
+    """Solve systems of about ten unknowns or more, from their upper triangles.
 
-    It takes half the arithmetic of :func:`eliminate`, and is faster from about ten
-    unknowns and some hundred users on. Shapes are (q, q, n_users) and (q, n_users).
+    Shapes are (q, q, n_users) and (q, n_users).
     """
     size = len(A)
     pivots, terms = np.empty((2, size, A.shape[2]))
@@ -280,11 +274,7 @@ _LARGEST_PADDED = 1024
 
 @dataclass(frozen=True)
 class Block:
-    """Users with the same padded number of rows.
-
-    `X`, (n_users, height, n_features), and `y` are centered and scaled as requested and
-    padded with zeros. `counts` are the numbers of rows, and `users` the codes.
-    """
+    """Users with the same number of rows, (n_users, height, ...), padded with zeros."""
 
     X: np.ndarray
     y: np.ndarray
@@ -317,11 +307,7 @@ class Block:
 
 
 def padded_heights(counts: np.ndarray) -> np.ndarray:
-    """Round counts of rows up to few different heights, by at most a quarter.
-
-    Each height depends on the user's own count only, so that sums over padded rows have
-    the same bits whichever other users are in the data.
-    """
+    """Round each count of rows up, by at most a quarter, whatever the other counts."""
     counts = np.maximum(np.asarray(counts, dtype=np.int64), 1)
     step = 1 << np.maximum(np.frexp(counts)[1] - 3, 0)
     padded = -(-counts // step) * step
@@ -408,8 +394,7 @@ class UserRows:
     def dealt(self, part: int, n_parts: int) -> UserRows:
         """Return part `part` of `n_parts`, to which users' rows are dealt in turn.
 
-        Parts are centered separately and share the rows in memory. A user with fewer
-        rows than parts has one row, repeatedly, in each.
+        A user with fewer rows than parts has one row, repeatedly, in each.
         """
         counts = self.counts
         place = np.arange(self._starts[-1]) - np.repeat(self._starts[:-1], counts)

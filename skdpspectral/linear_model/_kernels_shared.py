@@ -120,10 +120,7 @@ def slices_of(block: Block, width: int) -> Iterator[slice]:
 
 
 def start_moments(block: Block) -> np.ndarray:
-    """Packed s s' of each user's correlations s = X'y, scaled to unit norm.
-
-    Returns (n_users, d (d + 1) / 2): vectors of unit norm, or zero.
-    """
+    """Packed s s' of each user's correlations s = X'y, of unit norm or zero."""
     with np.errstate(all="ignore"):  # 0 / 0 of a user without correlations
         s = per_user.products(block.y[:, None], block.X)[:, 0]
         s = s / np.abs(s).max(axis=1, initial=0.0, keepdims=True)
@@ -179,10 +176,9 @@ def row_norms(vectors: np.ndarray) -> np.ndarray:
 
 
 def solve_moments(total: np.ndarray, rank: int, n_features: int, floor: float):
-    """Return least-squares U, (n_features, rank), from summed contributions.
+    """Return least-squares U, (n_features, rank), from a sum of :func:`user_moments`.
 
-    `total` has the sums of :func:`user_moments`; `floor` is the least eigenvalue of the
-    curvature. U is not orthonormal.
+    `floor` is the least eigenvalue of the curvature.
     """
     size = n_curvature(rank, n_features)
     packed = total[:size].reshape(n_packed(rank), -1)

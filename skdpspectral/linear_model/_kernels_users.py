@@ -360,10 +360,7 @@ def _start(block, scores, squares, rules, n_starts: int) -> _Start:
 def matching_pursuit(
     block, scores, squares, rules, first: int = 0, start=None
 ) -> LocalFit:
-    """Run orthogonal least squares beside XU, adding the best feature each time.
-
-    It starts with the feature ranked `first`, from the block's common start.
-    """
+    """Run orthogonal least squares beside XU, from the feature ranked `first`."""
     start = start or _start(block, scores, squares, rules, first + 1)
     fit, allowed = start.fit, rules.allowed(block.counts)
     for j in range(rules.sparsity):
