@@ -11,9 +11,11 @@ from skdpspectral._linalg import per_user
 from skdpspectral._tables.clipping import clip_rows
 from skdpspectral.accounting import (
     calibrate_gaussian,
+    compose_mu,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
+    split_mu,
 )
 from skdpspectral.linear_model import _kernels_shared
 from skdpspectral.mechanisms import Gaussian, Neighbors, PrivacyPlan
@@ -596,3 +598,21 @@ def test_example_of_the_votes_page():
     assert total.noise_std == pytest.approx(10.9, abs=0.05)
     assert total.grid == 2.0**-18
     assert total.grid_term == pytest.approx(5e-4, rel=0.1)
+
+
+@pytest.mark.parametrize("clip_share", [0.1, 0.4])
+def test_votes_and_sums_share_the_budget(clip_share):
+    """What calibrated mechanisms charge, all together, is mu and no more."""
+    mu, n_votes, n_sums = gaussian_mu(1.0, 1e-6), 24, 6
+    shares = [clip_share / n_votes] * n_votes + [(1 - clip_share) / n_sums] * n_sums
+    costs = split_mu(mu, shares)
+    mechanisms = [
+        calibrate_gaussian("vote", 0.5, cost, (1,), magnitude=2.0**31)
+        for cost in costs[:n_votes]
+    ]
+    mechanisms += [
+        calibrate_gaussian("sum", 1.0, cost, (230,), magnitude=2.0**32)
+        for cost in costs[n_votes:]
+    ]
+    charged = compose_mu(mechanism.mu for mechanism in mechanisms)
+    assert mu * (1 - 1e-9) < charged <= mu
