@@ -168,7 +168,15 @@ def solve_in_place(A: np.ndarray, b: np.ndarray) -> None:
     """
     units = _to_unit_diagonal(A)[:, None]
     b *= units
-    eliminate(A, b)
+    pivots = np.empty((len(A), A.shape[2]))
+    for j in range(len(A)):
+        pivots[j] = np.where(A[j, j] > 0.0, 1.0 / A[j, j], 0.0)
+        factors = A[j + 1 :, j] * pivots[j]
+        A[j + 1 :, j + 1 :] -= factors[:, None] * A[j, j + 1 :]
+        b[j + 1 :] -= factors[:, None] * b[j]
+    for j in range(len(A) - 1, -1, -1):
+        b[j] *= pivots[j]
+        b[:j] -= A[:j, j, None] * b[j]
     b *= units
 
 
@@ -205,20 +213,6 @@ def orthonormal(rows: np.ndarray) -> np.ndarray:
         inverse[j + 1 :, : j + 1] -= factors * inverse[j, : j + 1]
         inverse[j, : j + 1] *= np.sqrt(pivot)
     return products(inverse.transpose(2, 0, 1), rows)
-
-
-def eliminate(A: np.ndarray, b: np.ndarray) -> None:
-    """Solve positive definite systems in place, with users along the last axis."""
-    size = len(A)
-    pivots = np.empty((size, A.shape[2]))
-    for j in range(size):
-        pivots[j] = np.where(A[j, j] > 0.0, 1.0 / A[j, j], 0.0)
-        factors = A[j + 1 :, j] * pivots[j]
-        A[j + 1 :, j + 1 :] -= factors[:, None] * A[j, j + 1 :]
-        b[j + 1 :] -= factors[:, None] * b[j]
-    for j in range(size - 1, -1, -1):
-        b[j] *= pivots[j]
-        b[:j] -= A[:j, j, None] * b[j]
 
 
 def eliminate_upper(A: np.ndarray, b: np.ndarray) -> None:
@@ -280,11 +274,6 @@ class Block:
     y: np.ndarray
     counts: np.ndarray
     users: np.ndarray
-
-    @property
-    def Xt(self) -> np.ndarray:
-        """Transposed view, of shape (n_users, n_features, height)."""
-        return self.X.transpose(0, 2, 1)
 
     def __len__(self) -> int:
         return len(self.users)

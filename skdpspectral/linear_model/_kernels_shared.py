@@ -362,7 +362,8 @@ class AlternatingSolver:
             for start in range(0, len(block), size):
                 some = slice(start, start + size)
                 seen = block.X[some] @ moved[some]
-                np.matmul(block.Xt[some], seen, out=curved[some, :, None])
+                transposed = block.X[some].transpose(0, 2, 1)
+                np.matmul(transposed, seen, out=curved[some, :, None])
             return curved.T @ own
 
         return self._sum(part, *direction.shape)

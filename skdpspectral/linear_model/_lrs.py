@@ -528,7 +528,16 @@ class LRSRegressor(
         table = deferred_users(self, X, users, self.user_feature, reset=True)
         distant = table.distant and table.distant.table
         targets = deferred_targets(self, y, table.shape[0], beside=distant)
-        check_cluster(self, table)
+        if distant is not None and not self._is_private():
+            raise ValueError(
+                "epsilon=None alternates between all users, which must be in memory: "
+                "pass X.compute(), or a budget"
+            )
+        if distant is not None and table.ids is None:
+            raise ValueError(
+                "X is on a cluster and has no users: pass users=..., or set "
+                "user_feature to the name of their column"
+            )
         offset = _parameters.find_offset(self, X, table.shape[1])
         return table, targets, offset, table.shape[1] - (offset is not None)
 
@@ -620,22 +629,6 @@ class ClusterUserRows:
         kernel = partial(_sum_of_blocks, function=function, dealt=self._part)
         total = self._users.reduce(kernel)
         return iter(() if total is None else (total,))
-
-
-def check_cluster(model, table) -> None:
-    """Refuse options that need all users in one place."""
-    if table.distant is None:
-        return
-    if not model._is_private():
-        raise ValueError(
-            "epsilon=None alternates between all users, which must be in memory: pass "
-            "X.compute(), or a budget"
-        )
-    if table.ids is None:
-        raise ValueError(
-            "X is on a cluster and has no users: pass users=..., or set user_feature "
-            "to the name of their column"
-        )
 
 
 def _rows_of_users(ids, X, y, *, offset, name: str, **how) -> per_user.UserRows | None:
