@@ -85,8 +85,6 @@ moment_noise_std_ : float
 cross_noise_std_ : float
     Standard deviation of the noise of the entries of `moment_` that pair a
     regressor with a target.
-n_components_ : int
-    Number of directions of the features used by the regression.
 mean_, scale_ : ndarray of shape (n_features,)
     Means and scales used to standardize the features.
 limits_ : ndarray of shape (2, n_features)

@@ -19,7 +19,7 @@ from sklearn.utils import get_tags
 from .._base.estimator import PrivateEstimator
 from .._base.made_up import made_up_rows, takes_numbers
 from .._base.privacy_report import STATELESS, report_after_charge
-from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, take_rows
+from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, output_container, take_rows
 from .._tables.clusters import is_on_cluster
 from .._tables.columns import dtypes_of, own_type, refuse_nullable_integers
 from .._tables.table import deferred_rows, deferred_targets, table_shape
@@ -404,6 +404,13 @@ class StepBudgets:
                 targets = np.zeros(self._n_rows, dtype=object)
             with naming(path):
                 if not rows.own and _takes_names(step.estimator):
+                    before = share.before
+                    if before is not None and output_container(before) == "default":
+                        raise ValueError(
+                            f"a column is given by name, but {type(before).__name__} "
+                            "returns an array: pass the position of the column, or use "
+                            'set_output(transform="pandas") on the pipeline'
+                        )
                     if get_tags(step.estimator).target_tags.required:
                         deferred_targets(step.estimator, targets, self._n_rows)
                     continue

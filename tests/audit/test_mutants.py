@@ -181,16 +181,10 @@ AUDITED = {
         "lrs-replaced-fixed",
     ),
     "a replaced user's start charged as that of one who joins": Mutant(
-        "SpectralStart",
-        "sensitivity.projector_sum_sensitivity(self.users.neighbors)",
+        "SharedDirections",
+        "sensitivity.projector_sum_sensitivity(self.neighbors)",
         "1.0",
         "lrs-replaced-start",
-    ),
-    "two votes charged as one": Mutant(
-        "ClipSizes",
-        "sensitivity.vote_sensitivity(self.n_medians, self.users.neighbors)",
-        "sensitivity.vote_sensitivity(1, self.users.neighbors)",
-        "lrs-replaced-medians",
     ),
     "replaced users' networks charged as those of one who joins": Mutant(
         "GradientRounds",
@@ -934,6 +928,12 @@ _SUM = "    return release(name, total * grid, overwrite=True)"
 
 # Of the regression of users.
 EXACT |= {
+    "two votes charged as one": Mutant(
+        "SharedDirections",
+        "sensitivity.vote_sensitivity(self._n_medians, self.neighbors)",
+        "sensitivity.vote_sensitivity(1, self.neighbors)",
+        "linear_model/test_lrs_charges.py::test_planned_sensitivities",
+    ),
     # No audit can see this one: clipping bounds the vector all the same.
     "mean over a user's rows forgotten": Mutant(
         "_moments",
@@ -942,25 +942,25 @@ EXACT |= {
         f"{_PRIVACY}a_user_counts_no_more_for_rows_that_are_repeated[7]",
     ),
     "start used without its noise": Mutant(
-        "SpectralStart",
-        "total = self.users.released_sum",
+        "SharedDirections",
+        'total = self._sum(release, "start"',
         "total = sum(_kernels_shared.start_moments(b).sum(axis=0)"
         " for b in rows.blocks())\n"
-        "        self.users.released_sum",
+        '            self._sum(release, "start"',
         f"{_FUNCTION_OF_RELEASES}[start alone]",
     ),
     "start turned by the data": Mutant(
         "SharedDirections",
-        "        parts, U = self.parts(), start\n",
-        "        parts, U = self.parts(), start\n"
+        "        U, first = start, 1\n",
+        "        U, first = start, 1\n"
         "        if start is not None:\n"
         "            U = np.roll(start, rows.n_users, axis=0)\n",
         f"{_OWN_VECTOR}[random start]",
     ),
     "stopped when U is at rest": Mutant(
-        "MomentRounds",
+        "SharedDirections",
         "            progress(step)\n",
-        "            if name != self.names[0] and np.allclose(U, rest, atol=0.05):\n"
+        "            if step > first and np.allclose(U, rest, atol=0.05):\n"
         "                break\n"
         "            rest = U\n"
         "            progress(step)\n",
@@ -974,7 +974,7 @@ EXACT |= {
         f"{_OWN_VECTOR}[usual]",
     ),
     "weights shrunk to their mean": Mutant(
-        "Users",
+        "SharedDirections",
         _ANSWER,
         "        mean = fit.weights.mean(axis=0)\n"
         "        fit = replace(fit, weights=0.9 * fit.weights + 0.1 * mean)\n"
@@ -982,7 +982,7 @@ EXACT |= {
         f"{_OWN_VECTOR}[usual]",
     ),
     "worst users fitted anew": Mutant(
-        "Users",
+        "SharedDirections",
         _ANSWER,
         "        import numpy as np\n"
         "        worst = fit.loss >= np.quantile(fit.loss, 0.8)\n"
@@ -1077,7 +1077,7 @@ EXACT |= {
         f"{_OWN_VECTOR}[usual]",
     ),
     "number of users printed": Mutant(
-        "ClipSizes",
+        "SharedDirections",
         "        return counts.cumsum(axis=1)",
         "        print(counts.sum())\n        return counts.cumsum(axis=1)",
         f"{_FUNCTION_OF_RELEASES}[usual]",

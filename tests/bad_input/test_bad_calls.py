@@ -33,9 +33,7 @@ from skdpspectral.decomposition import (
 )
 from skdpspectral.linear_model import (
     Alternation,
-    GivenDirections,
     PrivateRounds,
-    UserWeights,
     personalize,
 )
 from skdpspectral.metrics import captured_variance, subspace_distance
@@ -108,8 +106,7 @@ ARRAYS += [[[1.0, 2.0], [3.0]]]
 SCALES = [np.ones(5), np.ones((1, 4)), [], [1.0, 0.0, 1.0, 1.0], -np.ones(4)]
 SCALES += [np.full(4, INF), list("abcd"), [1.0, [2.0, 3.0], 1.0, 1.0], np.full(4, 1j)]
 FITS += [
-    lrs(f"{name}|(n_components, n_features)", solver=make(**{name: value}))
-    for make, name in ((PrivateRounds, "init"), (GivenDirections, "components"))
+    lrs("init|(n_components, n_features)", solver=PrivateRounds(init=value))
     for value in ARRAYS
 ]
 FITS += [lrs("scale|positive|4", scale=value) for value in SCALES]
@@ -183,10 +180,8 @@ FITS += [
     scaler("n_samples", X=ROWS[:1]),
     ridge("alpha|path", alpha=[1.0, 2.0]),
     ridge("alpha", alpha=["a"]),
-    ridge("n_components", n_components=5),
     ridge("n_samples", X=ROWS[:1], y=TARGETS[:1]),
     ridge("X", X=sparse.csr_array(ROWS)),
-    classes("n_components", n_components=5),
     classes("y|classes", y=np.full(60, 9), charges=1),
     classes("y", y=np.zeros((60, 2))),
 ]
@@ -231,12 +226,7 @@ FITS += [
     lrs("shared_weights|n_components=2", shared_weights="fixed", n_components=2),
     lrs("n_components=0", shared_weights="fixed", n_components=0),
     lrs("n_rounds=3|budget", epsilon=None, solver=PrivateRounds(3)),
-    lrs(
-        "median_share=0.3|medians",
-        solver=PrivateRounds(
-            curvature_clip_norm=1.0, gradient_clip_norm=1.0, median_share=0.3
-        ),
-    ),
+    lrs("n_rounds=0|init", solver=PrivateRounds(0)),
     lrs(
         "init|shared_weights",
         shared_weights="fixed",
@@ -485,7 +475,7 @@ CALLS = [
     ("users|user_feature", use("column", "predict", WITH_IDS, users=IDS)),
     ("sample_weight", use(LRS, "score", ROWS, TARGETS, np.ones(9), users=IDS)),
     ("no model|personalize", use(LRS, "save", "never.npz", user=987)),
-    ("UserWeights", lambda s: personalize(UserWeights(), ROWS, TARGETS)),
+    ("PrivateRounds", lambda s: personalize(PrivateRounds(), ROWS, TARGETS)),
     ("fit_intercept__ridge", use(LRS, "set_params", fit_intercept__ridge=0.2)),
     ("users must be passed", use(NETS, "predict", ROWS)),
     ("user must be passed", use(NETS, "get_network")),

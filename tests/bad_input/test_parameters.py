@@ -38,10 +38,8 @@ from skdpspectral.decomposition import (
 )
 from skdpspectral.linear_model import (
     Alternation,
-    GivenDirections,
     PrivateRounds,
     UserIntercept,
-    UserWeights,
 )
 from skdpspectral.neural_network import (
     Adam,
@@ -60,11 +58,11 @@ VALUES += [-INF, 1e61, 1e-61, 1e-16, 1, 2, 10**400, 1j, np.float64(NAN), np.int6
 VALUES += [np.float32(INF), np.array(NAN), np.ones(1), np.ones((2, 4)), [NAN], ["a"]]
 VALUES += [(), {}, {"a": 1.0}, {1}, object(), StandardScaler, StandardScaler()]
 VALUES += [[[1.0], [2.0, 3.0]], np.full((2, 4), 1j), np.array(["2020"], "M8[D]")]
-VALUES += [Window(3), UserWeights(), AlternatingAdam(), np.array(2, object)]
+VALUES += [Window(3), UserIntercept(), AlternatingAdam(), np.array(2, object)]
 # What no parameter may be, whatever its constraints say.
 NEVER = (complex, StandardScaler, type(StandardScaler), bytes)
 # What is allowed, and refused for another reason than the budget.
-OTHERWISE = {("PrivateRounds", "median_share"), ("Alternation", "shrink_to_mean")}
+OTHERWISE = {("PrivateRounds", "n_rounds"), ("Alternation", "shrink_to_mean")}
 OTHERWISE |= {("Adam", "noise_multiplier"), ("SpikedModel", "sensitivity_constant")}
 OTHERWISE |= {("SpikedPCA", name) for name in ("sensitivity_constant", "mean")}
 
@@ -91,9 +89,7 @@ STRATEGIES = [
     ),
     ("LRSRegressor", "solver", PrivateRounds),
     ("LRSRegressor", "solver", Alternation),
-    ("LRSRegressor", "solver", GivenDirections),
     ("LRSRegressor", "fit_intercept", UserIntercept),
-    ("LRSRegressor", "shared_weights", UserWeights),
     ("DPAdamClassifier", "optimizer", Adam),
     ("DPAdamRegressor", "optimizer", Adam),
     ("LRSMLPRegressor", "solver", AlternatingAdam),

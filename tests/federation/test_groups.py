@@ -33,7 +33,7 @@ from skdpspectral.federation import (
     Request,
     Topic,
 )
-from skdpspectral.linear_model import PrivateRounds, UserIntercept, UserWeights
+from skdpspectral.linear_model import PrivateRounds, UserIntercept
 from skdpspectral.mechanisms import Assumption, SharedGaussian, Unit
 
 pytestmark = pytest.mark.filterwarnings(
@@ -675,7 +675,7 @@ OTHERS = {
     "delta": {"delta": 1e-7},
     "sparsity": {"sparsity": 2},
     "rounds": {"solver": PrivateRounds(n_rounds=4)},
-    "ridge": {"shared_weights": UserWeights(ridge=11.0)},
+    "ridge": {"ridge_shared": 11.0},
     "clip": {"solver": PrivateRounds(3, curvature_clip_norm=1.0)},
     "neighbors": {"neighbors": "replace-one"},
     "intercept": {"fit_intercept": False},

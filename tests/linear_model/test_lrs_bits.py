@@ -186,33 +186,6 @@ def test_what_is_released_is_the_same_sum_in_any_parts(clip_norm, monkeypatch):
             np.testing.assert_array_equal(in_parts[name], sums, err_msg=name)
 
 
-@pytest.mark.parametrize("d", [1, 3, 20])
-def test_threads_sum_to_the_same_bits(d):
-    rng = np.random.default_rng(0)
-    users = [some_user(rng, m, d) for m in rng.integers(1, 40, 60)]
-    rows = arranged(rng, users, "rows", {"center": True})
-    sums = []
-    for n_jobs in (None, 1, 2, 3):
-        found = rows.map(
-            lambda block: per_user.sum_on_grid(
-                _kernels_shared.start_moments(block), 2.0**-19
-            ),
-            n_jobs,
-        )
-        sums.append(sum(found))
-    for other in sums[1:]:
-        np.testing.assert_array_equal(other, sums[0])
-
-
-def test_the_comparison_can_fail():
-    """Sums over rows of all users at once depend on the company."""
-    users = list(alike(40, 7, 5).values())
-    X = np.concatenate([rows for rows, _ in users])
-    running = np.cumsum(X, axis=0)
-    own = running[20 * 7 + 6] - running[20 * 7 - 1]
-    assert np.any(own != users[20][0].sum(axis=0))
-
-
 # -- what stays with a user ------------------------------------------------------------
 
 

@@ -591,6 +591,24 @@ def test_users_and_items():
     assert model.privacy_.mu == pytest.approx(gaussian_mu(4.0, 1e-6), rel=1e-9)
 
 
+@pytest.mark.parametrize("output", ["default", "pandas"])
+def test_a_column_of_users_is_named_behind_a_step_that_returns_names(output):
+    ratings = make_ratings(300, 20, n_ratings_per_user=8)
+    frame = pd.DataFrame(ratings.data, columns=["user_id", "item_id"])
+    embedding = DPItemEmbedding(items=ratings.item_ids, rating_range=(1, 5))
+    embedding.set_output(transform=output)
+    accountant = PrivacyAccountant()
+    model = make_private_pipeline(
+        embedding, LRSRegressor(user_feature="user_id"), accountant=accountant
+    )
+    if output == "pandas":
+        model.fit(frame, ratings.target)
+    else:
+        with pytest.raises(ValueError, match=r"lrsregressor.*set_output"):
+            model.fit(frame, ratings.target)
+    assert len(accountant.ledger) == (output == "pandas")
+
+
 def test_a_stream_as_a_step():
     X, _ = numbers()
     model = make_private_pipeline(DPStandardScaler(), JMECovariance()).fit(X)

@@ -408,14 +408,6 @@ CASES |= {
     "lrs-replaced-start": _users(
         *((row[None], np.ones(1)) for row in np.eye(2)), PrivateRounds(1), **_REPLACED
     ),
-    # Votes on both sides of every threshold, at most of the budget.
-    "lrs-replaced-medians": _users(
-        (np.full((1, 1), 1e-9), np.full(1, 1e-9)),
-        (np.ones((1, 1)), np.full(1, _HUGE)),
-        PrivateRounds(1, init=[[1.0]], median_share=0.95),
-        0.981,
-        **_REPLACED,
-    ),
 }
 
 

@@ -10,14 +10,10 @@ import numpy as np
 
 import skdpspectral
 from skdpspectral.federation import GroupTask, SpectralTask
-from skdpspectral.linear_model import PrivateRounds, UserIntercept, UserWeights
+from skdpspectral.linear_model import PrivateRounds, UserIntercept
 
 # Objects among the parameters of an LRSRegressor.
-_OBJECTS = {
-    "solver": PrivateRounds,
-    "fit_intercept": UserIntercept,
-    "shared_weights": UserWeights,
-}
+_OBJECTS = {"solver": PrivateRounds, "fit_intercept": UserIntercept}
 
 
 def write_task(folder, task):
