@@ -130,6 +130,8 @@ class PrivateClassifier(ClassifierMixin):
 
     def _one_hot(self, labels: np.ndarray) -> np.ndarray:
         """Return targets of 0 and 1, of shape (n_samples, n_outputs)."""
+        if labels.dtype.kind == "T":  # text that numpy compares with no other text
+            labels = labels.astype(object)
         codes = _codes(self.classes_, labels)
         if codes is None:
             raise ValueError(
