@@ -176,23 +176,6 @@ class PrivateEstimator(BaseEstimator):
     _get_param_names: ClassVar[Any] = classmethod(parameter_names)  # type: ignore[arg-type]
 
     def set_params(self, **params):
-        """Set parameters of this estimator, and of its strategies as ``name__part``.
-
-        Parameters
-        ----------
-        **params : dict
-            Parameters by name.
-
-        Returns
-        -------
-        self : object
-            The estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is unknown, or belongs to a strategy given by name.
-        """
         for key in params:
             name, nested, _ = key.partition("__")
             value = params.get(name, getattr(self, name, None))

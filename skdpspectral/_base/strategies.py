@@ -35,17 +35,6 @@ def register(cls: type[BaseEstimator]) -> type[BaseEstimator]:
     The class has ``_parameter_constraints`` for each parameter of its constructor, and
     a name that no other has.
     """
-    constraints = getattr(cls, "_parameter_constraints", {})
-    if not issubclass(cls, BaseEstimator) or set(cls._get_param_names()) != set(
-        constraints
-    ):
-        raise TypeError(
-            f"{cls.__name__} must be a BaseEstimator, with constraints for each of "
-            "its parameters"
-        )
-    known = _CLASSES.setdefault(cls.__name__, cls)
-    if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise ValueError(f"a strategy named {cls.__name__} already exists")
     cls._get_param_names = classmethod(parameter_names)  # type: ignore[arg-type]
     cls._array_parameters = getattr(cls, "_array_parameters", ())
     _CLASSES[cls.__name__] = cls

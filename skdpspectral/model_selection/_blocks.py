@@ -53,10 +53,6 @@ _REHEARSED = (
 )
 
 
-def _no_score(model: Any, X: Any, y: Any) -> float:
-    return 0.0
-
-
 def scorer_of_blocks(scoring: Any, estimator: Any) -> Any:
     """Return a callable ``scorer(model, X, y)`` whose values are not released."""
     if isinstance(scoring, PrivateScorer):
@@ -120,12 +116,9 @@ class Ballot:
                         scores[place] = self._score(model, *given)
             return votes(scores)
 
-    def rehearse(
-        self, candidates: Sequence[Mapping[str, Any]], X: Any, y: Any, scored: bool
-    ) -> None:
+    def rehearse(self, candidates: Sequence[Mapping[str, Any]], X: Any, y: Any) -> None:
         """Fit and score each candidate on made-up rows; errors name the candidate."""
         models, scorer = cloudpickle.loads(self.pack)
-        scorer = scorer if scored else _no_score
         for candidate, model in zip(candidates, models, strict=False):
             with named(candidate), self._apart(0):
                 try:

@@ -167,19 +167,24 @@ def ballot_of(search: Any, found: Planned, X: Any, scorer: Any) -> Ballot:
     )
 
 
+def _no_score(model: Any, X: Any, y: Any) -> float:
+    return 0.0
+
+
 def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> None:
     """Try the form of X and y, also with made-up rows.
 
-    On these all candidates are fitted and scored, or if no vote is asked, the one that
-    is fitted anyway is fitted.
+    On these all candidates are fitted and scored; if no vote is asked, the one that is
+    fitted anyway is fitted.
     """
     first = (search.estimator, found.candidates[0], found.budgets.mu_fit)
     check_form_of_fit(candidate_model(*first), X, y)
     check_dtypes(found.models, X)
-    scored = bool(ballot.n_blocks)
-    candidates = found.candidates if scored else found.candidates[:1]
+    candidates = found.candidates if ballot.n_blocks else found.candidates[:1]
     n_rows = None if ballot.n_rows is None else N_MADE_UP
     clear = _CLEAR_MU / found.budgets.mu_fit
+    if not ballot.n_blocks:
+        ballot = replace(ballot, pack=packed(found.models[:1], _no_score))
     ballot = replace(ballot, n_blocks=1, n_rows=n_rows, clearer=clear)
     failed = list[Exception]()
     for numbers in (True, False):  # columns of objects may contain either
@@ -187,7 +192,7 @@ def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> Non
             with noted_caveats():
                 made = made_up(search.estimator, X, y, ballot.declared, numbers)
                 block = _block(ballot, *made, np.arange(N_MADE_UP))
-                return ballot.rehearse(candidates, *block, scored)
+                return ballot.rehearse(candidates, *block)
         except NotImplementedError:  # of a container of which nothing is known
             return
         except Exception as error:
