@@ -618,12 +618,8 @@ class TableEstimator(PrivateEstimator):
     _statistic: ClassVar[Callable[..., Any]]
 
 
-# Columns of ids that scikit-learn's users look for under the name of groups.
-_IDS = {"users": "user_feature", "clients": "client_feature"}
-
-
 def unweighted(method: _Method) -> _Method:
-    """Decorate ``fit`` to refuse `sample_weight` and `groups`, unless None.
+    """Decorate ``fit`` to refuse `sample_weight`, unless None.
 
     The signature is unchanged, so that scikit-learn sees that weights are not
     supported.
@@ -637,13 +633,6 @@ def unweighted(method: _Method) -> _Method:
                 "sample_weight: its guarantee requires every row to count once; leave "
                 "it out"
             )
-        for ids, column in _IDS.items():
-            if "groups" in kwargs and hasattr(estimator, column):
-                raise TypeError(
-                    f"{type(estimator).__name__}.{method.__name__} does not accept "
-                    f"groups: name the column of {ids} in X with {column}=..., or "
-                    f"pass {ids}=... if {method.__name__} accepts it"
-                )
         return method(estimator, *args, **kwargs)
 
     return cast(_Method, counted_once)

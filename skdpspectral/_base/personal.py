@@ -102,8 +102,6 @@ class KeepsUsers:
         ------
         ValueError
             If there is no model of that user. No file is written.
-        TypeError
-            If the id is neither a string nor a number. No file is written.
         """
         check_is_fitted(self)
         published: Any = super()
@@ -115,10 +113,6 @@ class KeepsUsers:
         if not own:
             raise ValueError("user has no model: personalize it first")
         plain = user.item() if isinstance(user, np.generic) else user
-        if not isinstance(plain, (str, int, float)):
-            raise TypeError(
-                "user must be a string or a number for its model to be saved"
-            )
         published.save(path)
         entries = {"id": np.array(json.dumps(plain)), **own}
         with zipfile.ZipFile(path, "a") as archive:

@@ -60,16 +60,6 @@ def check_values(owner: BaseEstimator) -> None:
             )
 
 
-class _Boolean:
-    """Stands for True or False, which scikit-learn takes for numbers."""
-
-    def __init__(self, value) -> None:
-        self._value = value
-
-    def __repr__(self) -> str:
-        return repr(self._value)
-
-
 def check_arguments(
     caller: str, constraints: dict, values: dict, arrays: tuple[str, ...] = ()
 ) -> None:
@@ -79,10 +69,11 @@ def check_arguments(
     """
     checked: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, (bool, np.bool_)):
-            boolean = "boolean" in constraints.get(name, [])
-            checked[name] = value if boolean else _Boolean(value)
-            continue
+        # scikit-learn takes booleans for numbers.
+        if isinstance(value, (bool, np.bool_)) and "boolean" not in constraints.get(
+            name, ["boolean"]
+        ):
+            raise ValueError(f"{name} must not be a boolean, got {value} ({caller})")
         if isinstance(value, int) and abs(value) > sys.float_info.max:
             raise ValueError(f"{name} must be in the range of float64 ({caller})")
         listed = isinstance(value, (list, tuple)) or np.ndim(value) > 0

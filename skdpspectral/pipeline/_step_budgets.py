@@ -196,7 +196,13 @@ def form_after(path: str, step: Any, X: Any) -> Any:
         return None
     private = has_private(step)
     if private:
-        step = _without_noise(step)
+        parts = estimators_within(step)
+        if any(composition_of(p) is Composition.FROZEN for p in parts.values()):
+            return None  # its clone is the same object
+        paths = [path for path, part in parts.items() if is_private(part)]
+        outer = [p for p in paths if not any(p.startswith(f"{q}__") for q in paths)]
+        stand_in = FunctionTransformer(_zeros_like, feature_names_out="one-to-one")
+        step = clone(step).set_params(**dict.fromkeys(outer, stand_in))
     said = ""
     for numbers in (True, False):
         try:
@@ -217,15 +223,6 @@ def form_after(path: str, step: Any, X: Any) -> Any:
     if sum(dtypes) * (n_columns if len(dtypes) == 1 else 1) > 1:
         return None  # one of them may have numbers, and another one text
     raise ValueError(f"step {path!r} does not accept rows of this form: {said}")
-
-
-def _without_noise(step: Any) -> Any:
-    """Return a copy of a step whose private parts put out zeros."""
-    parts = estimators_within(step)
-    private = [path for path, part in parts.items() if is_private(part)]
-    outer = [p for p in private if not any(p.startswith(f"{q}__") for q in private)]
-    stand_in = FunctionTransformer(_zeros_like, feature_names_out="one-to-one")
-    return clone(step).set_params(**dict.fromkeys(outer, stand_in))
 
 
 def _zeros_like(X: Any) -> np.ndarray:

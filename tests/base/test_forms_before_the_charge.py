@@ -264,7 +264,7 @@ def beside_private(column):
         (some(FunctionTransformer(np.nan_to_num), ["number"]), None),
         (FunctionTransformer(np.nan_to_num), "dates or durations|made-up"),
         (beside_private("text"), "has dtype|made-up"),
-        (beside_private("day"), "does not accept|made-up"),
+        (beside_private("day"), "has dtype|does not accept|made-up"),
         (beside_private("count"), None),
     ],
 )
