@@ -201,7 +201,9 @@ def form_after(path: str, step: Any, X: Any) -> Any:
             return None  # its clone is the same object
         paths = [path for path, part in parts.items() if is_private(part)]
         outer = [p for p in paths if not any(p.startswith(f"{q}__") for q in paths)]
-        stand_in = FunctionTransformer(_zeros_like, feature_names_out="one-to-one")
+        stand_in = FunctionTransformer(
+            lambda rows: np.zeros(table_shape(rows)), feature_names_out="one-to-one"
+        )
         step = clone(step).set_params(**dict.fromkeys(outer, stand_in))
     said = ""
     for numbers in (True, False):
@@ -223,10 +225,6 @@ def form_after(path: str, step: Any, X: Any) -> Any:
     if sum(dtypes) * (n_columns if len(dtypes) == 1 else 1) > 1:
         return None  # one of them may have numbers, and another one text
     raise ValueError(f"step {path!r} does not accept rows of this form: {said}")
-
-
-def _zeros_like(X: Any) -> np.ndarray:
-    return np.zeros(table_shape(X))
 
 
 def _is_no_number(dtype: Any) -> bool:
