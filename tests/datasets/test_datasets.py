@@ -118,13 +118,6 @@ def test_spiked_sample_is_reproducible_and_fresh_by_default():
     np.testing.assert_array_equal(from_state[0], from_seed[0])
 
 
-def test_a_number_for_the_signal_is_shared_by_the_components():
-    options = {"n_components": 2, "random_state": 0}
-    one = make_spiked_covariance(20, 5, signal_variance=4.0, **options)
-    two = make_spiked_covariance(20, 5, signal_variance=[4.0, 4.0], **options)
-    np.testing.assert_array_equal(one[0], two[0])
-
-
 def test_without_noise_the_rows_lie_in_the_span():
     X, components = make_spiked_covariance(30, 8, noise_variance=0.0, random_state=0)
     np.testing.assert_allclose(X @ components.T @ components, X, atol=1e-13)
@@ -244,12 +237,6 @@ def test_loaders_name_the_remedy_when_there_is_no_file(tmp_path, monkeypatch):
     monkeypatch.setenv(real.DATA_HOME_VARIABLE, str(tmp_path))
     with pytest.raises(FileNotFoundError, match=rf"no file .*{name}.npz: pass"):
         load()
-
-
-def test_loaders_read_the_environment_variable(tmp_path, monkeypatch):
-    save(tmp_path, "adult", **adult_arrays())
-    monkeypatch.setenv(real.DATA_HOME_VARIABLE, str(tmp_path))
-    assert load_adult().target.tolist() == [0, 1]
 
 
 def object_archive(path):

@@ -77,11 +77,6 @@ def test_without_noise_the_targets_are_the_model(options):
 # --- users and their numbers of rows
 
 
-def test_rows_are_grouped_by_user_with_equal_counts():
-    users = make(n_users=4, n_samples_per_user=3)[2]
-    assert users.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
-
-
 def test_shuffle_permutes_the_rows_alone():
     X, y, users, truth = make(noise=1.0)
     mixed = make(noise=1.0, shuffle=True)
@@ -118,18 +113,6 @@ def test_every_possible_row_sparsity_succeeds_and_no_other():
             chosen = pattern(make(n_users, 1, n_features, **sizes)[3])
             assert (chosen.sum(axis=1) == sparsity).all()
             assert chosen.sum(axis=0).max() <= bound
-
-
-def test_a_row_sparsity_that_does_not_bind_changes_nothing():
-    # Seeds where no feature has above 8 of 12 users; the expected number is 4.5.
-    free, bounded = make(), make(row_sparsity=8)
-    assert pattern(free[3]).sum(axis=0).max() <= 8
-    np.testing.assert_array_equal(free[3].sparse, bounded[3].sparse)
-    np.testing.assert_array_equal(free[0], bounded[0])
-    # One that does bind changes the pattern.
-    busiest = pattern(free[3]).sum(axis=0).max()
-    tighter = make(row_sparsity=int(busiest) - 1)[3]
-    assert (pattern(tighter) != pattern(free[3])).any()
 
 
 # --- the laws of the numbers

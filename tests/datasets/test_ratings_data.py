@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import sys
 import types
 import urllib.request
 import zipfile
@@ -12,7 +11,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from skdpspectral.datasets import _ratings, _real, fetch_movielens, make_ratings
+from skdpspectral.datasets import _ratings, fetch_movielens, make_ratings
 from skdpspectral.datasets import _ratings as movielens
 
 # Every statistical test below has about this two-sided false-alarm rate over seeds.
@@ -300,17 +299,6 @@ def test_movielens_as_frames(home, monkeypatch):
     assert list(frames.item_features.columns) == arrays.item_feature_names
 
 
-def test_movielens_frames_need_pandas(home, monkeypatch):
-    write_zip(home, "ml-1m", monkeypatch)
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    small()
-    fetch_movielens("ml-1m", data_home=home)
-    with pytest.raises(ImportError, match="as_frame=True needs pandas: pip install"):
-        small(as_frame=True)
-    with pytest.raises(ImportError, match="as_frame=True needs pandas"):
-        fetch_movielens("ml-1m", data_home=home, as_frame=True)
-
-
 # --- MovieLens: where files are sought
 
 
@@ -353,25 +341,6 @@ def test_downloads_of_something_else_are_not_kept(home, monkeypatch):
     with pytest.raises(OSError, match="is not the zip that GroupLens published"):
         fetch_movielens("ml-1m", data_home=folder, download_if_missing=True)
     assert os.listdir(folder) == []
-
-
-def test_failed_downloads_say_so(home):
-    with pytest.raises(OSError, match=r"ml-1m.zip could not be downloaded \("):
-        fetch_movielens("ml-1m", data_home=home, download_if_missing=True)
-
-
-def test_folders_go_in_their_order(home, monkeypatch):
-    for folder, stars in (("sklearn", 1), ("variable", 2), ("argument", 3)):
-        change = {"ratings.dat": f"1::1193::{stars}::978300760\n"}
-        write_zip(home / folder, "ml-1m", monkeypatch, change)
-        monkeypatch.setattr(movielens, "_check_sum", lambda *given: None)
-    assert fetch_movielens("ml-1m").target.tolist() == [1]
-    monkeypatch.setenv(_real.DATA_HOME_VARIABLE, str(home / "variable"))
-    assert fetch_movielens("ml-1m").target.tolist() == [2]
-    named = fetch_movielens("ml-1m", data_home=home / "argument")
-    assert named.target.tolist() == [3]
-    with pytest.raises(FileNotFoundError):
-        fetch_movielens("ml-1m", data_home=home)
 
 
 # --- MovieLens: wrong files

@@ -81,14 +81,6 @@ def test_distance_depends_on_the_span_alone():
     assert subspace_distance(a, a.copy()) < 1e-14
 
 
-def test_distance_of_float32_components_is_not_drowned_by_their_rounding():
-    a = orthonormal_rows(3, 50, 1)
-    assert subspace_distance(a, a.astype(np.float32)) < 1e-6
-    rounded = (orthonormal_rows(3, 3, 5) @ a).astype(np.float32)
-    # Other rows of one rounded span: QR has removed the error of orthonormality.
-    assert subspace_distance(rounded, np.flip(rounded, axis=0)) < 1e-14
-
-
 # --- captured_variance
 
 
@@ -106,19 +98,6 @@ def test_captured_variance_equals_the_textbook_formula(X, k, block_size, monkeyp
     assert captured_variance(pca, train) == pytest.approx(
         pca.explained_variance_ratio_.sum(), rel=1e-12
     )
-
-
-def test_captured_variance_does_not_move_with_the_mean(X):
-    pca = PCA(n_components=2).fit(X)
-    expected = captured_variance(pca, X)
-    assert captured_variance(pca, X + 1e6) == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize("factor", [1e-150, 1e150])
-def test_captured_variance_does_not_move_with_the_unit(X, factor):
-    components = PCA(n_components=2).fit(X).components_
-    expected = captured_variance(components, X)
-    assert captured_variance(components, X * factor) == pytest.approx(expected)
 
 
 def test_captured_variance_in_a_grid_search(X):
@@ -181,14 +160,6 @@ def test_a_feature_of_scale_zero_does_not_count(X):
     assert captured_variance(pca, X) == pytest.approx(expected)
     X[:2, 2] = 1e308, -1e308  # however large it is
     assert captured_variance(pca, X) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("scale", [[1.0, 2.0], [-1.0] * 6, [np.nan] * 6, [np.inf] * 6])
-def test_captured_variance_rejects_scales(X, scale):
-    pca = PCA(2).fit(X)
-    pca.scale_ = scale
-    with pytest.raises(ValueError, match="scale_ must"):
-        captured_variance(pca, X)
 
 
 def test_captured_variance_of_sparse_rows_and_frames(X):
