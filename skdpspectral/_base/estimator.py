@@ -176,23 +176,6 @@ class PrivateEstimator(BaseEstimator):
     _get_param_names: ClassVar[Any] = classmethod(parameter_names)  # type: ignore[arg-type]
 
     def set_params(self, **params):
-        """Set parameters of this estimator, and of its strategies as ``name__part``.
-
-        Parameters
-        ----------
-        **params : dict
-            Parameters by name.
-
-        Returns
-        -------
-        self : object
-            The estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is unknown, or belongs to a strategy given by name.
-        """
         for key in params:
             name, nested, _ = key.partition("__")
             value = params.get(name, getattr(self, name, None))
@@ -635,12 +618,8 @@ class TableEstimator(PrivateEstimator):
     _statistic: ClassVar[Callable[..., Any]]
 
 
-# Columns of ids that scikit-learn's users look for under the name of groups.
-_IDS = {"users": "user_feature", "clients": "client_feature"}
-
-
 def unweighted(method: _Method) -> _Method:
-    """Decorate ``fit`` to refuse `sample_weight` and `groups`, unless None.
+    """Decorate ``fit`` to refuse `sample_weight`, unless None.
 
     The signature is unchanged, so that scikit-learn sees that weights are not
     supported.
@@ -654,13 +633,6 @@ def unweighted(method: _Method) -> _Method:
                 "sample_weight: its guarantee requires every row to count once; leave "
                 "it out"
             )
-        for ids, column in _IDS.items():
-            if "groups" in kwargs and hasattr(estimator, column):
-                raise TypeError(
-                    f"{type(estimator).__name__}.{method.__name__} does not accept "
-                    f"groups: name the column of {ids} in X with {column}=..., or "
-                    f"pass {ids}=... if {method.__name__} accepts it"
-                )
         return method(estimator, *args, **kwargs)
 
     return cast(_Method, counted_once)

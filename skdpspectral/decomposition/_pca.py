@@ -35,6 +35,10 @@ from ._projection import ProjectionMixin, VariancesMixin
 _FEW_ROWS = 400.0
 
 
+# Methods that need variances, which components do not release.
+_OF_COVARIANCES = ("score", "score_samples", "get_covariance", "mahalanobis")
+
+
 def check_rank(n_components, n_samples: int, n_features: int) -> None:
     """Refuse more components than there can be."""
     most = min(n_samples, n_features)
@@ -283,6 +287,12 @@ class DPPCA(TableComponents):
         self.center = center
         self.accountant = accountant
         self.noise_seed = noise_seed
+
+    def __getattr__(self, name: str) -> Any:
+        said = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name in _OF_COVARIANCES:
+            said += ": use DPCovariance, or a scorer such as captured_variance"
+        raise AttributeError(said)
 
     def _statistic(self, n_samples: int, n_features: int, sparse: bool = False):
         """Return what a fit of that shape releases, from public numbers alone.

@@ -167,10 +167,15 @@ def ballot_of(search: Any, found: Planned, X: Any, scorer: Any) -> Ballot:
     )
 
 
+def _no_score(model: Any, X: Any, y: Any) -> float:
+    return 0.0
+
+
 def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> None:
     """Try the form of X and y, also with made-up rows.
 
-    On these all candidates are fitted and scored, or the one that is fitted anyway.
+    On these all candidates are fitted and scored; if no vote is asked, the one that is
+    fitted anyway is fitted.
     """
     first = (search.estimator, found.candidates[0], found.budgets.mu_fit)
     check_form_of_fit(candidate_model(*first), X, y)
@@ -178,6 +183,8 @@ def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> Non
     candidates = found.candidates if ballot.n_blocks else found.candidates[:1]
     n_rows = None if ballot.n_rows is None else N_MADE_UP
     clear = _CLEAR_MU / found.budgets.mu_fit
+    if not ballot.n_blocks:
+        ballot = replace(ballot, pack=packed(found.models[:1], _no_score))
     ballot = replace(ballot, n_blocks=1, n_rows=n_rows, clearer=clear)
     failed = list[Exception]()
     for numbers in (True, False):  # columns of objects may contain either

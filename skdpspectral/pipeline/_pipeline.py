@@ -371,7 +371,8 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             pipeline, own = self._unfitted(), self.accountant
             accountant = self._governing_accountant() if own is None else own
             _check_metadata(pipeline, method, params)
-            all_steps = list(steps_of("", pipeline, _rows_of(X)))
+            table = _rows_of(X)
+            all_steps = list(steps_of("", pipeline, table))
             steps = private_steps(all_steps)
             leak = self._refused_leak(pipeline)
             if self._run_seed is not None:  # that of a run of a seeded search
@@ -385,7 +386,8 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
                     step._step_share.before = before
             if self._run_seed is None:  # a search has tried its form
                 check_form_of_others(all_steps)
-                budgets.check_forms(X, y, {} if _routes_metadata() else params)
+                own_params = {} if _routes_metadata() else params
+                budgets.check_forms(X, y, own_params, table)
             by_rows = budgets.plan.unit is Unit.ROW
             n_public = table_shape(X)[0] if by_rows else None
             self._warn_beforehand(n_public, float(self.delta))

@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import OneToOneFeatureMixin, clone
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
 from .._base.estimator import PrivateEstimator
 from .._base.made_up import made_up_rows, takes_numbers
-from .._base.privacy_report import STATELESS, report_after_charge
+from .._base.privacy_report import LEAKS, report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, output_container, take_rows
 from .._tables.clusters import is_on_cluster
-from .._tables.columns import dtypes_of, own_type, refuse_nullable_integers
+from .._tables.columns import dtypes_of, is_number, own_type, refuse_nullable_integers
 from .._tables.table import deferred_rows, deferred_targets, table_shape
 from ..accounting import (
     calibrate_gaussian,
@@ -36,9 +37,11 @@ from ..accounting._ledger.planned_fits import (
     Rows,
     Step,
     composition_of,
+    estimators_within,
     fitted_within,
     has_private,
     is_estimator,
+    is_private,
     with_any_width,
     zeros,
 )
@@ -181,15 +184,27 @@ def planned_within(step: Step, share: StepShare) -> PrivacyPlan:
 
 
 def form_after(path: str, step: Any, X: Any) -> Any:
-    """Return a table of the form that a stateless step makes of X; None if unknown.
+    """Return a table of the form that a step makes of X; None if unknown.
 
     The step is tried on made-up rows, in which columns of objects have numbers or text.
+    Private parts put out numbers; beside them, it is known where others pass on none.
     """
     n_rows, n_columns = table_shape(X)
-    if n_columns > _MOST_MADE_UP or has_private(step):
+    if n_columns > _MOST_MADE_UP or is_private(step):
         return None
-    if any(found.verdict != STATELESS for found in report_after_charge(step)):
+    if any(found.verdict == LEAKS for found in report_after_charge(step)):
         return None
+    private = has_private(step)
+    if private:
+        parts = estimators_within(step)
+        if any(composition_of(p) is Composition.FROZEN for p in parts.values()):
+            return None  # its clone is the same object
+        paths = [path for path, part in parts.items() if is_private(part)]
+        outer = [p for p in paths if not any(p.startswith(f"{q}__") for q in paths)]
+        stand_in = FunctionTransformer(
+            lambda rows: np.zeros(table_shape(rows)), feature_names_out="one-to-one"
+        )
+        step = clone(step).set_params(**dict.fromkeys(outer, stand_in))
     said = ""
     for numbers in (True, False):
         try:
@@ -201,13 +216,19 @@ def form_after(path: str, step: Any, X: Any) -> Any:
         trial = clone(step).set_params(**dict.fromkeys(seeds, 0))
         try:
             with np.errstate(all="ignore"):
-                return _like(trial.fit_transform(rows), n_rows, numbers)
+                made = _like(trial.fit_transform(rows), n_rows, numbers)
+            known = not private or any(map(_is_no_number, dtypes_of(made)))
+            return made if known else None
         except Exception as error:  # text that is split, for instance
             said = str(error)
     dtypes = [str(own_type(dtype)) in ("object", "None") for dtype in dtypes_of(X)]
     if sum(dtypes) * (n_columns if len(dtypes) == 1 else 1) > 1:
         return None  # one of them may have numbers, and another one text
     raise ValueError(f"step {path!r} does not accept rows of this form: {said}")
+
+
+def _is_no_number(dtype: Any) -> bool:
+    return not is_number(dtype) and str(own_type(dtype)) not in ("object", "None")
 
 
 def _like(made: Any, n_rows: int, numbers: bool) -> Any:
@@ -387,8 +408,10 @@ class StepBudgets:
             # What the form of a step's rows does not allow is said before the charge.
             share.check(planned_within(self._steps[path], share), None)
 
-    def check_forms(self, X: Any, y: Any, params: Mapping[str, Any]) -> None:
-        """Try the fit of each step until it would be charged."""
+    def check_forms(
+        self, X: Any, y: Any, params: Mapping[str, Any], table: Rows
+    ) -> None:
+        """Try the fit of each step until it would be charged; X has `table`'s form."""
         for path, share in self.step_shares.items():
             step, prefix = self._steps[path], f"{path}__"
             assert step.rows is not None
@@ -398,19 +421,13 @@ class StepBudgets:
                 if name.startswith(prefix)
             }
             rows, targets = step.rows, y
-            if not (rows.own or step.behind or step.within):  # of a table on a cluster
+            if rows is table and not rows.own:  # of a table on a cluster
                 rows = Rows(X)
             elif is_on_cluster(y):
                 targets = np.zeros(self._n_rows, dtype=object)
             with naming(path):
-                if not rows.own and _takes_names(step.estimator):
-                    before = share.before
-                    if before is not None and output_container(before) == "default":
-                        raise ValueError(
-                            f"a column is given by name, but {type(before).__name__} "
-                            "returns an array: pass the position of the column, or use "
-                            'set_output(transform="pandas") on the pipeline'
-                        )
+                named = not rows.own and _takes_names(step.estimator)
+                if named and not _gets_array(step):
                     if get_tags(step.estimator).target_tags.required:
                         deferred_targets(step.estimator, targets, self._n_rows)
                     continue
@@ -549,6 +566,16 @@ def _takes_names(estimator: Any) -> bool:
     params = estimator.get_params(deep=False)
     named = (v for name, v in params.items() if name.endswith("_feature"))
     return any(isinstance(value, str) for value in named)
+
+
+def _gets_array(step: Step) -> bool:
+    """Return whether the rows of a step come from one that puts out arrays."""
+    *_, last = (None, *(one for _, one in step.behind if is_estimator(one)))
+    while composition_of(last) is Composition.PIPELINE and not is_private(last):
+        last = last.steps[-1][1]
+    joins = composition_of(last) in (Composition.UNION, Composition.COLUMNS)
+    arrays = joins or isinstance(last, PrivateEstimator)
+    return arrays and not step.within and output_container(last) == "default"
 
 
 def _try(estimator: Any, share: StepShare, y: Any, given: dict[str, Any], X: Any):

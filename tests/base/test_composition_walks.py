@@ -38,7 +38,6 @@ CASES = [
     (name, model)
     for name, composition in COMPOSITIONS.items()
     for model in MODELS
-    if name != "permutation_importance"
     if composition.of(MODELS[model]) is not None
 ]
 

@@ -341,3 +341,15 @@ def test_parameters_that_a_step_does_not_take(name):
 def test_forms_that_no_step_accepts(fault):
     rows = dict(faulty_rows(X))[fault]
     assert charge_of_error(pipeline(*SCALED), "step 'dpstandardscaler': ", rows) == 0
+
+
+@pytest.mark.parametrize("make", [make_pipeline, make_private_pipeline])
+def test_components_name_what_has_a_score(make):
+    with pytest.raises(AttributeError) as raised:
+        make(DPStandardScaler(), DPPCA(2)).score
+    causes = list[str]()
+    error = raised.value
+    while error is not None:
+        causes.append(str(error))
+        error = error.__cause__
+    assert "use DPCovariance" in causes[-1]

@@ -604,7 +604,7 @@ def test_a_column_of_users_is_named_behind_a_step_that_returns_names(output):
     if output == "pandas":
         model.fit(frame, ratings.target)
     else:
-        with pytest.raises(ValueError, match=r"lrsregressor.*set_output"):
+        with pytest.raises(ValueError, match="lrsregressor"):
             model.fit(frame, ratings.target)
     assert len(accountant.ledger) == (output == "pandas")
 
