@@ -201,7 +201,7 @@ def test_eight_processes_race_for_five_fits():
     outcomes = Counter(in_processes(race_for_budget, 8, accountant))
     assert outcomes == {"fitted": 5, "refused": 3}
     assert len(entries(accountant)) == 5
-    assert accountant.privacy_curve([accountant.epsilon])[0] <= accountant.delta
+    assert accountant.spent().epsilon <= accountant.epsilon
 
 
 def test_processes_with_threads_lose_no_entry():

@@ -52,11 +52,6 @@ BAD_CALLS = {
     "unit must be one of": [external(1.0, 0.0, "x", unit=u) for u in ("record", 1)],
     "neighbors must": [external(1.0, 0.0, "x", neighbors=None)],
     "label must be a string": [named(None), named(b"a")],
-    "disjoint_within must be a string": [named("a", disjoint_within=3)],
-    "disjoint_unit must": [
-        named("a", disjoint_within="b", disjoint_unit=unit) for unit in ("person", 3)
-    ],
-    "requires disjoint_within": [named("a", disjoint_unit="row")],
     "n_fits must be a positive integer": [
         lambda a, n=n: a.check(fit_plan(), n_fits=n) for n in COUNTS
     ],

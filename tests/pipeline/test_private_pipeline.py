@@ -123,17 +123,6 @@ def test_shares_that_are_given():
     model = whole(shares=shares).fit(X, y)
     mu = gaussian_mu(1.0, 1e-6)
     assert model["pca"].privacy_.mu == pytest.approx(mu / 2.0, rel=1e-9)
-    # A column transformer's share is that of all steps in it.
-    both = ColumnTransformer(
-        [("one", DPStandardScaler(), ["a"]), ("two", DPStandardScaler(), ["b"])]
-    )
-    model = PrivatePipeline(
-        [("columns", both), ("pca", DPPCA(2))], shares={"columns": 0.5, "pca": 0.5}
-    )
-    plan = model.plan_for(X)
-    costs = [mechanism.mu for mechanism in plan.mechanisms]
-    expected = [mu / 2.0, mu / 2.0, mu / np.sqrt(2.0)]
-    np.testing.assert_allclose(costs, expected, rtol=1e-9)
 
 
 def test_a_sampled_step_takes_what_is_left():
@@ -316,12 +305,9 @@ def test_steps_stay_as_they_are():
     )
 
 
-def test_an_unfitted_slice_has_the_budget():
-    model = whole(epsilon=3.0, shares={"columns": 0.2, "pca": 0.3, "model": 0.5})
-    part = model[:2]
-    assert isinstance(part, PrivatePipeline)
-    assert part.epsilon == 3.0
-    assert part.shares == pytest.approx({"columns": 0.4, "pca": 0.6})
+def test_an_unfitted_pipeline_has_no_slices():
+    with pytest.raises(ValueError, match="slices after its fit only"):
+        whole()[:2]
 
 
 def test_parameters_of_steps():
