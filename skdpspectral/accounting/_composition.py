@@ -117,19 +117,6 @@ def _added_up(mu: float, curves: Counted, delta: float) -> float:
     return nearest if nearest >= epsilon else math.nextafter(nearest, math.inf)
 
 
-@functools.lru_cache(maxsize=1024)
-def composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
-    """Bound the delta of Gaussians of total cost `mu` and of all other mechanisms."""
-    if mu == math.inf:
-        return 1.0
-
-    losses = composed_losses(mu, curves)
-    bound = max((way.delta(epsilon) for way in losses), default=1.0)
-    bound = bound * (1.0 + RELATIVE) + TRANSFORM * _count_distributions(curves)
-    alone = gaussian_delta(_alone(mu, curves), epsilon) * (1.0 + _SUMS)
-    return min(bound, alone + certain_failure(curves), 1.0)
-
-
 def certain_failure(curves: Counted) -> float:
     """Return the sum of the deltas of (epsilon, delta) pairs."""
     pairs = ((c, times) for c, times in curves if isinstance(c, ApproximateDP))
@@ -275,15 +262,15 @@ class Total(NamedTuple):
             return min(found, composed_epsilon(self.mu, self.curves, left))
         return min(found, gaussian_epsilon(self.mu, left))
 
-    def delta(self, epsilon: float) -> float:
-        """Return the smallest delta at this epsilon."""
-        least = gaussian_delta(self.mu, epsilon)  # refuses a wrong epsilon
+    @property
+    def distance(self) -> float | None:
+        """Total variation that Gaussian mechanisms have at most; None with others."""
         if self.curves:
-            least = composed_delta(self.mu, self.curves, epsilon)
+            return None
         mu, lost, pure = self._by_box
-        beside = gaussian_delta(mu, epsilon - pure) if epsilon >= pure else 1.0
-        by_box = float(lost + (1 - lost) * Fraction(beside)) * _UP
-        return min(1.0, least + self.failure, by_box)
+        by_box = float(lost + (1 - lost) * Fraction(gaussian_delta(mu, 0.0))) * _UP
+        least = gaussian_delta(self.mu, 0.0) + self.failure
+        return min(1.0, least, by_box if pure == 0.0 else 1.0)
 
     @property
     def _by_box(self) -> tuple[float, Fraction, float]:

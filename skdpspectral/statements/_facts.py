@@ -198,7 +198,7 @@ def _facts(
         epsilon=finite(epsilon),
         delta=found.spent.delta,
         mu=None if total.curves or total.failure else finite(total.mu),
-        distance=None if total.curves else total.delta(0.0),
+        distance=total.distance,
         unit=unit,
         neighbors=neighbors,
         assumptions=sorted({str(e.assumption) for e in entries} - {"none"}),

@@ -27,7 +27,6 @@ from sklearn.random_projection import GaussianRandomProjection
 
 from skdpspectral import (
     DPPCA,
-    FederatedDPPCA,
     JMECovariance,
     PrivacyAccountant,
     PrivacyBudgetError,
@@ -35,7 +34,6 @@ from skdpspectral import (
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.accounting._ledger.report import floored
 from skdpspectral.decomposition import SpikedPCA
-from skdpspectral.federation import LocalClient
 
 CLASSIFIER = LogisticRegression()
 EPSILONS = {"dppca__epsilon": [0.1, 0.4]}
@@ -254,20 +252,6 @@ def test_the_permission_is_not_in_the_file():
 def test_only_true_opens_a_budget_to_seeds(value):
     with pytest.raises(TypeError, match="allow_seeded must be a bool"):
         PrivacyAccountant(1.0, allow_seeded=value)
-
-
-@pytest.mark.filterwarnings("ignore:noise_seed:skdpspectral.PrivacyLeakWarning")
-@pytest.mark.parametrize("allowed", [False, True])
-def test_clients_ask_their_handle_too(allowed):
-    accountant = PrivacyAccountant(9.0, DELTA, allow_seeded=allowed)
-    pca = FederatedDPPCA(1, noise_seed=0, accountant=accountant)
-    if allowed:
-        assert pca.fit(X).privacy_.seeded
-    else:
-        with pytest.raises(PrivacyBudgetError):
-            pca.fit(X)
-    assert len(accountant.ledger) == allowed
-    assert "allow_seeded" not in LocalClient.__init__.__kwdefaults__
 
 
 # -- as text ---------------------------------------------------------------------------

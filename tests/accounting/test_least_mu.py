@@ -5,13 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kinds_tools import counted
+from kinds_tools import composed_delta, counted
 from scipy.special import log_ndtr, ndtri, ndtri_exp
 
 from skdpspectral.accounting import calibrate_sampled, gaussian_delta, gaussian_mu
 from skdpspectral.accounting._composition import (
     _of_losses,
-    composed_delta,
     composed_epsilon,
     least_mu,
     pure_mu,
@@ -162,8 +161,3 @@ def test_noise_beside_gaussians_takes_what_they_leave(part):
     assert composed_epsilon(mu, counted((curve, 1)), 1e-6) <= 1.0
     less = replace(curve, noise_multiplier=0.998 * sigma)
     assert composed_epsilon(mu, counted((less, 1)), 1e-6) > 1.0
-
-
-def test_gaussians_that_cost_all_leave_no_noise():
-    with pytest.raises(ValueError, match=r"mu must be at least 0 and below 0\.2367"):
-        calibrate_sampled(1.0, 1e-6, 0.1, 1, "replace-one", mu=0.3)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation
 from dp_accounting.pld import privacy_loss_distribution
-from kinds_tools import counted
+from kinds_tools import composed_delta, counted
 
 from skdpspectral import DPAdamClassifier, PrivacyAccountant
 from skdpspectral.accounting import calibrate_sampled, gaussian_mu
-from skdpspectral.accounting._composition import composed_delta, composed_epsilon
+from skdpspectral.accounting._composition import composed_epsilon
 from skdpspectral.mechanisms import SubsampledGaussian
 from skdpspectral.neural_network import Adam
 
