@@ -10,7 +10,6 @@ alone: what they keep in a module of their own, all blocks would see.
 from __future__ import annotations
 
 import contextlib
-import copy
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,14 +17,12 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import cloudpickle
-import joblib
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid
-from sklearn.pipeline import Pipeline
 
 from .. import sensitivity
 from .._base.estimator import noted_caveats
@@ -456,7 +453,7 @@ class Ballot:
             scores = np.full(len(models), np.nan)
             # What fails, for whatever reason, has the worst score, and nobody sees it.
             with contextlib.suppress(Exception):
-                given = scorer, number, X, y, list(self._folds(X)), _FittedSteps()
+                given = scorer, number, X, y, list(self._folds(X))
                 for place, model in enumerate(models):
                     with contextlib.suppress(Exception):
                         scores[place] = self._score(model, *given)
@@ -469,7 +466,7 @@ class Ballot:
             with named(candidate), self._apart(0):
                 try:
                     folds = [next(self._folds(X))]
-                    score = self._score(model, scorer, 0, X, y, folds, _FittedSteps())
+                    score = self._score(model, scorer, 0, X, y, folds)
                 except Exception as error:
                     raise ValueError(f"{_REHEARSED} ({error})") from error
                 if not math.isfinite(score):
@@ -492,7 +489,7 @@ class Ballot:
             yield np.flatnonzero(turn != fold), np.flatnonzero(turn == fold)
 
     def _score(
-        self, model: Any, scorer: Any, number: int, X: Any, y: Any, folds: Any, steps
+        self, model: Any, scorer: Any, number: int, X: Any, y: Any, folds: Any
     ) -> float:
         """Return the mean score of a candidate over folds."""
         scores = []
@@ -500,8 +497,6 @@ class Ballot:
             fitted, rows = self._prepared(model, train)
             # The same noise for all candidates, whose difference is what counts.
             set_sources(fitted, None, number * self.n_folds + fold)
-            if type(fitted) is Pipeline:
-                fitted.set_params(memory=steps)
             known = [take_rows(part, rows) for part in (X, y) if part is not None]
             fitted.fit(*known)
             held = None if y is None else take_rows(y, test)
@@ -599,22 +594,3 @@ def _recoded(column: Any) -> Any:
     if hasattr(column, "iloc"):
         return column.astype(object).astype("category")
     return column.cast(str)
-
-
-class _FittedSteps:
-    """First steps of pipelines, fitted once in a block: what a `memory` may be."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, tuple[Any, Any]] = {}
-
-    def cache(self, fit_transform: Any, **_: Any) -> Any:
-        """Return a function that fits equal steps on equal rows once."""
-
-        def once(step: Any, X: Any, y: Any, *how: Any, **named: Any) -> tuple[Any, Any]:
-            key = joblib.hash((step, X, y))
-            if key not in self._found:
-                self._found[key] = fit_transform(step, X, y, *how, **named)
-            rows, fitted = self._found[key]
-            return copy.deepcopy(rows), fitted  # later steps may change rows in place
-
-        return once

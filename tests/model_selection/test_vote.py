@@ -46,7 +46,6 @@ from skdpspectral.model_selection._candidates import FitLimit, candidate_model
 from skdpspectral.model_selection._vote import (
     Ballot,
     VoteBudgets,
-    _FittedSteps,
     candidates_of,
     packed,
     votes,
@@ -516,26 +515,6 @@ def test_batches_are_scaled_and_not_too_small(batch_size, n_rows, own):
         for m, n in ((last, 3000), (small, len(rows)))
     ]
     assert schedules[0].n_steps == pytest.approx(schedules[1].n_steps, rel=0.03)
-
-
-def test_a_block_fits_equal_first_steps_once(monkeypatch):
-    """Of three candidates and two folds there are two scalers and six components."""
-    fitted, plain = [], DPStandardScaler.fit
-
-    def counted(scaler, *rows):
-        fitted.append(scaler)
-        return plain(scaler, *rows)
-
-    monkeypatch.setattr(DPStandardScaler, "fit", counted)
-    model = make_pipeline(DPStandardScaler(), DPPCA(1))
-    candidates = [{}, {"dppca__clip_norm": 1.0}, {"dppca__clip_norm": 2.0}]
-    pack = packed([candidate_model(model, one, 0.5) for one in candidates], kept)
-    asked = ballot(model, pack=pack, n_folds=2, n_blocks=4, n_rows=240)
-    found = asked(0, X[:60], None)
-    assert len(fitted) == 2
-    monkeypatch.setattr(_FittedSteps, "cache", lambda self, function, **_: function)
-    assert all(map(np.array_equal, found, asked(0, X[:60], None)))
-    assert len(fitted) == 2 + 6
 
 
 def test_fits_for_users_have_the_noise_of_as_many_users():
