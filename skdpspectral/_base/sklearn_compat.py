@@ -78,6 +78,23 @@ def delegated(name: str, summary: str, result: str):
     return has_method(name)(method)
 
 
+@has_method("get_feature_names_out")
+def get_feature_names_out(self, input_features=None):
+    """Return the names of the columns of ``transform``.
+
+    Parameters
+    ----------
+    input_features : array-like of str or None, default=None
+        Names of columns.
+
+    Returns
+    -------
+    ndarray of str
+        Names of the transformed columns.
+    """
+    return self._fitted().get_feature_names_out(input_features)
+
+
 def forwarded(name: str, summary: str) -> property:
     """Return a property of the fitted model inside."""
 
@@ -102,6 +119,7 @@ __all__ = [
     "delegated",
     "fit_progress",
     "forwarded",
+    "get_feature_names_out",
     "has_method",
     "output_container",
     "parameter_names",

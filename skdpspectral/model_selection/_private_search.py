@@ -21,6 +21,7 @@ from .._base.sklearn_compat import (
     delegated,
     fit_progress,
     forwarded,
+    get_feature_names_out,
     has_method,
 )
 from .._base.strategies import check_arguments
@@ -436,21 +437,7 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         best = self._fitted()
         return best.score(X) if y is None else best.score(X, y)
 
-    @has_method("get_feature_names_out")
-    def get_feature_names_out(self, input_features=None):
-        """Return the names of the columns of the best model's ``transform``.
-
-        Parameters
-        ----------
-        input_features : array-like of str or None, default=None
-            Names of columns.
-
-        Returns
-        -------
-        ndarray of str
-            Names of the transformed columns.
-        """
-        return self._fitted().get_feature_names_out(input_features)
+    get_feature_names_out = get_feature_names_out
 
     classes_ = forwarded("classes_", "Classes of the best model.")
     n_features_in_ = forwarded("n_features_in_", "Number of columns seen during fit.")

@@ -25,6 +25,7 @@ from .._base.sklearn_compat import (
     delegated,
     fit_progress,
     forwarded,
+    get_feature_names_out,
     has_method,
 )
 from .._tables.clusters import cluster_table
@@ -460,20 +461,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         """
         return self._fitted().score(X, y, sample_weight=sample_weight, **params)
 
-    def get_feature_names_out(self, input_features=None):
-        """Return the names of the columns of ``transform``.
-
-        Parameters
-        ----------
-        input_features : array-like of str or None, default=None
-            Names of columns.
-
-        Returns
-        -------
-        ndarray of str
-            Names of the transformed columns.
-        """
-        return self._fitted().get_feature_names_out(input_features)
+    get_feature_names_out = get_feature_names_out
 
     def set_output(self, *, transform=None):
         """Set the output format of ``transform`` in all steps.
