@@ -1443,7 +1443,7 @@ EXACT |= {
     ),
     "equal mechanisms counted once": Mutant(
         "Sums",
-        'str(self._count(f"curve {text}") + times)',
+        "str(int(self.text(name) or 0) + times)",
         "str(times)",
         f"{_KINDS}equal_mechanisms_are_counted_once",
     ),
