@@ -54,7 +54,7 @@ else:
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
-_FORMAT = 1
+_FORMAT = 2
 
 # Parameters that may be dictionaries: budgets and weights of clients, and categories.
 _BY_NAME = {"epsilon", "delta", "weights", "categories"}
