@@ -293,7 +293,8 @@ def columns_of(model):
 
 def test_output_is_a_frame():
     X, _ = table()
-    model = whole()[:2].set_output(transform="pandas").fit(X)
+    model = PrivatePipeline(whole().steps[:2])
+    model.set_output(transform="pandas").fit(X)
     assert list(model.transform(X)) == ["dppca0", "dppca1"]
     assert isinstance(
         model.set_output(transform="default").fit_transform(X), np.ndarray
