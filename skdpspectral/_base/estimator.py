@@ -54,7 +54,7 @@ else:
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
-_FORMAT = 1
+_FORMAT = 2
 
 # Parameters that may be dictionaries: budgets and weights of clients, and categories.
 _BY_NAME = {"epsilon", "delta", "weights", "categories"}
@@ -168,6 +168,8 @@ class PrivateEstimator(BaseEstimator):
     _counts_rows: ClassVar[tuple[str, ...]] = ()
     # Whether a step of a pipeline can be given its noise in place of its epsilon.
     _takes_noise_multiplier: ClassVar[bool] = False
+    # What to save instead of an estimator that is made of others; empty for others.
+    _saved_instead: ClassVar[str] = ""
     # What a private pipeline pays for this step, while it is fitted.
     _step_share: StepShare | None = None
     # What a fit of a search may cost, for which the search was charged.
@@ -512,6 +514,12 @@ class PrivateEstimator(BaseEstimator):
         path : str or path-like
             File to write. An existing file is replaced.
         """
+        check_is_fitted(self)
+        if self._saved_instead:
+            raise TypeError(
+                f"a {type(self).__name__} cannot be saved as a file of arrays: save "
+                f"{self._saved_instead}"
+            )
         published = self.publish()
         arrays, plain = {}, {}
         for name, value in published._public_state().items():

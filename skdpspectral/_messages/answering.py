@@ -57,7 +57,7 @@ class AnsweringClient:
     ) -> _Charged:
         """Charge a session under its name; refuse one that the ledger already has."""
         ledger = self._accountant
-        if ledger is None or ledger._partition is not None:
+        if ledger is None:
             return charge(ledger)
         label = f"session {request.session.hex()} of {self.name}"
         label = ", ".join(filter(None, (ledger._label, label)))

@@ -326,12 +326,10 @@ def checked_form(estimator: Any, X: Any, y: Any) -> list[DeferredRead]:
     return unread
 
 
-def made_up(
-    estimator: Any, X: Any, y: Any, declared: frozenset[str], numbers: bool
-) -> tuple[Any, Any]:
+def made_up(estimator: Any, X: Any, y: Any, numbers: bool) -> tuple[Any, Any]:
     """Return rows and targets as blocks get them; objects are `numbers` or words."""
     known = public_values(estimator)
-    rows = made_up_rows(X, known, declared, numbers)
+    rows = made_up_rows(X, known, numbers)
     read = [unread.read() for unread in deferred_numbers(estimator, rows)]
     targets = None if y is None else made_up_targets(y, known.get(CLASSES))
     return sliceable(rows, *read), sliceable_targets(targets)

@@ -38,14 +38,13 @@ from ..accounting._ledger.planned_fits import (
     Step,
     composition_of,
     estimators_within,
-    fitted_within,
     has_private,
     is_estimator,
     is_private,
     with_any_width,
     zeros,
 )
-from ..accounting._ledger.step_shares import SHARES_OF_STEPS, StepShare, is_path_within
+from ..accounting._ledger.step_shares import SHARES_OF_STEPS, StepShare
 from ..mechanisms import (
     Alternatives,
     Assumption,
@@ -94,58 +93,28 @@ def check_shares(shares: Any) -> None:
 def resolved_shares(shares: Any, steps: Mapping[str, Any]) -> dict[str, float]:
     """Return the share of mu**2 of each step that releases something, by its path."""
     if isinstance(shares, str):  # "auto"
-        return _by_weights(steps, 1.0)
-    for name, share in shares.items():
-        _check_share(name, share, steps)
+        shares = {path: _step_weight(step) for path, step in steps.items()}
+        total = math.fsum(shares.values())
+        return {path: weight / total for path, weight in shares.items()}
+    for path in (*shares, *steps):
+        if path not in steps or path not in shares:
+            raise ValueError(
+                "shares must have one entry per private step, which are "
+                f"{', '.join(map(repr, steps))}, got {', '.join(map(repr, shares))}"
+            )
+    for path, share in shares.items():
+        number = isinstance(share, Real) and not isinstance(share, bool)
+        if not (number and 0.0 < float(share) <= 1.0 + _CLOSE):
+            raise ValueError(
+                f"shares[{path!r}] must be a number in (0, 1], got {shown(share)}"
+            )
     total = math.fsum(shares.values())
     if abs(total - 1.0) > _CLOSE:
         raise ValueError(
             f"shares must sum to 1, got {dict(shares)}, which sum to {total:g}: divide "
             "each by that"
         )
-    found: dict[str, float] = {}
-    for name, share in shares.items():
-        # A longer path says more of its steps than a shorter one.
-        inside = {p: s for p, s in steps.items() if _owner(p, shares) == name}
-        if not inside:
-            raise ValueError(
-                f"shares has an entry for {name!r} as well as for each step in it: "
-                "remove one of these entries"
-            )
-        found |= _by_weights(inside, share / total)
-    missing = [path for path in steps if path not in found]
-    if missing:
-        raise ValueError(
-            f"shares has no entry for step {missing[0]!r}: give each private step "
-            f"a share, {', '.join(map(repr, steps))}"
-        )
-    return {path: found[path] for path in steps}
-
-
-def _check_share(name: Any, share: Any, steps: Mapping[str, Any]) -> None:
-    """Refuse shares of unknown steps, and shares that are not positive."""
-    if not any(is_path_within(path, name) for path in steps):
-        raise ValueError(
-            f"shares has an entry for {name!r}, which is not a private step: the "
-            f"steps are {', '.join(map(repr, steps))}"
-        )
-    number = isinstance(share, Real) and not isinstance(share, bool)
-    if not (number and 0.0 < float(share) <= 1.0 + _CLOSE):
-        raise ValueError(
-            f"shares[{name!r}] must be a number in (0, 1], got {shown(share)}"
-        )
-
-
-def _owner(path: str, shares: Mapping[str, Any]) -> str | None:
-    """Return the longest name in `shares` that contains a path."""
-    return max((n for n in shares if is_path_within(path, n)), key=len, default=None)
-
-
-def _by_weights(steps: Mapping[str, Any], share: float) -> dict[str, float]:
-    """Split a share by the weights of steps."""
-    weights = {path: _step_weight(step) for path, step in steps.items()}
-    total = math.fsum(weights.values())
-    return {path: share * weight / total for path, weight in weights.items()}
+    return {path: shares[path] / total for path in steps}
 
 
 def private_steps(steps: list[Step]) -> list[Step]:
@@ -208,7 +177,7 @@ def form_after(path: str, step: Any, X: Any) -> Any:
     said = ""
     for numbers in (True, False):
         try:
-            rows = made_up_rows(X, {}, frozenset(), numbers)
+            rows = made_up_rows(X, {}, numbers)
         except NotImplementedError:
             return None
         rows, names = take_rows(rows, np.arange(_FEW)), step.get_params()
@@ -392,11 +361,11 @@ class StepBudgets:
         split = resolved_shares(shares, costing) if costing else {}
         self.weights = split
         self.step_shares = dict(self._shares(split))
-        planned = [s.planned for s in self.step_shares.values() if s.planned]
+        charged = [share.charged for share in self.step_shares.values()]
         self.plan = PrivacyPlan(
             epsilon,
             delta,
-            tuple(planned),
+            tuple(m for plan in charged if plan for m in plan.mechanisms),
             estimator,
             *self._relation,
             seeded=any(plan.seeded for plan in self._plans.values()),
@@ -442,35 +411,23 @@ class StepBudgets:
         if step.estimator._takes_noise_multiplier and math.isfinite(self._epsilon):
             noise = _TRIAL_NOISE
         delta = self._deltas.get(step.path, self._delta)
-        trial = StepShare(step.path, self._epsilon, delta, noise_multiplier=noise)
+        trial = StepShare(step.path, self._epsilon, delta, noise)
         plan = planned_within(step, trial)
         _check_plan(step.path, step.estimator, plan)
         return plan
 
     def _shares(self, split: dict[str, float]) -> Iterator[tuple[str, StepShare]]:
         """Yield the shares of all steps, by their paths, in order."""
-        planned = self._planned(split)
+        mechanisms = self._planned(split)
         n_public = self._n_rows if self._relation[0] is Unit.ROW else None
         for path, plan in self._plans.items():
-            mechanism = planned.get(path)
-            epsilon, noise = self._epsilon, None
-            delta = self._deltas.get(path, self._delta)
-            if isinstance(mechanism, SampledGaussian):
-                noise = mechanism.noise_multiplier
-            elif mechanism is not None and math.isfinite(epsilon):
-                epsilon = self._epsilon_within(mechanism.mu, delta - plan.failure)
-            share = StepShare(
-                path,
-                epsilon,
-                delta,
-                mechanism,
-                relation=self._relation,
-                n_samples=n_public,
-                noise_multiplier=noise,
-                seeded=plan.seeded,
-                failure=plan.failure,
-            )
-            yield path, share
+            planned = mechanisms.get(path)
+            epsilon, delta = self._epsilon, self._deltas.get(path, self._delta)
+            noise = getattr(planned, "noise_multiplier", None)
+            if noise is None and planned is not None and math.isfinite(epsilon):
+                epsilon = self._epsilon_within(planned.mu, delta - plan.failure)
+            charged = replace(plan, mechanisms=(planned,) if planned else ())
+            yield path, StepShare(path, epsilon, delta, noise, charged, n_public)
 
     def _planned(self, split: dict[str, float]) -> dict[str, Any]:
         """Return a mechanism for each step that costs its share."""
@@ -537,22 +494,13 @@ class StepBudgets:
         for share in self.step_shares.values():
             share.close()
 
-    def plan_of_fit(self, fitted: Any) -> PrivacyPlan:
+    def plan_of_fit(self) -> PrivacyPlan:
         """Return the plan with the actual releases of a fit."""
-        for step in fitted_within(fitted):
-            share = getattr(step, "_step_share", None)
-            own = isinstance(step, PrivateEstimator) and hasattr(step, "privacy_")
-            if own and (share is None or share.plan is None):
-                raise RuntimeError(
-                    f"{type(step).__name__} was charged, but was not fitted by its "
-                    "pipeline or was fitted in another process: nothing is known "
-                    "about its noise"
-                )
         mechanisms: list[Mechanism] = []
         remarks = list(self.plan.remarks)
         for path, share in self.step_shares.items():
             if share.plan is None:
-                if share.planned is not None:  # no columns remained
+                if path in self.weights:  # no columns remained
                     remarks.append(f"{path} got no columns, and released nothing.")
                 continue
             mechanisms += [_renamed(m, path) for m in share.plan.mechanisms]

@@ -344,17 +344,6 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
                 chosen[position] = kind
         return chosen
 
-    def _takes_declared(self, name: str) -> bool:
-        """Return whether to use the categories of a column's dtype.
-
-        Positions may refer to part of a table, which allows any column.
-        """
-        given = self.categories
-        if not isinstance(given, dict):
-            return given is not None
-        asked = (f for f, v in given.items() if isinstance(v, str) and v == _DECLARED)
-        return any(isinstance(f, Integral) or f == name for f in asked)
-
     def _public_categories(self, table: Table) -> dict[str, list[str]]:
         """Return the categories that are given, by the names of columns."""
         given = self.categories if isinstance(self.categories, dict) else {}

@@ -570,7 +570,6 @@ LEDGERS = [
     ("unit|neighbors", lambda s: PrivacyAccountant(unit="row")),
     ("unit|user", lambda s: PrivacyAccountant(unit="rows", neighbors="replace-one")),
     ("neighbors|swap", lambda s: PrivacyAccountant(unit="row", neighbors="swap")),
-    ("epsilons", lambda s: PrivacyAccountant().privacy_curve("a")),
     ("plan", lambda s: PrivacyAccountant().charge(None)),
     *(
         ("plan", lambda s, v=v: PrivacyAccountant().check(v))

@@ -195,7 +195,6 @@ def test_two_fits_of_the_same_rows_add_up():
     ledger = accountant.ledger
     assert len(ledger) == 2
     for entry in ledger:
-        assert entry.partition is None
         blocks = PrivacyPlan.from_json(entry.plan).blocks
         assert [name for name, _ in blocks] == ["a", "b", "c"]
     mu = 2**0.5 * gaussian_mu(4.0, 1e-6)

@@ -77,7 +77,7 @@ def test_ledger_says_where_its_cost_is_infinite():
 
 def test_long_ledgers_are_drawn_at_some_entries():
     accountant = charged(PrivacyAccountant(), [0.1] * 5)
-    moments = accountant.over_time(3)
+    moments = accountant._over_time(3)
     assert [n_entries for n_entries, _, _ in moments] == [0, 2, 5]
     assert moments[-1][1] == accountant.spent()
     display = LedgerDisplay.from_accountant(accountant, c="red")

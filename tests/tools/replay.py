@@ -44,7 +44,7 @@ from skdpspectral.mechanisms import (
     PrivacyPlan,
     SampledGaussian,
 )
-from skdpspectral.model_selection._blocks import Ballot
+from skdpspectral.model_selection._vote import Ballot
 from skdpspectral.pipeline import PrivatePipeline
 
 # Ratios are of numbers on a grid, and of sums of squares of these.

@@ -1128,7 +1128,6 @@ def search_rows(search, form, with_y, table):
     given = (columns_like(form, table.y),) if with_y else ()
     model.fit(FORMS[form](table.rows), *given)
     found = leaving(model)
-    found["results"] = encode(model.cv_results_)
     if hasattr(model, "best_estimator_"):
         best = model.best_estimator_
         found |= {f"best: {k}": v for k, v in leaving(best).items()}
