@@ -176,8 +176,7 @@ _INSTEAD = {
     "TargetEncoder": _TABLE,
     "HashingVectorizer": "DPTableVectorizer(text=...)",
     "SimpleImputer": f'{_TABLE} or DPStandardScaler(missing="mean")',
-    "KNNImputer": "DPTableVectorizer(add_indicator=True)",
-    "MissingIndicator": "DPTableVectorizer(add_indicator=True)",
+    **dict.fromkeys(("KNNImputer", "MissingIndicator"), _TABLE),
     **dict.fromkeys(("IncrementalPCA", "PCA", "TruncatedSVD"), "DPPCA()"),
     **dict.fromkeys(("LinearRegression", "Ridge", "RidgeCV"), "DPRidge()"),
     **dict.fromkeys(("LogisticRegression", "RidgeClassifier"), "DPRidgeClassifier()"),
@@ -466,7 +465,7 @@ def _is_dense(part) -> bool:
         return dense or all(_is_dense(p) for _, p in parts_of(part) if p != "drop")
     if kind is Composition.PIPELINE:
         return _is_dense(part.steps[-1][1])
-    sparse = getattr(part, "sparse_output", False) or not getattr(part, "with_mean", 1)
+    sparse = not getattr(part, "with_mean", 1)
     return kind is None and isinstance(part, PrivateEstimator) and not sparse
 
 

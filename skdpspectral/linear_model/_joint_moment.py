@@ -20,13 +20,7 @@ from .._linalg.walks import RowWalk, reduce_rows
 from .._statistics.feature_scales import FARTHEST, FeatureScales
 from .._statistics.statistic import Choice, Combination, Statistic, mean_summation_error
 from .._tables.clipping import Box, clip_rows
-from .._tables.clusters import (
-    ClusterRows,
-    ClusterTable,
-    cluster_table,
-    cut_for_parts,
-    is_on_cluster,
-)
+from .._tables.clusters import ClusterRows, ClusterTable, cluster_table, is_on_cluster
 from .._tables.files import rows_beside
 from .._tables.table import DeferredRead, deferred_rows, deferred_targets
 from ..accounting import calibrate_gaussian
@@ -312,7 +306,7 @@ def deferred_joint_rows(estimator, X, y, targets_of=None) -> DeferredRead:
         rows, values = unread.read(), targets.read().reshape(n_rows, -1)
         if table is None:
             return JointRows(rows, values)
-        parts = cut_for_parts(values, table.sizes)
+        parts = table.cut(values)
         return JointRows(rows, ClusterRows(parts, table.sizes, values.shape[1]))
 
     return DeferredRead(targets.shape, read)

@@ -32,9 +32,8 @@ from .._linalg import per_user
 from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import Billboard
-from .._tables.clusters import ClusterUsers, ClusterUserTable, numbers_of
+from .._tables.clusters import ClusterUserTable
 from .._tables.columns import in_declared_order
-from .._tables.files import common_type
 from .._tables.ids import encode_ids
 from .._tables.table import DeferredRead, UserTable, deferred_targets, deferred_users
 from ..accounting import PrivacyAccountant
@@ -552,9 +551,9 @@ class LRSRegressor(
         self, X, y, users
     ) -> tuple[DeferredRead, DeferredRead, int | None, int]:
         """Check the form of rows and targets; return the position of offsets, and d."""
-        table = deferred_users(self, X, users, self.user_feature, reset=True)
-        distant = table.distant and table.distant.table
-        targets = deferred_targets(self, y, table.shape[0], beside=distant)
+        how = self.user_feature
+        table = deferred_users(self, X, users, how, reset=True, on_cluster=True)
+        targets = deferred_targets(self, y, table.shape[0], beside=table.distant)
         check_cluster(self, table)
         offset = _parameters.find_offset(self, X, table.shape[1])
         return table, targets, offset, table.shape[1] - (offset is not None)
@@ -653,11 +652,8 @@ class ClusterUserRows:
     def __init__(
         self, table: ClusterUserTable, targets: list, offset, name: str, **how
     ) -> None:
-        dtype = common_type([table.table.dtypes[j] for j in table.columns])
-        rows = table.table.apply(numbers_of, table.columns, dtype)
-        columns = [table.ids.parts, rows, targets]
         make = partial(_rows_of_users, offset=offset, name=name, **how)
-        self._users = ClusterUsers(columns, make, name)
+        self._users = table.by_user(targets, make, name)
         self._part: tuple[int, int] | None = None
 
     def dealt(self, part: int, n_parts: int) -> ClusterUserRows:

@@ -91,8 +91,7 @@ class Ballot:
     """Public numbers that all blocks have in common.
 
     `pack` holds models, the incumbent first, and the scorer. The last fit has `n_rows`
-    rows, None where users are dealt. Columns `declared` have public categories. Fits
-    cost `clearer` times as much.
+    rows, None where users are dealt. Fits cost `clearer` times as much.
     """
 
     pack: bytes
@@ -100,7 +99,6 @@ class Ballot:
     n_blocks: int
     n_rows: int | None
     user_feature: Any = None
-    declared: frozenset[str] = frozenset()
     clearer: float = 1.0
 
     def __call__(self, number: int, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -210,21 +208,11 @@ def votes(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.rint(clipped / _VOTE_STEP) * _VOTE_STEP, beats
 
 
-def declared_columns(models: Sequence[Any], X: Any) -> frozenset[str]:
-    """Return columns of which a candidate takes the dtype's categories for public."""
-    inside = (part for model in models for part in estimators_within(model).values())
-    takes = [p._takes_declared for p in inside if hasattr(p, "_takes_declared")]
-    names = map(str, column_names(X) or ())
-    return frozenset(name for name in names if any(take(name) for take in takes))
-
-
-def rows_apart(
-    table: Any, rows: np.ndarray, declared: frozenset[str] = frozenset()
-) -> Any:
+def rows_apart(table: Any, rows: np.ndarray) -> Any:
     """Return some rows of a table or column, and nothing that was made of the others.
 
-    Frames keep names and dtypes, but categories become those of these rows, except in
-    the columns `declared`. Rows are numbered anew, without notes and subclasses.
+    Frames keep names and dtypes, but categories become those of these rows. Rows are
+    numbered anew, without notes and subclasses.
     """
     if isinstance(table, np.ndarray):
         return table.view(np.ndarray)[rows]
@@ -237,7 +225,7 @@ def rows_apart(
     for place, (name, dtype) in enumerate(
         zip(column_names(part), dtypes_of(part), strict=True)
     ):
-        if not _is_coded(dtype) or str(name) in declared:
+        if not _is_coded(dtype):
             continue
         if hasattr(part, "iloc"):
             part.isetitem(place, _recoded(part.iloc[:, place]))

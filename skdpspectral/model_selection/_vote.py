@@ -30,7 +30,7 @@ from ..accounting import (
 from ..accounting._gaussian import MIN_DELTA
 from ..accounting._ledger.planned_fits import planned_fits
 from ..mechanisms import Concern, Neighbors, PrivacyPlan, Remark, Unit
-from ._blocks import Ballot, declared_columns, packed, rows_apart
+from ._blocks import Ballot, packed, rows_apart
 from ._candidates import (
     candidate_model,
     check_candidate,
@@ -163,7 +163,6 @@ def ballot_of(search: Any, found: Planned, X: Any, scorer: Any) -> Ballot:
         n_blocks=found.budgets.n_blocks,
         n_rows=table_shape(X)[0] if found.plan.unit is Unit.ROW else None,
         user_feature=0 if by_place and isinstance(found.users, str) else found.users,
-        declared=declared_columns(found.models, X),
     )
 
 
@@ -183,7 +182,7 @@ def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> Non
     for numbers in (True, False):  # columns of objects may contain either
         try:
             with noted_caveats():
-                made = made_up(search.estimator, X, y, ballot.declared, numbers)
+                made = made_up(search.estimator, X, y, numbers)
                 block = _block(ballot, *made, np.arange(N_MADE_UP))
                 return ballot.rehearse(candidates, *block)
         except NotImplementedError:  # of a container of which nothing is known
@@ -332,7 +331,7 @@ def _deal(X: Any, ballot: Ballot, key: bytes) -> list[np.ndarray]:
 def _block(ballot: Ballot, X: Any, y: Any, rows: np.ndarray) -> tuple[Any, Any]:
     """Return rows and targets of a block."""
     targets = None if y is None else rows_apart(y, rows)
-    return rows_apart(X, rows, ballot.declared), targets
+    return rows_apart(X, rows), targets
 
 
 def _totals(

@@ -193,7 +193,7 @@ def form_after(path: str, step: Any, X: Any) -> Any:
     said = ""
     for numbers in (True, False):
         try:
-            rows = made_up_rows(X, {}, frozenset(), numbers)
+            rows = made_up_rows(X, {}, numbers)
         except NotImplementedError:
             return None
         rows, names = take_rows(rows, np.arange(_FEW)), step.get_params()

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 N, SECRET = 240, "Hallstatt, at the lake"
 SPACE = {
-    "dptablevectorizer__add_indicator": [False, True],
+    "dptablevectorizer__max_categories": [1, 30],
 }
 
 
@@ -202,7 +202,7 @@ def told(X, y=None):
 
 def tells(fitted, X, y):
     """A score that differs by candidate, and with all that a frame knows."""
-    seed = told(X) + 7 * fitted[0].max_categories + 3 * fitted[0].add_indicator
+    seed = told(X) + 7 * fitted[0].max_categories
     return np.random.default_rng(seed).random()
 
 
@@ -337,32 +337,6 @@ def test_what_a_subclass_knows_stays_out_of_blocks(asked):
     assert {type(block) for block, *_ in asked.values()} == {pd.DataFrame}
 
 
-@pytest.mark.slow
-def test_public_categories_of_a_dtype_stay(asked):
-    levels = ["Graz", "Linz", "Wels", "Enns"]
-    frame = X.assign(note=X["note"].astype("category"))
-    frame["city"] = pd.Categorical(X["city"], categories=levels)
-    given = {"categories": {"city": "dtype"}}
-    search(model(**given)).fit(frame, Y)
-    for block, *_ in asked.values():
-        assert list(block["city"].cat.categories) == levels
-        assert set(block["note"].cat.categories) == set(block["note"])
-    asked.clear()
-    # Also those that only a candidate asks for.
-    space = {"dptablevectorizer__categories": [None, {"city": "dtype"}]}
-    search(space=space).fit(frame, Y)
-    assert all(list(b["city"].cat.categories) == levels for b, *_ in asked.values())
-
-
-@pytest.mark.slow
-def test_an_enum_of_polars_is_public(asked):
-    levels = ["Graz", "Linz", "Wels"]
-    frame = pl.from_pandas(X).cast({"city": pl.Enum(levels)})
-    found = search(model(categories={"city": "dtype"})).fit(frame, Y)
-    assert found.best_estimator_[0].categories_["city"] == levels
-    assert all(block["city"].dtype == pl.Enum(levels) for block, *_ in asked.values())
-
-
 def fails(fitted, X, y):
     if X["city"].eq(SECRET).any():
         raise ValueError(f"no {SECRET}")
@@ -458,11 +432,6 @@ REFUSED = {
         "param_grid.*letter",
     ),
     "a dtype without numbers": ({}, X.assign(when=X["when"].dt.to_period("M")), "when"),
-    "categories of no dtype": (
-        {"estimator": model(categories={"city": "dtype"})},
-        X,
-        "declares no categories",
-    ),
     "users behind a table of rows": (
         {"estimator": model(LRSRegressor(2, user_feature=0))},
         X,
