@@ -114,7 +114,7 @@ ESTIMATORS = [
     DPStandardScaler(missing="mean", epsilon=1000.0, bounds=(-10, 10)),
     DPStandardScaler(accountant=PrivacyAccountant()),
     DPTableVectorizer(),
-    DPTableVectorizer(epsilon=None),
+    DPTableVectorizer(epsilon=None, add_indicator=True),
     DPTableVectorizer(epsilon=1000.0, categories={0: "find"}),
     DPTableVectorizer(epsilon=1000.0, text=[0], n_text_features=2),
     DPTableVectorizer(user_feature=0, categories={-1: [0, 1]}),

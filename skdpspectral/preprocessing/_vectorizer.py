@@ -92,6 +92,9 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     user_feature : int, str or None, default=None
         Column of user ids, which are passed through. Numbers are unchanged, other ids
         are mapped to integers that only depend on the id, and missing ids become -1.
+    add_indicator : bool, default=False
+        Whether to add an indicator column of missing values per column of numbers or
+        dates.
     {accountant}
     {noise_seed}
 
@@ -182,6 +185,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         "text": [list, tuple, None],
         "n_text_features": [Interval(Integral, 1, 2**20, closed="both")],
         "user_feature": [Integral, str, None],
+        "add_indicator": ["boolean"],
     }
     _array_parameters: ClassVar[tuple[str, ...]] = ("categories", "text")
 
@@ -195,6 +199,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         text=None,
         n_text_features: int = 64,
         user_feature: int | str | None = None,
+        add_indicator: bool = False,
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
     ) -> None:
@@ -205,6 +210,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         self.text = text
         self.n_text_features = n_text_features
         self.user_feature = user_feature
+        self.add_indicator = add_indicator
         self.accountant = accountant
         self.noise_seed = noise_seed
 
@@ -438,8 +444,9 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         Returns
         -------
         ndarray of str
-            Names in the order of the columns of X. Numbers keep their names. Dates
-            become ``<column>_<part>``. Categories become ``<column>_<category>``,
+            Names in the order of the columns of X. Numbers keep their names, followed
+            by ``<column>_missing`` with `add_indicator`. Dates become
+            ``<column>_<part>``. Categories become ``<column>_<category>``,
             ``<column>_rare`` and ``<column>_missing``. Long text becomes
             ``<column>_<number>``.
         """
@@ -465,7 +472,8 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             return [f"{name}_{number}" for number in range(self.n_text_features)]
         if kind == USER:
             return [name]
-        return [name + end for end in PARTS[kind]]
+        missing = [f"{name}_missing"] * self.add_indicator
+        return [name + end for end in PARTS[kind]] + missing
 
     def transform(self, X):
         """Encode the rows of a table as numbers.
@@ -497,6 +505,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         weights = np.where(self.unseen_features_, 0.0, 1.0 / self.scale_)
         reach = FARTHEST if has_budget(self.privacy_) else np.inf
         scaled = iter(standardized(numbers, self.mean_, weights, reach).T)
+        holes = iter(np.isnan(numbers).T)
         stop = 0
         for j, (name, kind) in enumerate(self.kinds_.items()):
             start, stop = stop, stop + len(self._names_of(name, kind))
@@ -510,7 +519,10 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             elif kind == USER:
                 own[:, 0] = table.ids(j, rows)
             else:
-                own[:] = np.transpose([next(scaled) for _ in PARTS[kind]])
+                for place in range(len(PARTS[kind])):
+                    own[:, place], hole = next(scaled), next(holes)
+                if self.add_indicator:
+                    own[:, -1] = hole
 
     def _output_units(self) -> OutputUnits | None:
         kinds = self.kinds_.items()

@@ -231,7 +231,7 @@ REMEDIES = [
     (TargetEncoder(), "use DPTableVectorizer() instead"),
     (SimpleImputer(), 'DPStandardScaler(missing="mean") instead'),
     (HashingVectorizer(), "use DPTableVectorizer(text=...) instead"),
-    (KNNImputer(), "use DPTableVectorizer() instead"),
+    (KNNImputer(), "DPTableVectorizer(add_indicator=True)"),
     (GridSearchCV(DPPCA(), {}), "use PrivateSearchCV() instead"),
     (FunctionTransformer(len), "may look at other rows"),
 ]

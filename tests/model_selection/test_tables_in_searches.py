@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 N, SECRET = 240, "Hallstatt, at the lake"
 SPACE = {
-    "dptablevectorizer__max_categories": [1, 30],
+    "dptablevectorizer__add_indicator": [False, True],
 }
 
 
@@ -202,7 +202,7 @@ def told(X, y=None):
 
 def tells(fitted, X, y):
     """A score that differs by candidate, and with all that a frame knows."""
-    seed = told(X) + 7 * fitted[0].max_categories
+    seed = told(X) + 7 * fitted[0].max_categories + 3 * fitted[0].add_indicator
     return np.random.default_rng(seed).random()
 
 

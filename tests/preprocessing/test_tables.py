@@ -261,6 +261,14 @@ def test_ids_of_users_are_passed_on():
     assert model.transform(X)[0, 1] == -1.0
 
 
+def test_indicators_are_beside_numbers_and_dates():
+    X = table()[["age", "seen"]]
+    made = DPTableVectorizer(epsilon=8.0, add_indicator=True)
+    made = made.set_output(transform="pandas").fit_transform(X)
+    for name in X:
+        assert (made[f"{name}_missing"] == X[name].isna()).all()
+
+
 def test_names_differ_whatever_categories_and_columns_are_called():
     values = ["rare", "missing", "Graz"] * 300
     X = pd.DataFrame({"city": values, "city_Graz": values, "city_rare": values})
@@ -275,7 +283,7 @@ def test_names_differ_whatever_categories_and_columns_are_called():
 @OPEN
 def test_a_row_is_transformed_by_itself():
     X = table()
-    model = fitted(X, text=["note"], noise_seed=0)
+    model = fitted(X, add_indicator=True, text=["note"], noise_seed=0)
     alone = np.concatenate([model.transform(X[i : i + 1]) for i in range(30)])
     assert np.array_equal(model.transform(X[:30]), alone)
     assert np.array_equal(model.transform(X[:30][::-1])[::-1], alone)

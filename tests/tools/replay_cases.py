@@ -466,7 +466,9 @@ def _plain(column):
 TABLE_FORMS = {"pandas": _frame, "polars": _polars_frame, "object": _objects}
 TABLES = [
     DPTableVectorizer(epsilon=4.0, text=["note"], n_text_features=3),
-    DPTableVectorizer(epsilon=4.0, categories={"word": ["a", "z"]}, text=["note"]),
+    DPTableVectorizer(
+        epsilon=4.0, categories={"word": ["a", "z"]}, add_indicator=True, text=["note"]
+    ),
     DPTableVectorizer(epsilon=4.0, user_feature="note", max_categories=1),
 ]
 
