@@ -115,7 +115,7 @@ ESTIMATORS = [
     DPTableVectorizer(epsilon=None, add_indicator=True),
     DPTableVectorizer(epsilon=1000.0, categories={0: "find"}),
     DPTableVectorizer(epsilon=1000.0, text=[0], n_text_features=2),
-    DPTableVectorizer(user_feature=0, categories={-1: [0, 1]}, sparse_output=True),
+    DPTableVectorizer(user_feature=0, categories={-1: [0, 1]}),
     DPTableVectorizer(accountant=PrivacyAccountant()),
     DPAdamClassifier(),
     DPAdamClassifier(epsilon=None),

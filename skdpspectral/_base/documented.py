@@ -244,8 +244,7 @@ differential privacy, Algorithm 2. As printed, that algorithm has no guarantee.
 [X_of_clients]
 X : array-like or dataframe of shape (n_samples, n_columns)
     Rows of all clients in any order, all finite, including the column of
-    clients if `client_feature` names one; never modified. Rows of a dask
-    collection stay on its cluster.
+    clients if `client_feature` names one; never modified.
 [X_by_block]
 Finite rows, never modified. Memory maps, open parquet files of pyarrow, and
 arrays of other libraries with ``shape``, a numeric ``dtype`` and slices of

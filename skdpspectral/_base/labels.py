@@ -178,9 +178,9 @@ def _in_one_type(labels: np.ndarray) -> np.ndarray | list:
 
 
 def _publishable(classes: np.ndarray) -> np.ndarray:
-    """Return classes, converting object arrays of texts to text arrays."""
-    texts = classes.dtype == object and all(isinstance(c, str) for c in classes)
-    return classes.astype(str) if texts else classes
+    """Return classes, converting texts to text arrays of fixed width."""
+    texts = classes.dtype.kind in "OT" and all(isinstance(c, str) for c in classes)
+    return np.array(classes.tolist()) if texts else classes
 
 
 def n_outputs_of(n_classes: int) -> int:

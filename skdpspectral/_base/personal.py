@@ -528,4 +528,4 @@ def rows_by_user(
     one = index is None
     codes = np.zeros(len(table.X), dtype=np.intp) if one else index.codes
     n_users = 1 if one else len(index)
-    return per_user.UserRows(table.X, y, codes, n_users, columns=table.columns, **how)
+    return per_user.UserRows(table.X, y, codes, n_users, **how)

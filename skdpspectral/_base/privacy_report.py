@@ -439,7 +439,7 @@ def _is_dense(part) -> bool:
         return dense or all(_is_dense(p) for _, p in parts_of(part) if p != "drop")
     if kind is Composition.PIPELINE:
         return _is_dense(part.steps[-1][1])
-    sparse = getattr(part, "sparse_output", False) or not getattr(part, "with_mean", 1)
+    sparse = not getattr(part, "with_mean", 1)
     return kind is None and isinstance(part, PrivateEstimator) and not sparse
 
 

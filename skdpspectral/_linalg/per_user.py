@@ -338,10 +338,10 @@ class UserRows:
     """Rows and targets grouped by user, in zero-padded blocks.
 
     Rows may be in any order; memory maps are read block by block. `codes` are user
-    numbers from 0, and `columns` selects the features of X. With `center`, each user's
-    means are subtracted from rows and targets; `scale` divides features; `level` is the
-    penalty of intercepts, which requires `center`. `X_means`, unscaled, and `y_means`
-    are the means per user, or None.
+    numbers from 0. With `center`, each user's means are subtracted from rows and
+    targets; `scale` divides features; `level` is the penalty of intercepts, which
+    requires `center`. `X_means`, unscaled, and `y_means` are the means per user, or
+    None.
     """
 
     def __init__(
@@ -351,15 +351,13 @@ class UserRows:
         codes,
         n_users,
         *,
-        columns=None,
         center=False,
         scale=None,
         level=_FREE,
     ):
         self._X, self._y = X, np.asarray(y, dtype=np.float64)
-        self._columns = slice(None) if columns is None else columns
         self.n_users = n_users
-        self.n_features = X[:1, self._columns].shape[1]
+        self.n_features = X.shape[1]
         self.counts = np.bincount(codes, minlength=n_users)
         self._starts = np.concatenate(([0], np.cumsum(self.counts)))
         grouped = bool(np.all(codes[1:] >= codes[:-1]))
@@ -437,7 +435,7 @@ class UserRows:
             rows = rows if self._order is None else self._order[rows]
         shape = (len(users), height)
         X = empty_stack(*shape, self.n_features)
-        X[...] = self._X[rows][:, self._columns].reshape(X.shape)
+        X[...] = self._X[rows].reshape(X.shape)
         y = self._y[rows].reshape(shape)
         if self.X_means is not None:
             X -= self.X_means[users][:, None]

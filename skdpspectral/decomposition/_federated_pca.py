@@ -26,9 +26,7 @@ from .._base.strategies import register
 from .._messages.messages import MessageError
 from .._statistics.row_bounds import Pairs, PrivateMean, RowBounds, Shared
 from .._tables.clipping import units_within
-from .._tables.clusters import ClusterIds
 from .._tables.columns import refuse_masked
-from .._tables.files import SlicedRows
 from .._tables.ids import encode_ids
 from .._tables.table import CLIENTS, deferred_users, read_users
 from ..accounting import NoisyFitWarning, PrivacyAccountant
@@ -139,13 +137,6 @@ def group_rows(ids, n_rows: int) -> list[Group]:
     """Divide rows among clients, in the order of their first rows."""
     if ids is None:
         return [Group(ALL_ROWS, ALL_ROWS, slice(0, n_rows), n_rows)]
-    if isinstance(ids, ClusterIds):
-        # Each row of a part has one id: rows of two clients are disjoint.
-        labels, members = ids.members()
-        return _named(
-            (label, rows, sum(member.n_rows for member in rows))
-            for label, rows in zip(labels, members, strict=True)
-        )
     codes, n_clients = encode_ids(ids, CLIENTS.ids)
     order = np.argsort(codes, kind="stable")
     counts = np.bincount(codes, minlength=n_clients)
@@ -453,11 +444,6 @@ class FederatedEstimator(
             self, X, clients, self.client_feature, reset=True, names=CLIENTS
         )
         task = self._task(unread.shape[1])
-        if unread.distant is not None and task.mechanism.unknown_spikes:
-            raise ValueError(
-                "X: a SpikedModel with private variances needs the rows of clients in "
-                "memory. Pass X.compute(), or state the variances."
-            )
         # Which client has how many rows is public: it is read before the charge, and
         # nothing else is.
         groups = group_rows(unread.ids and unread.ids(), unread.shape[0])
@@ -487,11 +473,16 @@ class FederatedEstimator(
             if self.noise_seed is not None:
                 source = check_random_state(self.noise_seed)
                 seeds = source.randint(2**62, size=len(groups), dtype=np.int64).tolist()
-            rows = table.features_of([group.rows for group in groups])
+            rows = (table.features(group.rows) for group in groups)
             given = zip(groups, rows, budgets, seeds, strict=True)
             members = {
                 group.name: LocalClient._charged(
-                    group.name, _contiguous(own), task, plans[group.name], epsilon, seed
+                    group.name,
+                    np.ascontiguousarray(own),
+                    task,
+                    plans[group.name],
+                    epsilon,
+                    seed,
                 )
                 for group, own, (epsilon, _), seed in given
             }
@@ -651,11 +642,6 @@ def _plan_of_separate(estimator: str, task, registered) -> ParallelPlan:
         plan = task.plan_of(name, n_samples, *given)
         plans[name] = replace(plan, remarks=(*plan.remarks, _UNCHECKED))
     return ParallelPlan.of(plans)
-
-
-def _contiguous(rows):
-    """Rows that are here, in one piece; others stay where they are."""
-    return rows if isinstance(rows, SlicedRows) else np.ascontiguousarray(rows)
 
 
 @documented

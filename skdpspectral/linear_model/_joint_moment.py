@@ -20,12 +20,7 @@ from .._linalg.walks import RowWalk, reduce_rows, sum_of_outer_products
 from .._statistics.feature_scales import FARTHEST, FeatureScales
 from .._statistics.statistic import Choice, Combination, Statistic, mean_summation_error
 from .._tables.clipping import Box, clip_rows
-from .._tables.clusters import (
-    ClusterRows,
-    cluster_table,
-    cut_for_parts,
-    is_on_cluster,
-)
+from .._tables.clusters import ClusterRows, cluster_table, is_on_cluster
 from .._tables.files import rows_beside
 from .._tables.table import DeferredRead, deferred_rows, deferred_targets
 from ..accounting._gaussian import calibrate_alike
@@ -292,7 +287,7 @@ def deferred_joint_rows(estimator, X, y, targets_of=None) -> DeferredRead:
             values = values.reshape(n_rows, -1)
             if table is None:
                 return JointRows(rows, values)
-            parts, width = cut_for_parts(values, table.sizes), values.shape[1]
+            parts, width = table.cut(values), values.shape[1]
         joint = JointRows(rows, ClusterRows(parts, table.sizes, width))
         if distant:  # every value is checked
             reduce_rows(joint.of("y"), RowWalk(), sum_of_targets)

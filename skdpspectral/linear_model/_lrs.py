@@ -28,9 +28,8 @@ from .._linalg import per_user
 from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import Billboard
-from .._tables.clusters import ClusterUsers, ClusterUserTable, numbers_of
+from .._tables.clusters import ClusterUserTable
 from .._tables.columns import in_declared_order
-from .._tables.files import common_type
 from .._tables.ids import encode_ids
 from .._tables.table import DeferredRead, UserTable, deferred_targets, deferred_users
 from ..accounting import PrivacyAccountant
@@ -525,15 +524,15 @@ class LRSRegressor(
         self, X, y, users
     ) -> tuple[DeferredRead, DeferredRead, int | None, int]:
         """Check the form of rows and targets; return the position of offsets, and d."""
-        table = deferred_users(self, X, users, self.user_feature, reset=True)
-        distant = table.distant and table.distant.table
-        targets = deferred_targets(self, y, table.shape[0], beside=distant)
-        if distant is not None and not self._is_private():
+        how = self.user_feature
+        table = deferred_users(self, X, users, how, reset=True, on_cluster=True)
+        targets = deferred_targets(self, y, table.shape[0], beside=table.distant)
+        if table.distant is not None and not self._is_private():
             raise ValueError(
                 "epsilon=None alternates between all users, which must be in memory: "
                 "pass X.compute(), or a budget"
             )
-        if distant is not None and table.ids is None:
+        if table.distant is not None and table.ids is None:
             raise ValueError(
                 "X is on a cluster and has no users: pass users=..., or set "
                 "user_feature to the name of their column"
@@ -611,11 +610,8 @@ class ClusterUserRows:
     def __init__(
         self, table: ClusterUserTable, targets: list, offset, name: str, **how
     ) -> None:
-        dtype = common_type([table.table.dtypes[j] for j in table.columns])
-        rows = table.table.apply(numbers_of, table.columns, dtype)
-        columns = [table.ids.parts, rows, targets]
         make = partial(_rows_of_users, offset=offset, name=name, **how)
-        self._users = ClusterUsers(columns, make, name)
+        self._users = table.by_user(targets, make, name)
         self._part: tuple[int, int] | None = None
 
     def dealt(self, part: int, n_parts: int) -> ClusterUserRows:

@@ -364,9 +364,8 @@ def split_offsets(table: UserTable, place: int | None) -> tuple[UserTable, np.nd
     """Return a table without its column of offsets, if any, and the offsets."""
     if place is None:
         return table, np.zeros(len(table.X))
-    columns = np.arange(table.X.shape[1])[table.columns]
-    offsets = np.asarray(table.X[:, columns[place]], dtype=np.float64)
-    return replace(table, columns=np.delete(columns, place)), offsets
+    offsets = np.asarray(table.X[:, place], dtype=np.float64)
+    return replace(table, X=np.delete(table.X, place, axis=1)), offsets
 
 
 def read_like_fit(model, X, users) -> tuple[UserTable, np.ndarray]:

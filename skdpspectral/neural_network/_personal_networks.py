@@ -64,13 +64,8 @@ class NetworkModels(UserModels):
         # Stable: a user's rows keep their order, whoever else is there.
         known = known[np.argsort(codes[known], kind="stable")]
         present, dense = np.unique(codes[known], return_inverse=True)
-        rows = per_user.UserRows(
-            table.X[known],
-            np.zeros(len(known)),
-            dense,
-            len(present),
-            columns=table.columns,
-        )
+        given = table.X[known], np.zeros(len(known)), dense, len(present)
+        rows = per_user.UserRows(*given)
         starts = np.cumsum(rows.counts) - rows.counts
         for block in rows.blocks():
             for place in _kernels.in_parts(block, layout):
@@ -290,11 +285,6 @@ class LRSMLPRegressor(
         n_rounds = _network_choices.network_solver(self)._counts(private)[0]
         with self._unchanged_on_error(), fit_progress(self, n_rounds) as progress:
             table = deferred_users(self, X, users, self.user_feature, reset=True)
-            if table.distant is not None:
-                raise ValueError(
-                    "LRSMLPRegressor does not support X on a dask cluster: use "
-                    "X.compute() if it fits into memory"
-                )
             targets = deferred_targets(self, y, table.shape[0])
             statistic = self._statistic(table.shape[1])
             self._warn_of_one_user(table)

@@ -28,7 +28,7 @@ from .._base.sklearn_compat import (
     get_feature_names_out,
     has_method,
 )
-from .._tables.clusters import cluster_table
+from .._tables.clusters import is_on_cluster
 from .._tables.columns import column_names, refuse_same_names
 from .._tables.table import compare_features, table_shape
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning
@@ -224,7 +224,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             If a parameter or a step is invalid, or X has an invalid form.
         """
         self._check_parameters()
-        steps = list(steps_of("", self._unfitted(), _rows_of(X)))
+        steps = list(steps_of("", self._unfitted(), _rows_of(X, self.steps)))
         return self._budgets(private_steps(steps)).plan
 
     def _check_parameters(self) -> None:
@@ -331,7 +331,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             pipeline, own = self._unfitted(), self.accountant
             accountant = self._governing_accountant() if own is None else own
             _check_metadata(pipeline, method, params)
-            table = _rows_of(X)
+            table = _rows_of(X, self.steps)
             all_steps = list(steps_of("", pipeline, table))
             steps = private_steps(all_steps)
             leak = self._refused_leak(pipeline)
@@ -523,11 +523,16 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         return published
 
 
-def _rows_of(X: Any) -> Rows:
+def _rows_of(X: Any, steps: Any) -> Rows:
     """Return the form of a table; of one on a cluster, the shape alone is known."""
-    shape, on_cluster = table_shape(X), cluster_table(X) is not None
-    if on_cluster:
-        return Rows(np.broadcast_to(0.0, shape), own=False)
+    if is_on_cluster(X):
+        name, first = steps[0]
+        if hasattr(first, "steps") or not isinstance(first, PrivateEstimator):
+            raise TypeError(
+                f"X is a dask collection, which step {name!r} does not read: begin "
+                "with a private estimator that reads it, or pass X.compute()"
+            )
+        return Rows(np.broadcast_to(0.0, table_shape(X)), own=False)
     if (names := column_names(X)) is not None:  # which all of scikit-learn compares
         refuse_same_names(names, "X")
         compare_features(BaseEstimator(), X, reset=True)

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from .._tables.clusters import ClusterTable, ClusterUsers, brought_here, column_of
+from .._tables.clusters import ClusterTable, ClusterUsers, brought_here
 from .._tables.columns import as_numbers, read_quietly, refuse_masked
-from .._tables.files import SlicedRows, sliced_rows
+from .._tables.files import Parquet, SlicedRows, sliced_rows
 from .._tables.ids import IdIndex, id_array, joined_ids
 from .._tables.table import (
     DeferredRead,
@@ -46,9 +46,9 @@ class ClusterParts:
     @classmethod
     def of(cls, table: ClusterTable, columns: tuple[int, int], targets) -> ClusterParts:
         """Read users, items and ratings, which may be beside the table."""
-        user, item = (table.apply(column_of, place) for place in columns)
+        user, item = map(table.column, columns)
         if targets.position is not None:
-            given = checked_parts(table.apply(column_of, targets.position))
+            given = checked_parts(table.column(targets.position))
         else:
             given = targets.unread.read() if targets.unread else table.apply(_zeros)
         return cls([user, item, given])
@@ -201,7 +201,7 @@ class _Targets:
     unread: DeferredRead | None = None
 
     @classmethod
-    def of(cls, estimator, y, table: Table | ClusterTable) -> _Targets:
+    def of(cls, estimator, y, table: Table | ClusterTable | Parquet) -> _Targets:
         """Check the form of ratings; say where they are."""
         name, names = getattr(estimator, "rating_feature", None), table.names
         implicit = getattr(estimator, "implicit", False)

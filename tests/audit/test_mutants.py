@@ -751,12 +751,11 @@ EXACT |= {
         "linalg/test_feature_kernels.py::"
         "test_ties_and_subnormal_numbers_count_for_nothing_and_large_ones_as_the_last",
     ),
-    "differences outside of a window dropped": Mutant(
-        "_Window",
-        "return values[outside], outside % rows.shape[1]",
-        "return values[:0], outside[:0]",
-        "linalg/test_feature_kernels.py::"
-        "test_blocks_of_many_rows_count_as_those_of_few",
+    "weights between nodes of a block dropped": Mutant(
+        "DifferenceCounts",
+        "weights[1:] += above[:-1]",
+        "pass",
+        "linalg/test_feature_kernels.py::test_mean_squares_are_kept",
     ),
     "features not cut": Mutant(
         "moment_sums",

@@ -336,7 +336,6 @@ DENSE, SPARSE = DPStandardScaler(), DPStandardScaler(with_mean=False)
         (make_pipeline(DENSE, Normalizer()), "drop", False),
         (make_private_pipeline(DENSE, Normalizer()), "drop", False),
         (FeatureUnion([("a", DENSE), ("b", Normalizer())]), "drop", False),
-        (DPTableVectorizer(sparse_output="auto"), "drop", False),
     ],
 )
 def test_a_share_of_zeros_that_decides_the_form(part, rest, dense, threshold):

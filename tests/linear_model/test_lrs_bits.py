@@ -56,7 +56,6 @@ def arranged(rng, users, layout, options):
         for code in range(len(users)):
             order[mixed == code] = np.flatnonzero(codes == code)
         X, y, codes = X[order], y[order], mixed
-    columns = None
     if layout == "columns":
         X = np.asfortranarray(X)
     elif layout == "float32 copy":
@@ -64,11 +63,8 @@ def arranged(rng, users, layout, options):
     elif layout.startswith("ids"):
         d = X.shape[1]
         place = {"ids first": 0, "ids last": d, "ids between": d // 2}[layout]
-        X = np.insert(X, place, codes, axis=1)
-        columns = {0: slice(1, None), d: slice(None, -1)}.get(place)
-        if columns is None:
-            columns = np.delete(np.arange(d + 1), place)
-    return per_user.UserRows(X, y, codes, len(users), columns=columns, **options)
+        X = np.delete(np.insert(X, place, codes, axis=1), place, axis=1)
+    return per_user.UserRows(X, y, codes, len(users), **options)
 
 
 def numbers_of(rows, code, rules, U):

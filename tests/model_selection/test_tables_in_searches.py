@@ -282,18 +282,6 @@ def test_labels_without_a_series_know_their_own_block(form, asked):
     assert known == own
 
 
-@pytest.mark.slow
-def test_categories_of_a_dtype_are_searched_over(asked):
-    levels = ["Graz", "Linz", "Wels", "Enns"]
-    frame = X.assign(city=pd.Categorical(X["city"], categories=levels))
-    space = {"dptablevectorizer__categories": [None, {"city": "dtype"}]}
-    found = search(model(categories={"city": "dtype"}), space).fit(frame, Y)
-    for block, *_ in asked.values():
-        assert set(block["city"].cat.categories) == set(block["city"].dropna())
-    if found.kept_:
-        assert found.best_estimator_[0].categories_["city"] == levels
-
-
 def fails(fitted, X, y):
     if X["city"].eq(SECRET).any():
         raise ValueError(f"no {SECRET}")
@@ -389,11 +377,6 @@ REFUSED = {
         "param_grid.*letter",
     ),
     "a dtype without numbers": ({}, X.assign(when=X["when"].dt.to_period("M")), "when"),
-    "categories of no dtype": (
-        {"estimator": model(categories={"city": "dtype"})},
-        X,
-        "declares no categories",
-    ),
     "users behind a table of rows": (
         {"estimator": model(LRSRegressor(2, user_feature=0))},
         X,

@@ -538,10 +538,9 @@ ALLOWED = {
     },
     "_tables/files.py": {"_mapped_rows"},
     # Each entry becomes a float by itself.
-    "_tables/table.py": {"deferred_rows", "shape_of", "_read_labels"},
+    "_tables/table.py": {"deferred_rows", "shape_of"},
     "metrics/_score_kinds.py": {"_components_and_rows", "errors"},
     # Lists were read before.
-    "_tables/clusters.py": {"_divided_by_client"},
     "_tables/clipping.py": {"_rescale_rows"},
     "recommendation/_table_columns.py": {"_plain"},
     "recommendation/_ratings_by_part.py": {"_count_users"},

@@ -470,7 +470,6 @@ TABLES = [
         epsilon=4.0, categories={"word": ["a", "z"]}, add_indicator=True, text=["note"]
     ),
     DPTableVectorizer(epsilon=4.0, user_feature="note", max_categories=1),
-    DPTableVectorizer(epsilon=4.0, sparse_output="auto"),
 ]
 
 
