@@ -110,6 +110,10 @@ weights : {"optimal", "equal"}, mapping or array, default="optimal"
     clients the same weight, for comparisons. You can also pass your own
     **public**, non-negative weights, which are then used in all averages. An
     array lists them in the order in which the clients first occur in the rows.
+[min_clients]
+min_clients : int, default=1
+    Smallest number of clients that must answer to the end. With fewer, the fit
+    raises a :class:`~skdpspectral.federation.FederationError`.
 [client_feature]
 client_feature : int, str or None, default=None
     Column of X that contains the client of each row. It is not used as a

@@ -6,12 +6,12 @@ Also the base class that it shares with SparseDPPCA: clients, budgets and a sess
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
 from .._base.documented import documented
@@ -24,7 +24,7 @@ from .._base.sklearn_compat import (
 )
 from .._base.strategies import register
 from .._messages.messages import MessageError
-from .._statistics.row_bounds import Pairs, PrivateMean, RowBounds, Shared
+from .._statistics.row_bounds import Pairs
 from .._tables.clipping import units_within
 from .._tables.clusters import ClusterIds
 from .._tables.columns import refuse_masked
@@ -37,54 +37,13 @@ from ..accounting._gaussian import check_delta
 from ..mechanisms import Concern, ParallelPlan, Remark, check_count, check_real
 from ._bounded_moments import CENTER_OF_CLIENTS
 from ._federated_client import LocalClient, run_in_process
-from ._federated_server import FederatedResult, Rounds, Server, start_basis
-from ._federated_task import Registration, SpectralTask, check_client_budget, make_task
-from ._pca_mechanisms import CLIENT_MECHANISMS, CLIP_RANGE, SpikedModel, strategy_of
+from ._federated_server import Outcome, Rounds
+from ._federated_task import Registration, SpectralTask, Steps, check_client_budget
+from ._pca_mechanisms import CLIENT_MECHANISMS, CLIP_RANGE, SpikedModel
 from ._projection import ProjectionMixin, VariancesMixin
 
 # The client of all rows, where no clients are told apart.
 ALL_ROWS = "all rows"
-
-
-@register
-@dataclass(eq=False, repr=False)
-class Aggregation(BaseEstimator):
-    """Content of the clients' messages, and how the server combines them.
-
-    An `aggregation` of :class:`~skdpspectral.FederatedDPPCA` and
-    :class:`~skdpspectral.SparseDPPCA`.
-
-    Parameters
-    ----------
-    method : {"projector", "matrix"}
-        Content of the clients' messages: components, or noisy second moments.
-    eigengap : float or None, default=None
-        Public gap between the r-th and the next eigenvalue of the second moment of
-        bounded rows. It is used for ``weights="optimal"`` with
-        ``mechanism="gaussian"``; otherwise it raises an error. None uses the released
-        eigenvalues.
-    min_clients : int, default=1
-        Minimum number of clients with valid answers.
-
-    Examples
-    --------
-    >>> from skdpspectral import FederatedDPPCA
-    >>> from skdpspectral.decomposition import Aggregation
-    >>> pca = FederatedDPPCA(aggregation=Aggregation("matrix", min_clients=3))
-    >>> pca.get_params()["aggregation__min_clients"]
-    3
-    """
-
-    _parameter_constraints: ClassVar[dict] = {
-        "method": [StrOptions({"projector", "matrix"})],
-        "eigengap": [Interval(Real, 1e-60, 1e120, closed="both"), None],
-        "min_clients": [Interval(Integral, 1, None, closed="left")],
-    }
-
-    method: str
-    _: KW_ONLY
-    eigengap: float | None = None
-    min_clients: int = 1
 
 
 @register
@@ -189,9 +148,9 @@ def _check_disjoint(blocks, n_rows: int) -> None:
 
 def weights_by_name(weights, groups: Sequence):
     """Return weights by names of clients, or the word that chooses them."""
-    refuse_masked(weights, "weights")
     if isinstance(weights, str):
         return weights
+    refuse_masked(weights, "weights")
     if not isinstance(weights, Mapping):
         values = np.asarray(weights)
         if values.shape != (len(groups),) or values.dtype.kind not in "iuf":
@@ -214,60 +173,6 @@ def _check_known(name: str, by_client: Mapping, clients) -> None:
         )
 
 
-def parameters_of(result: FederatedResult) -> dict:
-    """Return constructor parameters that make this task, but for rounding."""
-    task, own = result.task, result.parameters
-    rows, length = task.rows, task.projection_norm
-    length = None if length is None else length * rows.unit
-    aggregation, gap, fewest = task.aggregation, own.get("eigengap"), own["min_clients"]
-    if gap is not None or fewest != 1:
-        aggregation = Aggregation(aggregation, eigengap=gap, min_clients=fewest)
-    release = "covariance" if task.with_covariance else "components"
-    if length is not None:
-        release = ComponentCovariance(length, own.get("init"))
-    return {
-        **own,
-        "n_components": task.n_components,
-        "aggregation": aggregation,
-        "n_rounds": task.n_rounds,
-        "release": release,
-        "mechanism": strategy_of(task.mechanism, rows.unit),
-        "bounds": _bounds(rows),
-        "clip_norm": rows.clip_norm,
-        "scale": rows.scale,
-        "center": "auto" if task.mechanism.spiked else _center(rows),
-    }
-
-
-def budgets_of(registered: Mapping[str, Registration]) -> dict:
-    """Return budgets by client; without privacy at one of them there is none."""
-    epsilons = {name: check_client_budget(*r[1:])[0] for name, r in registered.items()}
-    private = all(epsilon < np.inf for epsilon in epsilons.values())
-    return {
-        "epsilon": epsilons if private else None,
-        "delta": {name: r.delta for name, r in registered.items()},
-    }
-
-
-def _bounds(rows: RowBounds):
-    """Bounds as numbers where they are the same for all features."""
-    if rows.box is None:
-        return None
-    low, high = rows.box.low, rows.box.high
-    if np.all(low == low[0]) and np.all(high == high[0]):
-        return float(low[0]), float(high[0])
-    return low.copy(), high.copy()
-
-
-def _center(rows: RowBounds):
-    if isinstance(rows.origin, PrivateMean):
-        radius = rows.origin.radius
-        return "private" if radius is None else PrivateMean(radius)
-    if isinstance(rows.origin, Shared):
-        return "shared"
-    return "pairs" if isinstance(rows.origin, Pairs) else "none"
-
-
 _UNCHECKED = Remark(
     "The clients are separate: it is assumed, and was not checked, that no row is at "
     "two of them, that each has charged its ledger, and that none has a noise_seed.",
@@ -281,10 +186,9 @@ class FederatedEstimator(
 ):
     """Base class of estimators whose clients release and a server aggregates.
 
-    A subclass implements ``_task``, which describes the release of every client.
+    A subclass implements ``_steps``, which has the parameters that only it has.
     """
 
-    _in_rounds: ClassVar[bool] = False
     _array_parameters: ClassVar[tuple[str, ...]] = ("bounds", "weights")
     _federated_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
@@ -293,7 +197,8 @@ class FederatedEstimator(
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "weights": [StrOptions({"optimal", "equal"}), Mapping, "array-like"],
         "client_feature": [Integral, str, None],
-        "aggregation": [StrOptions({"projector", "matrix"}), Aggregation],
+        "aggregation": [StrOptions({"projector", "matrix"})],
+        "min_clients": [Interval(Integral, 1, None, closed="left")],
         "bounds": [tuple, list, np.ndarray, None],
         "clip_norm": [CLIP_RANGE, None],
         "scale": [StrOptions({"bounds"}), None],
@@ -367,12 +272,10 @@ class FederatedEstimator(
             n_samples = {ALL_ROWS: n_samples}
         if not n_samples:
             raise ValueError("n_samples must name at least one client")
-        groups = [
-            Group(client, str(client), slice(0), check_count("n_samples", n))
-            for client, n in n_samples.items()
-        ]
-        budgets = self._client_budgets(groups)
-        return self._parallel_plan(groups, budgets, self._task(n_features))
+        groups = _named(
+            (c, slice(0), check_count("n_samples", n)) for c, n in n_samples.items()
+        )
+        return self._parallel_plan(groups, self._task(n_features))
 
     def plan_for(self, X, *, clients=None) -> ParallelPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
@@ -397,34 +300,23 @@ class FederatedEstimator(
             type(self)(), X, clients, self.client_feature, reset=True, names=CLIENTS
         )
         groups = group_rows(table.ids and table.ids(), table.shape[0])
-        budgets = self._client_budgets(groups)
-        return self._parallel_plan(groups, budgets, self._task(table.shape[1]))
+        return self._parallel_plan(groups, self._task(table.shape[1]))
 
-    def _parallel_plan(self, groups, budgets, task) -> ParallelPlan:
-        plans, seeded = {}, self.noise_seed is not None
-        if task.n_components > task.rows.n_features:
+    def _task(self, n_features: int, weights="optimal") -> SpectralTask:
+        """Return the task of a fit, whose clients have budgets of their own."""
+        changed = {"epsilon": 1.0, "delta": 1e-6, "weights": weights}
+        return SpectralTask(clone(self).set_params(**changed), n_features)
+
+    def _parallel_plan(self, groups, task: SpectralTask) -> ParallelPlan:
+        if self.min_clients > len(groups):
             raise ValueError(
-                f"n_components={task.n_components} must be at most n_features="
-                f"{task.rows.n_features}; ask for fewer components"
+                f"min_clients={self.min_clients} must be at most the number of "
+                f"clients, {len(groups)}"
             )
-        fewest = self._aggregation().min_clients
-        if fewest > len(groups):
-            raise ValueError(
-                f"min_clients={fewest} must be at most the number of clients, "
-                f"{len(groups)}"
-            )
-        for group, budget in zip(groups, budgets, strict=True):
-            if group.n_rows < task.n_components:
-                raise ValueError(
-                    f"client {group.name!r} has n_samples={group.n_rows}, fewer than "
-                    f"n_components={task.n_components}; ask for fewer components, or "
-                    "leave this client out"
-                )
-            if group.name in plans:
-                raise ValueError(f"two clients have the name {group.name!r}")
-            name = type(self).__name__
-            plan = task.plan_of(group.name, group.n_rows, *budget, name, seeded)
-            plans[group.name] = plan
+        seeded, plans = self.noise_seed is not None, {}
+        for group, budget in zip(groups, self._client_budgets(groups), strict=True):
+            party = task.party(group.name, group.n_rows, *budget, seeded)
+            plans[group.name] = party.plan
         return ParallelPlan.of(plans)
 
     @unweighted
@@ -462,16 +354,18 @@ class FederatedEstimator(
         # nothing else is.
         groups = group_rows(unread.ids and unread.ids(), unread.shape[0])
         budgets = self._client_budgets(groups)
-        plan = self._parallel_plan(groups, budgets, task)
+        plan = self._parallel_plan(groups, task)
         plans = dict(plan.blocks)
         try:
-            weights = weights_by_name(self.weights, groups)
+            named = weights_by_name(self.weights, groups)
+            if named != task.estimator.weights:
+                task = self._task(unread.shape[1], named)
             # Requested budgets: all parties make the plans from them.
-            known = {
+            registered = {
                 group.name: Registration(group.n_rows, *budget)
                 for group, budget in zip(groups, budgets, strict=True)
             }
-            rounds = self._rounds(self._server(known, task, weights))
+            rounds = Rounds(registered, task)
         except MessageError as error:
             raise ValueError(f"clients: {error}") from None
         worst = max(groups, key=lambda g: plans[g.name].delta * g.n_rows)
@@ -479,7 +373,7 @@ class FederatedEstimator(
         for group, (epsilon, _) in zip(groups, budgets, strict=True):
             if self._warn_of_weaker(plans[group.name], epsilon):
                 break
-        with fit_progress(self, len(task.topics)) as progress:
+        with fit_progress(self, task.n_steps) as progress:
             self._charge(plans)
             table = unread.read()
             progress.begin(X, None, plan)
@@ -497,8 +391,8 @@ class FederatedEstimator(
             }
             self.n_samples_ = len(table.X)
             self.privacy_ = plan
-            result = run_in_process(rounds, members, self.n_jobs, progress.step)
-            self._set_result(result)
+            run_in_process(rounds, members, self.n_jobs, progress.step)
+            self._set_outcome(task, rounds.outcome())
         if isinstance(task.rows.origin, Pairs) and hasattr(self, "noise_variance_"):
             warn(
                 "no mean was released, because rows of clients were compared in "
@@ -507,73 +401,26 @@ class FederatedEstimator(
                 NoisyFitWarning,
             )
 
-    @classmethod
-    def from_result(cls, result):
-        """Build a fitted estimator from the releases of separate clients.
-
-        Parameters
-        ----------
-        result : FederatedResult
-            Result of :class:`~skdpspectral.federation.Rounds`. Its server must have the
-            registrations of the clients, which determine `privacy_`.
-
-        Returns
-        -------
-        estimator
-            The same estimator as after :meth:`fit` in one process. Its parameters are
-            the parameters of the task, in units of the data, and of the server.
-
-        Raises
-        ------
-        TypeError
-            If `result` is not a FederatedResult.
-        ValueError
-            If its task belongs to another estimator, or clients are not registered.
-
-        Notes
-        -----
-        Nothing is released or charged, because each client has charged its own ledger.
-        `privacy_` is the plan of clients with this task and these registrations. Its
-        remarks list what a server cannot verify.
-        """
-        if not isinstance(result, FederatedResult):
-            raise TypeError("result must be a FederatedResult, from Rounds.result()")
-        task, registered = result.task, result.registered
-        if cls._in_rounds != (task.n_rounds > 0):
-            right = "FederatedDPPCA" if cls._in_rounds else "SparseDPPCA"
-            raise ValueError(
-                f"result has a task with n_rounds={task.n_rounds}: use {right}"
-                ".from_result"
-            )
-        if registered is None:
-            raise ValueError(
-                "result has no registrations, on which the plan depends. Pass Server a "
-                "mapping of each name to Registration(n_samples, epsilon, delta)."
-            )
-        given = {**parameters_of(result), **budgets_of(registered)}
-        estimator = cls(**{k: given[k] for k in cls._get_param_names() if k in given})
-        estimator.privacy_ = _plan_of_separate(cls.__name__, task, registered)
-        estimator.n_samples_ = sum(r.n_samples for r in registered.values())
-        estimator.n_features_in_ = task.rows.n_features
+    def _fitted_by(self, rounds: Rounds):
+        """Return a fitted copy, of the releases of separate clients."""
+        outcome, task, fitted = rounds.outcome(), rounds.task, clone(self)
+        budgets = {n: check_client_budget(*r[1:]) for n, r in rounds.registered.items()}
+        epsilon = {name: epsilon for name, (epsilon, _) in budgets.items()}
+        delta = {name: delta for name, (_, delta) in budgets.items()}
+        private = max(epsilon.values()) < np.inf
+        fitted.set_params(epsilon=epsilon if private else None, delta=delta)
+        plans = {
+            name: replace(party.plan, remarks=(*party.plan.remarks, _UNCHECKED))
+            for name, party in rounds.parties.items()
+        }
+        fitted.privacy_ = ParallelPlan.of(plans)
+        fitted.n_samples_ = sum(r.n_samples for r in rounds.registered.values())
+        fitted.n_features_in_ = task.n_features
         if task.feature_names is not None:
-            estimator.feature_names_in_ = np.array(task.feature_names, dtype=object)
-        estimator._set_result(result)
-        estimator._warn_of_noise()
-        return estimator
-
-    def _aggregation(self) -> Aggregation:
-        given = self.aggregation
-        return Aggregation(given) if isinstance(given, str) else given
-
-    def _server(self, clients, task, weights) -> Server:
-        chosen = self._aggregation()
-        return Server(
-            clients,
-            task,
-            weights=weights,
-            eigengap=chosen.eigengap,
-            min_clients=chosen.min_clients,
-        )
+            fitted.feature_names_in_ = np.array(task.feature_names, dtype=object)
+        fitted._set_outcome(task, outcome)
+        fitted._warn_of_noise()
+        return fitted
 
     def _charge(self, plans) -> None:
         """Enter all clients in one entry; that no row is in two was checked."""
@@ -587,7 +434,7 @@ class FederatedEstimator(
         above = getattr(self, "components_above_noise_", rank)
         if above >= rank:
             return
-        averaged = self._aggregation().method == "matrix"
+        averaged = self.aggregation == "matrix"
         said = f"Components above the noise of this fit: {above} of {rank}."
         if rank > 1 and not averaged:
             said = f"Not all of the {rank} components are above the noise."
@@ -605,21 +452,20 @@ class FederatedEstimator(
         }
         self.privacy_ = ParallelPlan.of(plans)
 
-    def _set_result(self, result: FederatedResult) -> None:
-        rows = result.task.rows
-        self.components_ = result.components
-        self.n_components_ = len(result.components)
-        self.mean_ = result.mean
-        self.scale_ = None if self.scale is None else rows.box.unit.copy()
-        self.clients_ = np.array(result.clients, dtype=object)
-        self.rejected_ = result.rejected
-        self._set_variances(result)
+    def _set_outcome(self, task: SpectralTask, found: Outcome) -> None:
+        self.components_ = found.components
+        self.n_components_ = len(found.components)
+        self.mean_ = found.mean
+        self.scale_ = None if self.scale is None else task.rows.box.unit.copy()
+        self.clients_ = np.array(found.clients, dtype=object)
+        self.rejected_ = found.rejected
+        self._set_variances(found)
 
-    def _set_variances(self, result: FederatedResult) -> None:
+    def _set_variances(self, outcome: Outcome) -> None:
         """Set what is known of variances: new with every fit, or not there."""
-        values, total = result.explained_variance, result.total_variance
+        values, total = outcome.explained_variance, outcome.total_variance
         noise = self._public_noise()
-        noise = result.noise_variance if noise is None else noise
+        noise = outcome.noise_variance if noise is None else noise
         found: dict = {"explained_variance_": values, "noise_variance_": noise}
         if values is not None and noise is not None:
             others = self.components_.shape[1] - len(values)
@@ -641,16 +487,6 @@ class FederatedEstimator(
         """Return the features of rows; any client may be in their column."""
         how = {"reset": False, "names": CLIENTS}
         return read_users(self, X, None, self.client_feature, **how).features()
-
-
-def _plan_of_separate(estimator: str, task, registered) -> ParallelPlan:
-    """Return the plan of separate clients; its remarks list what was not checked."""
-    plans = {}
-    for name, (n_samples, *budget) in registered.items():
-        given = *check_client_budget(*budget), estimator, False
-        plan = task.plan_of(name, n_samples, *given)
-        plans[name] = replace(plan, remarks=(*plan.remarks, _UNCHECKED))
-    return ParallelPlan.of(plans)
 
 
 def _contiguous(rows):
@@ -679,13 +515,12 @@ class FederatedDPPCA(FederatedEstimator):
         moment. The `noise_variance` of a
         :class:`~skdpspectral.decomposition.Gaussian` is used by :meth:`get_covariance`.
         :class:`~skdpspectral.decomposition.SpikedModel` is only private under a model.
-    aggregation : {"projector", "matrix"} or Aggregation, default="projector"
+    aggregation : {"projector", "matrix"}, default="projector"
         Content of the clients' messages. "projector": their components, p r numbers.
         "matrix": the full noisy second moment, or the noisy projector of a model, p (p
         + 1) / 2 numbers. "matrix" is better if there are many clients, each with too
         few rows or too much noise to estimate the components.
-        :class:`~skdpspectral.decomposition.Aggregation` also sets `eigengap` and
-        `min_clients`.
+    {min_clients}
     {weights}
     release : {"components", "covariance"} or ComponentCovariance, default="components"
         "covariance" also releases the covariance within the components. Clients then
@@ -761,8 +596,7 @@ class FederatedDPPCA(FederatedEstimator):
     --------
     DPPCA : PCA of rows in one place.
     SparseDPPCA : Components with few features, by rounds between clients and server.
-    skdpspectral.federation : Building blocks for remote clients. `from_result` builds
-        this estimator from their releases.
+    skdpspectral.federation : Building blocks for remote clients.
 
     Notes
     -----
@@ -820,6 +654,7 @@ class FederatedDPPCA(FederatedEstimator):
         delta: float | Mapping[Any, float] = 1e-6,
         mechanism="gaussian",
         aggregation="projector",
+        min_clients: int = 1,
         weights="optimal",
         release="components",
         client_feature: int | str | None = None,
@@ -836,6 +671,7 @@ class FederatedDPPCA(FederatedEstimator):
         self.delta = delta
         self.mechanism = mechanism
         self.aggregation = aggregation
+        self.min_clients = min_clients
         self.weights = weights
         self.release = release
         self.client_feature = client_feature
@@ -851,7 +687,7 @@ class FederatedDPPCA(FederatedEstimator):
         """Return why not all variances of the data are released, or None."""
         covariance, noise = self._covariance(), self._public_noise()
         plain = not isinstance(self.mechanism, SpikedModel)
-        whole = plain and self._aggregation().method == "matrix"
+        whole = plain and self.aggregation == "matrix"
         if whole and self.clip_norm is not None:
             return None
         if covariance is not None and (noise is not None or not plain):
@@ -877,52 +713,21 @@ class FederatedDPPCA(FederatedEstimator):
             return ComponentCovariance() if self.release == "covariance" else None
         return self.release
 
-    def _given_components(self):
-        """Return public rows that span the components, or None."""
+    def _steps(self) -> Steps:
         covariance = self._covariance()
-        return None if covariance is None else covariance.components
-
-    def _task(self, n_features: int) -> SpectralTask:
-        covariance, given = self._covariance(), self._given_components()
-        spiked = isinstance(self.mechanism, SpikedModel)
-        length = None if covariance is None else covariance.projection_norm
-        refuse_masked(given, "components")
-        if (
-            covariance is not None
-            and length is None
-            and (given is not None or not spiked)
-        ):
-            raise ValueError(
-                'release="covariance" requires a projection_norm for this mechanism: '
-                "set release=ComponentCovariance(projection_norm)"
-            )
-        if given is not None and self._aggregation().eigengap is not None:
-            raise ValueError(
-                "eigengap is not used with public components; leave eigengap=None"
-            )
-        task = make_task(
-            self.n_components,
-            n_features,
-            bounds=self.bounds,
-            clip_norm=self.clip_norm,
-            scale=self.scale,
-            center=self.center,
-            aggregation=self._aggregation().method,
-            projection_norm=length,
-            mechanism=self.mechanism,
-            model_covariance=covariance is not None and spiked,
-            start=given is None,
+        if covariance is None:
+            return Steps(self.mechanism)
+        return Steps(
+            self.mechanism,
+            init=covariance.components,
+            init_name="components",
+            covariance=True,
+            projection_norm=covariance.projection_norm,
         )
-        if given is not None:
-            start_basis(task, given, "components")
-        return task
 
-    def _rounds(self, server: Server) -> Rounds:
-        return Rounds(server, init=self._given_components())
-
-    def _set_result(self, result) -> None:
-        super()._set_result(result)
-        self.client_weights_ = result.weights
+    def _set_outcome(self, task: SpectralTask, found: Outcome) -> None:
+        super()._set_outcome(task, found)
+        self.client_weights_ = found.weights
         vars(self).pop("components_above_noise_", None)
-        if result.components_above_noise is not None:
-            self.components_above_noise_ = result.components_above_noise
+        if found.components_above_noise is not None:
+            self.components_above_noise_ = found.components_above_noise

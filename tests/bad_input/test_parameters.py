@@ -30,7 +30,6 @@ from skdpspectral.covariance import (
     Window,
 )
 from skdpspectral.decomposition import (
-    Aggregation,
     ComponentCovariance,
     Gaussian,
     PrivateMean,
@@ -85,7 +84,6 @@ STRATEGIES = [
     ("FederatedDPPCA", "mechanism", Gaussian),
     ("FederatedDPPCA", "mechanism", SPIKED),
     ("FederatedDPPCA", "mechanism", partial(SPIKED, calibration="paper")),
-    ("FederatedDPPCA", "aggregation", partial(Aggregation, method="projector")),
     (
         "FederatedDPPCA",
         "release",

@@ -18,17 +18,17 @@ from threading import Thread
 
 import numpy as np
 import pytest
+from federation_tools import make_task
 
 import skdpspectral
 from skdpspectral import PrivacyAccountant
 from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.federation import (
     FederationError,
     LocalClient,
     Registration,
     Rounds,
-    Server,
-    make_task,
 )
 from skdpspectral.metrics import subspace_distance
 
@@ -51,7 +51,7 @@ from skdpspectral.federation import LocalClient, Reply, SpectralTask
 from skdpspectral.datasets import make_spiked_covariance
 
 name, folder, mode = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
-task = SpectralTask.from_bytes((folder / f"{name}.task").read_bytes())
+task = SpectralTask.from_json((folder / f"{name}.task").read_text())
 rows = np.load(folder / f"{name}.npy")
 accountant = PrivacyAccountant(2.0, 1e-5, path=folder / f"{name}.db")
 client = LocalClient(name, rows, task, epsilon=2.0, accountant=accountant)
@@ -113,7 +113,7 @@ class Sites:
         )
 
     def _start_process(self, name, rows, task, mode):
-        (self.folder / f"{name}.task").write_bytes(task.to_bytes())
+        (self.folder / f"{name}.task").write_text(task.to_json())
         np.save(self.folder / f"{name}.npy", rows)
         paths = [str(EXAMPLES), str(Path(skdpspectral.__file__).parents[1])]
         process = subprocess.Popen(
@@ -174,35 +174,32 @@ def sparse_rows():
     return dict(zip(ROWS, np.split(rows, 3), strict=True))
 
 
+BOX = {"bounds": (-20, 20)}
+ROUNDS = {"n_rounds": 2, "n_nonzero_features": 1}
 FEDERATIONS = {
-    "components": ({"bounds": (-20, 20)}, {}, TRUTH),
-    "covariance": ({"bounds": (-20, 20), "projection_norm": 11.0}, {}, TRUTH),
-    "rounds": (
-        {"n_rounds": 2, "aggregation": "matrix"},
-        {"n_nonzero_features": 1},
-        SPARSE,
-    ),
+    "components": (BOX, TRUTH),
+    "covariance": ({**BOX, "release": ComponentCovariance(11.0)}, TRUTH),
+    "rounds": (ROUNDS, SPARSE),
 }
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FEDERATIONS)
 def test_federations_of_all_three_estimators(name, sites, transport):
-    given, steps, truth = FEDERATIONS[name]
+    given, truth = FEDERATIONS[name]
     task = make_task(1, P, **given)
     rows = sparse_rows() if name == "rounds" else ROWS
     for site, own in rows.items():
         sites.start(site, own, task, "honest" if name == "rounds" else None)
     sites.wait()
-    rounds = Rounds(Server(REGISTERED, task), **steps)
-    found = transport.run(rounds, sites.addresses)
-    assert found.clients == tuple(ROWS)
-    assert found.rejected == {}
-    assert subspace_distance(found.components, truth) < 0.15
+    found = transport.run(Rounds(REGISTERED, task), sites.addresses)
+    assert found.clients_.tolist() == [*ROWS]
+    assert found.rejected_ == {}
+    assert subspace_distance(found.components_, truth) < 0.15
     if name == "covariance":
-        assert found.explained_variance[0] == pytest.approx(11.0, rel=0.25)
+        assert found.explained_variance_[0] == pytest.approx(11.0, rel=0.25)
     if name == "rounds":
-        assert np.flatnonzero(found.support).tolist() == [2]
+        assert np.flatnonzero(found.support_).tolist() == [2]
     for site in ROWS:
         ledger = sites.ledger(site).ledger
         assert len(ledger) == 1
@@ -221,17 +218,17 @@ def test_federations_of_all_three_estimators(name, sites, transport):
 )
 def test_a_site_that_dies_or_lies_is_left_out(mode, reason, sites, transport):
     """The others end the session; every budget is spent exactly once."""
-    task = make_task(1, P, n_rounds=2, aggregation="matrix")
+    task = make_task(1, P, **ROUNDS, min_clients=2)
     rows = sparse_rows()
     for site, own in rows.items():
         sites.start(site, own, task, mode if site == "east" else None)
     sites.wait()
-    rounds = Rounds(Server(REGISTERED, task, min_clients=2), n_nonzero_features=1)
+    rounds = Rounds(REGISTERED, task)
     with pytest.warns(UserWarning, match=f"client 'east' was rejected: {reason}"):
         found = transport.run(rounds, sites.addresses)
-    assert found.clients == ("north", "south")
-    assert list(found.rejected) == ["east"]
-    assert subspace_distance(found.components, SPARSE) < 0.15
+    assert found.clients_.tolist() == ["north", "south"]
+    assert list(found.rejected_) == ["east"]
+    assert subspace_distance(found.components_, SPARSE) < 0.15
     assert [len(sites.ledger(site).ledger) for site in ROWS] == [1, 1, 1]
 
 
@@ -251,6 +248,9 @@ def serving(transport, client, secrets):
         thread.join()
 
 
+PUBLIC = {"a": Registration(SIZE, 1.0, 1e-6)}
+
+
 class Client:
     """What `serve` needs of a client, and what a test makes of it."""
 
@@ -264,7 +264,7 @@ def test_a_site_tells_nothing_of_an_error(transport, secrets):
     def fails(request):
         raise RuntimeError("row 3.25")
 
-    server = Server(["a"], Client.task)
+    server = Rounds(PUBLIC, Client.task)
     with serving(transport, Client(fails), secrets) as address:
         answers = transport.exchange({"a": address}, server.request(), Client.task)
     assert "3.25" not in repr(answers)
@@ -297,7 +297,7 @@ def test_without_token_or_tls_nothing_is_answered_and_nothing_spent(
     """Whoever can post a request can spend the budget of a site."""
     ledger = PrivacyAccountant(path=tmp_path / "a.db")
     client = LocalClient("a", ROWS["north"], Client.task, accountant=ledger)
-    body = Server(["a"], Client.task).request().to_bytes()
+    body = Rounds(PUBLIC, Client.task).request().to_bytes()
     token = transport.read_token(secrets[0])
     wrong = [None, "", "Bearer", token[:-1], token + "x", token[7:], "Bearer é"]
     with serving(transport, client, secrets) as address:
@@ -315,7 +315,7 @@ def test_a_site_with_another_certificate_is_sent_nothing(transport, secrets, tmp
     """Whoever has taken a site's place learns no token."""
     asked = []
     transport.make_certificate(tmp_path / "other.pem", tmp_path / "other.key")
-    request = Server(["a"], Client.task).request()
+    request = Rounds(PUBLIC, Client.task).request()
     with serving(transport, Client(asked.append), secrets) as address:
         other = address._replace(certificate=tmp_path / "other.pem")
         moved = address._replace(host="localhost")  # the certificate is of 127.0.0.1
