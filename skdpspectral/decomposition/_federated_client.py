@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -142,8 +143,9 @@ class LocalClient(AnsweringClient):
                 f"client {name!r}: X has {X.shape[1]} features, but the task has "
                 f"{task.n_features}"
             )
-        seeded = noise_seed is not None
-        self.plan = task.party(name, X.shape[0], epsilon, delta, seeded).plan
+        self.plan = task.party(name, X.shape[0], epsilon, delta).plan
+        if noise_seed is not None:
+            self.plan = replace(self.plan, seeded=True)
         self._X, self._n_samples, self._noise_seed = X, X.shape[0], noise_seed
         self._rows: ClientRows | None = None
 

@@ -27,7 +27,6 @@ from .._messages.messages import MessageError
 from .._statistics.row_bounds import Pairs
 from .._tables.clipping import units_within
 from .._tables.clusters import ClusterIds
-from .._tables.columns import refuse_masked
 from .._tables.files import SlicedRows
 from .._tables.ids import encode_ids
 from .._tables.table import CLIENTS, deferred_users, read_users
@@ -38,7 +37,7 @@ from ..mechanisms import Concern, ParallelPlan, Remark, check_count, check_real
 from ._bounded_moments import CENTER_OF_CLIENTS
 from ._federated_client import LocalClient, run_in_process
 from ._federated_server import Outcome, Rounds
-from ._federated_task import Registration, SpectralTask, Steps, check_client_budget
+from ._federated_task import Registration, SpectralTask, Steps
 from ._pca_mechanisms import CLIENT_MECHANISMS, CLIP_RANGE, SpikedModel
 from ._projection import ProjectionMixin, VariancesMixin
 
@@ -146,31 +145,19 @@ def _check_disjoint(blocks, n_rows: int) -> None:
         raise RuntimeError("rows of clients are not disjoint")
 
 
-def weights_by_name(weights, groups: Sequence):
-    """Return weights by names of clients, or the word that chooses them."""
-    if isinstance(weights, str):
-        return weights
-    refuse_masked(weights, "weights")
-    if not isinstance(weights, Mapping):
-        values = np.asarray(weights)
-        if values.shape != (len(groups),) or values.dtype.kind not in "iuf":
-            raise ValueError(
-                "weights must have one number for each client, in the order of "
-                f"clients_: shape ({len(groups)},), got {values.shape}"
-            )
-        weights = {g.client: w for g, w in zip(groups, values.tolist(), strict=True)}
+def _by_name(parameter: str, given, groups: Sequence[Group]) -> dict[str, Any]:
+    """Return values by names of clients: one for all, or those of a mapping."""
     names = {group.client: group.name for group in groups}
-    _check_known("weights", weights, names)
-    return {names[client]: value for client, value in weights.items()}
-
-
-def _check_known(name: str, by_client: Mapping, clients) -> None:
-    """Refuse a mapping with a client that has no rows."""
-    unknown = [client for client in by_client if client not in clients]
-    if unknown:
-        raise ValueError(
-            f"{name} names the client {unknown[0]!r}, which has no rows here"
-        )
+    if not isinstance(given, Mapping):
+        return dict.fromkeys(names.values(), given)
+    for client in (*given, *names):
+        if client not in names:
+            raise ValueError(
+                f"{parameter} names the client {client!r}, which has no rows here"
+            )
+        if client not in given:
+            raise ValueError(f"{parameter} has no entry for the client {client!r}")
+    return {name: given[client] for client, name in names.items()}
 
 
 _UNCHECKED = Remark(
@@ -189,13 +176,13 @@ class FederatedEstimator(
     A subclass implements ``_steps``, which has the parameters that only it has.
     """
 
-    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds", "weights")
+    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds",)
     _federated_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "epsilon": [Interval(Real, 0, None, closed="right"), Mapping, None],
         "delta": [Real, Mapping],
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "weights": [StrOptions({"optimal", "equal"}), Mapping, "array-like"],
+        "weights": [StrOptions({"optimal", "equal"}), Mapping],
         "client_feature": [Integral, str, None],
         "aggregation": [StrOptions({"projector", "matrix"})],
         "min_clients": [Interval(Integral, 1, None, closed="left")],
@@ -215,37 +202,20 @@ class FederatedEstimator(
 
     def _check_budget(self) -> None:
         for name in ("epsilon", "delta"):
-            value = getattr(self, name)
-            if isinstance(value, Mapping) and not value:
+            given = getattr(self, name)
+            named = isinstance(given, Mapping)
+            if named and not given:
                 raise ValueError(f"{name} must name at least one client")
-        deltas = self.delta
-        for value in deltas.values() if isinstance(deltas, Mapping) else [deltas]:
-            check_delta(value)
-        if not isinstance(self.epsilon, Mapping):
-            if self._is_private():
-                check_real("epsilon", self.epsilon)
-            return
-        for value in self.epsilon.values():
-            if not 0.0 < check_real("epsilon of a client", value) < np.inf:
-                raise ValueError(
-                    f"epsilon of a client must be positive and finite, got {value!r}"
-                )
-
-    def _client_budgets(self, groups) -> list[tuple[float, float]]:
-        """Return (epsilon, delta) of each client."""
-        sides = []
-        for name in ("epsilon", "delta"):
-            value = getattr(self, name)
-            value = np.inf if value is None else value
-            if not isinstance(value, Mapping):
-                sides.append([float(value)] * len(groups))
-                continue
-            _check_known(name, value, {group.client for group in groups})
-            missing = [g.name for g in groups if g.client not in value]
-            if missing:
-                raise ValueError(f"{name} has no entry for the client {missing[0]!r}")
-            sides.append([float(value[group.client]) for group in groups])
-        return list(zip(*sides, strict=True))
+            for value in given.values() if named else [given]:
+                if name == "delta":
+                    check_delta(value)
+                elif not named:
+                    _ = self._is_private() and check_real(name, value)
+                elif not 0.0 < check_real("epsilon of a client", value) < np.inf:
+                    raise ValueError(
+                        "epsilon of a client must be positive and finite, got "
+                        f"{value!r}"
+                    )
 
     def privacy_plan(self, n_samples, n_features):
         """Describe what a fit will release and cost; no data are needed.
@@ -272,10 +242,9 @@ class FederatedEstimator(
             n_samples = {ALL_ROWS: n_samples}
         if not n_samples:
             raise ValueError("n_samples must name at least one client")
-        groups = _named(
-            (c, slice(0), check_count("n_samples", n)) for c, n in n_samples.items()
-        )
-        return self._parallel_plan(groups, self._task(n_features))
+        sized = {c: check_count("n_samples", n) for c, n in n_samples.items()}
+        groups = _named((client, slice(0), n) for client, n in sized.items())
+        return self._plan_of(self._open_rounds(groups, n_features))
 
     def plan_for(self, X, *, clients=None) -> ParallelPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
@@ -300,23 +269,36 @@ class FederatedEstimator(
             type(self)(), X, clients, self.client_feature, reset=True, names=CLIENTS
         )
         groups = group_rows(table.ids and table.ids(), table.shape[0])
-        return self._parallel_plan(groups, self._task(table.shape[1]))
+        return self._plan_of(self._open_rounds(groups, table.shape[1]))
 
     def _task(self, n_features: int, weights="optimal") -> SpectralTask:
         """Return the task of a fit, whose clients have budgets of their own."""
         changed = {"epsilon": 1.0, "delta": 1e-6, "weights": weights}
         return SpectralTask(clone(self).set_params(**changed), n_features)
 
-    def _parallel_plan(self, groups, task: SpectralTask) -> ParallelPlan:
-        if self.min_clients > len(groups):
-            raise ValueError(
-                f"min_clients={self.min_clients} must be at most the number of "
-                f"clients, {len(groups)}"
-            )
-        seeded, plans = self.noise_seed is not None, {}
-        for group, budget in zip(groups, self._client_budgets(groups), strict=True):
-            party = task.party(group.name, group.n_rows, *budget, seeded)
-            plans[group.name] = party.plan
+    def _open_rounds(self, groups: Sequence[Group], n_features: int) -> Rounds:
+        """Return the session of a fit, before its first request."""
+        weights, budget = self.weights, []
+        for name in ("epsilon", "delta"):
+            given = getattr(self, name)
+            own = _by_name(name, np.inf if given is None else given, groups)
+            budget.append([float(own[group.name]) for group in groups])
+        if isinstance(weights, Mapping):
+            weights = _by_name("weights", weights, groups)
+        # Requested budgets: all parties make the plans from them.
+        registered = {
+            group.name: Registration(group.n_rows, *pair)
+            for group, *pair in zip(groups, *budget, strict=True)
+        }
+        try:
+            return Rounds(registered, self._task(n_features, weights))
+        except MessageError as error:
+            raise ValueError(f"clients: {error}") from None
+
+    def _plan_of(self, rounds: Rounds) -> ParallelPlan:
+        plans = {name: party.plan for name, party in rounds.parties.items()}
+        if self.noise_seed is not None:
+            plans = {name: replace(own, seeded=True) for name, own in plans.items()}
         return ParallelPlan.of(plans)
 
     @unweighted
@@ -344,35 +326,21 @@ class FederatedEstimator(
         unread = deferred_users(
             self, X, clients, self.client_feature, reset=True, names=CLIENTS
         )
-        task = self._task(unread.shape[1])
+        # Which client has how many rows is public: it is read before the charge, and
+        # nothing else is.
+        groups = group_rows(unread.ids and unread.ids(), unread.shape[0])
+        rounds = self._open_rounds(groups, unread.shape[1])
+        task, plan = rounds.task, self._plan_of(rounds)
         if unread.distant is not None and task.mechanism.unknown_spikes:
             raise ValueError(
                 "X: a SpikedModel with private variances needs the rows of clients in "
                 "memory. Pass X.compute(), or state the variances."
             )
-        # Which client has how many rows is public: it is read before the charge, and
-        # nothing else is.
-        groups = group_rows(unread.ids and unread.ids(), unread.shape[0])
-        budgets = self._client_budgets(groups)
-        plan = self._parallel_plan(groups, task)
         plans = dict(plan.blocks)
-        try:
-            named = weights_by_name(self.weights, groups)
-            if named != task.estimator.weights:
-                task = self._task(unread.shape[1], named)
-            # Requested budgets: all parties make the plans from them.
-            registered = {
-                group.name: Registration(group.n_rows, *budget)
-                for group, budget in zip(groups, budgets, strict=True)
-            }
-            rounds = Rounds(registered, task)
-        except MessageError as error:
-            raise ValueError(f"clients: {error}") from None
         worst = max(groups, key=lambda g: plans[g.name].delta * g.n_rows)
         self._warn_beforehand(worst.n_rows, plans[worst.name].delta)
-        for group, (epsilon, _) in zip(groups, budgets, strict=True):
-            if self._warn_of_weaker(plans[group.name], epsilon):
-                break
+        asked = {name: known.epsilon for name, known in rounds.registered.items()}
+        any(self._warn_of_weaker(plans[name], asked[name]) for name in plans)
         with fit_progress(self, task.n_steps) as progress:
             self._charge(plans)
             table = unread.read()
@@ -382,12 +350,16 @@ class FederatedEstimator(
                 source = check_random_state(self.noise_seed)
                 seeds = source.randint(2**62, size=len(groups), dtype=np.int64).tolist()
             rows = table.features_of([group.rows for group in groups])
-            given = zip(groups, rows, budgets, seeds, strict=True)
             members = {
                 group.name: LocalClient._charged(
-                    group.name, _contiguous(own), task, plans[group.name], epsilon, seed
+                    group.name,
+                    _contiguous(own),
+                    task,
+                    plans[group.name],
+                    asked[group.name],
+                    seed,
                 )
-                for group, own, (epsilon, _), seed in given
+                for group, own, seed in zip(groups, rows, seeds, strict=True)
             }
             self.n_samples_ = len(table.X)
             self.privacy_ = plan
@@ -404,17 +376,17 @@ class FederatedEstimator(
     def _fitted_by(self, rounds: Rounds):
         """Return a fitted copy, of the releases of separate clients."""
         outcome, task, fitted = rounds.outcome(), rounds.task, clone(self)
-        budgets = {n: check_client_budget(*r[1:]) for n, r in rounds.registered.items()}
-        epsilon = {name: epsilon for name, (epsilon, _) in budgets.items()}
-        delta = {name: delta for name, (_, delta) in budgets.items()}
-        private = max(epsilon.values()) < np.inf
+        known = rounds.registered
+        epsilon = {name: row.epsilon for name, row in known.items()}
+        private = all(value not in (None, np.inf) for value in epsilon.values())
+        delta = {name: row.delta for name, row in known.items()}
         fitted.set_params(epsilon=epsilon if private else None, delta=delta)
         plans = {
             name: replace(party.plan, remarks=(*party.plan.remarks, _UNCHECKED))
             for name, party in rounds.parties.items()
         }
         fitted.privacy_ = ParallelPlan.of(plans)
-        fitted.n_samples_ = sum(r.n_samples for r in rounds.registered.values())
+        fitted.n_samples_ = sum(row.n_samples for row in known.values())
         fitted.n_features_in_ = task.n_features
         if task.feature_names is not None:
             fitted.feature_names_in_ = np.array(task.feature_names, dtype=object)

@@ -86,8 +86,7 @@ class SpectralTask(Task):
     estimator : FederatedDPPCA or SparseDPPCA
         Unfitted estimator with all parameters; it is not changed. Its `epsilon` and
         `delta` must be the defaults, because each client has its own budget. Its
-        `accountant`, `noise_seed`, `n_jobs` and `client_feature` are ignored. `weights`
-        by client must be a mapping from names.
+        `accountant`, `noise_seed`, `n_jobs` and `client_feature` are ignored.
     n_features : int
         Number of features, without a column of clients.
     feature_names : sequence of str or None, default=None
@@ -358,9 +357,7 @@ class SpectralTask(Task):
         kind = SharedCenter if self.shared else Centered
         return kind(rows, n_samples, steps)
 
-    def party(
-        self, name: str, n_samples: int, epsilon, delta, seeded: bool = False
-    ) -> Party:
+    def party(self, name: str, n_samples: int, epsilon, delta) -> Party:
         """Return what is public of a client; errors name it."""
         try:
             n_samples = check_count("n_samples", n_samples)
@@ -371,9 +368,9 @@ class SpectralTask(Task):
                     f"{self.n_components}; ask for fewer components, or leave this "
                     "client out"
                 )
-            key = n_samples, epsilon, delta, seeded
+            key = n_samples, epsilon, delta
             if key not in self._plans:
-                named = {"estimator": type(self.estimator).__name__, "seeded": seeded}
+                named = {"estimator": type(self.estimator).__name__, "seeded": False}
                 statistic = self.statistic(n_samples)
                 self._plans[key] = statistic.plan(epsilon, delta, **named)
         except (TypeError, ValueError) as error:

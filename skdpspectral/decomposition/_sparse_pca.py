@@ -126,7 +126,7 @@ class SparseDPPCA(FederatedEstimator):
     [0, 1, 2, 3, 4]
     """
 
-    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds", "init", "weights")
+    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds", "init")
 
     _parameter_constraints: ClassVar[dict] = {
         **FederatedEstimator._federated_constraints,

@@ -208,7 +208,7 @@ REFUSED = {
     "n_features must": {"n_features": 0},
     "n_features=16777217": {"n_features": 2**24 + 1},
     "center": {"center": "mean"},
-    "weights must be": {"weights": [1.0, 2.0, 3.0]},
+    "weights must not be an array": {"weights": [1.0, 2.0, 3.0]},
     "weights must be finite": {"weights": dict.fromkeys("abc", 0.0)},
     "epsilon of a task must be the default": {"epsilon": 2.0},
     "delta of a task": {"delta": 1e-7},
