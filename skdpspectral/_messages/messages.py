@@ -29,7 +29,7 @@ _MAX_STEP, _MAX_ROWS = 2**32 - 1, 2**63 - 1
 # Largest length of a client's reason that is shown.
 _LONGEST_REASON = 200
 # What bytes of a stranger may raise where they are read.
-UNREADABLE = (
+_UNREADABLE = (
     *(AttributeError, LookupError, OverflowError, RecursionError),
     *(TypeError, ValueError),
 )
@@ -47,6 +47,8 @@ class Task:
     """What all parties agree on beforehand, as JSON; equal if their JSON is."""
 
     _form: str
+    # Of subclasses: makes a task of its parameters by name, whatever they are.
+    _of_form: ClassVar[Callable[..., Any]]
 
     def _agree(self, form: Mapping[str, Any]) -> None:
         """Set the form of the task, and its digest."""
@@ -62,6 +64,38 @@ class Task:
             Parameters by name, the same for equal tasks.
         """
         return self._form
+
+    @classmethod
+    def from_json(cls, text: str):
+        """Read a task, and check every part.
+
+        Inspect the task before use, because it defines what a client releases.
+
+        Parameters
+        ----------
+        text : str
+            Result of :meth:`to_json`.
+
+        Returns
+        -------
+        SpectralTask or GroupTask
+            A task of this class.
+
+        Raises
+        ------
+        MessageError
+            If the text is not a task of this version.
+        """
+        try:
+            task = cls._of_form(json.loads(text))
+        except _UNREADABLE as error:
+            raise MessageError(f"this is not a valid task: {error}") from None
+        if task._form != text:
+            raise MessageError("this is not the form of a task of this version")
+        return task
+
+    def __reduce__(self):
+        return type(self).from_json, (self._form,)
 
     def __eq__(self, other):
         return self._form == other._form if isinstance(other, Task) else NotImplemented
@@ -210,7 +244,7 @@ class _Message:
             found = cls(**header, **{cls._array: values})
         except MessageError:
             raise
-        except UNREADABLE:
+        except _UNREADABLE:
             raise MessageError(f"these bytes are not a valid {kind}") from None
         if found.to_bytes() != data:
             raise MessageError("these bytes are not the form of their message")

@@ -196,20 +196,15 @@ def run_in_process(
     """Run all rounds of a session whose clients share one process."""
     number = 0
     while not rounds.done:
-        rounds.collect(answers_of(rounds, clients, n_jobs))
+        request = rounds.request().to_bytes()
+        # Accountants and transcripts of this context reach a thread through a copy.
+        answers = Parallel(n_jobs=n_jobs, require="sharedmem")(
+            delayed(copy_context().run)(_answer, clients[name], request)
+            for name in rounds.clients
+        )
+        rounds.collect(dict(zip(rounds.clients, answers, strict=True)))
         number += 1
         step(number)
-
-
-def answers_of(rounds: Any, clients, n_jobs: int | None = None) -> dict[str, object]:
-    """Return what all clients that are left answer to the present request."""
-    request = rounds.request().to_bytes()
-    # Accountants and transcripts of this context reach a thread through a copy.
-    answers = Parallel(n_jobs=n_jobs, require="sharedmem")(
-        delayed(copy_context().run)(_answer, clients[name], request)
-        for name in rounds.clients
-    )
-    return dict(zip(rounds.clients, answers, strict=True))
 
 
 def _answer(client: Any, request: bytes) -> object:

@@ -68,11 +68,7 @@ class Query:
         raise NotImplementedError
 
     def bound(self, n_samples: int) -> tuple[float, float]:
-        """Largest entry and Frobenius norm of values without noise.
-
-        Entries off the diagonal of a packed triangle count by the root of 2, and are at
-        most half of its largest eigenvalue, as it has no negative one.
-        """
+        """Largest entry, by the root of 2 off a diagonal, and norm without noise."""
         return (self.task.rows.second_radius**2,) * 2
 
     def check(self, party: Any, reply: Any) -> None:
@@ -183,11 +179,7 @@ class Start(_AnyStart):
         return numbers, eigen.pack_lower(moment) if self.packed else vectors
 
     def _check_numbers(self, party: Any, numbers: tuple) -> None:
-        """Refuse eigenvalues that no noisy second moment of bounded rows has.
-
-        Its r-th is at most the trace over r, the mean of those after it at most the
-        trace over p, both up to the spectral norm of the noise.
-        """
+        """Refuse eigenvalues beyond the trace over r, or over p, and the noise."""
         p, rank = self.task.n_features, self.task.n_components
         (last, others), trace = numbers, self.task.rows.second_radius**2
         noise = self.noise(party) * (math.sqrt(2.0 * p) + DEVIATIONS)
@@ -220,10 +212,7 @@ class Start(_AnyStart):
     def above_noise(self, rounds: Any, replies: list, combined: tuple) -> int:
         """Count averaged components above noise and sampling error.
 
-        By the rule of ``eigen.count_above_noise``, from the eigenvalues of the averaged
-        second moment. Without it, clients stated the last eigenvalue of each alone:
-        then all components count if that is above the noise at clients with half of
-        the weights, and none otherwise.
+        Without their eigenvalues all count, or none: by the last one of each client.
         """
         (components, weights, moment), p = combined, self.task.n_features
         (n, noise), (last, others) = rounds.sizes(self, replies), _numbers(replies)

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 from .._base.strategies import json_default, read_plain
-from .._messages.messages import OVERHEAD, UNREADABLE, MessageError, Request, Task
+from .._messages.messages import OVERHEAD, MessageError, Request, Task
 from .._statistics.row_bounds import Centered, Pairs, PrivateMean, PublicPoint, Shared
 from .._statistics.statistic import Statistic
 from .._tables.columns import check_feature_names, refuse_masked
@@ -277,45 +277,15 @@ class SpectralTask(Task):
         return (*queries, *([Within(self)] if self.with_covariance else []))
 
     @classmethod
-    def from_json(cls, text: str) -> SpectralTask:
-        """Read a task, and check every part.
-
-        Inspect the task before use, because it defines what a client releases.
-
-        Parameters
-        ----------
-        text : str
-            Result of :meth:`to_json`.
-
-        Returns
-        -------
-        SpectralTask
-            The same task.
-
-        Raises
-        ------
-        MessageError
-            If the text is not a task of this version.
-        """
+    def _of_form(cls, form: dict) -> SpectralTask:
         from . import FederatedDPPCA, SparseDPPCA  # which import this file
 
         known = {kind.__name__: kind for kind in (FederatedDPPCA, SparseDPPCA)}
-        try:
-            form = json.loads(text)
-            given = dict(form["parameters"])
-            for name in given.keys() - {"weights"}:  # may be a mapping from names
-                given[name] = read_plain(given[name])
-            estimator = known[form["estimator"]](**given)
-            names = form["feature_names"]
-            task = cls(estimator, form["n_features"], feature_names=names)
-        except UNREADABLE as error:
-            raise MessageError(f"this is not a valid task: {error}") from None
-        if task._form != text:
-            raise MessageError(f"this is not the form of a task of version {_VERSION}")
-        return task
-
-    def __reduce__(self):
-        return SpectralTask.from_json, (self._form,)
+        given = dict(form["parameters"])
+        for name in given.keys() - {"weights"}:  # may be a mapping from names
+            given[name] = read_plain(given[name])
+        names, estimator = form["feature_names"], known[form["estimator"]](**given)
+        return cls(estimator, form["n_features"], feature_names=names)
 
     @property
     def n_steps(self) -> int:

@@ -136,24 +136,20 @@ class _AskAbout(Query):
             raise MessageError("its numbers about the center are out of range")
         return basis[:, 0]
 
-    def precisions(self, rounds: Any, replies: list) -> tuple[np.ndarray, np.ndarray]:
-        """Noise of what clients sent, and numbers of rows behind it."""
-        rows = [self.task.statistic(r.n_samples).sample.n_rows for r in replies]
-        return rounds.sizes(self, replies)[1], np.array(rows, dtype=float)
+
+def _precisions(
+    query: Query, rounds: Any, replies: list
+) -> tuple[np.ndarray, np.ndarray]:
+    """Noise of what clients sent about a center, and numbers of rows behind it."""
+    rows = [query.task.statistic(r.n_samples).sample.n_rows for r in replies]
+    return rounds.sizes(query, replies)[1], np.array(rows, dtype=float)
 
 
-class AskLengths(_AskAbout):
+class AskLengths(Query):
     """Noisy histograms of half of the distances between rows, and of their lengths."""
 
     def __init__(self, task) -> None:
-        super().__init__(task, "lengths", (len(TOTALS), N_LENGTHS), 0, 0)
-        self.basis_shape = 0, 0
-
-    def ask(self, rounds: Any) -> Any:
-        return ()
-
-    def read(self, basis: np.ndarray) -> Any:
-        return Query.read(self, basis)
+        super().__init__(task, "lengths", (len(TOTALS), N_LENGTHS))
 
     def value(self, rows: Any, given: Any) -> tuple[tuple, np.ndarray]:
         """Release the histograms."""
@@ -176,7 +172,7 @@ class AskLengths(_AskAbout):
         """Read typical lengths, and ask for means within them."""
         replies = rounds.weighing(replies)
         shares = np.stack([reply.values for reply in replies])
-        given = *self.precisions(rounds, replies), self.task.rows.clip
+        given = *_precisions(self, rounds, replies), self.task.rows.clip
         rounds.typical = Typical.of(shares, *given)
         rounds.columns = [rounds.typical.first()]
 
@@ -205,7 +201,7 @@ class AskCenter(_AskAbout):
     def use(self, rounds: Any, replies: list) -> None:
         """Ask for second means about the first; then tell all clients what is found."""
         used, typical = rounds.weighing(replies), rounds.typical
-        given = np.stack([r.values for r in used]), *self.precisions(rounds, used)
+        given = np.stack([r.values for r in used]), *_precisions(self, rounds, used)
         if self._number == 1:
             rounds.columns.append(typical.second(*given))
             return

@@ -15,7 +15,6 @@ from sklearn.base import clone
 from .._base.strategies import json_default, read_plain
 from .._messages.messages import (
     OVERHEAD,
-    UNREADABLE,
     MessageError,
     Request,
     Task,
@@ -55,9 +54,9 @@ def check_trust(
     if needed and not trusted_sum:
         raise ValueError(
             f'noise="distributed" with n_shares={n_shares} is private only if nothing '
-            "but sums over clients is seen. Name all clients in masked, or use secure "
-            "aggregation or a trusted server and set trusted_sum=True, which ledgers "
-            'record, or use noise="node"'
+            "but sums over clients is seen. Name all clients in masked, or trust the "
+            "server to use only sums and set trusted_sum=True, which ledgers record, "
+            'or use noise="node"'
         )
     if trusted_sum and not needed:
         raise ValueError(
@@ -149,9 +148,9 @@ class GroupTask(Task):
         their parts with pairwise shared keys, so that the server only learns the sum.
         All clients must answer until the end.
     trusted_sum : bool, default=False
-        Must be True with ``noise="distributed"`` and no masks. It states that secure
-        aggregation adds up the answers, or that their receiver is trusted to use only
-        their sum. The plan and the ledgers then record the assumption "summed-parts".
+        Must be True with ``noise="distributed"`` and no masks. It states that the
+        receiver of the answers is trusted to use only their sum. The plan and the
+        ledgers then record the assumption "summed-parts".
     feature_names : sequence of str or None, default=None
         For an ``LRSRegressor``: distinct names of features, without users and offsets.
         Each client must then pass a dataframe with these columns, in any order. With
@@ -201,7 +200,7 @@ class GroupTask(Task):
         Each client adds noise of variance :math:`s^2 / n`, with `n` = `n_shares` and
         the noise variance :math:`s^2` of a server. The guarantee (`epsilon`, `delta`)
         holds against a party that only sees one sum over clients per request, as with
-        secure aggregation, if at least `n` of the shares in it are unknown to that
+        masks, if at least `n` of the shares in it are unknown to that
         party. With `h` unknown shares, the cost is :math:`\mu \sqrt{n / h}`. Colluding
         clients reduce `h`, and a server that sees the message of a single client has
         :math:`h = 1` (:meth:`cost`, :ref:`lemma-noise-shares`).
@@ -274,39 +273,13 @@ class GroupTask(Task):
         self._agree(json.loads(json.dumps(form, default=json_default)))
 
     @classmethod
-    def from_json(cls, text: str) -> GroupTask:
-        """Read a task, and check every part.
-
-        Inspect the task before use, because it defines what a client releases.
-
-        Parameters
-        ----------
-        text : str
-            Result of :meth:`to_json`.
-
-        Returns
-        -------
-        GroupTask
-            The same task.
-
-        Raises
-        ------
-        MessageError
-            If the text is not a task of this version.
-        """
+    def _of_form(cls, form: dict) -> GroupTask:
         package = importlib.import_module(__name__.partition(".")[0])
-        try:
-            form = json.loads(text)
-            del form["version"]  # which is compared in the end
-            model = MODELS[MODELS.index(form.pop("model"))]
-            given = form.pop("parameters").items()
-            made = {name: read_plain(value) for name, value in given}
-            task = cls(getattr(package, model)(**made), **form)
-        except UNREADABLE as error:
-            raise MessageError(f"this is not a valid task: {error}") from None
-        if task._form != text:
-            raise MessageError(f"this is not the form of a task of version {_VERSION}")
-        return task
+        del form["version"]  # which is compared in the end
+        model = MODELS[MODELS.index(form.pop("model"))]
+        given = form.pop("parameters").items()
+        made = {name: read_plain(value) for name, value in given}
+        return cls(getattr(package, model)(**made), **form)
 
     def _checked_names(self, masked) -> tuple[str, ...] | None:
         """Return sorted names of the clients that mask their parts."""

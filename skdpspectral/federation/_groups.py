@@ -184,47 +184,9 @@ class GroupRounds(Session):
         warn(
             "answers of clients were collected one by one. The guarantee against a "
             f"party that sees them is only epsilon={epsilon:.4g}, delta={delta:g}. "
-            "For the guarantee of the task, use secure aggregation and collect_sum.",
+            "For the guarantee of the task, let clients mask their parts.",
             PrivacyLeakWarning,
         )
-
-    def collect_sum(self, total, clients: Sequence[str]) -> None:
-        """Process a sum of the answers that the transport computed securely.
-
-        The transport must not reveal two sums for one request to anybody. Their
-        difference would reveal the parts of clients that are in only one of the sums.
-
-        Parameters
-        ----------
-        total : array-like of whole numbers
-            Sum of the values in the replies of these clients, which were not seen
-            separately.
-        clients : sequence of str
-            Clients whose values are in the sum. All others are rejected.
-
-        Raises
-        ------
-        FederationError
-            If there are fewer than `min_clients` clients; nothing is released.
-        MessageError
-            If no sum was requested, if it has another shape, or with ``noise="node"``,
-            where each client's noise has its own grid.
-        """
-        if self.task.masked is not None:
-            raise MessageError("the answers are already masked: use collect")
-        if self.task.noise == "node":
-            raise MessageError('with noise="node" every answer is public: use collect')
-        if self._request is None or self._step == self.task.n_sums:
-            raise MessageError("no sum was requested since the last answers")
-        total = np.asarray(total)
-        shape = self.task.shape(self._step)
-        if total.shape != shape or total.dtype.kind not in "iu":
-            raise MessageError(f"the sum must contain whole numbers of shape {shape}")
-        for name in set(self.clients) - set(clients):
-            self._reject(name, "its part is not in the sum")
-        self._need_enough()
-        self._release_sum(total.astype(np.uint64), len(self.clients))
-        self._step, self._request = self._step + 1, None
 
     def _release_sum(self, total: np.ndarray, n_parts: int) -> None:
         """Release a sum; if clients have added the noise, it is released already."""

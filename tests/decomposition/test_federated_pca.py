@@ -245,14 +245,6 @@ def test_the_plan_is_a_plan_of_the_dearest_client(tmp_path):
     assert np.array_equal(loaded.transform(X), pca.transform(X))
 
 
-def test_a_plan_of_blocks_must_be_one_of_disjoint_names():
-    (_, part), *_ = FederatedDPPCA(1, center="none").privacy_plan({"a": 9}, 8).blocks
-    with pytest.raises(ValueError, match="names"):
-        ParallelPlan(1.0, 1e-6, (), "x", blocks=())
-    with pytest.raises(ValueError, match="most expensive"):
-        ParallelPlan(1.0, 1e-6, (), "x", blocks=(("a", part),))
-
-
 def test_seeds_void_privacy_and_repeat_fits():
     first, second = (
         FederatedDPPCA(1, center="none", noise_seed=7).fit(X, clients=CLIENTS)

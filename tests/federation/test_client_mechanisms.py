@@ -248,22 +248,6 @@ def test_weighted_medians():
     assert weighted_median([3.0, 1.0, 2.0], [1e308, 1e300, 1e308]) == 2.0
 
 
-BAD_CHOICES = [
-    ("calibration", "classical"),
-    ("calibration", ["paper"]),
-    *(("sensitivity_constant", value) for value in (0.0, -1.0, np.nan, np.inf, "4")),
-]
-
-
-@pytest.mark.parametrize(("name", "value"), BAD_CHOICES)
-@pytest.mark.parametrize("calibration", ["exact", "paper"])
-def test_a_task_checks_its_mechanism(name, value, calibration):
-    """A constant of 0 would be no noise."""
-    given = {"calibration": calibration, name: value}
-    with pytest.raises(ValueError, match=name):
-        make_task(mechanism=SpikedModel(4.0, 1.0, **given))
-
-
 def test_the_printed_noise_is_refused_where_it_hides_nothing():
     paper = {"mechanism": PAPER, "release": "covariance"}
     for epsilon, says in ((1e6, "hides nothing"), (None, "finite epsilon")):

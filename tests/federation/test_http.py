@@ -10,8 +10,6 @@ import re
 import shutil
 import ssl
 import stat
-import subprocess
-import sys
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from threading import Thread
@@ -20,7 +18,6 @@ import numpy as np
 import pytest
 from federation_tools import make_task
 
-import skdpspectral
 from skdpspectral import PrivacyAccountant
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import ComponentCovariance
@@ -40,45 +37,6 @@ pytestmark = pytest.mark.skipif(
 )
 
 SIZE, P = 3000, 8
-# A site: rows of its own, a ledger of its own, and what it does with a request.
-SITE = """
-import os, sys
-from pathlib import Path
-import numpy as np
-from http_transport import serve
-from skdpspectral import PrivacyAccountant
-from skdpspectral.federation import LocalClient, Reply, SpectralTask
-from skdpspectral.datasets import make_spiked_covariance
-
-name, folder, mode = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
-task = SpectralTask.from_json((folder / f"{name}.task").read_text())
-rows = np.load(folder / f"{name}.npy")
-accountant = PrivacyAccountant(2.0, 1e-5, path=folder / f"{name}.db")
-client = LocalClient(name, rows, task, epsilon=2.0, accountant=accountant)
-respond, count = client.respond, []
-
-
-def act(request):
-    count.append(1)
-    if mode == "dies" and len(count) == 2:
-        os._exit(9)
-    reply = respond(request)
-    if mode == "dies after its release" and len(count) == 2:
-        os._exit(9)
-    if mode == "lies" and len(count) == 2:
-        content = {k: v for k, v in vars(reply).items()}
-        return Reply(**{**content, "values": 1e100 * reply.values})
-    if mode == "boasts":
-        content = {k: v for k, v in vars(reply).items()}
-        return Reply(**{**content, "n_samples": 10**12})
-    return reply
-
-
-client.respond = act
-site = serve(client, *(folder / file for file in sys.argv[4:]))
-print(site.server_port, flush=True)
-site.serve_forever()
-"""
 
 
 @pytest.fixture
@@ -90,42 +48,20 @@ def transport(monkeypatch):
 
 
 class Sites:
-    """Servers of one client each: honest ones in threads, others as processes."""
+    """Servers of one client each, in threads."""
 
     def __init__(self, folder, transport, secrets):
         self.folder, self.transport, self.secrets = folder, transport, secrets
-        self.processes, self.threads, self.addresses = {}, {}, {}
+        self.threads, self.addresses = {}, {}
 
-    def start(self, name, rows, task, mode=None):
-        if mode is not None:
-            return self._start_process(name, rows, task, mode)
+    def start(self, name, rows, task):
         accountant = self.ledger(name)
         client = LocalClient(name, rows, task, epsilon=2.0, accountant=accountant)
         site = self.transport.serve(client, *self.secrets)
         Thread(target=site.serve_forever, daemon=True).start()
         self.threads[name] = site
-        self._found(name, site.server_port)
-
-    def _found(self, name, port):
-        token, certificate, _ = self.secrets
-        self.addresses[name] = self.transport.Address(
-            "127.0.0.1", port, token, certificate
-        )
-
-    def _start_process(self, name, rows, task, mode):
-        (self.folder / f"{name}.task").write_text(task.to_json())
-        np.save(self.folder / f"{name}.npy", rows)
-        paths = [str(EXAMPLES), str(Path(skdpspectral.__file__).parents[1])]
-        process = subprocess.Popen(
-            [sys.executable, "-c", SITE, name, str(self.folder), mode, *self.secrets],
-            stdout=subprocess.PIPE,
-            env={"PYTHONPATH": ":".join(paths), "OMP_NUM_THREADS": "1"},
-        )
-        self.processes[name] = process
-
-    def wait(self):
-        for name, process in self.processes.items():
-            self._found(name, int(process.stdout.readline()))
+        where = "127.0.0.1", site.server_port, *self.secrets[:2]
+        self.addresses[name] = self.transport.Address(*where)
 
     def ledger(self, name):
         return PrivacyAccountant(2.0, 1e-5, path=self.folder / f"{name}.db")
@@ -134,10 +70,6 @@ class Sites:
         for site in self.threads.values():
             site.shutdown()
             site.server_close()
-        for process in self.processes.values():
-            process.kill()
-            process.wait()
-            process.stdout.close()
 
 
 @pytest.fixture(scope="session")
@@ -190,8 +122,7 @@ def test_federations_of_all_three_estimators(name, sites, transport):
     task = make_task(1, P, **given)
     rows = sparse_rows() if name == "rounds" else ROWS
     for site, own in rows.items():
-        sites.start(site, own, task, "honest" if name == "rounds" else None)
-    sites.wait()
+        sites.start(site, own, task)
     found = transport.run(Rounds(REGISTERED, task), sites.addresses)
     assert found.clients_.tolist() == [*ROWS]
     assert found.rejected_ == {}
@@ -204,32 +135,6 @@ def test_federations_of_all_three_estimators(name, sites, transport):
         ledger = sites.ledger(site).ledger
         assert len(ledger) == 1
         assert ledger[0].epsilon == 2.0
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize(
-    ("mode", "reason"),
-    [
-        ("dies", "it failed with"),
-        ("dies after its release", "it failed with"),
-        ("lies", "its values are beyond the public bound"),
-        ("boasts", "its number of rows or its budget"),
-    ],
-)
-def test_a_site_that_dies_or_lies_is_left_out(mode, reason, sites, transport):
-    """The others end the session; every budget is spent exactly once."""
-    task = make_task(1, P, **ROUNDS, min_clients=2)
-    rows = sparse_rows()
-    for site, own in rows.items():
-        sites.start(site, own, task, mode if site == "east" else None)
-    sites.wait()
-    rounds = Rounds(REGISTERED, task)
-    with pytest.warns(UserWarning, match=f"client 'east' was rejected: {reason}"):
-        found = transport.run(rounds, sites.addresses)
-    assert found.clients_.tolist() == ["north", "south"]
-    assert list(found.rejected_) == ["east"]
-    assert subspace_distance(found.components_, SPARSE) < 0.15
-    assert [len(sites.ledger(site).ledger) for site in ROWS] == [1, 1, 1]
 
 
 # -- the transport itself --------------------------------------------------------------

@@ -227,14 +227,6 @@ def test_impossible_histograms_and_means_are_refused_by_name(lie):
     assert rounds.result().clients_.tolist() == [*"acde"]
 
 
-def test_no_value_that_is_not_finite_is_a_reply():
-    clients, rounds = session()
-    reply = clients["a"].respond(rounds.request())
-    for bad in (math.nan, math.inf):
-        with pytest.raises(MessageError, match="finite"):
-            dataclasses.replace(reply, values=histogram(400, bad))
-
-
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("place", [0, 1, 797])
 @pytest.mark.parametrize("mean", [0.0, 1.0, -1.0])
@@ -292,26 +284,6 @@ def test_a_client_of_weight_zero_has_no_say():
     with pytest.warns(UserWarning, match="noise_seed"):
         trusted, ignored = means(1.0), means(0.0)
     assert np.linalg.norm(ignored) < 0.2 < np.linalg.norm(trusted)
-
-
-@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
-def test_requests_are_the_same_without_a_client_of_weight_zero():
-    """Even one with most of the rows."""
-
-    def asked(sizes):
-        weights = {name: float(name != "c") for name in sizes}
-        task = make_task(2, P, **SHARED, weights=weights)
-        clients = {
-            name: LocalClient(name, rows_of(0, n), task, epsilon=9.0, noise_seed=0)
-            for name, n in sizes.items()
-        }
-        rounds = make_rounds(task, clients)
-        for _ in range(3):
-            rounds.collect(replies_to(rounds, clients))
-        return rounds.request().basis.tolist()
-
-    sizes = {"a": 900, "b": 1000}
-    assert asked(sizes) == asked({**sizes, "c": 90_000})
 
 
 # -- what it is good for ---------------------------------------------------------------

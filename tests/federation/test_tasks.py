@@ -132,7 +132,7 @@ def forged(name="box a feature", mechanism=None, parameters=None, **changes):
 BAD = [
     *[("not a valid task", text) for text in (b"\xff", "", "[]", "{}", "3", None)],
     ("not a valid task", "[" * 100_000),
-    ("not the form of a task of version 4", forged(version=9)),
+    ("not the form of a task of this version", forged(version=9)),
     ("not the form", forged(more=1)),
     ("not the form", " " + TASKS["plain"].to_json()),
     ("n_features must be", forged(n_features=5.0)),
