@@ -20,6 +20,7 @@ class AnsweringClient:
     """
 
     plan: PrivacyPlan
+    _accountant: PrivacyAccountant | None
     # Public number of rows; of a group of users nobody is told.
     _n_samples = 0
 
@@ -28,16 +29,19 @@ class AnsweringClient:
     _charge: ClassVar[Callable[..., Any]]
     _answer: ClassVar[Callable[..., tuple]]
 
-    def _open(self, name: str, task, accountant) -> None:
+    def _open(self, name: str, task) -> None:
         """Set the state before the first request of a session."""
-        if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
-            raise ValueError("accountant must be a PrivacyAccountant or None")
-        self.name, self.task = check_name(name), task
-        self._accountant = ambient_accountant() if accountant is None else accountant
+        self.name, self.task, self._accountant = check_name(name), task, None
         self._session: bytes | None = None
         self._begun: dict[int, Request] = {}
         self._answers: dict[int, Reply] = {}
         self._thread_lock, self._process = NonReentrantLock(), os.getpid()
+
+    def _use_ledger(self, accountant) -> None:
+        """Set the ledger that is charged: the given one, or that of the block."""
+        if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
+            raise ValueError("accountant must be a PrivacyAccountant or None")
+        self._accountant = ambient_accountant() if accountant is None else accountant
 
     def __getstate__(self):
         raise TypeError(

@@ -122,21 +122,21 @@ class LocalClient(AnsweringClient):
         if not isinstance(task, SpectralTask):
             raise TypeError("task must be a SpectralTask")
         X = check_features(in_declared_order(X, task.feature_names))
-        self._prepare(name, X, task, epsilon, delta, accountant, noise_seed)
+        self._prepare(name, X, task, epsilon, delta, noise_seed)
+        self._use_ledger(accountant)
         self._warn()
 
     @classmethod
     def _charged(cls, name, X, task, plan: PrivacyPlan, epsilon, noise_seed):
         """Return a client whose plan, for this epsilon, somebody has charged."""
         client = object.__new__(cls)
-        client._prepare(name, X, task, epsilon, plan.delta, None, noise_seed)
+        client._prepare(name, X, task, epsilon, plan.delta, noise_seed)
         if client.plan != plan:
             raise ValueError("the plan that was charged is not the client's")
-        client._accountant = None
         return client
 
-    def _prepare(self, name, X, task, epsilon, delta, accountant, noise_seed):
-        self._open(name, task, accountant)
+    def _prepare(self, name, X, task, epsilon, delta, noise_seed):
+        self._open(name, task)
         self._epsilon = check_client_budget(epsilon, delta)[0]
         if X.shape[1] != task.n_features:
             raise ValueError(

@@ -321,7 +321,8 @@ class GroupClient(AnsweringClient):
     ):
         if not isinstance(task, GroupTask):
             raise TypeError("task must be a GroupTask")
-        self._open(name, task, accountant)
+        self._open(name, task)
+        self._use_ledger(accountant)
         if noise_seed is not None and task.noise == "server":
             raise ValueError(
                 'noise_seed is not used with noise="server", where clients add no '

@@ -13,10 +13,8 @@ from skdpspectral import (
     PrivacyLeakWarning,
     SpikedPCA,
 )
-from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import ComponentCovariance, Gaussian, SpikedModel
-from skdpspectral.mechanisms import PrivacyPlan
 from skdpspectral.metrics import subspace_distance
 
 X, TRUTH = make_spiked_covariance(12_000, 8, random_state=0)
@@ -64,23 +62,6 @@ def test_one_client_alone_plans_as_an_estimator_of_one_table(name, rank):
     assert plan.mechanisms == alone.mechanisms
     assert (plan.assumption, plan.remarks) == (alone.assumption, alone.remarks)
     assert plan.mu == alone.mu
-
-
-@pytest.mark.parametrize("name", MODES)
-def test_plans_are_public_and_those_of_the_fit(name):
-    pca = FederatedDPPCA(2, center="none", epsilon={**BUDGETS, "c": 1.0}, **MODES[name])
-    plan = pca.privacy_plan(SIZES, 8)
-    assert pca.fit(X, clients=CLIENTS).privacy_ == plan
-    for client, part in plan.blocks:
-        alone = of_one_table(name, 2, pca.epsilon[client])
-        assert part.mechanisms == alone.privacy_plan(SIZES[client], 8).mechanisms
-        asked = gaussian_mu(pca.epsilon[client], 1e-6 - part.failure)
-        assert part.mu <= gaussian_mu(part.epsilon, 1e-6)
-        printed = getattr(pca.mechanism, "calibration", "exact") == "paper"
-        assert part.epsilon == pca.epsilon[client] or printed
-        if not printed:
-            assert part.mu == pytest.approx(asked, rel=1e-6)
-    assert PrivacyPlan.from_json(plan.to_json()) == plan
 
 
 def test_what_a_model_covers_is_said_everywhere():

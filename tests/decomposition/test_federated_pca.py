@@ -23,7 +23,6 @@ from skdpspectral import (
     SparseDPPCA,
 )
 from skdpspectral.accounting import gaussian_mu
-from skdpspectral.audit import privacy_report
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import (
     ComponentCovariance,
@@ -245,19 +244,6 @@ def test_the_plan_is_a_plan_of_the_dearest_client(tmp_path):
     assert np.array_equal(loaded.transform(X), pca.transform(X))
 
 
-def test_seeds_void_privacy_and_repeat_fits():
-    first, second = (
-        FederatedDPPCA(1, center="none", noise_seed=7).fit(X, clients=CLIENTS)
-        for _ in range(2)
-    )
-    assert np.array_equal(first.components_, second.components_)
-    assert not first.privacy_.private
-    free = [FederatedDPPCA(1, center="none").fit(X, clients=CLIENTS) for _ in range(2)]
-    assert not np.array_equal(free[0].components_, free[1].components_)
-    assert free[0].privacy_.private
-    assert privacy_report(free[0]).private
-
-
 def test_clients_of_one_seed_have_noise_of_their_own():
     same = np.tile(X[:100], (2, 1))
     pca = FederatedDPPCA(
@@ -458,14 +444,6 @@ def test_wide_bounds_of_clients_do_no_harm(cls, width):
     assert width < 100.0 or found["private"] > 1.0
 
 
-@pytest.mark.parametrize("parameters", [{}, {"scale": "bounds"}])
-def test_scores_speak_the_units_of_the_data(parameters):
-    pca = FederatedDPPCA(2, bounds=(-30, 30), **parameters).fit(X, clients=CLIENTS)
-    again = pca.transform(pca.inverse_transform(pca.transform(X)))
-    assert np.allclose(again, pca.transform(X))
-    assert pca.transform(X.astype(np.float32)).dtype == np.float32
-
-
 # -- the covariance within the components ----------------------------------------------
 
 CLIPPED = {"release": ComponentCovariance(12.0)}
@@ -514,28 +492,6 @@ def test_the_covariance_must_be_asked_for():
     assert not hasattr(pca, "explained_variance_")
     with pytest.raises(ValueError, match="projection_norm"):
         FederatedDPPCA(1, center="none", release="covariance").fit(X)
-
-
-def test_parameters_of_strategies_are_searched():
-    """`GridSearchCV` sets them by their nested names, and a string has none."""
-    grid = {
-        "aggregation": ["projector", "matrix"],
-        "release__projection_norm": [6.0, 12.0],
-    }
-    release = ComponentCovariance(12.0)
-    pca = FederatedDPPCA(1, clip_norm=9.0, client_feature=0, release=release)
-    search = GridSearchCV(pca, grid, scoring=captured, cv=2).fit(np.c_[CODES, X])
-    assert len(search.cv_results_["params"]) == 4
-    assert search.best_estimator_.release.projection_norm in (6.0, 12.0)
-    with pytest.raises(ValueError, match="has no parameters"):
-        FederatedDPPCA().set_params(release__projection_norm=2)
-
-
-CODES = np.searchsorted(np.unique(CLIENTS), CLIENTS)
-
-
-def captured(pca, rows):
-    return np.linalg.norm(pca.transform(rows))
 
 
 def test_no_projection_moves_the_covariance_further_than_planned():

@@ -4,17 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from federation_tools import hold, make_rounds, make_task, rows_of
-from flower_tools import Grid, act_as_a_task
 
 from skdpspectral import DPMatrixFactorization, LRSRegressor, PrivacyAccountant
 from skdpspectral.datasets import make_low_rank_sparse_tasks, make_spiked_covariance
 from skdpspectral.federation import (
-    FederationError,
     GroupClient,
     GroupRounds,
     GroupTask,
     LocalClient,
-    Rounds,
 )
 from skdpspectral.linear_model import PrivateRounds
 
@@ -85,29 +82,6 @@ def test_frames_of_numbered_columns_are_arrays():
     X, task = rows_of(0), make_task(2, 6)
     LocalClient("a", pd.DataFrame(X), task)
     assert make_task(2, 6, feature_names=NAMES[:6]).feature_names == tuple(NAMES[:6])
-
-
-def test_names_over_flower(tmp_path):
-    """Server and sites agree on names by the digest; columns are moved at the site."""
-    flower = pytest.importorskip("skdpspectral.federation.flower")
-    pytest.importorskip("flwr")
-    act_as_a_task()
-    found, X = frames()
-    task = make_task(1, 10, feature_names=NAMES)
-    sites = {}
-    for i, (name, table) in enumerate(found.items()):
-        ledger = PrivacyAccountant(1.0, 1e-5, path=tmp_path / f"{name}.db")
-        sites[i] = LocalClient(name, table, task, accountant=ledger)
-    registration = dict.fromkeys(found, (3000, 1.0, 1e-6))
-    rounds = Rounds(registration, task)
-    result = flower.hold_session(Grid(sites), rounds)
-    top = np.linalg.eigh(X.T @ X)[1][:, -1]
-    assert abs(result.components_[0] @ top) > 0.99
-    assert not result.rejected_
-    other = make_task(1, 10, feature_names=NAMES[::-1])
-    rejected = pytest.warns(UserWarning, match="was rejected")
-    with pytest.raises(FederationError, match="another task"), rejected:
-        flower.hold_session(Grid(sites), Rounds(registration, other))
 
 
 # -- users -----------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from federation_tools import hold
-from release_tools import record_releases
 from scipy.stats import chi2
 
 from skdpspectral import (
@@ -384,33 +383,6 @@ def test_no_release_that_a_server_says_makes_a_user_louder(name):
 
 def first(task):
     return Request(SESSION, task.digest, 0)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_repeated_request_gets_identical_bytes(mode):
-    task = shared_task(lrs(), 4, noise=mode, n_shares=MODES[mode])
-    ledgers = {name: PrivacyAccountant(2.5) for name in NAMES}
-    clients = lrs_clients(task)
-    for name, client in clients.items():
-        client._accountant = ledgers[name]
-    rounds, seen = make_rounds(task), []
-    while not rounds.done:
-        request = rounds.request()
-        assert rounds.request() == request
-        answers = {name: c.respond(request).to_bytes() for name, c in clients.items()}
-        seen.append((request, answers))
-        rounds.collect(answers)
-    with record_releases() as again:
-        for request, answers in seen:
-            for name, client in clients.items():
-                assert client.respond(request.to_bytes()).to_bytes() == answers[name]
-    assert not again
-    for ledger in ledgers.values():
-        assert len(ledger.ledger) == 1
-        assert ledger.spent().epsilon == pytest.approx(2.0, rel=1e-6)
-        assert ledger.ledger[0].unit == "user"
-    with pytest.raises(MessageError, match="requests of the task"):
-        rounds.request()
 
 
 def test_the_ledger_is_charged_before_rows_are_read():

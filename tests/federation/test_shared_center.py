@@ -10,10 +10,10 @@ from federation_tools import ask, hold, make_rounds, make_task, other, replies_t
 from release_tools import record_releases
 from scipy.stats import binom
 
-from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, SparseDPPCA
+from skdpspectral import FederatedDPPCA, PrivacyAccountant
 from skdpspectral._release import noise as release_module
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import ComponentCovariance, SpikedModel
+from skdpspectral.decomposition import ComponentCovariance
 from skdpspectral.decomposition._shared_center import N_LENGTHS, N_NUMBERS, Typical
 from skdpspectral.federation import LocalClient, MessageError
 from skdpspectral.metrics import subspace_distance
@@ -416,24 +416,6 @@ def test_one_length_is_the_floor_of_all_who_measure_from_a_center():
     # The third has nearly no weight.
     assert typical.floor(edges, np.array([False, False, True])) > 0.0
     assert typical.floor(edges, np.array([True, True, False])) == 0.0
-
-
-REFUSED = {
-    "center are not used": (FederatedDPPCA, {"mechanism": SpikedModel(4.0, 1.0)}),
-    "released": (
-        FederatedDPPCA,
-        {"release": ComponentCovariance(2.0, components=np.eye(P)[:2])},
-    ),
-    "in one step": (SparseDPPCA, {}),
-    "center": (DPPCA, {}),
-}
-
-
-@pytest.mark.parametrize(("says", "given"), REFUSED.items())
-def test_where_it_is_not_available_an_error_says_so(says, given):
-    cls, parameters = given
-    with pytest.raises(ValueError, match=says):
-        cls(2, center="shared", **parameters).fit(rows_of(0))
 
 
 def test_clients_and_server_agree_who_compares_pairs():
