@@ -41,7 +41,6 @@ from skdpspectral.covariance import (
     Window,
 )
 from skdpspectral.decomposition import (
-    Aggregation,
     ComponentCovariance,
     Gaussian,
     PrivateMean,
@@ -210,7 +209,7 @@ ESTIMATORS = [
     JMECovariance(horizon=1000, accountant=PrivacyAccountant()),
     FederatedDPPCA(),
     FederatedDPPCA(1, client_feature=0),
-    FederatedDPPCA(1, client_feature=-1, aggregation=Aggregation("matrix"), n_jobs=2),
+    FederatedDPPCA(1, client_feature=-1, aggregation="matrix", n_jobs=2),
     FederatedDPPCA(1, bounds=(-10, 10)),
     FederatedDPPCA(1, bounds=(-10, 10), scale="bounds", client_feature=0),
     FederatedDPPCA(1, weights="equal", clip_norm=2.0),

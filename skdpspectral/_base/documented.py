@@ -102,12 +102,15 @@ classes : array-like or None, default=None
     unless y is boolean; :class:`~skdpspectral.model_selection.PrivateSearchCV`
     does not accept None. Any other label raises an error, after the charge.
 [weights]
-weights : {"optimal", "equal"}, mapping or array, default="optimal"
+weights : {"optimal", "equal"} or mapping, default="optimal"
     "optimal" weights clients by the accuracy that their number of rows and
     their noise allow (:ref:`guide_federated_weights`). "equal" gives all
-    clients the same weight, for comparisons. You can also pass your own
-    **public**, non-negative weights, which are then used in all averages. An
-    array lists them in the order in which the clients first occur in the rows.
+    clients the same weight, for comparisons. A mapping contains your own
+    **public**, non-negative weights of all clients, for all averages.
+[min_clients]
+min_clients : int, default=1
+    Smallest number of clients that must answer to the end. With fewer, the fit
+    raises a :class:`~skdpspectral.federation.FederationError`.
 [client_feature]
 client_feature : int, str or None, default=None
     Column of X that contains the client of each row. It is not used as a

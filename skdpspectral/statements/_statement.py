@@ -10,9 +10,6 @@ from numbers import Integral
 from typing import Any
 
 from ..accounting import PrivacyAccountant
-from ..decomposition._federated_pca import FederatedDPPCA
-from ..decomposition._federated_server import FederatedResult
-from ..decomposition._sparse_pca import SparseDPPCA
 from ..mechanisms import PrivacyPlan, shown
 from ._answers import claim, title
 from ._facts import (
@@ -105,9 +102,9 @@ def statement(
 
     Parameters
     ----------
-    of : fitted estimator, PrivacyAccountant or FederatedResult
+    of : fitted estimator or PrivacyAccountant
         A fitted private estimator, private pipeline or private search, an unfinished
-        stream, a result of a federation, or a ledger with its entries.
+        stream, or a ledger with its entries.
     title : str or None, default=None
         Title of the page.
     curator : str or None, default=None
@@ -194,8 +191,6 @@ def statement(
 
 def _with_plan(of: Any) -> Any:
     """Return a fitted estimator that has one plan, or explain why there is none."""
-    if isinstance(of, FederatedResult):
-        of = (SparseDPPCA if of.task.n_rounds else FederatedDPPCA).from_result(of)
     if isinstance(getattr(of, "privacy_", None), PrivacyPlan):
         return of
     if hasattr(of, "steps") or hasattr(of, "estimator") or hasattr(of, "transformers"):

@@ -237,9 +237,9 @@ AUDITED = {
 
 AUDITED |= {
     "a basis used as it was sent": Mutant(
-        "SpectralTask",
-        "basis, defect = _kernels.orthonormal_columns(request.basis)",
-        "basis, defect = request.basis, 0.0",
+        "_WithBasis",
+        "basis, defect = _kernels.orthonormal_columns(basis)",
+        "defect = 0.0",
         "sparse-malicious",
     ),
     "a round sent without noise but for its rounding": Mutant(
@@ -1196,16 +1196,16 @@ _AGREEMENT = "federation/test_agreement.py::test_"
 # Of clients and servers.
 EXACT |= {
     "weights from private data": Mutant(
-        "Releases",
+        "Start",
         "values, vectors = eigen.top_eigh(moment, rank, spread)",
         "values, vectors = eigen.top_eigh(moment, rank, spread)\n"
-        "        values[-1] = np.linalg.norm(self._X, axis=1).mean()",
+        "        values[-1] = np.linalg.norm(rows.X, axis=1).mean()",
         f"{_CLIENT}all_that_is_sent_is_a_function_of_the_releases",
     ),
     "variances from private rows": Mutant(
-        "Releases",
+        "ModelStart",
         "return (signal, noise), vectors",
-        "return (signal, float(X.var())), vectors",
+        "return (signal, float(rows.X.var())), vectors",
         f"{_MECHANISMS}messages_are_functions_of_the_releases",
     ),
     "components of the model without noise": Mutant(
@@ -1215,9 +1215,9 @@ EXACT |= {
         f"{_MECHANISMS}messages_are_functions_of_the_releases",
     ),
     "variances of one client believed": Mutant(
-        "ReplyAverages",
-        "self.task.squared_error(reply.n_samples, reply.mu, *scales)",
-        "self.task.squared_error(reply.n_samples, reply.mu, *reply.numbers)",
+        "ModelStart",
+        "error = statistic.squared_error(mu, signal, noise)",
+        "error = statistic.squared_error(mu, *(reply.numbers or (signal, noise)))",
         f"{_MECHANISMS}a_client_is_not_believed_what_it_says_of_itself_alone",
     ),
     "a step that depends on exact rows": Mutant(
@@ -1243,9 +1243,9 @@ EXACT |= {
     ),
     "clients charged after they answered": Mutant(
         "AnsweringClient",
-        "        if self._session is None:\n            self._start(request)",
+        "        if self._session is None:\n            self._charge_session(session)",
         "        self._X.sum()\n"
-        "        if self._session is None:\n            self._start(request)",
+        "        if self._session is None:\n            self._charge_session(session)",
         f"{_CLIENT}nothing_is_read_before_the_charge",
     ),
     "clients of one fit as much as the first": Mutant(
@@ -1554,59 +1554,46 @@ EXACT |= {
         f"{_AGREEMENT}the_server_names_who_has_another_task",
     ),
     "a digest that leaves a scaling out": Mutant(
-        "pack",
-        '"scale": None if rows.scale is None else "bounds",',
-        '"scale": None,',
+        "SpectralTask",
+        "for name in (*_BUDGET, *_OWN):",
+        'for name in (*_BUDGET, *_OWN, "scale"):',
         "federation/test_tasks.py::test_whatever_differs_has_another_digest",
     ),
-    "a claimed noise believed": Mutant(
-        "ReplyLimits",
-        "if not _close(claimed, noise_std):",
-        "if False:",
-        f"{_AGREEMENT}a_claimed_noise_must_be_that_of_the_plan",
-    ),
     "values up to a hundred times the noise": Mutant(
-        "_DEVIATIONS",
-        "_DEVIATIONS = 12.0",
-        "_DEVIATIONS = 100.0",
+        "DEVIATIONS",
+        "DEVIATIONS = 12.0",
+        "DEVIATIONS = 100.0",
         f"{_AGREEMENT}the_limits_are_12_deviations_and_no_more",
     ),
     "values of a norm that noise does not have": Mutant(
-        "ReplyLimits",
-        "possible &= np.linalg.norm(values) <= longest * (1.0 + _ROUNDING)",
+        "Query",
+        "possible &= np.linalg.norm(values) <= longest * (1.0 + ROUNDING)",
         "pass",
         f"{_AGREEMENT}many_large_entries_are_refused_by_their_norm",
     ),
     "rows and budget that were not registered": Mutant(
-        "ReplyLimits",
-        "if reply.n_samples != self.n_samples or not _close(reply.mu, self.mu):",
+        "Rounds",
+        "if answer.n_samples != n or not math.isclose(answer.mu, mu, rel_tol=_CLAIM):",
         "if False:",
         f"{_AGREEMENT}a_registered_client_is_held_to_its_numbers",
     ),
-    "clients of a model that nobody registered": Mutant(
-        "Server",
-        "        elif task.mechanism.spiked:",
-        "        elif False:",
-        f"{_AGREEMENT}a_model_needs_clients_that_are_registered",
-    ),
     "a claim registered for what was asked": Mutant(
         "LocalClient",
-        "Registration(len(self._X), self._epsilon, self.plan.delta)",
-        "Registration(len(self._X), self.plan.epsilon, self.plan.delta)",
-        f"{_AGREEMENT}what_is_registered_is_the_budget_that_was_asked_for",
+        "Registration(self._n_samples, self._epsilon, self.plan.delta)",
+        "Registration(self._n_samples, self.plan.epsilon, self.plan.delta)",
+        f"{_MECHANISMS}a_client_is_told_what_holds_of_the_printed_noise",
     ),
     "a start of dependent rows": Mutant(
-        "start_basis",
+        "SpectralTask",
         "if not _kernels.independent_columns(start.T):",
         "if False:",
-        "federation/test_rounds.py::test_dependent_rows_are_no_start",
+        "federation/test_tasks.py::test_dependent_rows_are_no_start",
     ),
     "a length in half-widths": Mutant(
-        "make_task",
-        'check_real("projection_norm", projection_norm) / rows.unit',
-        'check_real("projection_norm", projection_norm)',
-        "federation/test_tasks.py::"
-        "test_lengths_are_in_units_of_the_data_as_those_of_the_estimator",
+        "SpectralTask",
+        'check_real("projection_norm", length) / self.rows.unit',
+        'check_real("projection_norm", length)',
+        "federation/test_tasks.py::test_lengths_are_in_units_of_the_data",
     ),
 }
 
@@ -1637,9 +1624,9 @@ EXACT |= {
     ),
     "a node's rows read before its ledger is charged": Mutant(
         "GroupClient",
-        '        if self.task.noise == "server":\n            self._charge',
+        '        if self.task.noise == "server":\n            charge(',
         "        self._group()\n"
-        '        if self.task.noise == "server":\n            self._charge',
+        '        if self.task.noise == "server":\n            charge(',
         f"{_GROUPS}the_ledger_is_charged_before_rows_are_read",
     ),
     "exact sums of groups sent to all": Mutant(
@@ -1688,8 +1675,8 @@ EXACT |= {
     ),
     "a task whose digest forgets how rows are read": Mutant(
         "GroupTask",
-        '"board": _plain(self._board),',
-        '"board": None,',
+        '"parameters": {k: v for k, v in named.items() if k not in _OWN},',
+        '"parameters": {},',
         f"{_GROUPS}whatever_differs_has_another_digest",
     ),
     "shares that a server sees, charged as a sum without a word": Mutant(

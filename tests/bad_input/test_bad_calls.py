@@ -24,7 +24,6 @@ from skdpspectral.covariance import (
     Window,
 )
 from skdpspectral.decomposition import (
-    Aggregation,
     ComponentCovariance,
     Gaussian,
     PrivateMean,
@@ -368,7 +367,7 @@ FITS += [
         release=ComponentCovariance(1.0, np.eye(3, 4)),
         n_components=2,
     ),
-    clients("min_clients|3", aggregation=Aggregation("projector", min_clients=4)),
+    clients("min_clients|3", min_clients=4),
     clients("projection_norm", mechanism=spiked(), release=ComponentCovariance(1.0)),
     clients("center|SpikedModel", mechanism=spiked(), center="pairs"),
     clients(

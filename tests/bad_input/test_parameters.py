@@ -29,7 +29,6 @@ from skdpspectral.covariance import (
     Window,
 )
 from skdpspectral.decomposition import (
-    Aggregation,
     ComponentCovariance,
     Gaussian,
     PrivateMean,
@@ -81,7 +80,6 @@ STRATEGIES = [
     ("FederatedDPPCA", "mechanism", Gaussian),
     ("FederatedDPPCA", "mechanism", SPIKED),
     ("FederatedDPPCA", "mechanism", partial(SPIKED, calibration="paper")),
-    ("FederatedDPPCA", "aggregation", partial(Aggregation, method="projector")),
     (
         "FederatedDPPCA",
         "release",

@@ -154,8 +154,7 @@ def test_the_guarantee_is_that_of_the_plan_or_the_ledger(kinds, name):
     elif name == "open":
         assert (stated["epsilon"], stated["mu"]) == (None, None)
     else:
-        fitted = FederatedDPPCA.from_result(of) if name == "result" else of
-        plan = fitted.privacy_
+        plan = of.privacy_
         found = (plan.epsilon, plan.delta, str(plan.unit), str(plan.neighbors))
         keys = ("epsilon", "delta", "unit", "neighbors")
         assert tuple(stated[key] for key in keys) == found

@@ -1427,8 +1427,8 @@ def hold_groups(kind, noise, table):
         how = {"users": users[own]} if kind == "regressor" else {}
         clients[name] = GroupClient(name, task, rows[own], y[own], **how)
     rounds = GroupRounds(list(NODES), task, session=bytes(range(16)))
-    found = run_in_process(rounds, clients)
-    shown = leaving(found)
+    run_in_process(rounds, clients)
+    shown = leaving(rounds.result())
     shown["rejected"] = repr(rounds.rejected)
     for name, client in clients.items():
         public = client.model.publish()

@@ -35,7 +35,6 @@ from skdpspectral import (
 )
 from skdpspectral.covariance import JointMoments, Window
 from skdpspectral.decomposition import ComponentCovariance, PrivateMean
-from skdpspectral.federation import Server
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 from skdpspectral.pipeline import make_private_pipeline
@@ -482,20 +481,15 @@ CASES |= {
 }
 
 
-class LongBasis(Server):
-    """A server that sends what reveals most of the first axes, five times too long."""
-
-    def request(self, basis=None):
-        """Return the request of a round."""
-        basis = basis if basis is None else 5.0 * np.eye(*basis.shape)
-        return super().request(basis)
-
-
 class MaliciousSparse(SparseDPPCA):
-    """Clients that are asked by such a server."""
+    """Clients of a server that sends what reveals most, five times too long."""
 
-    def _server(self, names, task, weights):
-        return LongBasis(names, task)
+    def _task(self, n_features, weights="optimal"):
+        task = super()._task(n_features, weights)
+        for query in task.queries:
+            if query.basis_shape != (0, 0):
+                query.ask = lambda rounds, own=query: 5.0 * np.eye(*own.basis_shape)
+        return task
 
 
 def _client(model, row, replacement, company=None, least=0.9999):
