@@ -83,10 +83,6 @@ ESTIMATORS = [
     DPPCA("auto", mechanism="auto", bounds=(-10, 10)),
     DPPCA(1, mechanism=TwoStage(signal_variance=[2.0], noise_variance=1.0)),
     DPPCA(1, mechanism="two-stage", epsilon=None),
-    DPPCA(1, scale="private"),
-    DPPCA(2, scale="private", epsilon=1000.0),
-    DPPCA(1, scale="private", epsilon=1000.0, bounds=(-10, 10), center="private"),
-    DPPCA(1, scale="private", mechanism="auto", center="none"),
     SpikedPCA(1, signal_variance=1e6, noise_variance=1.0),
     SpikedPCA(
         1,
@@ -251,7 +247,6 @@ ESTIMATORS += [
 ESTIMATORS += [
     DPPCA(1, scale="ranks"),
     DPPCA("auto", scale="ranks", bounds=(-10, 10)),
-    DPPCA(1, scale="private", epsilon=30.0),
     DPStandardScaler(with_mean=False),
     DPStandardScaler(with_mean=False, epsilon=10.0, bounds=(-10, 10)),
 ]

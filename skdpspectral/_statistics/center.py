@@ -662,7 +662,7 @@ class SearchedComponents(Statistic):
             "Rows were compared with each other in pairs, because the private center "
             "is not accurate enough: many rows lie close to it, or nearly all of them "
             "far from it. Features in different units and repeated rows can cause "
-            'this; scale="private" or center="pairs" may help.',
+            'this; scale="ranks" or center="pairs" may help.',
             Concern.CENTER,
         )
         # Where nearly no row is farther away, votes may have gone astray.

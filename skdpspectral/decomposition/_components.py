@@ -1,7 +1,4 @@
-"""Private principal components of bounded rows, within one budget.
-
-They include components of rows that are divided by private scales, and ranks.
-"""
+"""Private principal components of bounded rows, or of ranks, within one budget."""
 
 from __future__ import annotations
 
@@ -11,18 +8,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 from scipy.special import gammaincinv
 
 from .. import sensitivity
 from .._linalg import eigen
-from .._linalg.walks import Writing
-from .._statistics.feature_scales import FeatureLaw, FeatureScales
-from .._statistics.row_bounds import EARLY, floor_of, share_of
-from .._statistics.scale_windows import ScaleWindows
-from .._statistics.statistic import HALF, Combination, Statistic, Votes
-from .._tables.clipping import Box
-from .._tables.files import map_table
+from .._statistics.row_bounds import EARLY, share_of
+from .._statistics.statistic import Combination, Statistic, Votes
 from ..mechanisms import Concern, Neighbors, Remark
 from . import _kernels
 from ._bounded_moments import LAYERS, LayeredMoment, SecondMoment
@@ -323,149 +314,28 @@ class PrincipalComponents(Combination):
         return self.moment.squared_error(costs["first"], *law, paired)
 
 
-# Rows for scales beside components of ranks, in units of sqrt(n_features) / mu at the
-# cost of the scales, and the least and largest share of mu**2 that they have.
-_ROWS_FOR_SCALES, _LEAST_SHARE, _LARGEST_SHARE = 40.0, 0.05, 0.3
-
-
-def share_of_scales(size: float) -> float:
-    """Return the share of mu**2 for scales of ranked features, by `public_size`."""
-    share = (_ROWS_FOR_SCALES / size) ** 2
-    return 0.0 if share > _LARGEST_SHARE else max(share, _LEAST_SHARE)
-
-
-# Shares of mu**2, by the variance of standardized features that is kept on real tables:
-# a feature that is not seen is lost, and one whose scale is too small counts too much.
-_SHARES = {"feature_scales": 0.5, "components": 0.5}
-
-
-class ScaledComponents(NamedTuple):
-    """Released components in units of scaled rows, and the scales."""
-
-    components: Components
-    law: FeatureLaw
-
-
-class Scaled(Combination):
-    """Private scales of all features, and components of the scaled rows.
-
-    Rows are first clipped to a public `box`. With `with_mean`, means are released and
-    subtracted, which sparse rows do not support.
-    """
-
-    def __init__(
-        self, components: Any, n_samples: int, box: Box | None, with_mean: bool = True
-    ) -> None:
-        self.components, self.bounds = components, components.bounds
-        # With means scales are those of moments, and not of differences alone.
-        n_features = self.bounds.n_features
-        self.scales = FeatureScales(n_samples, n_features, with_mean, box)
-        parts = {"feature_scales": self.scales, "components": components}
-        super().__init__(parts, _SHARES)
-
-    def run(self, release: Any, rows: Any, *given: Any) -> ScaledComponents:
-        """Release scales, and components of the scaled rows."""
-        law = self.scales.run(release, rows)
-        found = self.components.run(
-            release, self._divided(rows, law), *self._floor(release.plan, law)
-        )
-        return ScaledComponents(_among_seen(found, law.seen), law)
-
-    def _floor(self, plan: Any, law: FeatureLaw) -> tuple[float, ...]:
-        """Return the length below which unit rows are not scaled up."""
-        if self.bounds.weights != (HALF,) or self.bounds.clip is not None:
-            return ()
-        rest = self.components.rest
-        edge = 2.0 * math.sqrt(self.bounds.n_features) * rest.relative_noise(plan)
-        # Every feature that is seen has a variance of about one.
-        return (floor_of(math.sqrt(max(int(law.seen.sum()), 1)), edge / HALF),)
-
-    def _divided(self, rows: Any, law: FeatureLaw):
-        """Return standardized rows; features that are not seen become zero."""
-        box = self.scales.box
-        weights = np.where(law.seen, 1.0 / law.scale, 0.0)
-        if sparse.issparse(rows):
-            rows = sparse.csr_array(rows, dtype=np.float64, copy=True)
-            rows.data *= weights[rows.indices]
-            return rows
-
-        shift = 0.0 if law.mean is None else law.mean - law.center
-        with np.errstate(over="ignore", invalid="ignore"):
-            shift = shift * weights
-        divide = partial(_divide, box=box, weights=weights, shift=shift)
-        return map_table(rows, Writing(divide))
-
-    def expected_error(self, plan, signal: float, noise: float) -> float:
-        """Raise: variances in units of private scales are unknown."""
-        raise ValueError(
-            "expected_error requires variances in the units of the data, which "
-            'scale="private" does not keep; fit simulated rows of the same shape '
-            "instead"
-        )
-
-
 # What is said of components of ranks.
 _OF_RANKS = (
     "Components are computed from correlations that are estimated with Kendall's rank "
-    "correlations, which use only the signs of differences of rows in each feature."
+    "correlations, which use only the signs of differences of rows in each feature. No "
+    "scale of a feature was measured."
 )
-_NO_SCALES = " No scale of a feature was measured."
 
 
 class Ranked(Combination):
-    """Components of correlations from signs of differences, which need no scales.
+    """Components of correlations from signs of differences, which need no scales."""
 
-    `scales` standardize features for the scores of rows, for a `share` of mu**2; if it
-    is 0 and private scales were `asked` for, features are unseen unless the bounds have
-    a box.
-    """
-
-    def __init__(self, components: Any, asked: bool = False, share: float = 0.0):
+    def __init__(self, components: Any) -> None:
         self.components, self.bounds = components, components.bounds
-        self.scales, self.asked = None, asked
-        parts: dict[str, Statistic] = {"components": components}
-        shares = {"components": 1.0}
-        if share > 0.0:
-            size = components.n_samples, self.bounds.n_features
-            self.scales = ScaleWindows(*size, self.bounds.box)
-            parts = {"feature_scales": self.scales, **parts}
-            shares = {"feature_scales": share, "components": 1.0 - share}
-        super().__init__(parts, shares)
+        super().__init__({"components": components}, {"components": 1.0})
 
     def run(self, release: Any, rows: Any, *given: Any) -> Any:
-        """Release scales, if any, and components."""
-        law = None
-        if self.scales is not None:
-            law = self.scales.run(release, rows)
-        elif self.asked and self.bounds.box is None:
-            none = np.zeros(self.bounds.n_features)
-            law = FeatureLaw(None, none + 1.0, none > 0.0, none)
-        found = self.components.run(release, rows)
-        return found if law is None else ScaledComponents(found, law)
+        """Release the components."""
+        return self.components.run(release, rows)
 
     def remarks(self) -> tuple[str, ...]:
         """Return a sentence about the scales."""
-        said = _OF_RANKS + _NO_SCALES * (self.scales is None)
-        return (Remark(said, Concern.MEASURED), *super().remarks())
-
-    def caveats(self, plan) -> tuple[str, ...]:
-        """Warn if private scales were requested for too few rows."""
-        found = super().caveats(plan)
-        if not self.asked or self.scales is not None:
-            return found
-        size = f"{self.components.n_samples} rows of {self.bounds.n_features} features"
-        said = (
-            f"{size} are too few for private scales at this budget: components_ "
-            "come from rank correlations; "
-        )
-        if self.bounds.box is None:
-            said += (
-                "transform does not scale features. Pass bounds, or public units with "
-                'scale="ranks"'
-            )
-        else:
-            said += "transform divides features by the half-widths of the bounds"
-        return (*found, said)
+        return (Remark(_OF_RANKS, Concern.MEASURED), *super().remarks())
 
     def expected_error(self, plan, signal: float, noise: float) -> float:
         """Raise: ranks have no variances in units of the data."""
@@ -473,28 +343,3 @@ class Ranked(Combination):
             "expected_error requires variances in the units of the data, but ranks "
             "have no units; fit simulated rows of the same shape instead"
         )
-
-
-def _divide(block, box: Box | None, weights: np.ndarray, shift, out=None) -> np.ndarray:
-    """Divide clipped features by scales, and shift them."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if box is not None:
-            block = out = box.to_unit(block, out=out)
-            weights = weights * box.unit
-        block = np.multiply(block, weights, out=out, dtype=np.float64)
-        return np.subtract(block, shift, out=block)
-
-
-def _among_seen(found: Components, seen: np.ndarray) -> Components:
-    """Zero the entries of components for features that are not seen."""
-    vectors = np.zeros_like(found.vectors)
-    count = min(len(vectors), int(seen.sum()))
-    if count:
-        basis, triangle = np.linalg.qr(found.vectors[:count, seen].T)
-        signs = np.where(np.diag(triangle) < 0.0, -1.0, 1.0)
-        vectors[:count, seen] = (basis * signs).T
-    if count < len(vectors):
-        vectors[count:, ~seen] = np.linalg.qr(found.vectors[count:, ~seen].T)[0].T
-    above = min(found.above_noise, count)
-    deviations = found.deviations if seen.all() else None
-    return replace(found, vectors=vectors, above_noise=above, deviations=deviations)

@@ -12,13 +12,12 @@ from .._base.documented import documented
 from .._base.estimator import Seed, Self, TableEstimator, unweighted
 from .._base.sklearn_compat import Interval, StrOptions
 from .._statistics.row_bounds import PrivateMean
-from .._statistics.scale_windows import public_size
-from .._tables.clipping import make_box, units_within
+from .._tables.clipping import units_within
 from .._tables.table import deferred_rows
 from ..accounting import PrivacyAccountant
 from ..mechanisms import check_count
 from ._bounded_moments import CENTER_CONSTRAINT
-from ._components import Ranked, Scaled, ScaledComponents, share_of_scales
+from ._components import Ranked
 from ._pca_mechanisms import (
     CLIP_RANGE,
     MODEL_CONSTRAINTS,
@@ -29,10 +28,6 @@ from ._pca_mechanisms import (
     public_guesses,
 )
 from ._projection import ProjectionMixin, VariancesMixin
-
-# Rows, in units of sqrt(n_features) / mu, below which components of ranks keep more of
-# the variance of standardized features than those of privately scaled rows.
-_FEW_ROWS = 400.0
 
 
 # Methods that need variances, which components do not release.
@@ -134,23 +129,9 @@ class DPPCA(TableComponents):
     {bounds}
     {clip_norm}
         If noise is negligible, choose the square root of the covariance's trace.
-    scale : {"bounds", "private", "ranks"} or None, default=None
+    scale : {"bounds", "ranks"} or None, default=None
         "bounds" divides each feature by its own half-width, rather than all features by
         the largest one.
-
-        "private" divides each feature by a private standard deviation, as
-        :class:`~skdpspectral.DPStandardScaler` does, for half of the budget. Bounds and
-        magnitudes need not be known (:ref:`scales`). With ``center="auto"``, rows are
-        then compared in pairs, unless there is a `clip_norm`. Features that are not
-        seen are left out of the components as long as the other features suffice, and
-        do not affect scores.
-
-        **On few rows**, fewer than ``400 * sqrt(n_features) / mu``, "private" computes
-        the components from ranks. Scales are then released only for :meth:`transform`,
-        and only from ``74 * sqrt(n_features) / mu`` rows on. The number ``mu`` is part
-        of ``privacy_``, which also states this choice; the choice depends on public
-        numbers only. It does not apply if you set another `mechanism`, `center`,
-        `release` or `clip_norm`.
 
         "ranks" computes the components of standardized features. Their correlations are
         estimated from Kendall's rank correlations, that is, from the signs of
@@ -181,7 +162,7 @@ class DPPCA(TableComponents):
         Standard deviations of the entries of `components_`, to first order in the
         noise, around the components of the same bounded rows without noise. They are
         computed from the plan and the released eigenvalues, at no cost, and do not
-        include sampling error. Not set with ranks, a power step or unseen features.
+        include sampling error. Not set with ranks or a power step.
     explained_variance_ : ndarray of shape (n_components,)
         Released variances along the components, at least 0. With a `clip_norm` they
         have squared units of the data (of the scaled features with ``scale="bounds"``)
@@ -196,14 +177,8 @@ class DPPCA(TableComponents):
     mean_ : ndarray of shape (n_features,)
         Point that is subtracted from rows, in the units of the data.
     scale_ : ndarray of shape (n_features,) or None
-        Divisors of the features, 1 for features without a known scale. None with
-        ``scale=None``, and with ``scale="ranks"`` if `bounds` are None.
-    unseen_features_ : ndarray of bool of shape (n_features,)
-        With ``scale="private"``, mask of the features for which no scale was found.
-        :meth:`transform` ignores these features, and :meth:`inverse_transform` returns
-        their `mean_`. If the mask is True for all features, as on few rows, all
-        features are used unscaled. On few rows with `bounds` the mask is not set,
-        because the half-widths of `bounds` are the scales.
+        Divisors of the features. None with ``scale=None``, and with ``scale="ranks"``
+        if `bounds` are None.
     {n_components_}
     components_above_noise_ : int
         Number of components whose released eigenvalue exceeds what noise and sampling
@@ -259,7 +234,7 @@ class DPPCA(TableComponents):
         "mechanism": TABLE_MECHANISMS,
         "bounds": [tuple, list, np.ndarray, None],
         "clip_norm": [CLIP_RANGE, None],
-        "scale": [StrOptions({"bounds", "private", "ranks"}), None],
+        "scale": [StrOptions({"bounds", "ranks"}), None],
         "center": CENTER_CONSTRAINT,
     }
 
@@ -300,49 +275,21 @@ class DPPCA(TableComponents):
         Sparse rows are to stay so: nothing is searched for that would fill them.
         """
         check_rank(self.n_components, n_samples, n_features)
-        if self._is_ranked(n_samples, n_features):
-            return self._ranked(n_samples, n_features)
         bounded = {"bounds": self.bounds, "scale": self.scale, "center": self.center}
-        scaled = isinstance(self.scale, str) and self.scale == "private"
-        if scaled:  # of scaled rows no bounds are known
-            bounded |= {"bounds": None, "scale": None}
-        automatic = isinstance(self.center, str) and self.center == "auto"
-        if automatic and (sparse or (scaled and self.clip_norm is None)):
-            # Differences of scaled rows keep more of them than unit rows.
+        if self.scale == "ranks":
+            self._check_ranks()
+            bounded |= {"center": "pairs", "ranks": True}
+            bounded["scale"] = None if self.bounds is None else "bounds"
+            return Ranked(self._components(n_samples, n_features, **bounded))
+        if sparse and isinstance(self.center, str) and self.center == "auto":
             bounded["center"] = "pairs"
-        statistic = self._components(
-            n_samples, n_features, clip_norm=self.clip_norm, **bounded
-        )
-        if not scaled:
-            return statistic
-        box = None
-        if self.bounds is not None:
-            box = make_box(self.bounds, n_features, per_feature=True)
-        return Scaled(statistic, n_samples, box, with_mean=not sparse)
+        bounded["clip_norm"] = self.clip_norm
+        return self._components(n_samples, n_features, **bounded)
 
     def _components(self, n_samples: int, n_features: int, **bounded):
         """Return the release of components of rows that are bounded like this."""
         chosen = self.mechanism, self.n_components, n_samples, n_features
         return components_of_table(*chosen, **bounded)
-
-    def _axes_of_scores(self) -> np.ndarray:
-        """Components without features of unknown scale, unless all of them are."""
-        none = np.zeros(self.components_.shape[1], dtype=np.bool_)
-        unseen = getattr(self, "unseen_features_", none)
-        return self.components_ if unseen.all() else self.components_ * ~unseen
-
-    def _is_ranked(self, n_samples: int, n_features: int) -> bool:
-        """Return whether components are of ranks, by parameters and public numbers."""
-        if self.scale == "ranks":
-            self._check_ranks()
-            return True
-        if self.scale != "private" or self._why_no_ranks() is not None:
-            return False
-        return self._public_size(n_samples, n_features) < _FEW_ROWS
-
-    def _public_size(self, n_samples: int, n_features: int) -> float:
-        """Return the number of rows in units of sqrt(n_features) / mu."""
-        return public_size(n_samples, n_features, *self._budget_of_fit())
 
     def _why_no_ranks(self) -> str | None:
         """Return the parameter that has no use with ranks; None if there is none."""
@@ -363,15 +310,6 @@ class DPPCA(TableComponents):
                 "computed from the signs of differences of rows: leave "
                 f"{name}={default!r}"
             )
-
-    def _ranked(self, n_samples: int, n_features: int) -> Ranked:
-        """Return the release of components of ranks, with scales if rows suffice."""
-        bounded = {"bounds": self.bounds, "center": "pairs", "ranks": True}
-        bounded["scale"] = None if self.bounds is None else "bounds"
-        statistic = self._components(n_samples, n_features, **bounded)
-        asked = self.scale == "private"
-        share = share_of_scales(self._public_size(n_samples, n_features))
-        return Ranked(statistic, asked, share if asked else 0.0)
 
     def _takes_sparse_rows(self) -> bool:
         """Return whether bounding rows leaves zeros where they are."""
@@ -404,17 +342,12 @@ class DPPCA(TableComponents):
             plan = self._planned(statistic, in_fit=True)
             # It is charged here, and values are read from here on.
             release, rows = self._start_release(plan, unread, n_public=n_samples)
-            found, law = statistic.run(release, rows), None
-            if isinstance(found, ScaledComponents):
-                found, law = found
+            found = statistic.run(release, rows)
             self._set_components(statistic.bounds, found)
-            self._set_units(law)
             self.n_samples_ = n_samples
-            seen = self._warn_of_noise(hidden=not statistic.bounds.ranks)
+            seen = self._warn_of_noise()
             remarks = (*plan.remarks, *seen, *filter(None, [found.remark]))
             self.privacy_ = replace(plan, remarks=remarks)
-            if law is not None and law.seen.any() and not seen:
-                self._warn_of_unseen("transform ignores them")
         return self
 
     def _set_components(self, bounds, found) -> None:
@@ -430,25 +363,13 @@ class DPPCA(TableComponents):
         if found.deviations is not None:
             self.components_std_ = found.deviations
 
-    def _set_units(self, law) -> None:
-        """Bring attributes of scaled rows to units of the data."""
-        vars(self).pop("unseen_features_", None)
-        if law is not None:
-            mean = law.center if law.mean is None else law.mean
-            self.mean_ = mean + law.scale * np.where(law.seen, self.mean_, 0.0)
-            self.scale_, self.unseen_features_ = law.scale, ~law.seen
-
-    def _warn_of_noise(self, hidden: bool) -> tuple[str, ...]:
+    def _warn_of_noise(self) -> tuple[str, ...]:
         """Warn where noise may have made released eigenvalues, and remark on it."""
         if self.components_above_noise_ >= self.n_components_:
             return ()
-        unseen = np.sum(getattr(self, "unseen_features_", False))
-        because = ""
-        if unseen and hidden:
-            because = f", which hides {unseen} of {self.n_features_in_} features"
         said = (
             f"Components above the noise of this fit: {self.components_above_noise_} "
-            f"of {self.n_components_}{because}. The others may be noise alone. "
+            f"of {self.n_components_}. The others may be noise alone. "
             f"{self._remedy_of_units()}Use more rows, a larger epsilon or fewer "
             "components"
         )
@@ -460,8 +381,9 @@ class DPPCA(TableComponents):
             return ""
         if self.bounds is not None:
             return units_within(self.bounds)
-        ranks = ', or scale="ranks" with few rows' * (self._why_no_ranks() is None)
-        return f'If features have different units, set scale="private"{ranks}. '
+        if self._why_no_ranks() is not None:
+            return ""
+        return 'If features have different units, set scale="ranks". '
 
 
 @documented

@@ -581,13 +581,6 @@ EXACT = {
         "sensitivity.box_radius([0.5])",
         "theory/test_pairs.py::test_sensitivities_of_a_search_are_those_of_the_lemmas",
     ),
-    "means of scaled features from private rows": Mutant(
-        "Scaled",
-        "shift = 0.0 if law.mean is None else law.mean - law.center",
-        "shift = np.asarray(rows[:]).mean(axis=0) - law.center",
-        "audit/test_worst_cases.py::"
-        "test_the_worst_neighbor_moves_releases_as_far_as_is_planned[pca-scaled-far]",
-    ),
     "weights of two releases upside down": Mutant(
         "share_of",
         "else costs[0] / (costs[0] + costs[1])",

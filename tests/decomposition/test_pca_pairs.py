@@ -469,8 +469,8 @@ def test_components_of_noise_are_told_from_others():
 @pytest.mark.parametrize(
     ("parameters", "remedy"),
     [
-        ({}, 'different units, set scale="private", or scale="ranks" with few rows'),
-        ({"clip_norm": 9.0}, 'different units, set scale="private". Use more'),
+        ({}, 'different units, set scale="ranks". Use more'),
+        ({"clip_norm": 9.0}, "may be noise alone. Use more"),
         (
             {"bounds": (-50.0, 50.0)},
             'with one value per feature and scale="bounds". Use more',

@@ -117,7 +117,7 @@ def test_rows_that_a_center_would_fill_are_refused_for_free(parameters):
 
 # Which newer releases of scikit-learn warn of.
 @pytest.mark.filterwarnings("ignore:.*sparse columns")
-@pytest.mark.parametrize("scale", [None, "private"])
+@pytest.mark.parametrize("scale", [None, "ranks"])
 def test_frames_of_sparse_columns_are_sparse_rows(scale):
     """Known from their form: nothing is planned that would fill them."""
     X = sparse.csr_array(sparse_rows())

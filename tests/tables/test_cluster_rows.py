@@ -50,7 +50,7 @@ PCA = {
     "bounds": {"bounds": (-9, 9)},
     "two stages": {"mechanism": "two-stage"},
     "a choice": {"mechanism": "auto", "clip_norm": 2.0},
-    "scaled": {"scale": "private"},
+    "ranks": {"scale": "ranks"},
 }
 DATA = make_ratings(400, 30, random_state=0, as_frame=True)
 RATINGS = DATA.data.assign(rating=DATA.target).sample(frac=1, random_state=1)

@@ -1517,9 +1517,6 @@ PLAIN = {
 OF_ARRAYS = {
     "rows": [
         DPPCA(1, center="none"),
-        # Of these few rows, with windows of scales and without.
-        DPPCA(1, scale="private"),
-        DPPCA(1, scale="private", epsilon=60.0),
         # From phases of many rows.
         DPStandardScaler(epsilon=300.0),
         DPStandardScaler(with_mean=False, epsilon=4.0),

@@ -189,7 +189,6 @@ _ONE, _TWO = {"n_components": 1}, {"n_components": 2}
 _TWO_STAGE, _WHOLE = {"mechanism": "two-stage"}, {"cls": DPCovariance}
 # One client, whose projections are clipped at a public length.
 _ALONE = {"cls": FederatedDPPCA, "release": ComponentCovariance(2.0), **_TWO}
-_SCALED = np.random.default_rng(0).normal(size=(300, 4))
 # On the other side of every tried length, along and across.
 _LENGTHS = 1e-12 * np.ones(4), 1e12 * np.ones(4)
 _E, _MANY = np.eye(4)[0], np.tile(_ALONG_TWO, (20, 1))
@@ -273,19 +272,6 @@ CASES |= {
         0.281,
         **_ONE,
         center="auto",
-    ),
-    # Differences from node to node, and then unit rows about the origin.
-    "pca-scaled": _stages(
-        np.ones(4), 8.0 * np.ones(4), "differences", 33.0, 6, **_ONE, scale="private"
-    ),
-    # One row far away, of many that have scales: the others stay where they were.
-    "pca-scaled-far": _stages(
-        *(1e6 * np.ones(4), _SCALED[0], "", 50.0, _SCALED[1:], 0.827),
-        **_ONE,
-        scale="private",
-    ),
-    "pca-scaled-whole": _stages(
-        _FAR[0], -_FAR[1], "", 16.0, 6, 0.313, **_ONE, scale="private"
     ),
     "pca-rank": _stages(
         *_FAR[:2],
