@@ -29,7 +29,6 @@ from ._pca_mechanisms import (
 )
 from ._projection import ProjectionMixin, VariancesMixin
 
-
 # Methods that need variances, which components do not release.
 _OF_COVARIANCES = ("score", "score_samples", "get_covariance", "mahalanobis")
 
