@@ -240,9 +240,9 @@ def test_flower_is_known_in_one_file():
     """Mathematics and messages stay free of any transport."""
     users = [path for path in modules() if "flwr" in path.read_text()]
     assert [path.relative_to(ROOT).as_posix() for path in users] == [
-        "federation/flower.py"
+        "federation/_flower.py"
     ]
-    found = imported_folders(ROOT / "federation" / "flower.py")
+    found = imported_folders(ROOT / "federation" / "_flower.py")
     assert found <= {"_messages", "accounting"}  # the error of a ledger that refuses
 
 

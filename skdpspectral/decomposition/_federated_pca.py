@@ -147,7 +147,9 @@ def _by_name(parameter: str, given, groups: Sequence[Group]) -> dict[str, Any]:
                 f"{parameter} names the client {client!r}, which has no rows here"
             )
         if client not in given:
-            raise ValueError(f"{parameter} has no entry for the client {client!r}")
+            raise ValueError(
+                f"{parameter} has no entry for the client {names[client]!r}"
+            )
     return {name: given[client] for client, name in names.items()}
 
 

@@ -26,7 +26,8 @@ from skdpspectral.federation import (
     Request,
     Rounds,
 )
-from skdpspectral.federation.flower import ClientError, client_app, hold_session
+from skdpspectral.federation._flower import ClientError
+from skdpspectral.federation.flower import client_app, hold_session
 from skdpspectral.linear_model import PrivateRounds
 
 pytest.importorskip("flwr", reason="Flower needs Python 3.11 or later")

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from skdpspectral import PrivacyAccountant
-from skdpspectral.federation import LocalClient, Request, flower
+from skdpspectral.federation import LocalClient, Request
+from skdpspectral.federation import _flower as flower
 
 
 def rows_of(seed, n=400, p=6):
