@@ -1021,6 +1021,13 @@ EXACT |= {
         "if self.items is None:",
         f"{_ROWS}with_a_budget_items_are_hashed_with_a_warning",
     ),
+    "number beside pairs of clicks not clipped": Mutant(
+        "pair_contributions",
+        "np.minimum(counts * counts / (squares * n_head), 1.0)[some]",
+        "(counts * counts / (squares * n_head))[some]",
+        "recommendation/test_item_answers.py::"
+        "test_pairs_of_clicks_are_within_their_bound_under_both_relations",
+    ),
     "sums over users of ratings without their noise": Mutant(
         "ReleasedSum",
         "release(name, total, overwrite=True)",

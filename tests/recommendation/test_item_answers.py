@@ -206,7 +206,8 @@ def test_pairs_of_clicks_are_within_their_bound_under_both_relations():
         head, popularity, users = random_clicks(rng)
         if trial % 20 == 0:  # a user who has what is popular, and hardly any taste
             popularity = np.full(len(head), 1.0 / math.sqrt(len(head)))
-            popularity[0] += rng.choice([0, 1e-12, 1e-2])
+            popularity[0] += rng.choice([0, 1e-12, 1e-2, 3e-2])
+            popularity /= np.linalg.norm(popularity)
             users[0] = dict.fromkeys(head.tolist(), 1.0)
         found = [
             2.0 * pair_contributions(block_of(user), head, popularity) for user in users

@@ -294,14 +294,6 @@ MUTANTS = {
         ANSWERS,
         ("    np.fill_diagonal(total, 0.0)\n", ""),
     ),
-    "number beside pairs not clipped": (
-        check_sums,
-        ANSWERS,
-        (
-            "np.minimum(counts * counts / (squares * n_head), 1.0)[some]",
-            "(counts * counts / (squares * n_head))[some]",
-        ),
-    ),
     "head by the exact number of users": (
         check_sums,
         MODEL,
