@@ -2179,7 +2179,7 @@ EXACT |= {
     ),
     "a form that is read after the charge": Mutant(
         "PrivatePipeline",
-        "budgets.check_forms(X, y, {} if _routes_metadata() else params)",
+        "budgets.check_forms(X, y, own_params, table)",
         "pass",
         "pipeline/test_pipeline_mistakes.py::test_forms_that_no_step_accepts",
     ),
