@@ -253,8 +253,9 @@ def _chernoff(parts: Parts, chance: float, side: float) -> float:
     logs = [(p.places, np.log(np.abs(p.masses)), times) for p, times in parts]
     variance = sum(times * _variance(part) for part, times in parts)
     least, nats = math.inf, -math.log(chance)
-    exponents = math.sqrt(2.0 * nats / variance) * _EXPONENTS if variance > 0.0 else []
-    for exponent in exponents:
+    if not variance > 0.0:
+        return math.inf
+    for exponent in (math.sqrt(2.0 * nats / variance) * _EXPONENTS).tolist():
         moment = sum(
             n * _log_sum(side * exponent * x + masses) for x, masses, n in logs
         )
@@ -263,7 +264,7 @@ def _chernoff(parts: Parts, chance: float, side: float) -> float:
             break
         if math.isfinite(bound):
             least = bound
-    return float(least)
+    return least
 
 
 def _variance(part: LossDistribution) -> float:

@@ -109,15 +109,20 @@ class StepShare:
         known = n_public is not None and self._n_samples is not None
         if known and n_public != self._n_samples:
             return f"it has {n_public} rows, but the pipeline has {self._n_samples}"
-        mu, most = plan.mu_beside_curves, charged.mu_beside_curves
-        if not mu <= most * (1.0 + _ROUNDING):
-            return f"mu={mu!r} instead of {most!r}"
-        least = [replace(c, name="", noise_multiplier=1.0) for c in charged.curves]
-        if [replace(c, name="", noise_multiplier=1.0) for c in plan.curves] != least:
+        mu, planned = plan.mu_beside_curves, charged.mu_beside_curves
+        if not mu <= planned * (1.0 + _ROUNDING):
+            return f"mu={mu!r} instead of {planned!r}"
+        own: tuple[Any, ...] = plan.curves
+        other: tuple[Any, ...] = charged.curves
+        kinds = [
+            [replace(c, name="", noise_multiplier=1.0) for c in each]
+            for each in (own, other)
+        ]
+        if kinds[0] != kinds[1]:
             return "it has other samples or steps"
-        for curve, planned in zip(plan.curves, charged.curves, strict=True):
+        for curve, most in zip(own, other, strict=True):
             # Above what was planned, by the rounding of the stand-in's own noise.
-            if curve.noise_multiplier < planned.noise_multiplier * (1.0 - _ROUNDING):
+            if curve.noise_multiplier < most.noise_multiplier * (1.0 - _ROUNDING):
                 return f"its noise multiplier is {curve.noise_multiplier!r}"
         return ""
 
