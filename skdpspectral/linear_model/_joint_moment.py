@@ -81,7 +81,7 @@ class Medians(Statistic):
         moved = sensitivity.vote_sensitivity(self.n_targets, Neighbors.REPLACE_ONE)
         more = {"magnitude": float(self.n_samples), "lemma": "votes"}
         names, shape = self.names, (self.n_targets,)
-        (first,) = calibrate_alike(names[:1], moved, mu, shape, **more)
+        first: Any = calibrate_alike(names[:1], moved, mu, shape, **more)[0]
         return tuple(replace(first, name=name) for name in names)
 
     def are_sure(self, mu: float, rows_per_noise: float = _ROWS_PER_NOISE) -> bool:
