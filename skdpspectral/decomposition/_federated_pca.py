@@ -148,7 +148,7 @@ def _by_name(parameter: str, given, groups: Sequence[Group]) -> dict[str, Any]:
             )
         if client not in given:
             raise ValueError(
-                f"{parameter} has no entry for the client {names[client]!r}"
+                f"{parameter} has no entry for the client {str(names[client])!r}"
             )
     return {name: given[client] for client, name in names.items()}
 

@@ -500,7 +500,7 @@ CALLS = [
     ("input_features", use("DPTableVectorizer", "get_feature_names_out", ["x"])),
     ("norm", use("JMECovariance", "error_norm", np.eye(4), norm="nuclear")),
     ("comp_cov", use("JMECovariance", "error_norm", np.eye(2))),
-    ("partial_fit|horizon", lambda s: JMECovariance().partial_fit(ROWS)),
+    ("partial_fit", lambda s: JMECovariance().partial_fit(ROWS)),
     ("horizon is 10 steps", lambda s: JMECovariance(horizon=10).partial_fit(ROWS)),
     ("users|must be left out", use("alone", "personalize", ROWS, TARGETS, users=IDS)),
     ("age|number", lambda s: s["cities"].transform(CITIES.astype({"age": str}))),

@@ -28,6 +28,7 @@ from skdpspectral import (
     DPRidge,
     DPRidgeClassifier,
     DPTableVectorizer,
+    JMECovariance,
     PrivacyAccountant,
     SpikedPCA,
 )
@@ -48,9 +49,9 @@ ONE_VALUE = (DPRidge, DPRidgeClassifier)
 
 
 def test_every_estimator_is_composed():
-    """But for one that maps no rows, and one that needs rows of a model."""
+    """But for two that map no rows, and one that needs rows of a model."""
     composed = {type(estimator) for estimator in ESTIMATORS}
-    assert composed | {DPCovariance, SpikedPCA} == set(CLASSES)
+    assert composed | {DPCovariance, JMECovariance, SpikedPCA} == set(CLASSES)
 
 
 @pytest.mark.sampled(6)

@@ -548,8 +548,6 @@ ALLOWED = {
     "neural_network/_estimators.py": {"_row"},
     "linear_model/_lrs.py": {"_rows_of_users"},
     # An array or index of pandas, which keeps its kind.
-    # A parameter.
-    "linear_model/_ridge.py": {"_numbers"},
     "decomposition/_federated_pca.py": {"group_rows"},
 }
 

@@ -299,7 +299,7 @@ def test_clients_with_private_variances():
     ("parameters", "said"),
     [
         ({"release": "covariance"}, "needs public variances"),
-        ({"aggregation": "matrix"}, "need public variances"),
+        ({"aggregation": "matrix"}, "needs? public variances"),
     ],
 )
 def test_what_clients_need_public_variances_for(parameters, said):

@@ -201,9 +201,8 @@ def grid_over(model):
         return {by_name["with_std"]: [True, False]}
     if "max_categories" in by_name:
         return {by_name["max_categories"]: [1, 2]}
-    streams_or_networks = {"min_eigenvalue", "batch_size"} & set(by_name)
-    name = "clip_norm" if streams_or_networks else "n_components"
-    return {by_name[name]: [1, 2]}
+    known = (name for name in ("n_components", "clip_norm", "alpha") if name in by_name)
+    return {by_name[next(known)]: [1, 2]}
 
 
 def search_over(model, other):
