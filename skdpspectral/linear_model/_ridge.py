@@ -559,7 +559,7 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal([1e6, -3.0], [2e4, 0.01], size=(20_000, 2))
     >>> y = X[:, 0] / 2e4 + X[:, 1] / 0.01 > -250.0
-    >>> model = DPRidgeClassifier(epsilon=1.0).fit(X, y)
+    >>> model = DPRidgeClassifier(epsilon=1.0, classes=[False, True]).fit(X, y)
     >>> model.score(X, y) > 0.95
     True
     """

@@ -432,7 +432,8 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, size=(4000, 3))
     >>> y = X[:, 0] > X[:, 1]
-    >>> model = DPAdamClassifier(batch_size=4000, n_epochs=50).fit(X, y)
+    >>> model = DPAdamClassifier(classes=[False, True], batch_size=4000, n_epochs=50)
+    >>> model = model.fit(X, y)
     >>> model.score(X, y) > 0.9
     True
     """
