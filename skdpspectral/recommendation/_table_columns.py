@@ -208,6 +208,8 @@ def check_matrix(estimator, X, *, reset: bool) -> None:
         )
     refuse_malformed(X)
     check_sizes(X.shape[0], 2)
+    if not X.shape[1]:
+        raise ValueError("X must have a column for each item, and has 0 feature(s)")
     if X.format == "bsr":
         # One user's entries would decide which zeros of others are stored.
         raise ValueError(

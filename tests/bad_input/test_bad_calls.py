@@ -315,6 +315,7 @@ for f in (items, factors):
         f("item_feature|NaN|drop", X=RATED.assign(item_id=NAN), charges=1),
         f("X|NaN", X=NAN * sparse.csr_array(RATINGS), y=None, items=None, charges=1),
         f("X|0 sample(s)", X=sparse.csr_array((0, 5)), y=None),
+        f("X|0 feature(s)", X=sparse.csr_array((60, 0)), y=None, items=None),
         f("X|sparse", X=sparse.csr_array(RATINGS + 1j), y=None),
     ]
 CITIES = pd.DataFrame(
