@@ -62,11 +62,13 @@ class AnsweringClient:
         ledger = self._accountant
         if ledger is None:
             return self._charge(ledger)
-        label = f"session {session.hex()} of {self.name}"
-        label = ", ".join(filter(None, (ledger._label, label)))
+        own = f"session {session.hex()} of {self.name}"
+        label = ", ".join(filter(None, (ledger._label, own)))
 
         def check_new(n_entries: int) -> None:
-            if sum(entry.label == label for entry in ledger.ledger) > n_entries:
+            # Whatever the handle of the ledger is called.
+            known = [entry.label or "" for entry in ledger.ledger]
+            if sum(label.endswith(own) for label in known) > n_entries:
                 raise MessageError(
                     f"client {self.name!r} was created again within a session that its "
                     "ledger already has: its answers are spent, and take part in the "

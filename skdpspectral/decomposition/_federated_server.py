@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._linalg import eigen
-from .._messages.messages import MessageError, Reply, Session
+from .._messages.messages import FederationError, MessageError, Reply, Session
 from . import _kernels
 from ._federated_task import (
     Party,
@@ -161,7 +161,7 @@ class Rounds(Session):
         if self.given is not None:
             given = np.array([self.given[reply.client] for reply in replies])
             if not given.sum() > 0.0:
-                raise ValueError("all remaining clients have weight 0")
+                raise FederationError("all remaining clients have weight 0")
             # Divided by the largest first: sums may be beyond float64.
             given = given / given.max()
             return given / given.sum()

@@ -362,7 +362,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
                     progress.begin(X, y, budgets.plan)
                     fit = partial(getattr(pipeline, method), X, y, **params)
                     result = fitted_by(fit, private and not leak)
-                    plan = budgets.plan_of_fit()
+                    plan = budgets.plan_of_fit(pipeline)
                 finally:
                     budgets.close()
             # At once: another thread may fit the same object.

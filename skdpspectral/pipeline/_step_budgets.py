@@ -38,6 +38,7 @@ from ..accounting._ledger.planned_fits import (
     Step,
     composition_of,
     estimators_within,
+    fitted_within,
     has_private,
     is_estimator,
     is_private,
@@ -494,8 +495,17 @@ class StepBudgets:
         for share in self.step_shares.values():
             share.close()
 
-    def plan_of_fit(self) -> PrivacyPlan:
+    def plan_of_fit(self, fitted: Any) -> PrivacyPlan:
         """Return the plan with the actual releases of a fit."""
+        for step in fitted_within(fitted):
+            share = getattr(step, "_step_share", None)
+            own = isinstance(step, PrivateEstimator) and hasattr(step, "privacy_")
+            if own and (share is None or share.plan is None):
+                raise RuntimeError(
+                    f"{type(step).__name__} was charged, but was not fitted by its "
+                    "pipeline or was fitted in another process: nothing is known "
+                    "about its noise"
+                )
         mechanisms: list[Mechanism] = []
         remarks = list(self.plan.remarks)
         for path, share in self.step_shares.items():

@@ -6,7 +6,7 @@ import pytest
 from skdpspectral import FederatedDPPCA, PrivacyAccountant, SparseDPPCA
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import ComponentCovariance, Gaussian, SpikedModel
-from skdpspectral.federation import LocalClient, Rounds, SpectralTask
+from skdpspectral.federation import FederationError, LocalClient, Rounds, SpectralTask
 
 NAMES = ["west", "east", "north"]
 NOT_PRIVATE = pytest.mark.filterwarnings("ignore:epsilon=None")
@@ -111,7 +111,7 @@ def test_servers_take_weights_by_name(data):
     rounds, answers = asked({"west": 0, "east": 0, "north": 1})
     with pytest.warns(UserWarning, match="north"):
         rounds.collect({**answers, "north": None})
-    with pytest.raises(ValueError, match="have weight 0"):
+    with pytest.raises(FederationError, match="have weight 0"):
         rounds.result()
 
 

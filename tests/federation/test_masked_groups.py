@@ -101,10 +101,11 @@ def test_a_client_has_a_mask_for_each_session_and_uses_none_twice():
     # Of the same rows and the same noise: all that differs is the masks.
     difference = (words[0] - words[1]).astype(np.int64).astype(float)
     assert np.median(np.abs(difference)) > 2.0**60
-    # A client that was created again refuses what its ledger has.
-    again = make_client(task, "north", 1, **how)
-    with pytest.raises(MessageError, match="its answers are spent"):
-        again.respond(request)
+    # A client that was created again refuses what its ledger has, under any label.
+    for handle in (ledger, ledger.named("once more")):
+        again = make_client(task, "north", 1, **{**how, "accountant": handle})
+        with pytest.raises(MessageError, match="its answers are spent"):
+            again.respond(request)
     assert len(ledger.ledger) == 2
 
 

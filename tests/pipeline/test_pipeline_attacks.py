@@ -254,6 +254,18 @@ def test_a_step_that_drops_rows_is_found_out(batch_size):
     charged(model, X, X[:, 0] > 0, error=RuntimeError, match=words)
 
 
+def test_a_step_that_is_fitted_elsewhere_is_found_out():
+    class Elsewhere(DPPCA):
+        def fit(self, X, y=None):
+            self.__dict__.update(vars(pickle.loads(pickle.dumps(DPPCA(2))).fit(X)))
+            return self
+
+    Elsewhere.__module__ = "skdpspectral.elsewhere"
+    model = make_private_pipeline(DPStandardScaler(), Elsewhere(2), on_leak="warn")
+    words = "Elsewhere was charged, but was not fitted by its pipeline"
+    charged(model, X, error=RuntimeError, match=words)
+
+
 def test_a_step_that_no_columns_are_left_for_releases_nothing():
     """Behind a step of unknown width that is known no earlier than in the fit."""
     parts = [("none", DPStandardScaler(), []), ("some", DPPCA(1), [0, 1])]
