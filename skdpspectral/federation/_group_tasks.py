@@ -276,10 +276,11 @@ class GroupTask(Task):
     def _of_form(cls, form: dict) -> GroupTask:
         package = importlib.import_module(__name__.partition(".")[0])
         del form["version"]  # which is compared in the end
-        model = MODELS[MODELS.index(form.pop("model"))]
+        # Its module registers the strategies among its parameters.
+        model = getattr(package, MODELS[MODELS.index(form.pop("model"))])
         given = form.pop("parameters").items()
         made = {name: read_plain(value) for name, value in given}
-        return cls(getattr(package, model)(**made), **form)
+        return cls(model(**made), **form)
 
     def _checked_names(self, masked) -> tuple[str, ...] | None:
         """Return sorted names of the clients that mask their parts."""

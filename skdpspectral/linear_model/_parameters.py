@@ -354,8 +354,8 @@ def find_offset(model, X, n_features: int) -> int | None:
         raise ValueError("offset_feature and user_feature name the same column")
     if n_features < 2:
         raise ValueError(
-            f"X must have features besides {' and '.join(columns)}: Found array with 0 "
-            "feature(s), while a minimum of 1 is required"
+            f"X must have features besides {' and '.join(columns)}, got "
+            f"n_features = {n_features} beside users: 0 feature(s) are left"
         )
     return place - (place > user)
 

@@ -25,7 +25,6 @@ from sklearn.preprocessing import StandardScaler
 
 from skdpspectral import (
     DPPCA,
-    JMECovariance,
     PrivacyAccountant,
     PrivacyBudgetError,
 )
@@ -51,7 +50,7 @@ FITTED = {
     "estimator": DPPCA(2, epsilon=0.5),
     "pipeline": make_pipeline(DPPCA(2), CLASSIFIER),
     "two private steps": make_pipeline(DPPCA(3), DPPCA(1, epsilon=0.3), CLASSIFIER),
-    "behind a scaler": make_pipeline(StandardScaler(), JMECovariance(), DPPCA(1)),
+    "behind a scaler": make_pipeline(StandardScaler(), DPPCA(2), DPPCA(1)),
     "behind a PCA": make_pipeline(PCA(2), DPPCA(2)),
     "behind a union": make_pipeline(make_union(PCA(1), DPPCA(2)), DPPCA(3)),
     "behind a pipeline": make_pipeline(make_pipeline(DPPCA(2), "passthrough"), DPPCA()),

@@ -601,9 +601,9 @@ EXACT = {
         "theory/test_pairs.py::test_no_row_moves_both_histograms_of_lengths_further",
     ),
     "a shared center of exact rows": Mutant(
-        "Releases",
-        "self._asked = column, mean",
-        "self._asked = column, mean + self._X.mean(axis=0)",
+        "AskCenter",
+        "rows.mean = steps.mean(rows.release, rows.X, *asked)",
+        "rows.mean = steps.mean(rows.release, rows.X, *asked) + rows.X.mean(axis=0)",
         "theory/test_every_release.py::test_nor_a_release_of_a_client[shared]",
     ),
     "rows longer than a floor not normalized": Mutant(
@@ -893,12 +893,6 @@ EXACT |= {
         "{str, float, int, type(None)}",
         "{str, float, int, bool, type(None)}",
         "preprocessing/test_tables.py::test_a_row_is_transformed_by_itself",
-    ),
-    "an error of a value that has no text": Mutant(
-        "text_of",
-        "        return _NoText",
-        '        raise ValueError("odd " + kind.__name__) from None',
-        "release/test_replay.py::test_a_value_that_has_no_text_is_told_by_nothing",
     ),
     "kinds by values": Mutant(
         "_with_columns",

@@ -59,7 +59,6 @@ def test_the_noise_is_the_planned_one(factorization):
     assert off < 5.0 / np.sqrt(len(Z))
 
 
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize("factorization", FACTORIZATIONS)
 def test_noise_does_not_depend_on_how_much_is_drawn_at_once(factorization, monkeypatch):
     """A block at a time, a few of them, or all: the same bits."""

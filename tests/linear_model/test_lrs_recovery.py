@@ -132,7 +132,7 @@ def test_shrinking_to_the_mean_helps_users_with_few_rows():
     train = np.arange(len(y)) % 4 == 0
     scores = [
         LRSRegressor(
-            1, 0, epsilon=None, solver=Alternation(shrink_to_mean=shrink, tol=1e-3)
+            1, 0, epsilon=None, solver=Alternation(200, shrink_to_mean=shrink, tol=1e-3)
         )
         .fit(X[train], y[train], users=users[train])
         .score(X[~train], y[~train], users=users[~train])

@@ -280,8 +280,8 @@ MUTANTS = {
         check_sums,
         ANSWERS,
         (
-            "    weights = SHARE_BESIDE_ONE / np.sqrt(np.maximum(block.counts, 1.0))",
-            "    weights = SHARE_BESIDE_ONE / np.maximum(block.counts, 1.0) ** 0.0",
+            "SHARE_BESIDE_ONE / np.sqrt(np.maximum(block.counts, 1.0))",
+            "SHARE_BESIDE_ONE / np.maximum(block.counts, 1.0) ** 0.0",
         ),
     ),
     "popularity not projected out": (
@@ -401,8 +401,8 @@ MUTANTS = {
         check_public,
         "recommendation._matrix_factorization",
         (
-            "            self.privacy_ = plan\n",
-            "            self.privacy_, self.models_ = plan, self._personal\n",
+            "        self.privacy_ = plan\n",
+            "        self.privacy_, self.models_ = plan, self._personal\n",
         ),
     ),
 }

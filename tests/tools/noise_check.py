@@ -124,10 +124,12 @@ class NoiseCheck:
         """Return each comparison in standard deviations of its law."""
         found = {}
         for name, (n, total) in self.sums.items():
+            if not n:
+                continue
             if name.startswith("squares"):
                 low, high = chi2.logcdf(total, n), chi2.logsf(total, n)
                 found[name] = _deviations(low) if low < high else -_deviations(high)
-            elif n:
+            else:
                 found[name] = total / math.sqrt(n)
         number, mean, variance = self.sampled
         if variance:
