@@ -1,6 +1,7 @@
 """Streams: noise is drawn once, from a state that only one copy may use."""
 
 import copy
+import itertools
 import multiprocessing
 import pickle
 
@@ -66,13 +67,14 @@ def test_noise_does_not_depend_on_how_much_is_drawn_at_once(factorization, monke
     model = JMECovariance(horizon=n_steps, factorization=factorization)
     moments, found = model._moment_stream(None, 2), []
     (mechanism,) = moments.mechanisms(0.3)
-    for cached in (1, 1 << 9, 1 << 16):
+    parts = [0, 30, 140, n_steps], [0, n_steps]
+    for cached, ends in itertools.product((1, 1 << 9, 1 << 16), parts):
         monkeypatch.setattr(streams, "_CACHED", cached)
         shaping = moments.factorization.filter(5)
         noise = streams._ShapedNoise(mechanism, shaping, noise_generator(1))
         rows = np.zeros((n_steps, 5))
-        for start in (0, 30, 140):
-            noise.add_to(rows[start : {0: 30, 30: 140, 140: n_steps}[start]], start)
+        for start, end in itertools.pairwise(ends):
+            noise.add_to(rows[start:end], start)
         found.append(rows)
         assert np.array_equal(rows, found[0])
     # Numbers of 2**26 steps: none of them twice, but by chance.

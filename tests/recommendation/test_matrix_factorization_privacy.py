@@ -401,8 +401,8 @@ MUTANTS = {
         check_public,
         "recommendation._matrix_factorization",
         (
-            "        self.privacy_ = plan\n",
-            "        self.privacy_, self.models_ = plan, self._personal\n",
+            "self.privacy_ = fitted.plan",
+            "self.privacy_, self.models_ = fitted.plan, self._personal",
         ),
     ),
 }
