@@ -2,11 +2,10 @@
 
 from ._generators import make_low_rank_sparse_tasks, make_spiked_covariance
 from ._ratings import fetch_movielens, make_ratings
-from ._real import load_adult, load_digits
+from ._real import load_digits
 
 __all__ = [
     "fetch_movielens",
-    "load_adult",
     "load_digits",
     "make_low_rank_sparse_tasks",
     "make_ratings",

@@ -452,7 +452,7 @@ def _prepared(variant, path):
     names += [f"users_{column}" for column in ("id", "gender", "age", "occupation")]
     names += [f"{item}s_{column}" for column in ("id", "title", "genre")]
     names += ["occupation_names"] if older else []
-    raw = read_archive(variant, names, path.parent.parent)
+    raw = read_archive(path, names)
     expect("genre_names", raw["genre_names"].tolist(), GENRES[variant])
     if older:
         codes = raw["users_occupation"].astype(np.int64)
