@@ -14,19 +14,15 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.metadata_routing import process_routing
-from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Self, fitted_by, published_copy
+from .._base.model_inside import ModelInside, has_method
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import (
     Interval,
     StrOptions,
-    delegated,
     fit_progress,
-    forwarded,
-    get_feature_names_out,
-    has_method,
 )
 from .._tables.clusters import is_on_cluster
 from .._tables.columns import column_names, refuse_same_names
@@ -55,7 +51,7 @@ _SEEDS_APART = 1013
 
 
 @documented
-class PrivatePipeline(Pipeline, PrivateEstimator):
+class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     r"""Pipeline of private steps with a single budget and a single guarantee.
 
     All releases of a fit together are within `epsilon` and `delta`. The steps share
@@ -392,15 +388,10 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
 
     # -- what was fitted -------------------------------------------------------------
 
-    def _fitted(self) -> Pipeline:
-        check_is_fitted(self)
-        return self.pipeline_
+    _inside: ClassVar[str] = "pipeline_"
 
     def _method(self, name: str) -> Any:
-        return getattr(super(), name)
-
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "pipeline_")
+        return getattr(super(ModelInside, self), name)
 
     def __getitem__(self, ind):
         """Return a step, or a slice of the fitted steps."""
@@ -416,54 +407,6 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         if hasattr(self, "pipeline_"):
             return self.pipeline_.named_steps
         return super().named_steps
-
-    classes_ = forwarded("classes_", "Classes of the last step.")
-    n_features_in_ = forwarded("n_features_in_", "Number of columns seen during fit.")
-    feature_names_in_ = forwarded("feature_names_in_", "Names of columns in fit.")
-
-    predict = delegated("predict", "Predict with the last step.", "Predictions")
-    predict_proba = delegated(
-        "predict_proba", "Return class probabilities.", "Columns as in `classes_`"
-    )
-    predict_log_proba = delegated(
-        "predict_log_proba", "Return log-probabilities.", "Columns as in `classes_`"
-    )
-    decision_function = delegated(
-        "decision_function", "Return decision values.", "Decision values"
-    )
-    score_samples = delegated(
-        "score_samples", "Return scores of rows.", "Scores, each as private as its row"
-    )
-    transform = delegated(
-        "transform", "Transform rows with all steps.", "Rows, as private as they were"
-    )
-    inverse_transform = delegated(
-        "inverse_transform", "Map rows back with all steps, in reverse order.", "Rows"
-    )
-
-    @has_method("score")
-    def score(self, X, y=None, sample_weight=None, **params):
-        """Return the exact score of the last step, which is not a private release.
-
-        Parameters
-        ----------
-        X : array-like
-            Rows in a form that the first step accepts.
-        y : array-like or None, default=None
-            Targets.
-        sample_weight : array-like or None, default=None
-            Weights of rows, if the last step supports them.
-        **params : dict
-            Metadata for the steps, if metadata routing is enabled.
-
-        Returns
-        -------
-        float
-            Score. A score of private rows is as private as these rows.
-        """
-        return self._fitted().score(X, y, sample_weight=sample_weight, **params)
-
-    get_feature_names_out = get_feature_names_out
 
     def set_output(self, *, transform=None):
         """Set the output format of ``transform`` in all steps.

@@ -6,7 +6,6 @@ from scipy import stats
 
 from skdpspectral.datasets import (
     _generators,
-    _ratings,
     load_digits,
     make_low_rank_sparse_tasks,
     make_ratings,
@@ -121,7 +120,7 @@ def test_without_noise_the_rows_lie_in_the_span():
 GENERATORS = {
     make_spiked_covariance: _generators._SPIKED,
     make_low_rank_sparse_tasks: _generators._TASKS,
-    make_ratings: _ratings._RATINGS,
+    make_ratings: _generators._RATINGS,
 }
 WRONG = [
     (_generators.SIZE, [0, -1, 2.0, True, "ten", None, [3]]),
