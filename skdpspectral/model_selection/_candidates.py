@@ -52,7 +52,7 @@ from ..accounting import (
     gaussian_mu,
 )
 from ..accounting._errors import without_warnings
-from ..accounting._ledger.context import without_accountant
+from ..accounting._ledger.context import block_at_hand, without_accountant
 from ..accounting._ledger.planned_fits import (
     Composition,
     composition_of,
@@ -371,9 +371,12 @@ def set_sources(model: Any, limit: Any, seed: int | None) -> None:
 
 
 def fitted_within_budget(
-    model: Any, X: Any, y: Any, limit: FitLimit, seed: int | None
+    model: Any, X: Any, y: Any, limit: FitLimit, seed: int | None, search: Any
 ) -> Any:
-    """Fit a model within a limit, one job after another."""
+    """Fit a model within a limit, one job after another; it keeps the search's ledger.
+
+    Later fits of the model, or of its clones, are charged there by themselves.
+    """
     set_sources(model, limit, seed)
     with warnings.catch_warnings(), without_accountant():
         warnings.filterwarnings("ignore", "noise_seed is given", PrivacyLeakWarning)
@@ -381,10 +384,11 @@ def fitted_within_budget(
         fitted_by(functools.partial(model.fit, *given), private=True)
     # Column transformers, and pipelines with a memory, have fitted copies of steps.
     fitted = (part for part in fitted_within(model) if hasattr(part, "_set_source"))
+    noted = block_at_hand(getattr(search, "_made_in", None))
     for part in (*private_parts(model).values(), *fitted):
         part._set_source(None, None)
-        for name in ("_made_in", "_fit_limit"):
-            vars(part).pop(name, None)
+        vars(part).pop("_fit_limit", None)
+        part.accountant, part._made_in = search.accountant, noted
     return model
 
 

@@ -103,7 +103,8 @@ class PrivateSearchCV(
         Parameters of the chosen candidate, or the incumbent's values of the searched
         ones.
     best_estimator_ : estimator
-        The chosen candidate, fitted on all rows.
+        The chosen candidate, fitted on all rows. Further fits of it are charged to the
+        ledger of the search.
     kept_ : bool
         Whether the incumbent was kept.
     n_blocks_ : int
@@ -345,7 +346,8 @@ class PrivateSearchCV(
             index = 0 if choice.kept else choice.proposed
             limit = FitLimit(budgets.mu_fit, plan.failure, (plan.unit, plan.neighbors))
             model = found.models[index]
-            model = fitted_within_budget(model, X, y, limit, release.draw_seed())
+            seed = release.draw_seed()
+            model = fitted_within_budget(model, X, y, limit, seed, self)
             progress.step(steps)
         given, chosen = self.estimator.get_params(deep=True), found.candidates[index]
         names = {name for candidate in found.candidates for name in candidate}

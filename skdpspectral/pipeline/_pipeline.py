@@ -224,11 +224,6 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         return self._budgets(private_steps(steps)).plan
 
     def _check_parameters(self) -> None:
-        if self.memory is not None:
-            raise ValueError(
-                "memory must be None: a cached step would be used again with the noise "
-                "of another budget"
-            )
         if self.transform_input is not None and not _routes_metadata():
             raise ValueError(
                 "transform_input needs metadata routing: "
@@ -241,6 +236,13 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         self._validate_params()
         self._check_budget()
         _check_steps(self.steps)
+        # Before a step is tried: it might be cached, or refused for another reason.
+        for path, part in estimators_within(self).items():
+            if getattr(part, "memory", None) is not None:
+                raise ValueError(
+                    f"{path}{'__' if path else ''}memory must be None: a cached step "
+                    "would be used again with the noise of another budget"
+                )
 
     def _unfitted(self) -> Pipeline:
         """Return a pipeline of clones of the steps, private to this fit."""

@@ -123,11 +123,6 @@ def private_steps(steps: list[Step]) -> list[Step]:
     private = []
     for step in steps:
         one = step.estimator
-        if step.kind is not Composition.FROZEN and getattr(one, "memory", None):
-            raise ValueError(
-                f"memory of {step.path or 'the pipeline'!r} must be None: a cached "
-                "step would be used again with the noise of another budget"
-            )
         if isinstance(one, PrivateEstimator):
             private.append(step)
         elif step.kind in (Composition.SEARCH, Composition.OTHER) and has_private(one):

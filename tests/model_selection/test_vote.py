@@ -16,7 +16,7 @@ from scipy import stats
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import make_scorer
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 from sklearn.random_projection import GaussianRandomProjection
@@ -168,6 +168,22 @@ def test_the_last_fit_has_all_rows_and_its_share():
     assert fit.mu == pytest.approx(made.privacy_["fit"].mu, rel=1e-6)
     assert made.best_estimator_.accountant is None
     assert made.best_estimator_.noise_seed is None
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_further_fits_of_the_best_model_are_charged_to_the_ledger(private):
+    steps, ledger = (DPStandardScaler(), DPPCA(1)), PrivacyAccountant()
+    model = make_private_pipeline(*steps) if private else make_pipeline(*steps)
+    space, n_entries = {"dppca__clip_norm": [9.0]}, 1 if private else 2
+    search(model, space, accountant=ledger).fit(X).best_estimator_.fit(X)
+    assert len(ledger.ledger) == 1 + n_entries
+    with ledger:
+        made = search(model, space).fit(X)
+        published = made.publish().best_estimator_
+    cross_val_score(made.best_estimator_, X, cv=2, scoring=lambda *_: 0.0)
+    assert len(ledger.ledger) == 2 + 3 * n_entries
+    cross_val_score(published, X, cv=2, scoring=lambda *_: 0.0)
+    assert len(ledger.ledger) == 2 + 3 * n_entries
 
 
 # -- what it chooses -------------------------------------------------------------------

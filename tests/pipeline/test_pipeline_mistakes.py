@@ -15,7 +15,12 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    Normalizer,
+    OneHotEncoder,
+    StandardScaler,
+)
 from sklearn.random_projection import GaussianRandomProjection
 
 from skdpspectral import (
@@ -192,7 +197,11 @@ MISTAKES = {
     ),
     "a cache inside": (
         lambda: pipeline(make_pipeline(*SCALED, memory=Memory(None))),
-        r"memory of 'pipeline' must be None",
+        r"pipeline__memory must be None",
+    ),
+    "a memory inside that is none": (
+        lambda: pipeline(make_pipeline(Normalizer(), memory=object()), DPPCA(1)),
+        r"pipeline__memory must be None",
     ),
     "more components than columns": (
         lambda: pipeline(DPStandardScaler(), DPPCA(9)),

@@ -414,7 +414,7 @@ def test_a_private_search_over_a_pipeline(noise_seed):
     assert len(accountant.ledger) == 1
     best = search.best_estimator_
     assert best.privacy_.mu <= search.privacy_["fit"].mu * (1 + 1e-9)
-    assert best.accountant is None
+    assert best.accountant is accountant
     assert best.on_leak == "raise"
     again = clone(search).set_params(accountant=None).fit(X)
     assert (again.support_ == search.support_) is (noise_seed is not None)
