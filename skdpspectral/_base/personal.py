@@ -83,7 +83,7 @@ class KeepsUsers:
         elif len(self._models().weights):
             said += (
                 ". To test users' own models, keep rows of every user in each training "
-                "part (PerUserKFold); GroupKFold tests new users"
+                "part (PrivateSplit); GroupKFold tests new users"
             )
         said += ". personalize() fits models of users to their own rows"
         warn(said, UserWarning)

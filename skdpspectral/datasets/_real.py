@@ -212,7 +212,7 @@ def fetch_movielens(
     See Also
     --------
     make_ratings : Simulated ratings in the same format.
-    skdpspectral.model_selection.PerUserKFold : Folds with rows of every user.
+    skdpspectral.model_selection.PrivateSplit : Folds with rows of every user.
 
     Notes
     -----

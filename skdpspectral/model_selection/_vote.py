@@ -31,7 +31,7 @@ from .._base.sklearn_compat import FitProgress, take_rows
 from .._base.strategies import same_value
 from .._release.noise import public_order, without_recording
 from .._release.selection import VoteRelease, own_generators
-from .._tables.columns import column_names, dtypes_of, read_quietly
+from .._tables.columns import column_names, dtypes_of, read_column, read_quietly
 from .._tables.table import shape_of, table_shape
 from ..accounting import (
     PrivacyAccountant,
@@ -344,7 +344,8 @@ def _deal(X: Any, ballot: Ballot, key: bytes) -> list[np.ndarray]:
     if ballot.n_rows is not None:
         order = public_order(ballot.n_rows)
         return [order[block::m] for block in range(m)]
-    codes, places = user_places(X, ballot.user_feature, key)
+    ids = read_column(X, ballot.user_feature, "user_feature")
+    codes, places = user_places(ids, "user_feature", key)
     of_user = np.minimum((places * m).astype(np.intp), m - 1)
     of_row = of_user[codes]
     order = np.argsort(of_row, kind="stable")

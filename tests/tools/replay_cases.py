@@ -1114,8 +1114,6 @@ def split_cases(rng, form):
             secrets=(SECRET,),
             charges=False,
         )
-    # Without shuffling, PerUserKFold deals rows of a user by that user alone: no
-    # guarantee is claimed of it, as folds begin where the user before ends.
 
 
 # -- searches --------------------------------------------------------------------------
