@@ -7,7 +7,7 @@ import functools
 import math
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from numbers import Real
 from typing import Any
 
@@ -36,7 +36,6 @@ from .._tables.columns import (
     frame_of_arrow,
     is_arrow,
     read_entries,
-    refuse_nullable_integers,
 )
 from .._tables.table import (
     DeferredRead,
@@ -58,9 +57,7 @@ from ..accounting._ledger.planned_fits import (
     composition_of,
     estimators_within,
     fitted_within,
-    has_private,
     is_estimator,
-    parts_of,
     planned_fits,
     reads_clients,
 )
@@ -185,24 +182,6 @@ def check_form_of_fit(model: Any, X: Any, y: Any) -> None:
     set_sources(model, _UntilCharged(), None)
     with contextlib.suppress(FormChecked), without_warnings(), quiet():
         model.fit(X) if y is None else model.fit(X, y)
-
-
-def check_dtypes(models: Sequence[Any], X: Any) -> None:
-    """Refuse integers whose dtype would tell of a missing value, in any candidate."""
-    steps = (step for model in models for step in _before_noise(model))
-    if any(takes_numbers(s) or getattr(s, "func", None) is not None for s in steps):
-        refuse_nullable_integers(X)
-
-
-def _before_noise(model: Any) -> Iterator[Any]:
-    """Yield the steps without noise that rows pass before a private one."""
-    kind = composition_of(model)
-    if kind is None and is_estimator(model) and not isinstance(model, PrivateEstimator):
-        yield model
-    for _, part in parts_of(model) if kind is not None else ():
-        yield from _before_noise(part)
-        if kind is Composition.PIPELINE and has_private(part):
-            return
 
 
 class FitLimit:

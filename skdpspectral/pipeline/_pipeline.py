@@ -17,6 +17,7 @@ from sklearn.utils.metadata_routing import process_routing
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Self, fitted_by, published_copy
+from .._base.made_up import check_form_of_others
 from .._base.model_inside import ModelInside, has_method
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import (
@@ -37,11 +38,9 @@ from ..accounting._ledger.planned_fits import (
     estimators_within,
     steps_of,
 )
-from ..mechanisms import PrivacyPlan, Unit, check_count, check_real
+from ..mechanisms import PrivacyPlan, Unit, check_count
 from ._step_budgets import (
     StepBudgets,
-    check_form_of_others,
-    check_shares,
     form_after,
     private_steps,
 )
@@ -229,12 +228,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
                 "transform_input needs metadata routing: "
                 "sklearn.set_config(enable_metadata_routing=True)"
             )
-        check_shares(self.shares)
-        check_real("delta", self.delta)
-        if self.epsilon is not None:
-            check_real("epsilon", self.epsilon)
-        self._validate_params()
-        self._check_budget()
+        super()._check_parameters()
         _check_steps(self.steps)
         # Before a step is tried: it might be cached, or refused for another reason.
         for path, part in estimators_within(self).items():
