@@ -185,7 +185,7 @@ def test_ledger_of_a_with_block_is_charged_from_workers(X):
 
 def test_budget_refuses_the_baseline_before_anything_is_spent(X):
     accountant = PrivacyAccountant(epsilon=100.0, delta=DELTA)
-    with pytest.raises(PrivacyBudgetError, match="baseline=False") as info:
+    with pytest.raises(PrivacyBudgetError, match="spends without limit") as info:
         from_estimator(DPPCA(accountant=accountant), X, baseline=True)
     assert info.value.requested == np.inf
     assert len(accountant.ledger) == 0
