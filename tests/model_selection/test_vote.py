@@ -37,7 +37,6 @@ from skdpspectral import (
 )
 from skdpspectral._release.noise import record_releases
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
-from skdpspectral.audit import privacy_report
 from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.mechanisms import Neighbors, Unit
 from skdpspectral.metrics import captured_variance, make_private_scorer
@@ -623,6 +622,7 @@ BAD = {
     "grid of bad values": {"space": {"clip_norm": [-1.0]}},
     "grid of seeds": {"space": {"noise_seed": [0]}},
     "grid of ledgers": {"space": {"accountant": [PrivacyAccountant()]}},
+    "grid of the search's own epsilons": {"space": {"epsilon": [0.5, 1.0]}},
     "grid without noise": {"space": {"epsilon": [None]}},
     "estimator a class": {"estimator": DPPCA},
     "estimator text": {"estimator": "pca"},
@@ -712,17 +712,6 @@ def test_a_limit_refuses_what_its_search_was_not_charged_for():
         limit.charge(LRSRegressor(user_feature=0).privacy_plan(3))
 
 
-def test_reports_see_through_a_vote():
-    assert privacy_report(search()).private
-    assert privacy_report(users_search()).private
-    assert not privacy_report(search(LEAKY, {"dppca__clip_norm": [1.0]})).private
-    assert not privacy_report(search(noise_seed=0)).private
-    # It may be kept, whatever all of the candidates put in its place.
-    space = {"standardscaler": [DPStandardScaler()]}
-    assert not privacy_report(search(LEAKY, space)).private
-    assert "of which only the last is released" in str(privacy_report(search()))
-
-
 @pytest.mark.slow
 def test_any_scorer_and_private_pipelines():
     y = (X[:, 0] > 0).astype(int)
@@ -797,18 +786,6 @@ def test_a_plan_is_refused_where_a_fit_is(epsilon, X, space):
         errors.append(str(error.value))
     assert errors[0] == errors[1]
     assert not accountant.ledger
-
-
-def test_epsilons_of_the_only_private_step_are_no_candidates():
-    """The search sets that epsilon: such candidates would all be the same."""
-    search = PrivateSearchCV(
-        DPPCA(1),
-        {"epsilon": [0.5, 1.0]},
-        epsilon=4.0,
-        scoring=make_private_scorer("captured_variance", clip_norm=3.0),
-    )
-    with pytest.raises(ValueError, match="epsilon has no effect in this search"):
-        search.plan_for(np.zeros((4000, 3)))
 
 
 # -- containers, and scores that fail, before the charge -------------------------------

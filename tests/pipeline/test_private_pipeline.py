@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -35,8 +34,6 @@ from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
 from skdpspectral.audit import privacy_report, publish
 from skdpspectral.datasets import make_ratings
 from skdpspectral.mechanisms import PrivacyPlan
-from skdpspectral.metrics import make_private_scorer
-from skdpspectral.model_selection import PrivateSearchCV
 from skdpspectral.pipeline import PrivatePipeline, make_private_pipeline
 
 N = 600
@@ -158,13 +155,6 @@ def test_the_charge_comes_before_values():
     with pytest.raises(ValueError, match=r"NaN.*stays charged: epsilon=1 \(entry 1\)"):
         whole(accountant=accountant).fit(X, y)
     assert len(accountant.ledger) == 1
-
-
-def test_a_with_block_is_charged():
-    X, _ = numbers()
-    with PrivacyAccountant() as accountant:
-        make_private_pipeline(DPStandardScaler(), DPPCA(1)).fit(X)
-    assert [entry.estimator for entry in accountant.ledger] == ["PrivatePipeline"]
 
 
 def test_without_privacy():
@@ -385,41 +375,6 @@ def test_folds_and_jobs_are_charged():
     assert [e.estimator for e in accountant.ledger] == ["PrivatePipeline"] * 3
 
 
-def test_an_accountant_says_what_fits_cost():
-    X, _ = table()
-    accountant = PrivacyAccountant(3.0, 1e-6)
-    search = GridSearchCV(whole(), {"epsilon": [0.25, 0.5]}, cv=3)
-    expected = PrivacyAccountant()
-    expected.check(search, X)
-    assert accountant.check(whole(), X, n_fits=3).epsilon < 3.0
-    with pytest.raises(PrivacyBudgetError):
-        accountant.check(whole(epsilon=2.0), X, n_fits=3)
-    assert accountant.ledger == ()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("noise_seed", [None, 0])
-@pytest.mark.filterwarnings("ignore")
-def test_a_private_search_over_a_pipeline(noise_seed):
-    X, _ = numbers()
-    accountant = PrivacyAccountant(4.0, 1e-6, allow_seeded=True)
-    search = PrivateSearchCV(
-        make_private_pipeline(DPStandardScaler(), DPPCA(1)),
-        {"dpstandardscaler__with_std": [True, False]},
-        epsilon=4.0,
-        scoring=make_private_scorer("captured_variance", clip_norm=9.0),
-        accountant=accountant,
-        noise_seed=noise_seed,
-    ).fit(X)
-    assert len(accountant.ledger) == 1
-    best = search.best_estimator_
-    assert best.privacy_.mu <= search.privacy_["fit"].mu * (1 + 1e-9)
-    assert best.accountant is accountant
-    assert best.on_leak == "raise"
-    again = clone(search).set_params(accountant=None).fit(X)
-    assert (again.support_ == search.support_) is (noise_seed is not None)
-
-
 def test_the_report_has_the_whole():
     report = privacy_report(whole(epsilon=2.0))
     assert report.private
@@ -478,13 +433,6 @@ def test_what_leaks_can_be_fitted_loudly():
         model.publish()
 
 
-def test_no_warning_of_steps_is_about_their_own_budget():
-    X, y = numbers()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", PrivacyLeakWarning)
-        make_private_pipeline(DPStandardScaler(), sampled()).fit(X, y)
-
-
 def test_fitted_steps_that_stay_cost_nothing():
     X, _ = numbers()
     scaler = DPStandardScaler().fit(X)
@@ -505,24 +453,6 @@ def test_users_and_items():
     ).fit(ratings.data, ratings.target)
     assert str(model.privacy_.unit) == "user"
     assert model.privacy_.mu == pytest.approx(gaussian_mu(4.0, 1e-6), rel=1e-9)
-
-
-@pytest.mark.parametrize("output", ["default", "pandas"])
-def test_a_column_of_users_is_named_behind_a_step_that_returns_names(output):
-    ratings = make_ratings(300, 20, n_ratings_per_user=8)
-    frame = pd.DataFrame(ratings.data, columns=["user_id", "item_id"])
-    embedding = DPItemEmbedding(items=ratings.item_ids, rating_range=(1, 5))
-    embedding.set_output(transform=output)
-    accountant = PrivacyAccountant()
-    model = make_private_pipeline(
-        embedding, LRSRegressor(user_feature="user_id"), accountant=accountant
-    )
-    if output == "pandas":
-        model.fit(frame, ratings.target)
-    else:
-        with pytest.raises(ValueError, match="lrsregressor"):
-            model.fit(frame, ratings.target)
-    assert len(accountant.ledger) == (output == "pandas")
 
 
 def test_a_stream_as_a_step():
