@@ -249,24 +249,9 @@ class PrivateSearchCV(
         """Describe what a search on X will release and cost; nothing is fitted.
 
         Tables with text require this method, because the releases of their steps depend
-        on dtypes.
+        on dtypes. A column of clients is read, if candidates have a `client_feature`.
 
-        Parameters
-        ----------
-        X : array-like or dataframe of shape (n_samples, n_features)
-            Rows, of which the shape, names and dtypes are used, and the column of
-            clients, if candidates have a `client_feature`.
-
-        Returns
-        -------
-        PrivacyPlan
-            The plan that this search is charged for.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a parameter is invalid, the budget too small, or X or a candidate would
-            be refused by :meth:`fit` before its charge.
+        {plan_of_rows}
         """
         self._check_parameters()
         checked_form(self.estimator, X, None)

@@ -203,20 +203,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     def plan_for(self, X) -> PrivacyPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows. Only their shape, column names and dtypes are used.
-
-        Returns
-        -------
-        PrivacyPlan
-            The plan that this fit is charged for.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If a parameter or a step is invalid, or X has an invalid form.
+        {plan_of_rows}
         """
         self._check_parameters()
         steps = list(steps_of("", self._unfitted(), _rows_of(X, self.steps)))
@@ -263,12 +250,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
 
         Parameters
         ----------
-        X : array-like or dataframe
-            Rows in a form that the first step accepts.
-        y : array-like or None, default=None
-            Targets.
-        **params : dict
-            Metadata for the steps, as in :class:`~sklearn.pipeline.Pipeline`.
+        {rows_of_steps}
 
         {outcome_of_fit}
         """
@@ -281,12 +263,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
 
         Parameters
         ----------
-        X : array-like or dataframe
-            Rows in a form that the first step accepts.
-        y : array-like or None, default=None
-            Targets.
-        **params : dict
-            Metadata for the steps.
+        {rows_of_steps}
 
         Returns
         -------
@@ -301,12 +278,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
 
         Parameters
         ----------
-        X : array-like or dataframe
-            Rows in a form that the first step accepts.
-        y : array-like or None, default=None
-            Targets.
-        **params : dict
-            Metadata for the steps.
+        {rows_of_steps}
 
         Returns
         -------
