@@ -79,8 +79,6 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     memory : None
         Must be None, because a cached step would be reused with the noise and cost of
         another budget.
-    transform_input : list of str or None, default=None
-        As in :class:`~sklearn.pipeline.Pipeline`.
     verbose : bool, default=False
         Whether to print the elapsed time of each step.
 
@@ -136,9 +134,10 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
     )
     # Steps have seeds, for tests; those of a run of a search are set by the search.
     noise_seed: ClassVar[None] = None
+    transform_input: ClassVar[None] = None  # which Pipeline asks for
     _run_seed: int | None = None
 
-    _array_parameters: ClassVar[tuple[str, ...]] = ("steps", "transform_input")
+    _array_parameters: ClassVar[tuple[str, ...]] = ("steps",)
 
     _parameter_constraints: ClassVar[dict] = {
         "steps": "no_validation",
@@ -148,7 +147,6 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         "on_leak": [StrOptions({"raise", "warn"})],
         "accountant": [PrivacyAccountant, None],
         "memory": "no_validation",
-        "transform_input": [list, None],
         "verbose": ["boolean"],
     }
 
@@ -162,7 +160,6 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         on_leak: str = "raise",
         accountant: PrivacyAccountant | None = None,
         memory=None,
-        transform_input=None,
         verbose: bool = False,
     ) -> None:
         self.steps = steps
@@ -172,7 +169,6 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         self.on_leak = on_leak
         self.accountant = accountant
         self.memory = memory
-        self.transform_input = transform_input
         self.verbose = verbose
 
     # -- what a fit will release -----------------------------------------------------
@@ -210,11 +206,6 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         return self._budgets(private_steps(steps)).plan
 
     def _check_parameters(self) -> None:
-        if self.transform_input is not None and not _routes_metadata():
-            raise ValueError(
-                "transform_input needs metadata routing: "
-                "sklearn.set_config(enable_metadata_routing=True)"
-            )
         super()._check_parameters()
         _check_steps(self.steps)
         # Before a step is tried: it might be cached, or refused for another reason.
@@ -229,7 +220,6 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         """Return a pipeline of clones of the steps, private to this fit."""
         pipeline = Pipeline(
             [(name, clone(step, safe=False)) for name, step in self.steps],
-            transform_input=self.transform_input,
             verbose=self.verbose,
         )
         # Branches would continue beside one that fails, without numpy's error state.
@@ -517,7 +507,6 @@ def make_private_pipeline(
     on_leak="raise",
     accountant=None,
     memory=None,
-    transform_input=None,
     verbose=False,
 ):
     """Build a :class:`PrivatePipeline` with automatically named steps.
@@ -527,7 +516,7 @@ def make_private_pipeline(
     *steps : estimators
         Steps, named after their lowercased classes as in
         :func:`~sklearn.pipeline.make_pipeline`.
-    epsilon, delta, shares, on_leak, accountant, memory, transform_input, verbose
+    epsilon, delta, shares, on_leak, accountant, memory, verbose
         As in :class:`PrivatePipeline`.
 
     Returns

@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, Normalizer
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 from skdpspectral import (
@@ -326,30 +326,6 @@ def test_metadata_reaches_steps():
         with pytest.raises(ValueError, match="users"):
             model.fit(X, y, users=users)
         assert accountant.ledger == ()
-
-
-def test_input_is_transformed_for_a_step():
-    X, _ = numbers()
-
-    class Taking(DPStandardScaler):
-        def fit(self, X, y=None, X_val=None):
-            assert X_val is None or abs(X_val).max() <= 1.0
-            return super().fit(X)
-
-    model = PrivatePipeline(
-        [
-            ("normalizer", Normalizer()),
-            ("scaler", Taking()),
-        ],
-        transform_input=["X_val"],
-        on_leak="warn",
-    )
-    with pytest.raises(ValueError, match="needs metadata routing"):
-        model.fit(X, X_val=X)
-    with sklearn.config_context(enable_metadata_routing=True):
-        model["scaler"].set_fit_request(X_val=True)
-        with pytest.warns(PrivacyLeakWarning, match="leaks"):
-            model.fit(X, X_val=X)
 
 
 # -- searches, reports, copies -----------------------------------------------------
