@@ -151,11 +151,10 @@ class StreamRelease(NoiseOwner):
 
     def close(self) -> None:
         """End the stream, which releases nothing more."""
-        # The lock may belong to a thread of the parent, or to the interrupted step.
-        if self.is_forked() or self._thread_lock.is_held_here:
+        if self.is_forked():  # the lock may belong to a thread of the parent
             self._close()
             return
-        with self._thread_lock.hold():
+        with self._thread_lock:
             self._close()
 
     def _close(self) -> None:

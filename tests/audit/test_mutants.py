@@ -1146,7 +1146,7 @@ EXACT |= {
     ),
     "a forked process draws the same noise": Mutant(
         "NoiseOwner",
-        "return self._process != (os.getpid(), _process_mark)",
+        "return self._process is not _process_mark",
         "return False",
         f"{_THREADS}a_fork_in_the_middle_of_a_path",
     ),
@@ -1463,12 +1463,6 @@ EXACT |= {
         "if version == VERSION:",
         "if version <= VERSION:",
         "accounting/test_ledger_damage.py::test_other_versions_are_refused_untouched[7]",
-    ),
-    "entries that take nothing of a budget": Mutant(
-        "_is_enough",
-        "if not entry.share:\n        return False",
-        "if not entry.share:\n        return True",
-        f"{_EDITS}[share]",
     ),
     "the end of the chain not compared with the seal": Mutant(
         "Transaction",

@@ -2,10 +2,7 @@
 
 import json
 import re
-import shutil
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -110,24 +107,6 @@ def test_removed_entries_and_other_ledgers_are_found(make, ledger, tmp_path, cap
     assert (code, "entries 2 to 2 are missing" in said) == (1, True)
 
 
-@pytest.mark.slow
-def test_a_ledger_without_the_last_entries_is_found(ledger, make, tmp_path):
-    shutil.copy(ledger, tmp_path / "older.db")
-    PrivacyAccountant(path=ledger).charge_external(
-        0.01, 0.0, "more", unit="row", neighbors="replace-one"
-    )
-    # In a process that has not seen the newer one: this one refuses the older.
-    command = [sys.executable, "-m", "skdpspectral.statements._command", "verify"]
-    ran = subprocess.run(
-        [*command, make("json"), str(tmp_path / "older.db")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    said = "the statement has 4 entries, and the ledger 3\n"
-    assert (ran.returncode, ran.stdout) == (1, said), ran.stderr
-
-
 def test_statements_of_fits_are_looked_up(tmp_path, kinds, capsys):
     path, page = str(tmp_path / "fits.db"), str(tmp_path / "page.html")
     accountant = PrivacyAccountant(path=path)
@@ -183,12 +162,6 @@ def test_bad_calls(ledger, make, tmp_path, capsys):
         code, said = verified(capsys, str(tmp_path / "bad"), ledger)
         assert (code, "or its record is damaged" in said) == (1, True)
     assert main(["check", ledger]) == 0  # the other commands are there too
-
-
-def test_the_command_is_the_one_that_is_installed():
-    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
-    named = re.search(r'^skdpspectral-ledger = "(.*)"$', project, re.M)
-    assert named[1] == f"{main.__module__}:main"
 
 
 # -- forgeries: records changed by somebody who has the code, and pages made of them ---
@@ -343,57 +316,3 @@ def test_what_no_ledger_has_is_never_confirmed(charged, tmp_path, capsys):
         "the remark 'Reviewed and approved.'",
     ):
         assert what in beside
-
-
-def test_tricks_with_texts_are_found(make, ledger, capsys):
-    """Lines that are empty, marks that are not seen, and keys that stand twice."""
-    for ending in ("html", "json"):
-        path = make(ending)
-        text = read(path)
-        once = '"kind": "ledger"'
-        quoted = once if ending != "html" else once.replace('"', "&quot;")
-        assert quoted in text
-        for changed in (
-            text + "\n",
-            text[:-1],
-            "\ufeff" + text,
-            text.replace("\n", "\r\n"),
-            text.replace("spent", "sp\u0435nt", 1),
-            text.replace("Privacy", "Priv\u200bacy", 1),
-            text.replace(quoted, f"{quoted}, {quoted}"),
-            text.replace("</main>", "<p>And epsilon = 1.</p></main>") + " ",
-        ):
-            write(path, changed)
-            code, said = verified(capsys, path, ledger)
-            assert code == 1 or changed == text, said
-        Path(path).unlink()
-
-
-def test_files_that_are_no_statements(make, ledger, tmp_path, capsys):
-    bad = tmp_path / "bad"
-    good = json.loads(Path(make("json")).read_text())
-    record = json.dumps({**good, "stated": "x"})
-    negative = json.dumps({**good, "ledger": {**good["ledger"], "entries": -1}})
-    huge = json.dumps({**good, "ledger": {**good["ledger"], "entries": 1e300}})
-    deep, yaml = "[" * 10**5, Path(make("registry")).read_text()
-    for text in (deep, record, negative, huge, '{"record": []}', yaml):
-        bad.write_text(text)
-        capsys.readouterr()
-        assert main(["verify", str(bad), ledger]) in (1, 2)
-        said = capsys.readouterr()
-        assert len((said.out + said.err).splitlines()) == 1
-    bad.write_bytes(bytes(range(256)))
-    assert main(["verify", str(bad), ledger]) == 2
-    assert main(["verify", str(tmp_path), ledger]) == 2
-    assert main(["verify", make("html"), str(bad)]) == 2
-
-
-@pytest.mark.parametrize("number", [0, -5, 0.5, True, "2", [1]])
-@pytest.mark.parametrize("name", ["units_per_person", "n_units"])
-def test_a_number_that_no_curator_can_state_is_refused(ledger, number, name):
-    """Odds of fewer than one row would be a promise that nobody has made."""
-    accountant = PrivacyAccountant(path=ledger)
-    record = statement(accountant, units_per_person=3).to_dict()
-    record["stated"][name] = number
-    with pytest.raises(ValueError, match=f"{name} must be at least 1"):
-        Statement(facts_in(record))

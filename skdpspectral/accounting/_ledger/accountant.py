@@ -24,7 +24,6 @@ from ...mechanisms import (
     check_real,
     shown,
 )
-from .._composition import Total
 from .._errors import LedgerError, PrivacyBudgetError
 from .._gaussian import MIN_DELTA, gaussian_mu
 from . import report, store
@@ -40,8 +39,6 @@ from .costs import (
 from .entries import LedgerEntry, Sums, new_row
 from .planned_fits import Refit, planned_fits
 from .report import Remaining, Spent, Standing
-
-_LARGEST_DELTA = 1.0 - 2.0**-53
 
 
 class PrivacyAccountant:
@@ -362,13 +359,13 @@ class PrivacyAccountant:
         fits = planned_fits(what, X)
         with store.transaction(self._path, self._id, keep=False) as locked:
             locked.know_counts()
-            sums = self._after(fits, n_fits, locked.terms, locked.sums)
-        return self._spent(sums)
+            terms, sums = self._after(fits, n_fits, locked.terms, locked.sums)
+        return Standing(terms, sums).spent()
 
     def _after(
         self, fits: Sequence[Any], n_fits: int, terms: dict[str, Any], sums: Sums
-    ) -> Sums:
-        """Return the sums after fits, none of which may exceed the budget.
+    ) -> tuple[dict[str, Any], Sums]:
+        """Return terms and sums after fits, none of which may exceed the budget.
 
         Of a refit of one of several candidates, the costliest for this ledger counts.
         """
@@ -377,14 +374,14 @@ class PrivacyAccountant:
                 found = [
                     self._after(own, n_fits, terms, sums) for own in fit.alternatives
                 ]
-                sums = max(found, key=lambda s: self._spent(s).epsilon, default=sums)
+                dear = lambda after: Standing(*after).spent().epsilon  # noqa: E731
+                terms, sums = max(found, key=dear, default=(terms, sums))
                 continue
             handle = self if fit.accountant is None else fit.accountant
             if handle._id == self._id:
-                _, terms, sums = handle._entered(
-                    fit.plan, fit.times * n_fits, terms, sums
-                )
-        return sums
+                times = fit.times * n_fits
+                _, terms, sums = handle._entered(fit.plan, times, terms, sums)
+        return terms, sums
 
     def _entered(
         self, plan: PrivacyPlan, times: int, terms: dict[str, Any], sums: Sums
@@ -445,26 +442,11 @@ class PrivacyAccountant:
 
     # -- totals and tables -----------------------------------------------------
 
-    def _total(self, sums: Sums) -> tuple[Total, float]:
-        """Return the total of entries, and the delta to state it at."""
-        total, (_, _, least, seeded, _) = sums.total(), sums.head
-        if self._budget is not None:
-            delta = self._budget.delta
-        else:  # several fits may fail more often than one of them allows for
-            delta = max(least or DEFAULT_DELTA, 2.0 * total.additive, MIN_DELTA)
-        total = total._replace(mu=math.inf) if seeded else total
-        return total, min(delta, _LARGEST_DELTA)
-
-    def _spent(self, sums: Sums, delta: float | None = None) -> Spent:
-        total, own = self._total(sums)
-        delta = own if delta is None else delta
-        return Spent(total.epsilon(delta), delta)
-
-    def _read(self) -> tuple[Sums, dict[str, Any]]:
-        """Return the sums and terms of the ledger, as they are now."""
+    def _read(self) -> Standing:
+        """Return the totals of the ledger as it is now, without its entries."""
         with store.transaction(self._path, self._id, keep=False) as locked:
             locked.know_counts()
-            return locked.sums, locked.terms
+            return Standing(locked.terms, locked.sums)
 
     def spent(self, delta: float | None = None) -> Spent:
         """Return the tight total privacy cost of all entries.
@@ -490,10 +472,9 @@ class PrivacyAccountant:
         (:ref:`filters`), so less may be left to spend than this suggests. The total is
         at most what these means count, and so never exceeds a budget.
         """
-        sums, _ = self._read()
-        return self._spent(sums, delta)
+        return self._read().spent(delta)
 
-    def remaining(self, k: int = 1) -> Spent:
+    def remaining(self, k: int = 1) -> Remaining:
         """Return the budget available to each of `k` further equal Gaussian fits.
 
         The remaining ``mu**2`` is split equally, because it adds up over fits: each of
@@ -518,19 +499,7 @@ class PrivacyAccountant:
         >>> round(accountant.remaining(10).epsilon, 3)
         0.574
         """
-        k = check_count("k", k)
-        sums, terms = self._read()
-        left = Remaining(self._left(sums, terms, k), self._total(sums)[1])
-        left.n_fits, left.budget, left.total = k, budget_of(terms), sums.total()
-        return left
-
-    def _left(self, sums: Sums, terms: dict[str, Any], k: int = 1) -> float:
-        budget = budget_of(terms)
-        if budget is None:
-            return math.inf
-        if k == 1 and sums.empty:
-            return budget.epsilon  # it may be all of it
-        return budget.remaining(sums.costs().box, k)
+        return self._read().remaining(check_count("k", k))
 
     @property
     def ledger(self) -> tuple[LedgerEntry, ...]:
@@ -544,34 +513,23 @@ class PrivacyAccountant:
             return tuple(locked.entries())
 
     def _standing(self, n_entries: int | None = None) -> Standing:
-        """Return totals and entries of one moment: now, or after the first entries."""
+        """Return the ledger with its entries: now, or after the first of them."""
         with store.transaction(self._path, self._id, keep=False) as locked:
             found, terms = locked.sums.head[0], locked.terms
             if n_entries is not None and not 0 <= n_entries <= found:
                 raise LedgerError(f"the ledger has {found} entries, not {n_entries}")
             entries = locked.entries(found if n_entries is None else n_entries)
-        sums = Sums()
-        for entry in entries:
-            sums.add(entry)
-        total, delta = self._total(sums)
-        facts = (relation_of(terms), total, delta, budget_of(terms))
-        left = self._left(sums, terms)
-        return Standing(self._id, *facts, left, tuple(entries), sums.head[1])
+        return Standing(terms, Sums().after(entries), entries)
 
     def _over_time(self, most: int = 201) -> list[tuple[int, Spent, float]]:
         """Return at `most` moments the number of entries, their cost, what was left."""
-        with store.transaction(self._path, self._id, keep=False) as locked:
-            entries, terms = locked.entries(), locked.terms
-        counts = np.linspace(0, len(entries), min(len(entries) + 1, most)).round()
-        wanted, sums, moments = set(counts.tolist()), Sums(), []
-        for number in range(len(entries) + 1):
-            if number in wanted:
-                left = self._left(sums, terms)
-                moments.append((number, self._total(sums)[0], left))
-            if number < len(entries):
-                sums.add(entries[number])
-        _, delta = self._total(sums)
-        return [(n, Spent(t.epsilon(delta), delta), left) for n, t, left in moments]
+        whole, at, sums, moments = self._standing(), 0, Sums(), []
+        counts = np.linspace(0, (n := len(whole.entries)), min(n + 1, most)).round()
+        for number in sorted(set(map(int, counts))):
+            sums.after(whole.entries[at:number])
+            then, at = Standing(whole.terms, sums), number
+            moments.append((number, then.spent(whole.delta), then.remaining().epsilon))
+        return moments
 
     def export(self) -> str:
         """Return the ledger as JSON lines, for an audit or an archive.
