@@ -18,6 +18,7 @@ from ._planned_releases import (
     Exact,
     ExponentialMechanism,
     Gaussian,
+    GaussianDP,
     Mechanism,
     Neighbors,
     SampledGaussian,
@@ -210,7 +211,8 @@ def _cells(names: list[str], mechanism: Any, condition: str) -> tuple[str, ...]:
 
 _KINDS = (
     *(Gaussian, CorrelatedGaussian, SampledGaussian, SharedGaussian),
-    *(ThresholdedGaussian, Exact, ExponentialMechanism, Alternatives, *CURVE_TYPES),
+    *(ThresholdedGaussian, Exact, ExponentialMechanism, Alternatives),
+    *(GaussianDP, *CURVE_TYPES),
 )
 _MECHANISMS: dict[str, Callable[..., Mechanism]] = {cls.kind: cls for cls in _KINDS}
 
@@ -437,6 +439,7 @@ class PrivacyPlan:
             "estimator": self.estimator,
             "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
             "delta": self.delta,
+            "mu": self.mu if math.isfinite(self.mu) else None,
             **{name: str(getattr(self, name)) for name in names},
             "seeded": self.seeded,
             "failure": self.failure,
@@ -460,7 +463,8 @@ class PrivacyPlan:
 
 
 def _plan_of(values: dict[str, Any]) -> PrivacyPlan:
-    values.pop("statement", None)
+    for derived in ("statement", "mu"):
+        values.pop(derived, None)
     values["epsilon"] = math.inf if values["epsilon"] is None else values["epsilon"]
     concerns = values.pop("concerns", ["other"] * len(values["remarks"]))
     values["remarks"] = tuple(map(Remark, values["remarks"], concerns))

@@ -363,8 +363,8 @@ def _composition(facts: Facts) -> Iterator[Any]:
             "Some costs are privacy curves: totals are upper bounds by privacy-loss "
             "distributions, for mechanisms fixed beforehand (lemma dominating)."
         )
-    elif "exponential" in facts.kinds:
-        yield "Costs of exponential mechanisms have a mu as an upper bound."
+    elif {"exponential", "gaussian-dp"}.intersection(facts.kinds):
+        yield "Choices by votes and other tools have a mu as an upper bound."
     else:
         yield "All mechanisms are Gaussian, and totals are exact."
     if not facts.curves:

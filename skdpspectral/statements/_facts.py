@@ -26,7 +26,7 @@ from ..mechanisms import (
 from ..mechanisms._plan import NODE_NOISE, SERVER_NOISE
 from ..mechanisms._planned_releases import CURVE_TYPES
 
-FORMAT = "skdpspectral-statement-4"
+FORMAT = "skdpspectral-statement-5"
 # Groups of entries that a page shows.
 MOST_SHOWN = 40
 # Facts that no ledger has.
@@ -34,7 +34,7 @@ UNCONFIRMED = ("stated", "versions")
 # What a curator states in numbers.
 NUMBERS = ("n_units", "units_per_person")
 # Kinds of what is entered on the word of others.
-EXTERNAL = {"approximate-dp"}
+EXTERNAL = {"approximate-dp", "gaussian-dp"}
 _CURVES = {SampledGaussian.kind, *(curve.kind for curve in CURVE_TYPES)}
 
 

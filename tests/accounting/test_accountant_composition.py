@@ -239,19 +239,6 @@ def test_a_fit_is_held_against_the_budget_at_the_budgets_delta():
     assert accountant.remaining().epsilon > 0.3
 
 
-def test_check_charges_nothing_and_says_where_the_ledger_would_stand():
-    accountant = PrivacyAccountant()
-    promised = accountant.check(fit_plan(delta=1e-9), n_fits=7)
-    assert len(entries(accountant)) == 0
-    for _ in range(7):
-        accountant.charge(fit_plan(delta=1e-9))
-    assert promised == pytest.approx(tuple(accountant.spent()), rel=1e-12)
-    # spent() is stated at the smallest delta of the entries: so is the promise.
-    promised = accountant.check(fit_plan(delta=1e-6))
-    accountant.charge(fit_plan(delta=1e-6))
-    assert promised == pytest.approx(tuple(accountant.spent()), rel=1e-12)
-
-
 # -- reports -------------------------------------------------------------------
 
 

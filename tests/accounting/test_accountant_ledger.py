@@ -16,7 +16,6 @@ from ledger_tools import DELTA, X, entries, fit_plan, in_processes, open_at_once
 from sklearn.base import clone
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral.accounting import gaussian_epsilon
 from skdpspectral.accounting._ledger.entries import LedgerEntry
 from skdpspectral.mechanisms import Neighbors, PrivacyPlan, Unit
 
@@ -292,14 +291,3 @@ def test_ledger_as_a_table():
     assert table["epsilon"].tolist() == [0.5, 2.0]
     assert table["mu"].tolist() == [plan.mu for plan in plans]
     assert table["ledger_mu"].tolist() == table["mu"].tolist()
-
-
-def test_text_of_an_accountant():
-    accountant = PrivacyAccountant(2.0, DELTA)
-    assert repr(accountant) == "PrivacyAccountant(2, 1e-06)"
-    assert str(accountant).startswith("0 entries: epsilon=0 at delta=1e-06")
-    plan = fit_plan()
-    accountant.charge(plan)
-    text = f"epsilon={gaussian_epsilon(plan.mu, DELTA):.6g} at delta=1e-06"
-    assert f"1 entry: {text} per row, replace-one." in str(accountant)
-    assert repr(PrivacyAccountant()) == "PrivacyAccountant()"

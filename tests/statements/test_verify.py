@@ -212,45 +212,28 @@ def cheaper(record):
 FORGERIES = {
     # Which old statements of the same kind "matched".
     "no releases": ("estimator", empty),
-    "no releases of a ledger": ("ledger", empty),
     "remarks removed": ("leak", set_plan(remarks=[], concerns=[])),
     "leak is no leak": ("leak", void),
-    "leak has another sentence": ("leak", remark()),
-    "leak is a remark on nothing": ("leak", set_plan(concerns=["other"] * 2)),
     "a release is left out": ("estimator", cheaper),
-    "two plans in the place of one": (
-        "estimator",
-        lambda record: record.update(entries=record["entries"] * 2),
-    ),
     # Others.
     "seed is secret": ("seeded", set_plan(seeded=False)),
-    "seeded is private": ("seeded", void),
     "a smaller epsilon": ("estimator", set_fact(epsilon=0.1)),
-    "a better guess": ("estimator", set_fact(distance=0.001)),
     "less noise": ("estimator", set_release(noise_std=1e3)),
-    "another lemma": ("estimator", set_release(lemma="grid")),
     "no model": ("model", set_plan(assumption="none")),
-    "no remark on a model": ("model", remark()),
     "no failure": ("model", set_plan(failure=0.0)),
     "users in the place of rows": ("estimator", set_plan(unit="user")),
     "a client is left out": ("federation", fewer),
     "separate machines": ("federation", set_fact(parties=["separate"])),
-    "a search that was none": ("search", set_fact(kind="estimator")),
     "a larger budget": ("ledger", set_fact(budget=None)),
     "an entry is left out": (
         "ledger",
         lambda record: record.update(entries=record["entries"][:1], n_groups=1),
     ),
-    "no other tool": ("ledger", set_fact(kinds=["gaussian"])),
     "an earlier digest": ("ledger", lambda record: record["ledger"].update(entries=2)),
     # Of a ledger of the same id, with as many entries, whose digests were made anew.
     "another digest": ("ledger", lambda record: record["ledger"].update(digest="a1")),
-    "another name": ("ledger", set_fact(name="Audited")),
-    "a ledger of a pipeline": ("ledger", set_fact(kind="pipeline")),
     # Of a ledger, which has none, of a number that is secret, and of nobody.
-    "a number of rows of a ledger": ("ledger", set_fact(n_units=10**6)),
     "a number of users": ("users", set_fact(n_units=10**6)),
-    "a number of rows below 1": ("estimator", set_fact(n_units=-5)),
 }
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...mechanisms import (
     ApproximateDP,
+    GaussianDP,
     Neighbors,
     ParallelPlan,
     PrivacyPlan,
@@ -25,7 +26,7 @@ from ...mechanisms import (
     shown,
 )
 from .._errors import LedgerError, PrivacyBudgetError
-from .._gaussian import MIN_DELTA, gaussian_mu
+from .._gaussian import MIN_DELTA, check_delta, gaussian_epsilon, gaussian_mu
 from . import report, store
 from .context import close_block, note_charge, open_block
 from .costs import (
@@ -55,7 +56,13 @@ class PrivacyAccountant:
         Budget, positive. None records without a limit, or uses the budget of an
         existing ledger at `path`.
     delta : float or None, default=None
-        Budget in [1e-15, 1). None means 1e-6 if `epsilon` is given.
+        Budget in [1e-15, 1). None means 1e-6 if there is a budget.
+    mu : float or None, default=None
+        Budget in Gaussian differential privacy, in the place of `epsilon`, which is
+        then that of `mu` at `delta`. `failures` and `pure` are 0 unless they are given.
+    rho : float or None, default=None
+        Budget in zero-concentrated differential privacy, the same as
+        ``mu=sqrt(2 * rho)``.
     path : str or path-like or None, default=None
         Ledger file on a local disk of one host, created if missing; or a database of a
         PostgreSQL server, ``"postgresql://user@host/database"``, for several hosts
@@ -120,6 +127,8 @@ class PrivacyAccountant:
         epsilon: float | None = None,
         delta: float | None = None,
         *,
+        mu: float | None = None,
+        rho: float | None = None,
         path: str | os.PathLike[str] | None = None,
         unit: str | None = None,
         neighbors: str | None = None,
@@ -129,15 +138,21 @@ class PrivacyAccountant:
     ) -> None:
         if not isinstance(allow_seeded, bool):  # other truthy values open no budget
             raise TypeError(f"allow_seeded must be a bool, got {shown(allow_seeded)}")
-        asked = _checked_terms(epsilon, delta, unit, neighbors, failures, pure)
         parts = {"failures": failures, "pure": pure}
+        asked = _checked_budget(epsilon, delta, mu, rho, **parts)
+        if (unit is None) != (neighbors is None):
+            raise ValueError("unit and neighbors must be given together, or neither")
+        asked["unit"] = None if unit is None else str(_word("unit", unit, Unit))
+        word = neighbors and str(_word("neighbors", neighbors, Neighbors))
+        asked["neighbors"] = word
+        has_budget = asked["epsilon"] is not None
         given = {**parts, "unit": unit, "neighbors": neighbors}
-        given |= {} if epsilon is None else {n: asked[n] for n in ("epsilon", "delta")}
+        given |= {n: asked[n] for n in ("epsilon", "delta")} if has_budget else {}
         self._keeper = None if path is not None else _TemporaryFolder()
         self._path = place_of(self._keeper.file if self._keeper else path or "")
         on_server = self._path.startswith(store.SERVER)
         if on_server or not os.path.lexists(self._path):
-            if epsilon is None and not on_server and any(parts.values()):
+            if not (has_budget or on_server) and any(parts.values()):
                 raise ValueError(
                     f"failures and pure are parts of a budget: pass epsilon, as there "
                     f"is no ledger at {self._path}"
@@ -277,16 +292,26 @@ class PrivacyAccountant:
         note_charge(plan, row[0])
 
     def charge_external(
-        self, epsilon: float, delta: float, what: str, *, unit: str, neighbors: str
+        self,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        what: str = "",
+        *,
+        mu: float | None = None,
+        unit: str,
+        neighbors: str,
     ) -> None:
         """Charge what another tool has spent, or will spend, on the same rows.
 
         Parameters
         ----------
-        epsilon, delta : float
+        epsilon, delta : float or None, default=None
             Guarantee of that tool: `epsilon` at least 0, finite; `delta` in [0, 1).
         what : str
             Description for the ledger, in place of an estimator's name.
+        mu : float or None, default=None
+            Guarantee of that tool in Gaussian differential privacy, at least 0, in the
+            place of `epsilon` and `delta`. It adds up with the costs of Gaussian fits.
         unit : {"row", "user"}
             Privacy unit of the other tool's guarantee.
         neighbors : {"replace-one", "add-remove-one", "zero-out-one"}
@@ -306,13 +331,19 @@ class PrivacyAccountant:
         """
         if not (isinstance(what, str) and what.strip()):
             raise ValueError(f"what must describe the release, got {shown(what)}")
-        pair = ApproximateDP(
-            what, check_real("epsilon", epsilon), check_real("delta", delta)
-        )
-        if pair.epsilon and not 1e-300 <= pair.epsilon <= 1e300:
+        spent: Any
+        if mu is None:
+            epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
+            spent = ApproximateDP(what, epsilon, delta)
+        elif epsilon is not None or delta is not None:
+            raise ValueError("mu must be given alone, without epsilon and delta")
+        else:
+            spent, delta = GaussianDP(what, mu), self.delta or DEFAULT_DELTA
+            epsilon = gaussian_epsilon(spent.mu, delta)
+        if epsilon and not 1e-300 <= epsilon <= 1e300:
             raise ValueError("epsilon must be 0, or from 1e-300 to 1e300: round it up")
         relation = _word("unit", unit, Unit), _word("neighbors", neighbors, Neighbors)
-        self.charge(PrivacyPlan(pair.epsilon, pair.delta, (pair,), what, *relation))
+        self.charge(PrivacyPlan(epsilon, delta, (spent,), what, *relation))
 
     def check(
         self,
@@ -490,7 +521,9 @@ class PrivacyAccountant:
         Spent
             Named tuple (epsilon, delta) at the budget's delta, for Gaussian fits of the
             ledger's unit and relation on all of its rows; infinite without a budget.
-            Seeded fits count at face value. ``str()`` explains the result.
+            Seeded fits count at face value. ``str()`` explains the result. Its
+            `failures` and `pure` are what is left for other mechanisms
+            (:ref:`filters`).
 
         Examples
         --------
@@ -624,46 +657,53 @@ def _word(name: str, value: object, kind: type) -> Any:
     raise ValueError(f"{name} must be one of {known}, got {shown(value)}")
 
 
-def _checked_terms(
-    epsilon: Any, delta: Any, unit: Any, neighbors: Any, failures: Any, pure: Any
+def _checked_budget(
+    epsilon: Any, delta: Any, mu: Any, rho: Any, failures: Any, pure: Any
 ) -> dict[str, Any]:
-    """Return the terms of a new ledger."""
-    if (unit is None) != (neighbors is None):
-        raise ValueError("unit and neighbors must be given together, or neither")
-    if unit is not None:
-        unit = str(_word("unit", unit, Unit))
-        neighbors = str(_word("neighbors", neighbors, Neighbors))
+    """Return the terms of the budget of a new ledger, which are None without one."""
     if isinstance(epsilon, str):
         raise ValueError(
             f"epsilon of a budget must be a number, got {epsilon!r}; pass the file of "
             "a ledger as path="
         )
-    if epsilon is None and delta is not None:
-        raise ValueError("delta requires epsilon: a budget has both")
     terms = {"epsilon": epsilon, "delta": delta, "failures": failures, "pure": pure}
-    if epsilon is not None:
-        terms["delta"] = DEFAULT_DELTA if delta is None else delta
-        for name in (n for n, value in terms.items() if value is not None):
-            terms[name] = check_real(f"{name} of a budget", terms[name])
-        _check_budget(terms)
-    return {**terms, "unit": unit, "neighbors": neighbors}
-
-
-def _check_budget(terms: dict[str, Any]) -> None:
-    epsilon, delta, lost, pure = terms.values()
-    if not 0.0 < epsilon < math.inf:
+    costs = {"epsilon": epsilon, "mu": mu, "rho": rho}
+    costs = {name: value for name, value in costs.items() if value is not None}
+    if not costs:
+        if delta is not None:
+            raise ValueError("delta requires epsilon: a budget has both")
+        return terms
+    if len(costs) > 1:
+        raise ValueError(f"a budget has one of epsilon, mu and rho, got {list(costs)}")
+    ((kind, cost),) = costs.items()
+    cost = check_real(f"{kind} of a budget", cost)
+    if not 0.0 < cost < math.inf:
         raise ValueError(
-            f"epsilon of a budget must be positive and finite, got {epsilon}; leave it "
+            f"{kind} of a budget must be positive and finite, got {cost}; leave it "
             "as None to record without a limit"
         )
-    gaussian_mu(epsilon, delta)  # refuses a delta out of range
-    if pure is not None and not 0.0 <= pure < epsilon:
-        raise ValueError(f"pure must be in [0, {epsilon:g}), got {pure:g}")
+    terms["delta"] = DEFAULT_DELTA if delta is None else delta
+    for name in ("delta", "failures", "pure"):
+        if terms[name] is not None:
+            terms[name] = check_real(f"{name} of a budget", terms[name])
+    delta, lost = check_delta(terms["delta"]), terms["failures"]
     if lost is None:
         share = FAILURES * delta
-        lost = terms["failures"] = share if delta - share >= 2.0 * MIN_DELTA else 0.0
-    if not (0.0 <= lost < delta and (delta - lost) / (1.0 - lost) >= MIN_DELTA):
+        fits = kind == "epsilon" and delta - share >= 2.0 * MIN_DELTA
+        lost = terms["failures"] = share if fits else 0.0
+    left = (delta - lost) / (1.0 - lost) if 0.0 <= lost < delta else 0.0
+    if not left >= MIN_DELTA:
         raise ValueError(
             f"failures must be at least 0 and leave {MIN_DELTA:g} or more of delta="
             f"{delta:g}, got {lost:g}"
         )
+    if kind != "epsilon":
+        pure = terms["pure"] = pure or 0.0
+        mu = cost if kind == "mu" else math.sqrt(2.0 * cost)
+        cost = pure + gaussian_epsilon(mu, left)
+        if not 0.0 < cost < math.inf:
+            raise ValueError(f"{kind} of a budget has no epsilon at delta={delta:g}")
+    gaussian_mu(cost, delta)  # refuses an epsilon out of range
+    if pure is not None and not 0.0 <= terms["pure"] < cost:
+        raise ValueError(f"pure must be in [0, {cost:g}), got {terms['pure']:g}")
+    return {**terms, "epsilon": cost}

@@ -47,6 +47,8 @@ class Remaining(Spent):
 
     n_fits: int
     standing: Standing
+    failures: float
+    pure: float
 
     def __repr__(self) -> str:
         return f"Spent(epsilon={self.epsilon!r}, delta={self.delta!r})"
@@ -90,6 +92,8 @@ class Standing:
             left = self.budget.epsilon if whole else self.budget.remaining(box, n_fits)
         found = Remaining(left, self.delta)
         found.n_fits, found.standing = n_fits, self
+        room = Share() if self.budget is None else self.budget.room(self._costs.box)
+        found.failures, found.pure = as_float(room.failure), as_float(room.pure)
         return found
 
 
