@@ -232,7 +232,9 @@ FORGERIES = {
     "an earlier digest": ("ledger", lambda record: record["ledger"].update(entries=2)),
     # Of a ledger of the same id, with as many entries, whose digests were made anew.
     "another digest": ("ledger", lambda record: record["ledger"].update(digest="a1")),
-    # Of a ledger, which has none, of a number that is secret, and of nobody.
+    # Of a ledger, which has none, and of a number that is secret.
+    "no remark on a model": ("model", remark()),
+    "a number of rows of a ledger": ("ledger", set_fact(n_units=10**6)),
     "a number of users": ("users", set_fact(n_units=10**6)),
 }
 
