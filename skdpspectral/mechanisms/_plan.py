@@ -403,16 +403,6 @@ class PrivacyPlan:
         """
         return self._report().details()
 
-    def table(self) -> list[tuple[str, ...]]:
-        """Return the table of the releases, starting with its header.
-
-        Returns
-        -------
-        list of tuple of str
-            One row per release, or per group of identical releases.
-        """
-        return [HEADS, *(row for *_, row in self.rows())]
-
     def rows(self) -> Iterator[tuple[Any, str, tuple[str, ...]]]:
         """Yield the first of identical releases, its condition, and their row."""
         groups = itertools.groupby(
@@ -426,7 +416,7 @@ class PrivacyPlan:
 
     def _report(self) -> Report:
         first, *others = self.sentences()
-        rows = self.table() if self.mechanisms else ()
+        rows = [HEADS, *(row for *_, row in self.rows())] if self.mechanisms else ()
         return Report(first, self._second_line(), others, rows, _NOTHING)
 
     def _repr_html_(self) -> str:
@@ -448,9 +438,9 @@ class PrivacyPlan:
             "mechanisms": [mechanism.to_dict() for mechanism in self.mechanisms],
         }
 
-    def to_json(self, *, indent: int | None = None) -> str:
+    def to_json(self) -> str:
         """Return the plan as JSON, which :meth:`from_json` reads."""
-        return json.dumps({**self.to_dict(), "statement": str(self)}, indent=indent)
+        return json.dumps({**self.to_dict(), "statement": str(self)})
 
     @classmethod
     def from_json(cls, text: str) -> PrivacyPlan:

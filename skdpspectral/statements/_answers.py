@@ -344,7 +344,9 @@ def for_the_person_responsible(facts: Facts) -> Answers:
         "How can this be checked?": [
             "Ask for the ledger's file and run: skdpspectral-ledger verify STATEMENT "
             "LEDGER. It makes the statement again from the ledger's entries, and names "
-            "what no ledger can confirm. Both may have been rewritten together.",
+            "what no ledger can confirm. Both may have been rewritten together."
+            if ledger
+            else "Ask for the statement of its ledger, which can be made again.",
         ],
     }
     return _answered(asked)
@@ -390,15 +392,14 @@ def for_the_auditor(facts: Facts) -> Answers:
     """Answer what an auditor asks, with names of lemmas."""
     promised, private, ledger = facts.promised, facts.private, facts.ledger or {}
 
-    def of_noise(said: str) -> list[Any]:
-        own = set(facts.kinds) - {*EXTERNAL, "exact"}
-        only = "" if private or facts.seeded else "Of releases with noise alone: "
-        return [
-            facts.kinds == ["exact"] and "No noise was added.",
-            own and f"{only}{said}",
-            facts.external and "Nothing is known of other tools' entries.",
-        ]
-
+    own = set(facts.kinds) - {*EXTERNAL, "exact"}
+    drawn = (
+        "A seed that was given: no privacy against anybody who knows it."
+        if facts.seeded
+        else "Noise comes from a cryptographic generator (AES-128 in counter mode, or "
+        "ChaCha20), with fresh keys of the operating system for each fit. The "
+        "guarantee holds if nobody can tell its output from truly random numbers."
+    )
     mu = "" if facts.mu is None else f", mu = {_rounded(facts.mu, 6)}"
     n, days = ledger.get("entries"), [ledger.get(f"{k}_day") for k in ("first", "last")]
     asked: dict[str, Iterable[Any]] = {
@@ -417,18 +418,15 @@ def for_the_auditor(facts: Facts) -> Answers:
             f"{_rounded(0.5 * facts.mu**2, 4)}.",
         ],
         "Composition": _composition(facts),
-        "Floating point": of_noise(
-            "Values and noise are added exactly, on a grid of a power of two that the "
-            "table of releases has. Rounding to it, and errors of summation, are part "
-            "of each mu (lemmas grid and charge)."
-        ),
-        "Source of randomness": of_noise(
-            "A seed that was given: no privacy against anybody who knows it."
-            if facts.seeded
-            else "A cryptographic generator (AES-128 in counter mode, or ChaCha20), "
-            "with fresh keys of the operating system for each fit. The guarantee holds "
-            "if nobody can tell its output from truly random numbers."
-        ),
+        "Noise": [
+            facts.kinds == ["exact"] and "No noise was added.",
+            own
+            and "Values and noise are added exactly, on a grid of a power of two that "
+            "the table of releases has. Rounding to it, and errors of summation, are "
+            "part of each mu (lemmas grid and charge).",
+            own and drawn,
+            facts.external and "Nothing is known of other tools' entries.",
+        ],
         "Software": [
             ", ".join(f"{name} {version}" for name, version in facts.versions.items()),
             "Of the process that made this statement: a ledger has no versions.",
@@ -436,7 +434,7 @@ def for_the_auditor(facts: Facts) -> Answers:
         "Ledger": [
             f"{'1 entry' if n == 1 else f'{n} entries'} of the ledger {ledger['id']}."
             if ledger
-            else "A statement of a fit alone: verify looks for its entry in a ledger.",
+            else "A statement of a fit alone.",
             "separate" in facts.parties
             and not ledger
             and "Each client has a ledger of its own, and can make a statement of it.",

@@ -1,7 +1,5 @@
 """What an accountant says before a fit: fits of estimators, searches, and the rest."""
 
-import math
-
 import numpy as np
 import pytest
 from ledger_tools import DELTA, X, fit_plan, y
@@ -168,39 +166,11 @@ def test_steps_of_other_ledgers_are_left_out():
     assert other.check(model, X).epsilon > 1.0  # in its own block, both
 
 
-# -- what remains ----------------------------------------------------------------------
-
-
-# -- who lets seeds in -----------------------------------------------------------------
-
-
-def test_the_permission_is_not_in_the_file():
-    accountant = PrivacyAccountant(9.0, DELTA, allow_seeded=True)
-    DPPCA(1, noise_seed=0, accountant=accountant)
-    accountant.charge(fit_plan(noise_seed=0))
-    strict = PrivacyAccountant(path=accountant.path)
-    assert not strict.allow_seeded
-    with pytest.raises(PrivacyBudgetError, match="noise_seed"):
-        strict.charge(fit_plan(noise_seed=0))
-    with pytest.raises(PrivacyBudgetError, match="noise_seed"):
-        strict.check(DPPCA(1, noise_seed=0), X)
-    # The estimator's own handle decides about its fits.
-    strict.check(DPPCA(1, noise_seed=0, accountant=accountant), X)
-    assert strict.spent().epsilon == math.inf  # it was let in, and is no secret
-    assert strict.remaining().epsilon < 9.0
-
-
-@pytest.mark.parametrize("value", [1, "yes", None, np.True_])
-def test_only_true_opens_a_budget_to_seeds(value):
-    with pytest.raises(TypeError, match="allow_seeded must be a bool"):
-        PrivacyAccountant(1.0, allow_seeded=value)
-
-
 # -- as text ---------------------------------------------------------------------------
 
 
 def test_text_and_table_say_what_remains_in_escaped_words():
-    accountant = PrivacyAccountant(20.0, DELTA, allow_seeded=True)
+    accountant = PrivacyAccountant(20.0, DELTA)
     assert "udget" not in str(PrivacyAccountant())
     accountant.named("<script>&").charge(fit_plan(0.125))
     accountant.named("b<i>").charge(fit_plan())
@@ -210,9 +180,9 @@ def test_text_and_table_say_what_remains_in_escaped_words():
     assert not any(bad in shown for bad in ("<script", "b<i>", "seeded"))
     words = "&lt;script&gt;&amp;", "of 20 at delta=1e-06", f"epsilon={left}", "0.125"
     assert all(word in shown for word in words)
+    accountant = PrivacyAccountant()
     for _ in range(12):
         accountant.charge(fit_plan(0.25, noise_seed=0))
     shown = accountant._repr_html_()
     assert shown.count("seeded: not private") == 10
-    assert "14 entries" in shown
-    assert "0.125" not in shown
+    assert "12 entries" in shown

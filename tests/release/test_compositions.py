@@ -81,7 +81,7 @@ def test_each_fit_is_charged_once_and_none_is_seeded(name, estimator):
 )
 def test_its_output_is_that_of_its_steps_one_by_one(name, estimator):
     composition, y = COMPOSITIONS[name], target_of(name)
-    with PrivacyAccountant(1e6, 1e-6, allow_seeded=True) as accountant:
+    with PrivacyAccountant() as accountant:
         model, other = (seeded(composition.of(estimator), seed) for seed in (0, 1))
         made = composition.make(clone(model), clone(other)).fit(X, y)
         found = composition.output(made)

@@ -337,7 +337,7 @@ def test_a_ledger_has_the_cost_of_each_step_of_a_pipeline():
     for fitted in (model, alone):
         (rows,) = releases(statement(fitted)).values()
         assert [list(row.values())[:7] for row in rows] == [
-            list(row) for row in fitted.privacy_.table()[1:]
+            list(row) for *_, row in fitted.privacy_.rows()
         ]
         assert all(row["lemmas"] for row in rows)
         (text,) = (
@@ -408,7 +408,8 @@ def test_the_releases_of_every_client_are_listed():
         alike.setdefault(block.mechanisms, []).append(name)
     assert len(alike) > 1
     for mechanisms, names in alike.items():
-        of_client = PrivacyPlan(1.0, 1e-6, mechanisms, "x").table()[1:]
+        rows_of = PrivacyPlan(1.0, 1e-6, mechanisms, "x").rows()
+        of_client = [row for *_, row in rows_of]
         listed = [r for r in rows if r["release"].startswith(", ".join(names) + ":")]
         assert [list(row.values())[1:7] for row in listed] == [
             list(row[1:]) for row in of_client

@@ -83,9 +83,6 @@ class PrivacyAccountant:
         reserves the epsilon of the first entry if that entry is external, and 0
         otherwise. External entries beyond this part cost as much as a Gaussian
         mechanism that covers them, which is expensive unless their epsilons are small.
-    allow_seeded : bool, default=False
-        Whether this handle charges fits with a `noise_seed` to a budget, at face value.
-        Use it only for tests and figures: :meth:`spent` is then infinite.
 
     Raises
     ------
@@ -134,10 +131,7 @@ class PrivacyAccountant:
         neighbors: str | None = None,
         failures: float | None = None,
         pure: float | None = None,
-        allow_seeded: bool = False,
     ) -> None:
-        if not isinstance(allow_seeded, bool):  # other truthy values open no budget
-            raise TypeError(f"allow_seeded must be a bool, got {shown(allow_seeded)}")
         parts = {"failures": failures, "pure": pure}
         asked = _checked_budget(epsilon, delta, mu, rho, **parts)
         if (unit is None) != (neighbors is None):
@@ -169,7 +163,6 @@ class PrivacyAccountant:
                     "use another ledger for other rows"
                 )
         self._budget = budget_of(terms)
-        self._allow_seeded = allow_seeded
         self._label: str | None = None
 
     # -- identity: every copy is the same ledger ------------------------------
@@ -213,11 +206,6 @@ class PrivacyAccountant:
     def path(self) -> str:
         """Path of the ledger file, or address of the ledger on a server."""
         return self._path
-
-    @property
-    def allow_seeded(self) -> bool:
-        """Whether this handle charges seeded fits to a budget."""
-        return self._allow_seeded
 
     def named(self, label: str) -> PrivacyAccountant:
         """Return a handle of the same ledger that adds a label to its entries.
@@ -279,8 +267,7 @@ class PrivacyAccountant:
         Raises
         ------
         PrivacyBudgetError
-            If the plan exceeds the budget, or if its noise is seeded and this handle
-            has a budget without ``allow_seeded=True``.
+            If the plan exceeds the budget, or if there is one and its noise is seeded.
         LedgerError
             If the ledger cannot be used or does not support the neighbor relation.
         """
@@ -455,20 +442,16 @@ class PrivacyAccountant:
         """Raise if a plan has no finite cost, or its noise is not secret."""
         if self._budget is None or (plan.noisy and not plan.seeded):
             return
+        said = (
+            f"{plan.estimator} draws its noise from noise_seed, which gives no privacy "
+            "and costs an infinite epsilon; leave noise_seed=None. Seeds are for tests "
+            "and figures: charge them to a PrivacyAccountant without a budget"
+        )
         if not plan.noisy:
             said = (
                 f"{plan.estimator} with epsilon=None spends without limit, but this "
                 "accountant has a budget; set epsilon to a number"
             )
-        elif not self._allow_seeded:
-            said = (
-                f"{plan.estimator} draws its noise from noise_seed, which gives no "
-                "privacy and costs an infinite epsilon; leave noise_seed=None. If the "
-                "results are never published, use "
-                "PrivacyAccountant(..., allow_seeded=True)"
-            )
-        else:
-            return
         raise PrivacyBudgetError(said, math.inf, self._budget.epsilon)
 
     # -- totals and tables -----------------------------------------------------
@@ -521,9 +504,8 @@ class PrivacyAccountant:
         Spent
             Named tuple (epsilon, delta) at the budget's delta, for Gaussian fits of the
             ledger's unit and relation on all of its rows; infinite without a budget.
-            Seeded fits count at face value. ``str()`` explains the result. Its
-            `failures` and `pure` are what is left for other mechanisms
-            (:ref:`filters`).
+            ``str()`` explains the result. Its `failures` and `pure` are what is left
+            for other mechanisms (:ref:`filters`).
 
         Examples
         --------

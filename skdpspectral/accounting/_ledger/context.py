@@ -100,8 +100,7 @@ def ambient_accountant(noted: Noted = None) -> PrivacyAccountant | None:
             "clone it in the block, or run the fit in a copy of the block's context "
             "(contextvars.copy_context)"
         )
-    # Of several handles of the ledger, one that lets no seeds in.
-    return min(handles, key=lambda handle: handle.allow_seeded, default=None)
+    return handles[0] if handles else None
 
 
 def _is_thread_of_joblib() -> bool:

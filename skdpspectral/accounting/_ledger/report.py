@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 from collections.abc import Iterator, Sequence
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...mechanisms import Assumption, PrivacyPlan
-from ...mechanisms._plan import html_table
+from ...mechanisms import Assumption, PrivacyPlan, Report
 from .._errors import LedgerError, PrivacyBudgetError
 from .._gaussian import MIN_DELTA
 from .costs import (
@@ -58,7 +56,7 @@ class Remaining(Spent):
         if standing.budget is None:
             return "The ledger has no budget: fits of any epsilon are recorded."
         # Only here: the epsilon of some totals takes seconds.
-        spent = standing._at_face.epsilon(self.delta)
+        spent = standing.spent().epsilon
         return left_in_words(standing.budget, spent, self.epsilon, self.n_fits)
 
 
@@ -70,8 +68,7 @@ class Standing:
     ) -> None:
         self.terms, self.entries, self._costs = terms, tuple(entries), sums.costs()
         self.relation, self.budget = relation_of(terms), budget_of(terms)
-        self._at_face, (_, self.digest, least, seeded, _) = sums.total(), sums.head
-        total = self._at_face
+        total, (_, self.digest, least, seeded, _) = sums.total(), sums.head
         delta = terms["delta"]
         if delta is None:  # several fits may fail more often than one allows for
             delta = max(least or DEFAULT_DELTA, 2.0 * total.additive, MIN_DELTA)
@@ -191,10 +188,8 @@ def summary_html(standing: Standing) -> str:
         when, note = f"{e.time:%Y-%m-%d %H:%M:%S}", "seeded: not private" * e.seeded
         pair = f"{e.epsilon:.6g}", f"{e.delta:g}"
         rows.append((when, e.estimator, e.label or "", *pair, note))
-    return (
-        f"<div><strong>PrivacyAccountant</strong><p>{html.escape(summary(standing))}</p>"
-        f"{html_table(rows) if len(rows) > 1 else ''}</div>"
-    )
+    table = rows if len(rows) > 1 else ()
+    return Report("PrivacyAccountant", summary(standing), rows=table)._repr_html_()
 
 
 def sentence(entry: LedgerEntry) -> str:
