@@ -1,15 +1,16 @@
-"""``skdpspectral-ledger``, with the checking of statements."""
+"""``skdpspectral-ledger``: show, check, export, back up and verify ledgers."""
 
 from __future__ import annotations
 
 import argparse
 import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..accounting import PrivacyAccountant
 from ..accounting._errors import LedgerError
-from ..accounting._ledger import command
+from ..accounting._ledger import report, store
+from ..accounting._ledger.accountant import place_of
 from ._facts import UNCONFIRMED, Facts, facts_in, ledger_facts
 from ._page import record_in
 from ._statement import Statement
@@ -17,21 +18,82 @@ from ._statement import Statement
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code: 0 for good, 1 for faults, 2 for errors."""
+    parser = argparse.ArgumentParser(
+        prog="skdpspectral-ledger",
+        description="Read, check, export and back up ledgers of privacy spending.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    place = "file of the ledger, or postgresql://user@host/database"
+    for run, what, before, after in (
+        (_show, "Print what was spent, and by which entries.", "", ""),
+        (_check, "Exit with 1 unless entries are undamaged and add up.", "", ""),
+        (_export, "Write all entries as lines of JSON.", "", ""),
+        (_backup, "Copy a ledger while it is in use.", "", "copy"),
+        (_verify, "Exit with 1 if a statement differs from a ledger.", "statement", ""),
+    ):
+        one = commands.add_parser(run.__name__[1:], help=what, description=what)
+        if before:
+            one.add_argument(before, help="file to read")
+        one.add_argument("ledger", help=place)
+        if after:
+            one.add_argument(after, help="file to make")
+        one.set_defaults(run=run)
+    options = parser.parse_args(arguments)
+    try:
+        with store.transaction(place_of(options.ledger), keep=False, damaged=True):
+            pass  # an accountant would make one
+        return int(options.run(options))
+    except (ImportError, LedgerError, OSError, ValueError) as error:
+        print(plain(f"skdpspectral-ledger: {error}"), file=sys.stderr)
+        return 2
 
-    def add_verify(add: Callable[..., argparse.ArgumentParser]) -> None:
-        what = "Check a statement against a ledger; exit with 1 if they differ."
-        parser = add("verify", _verify, what, before="statement")
-        parser.description = f"{what} What no ledger can confirm is named."
 
-    return command.run_command(arguments, (add_verify,))
+def plain(text: str) -> str:
+    """Return text of others for a terminal: one line, without control characters."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def faults_of(path: str) -> tuple[list[str], int]:
+    """Return the faults of a ledger, a sentence each, and its number of entries."""
+    with store.transaction(place_of(path), keep=False, damaged=True) as locked:
+        locked.check_pages()
+        return list(report.faults(locked)), locked.sums.head[0]
+
+
+def _show(options: argparse.Namespace) -> int:
+    accountant = PrivacyAccountant(path=options.ledger)
+    print(plain(str(accountant)))
+    for entry in accountant.ledger:
+        print(plain(report.sentence(entry)))
+    return _check(options, quiet=True)
+
+
+def _check(options: argparse.Namespace, quiet: bool = False) -> int:
+    found, number = faults_of(options.ledger)
+    for fault in found:
+        print(plain(fault), file=sys.stderr if quiet else sys.stdout)
+    if not found and not quiet:
+        accountant = PrivacyAccountant(path=options.ledger)
+        print(plain(f"{number} entries, no fault found. {accountant}"))
+    return int(bool(found))
+
+
+def _export(options: argparse.Namespace) -> int:
+    print(PrivacyAccountant(path=options.ledger).export(), end="")
+    return _check(options, quiet=True)
+
+
+def _backup(options: argparse.Namespace) -> int:
+    PrivacyAccountant(path=options.ledger).backup(options.copy)
+    return 0
 
 
 def _verify(options: argparse.Namespace) -> int:
     with open(options.statement, encoding="utf-8", newline="") as file:
         text = file.read()
-    damage = command.faults(options.ledger)[0]
+    damage, _ = faults_of(options.ledger)
     if damage:
-        print(command.plain(f"the ledger is damaged: {damage[0]}"))
+        print(plain(f"the ledger is damaged: {damage[0]}"))
         return 1
     ledger = PrivacyAccountant(path=options.ledger)
     try:
@@ -43,7 +105,7 @@ def _verify(options: argparse.Namespace) -> int:
             "the statement has no record (a registry entry has none), or its record "
             "is damaged"
         )
-    print(command.plain(fault or confirmed))
+    print(plain(fault or confirmed))
     return 1 if fault else 0
 
 

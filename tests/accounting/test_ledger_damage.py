@@ -11,7 +11,7 @@ from ledger_tools import fit_plan, forget, needs_fork
 from skdpspectral import LedgerError, PrivacyAccountant
 from skdpspectral.accounting._ledger import store
 from skdpspectral.accounting._ledger.accountant import advance_stream, open_stream
-from skdpspectral.accounting._ledger.command import run_command as main
+from skdpspectral.statements._command import main
 
 ROWS = {"unit": "row", "neighbors": "replace-one"}
 

@@ -16,7 +16,7 @@ from skdpspectral.accounting._ledger.accountant import (
     advance_stream,
     open_stream,
 )
-from skdpspectral.accounting._ledger.command import run_command as main
+from skdpspectral.statements._command import main
 
 pytestmark = needs_fork
 ROWS = {"unit": "row", "neighbors": "replace-one"}
