@@ -2082,7 +2082,7 @@ EXACT |= {
     ),
     "a share of a pipeline's budget used in two processes": Mutant(
         "StepShare",
-        "if self._process != process_name():",
+        "if self._process != os.getpid():",
         "if self._process == 0:",
         f"{_ATTACKS}a_forked_child_releases_nothing",
     ),
