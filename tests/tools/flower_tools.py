@@ -33,9 +33,8 @@ class Sessions:
 
 def make_site(folder, name, task, *, seed=0, epsilon=1.0, budget=1.0, noise_seed=None):
     """Clients with a ledger in a file of their name."""
-    ledger = PrivacyAccountant(
-        budget, 1e-5, path=folder / f"{name}.db", allow_seeded=noise_seed is not None
-    )
+    budget = (budget, 1e-5) if noise_seed is None else ()
+    ledger = PrivacyAccountant(*budget, path=folder / f"{name}.db")
     rows, how = rows_of(seed, p=task.n_features), {"noise_seed": noise_seed}
     how |= {"epsilon": epsilon, "accountant": ledger}
     return Sessions(name, lambda: LocalClient(name, rows, task, **how))
