@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -28,7 +27,7 @@ from .._linalg import per_user
 from .._linalg.per_user import combined_columns
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import Billboard
-from .._tables.clusters import ClusterUserTable
+from .._tables.clusters import ClusterUsers, ClusterUserTable
 from .._tables.columns import in_declared_order
 from .._tables.ids import encode_ids
 from .._tables.table import DeferredRead, UserTable, deferred_targets, deferred_users
@@ -377,7 +376,7 @@ class LRSRegressor(
         if rows is None:
             self.n_features_in_ = len(self.scale_) + self._n_beside()
             return
-        elsewhere = isinstance(rows, ClusterUserRows)
+        elsewhere = isinstance(rows, ClusterUsers)
         self._users_given = elsewhere or index is not None
         if elsewhere:
             self._personal = PersonalModels.empty(len(self.components_))
@@ -543,8 +542,9 @@ class LRSRegressor(
     def _grouped(self, table, targets, offset, scale):
         """Return rows by user, and the ids of the users."""
         if isinstance(table, ClusterUserTable):
-            given = table, targets, offset, self._users_name()
-            return ClusterUserRows(*given, **self._centered(), scale=scale), None
+            name, how = self._users_name(), {**self._centered(), "scale": scale}
+            make = partial(_rows_of_users, offset=offset, name=name, **how)
+            return table.by_user(targets, make, name), None
         table, offsets = _parameters.split_offsets(table, offset)
         index, y = self._index(table), subtract_offsets(targets, offsets)
         return rows_by_user(table, y, index, scale=scale, **self._centered()), index
@@ -604,29 +604,6 @@ def personalize(model, X, y, **users):
     return model
 
 
-class ClusterUserRows:
-    """Rows and targets of users, grouped on a cluster, as in ``UserRows``."""
-
-    def __init__(
-        self, table: ClusterUserTable, targets: list, offset, name: str, **how
-    ) -> None:
-        make = partial(_rows_of_users, offset=offset, name=name, **how)
-        self._users = table.by_user(targets, make, name)
-        self._part: tuple[int, int] | None = None
-
-    def dealt(self, part: int, n_parts: int) -> ClusterUserRows:
-        """Return part `part` of `n_parts`, to which users' rows are dealt in turn."""
-        other = copy.copy(self)
-        other._part = part, n_parts
-        return other
-
-    def sums(self, function: Callable, n_jobs=None) -> Iterator:
-        """Yield the sum of a picklable ``function(block, rows)`` over all blocks."""
-        kernel = partial(_sum_of_blocks, function=function, dealt=self._part)
-        total = self._users.reduce(kernel)
-        return iter(() if total is None else (total,))
-
-
 def _rows_of_users(ids, X, y, *, offset, name: str, **how) -> per_user.UserRows | None:
     if not len(ids):
         return None
@@ -634,14 +611,3 @@ def _rows_of_users(ids, X, y, *, offset, name: str, **how) -> per_user.UserRows 
         y = subtract_offsets(y, np.asarray(X[:, offset], dtype=np.float64))
         X = np.delete(X, offset, axis=1)
     return per_user.UserRows(X, y, *encode_ids(ids, name), **how)
-
-
-def _sum_of_blocks(rows: per_user.UserRows | None, function: Callable, dealt=None):
-    if rows is None:
-        return None
-    # Blocks are kept by the copy alone: a task may be run again.
-    rows = copy.copy(rows) if dealt is None else rows.dealt(*dealt)
-    total = None
-    for found in rows.sums(function):
-        total = found if total is None else total + found
-    return total

@@ -1011,9 +1011,9 @@ EXACT |= {
     ),
     "catalog from the data under a budget": Mutant(
         "CatalogEstimator",
-        "if self.items is None and not self._is_private():",
-        "if self.items is None:",
-        f"{_ROWS}with_a_budget_items_are_hashed_with_a_warning",
+        "if self._is_private() or ratings is None:",
+        "if ratings is None:",
+        f"{_ROWS}with_a_budget_a_table_needs_a_catalog",
     ),
     "number beside pairs of clicks not clipped": Mutant(
         "pair_contributions",

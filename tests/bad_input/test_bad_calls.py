@@ -494,7 +494,6 @@ CALLS = [
         for v in (None, 1)
     ),
     ("as_frame", use(FACTORS, "recommend", [2], as_frame="pandas")),
-    ("buckets|catalog", use(FACTORS, "recommend", [2])),
     ("requires y", use(FACTORS, "personalize", RATINGS)),
     ("requires y", use(FACTORS, "score", RATINGS)),
     ("X and y", use(FACTORS, "personalize", RATINGS, STARS[:4])),

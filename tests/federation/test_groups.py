@@ -592,7 +592,6 @@ def test_whatever_differs_has_another_digest():
         "ratings": GroupTask(factors()),
         "clicks": GroupTask(factors(implicit=True)),
         "range": GroupTask(factors(rating_range=(0, 5))),
-        "buckets": GroupTask(DPMatrixFactorization(items=20, rating_range=(1, 5))),
         "no features": GroupTask(
             DPMatrixFactorization(items=RATINGS.item_ids, rating_range=(1, 5))
         ),
