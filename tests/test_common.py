@@ -172,11 +172,7 @@ ESTIMATORS = [
     LRSRegressor(0, None, fit_intercept=UserIntercept(offset_feature=-1)),
     LRSRegressor(shared_weights="fixed"),
     LRSRegressor(fit_intercept=False, neighbors="replace-one"),
-    LRSRegressor(
-        solver=PrivateRounds(
-            init="random", curvature_clip_norm=1.0, gradient_clip_norm=1.0
-        )
-    ),
+    LRSRegressor(solver=PrivateRounds(curvature_clip_norm=1.0, gradient_clip_norm=1.0)),
     LRSRegressor(accountant=PrivacyAccountant()),
     DPItemEmbedding(items=range(8), rating_range=(1, 5)),
     DPItemEmbedding(epsilon=None, rating_range=(1, 5)),

@@ -25,10 +25,9 @@ from . import _kernels_users
 
 # Relative ridge of the curvature, for directions that no user's rows see.
 _JITTER = 1e-12
-# Conjugate-gradient steps an outer iteration: more buy nothing (they are warm).
-_CG_STEPS = 2
-# One step is enough if it leaves so much of the gradient.
-_CG_ENOUGH = 0.1
+# Conjugate-gradient steps of an outer iteration, which end early if so much of the
+# gradient is left: with fewer, ill-conditioned fits need more iterations.
+_CG_STEPS, _CG_ENOUGH = 4, 0.03
 # Rows that the preconditioner is made from, and features that it is worth it for.
 _MEAN_GRAM_ROWS = 1 << 17
 _MEAN_GRAM_FEATURES = 2048

@@ -156,10 +156,6 @@ class LRSRegressor(
         name, which is tracked through ``set_output`` and a
         :class:`~sklearn.compose.ColumnTransformer` (``remainder__user_id``). A position
         refers to a different column after a step that moves columns.
-    unknown_user : {"shared", "raise"}, default="shared"
-        How predictions treat users that were not in the fit. "shared" uses the shared
-        model (`coef_`, `intercept_`), with a warning that counts their rows
-        (:ref:`folds_of_users`). "raise" requires ``epsilon=None``.
     fit_intercept : {"user", False} or UserIntercept, default="user"
         "user" fits an intercept per user, by centering rows and targets on the means of
         the user. :class:`~skdpspectral.linear_model.UserIntercept` adds a penalty, a
@@ -277,7 +273,6 @@ class LRSRegressor(
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
         user_feature: int | str | None = None,
-        unknown_user: str = "shared",
         fit_intercept="user",
         shared_weights: str = "user",
         ridge_shared: float = 10.0,
@@ -295,7 +290,6 @@ class LRSRegressor(
         self.epsilon = epsilon
         self.delta = delta
         self.user_feature = user_feature
-        self.unknown_user = unknown_user
         self.fit_intercept = fit_intercept
         self.shared_weights = shared_weights
         self.ridge_shared = ridge_shared
@@ -351,7 +345,7 @@ class LRSRegressor(
             plan = self._plan(shared)
             # It is charged here; values, ids among them, are read from here on.
             release, read, targets = self._start_release(plan, table, targets)
-            start = _parameters.start_of(self, release, given, d)
+            start = _parameters.start_of(self, given, d)
             rows, index = self._grouped(read, targets, offset, scale)
             progress.begin(X, targets, plan)
             found = shared.run(release, rows, start, scale, progress)
@@ -460,8 +454,7 @@ class LRSRegressor(
         Raises
         ------
         ValueError
-            If the id is missing or of another type, or the user is unknown with
-            ``unknown_user="raise"``.
+            If the id is missing or of another type.
         """
         code, models = self._model_of(user)
         return models.coef(code, self.components_)
@@ -483,21 +476,18 @@ class LRSRegressor(
         solver = _parameters.solver_of(self)
         if not self._is_private():
             raise ValueError("epsilon=None: groups of users need a budget")
-        drawn = isinstance(solver.init, str) and solver.init == "random"
         refusals = {
             "n_features is needed for an LRSRegressor": n_features is None,
             "n_components=0: nothing would be released": not self.n_components,
             f"solver={solver!r}: nothing would be released": not solver.n_rounds,
             "fresh_rows=True is not available for groups of users, which use all rows "
             "in every round: leave fresh_rows=False": solver.fresh_rows,
-            'init="random" would differ between nodes: draw an array once, and pass it '
-            "as init": drawn,
         }
         for message, applies in refusals.items():
             if applies:
                 raise ValueError(message)
         d = check_count("n_features", n_features)
-        start = _parameters.start_of(self, None, _parameters.given_start(self, d), d)
+        start = _parameters.start_of(self, _parameters.given_start(self, d), d)
         own = _parameters.intercept_of(self)
         rows = ("user", own.prior, float(own.ridge)) if own else (False, None, 0.0)
         given = start, _parameters.public_scale(self, d)
