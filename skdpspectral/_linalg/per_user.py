@@ -108,9 +108,9 @@ def products(left, right, *, transpose_left=False, transpose_right=False):
     return np.matmul(left, right, out=out)
 
 
-def multiply_rows(rows: np.ndarray, matrix: np.ndarray, out: np.ndarray) -> None:
-    """Multiply one row per user by a public matrix, into the first columns of `out`."""
-    np.matmul(rows[:, None], _aligned(matrix), out=out[:, None])
+def multiply(rows: np.ndarray, matrix: np.ndarray, out: np.ndarray) -> None:
+    """Multiply a stack by a public matrix, or by another stack, into `out`."""
+    np.matmul(rows, _aligned(matrix), out=out)
 
 
 def _aligned(left: np.ndarray) -> np.ndarray:
