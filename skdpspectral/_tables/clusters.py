@@ -481,14 +481,6 @@ class ClusterUsers:
             ]
         )
 
-        self._part: tuple[int, int] | None = None
-
-    def dealt(self, part: int, n_parts: int) -> ClusterUsers:
-        """Return part `part` of `n_parts`, to which users' rows are dealt in turn."""
-        other = copy.copy(self)
-        other._part = part, n_parts
-        return other
-
     @property
     def n_users(self) -> int:
         """Number of users, which is counted on the cluster."""
@@ -503,7 +495,7 @@ class ClusterUsers:
         return self._sum("sums", function)
 
     def _sum(self, method: str, function: Callable) -> Iterator:
-        walk = partial(_sum_of_blocks, method, self._part)
+        walk = partial(_sum_of_blocks, method)
         total = self._total(partial(walk, function))
         return iter(() if total is None else (total,))
 
@@ -518,11 +510,10 @@ def _count_users(rows) -> np.ndarray:
     return np.array(rows.n_users)
 
 
-def _sum_of_blocks(method: str, part, function: Callable, rows):
-    # Blocks are kept by the copy alone: a task may be run again.
-    rows = copy.copy(rows) if part is None else rows.dealt(*part)
+def _sum_of_blocks(method: str, function: Callable, rows):
     total = None
-    for found in getattr(rows, method)(function):
+    # Blocks are kept by the copy alone: a task may be run again.
+    for found in getattr(copy.copy(rows), method)(function):
         total = found if total is None else total + found
     return total
 

@@ -480,8 +480,6 @@ class LRSRegressor(
             "n_features is needed for an LRSRegressor": n_features is None,
             "n_components=0: nothing would be released": not self.n_components,
             f"solver={solver!r}: nothing would be released": not solver.n_rounds,
-            "fresh_rows=True is not available for groups of users, which use all rows "
-            "in every round: leave fresh_rows=False": solver.fresh_rows,
         }
         for message, applies in refusals.items():
             if applies:

@@ -43,13 +43,6 @@ class PrivateRounds(BaseEstimator):
         except with
         ``shared_weights="fixed"``, where it is the central model itself and requires
         ``n_rounds=0``.
-    fresh_rows : bool, default=False
-        Whether each release uses separate rows, as theory requires: each user's rows
-        are dealt to the releases in turn. In our experiments, using all rows in each
-        release gave lower errors. Rows are dealt in the order of X. **The order of a
-        user's rows must not depend on other users.** Shuffling the whole table moves
-        everybody's rows when one user joins, and voids the guarantee. Shuffle each
-        user's rows separately.
     curvature_clip_norm, gradient_clip_norm : float or None, default=None
         Public clip norms, in [1e-60, 1e60], of the curvature
         :math:`w_iw_i' \otimes X_i'X_i/m_i` and of the gradient
@@ -72,7 +65,6 @@ class PrivateRounds(BaseEstimator):
     _parameter_constraints: ClassVar[dict] = {
         "n_rounds": [Interval(Integral, 0, 10_000, closed="both")],
         "init": [StrOptions({"spectral"}), "array-like"],
-        "fresh_rows": ["boolean"],
         "curvature_clip_norm": [_NORMS, None],
         "gradient_clip_norm": [_NORMS, None],
     }
@@ -80,7 +72,6 @@ class PrivateRounds(BaseEstimator):
     n_rounds: int = 6
     _: KW_ONLY
     init: Any = "spectral"
-    fresh_rows: bool = False
     curvature_clip_norm: float | None = None
     gradient_clip_norm: float | None = None
 
@@ -99,10 +90,9 @@ class Alternation(BaseEstimator):
         Maximum number of iterations, at least 1.
     tol : float, default=1e-6
         Iterations stop when U moves by at most this distance, which is at least 0.
-    init : {"spectral", "moments"} or array-like, default="spectral"
+    init : "spectral" or array-like, default="spectral"
         Initial U. "spectral": the leading directions of the users' correlations
-        :math:`X_i'y_i`. "moments": the leading directions of :math:`\sum y^2 xx'`. An
-        array has shape ``(n_components, n_features)``.
+        :math:`X_i'y_i`. An array has shape ``(n_components, n_features)``.
     shrink_to_mean : bool, default=True
         Whether weights are shrunk towards their mean over users instead of zero.
     """
@@ -111,7 +101,7 @@ class Alternation(BaseEstimator):
     _parameter_constraints: ClassVar[dict] = {
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "init": [StrOptions({"spectral", "moments"}), "array-like"],
+        "init": [StrOptions({"spectral"}), "array-like"],
         "shrink_to_mean": ["boolean"],
     }
 
@@ -213,8 +203,6 @@ def _refusals(model) -> Iterator[str]:
             "solver: n_rounds=0 keeps the directions of init, which must then be an "
             "array of public directions"
         )
-    if kept and solver.fresh_rows:
-        yield "solver: fresh_rows=True is not used with n_rounds=0: leave it False"
     if not is_fixed(model):
         return
     if model.n_components != 1:
@@ -272,7 +260,6 @@ def shared_statistic(model, rules: LocalRules, n_features: int):
         n_releases,
         release_start=n_releases > 0 and spectral and not fixed,
         clip_norms=tuple(None if norm is None else float(norm) for norm in norms),
-        fresh=bool(solver.fresh_rows),
     )
 
 

@@ -220,7 +220,7 @@ for f in (net, labels):
         f("noise_multiplier", optimizer=Adam(noise_multiplier=1.0), epsilon=None),
     ]
 FITS += [
-    lrs("solver|epsilon=None", solver=Alternation(init="moments")),
+    lrs("solver|epsilon=None", solver=Alternation(max_iter=9)),
     lrs("shared_weights|n_components=2", shared_weights="fixed", n_components=2),
     lrs("n_components=0", shared_weights="fixed", n_components=0),
     lrs("n_rounds=3|budget", epsilon=None, solver=PrivateRounds(3)),

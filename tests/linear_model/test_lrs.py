@@ -242,17 +242,12 @@ UNUSED = [
     ),
     ({"solver": PrivateRounds(0)}, ("n_rounds=0", "init"), PrivateRounds(1)),
     (
-        {"solver": PrivateRounds(0, init=np.eye(1, 5), fresh_rows=True)},
-        ("n_rounds=0", "fresh_rows"),
-        PrivateRounds(0, init=np.eye(1, 5)),
-    ),
-    (
         {"solver": PrivateRounds(init=np.eye(1, 5)), **FIXED},
         ("init", "fixed"),
         PrivateRounds(),
     ),
     (
-        {"solver": Alternation(init="moments"), "epsilon": None, **FIXED},
+        {"solver": Alternation(init=np.eye(1, 5)), "epsilon": None, **FIXED},
         ("init", "fixed"),
         Alternation(),
     ),

@@ -185,7 +185,6 @@ def test_a_file_is_read_a_part_at_a_time(stored, monkeypatch):
             yield part
 
     monkeypatch.setattr(files.Parquet, "blocks", blocks)
-    monkeypatch.setattr(files.Parquet, "table", None)
     clone(MODEL).fit(stored / "one.parquet")
     assert max(sizes) <= 64
     assert sum(sizes) == 2 * len(X)
