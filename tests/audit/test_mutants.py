@@ -1011,9 +1011,9 @@ EXACT |= {
     ),
     "catalog from the data under a budget": Mutant(
         "CatalogEstimator",
-        "if self.items is None and not self._is_private():",
-        "if self.items is None:",
-        f"{_ROWS}with_a_budget_items_are_hashed_with_a_warning",
+        "if self._is_private() or ratings is None:",
+        "if ratings is None:",
+        f"{_ROWS}with_a_budget_a_table_needs_a_catalog",
     ),
     "number beside pairs of clicks not clipped": Mutant(
         "pair_contributions",
@@ -1835,9 +1835,9 @@ EXACT |= {
         f"{_OPTIMIZER}gradients_are_of_the_batch_that_was_drawn_last[in-turn]",
     ),
     "one product for the examples of a block": Mutant(
-        "multiply_rows",
-        "np.matmul(rows[:, None], _aligned(matrix), out=out[:, None])",
+        "multiply",
         "np.matmul(rows, _aligned(matrix), out=out)",
+        "out[:, 0] = rows[:, 0] @ matrix if matrix.ndim == 2 else 0.0",
         "neural_network/test_gradient_kernels.py::"
         "test_what_is_made_of_an_example_has_the_same_bits_in_any_company",
     ),
@@ -2058,11 +2058,10 @@ EXACT |= {
         "linalg/test_network_kernels.py::test_a_user_has_the_same_bits_in_any_company",
     ),
     "networks of several users in one product": Mutant(
-        "user_activations",
-        "        values = per_user.products(found[-1], layer[:, :-1])\n",
-        "        values = np.einsum('uhi,uio->uho', found[-1], layer[:, :-1])\n"
-        "        values = values + 1e-300 * values.sum()\n"
-        "        values *= 1.0 + 2.0**-52 * (len(values) > 1)\n",
+        "activations",
+        "        activated(values[..., :-1], activation)\n",
+        "        values *= 1.0 + 2.0**-52 * (len(values) > 1)\n"
+        "        activated(values[..., :-1], activation)\n",
         "linalg/test_network_kernels.py::test_a_user_has_the_same_bits_in_any_company",
     ),
 }

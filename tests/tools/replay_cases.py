@@ -838,8 +838,7 @@ def fit_ratings(estimator, form, table):
     found = leaving(model)
     asked = FORMS[form]([[u, i] for u in (1, 2, 4, 999) for i in range(4)])
     if hasattr(model, "recommend"):
-        if np.ndim(model.items):  # of items that are hashed, nobody has a name
-            found["lists"] = encode(model.recommend([1, 2, 4], n=3))
+        found["lists"] = encode(model.recommend([1, 2, 4], n=3))
         found["predictions of others"] = encode(model.predict(asked))
     else:
         found["transformed"] = encode(model.transform(asked))
