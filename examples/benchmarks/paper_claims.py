@@ -229,6 +229,7 @@ def print_streams(d=10, n=100, sigma=0.5):
 
 def print_sparse(repeats=12, n=20_000, s=10, signal=10.0):
     """Print errors and rates at 50 and at 400 features."""
+    found = {}
     for p in (50, 400):
         errors = []
         for seed in range(repeats):
@@ -239,11 +240,17 @@ def print_sparse(repeats=12, n=20_000, s=10, signal=10.0):
             model = SparseDPPCA(1, n_nonzero_features=s, center="none").fit(X)
             errors.append(subspace_distance(model.components_, truth))
         given = (n, p, 1, signal, 1.0, 1.0, 1e-6)
-        rates = [
-            f"{bound} {minimax_rate(*given, n_nonzero_features=s, bound=bound):.4f}"
+        found[p] = [
+            minimax_rate(*given, n_nonzero_features=s, bound=bound)
             for bound in ("lower", "upper")
         ]
+        rates = (f"{rate:.4f}" for rate in found[p])
         print_row("sparse", f"p={p}", with_error(errors), *rates)
+        found[p] += [np.mean(errors), np.std(errors, ddof=1) / np.sqrt(repeats)]
+    lower, upper, error, _ = np.divide(found[400], found[50])
+    relative = np.hypot(*(found[p][3] / found[p][2] for p in (50, 400)))
+    growth = f"error {error:.1f} +- {error * relative:.1f} times"
+    print_row("sparse", "growth", growth, f"{lower:.1f}", f"{upper:.1f}")
 
 
 def print_lung():
