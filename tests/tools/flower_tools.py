@@ -43,13 +43,7 @@ def make_site(folder, name, task, *, seed=0, epsilon=1.0, budget=1.0, noise_seed
 class Grid:
     """What a ServerApp gets of Flower, with apps that answer at once.
 
-    Parameters
-    ----------
-    sites : dict of int to object or None
-        By the number of a node: what its app connects to; None for a node that is
-        gone.
-    registered : dict of int to str
-        Names under which nodes are registered.
+    Sites are by the number of a node; None is gone.
     """
 
     def __init__(self, sites, registered=None):
