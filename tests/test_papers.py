@@ -24,7 +24,7 @@ CITED = re.compile(
     r"``.*?``|:\w+:`.*?`|arXiv:\S+|\((B\.)?\d+\)|20[12]\d|"
     r"\b(sections?|theorems?|lemmas?|corollary|propositions?|equations?|figures?|"
     r"tables?|algorithms?|appendix|condition|panels?)\b"
-    r"( and|,|to|of| [A-D]?[\d.]+[a-d]?)+",
+    r"(,| (and|to|of)\b| [A-D]?[\d.]+[a-d]?)+",
     re.I | re.S,
 )
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w])")
