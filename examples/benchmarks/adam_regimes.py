@@ -41,6 +41,7 @@ from typing import NamedTuple
 
 import numpy as np
 from cells import Cells
+from real_tables import load_adult
 from scipy.special import expit, softmax
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
@@ -48,7 +49,6 @@ from sklearn.model_selection import train_test_split
 from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPAdamClassifier
-from skdpspectral.datasets._real import load_adult
 from skdpspectral.neural_network import Adam, JMEAdam
 from skdpspectral.neural_network._adam import AdamState, Optimization
 
