@@ -98,9 +98,7 @@ def test_numbers_of_claims_are_printed(row):
 def test_numbers_of_the_page_on_other_tools_are_printed():
     text = (DOC / "beside_tools.rst").read_text()
     first = text.split("Other comparisons")[0]
-    missing = unknown(first, sources_of(first))
-    # Versions of packages are not printed.
-    assert missing == []
+    assert unknown(first, sources_of(first)) == []
 
 
 def test_numbers_of_settings_are_printed():
