@@ -13,7 +13,6 @@ import pytest
 from skdpspectral.datasets import _generators, fetch_movielens, make_ratings
 from skdpspectral.datasets import _real as movielens
 
-
 HAS_DATA = bool(os.environ.get(movielens.DATA_HOME_VARIABLE))
 needs_data = pytest.mark.skipif(
     not HAS_DATA, reason=f"{movielens.DATA_HOME_VARIABLE} does not name a data folder"
