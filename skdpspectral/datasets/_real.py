@@ -18,8 +18,8 @@ from sklearn.utils import Bunch
 DATA_HOME_VARIABLE = "SKDPSPECTRAL_DATA"
 
 # What numpy raises on a file of another kind, a damaged one, or a missing array.
-NOT_THE_ARCHIVE = (AttributeError, EOFError, KeyError, TypeError, ValueError)
-NOT_THE_ARCHIVE += (zipfile.BadZipFile, zlib.error)
+_WRONG = (AttributeError, EOFError, KeyError, TypeError, ValueError)
+NOT_THE_ARCHIVE = (*_WRONG, zipfile.BadZipFile, zlib.error)
 
 
 def read_archive(path, arrays):
