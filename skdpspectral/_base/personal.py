@@ -146,7 +146,7 @@ class KeepsUsers:
 class PersonalEstimator(KeepsUsers):
     """Base class of regressors with a personal model per user.
 
-    A subclass has the parameters `user_feature` and `unknown_user`, keeps the users'
+    A subclass has the parameter `user_feature`, keeps the users'
     models in ``_personal``, and stores in ``_users_given`` whether fit received users.
     """
 
@@ -225,18 +225,6 @@ class PersonalEstimator(KeepsUsers):
         """What errors call the ids."""
         return "users" if self.user_feature is None else "user_feature"
 
-    def _refuses_unknown(self) -> bool:
-        """Return whether unknown users raise, which a private fit must not do."""
-        if not isinstance(self.unknown_user, str) or self.unknown_user != "raise":
-            return False
-        if self._was_private():
-            raise ValueError(
-                'unknown_user="raise" requires a fit with epsilon=None, but this fit '
-                "was private: an error would reveal who was in the training set; set "
-                'unknown_user="shared"'
-            )
-        return True
-
     def _check_given(self, ids, name: str) -> None:
         """Refuse ids that are missing, or that are unknown to a fit without users."""
         given = getattr(self, "_users_given", None)
@@ -258,11 +246,6 @@ class PersonalEstimator(KeepsUsers):
         codes = personal.codes(users, n_rows, name)
         if not len(personal.weights):
             codes = np.full(n_rows, -1)
-        if self._refuses_unknown() and np.any(codes < 0):
-            raise ValueError(
-                f"{name} has ids that were not in the fit; see unknown_user and "
-                "personalize"
-            )
         return codes
 
     def _codes_of(self, table: UserTable) -> np.ndarray:
@@ -321,8 +304,7 @@ class PersonalEstimator(KeepsUsers):
         Raises
         ------
         ValueError
-            If users are missing although fit received them, if their type differs, or,
-            with ``unknown_user="raise"``, if a user was not in the fit.
+            If users are missing although fit received them, or if their type differs.
 
         Warns
         -----

@@ -82,9 +82,7 @@ SETTINGS = {
         "ridge_shared": 1e60,
         "ridge_sparse": 1e60,
     },
-    "random start": {"solver": PrivateRounds(init="random")},
     "one release": {"solver": PrivateRounds(n_rounds=1)},
-    "one random release": {"solver": PrivateRounds(n_rounds=1, init="random")},
     "public clips": {
         "solver": PrivateRounds(curvature_clip_norm=1.0, gradient_clip_norm=1.0)
     },
@@ -244,18 +242,12 @@ UNUSED = [
     ),
     ({"solver": PrivateRounds(0)}, ("n_rounds=0", "init"), PrivateRounds(1)),
     (
-        {"solver": PrivateRounds(0, init=np.eye(1, 5), fresh_rows=True)},
-        ("n_rounds=0", "fresh_rows"),
-        PrivateRounds(0, init=np.eye(1, 5)),
-    ),
-    ({"solver": PrivateRounds(init="random"), **FIXED}, ("init", "fixed"), "auto"),
-    (
         {"solver": PrivateRounds(init=np.eye(1, 5)), **FIXED},
         ("init", "fixed"),
         PrivateRounds(),
     ),
     (
-        {"solver": Alternation(init="moments"), "epsilon": None, **FIXED},
+        {"solver": Alternation(init=np.eye(1, 5)), "epsilon": None, **FIXED},
         ("init", "fixed"),
         Alternation(),
     ),
@@ -312,22 +304,6 @@ def test_unknown_users_get_the_shared_model(data, private):
     assert model.get_intercept(1000) == model.intercept_
     if private:
         np.testing.assert_array_equal(predictions[~known], 0.0)
-
-
-def test_unknown_users_raise_on_demand(data):
-    X, _, users = data
-    model = fitted(data, unknown_user="raise")
-    model.predict(X, users=users)
-    model.get_coef(3)
-    for call in (
-        lambda: model.predict(X, users=users + 1),
-        lambda: model.get_coef(1000),
-        lambda: model.get_intercept(1000),
-    ):
-        with pytest.raises(ValueError, match="not in the fit") as error:
-            call()
-        assert "personalize" in str(error.value)
-        assert "1000" not in str(error.value)
 
 
 # -- personalize -----------------------------------------------------------------------

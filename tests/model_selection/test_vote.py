@@ -435,11 +435,10 @@ class Charges:
 
 @pytest.mark.parametrize("path", [None, "ledger.db"])
 def test_a_scorer_charges_nothing_inside_of_blocks(path, asked, tmp_path):
-    """A budget of three fits would run out in the first block."""
     given = {} if path is None else {"path": tmp_path / path}
-    own = PrivacyAccountant(2.0, 1e-6, allow_seeded=True, **given)
+    own = PrivacyAccountant(**given)
     made = search(scoring=Charges(own), noise_seed=0)
-    with PrivacyAccountant(allow_seeded=True) as accountant:
+    with PrivacyAccountant() as accountant:
         made.fit(X)
     assert len(own.ledger) == 0
     assert len(accountant.ledger) == 1

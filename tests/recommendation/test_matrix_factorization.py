@@ -342,14 +342,16 @@ def test_threads_and_blocks_change_no_bit(monkeypatch):
 
 
 def test_components_are_capped_by_what_tastes_there_are():
-    plan = DPMatrixFactorization(50, items=9, rating_range=(1, 5)).privacy_plan(9)
+    plan = DPMatrixFactorization(50, items=range(9), rating_range=(1, 5)).privacy_plan(
+        9
+    )
     assert [m.shape for m in plan.mechanisms] == [(21,), (10,), (9, 2)]
     said = "n_components={} is capped at {}, the number of item features"
     assert said.format(50, 2) in plan.remarks[-1]
-    plan = DPMatrixFactorization(2, items=9, rating_range=(1, 5)).privacy_plan(9)
+    plan = DPMatrixFactorization(2, items=range(9), rating_range=(1, 5)).privacy_plan(9)
     assert not any("capped" in remark for remark in plan.remarks)
     plan = DPItemEmbedding(
-        50, items=9, method="residuals", rating_range=(1, 5)
+        50, items=range(9), method="residuals", rating_range=(1, 5)
     ).privacy_plan(9)
     assert "n_components=50 is capped at 9, the number of items" in plan.remarks[-1]
     features = np.eye(40)
