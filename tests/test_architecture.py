@@ -15,7 +15,6 @@ PACKAGE = "skdpspectral"
 
 # Folders, and what each may import besides itself. Folders of the spine:
 SPINE = {
-    "__main__": set(),
     "_on_demand": set(),
     "mechanisms": set(),
     "_linalg": set(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -57,7 +57,7 @@ class ModelInside:
     A subclass has ``_method(name)``, which returns a method of what would be fitted.
     """
 
-    _inside: str
+    _inside: ClassVar[str]
 
     def _fitted(self) -> Any:
         check_is_fitted(self)

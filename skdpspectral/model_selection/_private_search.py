@@ -82,7 +82,7 @@ class PrivateSearchCV(
     scoring : str, callable or PrivateScorer, default=None
         How blocks score candidates: any scikit-learn scorer, as a name or a callable
         ``scorer(estimator, X, y)``, or the result of
-        :func:`~skdpspectral.metrics.make_private_scorer` without an epsilon. None uses
+        :func:`~skdpspectral.metrics.make_private_scorer`, without its noise. None uses
         the estimator's ``score`` method. Scores are never released. The scorer must be
         picklable and depend only on its arguments. If it contains a ledger, that ledger
         is None within blocks.

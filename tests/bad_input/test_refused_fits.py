@@ -10,23 +10,12 @@ from skdpspectral import (
     DPAdamRegressor,
     JMECovariance,
     PrivacyAccountant,
-    PrivacyBudgetError,
     PrivacyLeakWarning,
 )
 from skdpspectral.neural_network import Adam, JMEAdam
 
 NAN, INF = float("nan"), float("inf")
 X = np.clip(ROWS, -3.0, 3.0)
-
-
-def test_an_exhausted_budget_stays_as_it_is():
-    accountant = PrivacyAccountant(1.0)
-    model = DPPCA(accountant=accountant).fit(X)
-    components = model.components_.copy()
-    with pytest.raises(PrivacyBudgetError, match=r"nothing still fits"):
-        model.fit(X)
-    assert len(accountant.ledger) == 1
-    assert np.array_equal(model.components_, components)
 
 
 @pytest.mark.parametrize("parameters", [{"epsilon": NAN}, {"clip_norm": -1.0}])
