@@ -76,7 +76,6 @@ ESTIMATORS = [
     DPPCA(1, epsilon=None),
     DPPCA(1, epsilon=1e-3, delta=1e-12),
     DPPCA(1, accountant=PrivacyAccountant()),
-    DPPCA(1, accountant=PrivacyAccountant(1e6, 1e-6, allow_seeded=True)),
     DPPCA("auto"),
     DPPCA(1, mechanism="two-stage"),
     DPPCA(1, mechanism="auto"),

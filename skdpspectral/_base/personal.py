@@ -83,7 +83,7 @@ class KeepsUsers:
         elif len(self._models().weights):
             said += (
                 ". To test users' own models, keep rows of every user in each training "
-                "part (PerUserKFold); GroupKFold tests new users"
+                "part (PrivateSplit); GroupKFold tests new users"
             )
         said += ". personalize() fits models of users to their own rows"
         warn(said, UserWarning)
@@ -198,21 +198,7 @@ class PersonalEstimator(KeepsUsers):
     def plan_for(self, X) -> PrivacyPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
 
-        Parameters
-        ----------
-        X : array-like or dataframe of shape (n_samples, n_columns)
-            Rows, as for :meth:`fit`. Only the number of columns is used.
-
-        Returns
-        -------
-        PrivacyPlan
-            The plan that this fit is charged for, equal to ``privacy_plan`` of the
-            number of features.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid, or X has no feature columns.
+        {plan_of_rows}
         """
         self._check_parameters()
         return self.privacy_plan(table_shape(X)[1] - self._n_beside())

@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 from skdpspectral import DPMatrixFactorization
 from skdpspectral.datasets import make_ratings
-from skdpspectral.model_selection import PerUserKFold
+from skdpspectral.model_selection import PrivateSplit
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 DATA = make_ratings(400, 50, n_ratings_per_user=10, random_state=0)
@@ -44,7 +44,7 @@ def test_lists_are_better_than_popularity(features):
     Of 1500 users a difference of means over lists has a standard error of .006 at most.
     """
     rows = two_tastes()
-    train, test = next(PerUserKFold(4, user_feature=0).split(rows))
+    train, test = next(PrivateSplit(4, user_feature=0, random_state=0).split(rows))
     kinds = (np.arange(60) % 2)[:, None].astype(float)
     users = np.unique(rows[test, 0])
     found = []
