@@ -111,6 +111,23 @@ def test_answers_are_those_of_loops():
     assert np.all(found[-3] == 0.25)
 
 
+def test_clicks_are_of_unit_norm_whatever_the_ratings():
+    """Exactly within 1 for every number of items; counts as a loop has them."""
+    for n in range(1, N_ITEMS + 1):
+        block = block_of(dict.fromkeys(range(n), 2.0))
+        found = squared_norm(click_contributions(block))
+        assert Fraction(999, 1000) < found <= 1
+        half = squared_norm(click_contributions(block, math.sqrt(0.5)))
+        assert Fraction(499, 1000) < half <= Fraction(1, 2)
+    users = [{0: 2.0, 3: -1.0}, {}, {3: 0.5, 7: 1.0, 9: -2.0}]
+    found = click_contributions(block_of(*users)) * STEP
+    expected = np.zeros(N_ITEMS + 1)
+    expected[-1] = 2 * 0.125
+    for rated in filter(None, users):
+        expected[list(rated)] += 0.992 / math.sqrt(len(rated))
+    assert np.abs(found - expected).max() < 4 * STEP
+
+
 def test_users_are_fitted_by_ridge_regressions():
     rng = np.random.default_rng(1)
     users = [
