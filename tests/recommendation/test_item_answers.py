@@ -12,6 +12,7 @@ from skdpspectral.recommendation._kernels_models import (
     STEP,
     ItemModel,
     centered_contributions,
+    click_contributions,
     click_shares,
     click_weights,
     item_model,
