@@ -161,6 +161,7 @@ ESTIMATORS = [
     LRSRegressor(2, epsilon=None, solver=Alternation(max_iter=20)),
     LRSRegressor(user_feature=0),
     LRSRegressor(user_feature=-1, epsilon=None),
+    LRSRegressor(0, epsilon=None, scale=False),
     LRSRegressor(n_components=0),
     LRSRegressor(n_components=3),
     LRSRegressor(sparsity=0),

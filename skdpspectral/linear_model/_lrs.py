@@ -175,6 +175,9 @@ class LRSRegressor(
         :class:`~skdpspectral.linear_model.PrivateRounds` with a budget, and
         :class:`~skdpspectral.linear_model.Alternation` with ``epsilon=None``. With
         ``PrivateRounds(0, init=U)``, U is public and not released.
+    scale : bool or array-like of shape (n_features,), default=True
+        Divisors of the features. An array contains public scales. True uses root mean
+        squares of the data with ``epsilon=None``, and ones with a budget.
     {accountant}
     {noise_seed}
     {n_jobs}
@@ -195,8 +198,7 @@ class LRSRegressor(
     intercept_ : float
         Intercept of the shared model, the `prior` of the users' intercepts.
     scale_ : ndarray of shape (n_features,)
-        Divisors of the features: root mean squares of the data with ``epsilon=None``,
-        and ones with a budget.
+        Divisors of the features.
     n_iter_ : int
         Number of iterations, or of releases of U; 1 if nothing is released.
     {n_features_in_}
@@ -253,7 +255,7 @@ class LRSRegressor(
     True
     """
 
-    _array_parameters: ClassVar[tuple[str, ...]] = ()
+    _array_parameters: ClassVar[tuple[str, ...]] = ("scale",)
     _models_class: ClassVar[type] = PersonalModels
 
     _parameter_constraints: ClassVar[dict] = {
@@ -275,6 +277,7 @@ class LRSRegressor(
         ridge_sparse: float = 100.0,
         neighbors: str = "add-remove-one",
         solver="auto",
+        scale=True,
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
         n_jobs: int | None = None,
@@ -291,6 +294,7 @@ class LRSRegressor(
         self.ridge_sparse = ridge_sparse
         self.neighbors = neighbors
         self.solver = solver
+        self.scale = scale
         self.accountant = accountant
         self.noise_seed = noise_seed
         self.n_jobs = n_jobs
@@ -332,7 +336,7 @@ class LRSRegressor(
         most = _parameters.most_steps(self)
         with self._unchanged_on_error(), fit_progress(self, most) as progress:
             table, targets, offset, d = self._unread(X, y, users)
-            scale = np.ones(d) if self._is_private() else None  # of the data
+            scale = _parameters.public_scale(self, d)
             given = _parameters.given_start(self, d)
             self._warn_of_one_user(table)
             shared = self._statistic(d)
@@ -482,7 +486,8 @@ class LRSRegressor(
         start = _parameters.start_of(self, _parameters.given_start(self, d), d)
         own = _parameters.intercept_of(self)
         rows = ("user", own.prior, float(own.ridge)) if own else (False, None, 0.0)
-        return Billboard(self._statistic(d), (start, np.ones(d)), rows)
+        given = start, _parameters.public_scale(self, d)
+        return Billboard(self._statistic(d), given, rows)
 
     def _unread_group(self, board: Billboard, names, X, y, *, users=None) -> Callable:
         """Check the form of a group's rows; return the function that reads them.

@@ -159,6 +159,7 @@ CONSTRAINTS = {
     "ridge_sparse": [_PENALTIES],
     "neighbors": [StrOptions({"add-remove-one", "replace-one"})],
     "solver": [StrOptions({"auto"}), PrivateRounds, Alternation],
+    "scale": ["boolean", "array-like"],
     "n_jobs": [Integral, None],
     "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
 }
@@ -260,6 +261,20 @@ def shared_statistic(model, rules: LocalRules, n_features: int):
         release_start=n_releases > 0 and spectral and not fixed,
         clip_norms=tuple(None if norm is None else float(norm) for norm in norms),
     )
+
+
+def public_scale(model, n_features: int) -> np.ndarray | None:
+    """Return public scales; None if they come from the data."""
+    if isinstance(model.scale, (bool, np.bool_)):
+        from_data = model.scale and not model._is_private()
+        return None if from_data else np.ones(n_features)
+    scale = _numbers(model.scale, "scale")
+    if scale is None or scale.shape != (n_features,) or not (scale > 0.0).all():
+        raise ValueError(
+            f"scale must be a boolean, or contain a positive number for each of the "
+            f"{n_features} features"
+        )
+    return scale
 
 
 def given_start(model, n_features: int) -> np.ndarray | None:

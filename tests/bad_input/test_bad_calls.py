@@ -101,10 +101,13 @@ FITS = [
 ARRAYS = [np.ones((2, 4)), np.ones((1, 5)), np.ones(4), [[]], np.full((1, 4), INF)]
 ARRAYS += [[[1.0, NAN, 1.0, 1.0]], [["a", "b", "c", "d"]], np.full((1, 4), 1j)]
 ARRAYS += [[[1.0, 2.0], [3.0]]]
+SCALES = [np.ones(5), np.ones((1, 4)), [], [1.0, 0.0, 1.0, 1.0], -np.ones(4)]
+SCALES += [np.full(4, INF), list("abcd"), [1.0, [2.0, 3.0], 1.0, 1.0], np.full(4, 1j)]
 FITS += [
     lrs("init|(n_components, n_features)", solver=PrivateRounds(init=value))
     for value in ARRAYS
 ]
+FITS += [lrs("scale|positive|4", scale=value) for value in SCALES]
 PAPER = spiked(calibration="paper")
 LENGTHS = (0.1, 10.0)
 for of_rows in (pca, clients):

@@ -112,6 +112,7 @@ MODELS = {
     "fixed weights": {"shared_weights": "fixed"},
     "levels": {
         "fit_intercept": UserIntercept(prior=0.3, ridge=2.0),
+        "scale": np.arange(1, 5),
     },
     "no intercept": {"fit_intercept": False},
 }
@@ -574,6 +575,7 @@ OTHERS = {
     "intercept": {"fit_intercept": False},
     "level": {"fit_intercept": UserIntercept(ridge=1.0)},
     "prior": {"fit_intercept": UserIntercept(prior=1.0)},
+    "scale": {"scale": np.full(4, 2.0)},
     "start": {"solver": PrivateRounds(3, init=np.eye(1, 4))},
     "rank": {"n_components": 2},
 }

@@ -87,6 +87,7 @@ SETTINGS = {
         "solver": PrivateRounds(curvature_clip_norm=1.0, gradient_clip_norm=1.0)
     },
     "replace-one": {"neighbors": "replace-one"},
+    "public scale": {"scale": np.arange(1.0, 1.0 + N_FEATURES)},
     "tiny budget": {"epsilon": 1e-6},
     "huge budget": {"epsilon": 1e8},
 }
@@ -122,7 +123,8 @@ def test_attributes(data, setting, private):
         assert model.intercept_ == 0.0
         rounds = parameters.get("solver", PrivateRounds()).n_rounds
         assert model.n_iter_ == (rounds if rank else 1)
-        np.testing.assert_array_equal(model.scale_, np.ones(N_FEATURES))
+        expected = parameters.get("scale", np.ones(N_FEATURES))
+        np.testing.assert_array_equal(model.scale_, expected)
         assert model.privacy_ == model.privacy_plan(N_FEATURES)
     predictions = model.predict(X, users=users)
     assert predictions.shape == y.shape
@@ -159,6 +161,18 @@ def test_units_of_features_make_no_difference_without_privacy(data):
     )
     np.testing.assert_allclose(other.scale_, model.scale_ * units)
     np.testing.assert_allclose(other.get_coef(3) * units, model.get_coef(3), rtol=1e-5)
+
+
+def test_public_scales_are_units(data):
+    X, y, users = data
+    units = np.array([1e-3, 1.0, 1e3, 8.0, 1e-6])
+    model = LRSRegressor(noise_seed=0).fit(X, y, users=users)
+    other = LRSRegressor(noise_seed=0, scale=units).fit(X * units, y, users=users)
+    np.testing.assert_allclose(
+        other.predict(X * units, users=users), model.predict(X, users=users), rtol=1e-6
+    )
+    units[:] = 7.0
+    np.testing.assert_allclose(other.scale_, [1e-3, 1.0, 1e3, 8.0, 1e-6], rtol=1e-15)
 
 
 def test_all_rows_are_of_one_user_without_users(data):
@@ -557,7 +571,7 @@ def test_a_pickle_predicts_the_same(data, private):
 def test_published_and_saved_models_hold_what_is_shared(data, tmp_path, private, named):
     X, y, users = data
     X = pd.DataFrame(X, columns=list("abcde")) if named else X
-    model = LRSRegressor(**({} if private else EXACT))
+    model = LRSRegressor(**({} if private else EXACT), scale=np.full(5, 2.0))
     model.fit(X, y, users=users)
     model.save(tmp_path / "model.npz")
     copies = [
@@ -571,6 +585,7 @@ def test_published_and_saved_models_hold_what_is_shared(data, tmp_path, private,
         assert fitted_state == set(copy._public_state())
         np.testing.assert_allclose(copy.predict(X, users=users), shared, atol=1e-12)
         np.testing.assert_array_equal(copy.get_coef(3), model.coef_)
+        np.testing.assert_array_equal(copy.scale, model.scale)
         assert copy.privacy_plan(5) == model.privacy_plan(5)
         copy.personalize(X[users == 3], y[users == 3], user="me")
         assert copy.predict(X, users=["me"] * len(y)).shape == y.shape

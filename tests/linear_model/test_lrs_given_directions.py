@@ -54,19 +54,22 @@ def test_the_true_directions_are_kept_and_serve(tasks):
     assert np.linalg.norm(coef - truth.coef) < 0.5 * np.linalg.norm(own - truth.coef)
 
 
-def test_a_central_model_stays_as_it_is(tasks):
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_a_central_model_stays_as_it_is(tasks, scale):
     X, _, users, _ = tasks
     central = np.arange(1.0, D + 1)[None]
-    targets = X @ central[0]
+    targets = X @ central[0] / scale
     model = LRSRegressor(
         1,
         2,
         ridge_sparse=0.1,
         solver=kept(central),
+        scale=np.full(D, scale),
         shared_weights="fixed",
         fit_intercept=False,
     ).fit(X, targets, users=users)
-    np.testing.assert_array_equal(model.coef_, central[0])
+    # Public scales divide features: the model is of what they leave.
+    np.testing.assert_array_equal(model.coef_, central[0] / scale)
     np.testing.assert_allclose(model.predict(X, users=users), targets, atol=1e-9)
 
 

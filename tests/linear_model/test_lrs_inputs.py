@@ -230,10 +230,11 @@ SETTINGS = {
     "sparse alone": {"n_components": 0},
     "directions alone": {"n_components": 2, "sparsity": 0},
     "fixed": {"shared_weights": "fixed"},
-    "no penalties or intercept": {
+    "no penalties, scale or intercept": {
         "ridge_shared": 0,
         "ridge_sparse": 0,
         "fit_intercept": False,
+        "scale": False,
     },
 }
 
@@ -377,12 +378,13 @@ def test_extreme_rows_spoil_no_private_model_of_others(kind, value, setting):
     assert np.isfinite(model.predict(np.ones((1, 4)), users=[77])).all()
 
 
+@pytest.mark.parametrize("scale", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("value", [1e155, 1e300])
-def test_extreme_rows_without_privacy_are_fitted_or_refused_by_name(kind, value):
+def test_extreme_rows_without_privacy_are_fitted_or_refused_by_name(kind, value, scale):
     """Nothing clips them; an error of LAPACK's would tell nobody what to do."""
     X, y, users = extreme(kind, value)
-    model, said = LRSRegressor(**EXACT), None
+    model, said = LRSRegressor(**EXACT, scale=scale), None
     try:
         model.fit(X, y, users=users)
     except ValueError as error:
@@ -391,3 +393,11 @@ def test_extreme_rows_without_privacy_are_fitted_or_refused_by_name(kind, value)
         assert np.isfinite(model.predict(np.ones((6, 4)), users=np.arange(6))).all()
     else:
         assert re.search(r"\b(X|y)\b", said), said
+
+
+@pytest.mark.parametrize("value", [1e-300, 1e300])
+@pytest.mark.parametrize("epsilon", [1.0, None])
+def test_extreme_public_scales(data, value, epsilon):
+    X, y, users = data
+    scale = np.full(N_FEATURES, value)
+    check_finite(LRSRegressor(epsilon=epsilon, scale=scale), X * value, y, users)

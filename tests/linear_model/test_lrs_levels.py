@@ -37,16 +37,21 @@ def ridge_of(X, y, ridge, level=0.0, prior=0.0):
 
 @pytest.mark.parametrize("sparsity", [None, 4, 9])
 @pytest.mark.parametrize("level", [UserIntercept(), UserIntercept(prior=2.0, ridge=5)])
-def test_all_features_free_is_a_ridge_regression_a_user(sparsity, level):
+@pytest.mark.parametrize("scale", [False, [0.1, 1.0, 2.0, 30.0]])
+def test_all_features_free_is_a_ridge_regression_a_user(sparsity, level, scale):
     X, y, users = tasks()
-    model = LRSRegressor(0, sparsity, ridge_sparse=7.0, fit_intercept=level)
+    model = LRSRegressor(
+        0, sparsity, ridge_sparse=7.0, scale=scale, fit_intercept=level
+    )
     model.fit(X, y, users=users)
     assert model.privacy_.mechanisms == ()
+    measured = X if scale is False else X / np.array(scale)
     penalties = (level.ridge, level.prior or 0.0)
     for user in range(len(COUNTS)):
         own = users == user
-        coef, intercept = ridge_of(X[own], y[own], 7.0, *penalties)
-        np.testing.assert_allclose(model.get_coef(user), coef, atol=1e-8)
+        coef, intercept = ridge_of(measured[own], y[own], 7.0, *penalties)
+        found = model.get_coef(user) * (1.0 if scale is False else np.array(scale))
+        np.testing.assert_allclose(found, coef, atol=1e-8)
         assert model.get_intercept(user) == pytest.approx(intercept, abs=1e-8)
 
 
@@ -59,6 +64,7 @@ def test_a_level_that_is_charged_goes_with_shared_directions():
         epsilon=None,
         fit_intercept=UserIntercept(ridge=4.0),
         ridge_sparse=1.0,
+        scale=False,
     ).fit(X, y, users=users)
     own = users == np.flatnonzero(COUNTS == 20)[0]
     user, Z = users[own][0], X[own]

@@ -50,6 +50,7 @@ SETTINGS = {
         "ridge_sparse": 0.0,
         "n_components": 2,
     },
+    "public scale": {"scale": [1.0, 10.0, 0.1, 3.0]},
     "levels": {"fit_intercept": UserIntercept(prior=2.0, ridge=3.0)},
     "all features": {
         "sparsity": None,

@@ -25,7 +25,7 @@ EXACT = {
     "ridge_sparse": 0.0,
     "solver": Alternation(max_iter=100, tol=1e-13, shrink_to_mean=False),
 }
-PLAIN = {"fit_intercept": False}
+PLAIN = {"fit_intercept": False, "scale": False}
 
 
 def tasks(*sizes, **options):

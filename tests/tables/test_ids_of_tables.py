@@ -187,6 +187,7 @@ def test_masked_rows_in_a_list_are_no_values(data, estimator):
 
 
 MASKED_PARAMETERS = {
+    "scale": LRSRegressor(scale=hidden((3,))),
     "init": LRSRegressor(solver=PrivateRounds(init=hidden((1, 3)))),
     "bounds": DPPCA(1, bounds=(-hidden((3,)), 1)),
     "signal_variance": SpikedPCA(1, signal_variance=hidden((1,)), noise_variance=1.0),
