@@ -158,7 +158,7 @@ ESTIMATORS = [
     ),
     LRSRegressor(),
     LRSRegressor(epsilon=None),
-    LRSRegressor(2, epsilon=None, solver=Alternation(init="moments")),
+    LRSRegressor(2, epsilon=None, solver=Alternation(max_iter=20)),
     LRSRegressor(user_feature=0),
     LRSRegressor(user_feature=-1, epsilon=None),
     LRSRegressor(0, epsilon=None, scale=False),

@@ -355,9 +355,10 @@ class PersonalEstimator(KeepsUsers):
             If X or y is invalid, rows belong to users other than `user`, or parameters
             that define columns or units were changed since the fit.
 
-        See Also
-        --------
-        skdpspectral.linear_model.personalize : Does the same through a pipeline.
+        Notes
+        -----
+        At the end of a pipeline, this is
+        ``model[-1].personalize(model[:-1].transform(X), y)``.
         """
         check_is_fitted(self)
         private: Any = super()

@@ -33,7 +33,6 @@ from skdpspectral.decomposition import (
 from skdpspectral.linear_model import (
     Alternation,
     PrivateRounds,
-    personalize,
 )
 from skdpspectral.metrics import captured_variance, subspace_distance
 from skdpspectral.neural_network import Adam, JMEAdam, UserNetwork
@@ -466,7 +465,6 @@ CALLS = [
     ("users|user_feature", use("column", "predict", WITH_IDS, users=IDS)),
     ("sample_weight", use(LRS, "score", ROWS, TARGETS, np.ones(9), users=IDS)),
     ("no model|personalize", use(LRS, "save", "never.npz", user=987)),
-    ("PrivateRounds", lambda s: personalize(PrivateRounds(), ROWS, TARGETS)),
     ("fit_intercept__ridge", use(LRS, "set_params", fit_intercept__ridge=0.2)),
     ("users must be passed", use(NETS, "predict", ROWS)),
     ("user must be passed", use(NETS, "get_network")),
