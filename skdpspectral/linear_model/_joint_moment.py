@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import softmax
 
 from .. import sensitivity
+from .._linalg.eigen import pack_lower, packed_diagonal, unpack_lower
 from .._linalg.walks import RowWalk, reduce_rows, sum_of_outer_products
 from .._statistics.feature_scales import FARTHEST, FeatureScales
 from .._statistics.statistic import Choice, Combination, Statistic, mean_summation_error
@@ -25,6 +26,7 @@ from .._tables.files import rows_beside
 from .._tables.table import DeferredRead, deferred_rows, deferred_targets
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Neighbors
+from . import _kernels_ridge as kernels
 
 # Votes of a search through all floats, and of one through lengths.
 _VOTES, _LENGTH_VOTES = 24, 12
@@ -403,6 +405,135 @@ def bounded_joint_rows(
     return clip_rows(out, 1.0, out=out)
 
 
+class WeightedRows(NamedTuple):
+    """A map to standardized rows, weighted by their features alone.
+
+    Features with a constant are cut to the length `radius`, and targets bear the same
+    weight. `limits`, `center` and `scale` are of the chosen columns, of which the last
+    ones are the targets.
+    """
+
+    columns: np.ndarray
+    n_targets: int
+    limits: tuple[np.ndarray, np.ndarray]
+    center: np.ndarray
+    scale: np.ndarray
+    radius: float
+
+    def __call__(self, block) -> tuple[np.ndarray, np.ndarray]:
+        """Return features with a constant, over the radius, and weighted targets."""
+        with np.errstate(all="ignore"):
+            block = np.asarray(block, dtype=np.float64)[:, self.columns]
+            block = np.clip(block, *self.limits)
+            rows = _standardize(block, self.center, 1.0 / self.scale)
+            stop = rows.shape[1] - self.n_targets
+            targets = rows[:, stop:]
+            rows = np.column_stack([rows[:, :stop], np.ones(len(rows))]) / self.radius
+            rows = clip_rows(rows, 1.0, out=rows)
+            return rows, targets * (rows[:, -1:] * self.radius)
+
+
+def bounded_weighted_rows(block, weighted, weight, reach, length) -> np.ndarray:
+    """Return weighted rows, with targets cut at `reach`, in the unit ball."""
+    rows, targets = weighted(block)
+    with np.errstate(all="ignore"):
+        targets = weight * np.clip(targets, -reach, reach)
+        rows = rows * weighted.radius
+        out = np.column_stack([rows[:, :-1], targets, rows[:, -1:]]) / length
+    return clip_rows(out, 1.0, out=out)
+
+
+# Rows of more than this share of the radius have a part in the test of linearity, in
+# which they are weighted as if this were the radius.
+_FAR_ROWS = 0.7
+
+# Deviations of residuals at which they are cut.
+_RESIDUALS = 4.0
+
+
+def residual_rows(block, weighted, coefficients, reach, far) -> tuple:
+    """Return rows in the unit ball, and residuals cut at `reach`, in units of it.
+
+    With `far`, rows are multiplied by the share that they lose of their squared weight
+    if the radius is smaller, in units of the largest one.
+    """
+    rows, targets = weighted(block)
+    with np.errstate(all="ignore"):
+        found = targets - (rows * weighted.radius) @ coefficients
+        found = np.nan_to_num(np.clip(found / reach, -1.0, 1.0))
+        if far:
+            lengths = np.sqrt(np.vecdot(rows, rows))
+            lost = 1.0 - np.minimum(1.0, _FAR_ROWS / lengths) ** 2
+            rows *= np.minimum(lost / (1.0 - _FAR_ROWS**2), 1.0)[:, None]
+    return rows, found
+
+
+def sums_of_scores(blocks, order: int, n_targets: int) -> np.ndarray:
+    """Return sums of rows times residuals, and of their outer products, by target."""
+    total = np.zeros((n_targets, order, order + 1))
+    for rows, residuals in blocks:
+        for j in range(n_targets):
+            scores = rows * residuals[:, j : j + 1]
+            total[j, :, 0] += scores.sum(axis=0)
+            total[j, :, 1:] += scores.T @ scores
+    return total
+
+
+@dataclass(frozen=True)
+class ResidualMoments(Statistic):
+    """Means of scores and their second moments, which cost nothing besides.
+
+    `n_columns` are regressors, with the constant.
+    """
+
+    n_samples: int
+    n_columns: int
+    n_targets: int
+    name: str
+
+    def mechanisms(self, mu: float) -> tuple:
+        n, p, k = self.n_samples, self.n_columns, self.n_targets
+        moved = sensitivity.residual_moments_sensitivity(n, k)
+        # Packed entries are rounded once more.
+        error = 2.0 * mean_summation_error(1.5 * math.sqrt(k), n, p + k)
+        more = {"summation_error": error, "magnitude": 2.0}
+        return calibrate_alike(
+            [self.name],
+            moved,
+            mu,
+            (k, p + p * (p + 1) // 2),
+            lemma="residual-moments",
+            **more,
+        )
+
+    def run(self, release: Any, rows: Any, *given: Any) -> tuple:
+        """Release means (k, P), and moments (k, P, P), of mapped rows and columns.
+
+        The last value is the deviation of the noise of the means.
+        """
+        row_map, kept, targets = given
+        kernel = partial(sums_of_scores, order=len(kept), n_targets=len(targets))
+        sums = reduce_rows(rows, RowWalk(row_map), kernel) / self.n_samples
+        order, planned = self.n_columns, release.plan[self.name]
+        exact = np.zeros(planned.shape)
+        off = np.full(planned.shape[1] - order, math.sqrt(2.0 * _SCORE_WEIGHT))
+        off[packed_diagonal(order)] = math.sqrt(_SCORE_WEIGHT)
+        for j, found in zip(targets, sums, strict=True):
+            square = np.zeros((order, order))
+            square[np.ix_(kept, kept)] = found[:, 1:]
+            exact[j, kept] = found[:, 0]
+            exact[j, order:] = pack_lower(square) * off
+        found = release(self.name, exact)[targets]
+        squares = [unpack_lower(each / off, order) for each in found[:, order:]]
+        squares = np.array(squares).reshape(-1, order, order)
+        at = np.ix_(np.arange(len(targets)), kept, kept)
+        return found[:, kept], squares[at], getattr(planned, "noise_std", 0.0)
+
+
+# Weight of second moments in the release of scores: the largest one that is free.
+_SCORE_WEIGHT = 0.5
+
+
 # Noise of a mean of unit vectors, over their length, above which no coefficients are
 # looked for in public bounds: by the errors on two tables and made data.
 _HOPELESS = 0.08
@@ -440,7 +571,7 @@ class Fitted(NamedTuple):
 
     Columns are features, targets and, with an intercept, a constant. `spread` is the
     deviation of the off-diagonal noise, and `cross_spread` that of products with
-    targets.
+    targets. `weighted` are the estimates that intervals are made of, if any.
     """
 
     matrix: np.ndarray
@@ -448,7 +579,15 @@ class Fitted(NamedTuple):
     cross_spread: float
     units: Units
     limits: tuple[np.ndarray, np.ndarray]
+    weighted: Any = None
 
+
+# Shares of the moment's part of mu**2, where scores are released for intervals.
+_INTERVAL_SHARES = {"moment": 0.65, "scores": 0.27, "far": 0.08}
+
+# Lengths of features, in usual ones, and of targets, that weights and limits keep; and
+# the length of targets, in that of features. Scores correct what is lost by it.
+_KEPT_LENGTH, _KEPT_TARGET, _TARGET_PART = 1.5, 4.0, 0.6
 
 # Limits of counts, over those of DPStandardScaler, where a false alarm is one in fifty
 # fits: rows in a wrong unit would fill the moment, and targets are what a fit is for.
@@ -460,7 +599,9 @@ class RegressionMoments(Combination):
 
     `boxes` are public boxes of features and of targets, or None. `target_units` are
     public centers and scales of targets, which replace private ones. `square` is the
-    mean squared length of features that are standardized already, or None.
+    mean squared length of features that are standardized already, or None. With
+    `intervals`, rows are weighted by features alone, and scores are released besides;
+    `blocks` is the block of one-hot columns that each feature is in, -1 for none.
     """
 
     def __init__(
@@ -474,6 +615,8 @@ class RegressionMoments(Combination):
         intercept: bool = True,
         target_units: tuple[float, float] | None = None,
         square: float | None = None,
+        intervals: bool = False,
+        blocks: np.ndarray | None = None,
     ) -> None:
         self.n_samples, self._mu = n_samples, mu
         self.widths = {"X": n_features, "y": n_targets}
@@ -508,7 +651,19 @@ class RegressionMoments(Combination):
             shares["square"] = _SQUARE_SHARE
         shares["moment"] = 1.0 - sum(shares.values())
         columns = n_features + n_targets
-        parts["moment"] = self.moment = JointMoment(n_samples, columns, intercept)
+        self.blocks = np.full(n_features, -1) if blocks is None else blocks
+        self.moment = JointMoment(n_samples, columns, intercept)
+        self.scores: dict[str, ResidualMoments] = {}
+        regression: Statistic = self.moment
+        if intervals:
+            self.scores = {
+                name: ResidualMoments(n_samples, n_features + 1, n_targets, of)
+                for name, of in (("scores", "scores"), ("far", "far_scores"))
+            }
+            regression = Combination(
+                {"moment": self.moment, **self.scores}, _INTERVAL_SHARES
+            )
+        parts["moment"] = regression
         shape = n_samples, n_targets, self.boxes["y"]
         alone = TargetLocations(*shape, mu)
         # What is released alone where public numbers say that nothing else is found.
@@ -520,7 +675,7 @@ class RegressionMoments(Combination):
             # Where no target is seen, its location is worth more than any moment.
             instead = TargetLocations(*shape, math.sqrt(shares["moment"]) * mu)
             if instead.are_sure:
-                parts["moment"] = Choice("regression", self.moment, instead)
+                parts["moment"] = Choice("regression", regression, instead)
         super().__init__(parts, shares)
 
     # -- what is public ------------------------------------------------------------
@@ -605,25 +760,104 @@ class RegressionMoments(Combination):
             squares = self._mean_squares(release, rows, units, squares)
         noise = getattr(release.plan[self.moment.name], "noise_std", 0.0)
         noise /= math.sqrt(2.0)  # off the diagonal
-        radius, weight = self._radius(noise, squares)
-        limits = self._limits(units, noise)
-        divisor = np.ones(len(columns) + self.intercept)
+        limits, order = self._limits(units, noise), len(columns) + self.intercept
+        of_columns = {
+            "columns": columns,
+            "limits": [side[columns] for side in limits],
+            "center": units.center[columns],
+        }
+        kept, both_sides = np.append(columns, [width] * self.intercept), ("X", "y")
+        divisor, scale = np.ones(order), units.scale[columns]
+        if self.scores:
+            weighted, weight, reach, radius = self._weights(
+                noise, squares, {**of_columns, "scale": scale}
+            )
+            row_map = partial(
+                bounded_weighted_rows,
+                weighted=weighted,
+                weight=weight,
+                reach=reach,
+                length=radius,
+            )
+        else:
+            radius, weight = self._radius(noise, squares)
+            weights = np.where(np.arange(len(columns)) < n_features, 1.0, weight)
+            row_map = partial(
+                bounded_joint_rows,
+                **of_columns,
+                weights=weights / scale,
+                radius=radius,
+                intercept=self.intercept,
+            )
         divisor[n_features : len(columns)] = weight
-        row_map = partial(
-            bounded_joint_rows,
-            columns=columns,
-            limits=[side[columns] for side in limits],
-            center=units.center[columns],
-            weights=divisor[: len(columns)] / units.scale[columns],
-            radius=radius,
-            intercept=self.intercept,
-        )
-        kept = np.append(columns, [width] * self.intercept).astype(int)
-        released = self.moment.run(release, rows.of("X", "y"), row_map, kept)
+        exact_rows = rows.of(*both_sides)
+        released = self.moment.run(release, exact_rows, row_map, kept.astype(int))
         # In units of the targets themselves.
         matrix = released * radius**2 / np.outer(divisor, divisor)
         spread = noise * radius**2
-        return Fitted(matrix, spread, spread / weight, units, limits)
+        found = Fitted(matrix, spread, spread / weight, units, limits)
+        if not self.scores:
+            return found
+        return found._replace(
+            weighted=self._estimates(release, exact_rows, found, weighted)
+        )
+
+    def _weights(self, noise: float, squares: tuple, of_columns: dict) -> tuple:
+        """Return the map of weighted rows; weight, limit and length of joint rows."""
+        n_features, n_targets = self.widths["X"], len(of_columns["columns"])
+        n_targets -= int(np.sum(of_columns["columns"] < n_features))
+        grown = _ENDLESS if noise == 0.0 else 1.0
+        # Rows of one-hot columns are all equally long.
+        fixed = len(np.unique(self.blocks[self.blocks >= 0]))
+        loose = _KEPT_LENGTH**2 * (max(squares[0], 0.0) - fixed + 1.0)
+        radius = grown * math.sqrt(loose + fixed)
+        usual = math.sqrt(max(squares[1], 1e-300) / max(n_targets, 1))
+        reach = grown * _KEPT_TARGET * usual
+        part = _TARGET_PART * radius / math.sqrt(max(n_targets, 1))
+        weight = min(part / reach, 1.0)
+        length = math.hypot(radius, weight * reach * math.sqrt(n_targets))
+        weighted = WeightedRows(n_targets=n_targets, radius=radius, **of_columns)
+        return weighted, weight, reach, length
+
+    def _estimates(self, release, rows, found: Fitted, weighted) -> kernels.Weighted:
+        """Release scores, and those of far rows; return what intervals are made of."""
+        width, columns = self.widths["X"], weighted.columns
+        inputs, targets = columns[columns < width], columns[columns >= width] - width
+        moment = kernels.moment_of(
+            *(found.matrix, len(inputs), True, found.spread, found.cross_spread),
+            self.n_samples,
+        )
+        blocks = np.append(self.blocks[inputs], -1)
+        inverse = kernels.inverse_within(moment, blocks)
+        first, deviations = kernels.first_estimates(moment, inverse)
+        kept, estimate = np.append(inputs, width), first
+        scores, reach = [], _RESIDUALS * deviations
+        if found.spread == 0.0:
+            reach = _ENDLESS * reach
+        for name, part in self.scores.items():
+            row_map = partial(
+                residual_rows,
+                weighted=weighted,
+                coefficients=estimate,
+                reach=reach,
+                far=name == "far",
+            )
+            units = reach * weighted.radius
+            means, squares, noise = part.run(release, rows, row_map, kept, targets)
+            scores.append(
+                kernels.Scores(
+                    means * units[:, None],
+                    squares * units[:, None, None] ** 2,
+                    noise * units,
+                )
+            )
+            estimate = first + inverse.matrix @ scores[0].means.T
+        # Others have no mean square of 1 before they are weighted.
+        ones = (blocks < 0) & ("X" in self.parts() or self.square is not None)
+        kept = np.where(ones, *(np.diag(moment.regressors), moment.regressors[-1, -1]))
+        return kernels.weighted_estimates(
+            moment, inverse, estimate, scores, kept, weighted.radius
+        )
 
     def _location_alone(self, location, release, rows, units: Units) -> Fitted:
         """Release locations of targets in place of the remaining releases."""

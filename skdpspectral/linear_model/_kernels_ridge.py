@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import chdtrc, softmax
 
 from .._linalg.eigen import edge_of_noise, shrink_eigenvalues
 
@@ -256,28 +256,102 @@ def _terms(moment, values, inverse, differences, turned, solution):
     return explained, fitted
 
 
-def moment_least_squares(moment: Moment) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return unpenalized coefficients and their covariances (k, P, P), or None.
+class Inverse(NamedTuple):
+    """Inverse of the moment of regressors, apart from directions hidden by the noise.
 
-    Covariances include noise and sampling, to first order, for homoscedastic errors.
-    None means that the least eigenvalue may be noise.
+    `hidden`, (P, h), are orthonormal. Effects of one-hot columns have the mean 0.
     """
-    if not len(moment.regressors):
-        return None
-    values, vectors = np.linalg.eigh(moment.regressors)
-    order, spread = len(values), moment.spread
-    least = max(edge_of_noise(spread, order), _LEAST * float(values[-1]))
-    if not values[0] > least:
-        return None
-    inverse = (vectors / values) @ vectors.T
-    found = inverse @ moment.cross
-    spreads = np.empty((found.shape[1], order, order))
-    for j in range(found.shape[1]):
-        beta = found[:, j]
-        explained = 2.0 * beta @ moment.cross[:, j] - beta @ moment.regressors @ beta
-        rest = max(float(moment.squares[j] - explained), 0.0)
-        noise = (moment.cross_spread**2 + spread**2 * beta @ beta) * np.eye(order)
-        noise += spread**2 * np.outer(beta, beta)
-        sampling = (rest / moment.n_samples) * inverse
-        spreads[j] = inverse @ noise @ inverse + sampling
-    return found, spreads
+
+    matrix: np.ndarray
+    hidden: np.ndarray
+
+
+class Scores(NamedTuple):
+    """Released means (k, P) of scores, moments (k, P, P), and noise of means (k,)."""
+
+    means: np.ndarray
+    squares: np.ndarray
+    noise: np.ndarray
+
+
+class Weighted(NamedTuple):
+    """Estimates (k, P) for weighted rows, with covariances (k, P, P) and p-values (k,).
+
+    `hidden`, (P, h), are directions that are not estimated; `kept`, (P,), are shares of
+    mean squares that rows keep when they are weighted, up to the length `radius`.
+    """
+
+    estimates: np.ndarray
+    covariances: np.ndarray
+    p_values: np.ndarray
+    hidden: np.ndarray
+    kept: np.ndarray
+    radius: float
+
+
+def inverse_within(moment: Moment, blocks: np.ndarray) -> Inverse:
+    """Invert the moment of regressors with a constant, where it exceeds its noise.
+
+    Within each block of one-hot columns, effects weighted by released shares of the
+    columns add up to 0; -1 is no block.
+    """
+    names = np.unique(blocks[blocks >= 0])
+    shares = np.maximum(moment.regressors[-1], 1e-9)
+    sums = np.where(names[:, None] == blocks, shares, 0.0)
+    free = np.linalg.qr(sums.T, mode="complete")[0][:, len(names) :]
+    values, vectors = np.linalg.eigh(free.T @ moment.regressors @ free)
+    edge = edge_of_noise(moment.spread, len(values))
+    least = max(edge, _LEAST * float(values[-1]))
+    seen, vectors = values > least, free @ vectors
+    matrix = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
+    return Inverse(matrix, vectors[:, ~seen])
+
+
+def first_estimates(moment: Moment, inverse: Inverse) -> tuple[np.ndarray, np.ndarray]:
+    """Return least-squares coefficients (P, k), and deviations of residuals (k,).
+
+    These are at least those of the noise.
+    """
+    found = inverse.matrix @ moment.cross
+    explained = np.sum((2.0 * moment.cross - moment.regressors @ found) * found, axis=0)
+    noise = math.sqrt(2.0) * moment.cross_spread**2 / max(moment.spread, 1e-300)
+    rest = np.maximum(moment.squares - explained, max(noise, 1e-300))
+    return found, np.sqrt(rest / max(float(moment.regressors[-1, -1]), _LEAST_CONSTANT))
+
+
+def weighted_estimates(
+    moment: Moment, inverse, estimates, scores, kept, radius
+) -> Weighted:
+    """Return estimates (P, k) with covariances, and p-values of linearity.
+
+    Covariances include the noise of scores and their sampling. Under linearity, scores
+    of far rows have the mean 0, but for the errors of the estimates.
+    """
+    own, far = scores
+    covariances, p_values = [], []
+    values, vectors = np.linalg.eigh(inverse.matrix)
+    seen = vectors[:, values > 1e-9 * max(float(values[-1]), 1e-300)]
+    for j in range(estimates.shape[1]):
+        square, far_square = (_positive(part.squares[j]) for part in scores)
+        # The step is computed with the noise of the moment.
+        step = inverse.matrix @ own.means[j]
+        white = own.noise[j] ** 2 + moment.spread**2 * (step @ step)
+        middle = white * np.eye(len(square)) + square / moment.n_samples
+        middle += moment.spread**2 * np.outer(step, step)
+        covariances.append(inverse.matrix @ middle @ inverse.matrix)
+        share = np.trace(far_square) / max(np.trace(square), 1e-300)
+        moved = share * moment.regressors @ covariances[-1] @ moment.regressors
+        law = far.noise[j] ** 2 * np.eye(len(square)) + far_square / moment.n_samples
+        law, mean = seen.T @ (law + moved) @ seen, seen.T @ far.means[j]
+        distance = float(mean @ np.linalg.pinv(law) @ mean)
+        p_values.append(float(chdtrc(seen.shape[1], distance)))
+    found = np.array(covariances).reshape(-1, *moment.regressors.shape)
+    return Weighted(
+        estimates.T, found, np.array(p_values), inverse.hidden, kept, radius
+    )
+
+
+def _positive(matrix: np.ndarray) -> np.ndarray:
+    """Return the positive part of a symmetric matrix."""
+    values, vectors = np.linalg.eigh(matrix)
+    return (vectors * np.maximum(values, 0.0)) @ vectors.T

@@ -329,6 +329,18 @@ AUDITED |= {
 
 # Of linear regression.
 AUDITED |= {
+    "residuals cut by what was not released": Mutant(
+        "RegressionMoments",
+        "scores, reach = [], _RESIDUALS * deviations",
+        "scores, reach = [], rows[:, -1].max() * deviations",
+        "ridge-scores",
+    ),
+    "residuals not cut": Mutant(
+        "residual_rows",
+        "np.clip(found / reach, -1.0, 1.0)",
+        "found / reach",
+        "ridge-scores",
+    ),
     "joint rows not clipped": Mutant(
         "bounded_joint_rows",
         "return clip_rows(out, 1.0, out=out)",
@@ -446,6 +458,7 @@ AUDITED |= {
 }
 
 _FIT = "release/test_plan_and_charge.py::test_fit_is_a_function_of_its_releases"
+_JOINT_ROWS = "theory/test_joint_rows.py::test_"
 EXACT = {
     "products weighed too much for a matrix of their own": Mutant(
         "Pair",
@@ -465,6 +478,19 @@ EXACT = {
         "return 2.0 * clip_norm / n_samples",
         "return clip_norm / n_samples",
         "theory/test_sensitivity.py::test_the_bounds_are_attained",
+    ),
+    "weights of rows from targets too": Mutant(
+        "WeightedRows",
+        "rows = clip_rows(rows, 1.0, out=rows)\n",
+        "rows = clip_rows(rows, 1.0, out=rows)\n"
+        "            rows /= np.hypot(1.0, targets[:, :1])\n",
+        f"{_JOINT_ROWS}weights_of_rows_do_not_depend_on_targets",
+    ),
+    "second moments of scores at full weight": Mutant(
+        "_SCORE_WEIGHT",
+        "0.5",
+        "1.0",
+        f"{_JOINT_ROWS}no_score_moves_its_moments_further_than_the_lemma",
     ),
     "limits of a step before not clipped at": Mutant(
         "bounded_joint_rows",

@@ -196,6 +196,7 @@ OF_X += (
     "personalize",
     "recommend",
     "path",
+    "row_weights",
 )
 OF_NOTHING = (
     "publish",
@@ -203,6 +204,7 @@ OF_NOTHING = (
     "get_coef",
     "get_intercept",
     "conf_int",
+    "summary",
 )
 OF_NOTHING += ("get_network", "get_prompt", "get_covariance", "get_precision")
 
