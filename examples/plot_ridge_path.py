@@ -20,6 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skdpspectral import DPRidge, DPRidgeClassifier, PrivacyAccountant
+from skdpspectral.plotting import EffectsDisplay
 
 rng = np.random.default_rng(0)
 n, effects = 20_000, np.array([3.0, -2.0, 1.0, 0.5, 0.0, 0.0])
@@ -78,6 +79,20 @@ print(f"kept: {model.kept_.min():.2f}, linear: p = {model.linearity_pvalue_:.2f}
 above = y > 50.0
 classifier = DPRidgeClassifier(epsilon=1.0, classes=[False, True]).fit(X, above)
 print(f"accuracy = {classifier.score(X, above):.3f}")
+
+# %%
+# Shapes of features
+# ------------------
+# Effects that are not linear need a basis. It is chosen by the numbers of rows and
+# features, and the budget.
+
+curved = 4.0 * np.sin(2.0 * Z[:, 2]) + Z[:, 0] ** 2 + rng.standard_normal(n)
+shapes = DPRidge(epsilon=2.0, basis="auto").fit(X, curved)
+straight = DPRidge(epsilon=2.0).fit(X, curved)
+print(f"{shapes.basis_}: R2 {shapes.score(X, curved):.2f}, linear: ", end="")
+print(f"{straight.score(X, curved):.2f}")
+EffectsDisplay.from_estimator(shapes, features=[0, 2, 5])
+plt.tight_layout()
 
 # %%
 # What a larger budget is worth

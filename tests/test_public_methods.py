@@ -123,6 +123,7 @@ METHODS = {
         "conf_int": lambda m: m.conf_int(),
         "summary": lambda m: m.summary(),
         "row_weights": lambda m: m.row_weights(X),
+        "effects": lambda m: m.effects(X),
     },
     RIDGE_CLASSIFIER: OF_BOTH
     | {
@@ -132,6 +133,7 @@ METHODS = {
         "predict": lambda m: m.predict(X),
         "decision_function": lambda m: m.decision_function(X),
         "score": lambda m: m.score(X, LABELS),
+        "effects": lambda m: m.effects(X),
     },
     REGRESSOR: OF_BOTH
     | {

@@ -17,7 +17,12 @@ from scipy.special import softmax
 
 from .. import sensitivity
 from .._linalg.eigen import pack_lower, packed_diagonal, unpack_lower
-from .._linalg.walks import RowWalk, reduce_rows, sum_of_outer_products
+from .._linalg.walks import (
+    RowWalk,
+    reduce_rows,
+    rows_per_block,
+    sum_of_outer_products,
+)
 from .._statistics.feature_scales import FARTHEST, FeatureScales
 from .._statistics.statistic import Choice, Combination, Statistic, mean_summation_error
 from .._tables.clipping import Box, clip_rows
@@ -27,6 +32,7 @@ from .._tables.table import DeferredRead, deferred_rows, deferred_targets
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Neighbors
 from . import _kernels_ridge as kernels
+from ._ridge_basis import chosen_basis
 
 # Votes of a search through all floats, and of one through lengths.
 _VOTES, _LENGTH_VOTES = 24, 12
@@ -379,7 +385,9 @@ class JointMoment(Statistic):
         row_map, kept = given
         kernel = partial(sum_of_outer_products, n_features=len(kept))
         exact = np.zeros((self.n_columns + self.intercept,) * 2)
-        sums = reduce_rows(rows, RowWalk(row_map), kernel)
+        sums = reduce_rows(
+            rows, RowWalk(row_map, rows_per_block(self.n_columns)), kernel
+        )
         exact[np.ix_(kept, kept)] = sums / self.n_samples
         return release(self.name, exact, overwrite=True)[np.ix_(kept, kept)]
 
@@ -403,6 +411,19 @@ def bounded_joint_rows(
     if intercept:
         out[:, -1] = 1.0 / radius
     return clip_rows(out, 1.0, out=out)
+
+
+def bounded_basis_rows(
+    block, basis, kept, limits, center, weights, radius
+) -> np.ndarray:
+    """Return seen columns of a basis, targets and a constant, in the unit ball."""
+    with np.errstate(all="ignore"):
+        block = np.clip(np.asarray(block, dtype=np.float64), *limits)
+        rows = _standardize(block, center, weights)
+        width = len(basis.expanded)
+        made = [basis.expand(rows[:, :width]), rows[:, width:], np.ones((len(rows), 1))]
+        rows = np.concatenate(made, axis=1)[:, kept] / radius
+    return clip_rows(rows, 1.0, out=rows)
 
 
 class WeightedRows(NamedTuple):
@@ -495,7 +516,7 @@ class ResidualMoments(Statistic):
         n, p, k = self.n_samples, self.n_columns, self.n_targets
         moved = sensitivity.residual_moments_sensitivity(n, k)
         # Packed entries are rounded once more.
-        error = 2.0 * mean_summation_error(1.5 * math.sqrt(k), n, p + k)
+        error = 2.0 * mean_summation_error(1.5 * math.sqrt(k), n, p - 1 + k)
         more = {"summation_error": error, "magnitude": 2.0}
         return calibrate_alike(
             [self.name],
@@ -602,6 +623,8 @@ class RegressionMoments(Combination):
     mean squared length of features that are standardized already, or None. With
     `intervals`, rows are weighted by features alone, and scores are released besides;
     `blocks` is the block of one-hot columns that each feature is in, -1 for none.
+    `basis` is the name of a basis of functions; in it, features whose limits are
+    infinite, or in no box of a step before, are numbers.
     """
 
     def __init__(
@@ -617,6 +640,7 @@ class RegressionMoments(Combination):
         square: float | None = None,
         intervals: bool = False,
         blocks: np.ndarray | None = None,
+        basis: str = "linear",
     ) -> None:
         self.n_samples, self._mu = n_samples, mu
         self.widths = {"X": n_features, "y": n_targets}
@@ -650,8 +674,18 @@ class RegressionMoments(Combination):
             parts["square"] = MeanSquare(n_samples, n_features + n_targets)
             shares["square"] = _SQUARE_SHARE
         shares["moment"] = 1.0 - sum(shares.values())
-        columns = n_features + n_targets
         self.blocks = np.full(n_features, -1) if blocks is None else blocks
+        expanded, others = np.ones(n_features, dtype=bool), 0.0
+        if square is not None and boxes[0] is not None:
+            # A step before hands on infinite limits of its numbers, cut to equal ones.
+            expanded = (boxes[0].high > 1.0) & (boxes[0].low < -1.0)
+            others = square - float(expanded.sum())
+        reach = n_samples * mu * math.sqrt(shares["moment"])
+        self.basis_name, self.basis = chosen_basis(
+            basis, expanded, others, n_targets, reach
+        )
+        columns = n_features if self.basis is None else len(self.basis.kinds())
+        self.others, columns = others, columns + n_targets
         self.moment = JointMoment(n_samples, columns, intercept)
         self.scores: dict[str, ResidualMoments] = {}
         regression: Statistic = self.moment
@@ -789,7 +823,11 @@ class RegressionMoments(Combination):
                 radius=radius,
                 intercept=self.intercept,
             )
-        divisor[n_features : len(columns)] = weight
+        if self.basis is not None:
+            row_map, kept = self._expanded(units, limits, weight, radius)
+            n_features = len(kept) - 1 - int(both[1].seen.sum())
+            divisor = np.ones(len(kept))
+        divisor[n_features : len(kept) - self.intercept] = weight
         exact_rows = rows.of(*both_sides)
         released = self.moment.run(release, exact_rows, row_map, kept.astype(int))
         # In units of the targets themselves.
@@ -801,6 +839,24 @@ class RegressionMoments(Combination):
         return found._replace(
             weighted=self._estimates(release, exact_rows, found, weighted)
         )
+
+    def _expanded(self, units: Units, limits, weight: float, radius: float) -> tuple:
+        """Return the map of rows to the columns of the basis, and the seen columns."""
+        basis: Any = self.basis
+        width, seen = self.widths["X"], units.seen
+        weights = np.where(seen, 1.0 / units.scale, 0.0)
+        weights[width:] *= weight
+        kept = np.concatenate([seen[basis.sources()].all(axis=1), seen[width:], [True]])
+        row_map = partial(
+            bounded_basis_rows,
+            basis=basis,
+            kept=kept,
+            limits=limits,
+            center=units.center,
+            weights=weights,
+            radius=radius,
+        )
+        return row_map, np.flatnonzero(kept)
 
     def _weights(self, noise: float, squares: tuple, of_columns: dict) -> tuple:
         """Return the map of weighted rows; weight, limit and length of joint rows."""
@@ -863,7 +919,11 @@ class RegressionMoments(Combination):
         """Release locations of targets in place of the remaining releases."""
         center = units.center.copy()
         center[self.widths["X"] :] = location.run(release, rows.of("y"))
-        matrix = np.zeros((int(units.seen.sum()) + 1,) * 2)
+        # No target is seen here.
+        seen = units.seen[: self.widths["X"]]
+        if self.basis is not None:
+            seen = seen[self.basis.sources()].all(axis=1)
+        matrix = np.zeros((int(seen.sum()) + 1,) * 2)
         units = units._replace(center=center)
         return Fitted(matrix, 0.0, 0.0, units, self._limits(units, 0.0))
 
@@ -919,7 +979,9 @@ class RegressionMoments(Combination):
 
     def _radius(self, noise: float, squares: tuple) -> tuple[float, float]:
         """Return the clipping radius of rows, and the weight of targets."""
-        width = sum(self.widths.values())
+        width = self.moment.n_columns
+        if self.basis is not None:
+            squares = self.basis.square(self.others), squares[1]
         usual, weight = sum(squares) + self.intercept, 1.0
         if noise * usual * math.sqrt(width) >= _USUAL_NOISE and squares[1]:
             weight = max(squares[0] / squares[1], 1.0) ** 0.25

@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc, softmax
+from scipy.special import chdtrc
 
 from .._linalg.eigen import edge_of_noise, shrink_eigenvalues
 
@@ -57,10 +57,8 @@ _EXACT_FLOORS = np.logspace(-12.0, 0.0, 25)
 # on six tables and made data.
 _CAUTION = 0.35
 
-# Deviations of coefficients under the priors that are averaged, in standardized units;
-# and steps by which the length of the coefficients is found.
-_PRIORS = np.logspace(-3.0, 1.5, 10)
-_LENGTH_STEPS = 8
+# Steps by which prior variances, and the length of coefficients, are found.
+_STEPS = 25
 
 # Factor on the estimated share of the noise that is left in the corrected moment, which
 # is too small for few or noisy eigenvalues; and its least value.
@@ -111,7 +109,7 @@ def _divided_differences(values, function, slopes) -> np.ndarray:
 
 
 def chosen(
-    moment: Moment, intercept: bool, alike: bool = False
+    moment: Moment, intercept: bool, kinds: np.ndarray, alike: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return coefficients (P, k), and the best floors of eigenvalues (k,).
 
@@ -120,7 +118,8 @@ def chosen(
     Stein's unbiased risk estimate. The second is a posterior mean. If no floor is
     better than a constant, coefficients are 0 and the floor is infinite. With `alike`,
     targets are scores of classes, of which only the order matters: floor, factor and
-    prior are common, and the best floor is used alone if none is better than zeros.
+    priors are common, and the best floor is used alone if none is better than zeros.
+    `kinds` of regressors have a prior variance each.
     """
     found, constant = _constants(moment, intercept)
     pooled = _summed if alike else np.asarray
@@ -151,8 +150,8 @@ def chosen(
         found[:, better] = (factor * solution)[:, better]
     if spread > 0.0:
         some = best < constant
-        other = _posterior_means(moment, values, kept, turned, pooled)
-        found[:, some] = 0.5 * (found + other)[:, some]
+        other = _posterior_means(moment, values, vectors, kept, kinds, alike)
+        found[:, some] = 0.5 * (found + vectors.T @ other)[:, some]
     return vectors @ found, at
 
 
@@ -161,30 +160,40 @@ def _summed(values: np.ndarray) -> np.ndarray:
     return np.broadcast_to(values.sum(), values.shape)
 
 
-def _posterior_means(moment: Moment, values, kept, turned, pooled) -> np.ndarray:
-    """Return posterior means of coefficients (P, k), averaged over normal priors.
+def _posterior_means(moment: Moment, values, vectors, kept, kinds, alike) -> np.ndarray:
+    """Return posterior means of coefficients (P, k), for normal priors.
 
-    All are in the basis of the eigenvectors. Given beta and the corrected moment A with
-    eigenvalues `kept`, released products with targets are A beta plus their noise, the
-    remaining noise of A times beta, and sampling errors. Priors are weighted by
-    likelihood; zero coefficients have half of the prior weight.
+    Given beta and the corrected moment A with eigenvalues `kept`, released products
+    with targets are A beta plus their noise, the remaining noise of A times beta, and
+    sampling errors. Each kind of regressors has a prior variance, which maximizes the
+    likelihood; with `alike` it is common to all targets.
     """
-    kept = np.maximum(kept, 0.0)[:, None]
-    left = moment.spread**2 * _noise_left(values, kept[:, 0], moment.spread)
-    sampling = np.maximum(moment.squares, 0.0) / moment.n_samples * kept
-    likelihoods, means = [], []
-    for prior in (0.0, *_PRIORS):
-        mean = np.zeros_like(turned)
-        for _ in range(_LENGTH_STEPS):
-            noise = moment.cross_spread**2 + left * np.sum(mean**2, axis=0) + sampling
-            total = (prior * kept) ** 2 + noise
-            mean = prior**2 * kept / total * turned
-        fit = -0.5 * np.sum(turned**2 / total + np.log(total), axis=0)
-        likelihoods.append(pooled(fit))
-        means.append(mean)
-    likelihoods[0] = likelihoods[0] + math.log(len(_PRIORS))
-    weights = softmax(likelihoods, axis=0)
-    return np.sum(weights[:, None] * np.array(means), axis=0)
+    kept = np.maximum(kept, 0.0)
+    left = moment.spread**2 * _noise_left(values, kept, moment.spread)
+    names, kinds = np.unique(kinds, return_inverse=True)
+    counts = np.bincount(kinds)
+    turned, n_targets = vectors.T @ moment.cross, moment.cross.shape[1]
+    found = np.zeros_like(moment.cross)
+    groups = [slice(None)] if alike else [slice(j, j + 1) for j in range(n_targets)]
+    for group in groups:
+        square = np.maximum(moment.squares[group], 0.0).mean()
+        sampling = square / moment.n_samples * kept
+        variances = np.full(len(names), max(square, 1e-300) / max(len(kept), 1))
+        mean = found[:, group]
+        for _ in range(_STEPS):
+            length = np.sum(mean**2, axis=0).mean()
+            noise = moment.cross_spread**2 + left * length + sampling
+            noise = np.maximum(noise, 1e-300)
+            roots = np.sqrt(variances)[kinds]
+            # The posterior in units of the prior's deviations.
+            scaled = roots[:, None] * vectors * (kept / np.sqrt(noise))
+            inside = np.linalg.inv(np.eye(len(kept)) + scaled @ scaled.T)
+            product = vectors @ ((kept / noise)[:, None] * turned[:, group])
+            mean = roots[:, None] * (inside @ (roots[:, None] * product))
+            second = np.mean(mean**2, axis=1) + variances[kinds] * np.diag(inside)
+            variances = np.bincount(kinds, second) / counts
+        found[:, group] = mean
+    return found
 
 
 def _noise_left(values, kept, spread: float) -> float:

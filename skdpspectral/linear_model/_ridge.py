@@ -26,6 +26,7 @@ from ..accounting._errors import warn
 from ..mechanisms import check_count
 from . import _kernels_ridge as _kernels
 from ._joint_moment import RegressionMoments, deferred_joint_rows
+from ._ridge_basis import CONSTANT, LEVEL, SLOPE, Basis
 
 # Deviations at which values that a step before has standardized are cut: with 30, R2
 # behind a vectorizer falls from .78 to .73 and from .57 to .44 on two of nine tables.
@@ -55,12 +56,13 @@ class MomentModel(TableEstimator):
         **TableEstimator._privacy_constraints,
         "alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
         "fit_intercept": ["boolean"],
+        "basis": [StrOptions({"linear", "additive", "pairs", "auto"})],
         "bounds": [tuple, list, np.ndarray, None],
     }
 
     # Whether all targets are shrunk by the same amount.
     _shrinks_alike: ClassVar[bool] = False
-    intervals = False
+    intervals, basis = False, "linear"
 
     def _plan_of_shape(self, n_samples, n_features, n_targets):
         """Return the plan of a fit of that shape."""
@@ -73,8 +75,13 @@ class MomentModel(TableEstimator):
         """Return the statistic of a fit of that shape, from public numbers."""
         refuse_too_few(n_samples)
         self._alphas(self.alpha, n_targets)
-        if self.intervals and not self.fit_intercept:
-            raise ValueError("intervals=True requires fit_intercept=True")
+        if not self.fit_intercept and (self.intervals or self.basis != "linear"):
+            raise ValueError(
+                f"intervals={self.intervals} and basis={self.basis!r} require "
+                "fit_intercept=True"
+            )
+        if self.intervals and self.basis != "linear":
+            raise ValueError('intervals=True requires basis="linear"')
         box = square = blocks = None
         units = self._input_units()
         if self.bounds is not None:
@@ -92,6 +99,7 @@ class MomentModel(TableEstimator):
             square=square,
             intervals=self.intervals,
             blocks=blocks,
+            basis=self.basis,
         )
 
     def _given_of_targets(self, n_targets: int) -> tuple:
@@ -120,7 +128,10 @@ class MomentModel(TableEstimator):
             plan = self._planned(statistic, in_fit=True)
             # It is charged here, and values are read from here on.
             release, rows = self._start_release(plan, unread, n_public=n_samples)
-            self.blocks_ = statistic.blocks
+            self.blocks_, self.basis_ = statistic.blocks, statistic.basis_name
+            basis = statistic.basis or Basis(np.zeros(self.n_features_in_, bool), 0, 0)
+            self.expanded_features_ = basis.expanded
+            self.basis_orders_ = np.array(basis[1:])
             self._set_released(statistic.run(release, rows))
             self.n_samples_, self.privacy_ = n_samples, plan
             self._set_coefficients()
@@ -148,17 +159,35 @@ class MomentModel(TableEstimator):
         """Return the released moment, of the regressors and the targets in use."""
         return _kernels.moment_of(
             self.moment_,
-            int(np.sum(~self.unseen_features_)),
+            int(np.sum(self._seen_columns())),
             self._has_constant(),
             self.moment_noise_std_,
             self.cross_noise_std_,
             self.n_samples_,
         )
 
+    def _basis(self) -> Basis | None:
+        """Return the basis of the fit; None for linear functions."""
+        if self.basis_ == "linear":
+            return None
+        return Basis(self.expanded_features_, *map(int, self.basis_orders_))
+
+    def _seen_columns(self) -> np.ndarray:
+        """Return a mask of the columns, of features or of the basis, that are seen."""
+        seen, basis = ~self.unseen_features_, self._basis()
+        return seen if basis is None else seen[basis.sources()].all(axis=1)
+
+    def _kinds(self) -> np.ndarray:
+        """Return the kinds of regressors, which have a prior variance each."""
+        basis = self._basis()
+        kinds = np.where(self.blocks_ >= 0, LEVEL, SLOPE)
+        kinds = (kinds if basis is None else basis.kinds())[self._seen_columns()]
+        return np.append(kinds, [CONSTANT] * self._has_constant())
+
     def _has_constant(self) -> bool:
         """Whether the fit had an intercept, whatever the parameter is now."""
-        columns = np.sum(~self.unseen_features_) + np.sum(~self.unseen_targets_)
-        return len(self.moment_) > columns
+        columns = np.sum(self._seen_columns()) + np.sum(~self.unseen_targets_)
+        return bool(len(self.moment_) > columns)
 
     def _set_coefficients(self) -> None:
         """Compute the coefficients, with one row or entry per target."""
@@ -167,7 +196,8 @@ class MomentModel(TableEstimator):
         seen = ~self.unseen_targets_
         with blas_threads(len(moment.regressors)):
             if alphas is None:
-                found, floors = _kernels.chosen(moment, constant, self._shrinks_alike)
+                alike = self._shrinks_alike
+                found, floors = _kernels.chosen(moment, constant, self._kinds(), alike)
                 alphas = np.full(len(seen), np.inf)
                 alphas[seen] = self.n_samples_ * floors
             else:
@@ -177,13 +207,15 @@ class MomentModel(TableEstimator):
 
     def _in_units(self, found) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients and intercepts of seen targets, in units of the data."""
-        kept, seen = ~self.unseen_features_, ~self.unseen_targets_
+        kept, seen = self._seen_columns(), ~self.unseen_targets_
         width, scale = int(kept.sum()), self.target_scale_[seen]
+        linear = self._basis() is None
+        units, center = (self.scale_, self.mean_) if linear else np.ones((2, len(kept)))
         coef = np.zeros((len(seen), len(kept)))
-        coef[np.ix_(seen, kept)] = found[:width].T * scale[:, None] / self.scale_[kept]
+        coef[np.ix_(seen, kept)] = found[:width].T * scale[:, None] / units[kept]
         if not self._has_constant():
             return coef, np.zeros(len(seen))
-        intercept = self.target_mean_ - coef @ self.mean_
+        intercept = self.target_mean_ - coef @ (center * linear)
         intercept[seen] += found[-1] * scale
         return coef, intercept
 
@@ -192,12 +224,49 @@ class MomentModel(TableEstimator):
         check_is_fitted(self)
         X = check_rows(self, X, reset=False, in_blocks=True)
         coef, intercept = np.transpose(self.coef_), self.intercept_
+        basis = self._basis()
 
         def predicted(rows):
-            return np.clip(rows, *self.limits_, dtype=np.float64) @ coef + intercept
+            rows = np.clip(rows, *self.limits_, dtype=np.float64)
+            if basis is not None:
+                rows = basis.expand((rows - self.mean_) / self.scale_)
+            return rows @ coef + intercept
 
         with np.errstate(all="ignore"):
             return map_rows(predicted, X)
+
+    def effects(self, X) -> np.ndarray:
+        """Return what each feature adds to the predictions, without products of pairs.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features) or (n_samples, n_outputs, n_features)
+            Differences from the prediction with the feature at its released mean.
+        """
+        check_is_fitted(self)
+        X, basis = check_rows(self, X, reset=False, in_blocks=True), self._basis()
+        coefs = np.atleast_2d(self.coef_)
+
+        def parts(rows):
+            rows = np.clip(rows, *self.limits_, dtype=np.float64) - self.mean_
+            if basis is None:
+                return rows[:, None] * coefs
+            rows = basis.expand(rows / self.scale_) - basis.expand(0.0 * rows[:1])
+            found, of = np.zeros((len(rows), *coefs.shape)), basis.sources()
+            found = found[:, :, : self.n_features_in_]
+            for j in range(self.n_features_in_):
+                own = (of == j).all(axis=1)
+                found[:, :, j] = rows[:, own] @ coefs[:, own].T
+            return found
+
+        with np.errstate(all="ignore"):
+            found = map_rows(parts, X)
+        return found[:, 0] if len(coefs) == 1 else found
 
 
 @documented
@@ -224,6 +293,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         Whether to fit an intercept. If False, features and targets are not centered.
     {epsilon}
     {delta}
+    {basis_of_ridge}
     {bounds}
         Bounds help if there are too few rows for private scales (:ref:`ridge`).
     target_bounds : tuple (low, high) or None, default=None
@@ -263,8 +333,6 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         Penalty. With ``alpha="auto"``, the floor of the eigenvalues of the summed
         products of the standardized features; infinite if the coefficients are 0.
     {moment_attributes}
-    blocks_ : ndarray of int of shape (n_features,)
-        Block of one-hot columns that each feature belongs to, -1 for none.
     unseen_targets_ : ndarray of bool of shape (n_targets,)
         Mask of the targets that are lost in the noise. Their coefficients are 0.
     {n_features_in_}
@@ -347,6 +415,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         fit_intercept: bool = True,
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
+        basis: str = "linear",
         bounds=None,
         target_bounds=None,
         intervals: bool = False,
@@ -357,6 +426,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         self.fit_intercept = fit_intercept
         self.epsilon = epsilon
         self.delta = delta
+        self.basis = basis
         self.bounds = bounds
         self.target_bounds = target_bounds
         self.intervals = intervals
@@ -726,6 +796,7 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
     {classes}
     fit_intercept : bool, default=True
         Whether to fit intercepts. If False, features are not centered.
+    {basis_of_ridge}
     {bounds}
         Bounds help if there are too few rows for private scales (:ref:`ridge`).
     {accountant}
@@ -792,6 +863,7 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         delta: float = 1e-6,
         classes=None,
         fit_intercept: bool = True,
+        basis: str = "linear",
         bounds=None,
         accountant: PrivacyAccountant | None = None,
         noise_seed: Seed = None,
@@ -801,6 +873,7 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         self.delta = delta
         self.classes = classes
         self.fit_intercept = fit_intercept
+        self.basis = basis
         self.bounds = bounds
         self.accountant = accountant
         self.noise_seed = noise_seed

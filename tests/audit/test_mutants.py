@@ -329,6 +329,12 @@ AUDITED |= {
 
 # Of linear regression.
 AUDITED |= {
+    "rows of a basis not clipped": Mutant(
+        "bounded_basis_rows",
+        "    return clip_rows(rows, 1.0, out=rows)",
+        "    return rows",
+        "ridge-basis",
+    ),
     "residuals cut by what was not released": Mutant(
         "RegressionMoments",
         "scores, reach = [], _RESIDUALS * deviations",

@@ -197,6 +197,7 @@ OF_X += (
     "recommend",
     "path",
     "row_weights",
+    "effects",
 )
 OF_NOTHING = (
     "publish",

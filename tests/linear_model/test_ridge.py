@@ -295,7 +295,7 @@ def test_a_fit_without_a_second_release_names_the_parameter(intervals):
     if intervals:
         model = DPRidge(intervals=True, fit_intercept=False)
         accountant = PrivacyAccountant()
-        with pytest.raises(ValueError, match="intervals=True requires fit_intercept"):
+        with pytest.raises(ValueError, match="require fit_intercept=True"):
             model.set_params(accountant=accountant).fit(X, y)
         assert not accountant.ledger
         return
@@ -342,6 +342,93 @@ def test_a_summary_without_intervals_has_the_coefficients():
     assert found["coef"].tolist() == model.coef_.ravel().tolist()
     with pytest.raises(ValueError, match="feature_names must have 2 names"):
         model.summary(feature_names=["a"])
+
+
+# -- functions of features -------------------------------------------------------------
+
+
+def curved(n_samples, seed=0):
+    """Rows, and targets with smooth shapes of features and one product."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_samples, 4))
+    y = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * rng.standard_normal(n_samples)
+    return np.exp(0.3 * X) * [1e3, 1.0, 1e-3, 1.0], y
+
+
+@pytest.mark.parametrize(
+    ("basis", "least", "most"),
+    [("linear", 0.0, 0.1), ("additive", 0.12, 0.3), ("pairs", 0.5, 0.85)],
+)
+def test_a_basis_explains_shapes_and_products(basis, least, most):
+    X, y = curved(20_000)
+    model = DPRidge(epsilon=4.0, basis=basis, noise_seed=0).fit(X[:15_000], y[:15_000])
+    assert model.basis_ == basis
+    assert least < model.score(X[15_000:], y[15_000:]) < most
+    published = model.publish()
+    np.testing.assert_array_equal(published.predict(X[:9]), model.predict(X[:9]))
+
+
+@pytest.mark.parametrize(
+    ("n_samples", "epsilon", "basis"),
+    [(2000, 0.5, "linear"), (2500, 1.0, "additive"), (100_000, 4.0, "pairs")],
+)
+def test_public_numbers_choose_the_basis(n_samples, epsilon, basis):
+    """By the plan of shape, before there are rows."""
+    model = DPRidge(epsilon=epsilon, basis="auto")
+    orders = {"linear": [8], "additive": [26], "pairs": [8 + 6 * 4 + 15 * 4]}
+    releases = model.privacy_plan(n_samples, 6).releases()
+    shapes = [m.shape[0] for m in releases if m.name == "joint_moment"]
+    assert shapes == orders[basis]
+
+
+def test_effects_add_up_to_predictions():
+    X, y = curved(6000)
+    for basis, more in (("linear", {}), ("additive", {}), ("additive", {"bounds": X})):
+        model = DPRidge(epsilon=4.0, basis=basis, noise_seed=0)
+        if more:
+            model.set_params(bounds=(X.min(axis=0), X.max(axis=0)))
+        model.fit(X, np.column_stack([y, -y]))
+        found = model.effects(X)
+        assert found.shape == (6000, 2, 4)
+        differences = model.predict(X) - model.predict(model.mean_[None])
+        np.testing.assert_allclose(found.sum(axis=2), differences, atol=1e-9)
+
+
+def test_an_unseen_feature_has_no_part_in_a_basis():
+    X, y = curved(6000)
+    X[:, 3] = 7.0
+    model = DPRidge(epsilon=4.0, basis="pairs", noise_seed=0).fit(X, y)
+    assert model.unseen_features_.tolist() == [False] * 3 + [True]
+    moved = X.copy()
+    moved[:, 3] += np.arange(6000)
+    np.testing.assert_array_equal(model.predict(moved), model.predict(X))
+
+
+def test_one_hot_columns_stay_as_they_are():
+    pd = pytest.importorskip("pandas")
+    X, y = curved(6000)
+    rows = pd.DataFrame({"a": X[:, 0], "c": np.where(X[:, 3] > 1.0, "up", "down")})
+    pipe = make_private_pipeline(
+        DPTableVectorizer(categories={"c": ["up", "down"]}),
+        DPRidge(basis="additive"),
+        epsilon=8.0,
+    ).fit(rows, y + 2.0 * (rows["c"] == "up"))
+    model = pipe[-1]
+    assert model.expanded_features_.tolist() == [True] + [False] * 4
+    assert model.blocks_.tolist() == [-1, 1, 1, 1, 1]
+    assert model.coef_.shape == (4 + 1 + 3,)
+    assert 1.5 < model.coef_[0] - model.coef_[1] < 2.5
+
+
+@pytest.mark.parametrize("parameter", ["intervals", "fit_intercept"])
+def test_a_basis_is_refused_before_the_charge(parameter):
+    X, y = curved(300)
+    accountant = PrivacyAccountant()
+    model = DPRidge(basis="auto", accountant=accountant)
+    model.set_params(**{parameter: parameter == "intervals"})
+    with pytest.raises(ValueError, match="basis"):
+        model.fit(X, y)
+    assert not accountant.ledger
 
 
 # -- plans and releases ----------------------------------------------------------------

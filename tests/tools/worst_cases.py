@@ -566,8 +566,8 @@ def _weighted(replacement, release, least=0.9999):
     return Worst(DPRidge(epsilon=16.0, intervals=True), *sides, release, least)
 
 
-def _in_box(epsilon=16.0):
-    return DPRidge(epsilon=epsilon, bounds=(-1, 1), target_bounds=(-1, 1))
+def _in_box(epsilon=16.0, **more):
+    return DPRidge(epsilon=epsilon, bounds=(-1, 1), target_bounds=(-1, 1), **more)
 
 
 # Images that are orthogonal but for the constant, and longer than the radius.
@@ -596,6 +596,15 @@ CASES |= {
         "joint_moment",
         14,
         0.98,
+    ),
+    # Targets of opposite signs, that waves of the features hardly weigh against.
+    "ridge-basis": _ridge(
+        _in_box(basis="additive"),
+        (0, 0, 0, 1e3),
+        (1e3, -1e3, 1e3, 1e3),
+        "joint_moment",
+        12,
+        0.8811,
     ),
     # Images that are orthogonal, and residuals of opposite signs far from the center.
     "ridge-weighted": _weighted([-7.2, 18.66, 0.0, 1e3], "joint_moment", 0.999),
