@@ -32,7 +32,7 @@ from .._tables.table import DeferredRead, deferred_rows, deferred_targets
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Neighbors
 from . import _kernels_ridge as kernels
-from ._ridge_basis import chosen_basis
+from ._ridge_basis import Basis, chosen_basis
 
 # Votes of a search through all floats, and of one through lengths.
 _VOTES, _LENGTH_VOTES = 24, 12
@@ -392,75 +392,73 @@ class JointMoment(Statistic):
         return release(self.name, exact, overwrite=True)[np.ix_(kept, kept)]
 
 
-def bounded_joint_rows(
-    block, columns, limits, center, weights, radius, intercept
-) -> np.ndarray:
-    """Return some columns standardized, with a constant, in the unit ball.
+class StandardRows(NamedTuple):
+    """A map to standardized regressors, with a constant if `intercept`, and targets.
 
-    Values are clipped at `limits`, two arrays of the columns. Rows longer than
-    `radius`, including the constant, are scaled down as a whole, which preserves linear
-    relations.
-    """
-    block = np.asarray(block, dtype=np.float64)
-    out = np.empty((len(block), len(columns) + intercept))
-    with np.errstate(all="ignore"):
-        rows = out[:, : len(columns)]
-        np.clip(block[:, columns], *limits, out=rows)
-        rows -= center
-        rows *= weights / radius
-    if intercept:
-        out[:, -1] = 1.0 / radius
-    return clip_rows(out, 1.0, out=out)
-
-
-def bounded_basis_rows(
-    block, basis, kept, limits, center, weights, radius
-) -> np.ndarray:
-    """Return seen columns of a basis, targets and a constant, in the unit ball."""
-    with np.errstate(all="ignore"):
-        block = np.clip(np.asarray(block, dtype=np.float64), *limits)
-        rows = _standardize(block, center, weights)
-        width = len(basis.expanded)
-        made = [basis.expand(rows[:, :width]), rows[:, width:], np.ones((len(rows), 1))]
-        rows = np.concatenate(made, axis=1)[:, kept] / radius
-    return clip_rows(rows, 1.0, out=rows)
-
-
-class WeightedRows(NamedTuple):
-    """A map to standardized rows, weighted by their features alone.
-
-    Features with a constant are cut to the length `radius`, and targets bear the same
-    weight. `limits`, `center` and `scale` are of the chosen columns, of which the last
-    ones are the targets.
+    `limits`, `center` and `scale` are of the chosen `columns`, of which the last ones
+    are the targets. With a `basis`, regressors are its columns of chosen features.
     """
 
     columns: np.ndarray
     n_targets: int
-    limits: tuple[np.ndarray, np.ndarray]
+    limits: Any
     center: np.ndarray
     scale: np.ndarray
-    radius: float
+    intercept: bool
+    basis: Basis | None = None
+
+    @property
+    def inputs(self) -> np.ndarray:
+        """Positions of the regressors among all features, or columns of the basis."""
+        inputs = self.columns[: len(self.columns) - self.n_targets]
+        if self.basis is None:
+            return inputs
+        return np.flatnonzero(np.isin(self.basis.sources(), inputs).all(axis=1))
 
     def __call__(self, block) -> tuple[np.ndarray, np.ndarray]:
-        """Return features with a constant, over the radius, and weighted targets."""
+        block = np.asarray(block, dtype=np.float64)[:, self.columns]
+        stop = len(self.columns) - self.n_targets
         with np.errstate(all="ignore"):
-            block = np.asarray(block, dtype=np.float64)[:, self.columns]
-            block = np.clip(block, *self.limits)
-            rows = _standardize(block, self.center, 1.0 / self.scale)
-            stop = rows.shape[1] - self.n_targets
-            targets = rows[:, stop:]
-            rows = np.column_stack([rows[:, :stop], np.ones(len(rows))]) / self.radius
-            rows = clip_rows(rows, 1.0, out=rows)
-            return rows, targets * (rows[:, -1:] * self.radius)
+            rows = np.clip(block, *self.limits)
+            rows = _standardize(rows, self.center, 1.0 / self.scale)
+            inputs, targets = rows[:, :stop], rows[:, stop:]
+            if self.basis is not None:
+                full = np.zeros((len(rows), len(self.basis.expanded)))
+                full[:, self.columns[:stop]] = inputs
+                inputs = self.basis.expand(full)[:, self.inputs]
+        return np.append(
+            inputs, np.ones((len(rows), int(self.intercept))), axis=1
+        ), targets
 
 
-def bounded_weighted_rows(block, weighted, weight, reach, length) -> np.ndarray:
-    """Return weighted rows, with targets cut at `reach`, in the unit ball."""
-    rows, targets = weighted(block)
+def bounded_joint_rows(block, standard, radius, weight) -> np.ndarray:
+    """Return regressors, weighted targets and a constant, in the unit ball.
+
+    Rows longer than `radius` are scaled down as a whole, which preserves linear
+    relations.
+    """
+    rows, targets = standard(block)
+    stop = rows.shape[1] - standard.intercept
     with np.errstate(all="ignore"):
-        targets = weight * np.clip(targets, -reach, reach)
-        rows = rows * weighted.radius
-        out = np.column_stack([rows[:, :-1], targets, rows[:, -1:]]) / length
+        parts = rows[:, :stop], weight * targets, rows[:, stop:]
+        out = np.concatenate(parts, axis=1) / radius
+    return clip_rows(out, 1.0, out=out)
+
+
+def weighted_rows(block, standard, radius) -> tuple[np.ndarray, np.ndarray]:
+    """Return regressors in the unit ball, in radii, and targets of the same weights."""
+    rows, targets = standard(block)
+    with np.errstate(all="ignore"):
+        rows = clip_rows(rows / radius, 1.0)
+        return rows, targets * (rows[:, -1:] * radius)
+
+
+def bounded_weighted_rows(block, standard, radius, weight, reach, length) -> np.ndarray:
+    """Return weighted rows, with targets cut at `reach`, in the unit ball."""
+    rows, targets = weighted_rows(block, standard, radius)
+    with np.errstate(all="ignore"):
+        parts = rows[:, :-1], weight * np.clip(targets, -reach, reach) / radius
+        out = np.concatenate([*parts, rows[:, -1:]], axis=1) * (radius / length)
     return clip_rows(out, 1.0, out=out)
 
 
@@ -472,15 +470,15 @@ _FAR_ROWS = 0.7
 _RESIDUALS = 4.0
 
 
-def residual_rows(block, weighted, coefficients, reach, far) -> tuple:
+def residual_rows(block, standard, radius, coefficients, reach, far) -> tuple:
     """Return rows in the unit ball, and residuals cut at `reach`, in units of it.
 
     With `far`, rows are multiplied by the share that they lose of their squared weight
     if the radius is smaller, in units of the largest one.
     """
-    rows, targets = weighted(block)
+    rows, targets = weighted_rows(block, standard, radius)
     with np.errstate(all="ignore"):
-        found = targets - (rows * weighted.radius) @ coefficients
+        found = targets - (rows * radius) @ coefficients
         found = np.nan_to_num(np.clip(found / reach, -1.0, 1.0))
         if far:
             lengths = np.sqrt(np.vecdot(rows, rows))
@@ -794,91 +792,56 @@ class RegressionMoments(Combination):
             squares = self._mean_squares(release, rows, units, squares)
         noise = getattr(release.plan[self.moment.name], "noise_std", 0.0)
         noise /= math.sqrt(2.0)  # off the diagonal
-        limits, order = self._limits(units, noise), len(columns) + self.intercept
-        of_columns = {
-            "columns": columns,
-            "limits": [side[columns] for side in limits],
-            "center": units.center[columns],
-        }
-        kept, both_sides = np.append(columns, [width] * self.intercept), ("X", "y")
-        divisor, scale = np.ones(order), units.scale[columns]
+        limits, n_targets = self._limits(units, noise), len(columns) - n_features
+        standard = StandardRows(
+            columns,
+            n_targets,
+            [side[columns] for side in limits],
+            units.center[columns],
+            units.scale[columns],
+            self.intercept,
+            self.basis,
+        )
+        length, weight = self._radius(noise, squares)
+        row_map = partial(bounded_joint_rows, radius=length, weight=weight)
         if self.scores:
-            weighted, weight, reach, radius = self._weights(
-                noise, squares, {**of_columns, "scale": scale}
-            )
+            radius, reach, weight = self._weights(noise, squares, n_targets)
+            length = math.hypot(radius, weight * reach * math.sqrt(n_targets))
+            more = {"reach": reach, "length": length}
             row_map = partial(
-                bounded_weighted_rows,
-                weighted=weighted,
-                weight=weight,
-                reach=reach,
-                length=radius,
+                bounded_weighted_rows, radius=radius, weight=weight, **more
             )
-        else:
-            radius, weight = self._radius(noise, squares)
-            weights = np.where(np.arange(len(columns)) < n_features, 1.0, weight)
-            row_map = partial(
-                bounded_joint_rows,
-                **of_columns,
-                weights=weights / scale,
-                radius=radius,
-                intercept=self.intercept,
-            )
-        if self.basis is not None:
-            row_map, kept = self._expanded(units, limits, weight, radius)
-            n_features = len(kept) - 1 - int(both[1].seen.sum())
-            divisor = np.ones(len(kept))
-        divisor[n_features : len(kept) - self.intercept] = weight
-        exact_rows = rows.of(*both_sides)
-        released = self.moment.run(release, exact_rows, row_map, kept.astype(int))
+        row_map, inputs = partial(row_map, standard=standard), standard.inputs
+        # Targets and the constant come last.
+        last = self.moment.n_columns - self.widths["y"] - self.widths["X"]
+        kept = np.concatenate([inputs, columns[n_features:] + last])
+        kept = np.append(kept, [self.moment.n_columns] * self.intercept).astype(int)
+        exact_rows = rows.of("X", "y")
+        released = self.moment.run(release, exact_rows, row_map, kept)
         # In units of the targets themselves.
-        matrix = released * radius**2 / np.outer(divisor, divisor)
-        spread = noise * radius**2
+        divisor = np.ones(len(kept))
+        divisor[len(inputs) : len(inputs) + n_targets] = weight
+        matrix, spread = released * length**2, noise * length**2
+        matrix /= np.outer(divisor, divisor)
         found = Fitted(matrix, spread, spread / weight, units, limits)
         if not self.scores:
             return found
-        return found._replace(
-            weighted=self._estimates(release, exact_rows, found, weighted)
-        )
+        weighted = self._estimates(release, exact_rows, found, standard, radius)
+        return found._replace(weighted=weighted)
 
-    def _expanded(self, units: Units, limits, weight: float, radius: float) -> tuple:
-        """Return the map of rows to the columns of the basis, and the seen columns."""
-        basis: Any = self.basis
-        width, seen = self.widths["X"], units.seen
-        weights = np.where(seen, 1.0 / units.scale, 0.0)
-        weights[width:] *= weight
-        kept = np.concatenate([seen[basis.sources()].all(axis=1), seen[width:], [True]])
-        row_map = partial(
-            bounded_basis_rows,
-            basis=basis,
-            kept=kept,
-            limits=limits,
-            center=units.center,
-            weights=weights,
-            radius=radius,
-        )
-        return row_map, np.flatnonzero(kept)
-
-    def _weights(self, noise: float, squares: tuple, of_columns: dict) -> tuple:
-        """Return the map of weighted rows; weight, limit and length of joint rows."""
-        n_features, n_targets = self.widths["X"], len(of_columns["columns"])
-        n_targets -= int(np.sum(of_columns["columns"] < n_features))
+    def _weights(self, noise: float, squares: tuple, n_targets: int) -> tuple:
+        """Return the radius of weighted rows, and limit and weight of their targets."""
         grown = _ENDLESS if noise == 0.0 else 1.0
         # Rows of one-hot columns are all equally long.
         fixed = len(np.unique(self.blocks[self.blocks >= 0]))
         loose = _KEPT_LENGTH**2 * (max(squares[0], 0.0) - fixed + 1.0)
-        radius = grown * math.sqrt(loose + fixed)
-        usual = math.sqrt(max(squares[1], 1e-300) / max(n_targets, 1))
-        reach = grown * _KEPT_TARGET * usual
-        part = _TARGET_PART * radius / math.sqrt(max(n_targets, 1))
-        weight = min(part / reach, 1.0)
-        length = math.hypot(radius, weight * reach * math.sqrt(n_targets))
-        weighted = WeightedRows(n_targets=n_targets, radius=radius, **of_columns)
-        return weighted, weight, reach, length
+        radius, several = grown * math.sqrt(loose + fixed), max(n_targets, 1)
+        reach = grown * _KEPT_TARGET * math.sqrt(max(squares[1], 1e-300) / several)
+        return radius, reach, min(_TARGET_PART * radius / reach / several**0.5, 1.0)
 
-    def _estimates(self, release, rows, found: Fitted, weighted) -> kernels.Weighted:
+    def _estimates(self, release, rows, found: Fitted, standard, radius) -> Any:
         """Release scores, and those of far rows; return what intervals are made of."""
-        width, columns = self.widths["X"], weighted.columns
-        inputs, targets = columns[columns < width], columns[columns >= width] - width
+        inputs, targets = standard.inputs, standard.columns - self.widths["X"]
         moment = kernels.moment_of(
             *(found.matrix, len(inputs), True, found.spread, found.cross_spread),
             self.n_samples,
@@ -886,33 +849,27 @@ class RegressionMoments(Combination):
         blocks = np.append(self.blocks[inputs], -1)
         inverse = kernels.inverse_within(moment, blocks)
         first, deviations = kernels.first_estimates(moment, inverse)
-        kept, estimate = np.append(inputs, width), first
-        scores, reach = [], _RESIDUALS * deviations
+        estimate, scores, reach = first, [], _RESIDUALS * deviations
         if found.spread == 0.0:
             reach = _ENDLESS * reach
         for name, part in self.scores.items():
             row_map = partial(
                 residual_rows,
-                weighted=weighted,
+                standard=standard,
+                radius=radius,
                 coefficients=estimate,
                 reach=reach,
                 far=name == "far",
             )
-            units = reach * weighted.radius
-            means, squares, noise = part.run(release, rows, row_map, kept, targets)
-            scores.append(
-                kernels.Scores(
-                    means * units[:, None],
-                    squares * units[:, None, None] ** 2,
-                    noise * units,
-                )
-            )
+            kept = np.append(inputs, self.widths["X"])
+            found = part.run(release, rows, row_map, kept, targets[len(inputs) :])
+            scores.append(kernels.Scores(*found).times(reach * radius))
             estimate = first + inverse.matrix @ scores[0].means.T
         # Others have no mean square of 1 before they are weighted.
         ones = (blocks < 0) & ("X" in self.parts() or self.square is not None)
         kept = np.where(ones, *(np.diag(moment.regressors), moment.regressors[-1, -1]))
         return kernels.weighted_estimates(
-            moment, inverse, estimate, scores, kept, weighted.radius
+            moment, inverse, estimate, scores, kept, radius
         )
 
     def _location_alone(self, location, release, rows, units: Units) -> Fitted:

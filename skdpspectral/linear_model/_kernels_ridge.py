@@ -282,6 +282,12 @@ class Scores(NamedTuple):
     squares: np.ndarray
     noise: np.ndarray
 
+    def times(self, units: np.ndarray) -> Scores:
+        """Return these in other units (k,)."""
+        column = units[:, None]
+        squares = self.squares * column[:, :, None] ** 2
+        return Scores(self.means * column, squares, self.noise * units)
+
 
 class Weighted(NamedTuple):
     """Estimates (k, P) for weighted rows, with covariances (k, P, P) and p-values (k,).

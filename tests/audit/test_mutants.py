@@ -329,16 +329,10 @@ AUDITED |= {
 
 # Of linear regression.
 AUDITED |= {
-    "rows of a basis not clipped": Mutant(
-        "bounded_basis_rows",
-        "    return clip_rows(rows, 1.0, out=rows)",
-        "    return rows",
-        "ridge-basis",
-    ),
     "residuals cut by what was not released": Mutant(
         "RegressionMoments",
-        "scores, reach = [], _RESIDUALS * deviations",
-        "scores, reach = [], rows[:, -1].max() * deviations",
+        "scores, reach = first, [], _RESIDUALS * deviations",
+        "scores, reach = first, [], rows[:, -1].max() * deviations",
         "ridge-scores",
     ),
     "residuals not cut": Mutant(
@@ -486,10 +480,9 @@ EXACT = {
         "theory/test_sensitivity.py::test_the_bounds_are_attained",
     ),
     "weights of rows from targets too": Mutant(
-        "WeightedRows",
-        "rows = clip_rows(rows, 1.0, out=rows)\n",
-        "rows = clip_rows(rows, 1.0, out=rows)\n"
-        "            rows /= np.hypot(1.0, targets[:, :1])\n",
+        "weighted_rows",
+        "rows = clip_rows(rows / radius, 1.0)\n",
+        "rows = clip_rows(rows / np.hypot(radius, targets[:, :1]), 1.0)\n",
         f"{_JOINT_ROWS}weights_of_rows_do_not_depend_on_targets",
     ),
     "second moments of scores at full weight": Mutant(
@@ -499,9 +492,9 @@ EXACT = {
         f"{_JOINT_ROWS}no_score_moves_its_moments_further_than_the_lemma",
     ),
     "limits of a step before not clipped at": Mutant(
-        "bounded_joint_rows",
-        "np.clip(block[:, columns], *limits, out=rows)",
-        "rows[...] = block[:, columns]",
+        "StandardRows",
+        "rows = np.clip(block, *self.limits)",
+        "rows = block",
         "pipeline/test_tables_in_pipelines.py"
         "::test_a_step_that_errs_about_its_limits_costs_accuracy_alone",
     ),

@@ -9,12 +9,13 @@ import pytest
 from skdpspectral.linear_model import _kernels_ridge as kernels
 from skdpspectral.linear_model._joint_moment import (
     ResidualMoments,
-    WeightedRows,
+    StandardRows,
     _standardize,
     _sum_of_squares,
     bounded_joint_rows,
     bounded_weighted_rows,
     residual_rows,
+    weighted_rows,
 )
 from skdpspectral.sensitivity import (
     mean_sensitivity,
@@ -30,9 +31,9 @@ NO_LIMITS = (np.full(3, -np.inf), np.full(3, np.inf))
 
 def images(rows, limits=NO_LIMITS, intercept=True, weight=1.0, radius=2.0):
     columns = np.array([0, 2, 3])
-    weights = np.array([1.0, 1e-3, weight])
-    center = np.array([0.0, 5.0, -2.0])
-    return bounded_joint_rows(rows, columns, limits, center, weights, radius, intercept)
+    scale, center = np.array([1.0, 1e3, 1.0]), np.array([0.0, 5.0, -2.0])
+    standard = StandardRows(columns, 1, limits, center, scale, intercept)
+    return bounded_joint_rows(rows, standard, radius, weight)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -54,10 +55,10 @@ def test_no_replaced_row_moves_a_moment_further_than_the_lemma(
         assert moved == pytest.approx(bound, rel=1e-9)
 
 
-def weighted_map():
+def standard_map():
     """Of two features and two targets."""
     columns, limits = np.array([0, 2, 3, 4]), (np.full(4, -40.0), np.full(4, 40.0))
-    return WeightedRows(columns, 2, limits, np.zeros(4), np.ones(4), 2.5)
+    return StandardRows(columns, 2, limits, np.zeros(4), np.ones(4), True)
 
 
 def adversarial_rows(n_rows):
@@ -72,7 +73,7 @@ def adversarial_rows(n_rows):
 def test_no_weighted_row_moves_a_moment_further_than_the_lemma(weight):
     length = math.hypot(2.5, weight * 3.0 * math.sqrt(2.0))
     rows = adversarial_rows(300)
-    made = bounded_weighted_rows(rows, weighted_map(), weight, 3.0, length)
+    made = bounded_weighted_rows(rows, standard_map(), 2.5, weight, 3.0, length)
     assert made.shape == (300, 5)
     outer = np.einsum("ni,nj->nij", made, made).reshape(len(made), -1)
     moved = np.linalg.norm(outer[:, None] - outer, axis=-1).max()
@@ -82,13 +83,13 @@ def test_no_weighted_row_moves_a_moment_further_than_the_lemma(weight):
 
 def test_weights_of_rows_do_not_depend_on_targets():
     rows = np.array([[0.3, 9.0, 1.0, 0.5, -2.0], [30.0, 9.0, -20.0, 0.5, -2.0]])
-    features, targets = weighted_map()(rows)
+    features, targets = weighted_rows(rows, standard_map(), 2.5)
     weights = np.array([1.0, 2.5 / math.hypot(30.0, 20.0, 1.0)])
     inputs = np.column_stack([rows[:, [0, 2]], np.ones(2)])
     np.testing.assert_allclose(features, weights[:, None] * inputs / 2.5)
     np.testing.assert_allclose(targets, weights[:, None] * rows[:, 3:])
     rows[:, 3:] = 39.0
-    np.testing.assert_array_equal(weighted_map()(rows)[0], features)
+    np.testing.assert_array_equal(weighted_rows(rows, standard_map(), 2.5)[0], features)
 
 
 class Kept:
@@ -109,7 +110,8 @@ def test_no_score_moves_its_moments_further_than_the_lemma(far):
     statistic = ResidualMoments(5, 4, 2, "scores")
     row_map = partial(
         residual_rows,
-        weighted=weighted_map(),
+        standard=standard_map(),
+        radius=2.5,
         coefficients=coefficients,
         reach=reach,
         far=far,
