@@ -543,10 +543,12 @@ class ResidualMoments(Statistic):
             exact[j, kept] = found[:, 0]
             exact[j, order:] = pack_lower(square) * off
         found = release(self.name, exact)[targets]
-        squares = [unpack_lower(each / off, order) for each in found[:, order:]]
-        squares = np.array(squares).reshape(-1, order, order)
+        squares = np.array(
+            [unpack_lower(each / off, order) for each in found[:, order:]]
+        )
         at = np.ix_(np.arange(len(targets)), kept, kept)
-        return found[:, kept], squares[at], getattr(planned, "noise_std", 0.0)
+        squares = squares.reshape(-1, order, order)[at]
+        return found[:, kept], squares, getattr(planned, "noise_std", 0.0)
 
 
 # Weight of second moments in the release of scores: the largest one that is free.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from numbers import Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtri
@@ -62,7 +62,8 @@ class MomentModel(TableEstimator):
 
     # Whether all targets are shrunk by the same amount.
     _shrinks_alike: ClassVar[bool] = False
-    intervals, basis = False, "linear"
+    intervals: Any = False
+    basis: Any = "linear"
 
     def _plan_of_shape(self, n_samples, n_features, n_targets):
         """Return the plan of a fit of that shape."""
