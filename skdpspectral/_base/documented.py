@@ -95,6 +95,21 @@ target_mean_, target_scale_ : ndarray of shape (n_targets,)
     Means and scales used to standardize the targets.
 unseen_features_ : ndarray of bool of shape (n_features,)
     Mask of the features that are indistinguishable from noise.
+basis_ : {"linear", "additive", "pairs"}
+    Functions that were fitted.
+basis_orders_ : ndarray of shape (2,)
+    Numbers of waves per feature, and in each part of a product.
+expanded_features_ : ndarray of bool of shape (n_features,)
+    Mask of the features that the basis treats as numbers.
+blocks_ : ndarray of int of shape (n_features,)
+    Block of one-hot columns that each feature belongs to, -1 for none.
+[basis_of_ridge]
+basis : {"linear", "additive", "pairs", "auto"}, default="linear"
+    Functions of the features. "additive" fits a smooth shape of each number, and
+    "pairs" also products of pairs of numbers, from the same kind of release. "auto"
+    uses the richest one whose noise is low by public numbers: rows, features and
+    budget. One-hot columns behind a :class:`~skdpspectral.DPTableVectorizer` are
+    linear. Coefficients are then those of the columns of the basis.
 [classes]
 classes : array-like or None, default=None
     All possible labels, which are public. None uses the labels that occur in y

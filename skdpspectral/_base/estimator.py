@@ -138,11 +138,13 @@ class OutputUnits(NamedTuple):
     """Public facts about the standardized output of a fitted step.
 
     `limits`, of shape (2, n_columns), are equal for a constant column. `square` is the
-    mean squared length of rows: 1 per number and per block of indicators.
+    mean squared length of rows: 1 per number and per block of indicators. `blocks` is
+    the block of one-hot columns that each column is in, -1 for none.
     """
 
     limits: np.ndarray
     square: float
+    blocks: np.ndarray
 
 
 @documented

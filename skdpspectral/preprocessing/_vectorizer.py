@@ -528,16 +528,17 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         kinds = self.kinds_.items()
         if USER in self.kinds_.values():
             return None
-        sides, unseen = [], iter(self.unseen_features_)
-        for name, kind in kinds:
+        sides, of_blocks, unseen = [], list[int](), iter(self.unseen_features_)
+        for number, (name, kind) in enumerate(kinds):
             names = self._names_of(name, kind)
+            of_blocks += [number if kind == CATEGORIES else -1] * len(names)
             side = [(-float(kind == TEXT), 1.0)] * len(names)
             for place in range(len(PARTS.get(kind, ()))):
                 side[place] = (0.0, 0.0) if next(unseen) else (-np.inf, np.inf)
             sides += side
         blocks = sum(kind not in PARTS for _, kind in kinds)
         square = blocks + np.sum(~self.unseen_features_)
-        return OutputUnits(np.transpose(sides), float(square))
+        return OutputUnits(np.transpose(sides), float(square), np.array(of_blocks))
 
 
 def _found(table: Table, public: Mapping[str, list[str]]) -> list[int]:

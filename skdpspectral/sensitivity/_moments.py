@@ -411,6 +411,18 @@ def feature_moments_sensitivity(n_samples: int, n_features: int) -> float:
     return math.sqrt(n_features) * one
 
 
+def residual_moments_sensitivity(n_samples: int, n_targets: int = 1) -> float:
+    r"""Sensitivity of means of scores with their weighted second moments.
+
+    Each row contributes :math:`(u_j, \sqrt{1/2}\, u_j u_j')` for each of k targets,
+    with vectors :math:`u_j` of norm at most 1. The l2-sensitivity of the mean over n
+    rows is :math:`2 \sqrt k / n` under replace-one, attained: second moments of this
+    weight cost nothing beside the means, in any number of dimensions.
+    """
+    check_counts(n_targets=n_targets)
+    return math.sqrt(n_targets) * mean_sensitivity(1.0, n_samples)
+
+
 def gradient_norm(clip_norm: float, nu: float) -> float:
     r"""Largest norm of a clipped gradient beside its weighted squares.
 

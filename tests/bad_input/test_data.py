@@ -196,6 +196,8 @@ OF_X += (
     "personalize",
     "recommend",
     "path",
+    "row_weights",
+    "effects",
 )
 OF_NOTHING = (
     "publish",
@@ -203,6 +205,7 @@ OF_NOTHING = (
     "get_coef",
     "get_intercept",
     "conf_int",
+    "summary",
 )
 OF_NOTHING += ("get_network", "get_prompt", "get_covariance", "get_precision")
 

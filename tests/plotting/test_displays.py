@@ -7,7 +7,13 @@ import pytest
 from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
 
-from skdpspectral import DPPCA, FederatedDPPCA, JMECovariance, PrivacyAccountant
+from skdpspectral import (
+    DPPCA,
+    DPRidge,
+    FederatedDPPCA,
+    JMECovariance,
+    PrivacyAccountant,
+)
 from skdpspectral.audit import audit_in_few_fits, pairs_of_features
 from skdpspectral.covariance import AssumeCentered, JointMoments, Window
 from skdpspectral.datasets import make_spiked_covariance
@@ -15,6 +21,7 @@ from skdpspectral.plotting import (
     AuditDisplay,
     ClientWeightsDisplay,
     ComponentsDisplay,
+    EffectsDisplay,
     LedgerDisplay,
     StreamDisplay,
 )
@@ -262,3 +269,18 @@ def test_audit_keeps_its_scores_for_the_curve():
     best = norm.cdf(norm.isf(wrong) - result.claimed_mu)
     assert np.max(np.abs(missed - best)) < 0.1
     assert "scores" not in repr(result)
+
+
+def test_effects_are_drawn_about_the_means_of_features():
+    X = np.random.default_rng(0).standard_normal((4000, 3))
+    model = DPRidge(basis="additive", epsilon=8.0, noise_seed=0)
+    model.fit(X + 5.0, np.sin(2.0 * X[:, 1]))
+    display = EffectsDisplay.from_estimator(model, features=[1, 0])
+    first, other = (line.get_ydata() for line in display.lines_)
+    expected = np.sin(2.0 * np.linspace(-1.5, 1.5, 61))
+    np.testing.assert_allclose(first[30:91], expected, atol=0.35)
+    assert np.abs(other[20:101]).max() < 0.2
+    assert first[60] == pytest.approx(0.0)
+    assert display.lines_[0].get_label() == "x1"
+    with pytest.raises(NotFittedError):
+        EffectsDisplay.from_estimator(DPRidge())

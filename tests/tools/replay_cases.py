@@ -1477,6 +1477,8 @@ PLAIN = {
         DPRidge(bounds=(-3, 3), target_bounds=(-9, 9)),
         # Rows beyond the length that they are clipped to.
         DPRidge(epsilon=200.0),
+        DPRidge(bounds=(-3, 3), target_bounds=(-9, 9), epsilon=50.0, intervals=True),
+        DPRidge(bounds=(-3, 3), target_bounds=(-9, 9), epsilon=50.0, basis="pairs"),
         DPRidgeClassifier(classes=[0, 1, 2], bounds=(-3, 3), epsilon=50.0),
     ],
     "clients": [FederatedDPPCA(1), SparseDPPCA(client_feature=0)],
