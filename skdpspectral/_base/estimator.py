@@ -27,8 +27,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from .._linalg.walks import blas_threads
-from .._release.noise import NoiseSeed, Release
-from .._tables.table import table_shape
+from .._release.noise import Coins, NoiseSeed, Release
+from .._tables.ids import UserDraw, UserRows
+from .._tables.table import rows_at, table_shape, users_of_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta
@@ -39,8 +40,8 @@ from ..accounting._ledger.context import (
     says_what_stays_charged,
 )
 from ..accounting._ledger.step_shares import StepShare
-from ..mechanisms import Concern, PrivacyPlan, Remark, check_count, check_real
-from ..mechanisms._plan import has_budget
+from ..mechanisms import Concern, PrivacyPlan, Remark, Unit, check_count, check_real
+from ..mechanisms._plan import ONE_ROW_OF_EACH, has_budget
 from .documented import documented
 from .sklearn_compat import CALLBACK_ATTRIBUTES, Interval, parameter_names
 from .strategies import check_values, is_strategy, json_default, read_plain
@@ -174,6 +175,8 @@ class PrivateEstimator(BaseEstimator):
     _step_share: StepShare | None = None
     # What a fit of a search may cost, for which the search was charged.
     _fit_limit: Any = None
+    # Users of the rows of a fit that has begun; None if rows are protected.
+    _users: UserRows | None = None
 
     _get_param_names: ClassVar[Any] = classmethod(parameter_names)  # type: ignore[arg-type]
 
@@ -295,6 +298,10 @@ class PrivateEstimator(BaseEstimator):
             "estimator": type(self).__name__,
             "seeded": self.noise_seed is not None,
         }
+        share = self._own_share()
+        by_user = self._users is not None or (share is not None and share.by_user)
+        if by_user:
+            relation = {"unit": Unit.USER, **relation}
         plan = statistic.plan(epsilon, delta, **named, **relation)
         caveats = (*statistic.caveats(plan), *self._caveats(statistic, plan))
         noted = _noted.get()
@@ -307,6 +314,8 @@ class PrivateEstimator(BaseEstimator):
         remarks = [Remark(sentence, Concern.NOISE) for sentence in sentences]
         if math.isfinite(epsilon) and (leak := self._unprotected()) is not None:
             remarks += [Remark(f"Its guarantee is void: {leak}.", Concern.LEAK)]
+        if by_user:
+            remarks += [ONE_ROW_OF_EACH]
         return replace(plan, remarks=(*plan.remarks, *remarks))
 
     def _warn_of_unseen(self, become: str, remedy="pass public bounds") -> None:
@@ -324,19 +333,31 @@ class PrivateEstimator(BaseEstimator):
         """Return further caveats of a fit, from public numbers."""
         return ()
 
+    def _by_user(self, unread, users):
+        """Return the form of one row of each user, if `users` or a pipeline has ids."""
+        share = self._own_share()
+        if users is not None:
+            self._users = users_of_rows(users, unread.shape[0])
+        elif share is not None:
+            self._users = share.users
+        return unread if self._users is None else unread.of_users(len(self._users))
+
     def _start_release(
         self,
         plan: PrivacyPlan,
         *unread,
         n_public: int | None = None,
         kind=Release,
+        all_rows: bool = False,
     ) -> tuple:
         """Issue early warnings, charge the plan, then read the data.
 
-        `unread` are tables from ``deferred_rows``, whose values are checked after the
-        charge. Returns the release and the data.
+        `unread` are tables from ``deferred_rows``, whose values are all checked after
+        the charge. Returns the release and the data: one row of each user, if there
+        are users, unless `all_rows` are asked for.
         """
         share, accountant = self._own_share(), None
+        users = vars(self).pop("_users", None)
         if share is not None:  # the pipeline has warned of it, and was charged
             share.claim(plan, n_public)
         else:
@@ -347,7 +368,11 @@ class PrivateEstimator(BaseEstimator):
             else:
                 accountant = self._governing_accountant()
         release = kind(plan, accountant, self.noise_seed)
-        return release, *map(methodcaller("read"), unread)
+        read = list(map(methodcaller("read"), unread))
+        if users is not None and not all_rows:
+            places = UserDraw(users, Coins(self.noise_seed)).rows()
+            read = [rows_at(rows, places) for rows in read]
+        return release, *read
 
     def _warn_beforehand(self, n_public: int | None, delta: float) -> None:
         """Warn if a fit is not private or seeded, or delta is too large."""

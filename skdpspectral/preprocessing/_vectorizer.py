@@ -359,7 +359,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
     # -- the estimator -------------------------------------------------------------
 
     @unweighted
-    def fit(self, X, y=None) -> Self:
+    def fit(self, X, y=None, *, users=None) -> Self:
         """Release the scales of numbers and the categories of text columns.
 
         Parameters
@@ -369,12 +369,13 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             object array or a list are treated as categories. None, NaN, NaT and NA are
             missing.
         {y_ignored}
+        {users_of_fit}
 
         {outcome_of_fit}
         """
         with self._unchanged_on_error():
             self._check_parameters()
-            unread = self._table(X, compared=self, reset=True)
+            unread = self._by_user(self._table(X, compared=self, reset=True), users)
             public = self._public_categories(unread)
             statistics = self._statistics_of(unread, public)
             plan = self._planned(statistics, in_fit=True)

@@ -46,6 +46,7 @@ class StepShare:
         self.noise_multiplier, self.charged = noise_multiplier, charged
         self.plan: PrivacyPlan | None = None  # that of the fit, once it has begun
         self.before: Any = None  # the private step whose output this one is fitted to
+        self.by_user, self.users = False, None  # those of the rows of the pipeline
         self._n_samples = n_samples
         self._process, self._lock = process_name(), threading.Lock()
         self._closed = self._on_trial = False
