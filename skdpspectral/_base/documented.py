@@ -256,7 +256,7 @@ are reduced on their cluster (:ref:`clusters`).
 [y_ignored]
 y : None
     Ignored, present by convention.
-[users_of_fit]
+[users_of_rows]
 users : array-like of shape (n_samples,) or None, default=None
     Ids of the rows' users: integers or text. A user with all rows is then
     protected, under replacement by any other user. Each user counts as one row,

@@ -6,6 +6,7 @@ import contextlib
 import contextvars
 import copy
 import functools
+import inspect
 import io
 import json
 import math
@@ -175,6 +176,8 @@ class PrivateEstimator(BaseEstimator):
     _step_share: StepShare | None = None
     # What a fit of a search may cost, for which the search was charged.
     _fit_limit: Any = None
+    # Why there is no fit of one row of each user, and what to do.
+    _why_no_users: ClassVar[str] = "does not accept users: name their columns"
     # Users of the rows of a fit that has begun; None if rows are protected.
     _users: UserRows | None = None
 
@@ -277,7 +280,10 @@ class PrivateEstimator(BaseEstimator):
         ValueError
             If a parameter is invalid, or X has an invalid form.
         """
-        return self.privacy_plan(*table_shape(X))
+        n_samples, n_features = table_shape(X)
+        users = self._users_at_hand()
+        n_units = n_samples if users is None else len(users)
+        return self.privacy_plan(n_units, n_features)
 
     def _budget_of_fit(self) -> tuple[float, float]:
         """Return epsilon and delta of one fit; infinite epsilon without privacy."""
@@ -298,10 +304,9 @@ class PrivateEstimator(BaseEstimator):
             "estimator": type(self).__name__,
             "seeded": self.noise_seed is not None,
         }
-        share = self._own_share()
-        by_user = self._users is not None or (share is not None and share.by_user)
+        by_user = self._users_at_hand() is not None and not relation
         if by_user:
-            relation = {"unit": Unit.USER, **relation}
+            relation = {"unit": Unit.USER}
         plan = statistic.plan(epsilon, delta, **named, **relation)
         caveats = (*statistic.caveats(plan), *self._caveats(statistic, plan))
         noted = _noted.get()
@@ -333,14 +338,26 @@ class PrivateEstimator(BaseEstimator):
         """Return further caveats of a fit, from public numbers."""
         return ()
 
+    def _users_at_hand(self) -> UserRows | None:
+        """Return the users of the rows that are fitted, or those of the pipeline."""
+        share = self._own_share()
+        return self._users if share is None else share.users
+
     def _by_user(self, unread, users):
         """Return the form of one row of each user, if `users` or a pipeline has ids."""
-        share = self._own_share()
         if users is not None:
+            if self._own_share() is not None:
+                raise ValueError(
+                    "users must not be given to a step: name the column of ids with "
+                    "user_feature of the private pipeline"
+                )
             self._users = users_of_rows(users, unread.shape[0])
-        elif share is not None:
-            self._users = share.users
-        return unread if self._users is None else unread.of_users(len(self._users))
+        self._users = users = self._users_at_hand()
+        if users is None:
+            return unread
+        if users.n_rows != unread.shape[0]:
+            raise RuntimeError("a step before has dropped rows, whose users are lost")
+        return unread.of_users(len(users))
 
     def _start_release(
         self,
@@ -654,12 +671,15 @@ class TableEstimator(PrivateEstimator):
 def unweighted(method: _Method) -> _Method:
     """Decorate ``fit`` to refuse `sample_weight`, unless None.
 
-    The signature is unchanged, so that scikit-learn sees that weights are not
-    supported.
+    So are `users`, unless the method has them. The signature is unchanged, so that
+    scikit-learn sees that weights are not supported.
     """
+    takes_users = "users" in inspect.signature(method).parameters
 
     @functools.wraps(method)
     def counted_once(estimator, *args, **kwargs):
+        if not takes_users and kwargs.pop("users", None) is not None:
+            raise TypeError(f"{type(estimator).__name__} {estimator._why_no_users}")
         if kwargs.pop("sample_weight", None) is not None:
             raise TypeError(
                 f"{type(estimator).__name__}.{method.__name__} does not accept "

@@ -58,7 +58,8 @@ def delegated(name: str, summary: str, result: str):
     """Return a method of rows that the fitted model inside answers, if it has one."""
 
     def method(self, X, **params):
-        return getattr(self._fitted(), name)(X, **params)
+        model, X, params = self._asked(X, params)
+        return getattr(model, name)(X, **params)
 
     method.__name__ = name
     method.__doc__ = f"""{summary}

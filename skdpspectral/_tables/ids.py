@@ -287,6 +287,11 @@ class UserRows:
                 codes = self._index.find(ids, self._name)
             yield codes
 
+    def ids(self) -> np.ndarray:
+        """Return the id of each row."""
+        parts = (id_array(part, self._name) for part in self._parts())
+        return joined_ids(parts, self._name)
+
     def rows(self, chosen: np.ndarray, shares: np.ndarray) -> np.ndarray:
         """Return a row of each chosen user: the one at a share in [0, 1) of its own."""
         own = self._counts[chosen]

@@ -544,7 +544,7 @@ class DPCovariance(GaussianMixin, TableEstimator):
         X : array-like of shape (n_samples, n_features)
             {X_by_block}
         {y_ignored}
-        {users_of_fit}
+        {users_of_rows}
 
         {outcome_of_fit}
         """

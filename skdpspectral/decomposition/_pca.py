@@ -329,7 +329,7 @@ class DPPCA(TableComponents):
             :meth:`privacy_plan`. They do not support `bounds` or a private center,
             which would make them dense.
         {y_ignored}
-        {users_of_fit}
+        {users_of_rows}
 
         {outcome_of_fit}
         """
@@ -539,7 +539,7 @@ class SpikedPCA(VariancesMixin, TableComponents):
             {X_by_block}
             With private variances, blocks are read into memory.
         {y_ignored}
-        {users_of_fit}
+        {users_of_rows}
 
         {outcome_of_fit}
         """

@@ -359,7 +359,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             {X_by_block}
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets in memory, or one column of a dask collection if X is one.
-        {users_of_fit}
+        {users_of_rows}
 
         {outcome_of_fit}
         """
@@ -632,7 +632,7 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
             as in :class:`DPRidge`.
         y : array-like of shape (n_samples,)
             Labels in memory, all of which must be in `classes`.
-        {users_of_fit}
+        {users_of_rows}
 
         {outcome_of_fit}
         """

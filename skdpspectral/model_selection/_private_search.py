@@ -367,6 +367,9 @@ class PrivateSearchCV(CallbackSupportMixin, MetaEstimatorMixin, PrivateEstimator
         check_is_fitted(self)
         return self.best_estimator_
 
+    def _asked(self, X: Any, params: Any) -> tuple[Any, Any, Any]:
+        return self._fitted(), X, params
+
     def _method(self, name: str) -> Any:
         return getattr(getattr(self, "best_estimator_", self.estimator), name)
 

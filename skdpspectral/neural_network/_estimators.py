@@ -370,7 +370,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
             Rows, all finite; never modified.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets, which are clipped to `target_bounds`.
-        {users_of_fit}
+        {users_of_rows}
             `batch_size` and `n_epochs` count users, who show a new row at each step.
 
         {outcome_of_fit}
@@ -519,7 +519,7 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
             Rows, all finite; never modified.
         y : array-like of shape (n_samples,)
             Labels, which must be in `classes`.
-        {users_of_fit}
+        {users_of_rows}
             `batch_size` and `n_epochs` count users, who show a new row at each step.
 
         {outcome_of_fit}

@@ -6,7 +6,7 @@ import inspect
 import math
 from functools import partial
 from itertools import pairwise
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Self, fitted_by, published_copy
+from .._base.personal import PersonalEstimator
 from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import (
     Interval,
@@ -29,8 +30,9 @@ from .._base.sklearn_compat import (
     has_method,
 )
 from .._tables.clusters import is_on_cluster
-from .._tables.columns import column_names, refuse_same_names
-from .._tables.table import compare_features, table_shape
+from .._tables.columns import column_apart, column_names, refuse_same_names
+from .._tables.ids import UserRows
+from .._tables.table import compare_features, table_shape, users_of_rows
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._errors import warn
 from ..accounting._ledger.planned_fits import (
@@ -41,12 +43,13 @@ from ..accounting._ledger.planned_fits import (
     estimators_within,
     steps_of,
 )
-from ..mechanisms import PrivacyPlan, Unit, check_count, check_real
+from ..mechanisms import PrivacyPlan, check_count, check_real
 from ._step_budgets import (
     StepBudgets,
     check_form_of_others,
     check_shares,
     form_after,
+    n_units,
     private_steps,
 )
 
@@ -81,6 +84,12 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         leaks. "raise" raises an error before the charge. "warn" warns that there is no
         guarantee.
     {accountant}
+    user_feature : int, str or None, default=None
+        Position or name of the column of X with user ids, which no step gets. A user
+        with all rows is then protected, under replacement by another user
+        (:ref:`rows_per_person`). Each step counts each user as one row, drawn at
+        random; estimators with models of users use all rows. None leaves users to the
+        steps.
     memory : None
         Must be None, because a cached step would be reused with the noise and cost of
         another budget.
@@ -152,6 +161,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         "shares": [StrOptions({"auto"}), dict],
         "on_leak": [StrOptions({"raise", "warn"})],
         "accountant": [PrivacyAccountant, None],
+        "user_feature": [Integral, str, None],
         "memory": "no_validation",
         "transform_input": [list, None],
         "verbose": ["boolean"],
@@ -166,6 +176,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         shares="auto",
         on_leak: str = "raise",
         accountant: PrivacyAccountant | None = None,
+        user_feature: int | str | None = None,
         memory=None,
         transform_input=None,
         verbose: bool = False,
@@ -176,6 +187,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         self.shares = shares
         self.on_leak = on_leak
         self.accountant = accountant
+        self.user_feature = user_feature
         self.memory = memory
         self.transform_input = transform_input
         self.verbose = verbose
@@ -211,7 +223,8 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows. Only their shape, column names and dtypes are used.
+            Rows. Only their shape, column names and dtypes are used, and the number of
+            users in the column `user_feature`.
 
         Returns
         -------
@@ -224,8 +237,9 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             If a parameter or a step is invalid, or X has an invalid form.
         """
         self._check_parameters()
+        X, users = self._apart(X)
         steps = list(steps_of("", self._unfitted(), _rows_of(X, self.steps)))
-        return self._budgets(private_steps(steps)).plan
+        return self._budgets(private_steps(steps, users is not None), users=users).plan
 
     def _check_parameters(self) -> None:
         if self.memory is not None:
@@ -259,10 +273,29 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
                 part.n_jobs = 1
         return pipeline
 
-    def _budgets(self, steps: list[Step], leak: str = "") -> StepBudgets:
+    def _budgets(self, steps: list[Step], leak="", users=None) -> StepBudgets:
         """Give steps their shares, and plan all of them; a leak is said in the plan."""
         budget, name = self._budget_of_fit(), type(self).__name__
-        return StepBudgets(steps, *budget, self.shares, estimator=name, leak=leak)
+        more = {"estimator": name, "leak": leak, "users": users}
+        return StepBudgets(steps, *budget, self.shares, **more)
+
+    def _apart(self, X: Any) -> tuple[Any, UserRows | None]:
+        """Return the columns of the steps, and the users of the rows, if any."""
+        if self.user_feature is None:
+            return X, None
+        X, ids = column_apart(X, self.user_feature, "user_feature")
+        return X, users_of_rows(ids, table_shape(X)[0])
+
+    def _asked(self, X: Any, params: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+        """Return a fitted model, and rows and parameters as its methods take them."""
+        model = self._fitted()
+        if self.user_feature is None:
+            return model, X, params
+        X, ids = column_apart(X, self.user_feature, "user_feature")
+        if isinstance(model[-1], PersonalEstimator):
+            rows = model[:-1].transform(X) if len(model) > 1 else X
+            return model[-1], rows, {"users": ids, **params}
+        return model, X, params
 
     # -- the way of a fit ------------------------------------------------------------
 
@@ -331,15 +364,16 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             pipeline, own = self._unfitted(), self.accountant
             accountant = self._governing_accountant() if own is None else own
             _check_metadata(pipeline, method, params)
+            X, users = self._apart(X)
             table = _rows_of(X, self.steps)
             all_steps = list(steps_of("", pipeline, table))
-            steps = private_steps(all_steps)
+            steps = private_steps(all_steps, users is not None)
             leak = self._refused_leak(pipeline)
             if self._run_seed is not None:  # that of a run of a seeded search
                 for number, step in enumerate(steps, start=1):
                     seed = (_SEEDS_APART * self._run_seed + number) % 2**31
                     step.estimator.set_params(noise_seed=seed)
-            budgets = self._budgets(steps, leak)
+            budgets = self._budgets(steps, leak, users)
             fitted = [s for _, s in pipeline.steps if s not in (None, "passthrough")]
             for before, step in pairwise(fitted):  # which may ask it for its units
                 if all(isinstance(part, PrivateEstimator) for part in (before, step)):
@@ -348,8 +382,7 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
                 check_form_of_others(all_steps)
                 own_params = {} if _routes_metadata() else params
                 budgets.check_forms(X, y, own_params, table)
-            by_rows = budgets.plan.unit is Unit.ROW
-            n_public = table_shape(X)[0] if by_rows else None
+            n_public = n_units(budgets.plan.unit, table_shape(X)[0], users)
             self._warn_beforehand(n_public, float(self.delta))
             # A fitted step that is fitted again is charged to the same ledger.
             for step in steps:
@@ -461,7 +494,8 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         float
             Score. A score of private rows is as private as these rows.
         """
-        return self._fitted().score(X, y, sample_weight=sample_weight, **params)
+        model, X, params = self._asked(X, params)
+        return model.score(X, y, sample_weight=sample_weight, **params)
 
     get_feature_names_out = get_feature_names_out
 
@@ -605,6 +639,7 @@ def make_private_pipeline(
     shares="auto",
     on_leak="raise",
     accountant=None,
+    user_feature=None,
     memory=None,
     transform_input=None,
     verbose=False,
@@ -616,7 +651,9 @@ def make_private_pipeline(
     *steps : estimators
         Steps, named after their lowercased classes as in
         :func:`~sklearn.pipeline.make_pipeline`.
-    epsilon, delta, shares, on_leak, accountant, memory, transform_input, verbose
+    epsilon, delta, shares, on_leak, accountant, user_feature
+        As in :class:`PrivatePipeline`.
+    memory, transform_input, verbose
         As in :class:`PrivatePipeline`.
 
     Returns

@@ -236,7 +236,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             {X_by_block} Reading blocks takes constant memory. ``missing="mean"`` allows
             NaN. Sparse rows require ``with_mean=False`` and no `bounds`.
         {y_ignored}
-        {users_of_fit}
+        {users_of_rows}
 
         {outcome_of_fit}
         """

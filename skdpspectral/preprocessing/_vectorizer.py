@@ -250,7 +250,8 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
         {returns_plan}
         """
         self._check_parameters()
-        table = self._table(X)
+        table, users = self._table(X), self._users_at_hand()
+        table = table if users is None else table.of_users(len(users))
         return self._planned(self._statistics_of(table, self._public_categories(table)))
 
     def _statistics(self, n_samples, n_numbers, n_columns) -> TableStatistics:
@@ -369,7 +370,7 @@ class DPTableVectorizer(TransformerMixin, TableEstimator):
             object array or a list are treated as categories. None, NaN, NaT and NA are
             missing.
         {y_ignored}
-        {users_of_fit}
+        {users_of_rows}
 
         {outcome_of_fit}
         """

@@ -23,6 +23,7 @@ from skdpspectral import (
     DPTableVectorizer,
 )
 from skdpspectral.neural_network import Adam
+from skdpspectral.pipeline import make_private_pipeline
 
 N, P = 12, 3
 IN_TURN = Adam(sampling="in-turn")
@@ -44,6 +45,12 @@ MODELS = {
         classes=[False, True], batch_size=4, n_epochs=2, hidden_layer_sizes=2
     ),
 }
+MODELS["pipeline"] = make_private_pipeline(
+    DPStandardScaler(), DPRidge(), epsilon=8.0, user_feature=0
+)
+MODELS["network behind a scaler"] = make_private_pipeline(
+    DPStandardScaler(), MODELS["adam"], epsilon=8.0, user_feature=0
+)
 # What the stranger has: rows, and the size of their numbers.
 STRANGERS = {
     "one": (1, 1.0),
@@ -89,6 +96,9 @@ def act(model, data):
     elif hasattr(model, "predict"):
         targets = (y,)
     with coupled(lambda one: same.get(one, one)):
+        if hasattr(model, "steps"):
+            X = np.column_stack([users, X])
+            return leaving(model.fit(X, *targets).pipeline_)
         return leaving(model.fit(X, *targets, users=users))
 
 
