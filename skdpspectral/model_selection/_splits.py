@@ -12,9 +12,12 @@ import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_consistent_length, check_random_state
 
+from .._release.noise import Coins
 from .._tables.columns import check_feature, read_column
 from .._tables.ids import codes_and_rows, encode_ids, id_array
 from .._tables.table import n_rows_in_memory
+from ..accounting import PrivacyLeakWarning
+from ..accounting._errors import warn
 
 # Of the rows, held out by a single split.
 _SHARE = 0.25
@@ -91,8 +94,12 @@ class PrivateSplit(_Folds):
         Position or name of the column of X with user ids. The rows of each user are
         then spread over the folds, as in :class:`PerUserKFold`: their numbers in two
         folds differ by at most one. None assigns rows regardless of users.
+    whole_users : bool, default=False
+        Whether all rows of a user are in one fold, for fits that draw one row of each
+        user (:ref:`rows_per_person`). Folds have equal numbers of users.
     random_state : int, RandomState instance or None, default=None
         Source of the order, which is public. An int gives the same folds at each call.
+        The order of `whole_users` must be secret: leave it as None, except in tests.
 
     See Also
     --------
@@ -133,6 +140,7 @@ class PrivateSplit(_Folds):
         n_splits: int = 5,
         *,
         user_feature: int | str | None = None,
+        whole_users: bool = False,
         random_state: Any = None,
     ) -> None:
         self.n_splits = _checked_number(n_splits, 1)
@@ -140,27 +148,40 @@ class PrivateSplit(_Folds):
             check_feature(user_feature, "user_feature")
         check_random_state(random_state)
         self.user_feature = user_feature
+        self.whole_users = whole_users
         self.random_state = random_state
 
     def _folds(self, X: Any, groups: Any) -> np.ndarray:
         n_rows = n_rows_in_memory(X)
-        if n_rows < (least := max(self.n_splits, 2)):
-            raise ValueError(
-                f"n_splits={self.n_splits} needs {least} rows or more, but n_samples="
-                f"{n_rows}"
-            )
         if self.user_feature is not None:
             return self._folds_of_users(X)
-        order = check_random_state(self.random_state).permutation(n_rows)
-        folds = np.empty(n_rows, dtype=np.intp)
-        if self.n_splits > 1:
-            folds[order] = np.arange(n_rows) % self.n_splits
-            return folds
-        folds[order] = np.arange(n_rows) >= max(round(_SHARE * n_rows), 1)
+        return self._dealt(check_random_state(self.random_state).permutation(n_rows))
+
+    def _dealt(self, order: np.ndarray) -> np.ndarray:
+        """Return the fold of each unit, by its rank in an order."""
+        if len(order) < (least := max(self.n_splits, 2)):
+            raise ValueError(
+                f"n_splits={self.n_splits} needs {least} rows or more, or as many "
+                f"users, but n_samples={len(order)}"
+            )
+        n_units, folds = len(order), np.empty(len(order), dtype=np.intp)
+        folds[order] = np.arange(n_units) % self.n_splits
+        if self.n_splits == 1:
+            folds[order] = np.arange(n_units) >= max(round(_SHARE * n_units), 1)
         return folds
 
     def _folds_of_users(self, X: Any) -> np.ndarray:
         """Return the test fold of each row, by the user and the user's rows alone."""
+        if self.whole_users:
+            if self.random_state is not None:
+                warn(
+                    "random_state is given: the order of users can be reproduced, so "
+                    "that folds reveal who is before whom; leave random_state=None",
+                    PrivacyLeakWarning,
+                )
+            column = read_column(X, self.user_feature, "user_feature")
+            codes, n_users = encode_ids(column, "user_feature")
+            return self._dealt(Coins(self.random_state).secret_order(n_users))[codes]
         key = check_random_state(self.random_state).bytes(16)
         codes, places = user_places(X, self.user_feature, key)
         n_users, start = len(places), places[codes]

@@ -200,9 +200,9 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         Parameters
         ----------
         n_samples : int
-            Number of rows, public if rows are protected.
+            Number of rows, public if rows are protected, or of users of `user_feature`.
         n_features : int
-            Number of columns.
+            Number of columns, without that of `user_feature`.
 
         Returns
         -------
@@ -215,7 +215,10 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
         """
         n_samples = check_count("n_samples", n_samples)
         n_features = check_count("n_features", n_features)
-        return self.plan_for(np.broadcast_to(0.0, (n_samples, n_features)))
+        users = UserRows(lambda: [np.arange(n_samples)], "users")
+        by_user = self.user_feature is not None
+        rows = np.broadcast_to(0.0, (n_samples, n_features))
+        return self._plan_of(rows, users if by_user else None)
 
     def plan_for(self, X) -> PrivacyPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
@@ -237,7 +240,11 @@ class PrivatePipeline(Pipeline, PrivateEstimator):
             If a parameter or a step is invalid, or X has an invalid form.
         """
         self._check_parameters()
-        X, users = self._apart(X)
+        return self._plan_of(*self._apart(X))
+
+    def _plan_of(self, X: Any, users: UserRows | None) -> PrivacyPlan:
+        """Return the plan of the rows of users, without the column of ids."""
+        self._check_parameters()
         steps = list(steps_of("", self._unfitted(), _rows_of(X, self.steps)))
         return self._budgets(private_steps(steps, users is not None), users=users).plan
 

@@ -328,9 +328,9 @@ def _common_relation(plans: dict[str, PrivacyPlan]) -> tuple[Any, Any]:
             raise ValueError(
                 f"step {first!r} protects one {one[0]} under {one[1]}, and step "
                 f"{other!r} one {two[0]} under {two[1]}: one guarantee requires the "
-                "same unit and relation in all steps; choose such steps (beside users "
-                'of a user_feature, neighbors="replace-one"), or fit them with separate '
-                "budgets in sklearn.pipeline.Pipeline"
+                "same unit and relation in all steps; choose such steps, for users "
+                'with neighbors="replace-one", or fit them with separate budgets in '
+                "sklearn.pipeline.Pipeline"
             )
     return one
 

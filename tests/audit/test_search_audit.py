@@ -54,7 +54,7 @@ def test_votes_and_fit_come_up_to_their_claim(epsilon):
     mechanism is a little better than the Gaussian one that it is charged as.
     """
     mu = gaussian_mu(epsilon, DELTA)
-    budgets = VoteBudgets.within(mu, 40, 2, 1.0)
+    budgets = VoteBudgets.within(mu, 40, 2)
     plan = PrivacyPlan(epsilon, DELTA, budgets.mechanisms, "Search", seeded=True)
     challenger, support, last = budgets.mechanisms
     odds = 0.5 * challenger.epsilon
