@@ -21,6 +21,7 @@ from skdpspectral import (
     DPRidgeClassifier,
     DPStandardScaler,
     DPTableVectorizer,
+    SparseDPPCA,
 )
 from skdpspectral.neural_network import Adam
 from skdpspectral.pipeline import make_private_pipeline
@@ -38,6 +39,7 @@ MODELS = {
     "ridge in bounds": DPRidge(bounds=(-3, 3), target_bounds=(-3, 3), epsilon=8.0),
     "classifier": DPRidgeClassifier(classes=[False, True], epsilon=8.0),
     "vectorizer": DPTableVectorizer(epsilon=8.0),
+    "rounds": SparseDPPCA(1, n_rounds=2, epsilon=8.0),
     "adam": DPAdamRegressor(
         target_bounds=(-3, 3), batch_size=4, n_epochs=2, optimizer=IN_TURN
     ),

@@ -15,8 +15,11 @@ from skdpspectral import (
     DPRidgeClassifier,
     DPStandardScaler,
     DPTableVectorizer,
+    FederatedDPPCA,
+    JMECovariance,
     PrivacyAccountant,
     PrivacyBudgetError,
+    SparseDPPCA,
     SpikedPCA,
 )
 from skdpspectral._release.noise import Coins
@@ -146,3 +149,25 @@ def test_ridge_takes_targets_and_ids_of_dask():
     texts = da.from_array(np.array([f"u{u}" for u in USERS], dtype=object), 170)
     model = DPRidge(noise_seed=1).fit(rows, Y, users=texts)
     np.testing.assert_array_equal(model.coef_, expected)
+
+
+@pytest.mark.parametrize("model", [FederatedDPPCA(1), SparseDPPCA(1)], ids=str)
+def test_each_client_counts_its_own_users(model):
+    clients = USERS % 2
+    accountant = PrivacyAccountant()
+    model = clone(model).set_params(accountant=accountant, noise_seed=0)
+    model.fit(X, clients=clients, users=USERS)
+    assert model.n_samples_ == N_USERS
+    plans = dict(model.privacy_.blocks).values()
+    assert {str(plan.unit) for plan in plans} == {"user"}
+    counts = {str(client): N_USERS // 2 for client in (0, 1)}
+    expected = dict(model.privacy_plan(counts, 4).blocks)
+    assert [p.mechanisms for p in plans] == [p.mechanisms for p in expected.values()]
+    with pytest.raises(ValueError, match="rows at several clients"):
+        model.fit(X, clients=np.arange(len(X)) % 2, users=USERS)
+    assert len(accountant.ledger) == 1
+
+
+def test_what_releases_row_by_row_takes_no_users():
+    with pytest.raises(TypeError, match="fit DPCovariance with users"):
+        JMECovariance().fit(X, users=USERS)
