@@ -1356,7 +1356,7 @@ EXACT |= {
     ),
     "disjoint rows taken for disjoint users": Mutant(
         "PrivacyAccountant",
-        "if relation[0] is Unit.USER and isinstance(plan, ParallelPlan):",
+        "if relation[0] is Unit.USER and shared:",
         "if False:",
         "accounting/test_accountant_composition.py::"
         "test_a_ledger_of_users_takes_no_clients_of_rows",
@@ -2143,7 +2143,7 @@ EXACT |= {
     ),
     "a step of a pipeline with a budget of its own": Mutant(
         "private_steps",
-        "        _check_step(step.path, step.estimator)",
+        "        _check_step(step.path, step.estimator, by_user)",
         "        pass",
         f"{_REFUSED}_before_the_charge",
     ),
@@ -2182,6 +2182,54 @@ EXACT |= {
         "        if len(positions):\n",
         "        if not len(positions):\n",
         f"{_CHECKED}what_check_says_is_what_a_fit_costs",
+    ),
+}
+
+
+_USERS = "audit/test_users_audit.py::test_a_user_moves_releases_as_a_row_does"
+_ROWS = "base/test_rows_of_users.py::test_"
+
+EXACT |= {
+    "users in the order of their first rows": Mutant(
+        "UserDraw",
+        "self._order = coins.secret_order(len(users))",
+        "self._order = np.arange(len(users))",
+        f"{_USERS}[adam]",
+    ),
+    "drawn rows in the order of their values": Mutant(
+        "PrivateEstimator",
+        "            read = [rows_at(rows, places) for rows in read]",
+        "            places = places[np.argsort(np.asarray(read[0])[places, 0])]\n"
+        "            read = [rows_at(rows, places) for rows in read]",
+        f"{_USERS}[scaler]",
+    ),
+    "a plan of all rows of users": Mutant(
+        "DeferredRead",
+        "return replace(self, shape=(n_users, *self.shape[1:]))",
+        "return self",
+        f"{_ROWS}the_plan_is_that_of_as_many_rows_but_for_the_unit[pca]",
+    ),
+    "rows drawn before the charge": Mutant(
+        "PrivateEstimator",
+        '        users = vars(self).pop("_users", None)\n',
+        '        users = vars(self).pop("_users", None)\n'
+        "        users and UserDraw(users, Coins(self.noise_seed))\n",
+        f"{_ROWS}nothing_is_drawn_before_the_charge[pca]",
+    ),
+    "drawn rows alone are checked": Mutant(
+        "PrivateEstimator",
+        '        read = list(map(methodcaller("read"), unread))\n',
+        "        config = __import__('sklearn').config_context\n"
+        "        with config(assume_finite=users is not None):\n"
+        '            read = list(map(methodcaller("read"), unread))\n',
+        f"{_ROWS}all_rows_are_checked[scaler]",
+    ),
+    "a step of a pipeline without its users": Mutant(
+        "StepShare",
+        "        self.users = users\n",
+        "        self.users = None\n",
+        "pipeline/test_users_of_pipelines.py::"
+        "test_one_entry_for_users_whose_number_alone_is_in_the_plan",
     ),
 }
 
