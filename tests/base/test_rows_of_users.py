@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from skdpspectral import (
     DPPCA,
@@ -17,13 +18,17 @@ from skdpspectral import (
     DPTableVectorizer,
     FederatedDPPCA,
     JMECovariance,
+    LedgerError,
+    LRSRegressor,
     PrivacyAccountant,
     PrivacyBudgetError,
     SparseDPPCA,
     SpikedPCA,
 )
 from skdpspectral._release.noise import Coins
+from skdpspectral.audit import privacy_report
 from skdpspectral.neural_network import Adam
+from skdpspectral.statements import statement
 
 RNG = np.random.default_rng(0)
 N_USERS = 300
@@ -171,3 +176,26 @@ def test_each_client_counts_its_own_users(model):
 def test_what_releases_row_by_row_takes_no_users():
     with pytest.raises(TypeError, match="fit DPCovariance with users"):
         JMECovariance().fit(X, users=USERS)
+
+
+def test_statements_say_what_a_user_counts_as():
+    page = statement(fitted("ridge")).to_html()
+    assert "Each user counts as one row, drawn at random." in page
+    assert "If one user, with all of their rows, is replaced by any other" in page
+
+
+def test_folds_by_the_rows_of_others_are_named_as_a_leak():
+    search = GridSearchCV(DPRidge(), {"alpha": [1.0]}, cv=GroupKFold(3))
+    (leak,) = privacy_report(search).leaks
+    assert "GroupKFold divides users by the numbers of rows of others" in leak.reason
+
+
+def test_a_ledger_says_how_users_of_all_rows_can_be_charged_beside():
+    with PrivacyAccountant() as accountant:
+        LRSRegressor(1).fit(X, Y, users=USERS)
+        with pytest.raises(LedgerError, match="fit all with neighbors='replace-one'"):
+            fitted("ridge")
+    with PrivacyAccountant() as accountant:
+        fitted("ridge")
+        LRSRegressor(1, neighbors="replace-one").fit(X, Y, users=USERS)
+    assert len(accountant.ledger) == 2
