@@ -147,6 +147,7 @@ class OutputUnits(NamedTuple):
     square: float
 
 
+@documented
 class PrivateEstimator(BaseEstimator):
     """Base class of all estimators whose fit spends a privacy budget.
 
@@ -265,20 +266,7 @@ class PrivateEstimator(BaseEstimator):
     def plan_for(self, X) -> PrivacyPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows. Only their public shape is used.
-
-        Returns
-        -------
-        PrivacyPlan
-            The plan that this fit is charged for: ``privacy_plan`` of its shape.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid, or X has an invalid form.
+        {plan_of_rows}
         """
         n_samples, n_features = table_shape(X)
         users = self._users_at_hand()

@@ -105,7 +105,7 @@ def test_a_scaler_before_models_of_users(routing):
     [
         (LRSRegressor(1), 'neighbors="replace-one"'),
         (JMECovariance(), "fit DPCovariance with users"),
-        (DPItemEmbedding(), "does not accept users"),
+        (DPItemEmbedding(items=range(9)), "does not accept users"),
     ],
 )
 def test_steps_that_draw_no_rows_are_refused_with_a_remedy(model, said):
