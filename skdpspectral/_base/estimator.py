@@ -362,7 +362,7 @@ class PrivateEstimator(BaseEstimator):
         are users, unless `all_rows` are asked for.
         """
         share, accountant = self._own_share(), None
-        users = vars(self).pop("_users", None)
+        users = self.__dict__.pop("_users", None)
         if share is not None:  # the pipeline has warned of it, and was charged
             share.claim(plan, n_public)
         else:

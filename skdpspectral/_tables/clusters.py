@@ -347,12 +347,14 @@ class ClusterRows(SlicedRows):
         """Read the rows at some places, which every part takes from its own."""
         order, take, width = np.argsort(places), task(_taken), self.shape[1]
         ends = np.searchsorted(places[order], self._ends)
-        pieces, first = [], 0
+        pieces: list = []
+        first = 0
         for part, size, stop, last in zip(
             self._parts, self._sizes, self._ends, ends, strict=True
         ):
             own = places[order[first:last]] - (stop - size)
-            pieces, first = [*pieces, take(part, size, width, own)], last
+            pieces.append(take(part, size, width, own))
+            first = last
         found = run_on_cluster(task(_joined)(pieces).compute)
         out = np.empty_like(found)
         out[order] = found
