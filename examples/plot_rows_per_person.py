@@ -70,8 +70,7 @@ print(fitted.privacy_)
 
 of_rows = DPRidge(epsilon=4.0, **bounds).fit(X, y)
 for name, model in {"rows": of_rows, "users": fitted}.items():
-    low, high = model.conf_int()[-2]
-    print(f"{name}: {low:.3f} to {high:.3f}")
+    print(name, model.conf_int()[-2].round(3))
 
 # %%
 # Three ways to fit
@@ -118,4 +117,3 @@ ax.set_xscale("log", base=2)
 ax.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
 ax.set(xlabel="epsilon", ylabel="squared error per user")
 ax.legend()
-fig.tight_layout()
