@@ -271,6 +271,12 @@ are reduced on their cluster (:ref:`clusters`).
 [y_ignored]
 y : None
     Ignored, present by convention.
+[users_of_rows]
+users : array-like of shape (n_samples,) or None, default=None
+    Ids of the rows' users: integers or text. A user with all rows is then
+    protected, under replacement by any other user. Each user counts as one row,
+    drawn at random, and the number of users is public (:ref:`rows_per_person`).
+    None protects single rows.
 [X_like_fit]
 X : array-like or dataframe of shape (n_rows, n_columns)
     Rows with the same columns as in fit.

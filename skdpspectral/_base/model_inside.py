@@ -22,7 +22,8 @@ def _answered(name: str, summary: str, result: str):
     """Return a method of rows that the model answers, if it has one."""
 
     def method(self, X, **params):
-        return getattr(self._fitted(), name)(X, **params)
+        model, X, params = self._asked(X, params)
+        return getattr(model, name)(X, **params)
 
     method.__name__ = name
     method.__doc__ = f"""{summary}
@@ -62,6 +63,10 @@ class ModelInside:
     def _fitted(self) -> Any:
         check_is_fitted(self)
         return getattr(self, self._inside)
+
+    def _asked(self, X: Any, params: dict) -> tuple[Any, Any, dict]:
+        """Return the model, and rows and parameters as its methods take them."""
+        return self._fitted(), X, params
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, self._inside)
@@ -108,7 +113,8 @@ class ModelInside:
         float
             Score. A score of private rows is as private as these rows.
         """
-        return self._fitted().score(X, *([] if y is None else [y]), **params)
+        model, X, params = self._asked(X, params)
+        return model.score(X, *([] if y is None else [y]), **params)
 
     @has_method("get_feature_names_out")
     def get_feature_names_out(self, input_features=None):

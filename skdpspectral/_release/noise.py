@@ -227,6 +227,32 @@ def noise_generator(noise_seed: NoiseSeed = None) -> np.random.Generator:
     return generator_of_key(int(words[0]) << 64 | int(words[1]))
 
 
+class Coins(NoiseOwner):
+    """A secret order of users, and secret choices among their rows.
+
+    They are drawn after a charge and used once. The order is uniform: places that
+    followed ids or rows would shift if one user were replaced
+    (:ref:`lemma-one-row-of-each`).
+    """
+
+    def __init__(self, noise_seed: NoiseSeed) -> None:
+        super().__init__()
+        # Apart from the noise of the same seed, which begins with these bits.
+        key = noise_generator(noise_seed).bytes(16)
+        digest = hashlib.blake2b(key, person=b"coins", digest_size=16).digest()
+        self._coins = generator_of_key(int.from_bytes(digest, "little"))
+
+    def secret_order(self, n_users: int) -> npt.NDArray[np.intp]:
+        """Return the user at each place."""
+        with self._drawing():
+            return self._coins.permutation(n_users)
+
+    def shares(self, n_users: int) -> Array:
+        """Return uniform numbers in [0, 1), one for each user."""
+        with self._drawing():
+            return self._coins.random(n_users)
+
+
 def charge(
     plan: PrivacyPlan, accountant: PrivacyAccountant | None, noise_seed: NoiseSeed
 ) -> None:

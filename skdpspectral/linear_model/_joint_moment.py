@@ -28,7 +28,7 @@ from .._statistics.statistic import Choice, Combination, Statistic, mean_summati
 from .._tables.clipping import Box, clip_rows
 from .._tables.clusters import ClusterRows, cluster_table, is_on_cluster
 from .._tables.files import rows_beside
-from .._tables.table import DeferredRead, deferred_rows, deferred_targets
+from .._tables.table import DeferredRead, deferred_rows, deferred_targets, rows_at
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Neighbors
 from . import _kernels_ridge as kernels
@@ -267,6 +267,10 @@ class JointRows:
 
     X: Any
     y: Any
+
+    def at(self, places: np.ndarray) -> JointRows:
+        """Return the rows at some places, in memory."""
+        return JointRows(rows_at(self.X, places), rows_at(self.y, places))
 
     def of(self, *names: str, step: int = 1) -> Any:
         """Return "X", "y" or both side by side, of every `step`-th row."""

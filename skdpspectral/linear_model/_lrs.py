@@ -509,8 +509,8 @@ class LRSRegressor(
         self, X, y, users
     ) -> tuple[DeferredRead, DeferredRead, int | None, int]:
         """Check the form of rows and targets; return the position of offsets, and d."""
-        how = self.user_feature
-        table = deferred_users(self, X, users, how, reset=True, on_cluster=True)
+        given = self._ids_of_fit(users), self.user_feature
+        table = deferred_users(self, X, *given, reset=True, on_cluster=True)
         targets = deferred_targets(self, y, table.shape[0], beside=table.distant)
         if table.distant is not None and not self._is_private():
             raise ValueError(

@@ -119,11 +119,12 @@ class MomentModel(TableEstimator):
             )
         return np.broadcast_to(alphas, n_targets)
 
-    def _fit(self, X, y, targets_of=None):
+    def _fit(self, X, y, users, targets_of=None):
         """Release the moment and solve; ``targets_of(y, n_rows)`` reads labels."""
         with self._unchanged_on_error():
             self._check_parameters()
             unread = deferred_joint_rows(self, X, y, targets_of)
+            unread = self._by_user(unread, users)
             n_samples, n_targets = (*unread.shape, 1)[:2]
             statistic = self._statistic(n_samples, self.n_features_in_, n_targets)
             plan = self._planned(statistic, in_fit=True)
@@ -469,7 +470,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     # -- the estimator -------------------------------------------------------------
 
     @unweighted
-    def fit(self, X, y) -> Self:
+    def fit(self, X, y, *, users=None) -> Self:
         """Release the moments of rows and targets, and compute the coefficients.
 
         Parameters
@@ -478,10 +479,11 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             {X_by_block}
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets in memory, or one column of a dask collection if X is one.
+        {users_of_rows}
 
         {outcome_of_fit}
         """
-        return self._fit(X, y)
+        return self._fit(X, y, users)
 
     def _complete(self, several: bool) -> None:
         names = ["coef_", "intercept_", "alpha_"]
@@ -906,7 +908,7 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         return make_box((0.0, 1.0), n_targets, per_feature=True), (center, scale)
 
     @unweighted
-    def fit(self, X, y) -> Self:
+    def fit(self, X, y, *, users=None) -> Self:
         """Release the moments of rows and label indicators, and compute coefficients.
 
         Parameters
@@ -916,10 +918,11 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
             as in :class:`DPRidge`.
         y : array-like of shape (n_samples,)
             Labels in memory, all of which must be in `classes`.
+        {users_of_rows}
 
         {outcome_of_fit}
         """
-        return self._fit(X, y, self._deferred_indicators)
+        return self._fit(X, y, users, self._deferred_indicators)
 
     def _complete(self, several: bool) -> None:
         self.alpha_ = float(self.alpha_[0])

@@ -77,8 +77,8 @@ class PrivateSearchCV(
     n_blocks : int or "auto", default="auto"
         Number of blocks m, at least 2. "auto" uses :math:`\lceil 14 / \mu_v \rceil`,
         where :math:`\mu_v` is the cost of the votes, but at most the number that leaves
-        20 rows per block. If users are protected, their number is private: set a number
-        that gives each block about twenty users or more.
+        20 rows or users per block. If users may join or leave, their number is private:
+        set a number that gives each block about twenty users or more.
     scoring : str, callable or PrivateScorer, default=None
         How blocks score candidates: any scikit-learn scorer, as a name or a callable
         ``scorer(estimator, X, y)``, or the result of
@@ -126,9 +126,9 @@ class PrivateSearchCV(
     -----
     **Formal guarantee.** With ``noise_seed=None`` the search is (`epsilon`,
     `delta`)-differentially private for the privacy unit of its estimators: one row that
-    is replaced, or one user who joins or leaves. All fitted attributes are covered
-    jointly, except user models, as in the estimators themselves. The proof is given in
-    :ref:`lemma-blocks-vote`.
+    is replaced, or one user who is replaced, joins or leaves. All fitted attributes are
+    covered jointly, except user models, as in the estimators themselves. The proof is
+    given in :ref:`lemma-blocks-vote`.
 
     Each row or user is in one block and affects only the votes of that block. A private
     selection proposes one challenger, with :math:`\mu_1 = \mu_v / \sqrt 2`. A private
@@ -225,7 +225,8 @@ class PrivateSearchCV(
         Parameters
         ----------
         n_samples : int
-            Number of rows. It is not used if users are protected.
+            Number of rows, or of users who are replaced. It is not used if users may
+            join or leave.
         n_features : int, default=64
             Number of columns. It only matters to candidates that need more.
 
@@ -243,7 +244,8 @@ class PrivateSearchCV(
         self._check_parameters()
         given = {"n_samples": n_samples, "n_features": n_features}
         shape = tuple(check_count(name, number) for name, number in given.items())
-        return planned(self, np.broadcast_to(0.0, shape)).plan
+        # Of as many users as rows, whichever column has their ids.
+        return planned(self, np.broadcast_to(np.arange(shape[0])[:, None], shape)).plan
 
     def plan_for(self, X):
         """Describe what a search on X will release and cost; nothing is fitted.

@@ -12,9 +12,12 @@ import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_consistent_length, check_random_state
 
+from .._release.noise import Coins
 from .._tables.columns import check_feature, read_column
 from .._tables.ids import codes_and_rows, id_array
 from .._tables.table import n_rows_in_memory
+from ..accounting import PrivacyLeakWarning
+from ..accounting._errors import warn
 
 # Of the rows, held out by a single split.
 _SHARE = 0.25
@@ -37,8 +40,12 @@ class PrivateSplit(BaseCrossValidator):
         then spread over the folds: their numbers in two folds differ by at most one, so
         users with two or more rows are in every training set. `groups` of ``split``
         are used in the same way. With neither, rows are assigned regardless of users.
+    whole_users : bool, default=False
+        Whether all rows of a user are in one fold, for fits that draw one row of each
+        user (:ref:`rows_per_person`). Folds have equal numbers of users.
     random_state : int, RandomState instance or None, default=None
         Source of the order, which is public. An int gives the same folds at each call.
+        The order of `whole_users` must be secret: leave it as None, except in tests.
 
     See Also
     --------
@@ -80,6 +87,7 @@ class PrivateSplit(BaseCrossValidator):
         n_splits: int = 5,
         *,
         user_feature: int | str | None = None,
+        whole_users: bool = False,
         random_state: Any = None,
     ) -> None:
         whole = isinstance(n_splits, Integral) and not isinstance(n_splits, bool)
@@ -89,7 +97,7 @@ class PrivateSplit(BaseCrossValidator):
         if user_feature is not None:
             check_feature(user_feature, "user_feature")
         check_random_state(random_state)
-        self.user_feature = user_feature
+        self.user_feature, self.whole_users = user_feature, whole_users
         self.random_state = random_state
 
     def split(
@@ -133,19 +141,21 @@ class PrivateSplit(BaseCrossValidator):
     def _folds(self, X: Any, groups: Any) -> np.ndarray:
         """Return the test fold of each row."""
         n_rows = n_rows_in_memory(X)
-        if n_rows < (least := max(self.n_splits, 2)):
-            raise ValueError(
-                f"n_splits={self.n_splits} needs {least} rows or more, but n_samples="
-                f"{n_rows}"
-            )
         if self.user_feature is not None or groups is not None:
             return self._folds_of_users(X, groups)
-        order = check_random_state(self.random_state).permutation(n_rows)
-        folds = np.empty(n_rows, dtype=np.intp)
-        if self.n_splits > 1:
-            folds[order] = np.arange(n_rows) % self.n_splits
-            return folds
-        folds[order] = np.arange(n_rows) >= max(round(_SHARE * n_rows), 1)
+        return self._dealt(check_random_state(self.random_state).permutation(n_rows))
+
+    def _dealt(self, order: np.ndarray) -> np.ndarray:
+        """Return the fold of each unit, by its rank in an order."""
+        n_units, folds = len(order), np.empty(len(order), dtype=np.intp)
+        if n_units < (least := max(self.n_splits, 2)):
+            raise ValueError(
+                f"n_splits={self.n_splits} needs {least} rows or more, or as many "
+                f"users, but n_samples={n_units}"
+            )
+        folds[order] = np.arange(n_units) % self.n_splits
+        if self.n_splits == 1:
+            folds[order] = np.arange(n_units) >= max(round(_SHARE * n_units), 1)
         return folds
 
     def _folds_of_users(self, X: Any, groups: Any) -> np.ndarray:
@@ -158,6 +168,14 @@ class PrivateSplit(BaseCrossValidator):
             ids = read_column(X, self.user_feature, "user_feature")
             codes, places = user_places(ids, "user_feature", key)
         n_users, start = len(places), places[codes]
+        if self.whole_users:
+            if self.random_state is not None:
+                warn(
+                    "random_state is given: the order of users can be reproduced, so "
+                    "that folds have no guarantee; leave random_state=None",
+                    PrivacyLeakWarning,
+                )
+            return self._dealt(Coins(self.random_state).secret_order(n_users))[codes]
         counts = np.bincount(codes, minlength=n_users)
         by_user = np.argsort(codes, kind="stable")
         number = np.empty(len(codes), dtype=np.intp)

@@ -22,6 +22,7 @@ from .._base.privacy_report import LEAKS, report_after_charge
 from .._base.sklearn_compat import CALLBACK_ATTRIBUTES, output_container, take_rows
 from .._tables.clusters import is_on_cluster
 from .._tables.columns import dtypes_of, is_number, own_type
+from .._tables.ids import UserRows
 from .._tables.table import deferred_targets, table_shape
 from ..accounting import (
     calibrate_gaussian,
@@ -106,7 +107,7 @@ def resolved_shares(shares: Any, steps: Mapping[str, Any]) -> dict[str, float]:
     return {path: shares[path] / total for path in steps}
 
 
-def private_steps(steps: list[Step]) -> list[Step]:
+def private_steps(steps: list[Step], by_user: bool = False) -> list[Step]:
     """Return the private steps of a pipeline, of all of its steps."""
     private = []
     for step in steps:
@@ -125,7 +126,7 @@ def private_steps(steps: list[Step]) -> list[Step]:
             "sklearn.pipeline.Pipeline"
         )
     for step in private:
-        _check_step(step.path, step.estimator)
+        _check_step(step.path, step.estimator, by_user)
     return private
 
 
@@ -197,11 +198,18 @@ def _like(made: Any, n_rows: int, numbers: bool) -> Any:
     return zeros(shape, made.dtype)
 
 
+def n_units(unit: Unit, n_rows: int, users: UserRows | None) -> int | None:
+    """Return the number of rows or users, where it is public."""
+    if users is not None:
+        return len(users)
+    return n_rows if unit is Unit.ROW else None
+
+
 def _is_default(value: Any, default: Any) -> bool:
     return value is default or bool(np.ndim(value) == 0 and value == default)
 
 
-def _check_step(path: str, step: Any) -> None:
+def _check_step(path: str, step: Any, by_user: bool) -> None:
     """Refuse a step with its own budget, ledger or noise."""
     kind, whole = type(step).__name__, composition_of(step)
     parameters = inspect.signature(type(step)).parameters
@@ -221,6 +229,8 @@ def _check_step(path: str, step: Any) -> None:
         "pipeline": hasattr(step, "client_feature"),
         f" has {', '.join(changed)}, but the pipeline has the budget: leave it at its "
         f"default, and pass the pipeline shares={{{path!r}: ...}}": changed,
+        f": {kind} {step._why_no_users}": by_user
+        and "users" not in inspect.signature(step.fit).parameters,
         " has an accountant: pass it to the pipeline, which is charged once for all "
         "steps": step.accountant is not None,
         f" has {noise}, but the pipeline sets the noise of its steps: set it to "
@@ -256,8 +266,9 @@ def _common_relation(plans: dict[str, PrivacyPlan]) -> tuple[Any, Any]:
             raise ValueError(
                 f"step {first!r} protects one {one[0]} under {one[1]}, and step "
                 f"{other!r} one {two[0]} under {two[1]}: one guarantee requires the "
-                "same unit and relation in all steps; choose such steps, or fit them "
-                "with separate budgets in sklearn.pipeline.Pipeline"
+                "same unit and relation in all steps; choose such steps, for users "
+                'with neighbors="replace-one", or fit them with separate budgets in '
+                "sklearn.pipeline.Pipeline"
             )
     return one
 
@@ -277,8 +288,9 @@ class StepBudgets:
         *,
         estimator: str,
         leak: str = "",
+        users: UserRows | None = None,
     ) -> None:
-        self._epsilon, self._delta = epsilon, delta
+        self._epsilon, self._delta, self._users = epsilon, delta, users
         self._steps = {step.path: step for step in steps}
         assert steps[0].rows is not None
         self._n_rows = steps[0].rows.shape[0]
@@ -350,7 +362,7 @@ class StepBudgets:
         if step.estimator._takes_noise_multiplier and math.isfinite(self._epsilon):
             noise = _TRIAL_NOISE
         delta = self._deltas.get(step.path, self._delta)
-        trial = StepShare(step.path, self._epsilon, delta, noise)
+        trial = StepShare(step.path, self._epsilon, delta, noise, users=self._users)
         plan = planned_within(step, trial)
         _check_plan(step.path, step.estimator, plan)
         return plan
@@ -358,7 +370,7 @@ class StepBudgets:
     def _shares(self, split: dict[str, float]) -> Iterator[tuple[str, StepShare]]:
         """Yield the shares of all steps, by their paths, in order."""
         mechanisms = self._planned(split)
-        n_public = self._n_rows if self._relation[0] is Unit.ROW else None
+        n_public = n_units(self._relation[0], self._n_rows, self._users)
         for path, plan in self._plans.items():
             planned = mechanisms.get(path)
             epsilon, delta = self._epsilon, self._deltas.get(path, self._delta)
@@ -366,7 +378,8 @@ class StepBudgets:
             if noise is None and planned is not None and math.isfinite(epsilon):
                 epsilon = self._epsilon_within(planned.mu, delta - plan.failure)
             charged = replace(plan, mechanisms=(planned,) if planned else ())
-            yield path, StepShare(path, epsilon, delta, noise, charged, n_public)
+            given = path, epsilon, delta, noise, charged, n_public, self._users
+            yield path, StepShare(*given)
 
     def _planned(self, split: dict[str, float]) -> dict[str, Any]:
         """Return a mechanism for each step that costs its share."""

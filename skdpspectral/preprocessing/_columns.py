@@ -7,6 +7,7 @@ scales of numbers.
 
 from __future__ import annotations
 
+import copy
 import datetime
 import math
 import re
@@ -21,6 +22,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from .. import sensitivity
+from .._base.sklearn_compat import take_rows
 from .._linalg.walks import quietly, row_blocks
 from .._statistics.feature_scales import FeatureLaw
 from .._statistics.place_windows import scales_of_features
@@ -447,9 +449,24 @@ class Table:
                 "X has a column of numbers or dates whose dtype cannot be converted",
             )
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n_rows, len(self.columns)
+
+    def of_users(self, n_users: int) -> Table:
+        """Return the form of one row of each user; all rows will be read."""
+        other = copy.copy(self)
+        other.n_rows = n_users
+        return other
+
     def read(self) -> Table:
         """Return the table, whose values may then be read."""
         return self
+
+    def at(self, places: np.ndarray) -> Table:
+        """Return the rows at some places."""
+        chosen = read_quietly(lambda: take_rows(self._X, places))
+        return Table(chosen, self.columns, len(places))
 
     def block(self, place: int, rows: slice):
         """Return some rows of a column, in the table's own type."""

@@ -6,7 +6,6 @@ documentation, whose index ties each lemma to its function and its test.
 """
 
 from ._moments import (
-    block_vote_sensitivity,
     box_radius,
     category_counts_sensitivity,
     category_failure,
@@ -53,7 +52,6 @@ from ._spiked import (
 )
 
 __all__ = [
-    "block_vote_sensitivity",
     "box_radius",
     "category_counts_sensitivity",
     "category_failure",

@@ -188,22 +188,6 @@ def vote_sensitivity(n_votes: int, neighbors: Neighbors | str) -> float:
     return sum_sensitivity(0.5 * math.sqrt(n_votes), neighbors)
 
 
-def block_vote_sensitivity(neighbors: Neighbors | str, *, by_id: bool) -> float:
-    """Sensitivity of a sum over disjoint blocks of votes in [0, 1].
-
-    A unit is in one block, whose vote may be any function of its units. Units are dealt
-    by position, or by their own id alone (`by_id`). One that is replaced under another
-    id may leave one block and join another: the sensitivity is then 2, and 1 otherwise.
-    Positions are public under replace-one alone.
-    """
-    replaced = Neighbors(neighbors) is Neighbors.REPLACE_ONE
-    if not (replaced or by_id):
-        raise ValueError(
-            f"units are dealt by position under {neighbors}; deal them by id"
-        )
-    return 2.0 if replaced and by_id else 1.0
-
-
 def projector_sum_sensitivity(neighbors: Neighbors | str) -> float:
     r"""Sensitivity of a sum over units of one s s' each, with s of unit norm or zero.
 

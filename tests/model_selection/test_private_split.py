@@ -17,6 +17,7 @@ from sklearn.model_selection import (
     cross_val_score,
 )
 
+from skdpspectral import PrivacyLeakWarning
 from skdpspectral.model_selection import PrivateSplit
 
 RNG = np.random.default_rng(0)
@@ -184,3 +185,28 @@ def test_groups_are_handed_on_without_being_requested(routing):
 def test_bad_groups(groups, says):
     with pytest.raises(ValueError, match=says):
         next(PrivateSplit(2).split(np.zeros((6, 1)), groups=groups))
+
+
+def test_whole_users_are_in_folds_of_equal_numbers():
+    how = {"user_feature": "user_id", "whole_users": True}
+    tests = [test for _, test in PrivateSplit(5, **how).split(USERS)]
+    users = [set(USERS["user_id"].iloc[test]) for test in tests]
+    assert [len(own) for own in users] == [5] * 5
+    assert len(set.union(*users)) == 25
+    ((_, test),) = PrivateSplit(1, **how).split(USERS)
+    assert USERS["user_id"].iloc[test].nunique() == 6
+    with pytest.warns(PrivacyLeakWarning, match="random_state"):
+        list(PrivateSplit(2, random_state=0, **how).split(USERS))
+    with pytest.raises(ValueError, match="26 rows or more, or as many users"):
+        list(PrivateSplit(26, **how).split(USERS))
+
+
+def test_group_k_fold_goes_by_the_rows_of_others():
+    """One user's rows decide on the folds of most others: no guarantee holds."""
+    rng = np.random.default_rng(0)
+    groups = rng.permutation(np.repeat(np.arange(200), rng.integers(1, 20, 200)))
+    sides = []
+    for users in (groups, np.append(groups, np.full(30, groups[0]))):
+        train, _ = next(GroupKFold(5).split(users[:, None], groups=users))
+        sides.append(set(users[train]))
+    assert len((sides[0] ^ sides[1]) - {groups[0]}) > 20

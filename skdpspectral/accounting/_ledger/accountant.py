@@ -25,6 +25,7 @@ from ...mechanisms import (
     check_real,
     shown,
 )
+from ...mechanisms._plan import ONE_ROW_OF_EACH
 from .._errors import LedgerError, PrivacyBudgetError
 from .._gaussian import MIN_DELTA, check_delta, gaussian_epsilon, gaussian_mu
 from . import report, store
@@ -413,7 +414,10 @@ class PrivacyAccountant:
         if relation is None:  # the first entry fixes it
             relation = plan.unit, plan.neighbors
             terms |= {"unit": str(plan.unit), "neighbors": str(plan.neighbors)}
-        if relation[0] is Unit.USER and isinstance(plan, ParallelPlan):
+        shared = isinstance(plan, ParallelPlan) and not all(
+            ONE_ROW_OF_EACH in own.remarks for _, own in plan.blocks
+        )
+        if relation[0] is Unit.USER and shared:
             raise LedgerError(
                 f"{plan.estimator}: this ledger protects users, and blocks that share "
                 "no rows may share users; use a ledger of rows"

@@ -137,11 +137,14 @@ def conversion_factor(plan: PrivacyPlan, relation: Relation) -> float:
     """Return the length of a chain of the plan's changes, 1, 2 or 4, or raise."""
     factor = relation_factor(plan.unit, plan.neighbors, *relation)
     if factor is None or (factor != 1.0 and plan.failure):
+        cure = separate_ledger(plan)
+        if plan.unit is relation[0] is _USER:
+            cure = f"fit all with neighbors='{plan.neighbors}', or {cure}"
         raise LedgerError(
             f"{plan.estimator} is private per {plan.unit} under {plan.neighbors}"
             f"{', but for a probability of failure' * bool(plan.failure)}, which "
             f"implies nothing per {relation[0]} under {relation[1]}, the relation of "
-            f"this ledger; {separate_ledger(plan)}"
+            f"this ledger; {cure}"
         )
     return factor
 
