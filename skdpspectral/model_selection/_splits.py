@@ -190,12 +190,12 @@ class PrivateSplit(BaseCrossValidator):
         return np.where(passed > np.floor(number * _SHARE + start), 0, 1)
 
 
-def user_places(ids: Any, name: str, key: bytes) -> tuple[np.ndarray, np.ndarray]:
+def user_places(column: Any, name: str, key: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Return each row's user as a number, and each user's place in [0, 1).
 
     A place depends only on the user's id and the key; errors name the ids.
     """
-    ids = id_array(ids, name)
+    ids = id_array(column, name)
     codes, firsts = codes_and_rows(ids)
     return codes, np.array([_place(user, key) for user in ids[firsts].tolist()])
 

@@ -40,7 +40,7 @@ def test_a_warning_that_is_raised_as_an_error_costs_nothing(name, parameters):
 @pytest.mark.parametrize("name", ["DPItemEmbedding", "DPMatrixFactorization"])
 def test_a_missing_catalog_is_said_before_a_charge(name):
     entry, accountant = ENTRIES[name], PrivacyAccountant()
-    with pytest.raises(UserWarning, match=r"X has no columns user_id|pass the public"):
+    with pytest.raises(ValueError, match="items is required: pass the public catalog"):
         entry.fit(entry.make(accountant=accountant, items=None))
     assert accountant.ledger == ()
 
