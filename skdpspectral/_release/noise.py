@@ -150,7 +150,7 @@ def public_start(seed: int, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
     return np.random.default_rng(seed).uniform(-1.0, 1.0, size=shape)
 
 
-# Of this process alone: a forked child gets another one.
+# Of this process alone: a forked child gets another one, also under the same number.
 _process_mark = object()
 
 
@@ -167,11 +167,12 @@ class NoiseOwner:
     """Base class of objects that draw noise in one process, one thread at a time."""
 
     def __init__(self) -> None:
-        self._process, self._thread_lock = _process_mark, threading.RLock()
+        self._process = (os.getpid(), _process_mark)  # forks may skip Python's hooks
+        self._thread_lock = threading.RLock()
 
     def is_forked(self) -> bool:
         """Return whether the object belongs to another process."""
-        return self._process is not _process_mark
+        return self._process != (os.getpid(), _process_mark)
 
     def check_process(self) -> None:
         """Raise in a forked copy; to be called before acquiring any lock."""

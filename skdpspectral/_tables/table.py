@@ -647,7 +647,7 @@ def _check_length(users, n_rows: int, name: str) -> None:
     if n_users < 0:
         raise ValueError(f"{name} must be a list or 1D array of one id per row of X")
     check_id_type(users, 0, name)
-    shape = (n_users,) if isinstance(users, (list, tuple)) else shape_of(users, name)
+    shape = shape_of(users, name)
     if len(shape) != 1:
         raise ValueError(
             f"{name} must be a list or 1D array of one id per row, got an array of "

@@ -60,7 +60,8 @@ class PrivacyAccountant:
         Budget in [1e-15, 1). None means 1e-6 if there is a budget.
     mu : float or None, default=None
         Budget in Gaussian differential privacy, in the place of `epsilon`, which is
-        then that of `mu` at `delta`. `failures` and `pure` are 0 unless they are given.
+        then that of `mu` at `delta`: other mechanisms are held to this epsilon alone.
+        `failures` and `pure` are 0 unless they are given.
     rho : float or None, default=None
         Budget in zero-concentrated differential privacy, the same as
         ``mu=sqrt(2 * rho)``.
