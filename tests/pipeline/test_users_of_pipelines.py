@@ -116,6 +116,10 @@ def test_steps_that_draw_no_rows_are_refused_with_a_remedy(model, said):
     with pytest.raises(ValueError, match=said):
         scaled(model, accountant=accountant).fit(TABLE, Y)
     assert not accountant.ledger
+
+
+def test_users_who_join_or_leave_are_refused_in_a_single_step_too():
+    accountant = PrivacyAccountant()
     alone = make_private_pipeline(
         LRSRegressor(1), user_feature=2, accountant=accountant
     )
