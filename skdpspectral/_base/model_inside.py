@@ -18,11 +18,12 @@ def has_method(name: str):
     return available_if(check)
 
 
-def _answered(name: str, summary: str, result: str):
-    """Return a method of rows that the model answers, if it has one."""
+def _answered(name: str, summary: str, result: str, of_outputs: bool = False):
+    """Return a method of rows, or `of_outputs`, that the model answers, if it does."""
 
     def method(self, X, **params):
-        model, X, params = self._asked(X, params)
+        asked = ModelInside if of_outputs else type(self)
+        model, X, params = asked._asked(self, X, params)
         return getattr(model, name)(X, **params)
 
     method.__name__ = name
@@ -92,7 +93,7 @@ class ModelInside:
         "transform", "Transform rows.", "Rows, as private as they were"
     )
     inverse_transform = _answered(
-        "inverse_transform", "Map transformed rows back.", "Rows"
+        "inverse_transform", "Map transformed rows back.", "Rows", of_outputs=True
     )
 
     @has_method("score")

@@ -81,10 +81,7 @@ class KeepsUsers:
         if rows == "users":
             said += ", and all get the same list"
         elif len(self._models().weights):
-            said += (
-                ". To test users' own models, keep rows of every user in each training "
-                "part (PrivateSplit); GroupKFold tests new users"
-            )
+            said += ". Folds of PrivateSplit(whole_users=False) test users' own models"
         said += ". personalize() fits models of users to their own rows"
         warn(said, UserWarning)
 

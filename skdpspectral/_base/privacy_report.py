@@ -201,12 +201,6 @@ def _reason_of_leak(estimator) -> str | None:
         return f"{_UNKNOWN}; it has code of its own"
     if kind is FunctionTransformer:
         return _reason_of_function(estimator)
-    folds = type(getattr(estimator, "cv", None)).__name__
-    if "GroupKFold" in folds:
-        return (
-            f"{folds} divides users by the numbers of rows of others: use "
-            "PrivateSplit(user_feature=..., whole_users=True)"
-        )
     instead = _INSTEAD.get(kind.__name__)
     if kind not in _ALLOWED and instead is None:
         return _UNKNOWN

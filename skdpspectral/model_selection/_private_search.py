@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import MetaEstimatorMixin
+from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import get_tags
 
@@ -32,6 +32,7 @@ from ._candidates import (
     check_estimator,
     checked_form,
     fitted_within_budget,
+    private_parts,
     sliceable,
     sliceable_targets,
 )
@@ -228,7 +229,7 @@ class PrivateSearchCV(
             Number of rows, or of users who are replaced. It is not used if users may
             join or leave.
         n_features : int, default=64
-            Number of columns. It only matters to candidates that need more.
+            Number of columns, without users. It matters to candidates that need more.
 
         Returns
         -------
@@ -242,10 +243,17 @@ class PrivateSearchCV(
             If a parameter or a candidate is invalid, or the budget is too small.
         """
         self._check_parameters()
-        given = {"n_samples": n_samples, "n_features": n_features}
-        shape = tuple(check_count(name, number) for name, number in given.items())
+        n_rows = check_count("n_samples", n_samples)
+        n_columns = check_count("n_features", n_features)
+        places = {
+            f"estimator__{prefix}{name}": place
+            for prefix, part in private_parts(self.estimator).items()
+            for place, name in enumerate(("user_feature", "item_feature"))
+            if isinstance(getattr(part, name, None), str)
+        }
         # Of as many users as rows, whichever column has their ids.
-        return planned(self, np.broadcast_to(np.arange(shape[0])[:, None], shape)).plan
+        rows = np.broadcast_to(np.arange(n_rows)[:, None], (n_rows, n_columns + 1))
+        return planned(clone(self).set_params(**places), rows).plan
 
     def plan_for(self, X):
         """Describe what a search on X will release and cost; nothing is fitted.

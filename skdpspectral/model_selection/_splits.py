@@ -36,21 +36,19 @@ class PrivateSplit(BaseCrossValidator):
     n_splits : int, default=5
         Number of folds. With 1, a single part with a quarter of the rows is held out.
     user_feature : int or str or None, default=None
-        Position or name of the column of X with user ids. The rows of each user are
-        then spread over the folds: their numbers in two folds differ by at most one, so
-        users with two or more rows are in every training set. `groups` of ``split``
-        are used in the same way. With neither, rows are assigned regardless of users.
-    whole_users : bool, default=False
-        Whether all rows of a user are in one fold, for fits that draw one row of each
-        user (:ref:`rows_per_person`). Folds have equal numbers of users.
+        Position or name of the column of X with user ids. `groups` of ``split`` are
+        used in the same way. With neither, rows are assigned regardless of users.
+    whole_users : bool or None, default=None
+        Required with users, and None without. With True, for users who are replaced,
+        all rows of a user are in one fold, and folds have equal numbers of users. Fits
+        of one row of each user need it (:ref:`rows_per_person`). With False, for users
+        who join or leave, those with several rows are in every training set.
     random_state : int, RandomState instance or None, default=None
         Source of the order, which is public. An int gives the same folds at each call.
         The order of `whole_users` must be secret: leave it as None, except in tests.
 
     See Also
     --------
-    sklearn.model_selection.GroupKFold : Puts whole users in the test fold, to score
-        predictions for unseen users (cold start). Its folds are not private.
     PrivateSearchCV : Parameter search under a single guarantee.
 
     Notes
@@ -66,7 +64,7 @@ class PrivateSplit(BaseCrossValidator):
     assigned in the order of the table.
 
     Ids are integers or strings. A column of floats may only contain integers below
-    :math:`2^{53}`. The assignment of a user's rows does not depend on the other ids.
+    :math:`2^{53}`.
 
     Examples
     --------
@@ -87,7 +85,7 @@ class PrivateSplit(BaseCrossValidator):
         n_splits: int = 5,
         *,
         user_feature: int | str | None = None,
-        whole_users: bool = False,
+        whole_users: bool | None = None,
         random_state: Any = None,
     ) -> None:
         whole = isinstance(n_splits, Integral) and not isinstance(n_splits, bool)
@@ -141,7 +139,14 @@ class PrivateSplit(BaseCrossValidator):
     def _folds(self, X: Any, groups: Any) -> np.ndarray:
         """Return the test fold of each row."""
         n_rows = n_rows_in_memory(X)
-        if self.user_feature is not None or groups is not None:
+        by_user = self.user_feature is not None or groups is not None
+        if not isinstance(self.whole_users, bool if by_user else type(None)):
+            raise ValueError(
+                "whole_users must be True or False with users, and None without: True "
+                "where users are replaced, as in fits of one row of each user, False "
+                "where they join or leave"
+            )
+        if by_user:
             return self._folds_of_users(X, groups)
         return self._dealt(check_random_state(self.random_state).permutation(n_rows))
 
@@ -161,12 +166,11 @@ class PrivateSplit(BaseCrossValidator):
     def _folds_of_users(self, X: Any, groups: Any) -> np.ndarray:
         """Return the test fold of each row, by the user and the user's rows alone."""
         key = check_random_state(self.random_state).bytes(16)
-        if self.user_feature is None:
-            check_consistent_length(X, groups)
-            codes, places = user_places(groups, "groups", key)
-        else:
-            ids = read_column(X, self.user_feature, "user_feature")
-            codes, places = user_places(ids, "user_feature", key)
+        ids, name = groups, "groups"
+        if (feature := self.user_feature) is not None:
+            ids, name = read_column(X, feature, "user_feature"), "user_feature"
+        check_consistent_length(X, ids)
+        codes, places = user_places(ids, name, key)
         n_users, start = len(places), places[codes]
         if self.whole_users:
             if self.random_state is not None:

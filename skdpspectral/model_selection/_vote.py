@@ -519,8 +519,8 @@ class Ballot:
     def _folds(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield training and test rows, by their places in the block."""
         if self.user_feature is not None:
-            dealt = {"user_feature": self.user_feature, "random_state": 0}
-            dealt["whole_users"] = self.whole_users
+            dealt = {"user_feature": self.user_feature, "whole_users": self.whole_users}
+            dealt["random_state"] = 0  # of one block, whose folds nobody sees
             yield from PrivateSplit(self.n_folds, **dealt).split(X)
             return
         turn = np.arange(shape_of(X)[0]) % self.n_folds

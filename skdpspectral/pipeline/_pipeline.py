@@ -44,7 +44,6 @@ from ..mechanisms import PrivacyPlan, check_count
 from ._step_budgets import (
     StepBudgets,
     form_after,
-    n_units,
     private_steps,
 )
 
@@ -342,8 +341,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
                 check_form_of_others(all_steps)
                 own_params = {} if _routes_metadata() else params
                 budgets.check_forms(X, y, own_params, table)
-            n_public = n_units(budgets.plan.unit, table_shape(X)[0], users)
-            self._warn_beforehand(n_public, float(self.delta))
+            self._warn_beforehand(budgets.n_public, float(self.delta))
             # A fitted step that is fitted again is charged to the same ledger.
             for step in steps:
                 step.estimator.set_params(accountant=own)

@@ -52,6 +52,7 @@ from ..mechanisms import (
     Concern,
     Exact,
     Mechanism,
+    Neighbors,
     PrivacyPlan,
     Remark,
     SampledGaussian,
@@ -198,13 +199,6 @@ def _like(made: Any, n_rows: int, numbers: bool) -> Any:
     return zeros(shape, made.dtype)
 
 
-def n_units(unit: Unit, n_rows: int, users: UserRows | None) -> int | None:
-    """Return the number of rows or users, where it is public."""
-    if users is not None:
-        return len(users)
-    return n_rows if unit is Unit.ROW else None
-
-
 def _is_default(value: Any, default: Any) -> bool:
     return value is default or bool(np.ndim(value) == 0 and value == default)
 
@@ -257,15 +251,17 @@ def _check_plan(path: str, step: Any, plan: PrivacyPlan) -> None:
     )
 
 
-def _common_relation(plans: dict[str, PrivacyPlan]) -> tuple[Any, Any]:
-    """Return the relation of all plans, or say which steps differ."""
-    relations = {path: (plan.unit, plan.neighbors) for path, plan in plans.items()}
+def _common_relation(plans: dict[str, PrivacyPlan], by_user: bool) -> tuple[Any, Any]:
+    """Return the relation of all plans, or say which differ, also from users."""
+    relations = {"user_feature": (Unit.USER, Neighbors.REPLACE_ONE)} if by_user else {}
+    for path, plan in plans.items():
+        relations[f"step {path!r}"] = plan.unit, plan.neighbors
     (first, one), *others = relations.items()
     for other, two in others:
         if two != one:
             raise ValueError(
-                f"step {first!r} protects one {one[0]} under {one[1]}, and step "
-                f"{other!r} one {two[0]} under {two[1]}: one guarantee requires the "
+                f"{first} protects one {one[0]} under {one[1]}, and "
+                f"{other} one {two[0]} under {two[1]}: one guarantee requires the "
                 "same unit and relation in all steps; choose such steps, for users "
                 'with neighbors="replace-one", or fit them with separate budgets in '
                 "sklearn.pipeline.Pipeline"
@@ -303,7 +299,9 @@ class StepBudgets:
             self._deltas = dict.fromkeys(fail, each)
             self._plans |= {path: self._trial(self._steps[path]) for path in fail}
         self._failure = math.fsum(plan.failure for plan in self._plans.values())
-        self._relation = _common_relation(self._plans)
+        self._relation = _common_relation(self._plans, users is not None)
+        n_public = self._n_rows if self._relation[0] is Unit.ROW else None
+        self.n_public = n_public if users is None else len(users)  # who are replaced
         costing = {
             path: self._steps[path].estimator
             for path, plan in self._plans.items()
@@ -370,7 +368,6 @@ class StepBudgets:
     def _shares(self, split: dict[str, float]) -> Iterator[tuple[str, StepShare]]:
         """Yield the shares of all steps, by their paths, in order."""
         mechanisms = self._planned(split)
-        n_public = n_units(self._relation[0], self._n_rows, self._users)
         for path, plan in self._plans.items():
             planned = mechanisms.get(path)
             epsilon, delta = self._epsilon, self._deltas.get(path, self._delta)
@@ -378,7 +375,7 @@ class StepBudgets:
             if noise is None and planned is not None and math.isfinite(epsilon):
                 epsilon = self._epsilon_within(planned.mu, delta - plan.failure)
             charged = replace(plan, mechanisms=(planned,) if planned else ())
-            given = path, epsilon, delta, noise, charged, n_public, self._users
+            given = path, epsilon, delta, noise, charged, self.n_public, self._users
             yield path, StepShare(*given)
 
     def _planned(self, split: dict[str, float]) -> dict[str, Any]:

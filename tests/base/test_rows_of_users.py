@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from skdpspectral import (
     DPPCA,
@@ -26,7 +25,6 @@ from skdpspectral import (
     SpikedPCA,
 )
 from skdpspectral._release.noise import Coins
-from skdpspectral.audit import privacy_report
 from skdpspectral.neural_network import Adam
 from skdpspectral.statements import statement
 
@@ -182,12 +180,6 @@ def test_statements_say_what_a_user_counts_as():
     page = statement(fitted("ridge")).to_html()
     assert "Each user counts as one row, drawn at random." in page
     assert "If one user, with all of their rows, is replaced by any other" in page
-
-
-def test_folds_by_the_rows_of_others_are_named_as_a_leak():
-    search = GridSearchCV(DPRidge(), {"alpha": [1.0]}, cv=GroupKFold(3))
-    (leak,) = privacy_report(search).leaks
-    assert "GroupKFold divides users by the numbers of rows of others" in leak.reason
 
 
 def test_a_ledger_says_how_users_of_all_rows_can_be_charged_beside():

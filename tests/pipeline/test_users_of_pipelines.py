@@ -9,6 +9,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpspectral import (
+    DPPCA,
     DPAdamRegressor,
     DPItemEmbedding,
     DPRidge,
@@ -19,6 +20,7 @@ from skdpspectral import (
     PrivacyAccountant,
 )
 from skdpspectral._release.noise import Coins
+from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
 from skdpspectral.pipeline import make_private_pipeline
 
 RNG = np.random.default_rng(0)
@@ -71,8 +73,9 @@ def test_all_methods_leave_the_column_out(routing):
         expected = inner.predict(X)
         np.testing.assert_array_equal(model.predict(TABLE), expected)
         assert model.score(TABLE, Y) == inner.score(X, Y)
-        assert np.isfinite(cross_val_score(scaled(), TABLE, Y, cv=3)).all()
-        search = GridSearchCV(scaled(), {"dpridge__alpha": [0.1, 1.0]}, cv=2)
+        folds = PrivateSplit(2, user_feature=2, whole_users=True)
+        assert np.isfinite(cross_val_score(scaled(), TABLE, Y, cv=folds)).all()
+        search = GridSearchCV(scaled(), {"dpridge__alpha": [0.1, 1.0]}, cv=folds)
         assert search.fit(TABLE, Y).best_estimator_.predict(TABLE).shape == Y.shape
 
 
@@ -115,6 +118,16 @@ def test_steps_that_draw_no_rows_are_refused_with_a_remedy(model, said):
     assert not accountant.ledger
 
 
+def test_users_who_join_or_leave_are_refused_in_a_single_step_too():
+    accountant = PrivacyAccountant()
+    alone = make_private_pipeline(
+        LRSRegressor(1), user_feature=2, accountant=accountant
+    )
+    with pytest.raises(ValueError, match=r"user_feature protects.*neighbors=.replace"):
+        alone.fit(TABLE, Y)
+    assert not accountant.ledger
+
+
 def test_ids_are_not_given_to_a_step_beside():
     accountant = PrivacyAccountant()
     model = scaled(user_feature=None, accountant=accountant)
@@ -138,3 +151,24 @@ def test_samples_of_users():
     (steps,) = model.privacy_.curves
     assert steps.sampling_probability >= 50 / N
     assert steps.sampling_probability < 51 / N
+
+
+def test_a_search_with_ids_that_are_text():
+    search = PrivateSearchCV(
+        make_private_pipeline(DPStandardScaler(), DPRidge(), user_feature="who"),
+        {"dpridge__alpha": [0.1, 1.0]},
+        epsilon=8.0,
+    )
+    rows = FRAME.drop(columns="text")
+    assert search.fit(rows, Y).predict(rows).shape == Y.shape
+    assert search.privacy_plan(N, 3) == search.plan_for(rows) == search.privacy_
+    with pytest.raises(ValueError, match="DPTableVectorizer"):
+        search.fit(FRAME, Y)
+
+
+def test_rows_are_mapped_back_and_ids_are_forgotten():
+    model = make_private_pipeline(DPStandardScaler(), DPPCA(2), user_feature=2)
+    found = model.fit(TABLE).transform(TABLE)
+    expected = model.pipeline_.inverse_transform(found)
+    np.testing.assert_array_equal(model.inverse_transform(found), expected)
+    assert [step._step_share.users for step in model] == [None, None]

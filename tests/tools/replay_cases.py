@@ -1067,9 +1067,9 @@ def deal(splitter, form, table):
 
 
 SPLITTERS = [
-    PrivateSplit(3, user_feature=0, random_state=0),
-    PrivateSplit(1, user_feature=0, random_state=1),
-    PrivateSplit(2, user_feature=0, random_state=2),
+    PrivateSplit(3, user_feature=0, whole_users=False, random_state=0),
+    PrivateSplit(1, user_feature=0, whole_users=False, random_state=1),
+    PrivateSplit(2, user_feature=0, whole_users=False, random_state=2),
 ]
 
 
@@ -1086,6 +1086,7 @@ def split_cases(rng, form):
             splitter = PrivateSplit(
                 splitter.n_splits,
                 user_feature="x0",
+                whole_users=False,
                 random_state=splitter.random_state,
             )
         yield Case(

@@ -110,7 +110,7 @@ _ADD = Neighbors.ADD_REMOVE_ONE
 _ZERO = Neighbors.ZERO_OUT_ONE
 
 # (from) -> (to): a change of the second kind is a chain of so many of the first. A row
-# that is replaced may change its user: the data of two users change.
+# that is replaced may change its user, if all users stay: two users' data change.
 _CHAIN = {
     (_ROW, _ADD, _ROW, _REPLACE): 2.0,
     (_ROW, _ZERO, _ROW, _REPLACE): 2.0,

@@ -32,8 +32,7 @@ class StepShare:
     The step plans with `epsilon`, which is infinite without privacy, and `delta`, or
     with a `noise_multiplier` on Poisson samples. Its part of what was `charged` is a
     plan of its own, for `n_samples` rows where their number is public, or for those
-    of `users`. Copies and
-    clones of a step have the same object, so that only one of them can be fitted.
+    of `users`. Copies and clones of a step share it: only one of them can be fitted.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class StepShare:
 
     def close(self) -> None:
         """End the share: from now on the step has its own budget."""
-        self.is_open = False
+        self.is_open, self.users = False, None
 
     @contextlib.contextmanager
     def trial(self) -> Iterator[None]:
