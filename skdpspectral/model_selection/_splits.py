@@ -59,8 +59,9 @@ class PrivateSplit(BaseCrossValidator):
     about :math:`p \pm \sqrt{p (1 - p) k / n}` in each of k folds of n rows. This is
     close enough except for classes with few rows.
 
-    With users, the sizes of folds depend on which users are present, and are
-    as private as the rows. Rows with the same id belong to the same user, and are
+    Folds with users are for guarantees per user alone: where single rows are protected,
+    a row that changes its user would move later rows of both. The sizes of these folds
+    are as private as the rows. Rows with the same id belong to the same user, and are
     assigned in the order of the table.
 
     Ids are integers or strings. A column of floats may only contain integers below
