@@ -128,8 +128,10 @@ def chosen(
     at = np.full(len(best), np.inf)
     if not len(found):
         return found, at
-    if intercept and not alike and _is_filled(moment):
-        return np.zeros_like(found), at
+    if intercept and not alike:  # scales may be far too small
+        surely = moment.regressors[-1, -1] + 2.0 * math.sqrt(2.0) * moment.spread
+        if surely < _LEAST_CONSTANT:
+            return np.zeros_like(found), at
     values, vectors = np.linalg.eigh(moment.regressors)
     spread, order = moment.spread, len(values)
     kept = shrink_eigenvalues(values, spread)
@@ -213,12 +215,6 @@ def _noise_left(values, kept, spread: float) -> float:
     return float(np.clip(_LEFT_FACTOR * error / noise, _LEAST_LEFT, 1.0))
 
 
-def _is_filled(moment: Moment) -> bool:
-    """Return whether the moment of the constant shows that scales are far too small."""
-    surely = float(moment.regressors[-1, -1]) + 2.0 * math.sqrt(2.0) * moment.spread
-    return surely < _LEAST_CONSTANT
-
-
 def _constants(moment: Moment, intercept: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return the shrunk constants of models without features, and their risks."""
     found, risk = np.zeros(moment.cross.shape), np.zeros(moment.cross.shape[1])
@@ -281,12 +277,6 @@ class Scores(NamedTuple):
     means: np.ndarray
     squares: np.ndarray
     noise: np.ndarray
-
-    def times(self, units: np.ndarray) -> Scores:
-        """Return these in other units (k,)."""
-        column = units[:, None]
-        squares = self.squares * column[:, :, None] ** 2
-        return Scores(self.means * column, squares, self.noise * units)
 
 
 class Weighted(NamedTuple):
@@ -351,13 +341,13 @@ def weighted_estimates(
         # The step is computed with the noise of the moment.
         step = inverse.matrix @ own.means[j]
         white = own.noise[j] ** 2 + moment.spread**2 * (step @ step)
-        middle = white * np.eye(len(square)) + square / moment.n_samples
-        middle += moment.spread**2 * np.outer(step, step)
+        noise = white * np.eye(len(square)) + moment.spread**2 * np.outer(step, step)
+        middle = noise + square / moment.n_samples
         covariances.append(inverse.matrix @ middle @ inverse.matrix)
         share = np.trace(far_square) / max(np.trace(square), 1e-300)
-        moved = share * moment.regressors @ covariances[-1] @ moment.regressors
+        # The sampling of far rows is larger with true coefficients than with these.
         law = far.noise[j] ** 2 * np.eye(len(square)) + far_square / moment.n_samples
-        law, mean = seen.T @ (law + moved) @ seen, seen.T @ far.means[j]
+        law, mean = seen.T @ (law + share * noise) @ seen, seen.T @ far.means[j]
         distance = float(mean @ np.linalg.pinv(law) @ mean)
         p_values.append(float(chdtrc(seen.shape[1], distance)))
     found = np.array(covariances).reshape(-1, *moment.regressors.shape)
