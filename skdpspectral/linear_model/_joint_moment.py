@@ -891,7 +891,6 @@ class RegressionMoments(Combination):
         """Release locations of targets in place of the remaining releases."""
         center = units.center.copy()
         center[self.widths["X"] :] = location.run(release, rows.of("y"))
-        # No target is seen here.
         seen = units.seen[: self.widths["X"]]
         if self.basis is not None:
             seen = seen[self.basis.sources()].all(axis=1)

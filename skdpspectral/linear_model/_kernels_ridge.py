@@ -122,7 +122,7 @@ def chosen(
     `kinds` of regressors have a prior variance each.
     """
     found, constant = _constants(moment, intercept)
-    pooled = _summed if alike else np.asarray
+    pooled = (lambda v: np.broadcast_to(v.sum(), v.shape)) if alike else np.asarray
     constant = pooled(constant)
     best = np.full(len(constant), np.inf) if alike else constant.copy()
     at = np.full(len(best), np.inf)
@@ -155,11 +155,6 @@ def chosen(
         other = _posterior_means(moment, values, vectors, kept, kinds, alike)
         found[:, some] = 0.5 * (found + vectors.T @ other)[:, some]
     return vectors @ found, at
-
-
-def _summed(values: np.ndarray) -> np.ndarray:
-    """Return the sum over targets, repeated for each of them."""
-    return np.broadcast_to(values.sum(), values.shape)
 
 
 def _posterior_means(moment: Moment, values, vectors, kept, kinds, alike) -> np.ndarray:

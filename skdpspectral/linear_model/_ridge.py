@@ -435,8 +435,6 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         self.accountant = accountant
         self.noise_seed = noise_seed
 
-    # -- plan ----------------------------------------------------------------------
-
     def privacy_plan(self, n_samples, n_features, n_targets=1):
         """Describe what a fit will release and cost; no data are needed.
 
