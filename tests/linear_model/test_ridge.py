@@ -370,7 +370,7 @@ def test_effects_of_categories_are_about_the_mean_or_the_most_frequent_level():
     ("shares", "shown"),
     [
         ([0.98, 0.005, 0.005, 0.005, 0.005], [False] * 5),
-        ([0.85, 0.1, 0.03, 0.01, 0.01], [True, True, None, False, False]),
+        ([0.85, 0.1, 0.03, 0.01, 0.01], [True, True, None, None, None]),
     ],
 )
 def test_a_frequent_level_is_not_certain_where_rare_levels_are_hidden(shares, shown):
