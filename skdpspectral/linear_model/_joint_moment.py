@@ -470,8 +470,9 @@ def bounded_weighted_rows(block, standard, radius, weight, reach, length) -> np.
 # which they are weighted as if this were the radius.
 _FAR_ROWS = 0.7
 
-# Deviations of residuals at which they are cut.
-_RESIDUALS = 4.0
+# Deviations of residuals at which they are cut: the most between these by which the
+# noise of scores is at most this part of their sampling error.
+_RESIDUALS, _SCORE_NOISE = (4.0, 8.0), 0.5
 
 
 def residual_rows(block, standard, radius, coefficients, reach, far) -> tuple:
@@ -840,7 +841,10 @@ class RegressionMoments(Combination):
         grown = _ENDLESS if noise == 0.0 else 1.0
         # Rows of one-hot columns are all equally long.
         fixed = len(np.unique(self.blocks[self.blocks >= 0]))
-        loose = _KEPT_LENGTH**2 * (max(squares[0], 0.0) - fixed + 1.0)
+        numbers = max(squares[0] - fixed, 0.0)
+        # One or two normal columns alone keep less of their mean square than three.
+        numbers = numbers if fixed else max(numbers, 3.0 * min(numbers, 1.0))
+        loose = _KEPT_LENGTH**2 * (numbers + 1.0)
         radius, several = grown * math.sqrt(loose + fixed), max(n_targets, 1)
         reach = grown * _KEPT_TARGET * math.sqrt(max(squares[1], 1e-300) / several)
         return radius, reach, min(_TARGET_PART * radius / reach / several**0.5, 1.0)
@@ -855,7 +859,10 @@ class RegressionMoments(Combination):
         blocks = np.append(self.blocks[inputs], -1)
         inverse = kernels.inverse_within(moment, blocks)
         first, deviations = kernels.first_estimates(moment, inverse)
-        estimate, scores, reach = first, [], _RESIDUALS * deviations
+        noise = getattr(release.plan[self.scores["scores"].name], "noise_std", 0.0)
+        noise = max(noise * radius * math.sqrt(self.n_samples), 1e-300)
+        cut = np.clip(_SCORE_NOISE / noise, *_RESIDUALS)
+        estimate, scores, reach = first, [], cut * deviations
         if found.spread == 0.0:
             reach = _ENDLESS * reach
         for name, part in self.scores.items():
@@ -868,8 +875,10 @@ class RegressionMoments(Combination):
                 far=name == "far",
             )
             kept = np.append(inputs, self.widths["X"])
-            found = part.run(release, rows, row_map, kept, targets[len(inputs) :])
-            scores.append(kernels.Scores(*found).times(reach * radius))
+            places, units = targets[len(inputs) :], (reach * radius)[:, None]
+            means, squares, noise = part.run(release, rows, row_map, kept, places)
+            parts = means * units, squares * units[:, :, None] ** 2, noise * units[:, 0]
+            scores.append(kernels.Scores(*parts))
             estimate = first + inverse.matrix @ scores[0].means.T
         # Others have no mean square of 1 before they are weighted.
         ones = (blocks < 0) & ("X" in self.parts() or self.square is not None)
@@ -882,7 +891,6 @@ class RegressionMoments(Combination):
         """Release locations of targets in place of the remaining releases."""
         center = units.center.copy()
         center[self.widths["X"] :] = location.run(release, rows.of("y"))
-        # No target is seen here.
         seen = units.seen[: self.widths["X"]]
         if self.basis is not None:
             seen = seen[self.basis.sources()].all(axis=1)

@@ -122,14 +122,16 @@ def chosen(
     `kinds` of regressors have a prior variance each.
     """
     found, constant = _constants(moment, intercept)
-    pooled = _summed if alike else np.asarray
+    pooled = (lambda v: np.broadcast_to(v.sum(), v.shape)) if alike else np.asarray
     constant = pooled(constant)
     best = np.full(len(constant), np.inf) if alike else constant.copy()
     at = np.full(len(best), np.inf)
     if not len(found):
         return found, at
-    if intercept and not alike and _is_filled(moment):
-        return np.zeros_like(found), at
+    if intercept and not alike:  # scales may be far too small
+        surely = moment.regressors[-1, -1] + 2.0 * math.sqrt(2.0) * moment.spread
+        if surely < _LEAST_CONSTANT:
+            return np.zeros_like(found), at
     values, vectors = np.linalg.eigh(moment.regressors)
     spread, order = moment.spread, len(values)
     kept = shrink_eigenvalues(values, spread)
@@ -153,11 +155,6 @@ def chosen(
         other = _posterior_means(moment, values, vectors, kept, kinds, alike)
         found[:, some] = 0.5 * (found + vectors.T @ other)[:, some]
     return vectors @ found, at
-
-
-def _summed(values: np.ndarray) -> np.ndarray:
-    """Return the sum over targets, repeated for each of them."""
-    return np.broadcast_to(values.sum(), values.shape)
 
 
 def _posterior_means(moment: Moment, values, vectors, kept, kinds, alike) -> np.ndarray:
@@ -211,12 +208,6 @@ def _noise_left(values, kept, spread: float) -> float:
     noise = order * (order + 1) * spread**2
     error = np.sum((values - kept) ** 2) + 4.0 * spread**2 * divergence - noise
     return float(np.clip(_LEFT_FACTOR * error / noise, _LEAST_LEFT, 1.0))
-
-
-def _is_filled(moment: Moment) -> bool:
-    """Return whether the moment of the constant shows that scales are far too small."""
-    surely = float(moment.regressors[-1, -1]) + 2.0 * math.sqrt(2.0) * moment.spread
-    return surely < _LEAST_CONSTANT
 
 
 def _constants(moment: Moment, intercept: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -282,12 +273,6 @@ class Scores(NamedTuple):
     squares: np.ndarray
     noise: np.ndarray
 
-    def times(self, units: np.ndarray) -> Scores:
-        """Return these in other units (k,)."""
-        column = units[:, None]
-        squares = self.squares * column[:, :, None] ** 2
-        return Scores(self.means * column, squares, self.noise * units)
-
 
 class Weighted(NamedTuple):
     """Estimates (k, P) for weighted rows, with covariances (k, P, P) and p-values (k,).
@@ -351,13 +336,13 @@ def weighted_estimates(
         # The step is computed with the noise of the moment.
         step = inverse.matrix @ own.means[j]
         white = own.noise[j] ** 2 + moment.spread**2 * (step @ step)
-        middle = white * np.eye(len(square)) + square / moment.n_samples
-        middle += moment.spread**2 * np.outer(step, step)
+        noise = white * np.eye(len(square)) + moment.spread**2 * np.outer(step, step)
+        middle = noise + square / moment.n_samples
         covariances.append(inverse.matrix @ middle @ inverse.matrix)
         share = np.trace(far_square) / max(np.trace(square), 1e-300)
-        moved = share * moment.regressors @ covariances[-1] @ moment.regressors
+        # The sampling of far rows is larger with true coefficients than with these.
         law = far.noise[j] ** 2 * np.eye(len(square)) + far_square / moment.n_samples
-        law, mean = seen.T @ (law + moved) @ seen, seen.T @ far.means[j]
+        law, mean = seen.T @ (law + share * noise) @ seen, seen.T @ far.means[j]
         distance = float(mean @ np.linalg.pinv(law) @ mean)
         p_values.append(float(chdtrc(seen.shape[1], distance)))
     found = np.array(covariances).reshape(-1, *moment.regressors.shape)

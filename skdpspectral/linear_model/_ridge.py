@@ -251,24 +251,24 @@ class MomentModel(TableEstimator):
             Differences from the prediction with the feature at its released mean.
         """
         check_is_fitted(self)
-        X, basis = check_rows(self, X, reset=False, in_blocks=True), self._basis()
-        coefs = np.atleast_2d(self.coef_)
-
-        def parts(rows):
-            rows = np.clip(rows, *self.limits_, dtype=np.float64) - self.mean_
-            if basis is None:
-                return rows[:, None] * coefs
-            rows = basis.expand(rows / self.scale_) - basis.expand(0.0 * rows[:1])
-            found, of = np.zeros((len(rows), *coefs.shape)), basis.sources()
-            found = found[:, :, : self.n_features_in_]
-            for j in range(self.n_features_in_):
-                own = (of == j).all(axis=1)
-                found[:, :, j] = rows[:, own] @ coefs[:, own].T
-            return found
-
+        X = check_rows(self, X, reset=False, in_blocks=True)
         with np.errstate(all="ignore"):
-            found = map_rows(parts, X)
-        return found[:, 0] if len(coefs) == 1 else found
+            found = map_rows(self._effects_of, X)
+        return found[:, 0] if found.shape[1] == 1 else found
+
+    def _effects_of(self, rows) -> np.ndarray:
+        """Return effects of features (n, k, p) for rows that are not checked."""
+        coefs, basis = np.atleast_2d(self.coef_), self._basis()
+        rows = np.clip(rows, *self.limits_, dtype=np.float64) - self.mean_
+        if basis is None:
+            return rows[:, None] * coefs
+        rows = basis.expand(rows / self.scale_) - basis.expand(0.0 * rows[:1])
+        found = np.zeros((len(rows), len(coefs), self.n_features_in_))
+        of = basis.sources()
+        for j in range(self.n_features_in_):
+            own = (of == j).all(axis=1)
+            found[:, :, j] = rows[:, own] @ coefs[:, own].T
+        return found
 
 
 @documented
@@ -368,11 +368,11 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     second moment of these rows has Frobenius sensitivity :math:`\sqrt2 c^2 / n`
     (:ref:`lemma-joint-rows`). With `intervals`, this moment is of rows that are
     weighted by their features (:ref:`lemma-weighted-rows`); it takes 65 % of its part
-    of the budget. Moments of the residuals follow, clipped at four of their released
-    deviations (:ref:`lemma-residual-moments`): 27 % for those of all rows, 8 % for
-    those of rows far from the center, which test linearity. If no target exceeds the
-    noise, the locations of the targets are released instead: means within
-    `target_bounds` or, without these, medians and means of nearby values.
+    of the budget. Moments of the residuals follow, clipped at four to eight of their
+    released deviations, more where noise is low (:ref:`lemma-residual-moments`): 27 %
+    for those of all rows, 8 % for those of rows far from the center, which test
+    linearity. If no target exceeds the noise, the locations of the targets are released
+    instead: means within `target_bounds`, or medians and means of nearby values.
 
     **Few rows.** If `n_samples`, the number of features and the budget show that
     coefficients cannot be estimated, the whole budget is spent on these locations. The
@@ -434,8 +434,6 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         self.intervals = intervals
         self.accountant = accountant
         self.noise_seed = noise_seed
-
-    # -- plan ----------------------------------------------------------------------
 
     def privacy_plan(self, n_samples, n_features, n_targets=1):
         """Describe what a fit will release and cost; no data are needed.
@@ -506,11 +504,9 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         super()._set_released(found)
         for name in _OF_INTERVALS:
             self.__dict__.pop(name, None)
-        if self.intervals:
-            self._set_weighted(found.weighted)
-
-    def _set_weighted(self, weighted) -> None:
-        """Set estimates for weighted rows, in units of the data."""
+        if not self.intervals:
+            return
+        weighted = found.weighted
         inputs = np.flatnonzero(~self.unseen_features_)
         seen, order = ~self.unseen_targets_, self.n_features_in_ + 1
         self.weighted_coef_ = np.zeros((len(seen), order))
@@ -528,9 +524,9 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             to_data = np.diag(np.append(1.0 / scale, 1.0))
             to_data[-1, :-1] = -self.mean_[inputs] / scale
             units = self.target_scale_[seen][:, None]
-            found = weighted.estimates @ to_data.T * units
-            found[:, -1] += self.target_mean_[seen]
-            self.weighted_coef_[np.ix_(seen, at)] = found
+            estimates = weighted.estimates @ to_data.T * units
+            estimates[:, -1] += self.target_mean_[seen]
+            self.weighted_coef_[np.ix_(seen, at)] = estimates
             self.coef_cov_[np.ix_(seen, at, at)] = (
                 to_data @ weighted.covariances @ to_data.T * units[:, :, None] ** 2
             )
@@ -539,27 +535,30 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
 
     def _contrasts(self, levels: str) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients (k, p) and standard errors; NaN if hidden by noise."""
-        rows, stop = np.eye(self.n_features_in_), self.n_features_in_
-        blocks = np.unique(self.blocks_[self.blocks_ >= 0])
-        for block in blocks if levels == "base" else ():
+        stop, seen = self.n_features_in_, ~self.unseen_features_
+        rows, shares, fixed = np.eye(stop), np.zeros(stop), np.zeros(stop)
+        shares[seen] = np.maximum(self.moment_[-1, : int(seen.sum())], 1e-9)
+        hidden = np.sum(self.hidden_directions_**2, axis=1)
+        for block in np.unique(self.blocks_[(self.blocks_ >= 0) & seen]):
             columns = np.flatnonzero(self.blocks_ == block)
-            shares = self._shares_of_rows()[columns]
-            rows[columns, columns[np.argmax(shares)]] -= 1.0
-        lengths = np.maximum(np.sum(rows**2, axis=1), 1e-300)
-        unknown = np.sum((rows @ self.hidden_directions_) ** 2, axis=1) / lengths
-        unknown = (unknown > _MOST_HIDDEN) | self.unseen_features_
+            own = shares[columns]
+            base = own * (hidden[columns] <= _MOST_HIDDEN)
+            if levels == "base":
+                base = (np.arange(len(own)) == np.argmax(own)).astype(float)
+            at = np.ix_(columns, columns)
+            rows[at] -= base / max(base.sum(), 1e-300)
+            # No estimate moves along the shares.
+            fixed[columns] = (rows[at] @ own) ** 2 / (own @ own)
+        lengths = np.sum(rows**2, axis=1) - fixed
+        hidden = np.sum((rows @ self.hidden_directions_) ** 2, axis=1)
+        # Without a contrast, it is the base or the only level that is not hidden.
+        unknown = (levels == "mean") & ~rows.any(axis=1) | ~seen
+        unknown |= hidden > _MOST_HIDDEN * lengths
         found = self.weighted_coef_[:, :stop] @ rows.T
         squares = np.sum(rows @ self.coef_cov_[:, :stop, :stop] * rows, axis=-1)
         errors = np.sqrt(np.maximum(squares, 0.0))
         errors[:, unknown], errors[self.unseen_targets_] = np.nan, np.nan
         return np.where(np.isnan(errors), np.nan, found), errors
-
-    def _shares_of_rows(self) -> np.ndarray:
-        """Return released weighted means of the standardized features."""
-        found = np.zeros(self.n_features_in_)
-        seen = ~self.unseen_features_
-        found[seen] = self.moment_[-1, : int(seen.sum())]
-        return found
 
     # -- what the release tells besides ----------------------------------------------
 
@@ -602,7 +601,9 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         """Return confidence intervals of the coefficients; needs ``intervals=True``.
 
         The intervals are for the unpenalized coefficients. They account for the noise
-        of all releases and for the sampling of rows, whatever the variances of errors.
+        of all releases and for the sampling of rows. Variances of errors may differ.
+        Residuals are cut at four to eight of their deviations: errors far beyond that
+        shift coefficients if they are skewed and their scale depends on a feature.
 
         Parameters
         ----------
@@ -615,7 +616,8 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             an error if the release speaks against this.
         levels : {{"mean", "base"}}, default="mean"
             Effects of one-hot columns behind a :class:`DPTableVectorizer`: differences
-            from the mean of the category's column, or from its most frequent level.
+            from the mean over those levels of the category that noise does not hide, or
+            from its most frequent level.
 
         Returns
         -------
@@ -630,16 +632,13 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             less than 95 % of its mean square (`kept_`, with an allowance for noise) or
             `linearity_pvalue_` is below 0.05.
         """
-        check_is_fitted(self)
+        self._check_intervals("conf_int")
         if not (isinstance(level, Real) and 0.0 < level < 1.0):
             raise ValueError(f"level must be a number in (0, 1), got {level!r}")
-        for name, value, known in (
-            ("target", target, ("weighted", "population")),
-            ("levels", levels, ("mean", "base")),
-        ):
-            if value not in known:
-                raise ValueError(f"{name} must be one of {known}, got {value!r}")
-        self._check_intervals("conf_int")
+        if target not in ("weighted", "population"):
+            raise ValueError(f'target must be "weighted" or "population": {target!r}')
+        if levels not in ("mean", "base"):
+            raise ValueError(f'levels must be "mean" or "base": {levels!r}')
         center, errors = self._contrasts(levels)
         if np.isnan(errors).all():
             raise ValueError(
@@ -725,8 +724,15 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             A row per target and feature. With ``intervals=True`` the columns are
             "coef", "std err", "lower" and "upper"; otherwise "coef" alone, which is
             penalized.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or the fit had another basis than "linear".
         """
         check_is_fitted(self)
+        if self.basis_ != "linear":
+            raise ValueError('summary needs a fit with basis="linear"; use effects(X)')
         names = feature_names
         if names is None:
             plain = [f"x{j}" for j in range(self.n_features_in_)]

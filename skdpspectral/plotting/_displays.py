@@ -537,10 +537,10 @@ class EffectsDisplay(Display):
         _attribute(estimator, "expanded_features_", "pass a fitted DPRidge")
         steps = np.linspace(-_DRAWN, _DRAWN, 121)
         rows = estimator.mean_ + steps[:, None] * estimator.scale_
-        found = estimator.effects(rows)
-        found = found if found.ndim == 2 else found[:, output]
+        found = estimator._effects_of(rows)[:, output]
         if features is None:
-            features = np.argsort(-found.std(axis=0), kind="stable")[:6]
+            features = np.argsort(-found.std(axis=0), kind="stable")
+            features = features[~estimator.unseen_features_[features]][:6]
         plain = [f"x{j}" for j in range(found.shape[1])]
         names = getattr(estimator, "feature_names_in_", plain)
         display = cls(

@@ -1,5 +1,6 @@
 """Displays of ledgers, components, streams, clients and audits: what they draw."""
 
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -284,3 +285,15 @@ def test_effects_are_drawn_about_the_means_of_features():
     assert display.lines_[0].get_label() == "x1"
     with pytest.raises(NotFittedError):
         EffectsDisplay.from_estimator(DPRidge())
+
+
+def test_effects_of_seen_features_are_drawn_without_a_warning_of_names():
+    pd = pytest.importorskip("pandas")
+    X = np.random.default_rng(0).standard_normal((4000, 3)) * [1.0, 0.0, 1.0]
+    model = DPRidge(basis="additive", epsilon=8.0, noise_seed=0)
+    with warnings.catch_warnings(record=True):
+        model.fit(pd.DataFrame(X, columns=list("abc")), X[:, 0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        display = EffectsDisplay.from_estimator(model)
+    assert sorted(line.get_label() for line in display.lines_) == ["a", "c"]
