@@ -58,7 +58,8 @@ print(f"{len(y)} rows of {len(np.unique(users))} users")
 # part of it.
 
 bounds = {"bounds": (0.0, 1.0), "target_bounds": (1.0, 5.0), "delta": 1e-7}
-fitted = DPRidge(epsilon=4.0, **bounds).fit(X, y, users=users)
+with_intervals = {"epsilon": 4.0, "intervals": True, **bounds}
+fitted = DPRidge(**with_intervals).fit(X, y, users=users)
 print(fitted.privacy_)
 
 # %%
@@ -68,7 +69,7 @@ print(fitted.privacy_)
 # independent: its interval for the difference between women and men is far too short.
 # The interval of one rating of each viewer is honest.
 
-of_rows = DPRidge(epsilon=4.0, **bounds).fit(X, y)
+of_rows = DPRidge(**with_intervals).fit(X, y)
 for name, model in {"rows": of_rows, "users": fitted}.items():
     print(name, model.conf_int()[-2].round(3))
 
