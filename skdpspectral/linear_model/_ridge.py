@@ -632,13 +632,13 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             less than 95 % of its mean square (`kept_`, with an allowance for noise) or
             `linearity_pvalue_` is below 0.05.
         """
-        self._check_intervals("conf_int")
         if not (isinstance(level, Real) and 0.0 < level < 1.0):
             raise ValueError(f"level must be a number in (0, 1), got {level!r}")
         if target not in ("weighted", "population"):
             raise ValueError(f'target must be "weighted" or "population": {target!r}')
         if levels not in ("mean", "base"):
             raise ValueError(f'levels must be "mean" or "base": {levels!r}')
+        self._check_intervals("conf_int")
         center, errors = self._contrasts(levels)
         if np.isnan(errors).all():
             raise ValueError(
