@@ -310,8 +310,8 @@ def test_estimator_checks_of_settings(estimator):
 @pytest.mark.parametrize("cls", sorted({type(e) for e in ESTIMATORS}, key=str))
 @pytest.mark.filterwarnings("ignore")
 def test_checks_with_fresh_noise(cls):
-    # Public ranges have no default.
-    required = {"rating_range": (1, 5), "target_bounds": (-1, 1)}
+    # Public ranges and catalogs have no default.
+    required = {"rating_range": (1, 5), "target_bounds": (-1, 1), "items": range(8)}
     names = required.keys() & {*cls().get_params()}
     if cls is not DPAdamRegressor:
         names -= {"target_bounds"}
