@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skdpspectral import DPPCA, SpikedPCA
-from skdpspectral.audit import audit_in_few_fits, two_tables
+from skdpspectral.audit import Canaries, audit_in_few_fits
 
 rng = np.random.default_rng(0)
 n, p, epsilon = 500, 20, 0.5
@@ -36,17 +36,18 @@ print(spiked.privacy_plan(n, p).details())
 # %%
 # What components reveal
 # ----------------------
-# The statistic is how far the component points along the last axis. An audit bounds the
+# One coin decides between the tables. Its score is how far the component points along
+# the last axis. An audit bounds the
 # privacy loss from below, at 99 % confidence: a claim below that bound is refuted. The
 # default mechanism about the origin scales every row to unit norm, and keeps its claim.
 
 
 def along_last_axis(pca, released):
-    """Return how far the component points along the last axis."""
-    return abs(pca.components_[0, -1])
+    """Return how far the component points along the last axis, as the only score."""
+    return np.abs(pca.components_[:, -1])
 
 
-tables = two_tables(X, neighbor, along_last_axis)
+tables = Canaries(1, lambda coin: (neighbor if coin[0] else X,), along_last_axis)
 for name, estimator in (("model", spiked), ("gaussian", worst_case)):
     result = audit_in_few_fits(estimator, tables, 800, random_state=0)
     print(f"{name:9}", result)
@@ -62,7 +63,7 @@ for ax, (name, estimator) in zip(
     axes, (("model", spiked), ("gaussian", worst_case)), strict=True
 ):
     for rows, label in ((X, "the row is ordinary"), (neighbor, "the row is long")):
-        values = [along_last_axis(estimator.fit(rows), None) for _ in range(200)]
+        values = [along_last_axis(estimator.fit(rows), None)[0] for _ in range(200)]
         ax.hist(values, bins=np.linspace(0, 1, 26), alpha=0.6, label=label)
     ax.set(title=f"mechanism: {name}", xlabel="component along the last axis")
 axes[0].set_ylabel("number of fits")

@@ -25,9 +25,6 @@ from skdpspectral.accounting import gaussian_mu
 from skdpspectral.audit import (
     Canaries,
     audit_in_few_fits,
-    clipped_gradients,
-    joining_users,
-    pairs_of_categories,
     pairs_of_features,
 )
 from skdpspectral.factorizations import Prefix, factorize
@@ -56,6 +53,39 @@ def long_pairs(n_features):
         return sum(m.mu / m.noise_std * released[m.name][places] for m in layers)
 
     return Canaries(pairs.n_coins, lambda coins: (1e6 * pairs.data(coins)[0],), scores)
+
+
+def clipped_gradients(n_features):
+    """Make rows whose gradients are clipped, along one weight of a linear model each.
+
+    Coins decide the sign of the target, and with it that of the gradient.
+    """
+
+    def data(coins):
+        return 1e6 * np.eye(n_features), np.where(coins, 1e15, -1e15)
+
+    def scores(model, released):
+        return -released["gradients"][:, :n_features].sum(axis=0)
+
+    return Canaries(n_features, data, scores)
+
+
+def pairs_of_categories(n_coins, count):
+    """Make one column of text in which each coin decides between two categories.
+
+    Each category has `count` rows in any case: so many that all are found.
+    """
+    names = np.array([f"{k:08d}" for k in range(2 * n_coins)], dtype=object)
+    fixed = np.repeat(names, count)
+
+    def data(coins):
+        chosen = np.where(coins, names[1::2], names[::2])
+        return (np.concatenate([fixed, chosen])[:, None],)
+
+    def scores(model, released):
+        return released["categories"][1::2] - released["categories"][::2]
+
+    return Canaries(n_coins, data, scores)
 
 
 def early_rows(rows, columns, n_steps):
@@ -113,9 +143,11 @@ def raters(n_items, moment=False):
             sums["second_moment"] = np.diagonal(released["second_moment"])
         return sum(v / model.privacy_[k].noise_std ** 2 for k, v in sums.items())
 
-    ratings = np.where(high, 5.0, 1.0)
-    users = [(np.array([[k, k]]), ratings[[k]]) for k in range(n_items)]
-    return joining_users(users, scores)
+    def data(coins):
+        joined = np.flatnonzero(coins)
+        return np.column_stack([joined, joined]), np.where(high, 5.0, 1.0)[joined]
+
+    return Canaries(n_items, data, scores, "user", "add-remove-one")
 
 
 def signed_users(n_users):

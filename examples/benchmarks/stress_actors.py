@@ -44,7 +44,7 @@ from stress_processes import (
 )
 
 from skdpspectral import DPPCA, LedgerError, PrivacyBudgetError
-from skdpspectral.audit import audit_in_few_fits, two_tables
+from skdpspectral.audit import Canaries, audit_in_few_fits
 
 _TARGETS = np.arange(len(ROWS)) // 3 % 2
 # -- threads -------------------------------------------------------------------
@@ -140,10 +140,10 @@ def audit(stage: Stage) -> None:
         found = {name: value.shape for name, value in released.items()}
         if found != {"second_moment": (2, 2)}:
             stage.log.failure("audit", f"saw releases of shapes {found}")
-            return 0.0
-        return float(released["second_moment"][1, 1])
+            return [0.0]
+        return released["second_moment"][1, [1]]
 
-    tables = two_tables(rows, neighbor, statistic)
+    tables = Canaries(1, lambda coin: (neighbor if coin[0] else rows,), statistic)
     audit_in_few_fits(DPPCA(1, clip_norm=1.0, center="none"), tables, 16)
 
 

@@ -31,7 +31,6 @@ from ._bounds import (
     bound_of_scores,
     gaussian_curve,
 )
-from ._canaries import Canaries
 
 # What an audit may assume of scores, and how results say so.
 _ASSUMED = {
@@ -41,6 +40,86 @@ _ASSUMED = {
 }
 # Chance that fits with noise of their own are called repeated.
 _BY_CHANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Canaries:
+    """Data of an audit: each coin changes one row or one user of them.
+
+    Use only **made-up data**, because an audit is not private.
+
+    Parameters
+    ----------
+    n_coins : int
+        Number of rows or users that a coin changes.
+    data : callable
+        ``data(coins)`` returns the arguments of a fit, as a tuple. `coins` is a boolean
+        array of shape (n_coins,). Coin i must change no other row or user than the
+        i-th.
+    scores : callable
+        ``scores(model, released)`` returns one score per coin, of shape (n_coins,). A
+        score should be larger where its coin is True. `released` has the releases of
+        a private estimator by name; it is empty for other callables.
+    unit : {"row", "user"}, default="row"
+        What a coin changes.
+    neighbors : {"replace-one", "add-remove-one", "zero-out-one"}, \
+default="replace-one"
+        How it does so. Both must be those of the audited guarantee.
+    """
+
+    n_coins: int
+    data: Callable[[np.ndarray], tuple]
+    scores: Callable[[Any, dict], np.ndarray]
+    unit: str = "row"
+    neighbors: str = "replace-one"
+
+
+def pairs_of_features(
+    n_features: int, read: str | Callable[[Any, dict], np.ndarray] = "second_moment"
+) -> Canaries:
+    r"""Make unit rows whose coins decide the sign of one product of two features.
+
+    The row of features i and j is :math:`(e_i + e_j)/\sqrt 2` or
+    :math:`(e_i - e_j)/\sqrt 2`. Both have the largest possible distance in a second
+    moment of unit rows, and only differ in the two entries of i and j.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features, at least 2. There are
+        ``n_features * (n_features - 1) / 2`` coins.
+    read : str or callable, default="second_moment"
+        Symmetric matrix of shape (n_features, n_features) that tells the products:
+        name of a release, or ``read(model, released)``, such as
+        ``lambda model, released: model.covariance_``.
+
+    Returns
+    -------
+    Canaries
+        Rows for an estimator without targets.
+    """
+    i, j = np.triu_indices(n_features, 1)
+    if len(i) == 0:
+        raise ValueError(f"n_features must be at least 2, got {n_features}")
+    places = np.arange(len(i))
+
+    def data(coins):
+        X = np.zeros((len(i), n_features))
+        X[places, i] = np.sqrt(0.5)
+        X[places, j] = np.sqrt(0.5) * np.where(coins, 1.0, -1.0)
+        return (X,)
+
+    def scores(model, released):
+        if callable(read):
+            return np.asarray(read(model, released))[i, j]
+        if read not in released:
+            raise ValueError(
+                f"read={read!r} is none of the releases {sorted(released)}; pass a "
+                "callable read(model, released)"
+            )
+        return released[read][i, j]
+
+    return Canaries(len(i), data, scores)
 
 
 @dataclass(frozen=True)
@@ -138,9 +217,7 @@ def audit_in_few_fits(
         function run in threads, so that a generator which it holds is shared. No ledger
         is charged, not even that of a ``with`` block.
     canaries : Canaries
-        Made-up data and scores, by :func:`pairs_of_features`,
-        :func:`clipped_gradients`, :func:`joining_users`, :func:`pairs_of_categories`,
-        :func:`two_tables`, or of your own.
+        Made-up data and scores, by :func:`pairs_of_features` or of your own.
     n_fits : int, default=10
         Number of fits, each with coins of its own.
     assume : {"nothing", "independent", "gaussian"}, default="nothing"
