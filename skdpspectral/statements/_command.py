@@ -57,7 +57,7 @@ def faults_of(path: str) -> tuple[list[str], int]:
     """Return the faults of a ledger, a sentence each, and its number of entries."""
     with store.transaction(place_of(path), keep=False, damaged=True) as locked:
         locked.check_pages()
-        return list(report.faults(locked)), locked.sums.head[0]
+        return list(report.faults(locked)), locked.sums.number
 
 
 def _show(options: argparse.Namespace) -> int:

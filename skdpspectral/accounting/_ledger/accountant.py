@@ -38,7 +38,7 @@ from .costs import (
     cost_of,
     relation_of,
 )
-from .entries import LedgerEntry, Sums, new_row
+from .entries import CostSums, LedgerEntry, Sums, new_row
 from .planned_fits import Refit, planned_fits
 from .report import Remaining, Spent, Standing
 
@@ -378,7 +378,6 @@ class PrivacyAccountant:
         n_fits = check_count("n_fits", n_fits)
         fits = planned_fits(what, X)
         with store.transaction(self._path, self._id, keep=False) as locked:
-            locked.know_counts()
             terms, sums = self._after(fits, n_fits, locked.terms, locked.sums)
         return Standing(terms, sums).spent()
 
@@ -424,18 +423,16 @@ class PrivacyAccountant:
                 "no rows may share users; use a ledger of rows"
             )
         cost, share = cost_of(plan, relation), None
-        first = sums.empty and times == 1
-        before, budget = sums.costs().box, budget_of(terms)
+        first = sums.costs == CostSums() and times == 1
+        before, budget = sums.costs.box, budget_of(terms)
         if budget is not None:
             budget = budget.fixed_by(cost)
             terms["pure"] = budget.pure
             share = budget.share_of(cost, budget.room(before), times)
-        number, digest = sums.head[:2]
         of = (plan, cost, share, self._label, times)
-        row = new_row(number + 1, digest, time.time(), *of)
-        sums = sums.copy()
-        sums.add(LedgerEntry.of(row))
-        after = sums.costs().box
+        row = new_row(sums.number + 1, sums.digest, time.time(), *of)
+        sums = sums.after([LedgerEntry.of(row)])
+        after = sums.costs.box
         if budget is None or not plan.mechanisms or budget.admits(after):
             return row, terms, sums
         if first and budget.covers(cost):
@@ -464,7 +461,6 @@ class PrivacyAccountant:
     def _read(self) -> Standing:
         """Return the totals of the ledger as it is now, without its entries."""
         with store.transaction(self._path, self._id, keep=False) as locked:
-            locked.know_counts()
             return Standing(locked.terms, locked.sums)
 
     def spent(self, delta: float | None = None) -> Spent:
@@ -535,7 +531,7 @@ class PrivacyAccountant:
     def _standing(self, n_entries: int | None = None) -> Standing:
         """Return the ledger with its entries: now, or after the first of them."""
         with store.transaction(self._path, self._id, keep=False) as locked:
-            found, terms = locked.sums.head[0], locked.terms
+            found, terms = locked.sums.number, locked.terms
             if n_entries is not None and not 0 <= n_entries <= found:
                 raise LedgerError(f"the ledger has {found} entries, not {n_entries}")
             entries = locked.entries(found if n_entries is None else n_entries)
@@ -546,7 +542,7 @@ class PrivacyAccountant:
         whole, at, sums, moments = self._standing(), 0, Sums(), []
         counts = np.linspace(0, (n := len(whole.entries)), min(n + 1, most)).round()
         for number in sorted(set(map(int, counts))):
-            sums.after(whole.entries[at:number])
+            sums = sums.after(whole.entries[at:number])
             then, at = Standing(whole.terms, sums), number
             moments.append((number, then.spent(whole.delta), then.remaining().epsilon))
         return moments

@@ -1,7 +1,7 @@
 """Entries of a ledger, their chain, and their sums: one fold, with no input or output.
 
-:class:`Sums` adds entries up. A ledger keeps the sums of all of its entries in a table,
-so that a charge reads a few rows; an inspection, a statement on the first n entries and
+:class:`Sums` adds entries up. A ledger keeps the sums of all of its entries, so that a
+charge reads a few rows; an inspection, a statement on the first n entries and
 a plot add the entries up anew. Each entry has a digest of itself and of the entry
 before: a row that is changed, moved or deleted breaks the chain. Digests find damage
 and careless edits; those who may write to a ledger can compute them anew.
@@ -13,7 +13,9 @@ import hashlib
 import json
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -164,73 +166,54 @@ class CostSums(NamedTuple):
         return Share(*self[2:])
 
 
+@dataclass
 class Sums:
-    """Sums over entries, as texts by name; `read` returns one that is not known yet.
+    """What the entries of a ledger add up to.
 
-    The ledger's are under "ledger", and counts of mechanisms under "curve <text>".
+    `curves` counts mechanisms that are not Gaussian, by their texts. `least_delta` is
+    the smallest delta of an entry, `seeded` whether one has noise of a seed, and
+    `number` and `digest` are those of the last one.
     """
 
-    def __init__(self, read: Callable[[str], str | None] = lambda name: None) -> None:
-        self._read = read
-        self.known: dict[str, str] = {}
+    costs: CostSums = field(default_factory=CostSums)
+    curves: Counter[str] = field(default_factory=Counter)
+    least_delta: float | None = None
+    seeded: bool = False
+    number: int = 0
+    digest: str = ""
 
-    def copy(self) -> Sums:
-        """Return sums that can be added to apart."""
-        twin = Sums(self._read)
-        twin.known = dict(self.known)
-        return twin
+    @classmethod
+    def from_json(cls, text: str) -> Sums:
+        """Read what :meth:`to_json` wrote."""
+        values = json.loads(text)
+        costs, curves = numbers_of(values.pop("costs")), values.pop("curves")
+        return cls(CostSums(*costs), Counter(curves), **values)
 
-    def text(self, name: str) -> str:
-        """Return a sum as text; empty if there is none."""
-        if name not in self.known:
-            self.known[name] = self._read(name) or ""
-        return self.known[name]
-
-    def costs(self) -> CostSums:
-        """Return the costs of all entries."""
-        return CostSums(*numbers_of(self.text("ledger").partition(";")[0]))
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing was spent."""
-        return self.costs() == CostSums()
-
-    @property
-    def head(self) -> tuple[int, str, float | None, bool, int]:
-        """Number of entries, last digest, smallest delta, if seeded, number of sums."""
-        rest = self.text("ledger").partition(";")[2]
-        return tuple(json.loads(rest)) if rest else (0, "", None, False, 0)
+    def to_json(self) -> str:
+        """Return the sums as text."""
+        return json.dumps({**vars(self), "costs": _text(self.costs)})
 
     def add(self, entry: LedgerEntry) -> None:
         """Add an entry."""
         own = CostSums(exact(entry.ledger_mu) ** 2, exact(entry.failure))
         own = CostSums(*own[:2], *(numbers_of(entry.share) or Share()))
-        _, _, delta, seeded, n_sums = self.head
-        changed: dict[str, str] = {}
+        self.costs = CostSums(*map(operator.add, self.costs, own))
         for text, times in json.loads(entry.curves):
-            name = f"curve {text}"
-            changed[name] = str(int(self.text(name) or 0) + times)
-        delta = min((d for d in (delta, entry.delta) if d), default=None)
-        n_sums += sum(not self.text(name) for name in changed) + (not n_sums)
-        head = [entry.id, entry.digest, delta, seeded or entry.seeded, n_sums]
-        costs = map(operator.add, self.costs(), own)
-        changed["ledger"] = f"{_text(costs)};{json.dumps(head)}"
-        self.known |= changed
+            self.curves[text] += times
+        deltas = (self.least_delta, entry.delta)
+        self.least_delta = min((d for d in deltas if d), default=None)
+        self.seeded |= entry.seeded
+        self.number, self.digest = entry.id, entry.digest
 
     def after(self, entries: Iterable[LedgerEntry]) -> Sums:
         """Return these sums with some entries added."""
+        after = replace(self, curves=self.curves.copy())
         for entry in entries:
-            self.add(entry)
-        return self
-
-    def counts(self) -> tuple[tuple[str, str], ...]:
-        """Return the texts of mechanisms that are not Gaussian, with counts."""
-        known = sorted(self.known.items())
-        return tuple((k[6:], n) for k, n in known if k[:6] == "curve " and n)
+            after.add(entry)
+        return after
 
     def total(self) -> Total:
-        """Return the composed cost of all entries; all counts must be known."""
-        sums = self.costs()
-        curves = tuple((curve_of(text), int(n)) for text, n in self.counts())
-        mu, failure = math.sqrt(as_float(sums.mu2)), as_float(sums.failure)
-        return Total(mu, failure, curves, sums.box)
+        """Return the composed cost of all entries."""
+        curves = tuple((curve_of(text), n) for text, n in sorted(self.curves.items()))
+        mu, failure = math.sqrt(as_float(self.costs.mu2)), as_float(self.costs.failure)
+        return Total(mu, failure, curves, self.costs.box)

@@ -66,14 +66,14 @@ class Standing:
     def __init__(
         self, terms: dict[str, Any], sums: Sums, entries: Sequence[LedgerEntry] = ()
     ) -> None:
-        self.terms, self.entries, self._costs = terms, tuple(entries), sums.costs()
+        self.terms, self.entries, self._costs = terms, tuple(entries), sums.costs
         self.relation, self.budget = relation_of(terms), budget_of(terms)
-        total, (_, self.digest, least, seeded, _) = sums.total(), sums.head
-        delta = terms["delta"]
+        total, self.digest, delta = sums.total(), sums.digest, terms["delta"]
         if delta is None:  # several fits may fail more often than one allows for
-            delta = max(least or DEFAULT_DELTA, 2.0 * total.additive, MIN_DELTA)
+            least = sums.least_delta or DEFAULT_DELTA
+            delta = max(least, 2.0 * total.additive, MIN_DELTA)
         self.delta = min(delta, 1.0 - 2.0**-53)
-        self.total = total._replace(mu=math.inf) if seeded else total
+        self.total = total._replace(mu=math.inf) if sums.seeded else total
 
     def spent(self, delta: float | None = None) -> Spent:
         """Return the total cost, which may take seconds."""
@@ -247,12 +247,9 @@ def faults(locked: Transaction) -> Iterator[str]:
         except Exception as error:  # damage has errors of every type
             yield f"entry {row[0]} can't be read ({type(error).__name__}: {error})"
         before, expected = row[-1], row[0] + 1
-    found = {}
     facts = locked.execute("SELECT name, value, digest FROM facts").fetchall()
     for name, value, digest in facts:
         if digest != digest_of(name, [value]):
             yield f"{name.partition(' ')[0]!r} is not as it was left"
-        if name not in ("terms", "moves") and not name.startswith("stream "):
-            found[name] = value
-    if found != {name: text for name, text in sums.known.items() if text}:
+    if sums != locked.sums:
         yield "the stored sums do not match the entries"

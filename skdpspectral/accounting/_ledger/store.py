@@ -37,7 +37,7 @@ try:
 except ImportError:  # Windows, where closing a file ends no other handle's locks
     fcntl = None  # type: ignore[assignment]
 
-VERSION = 8
+VERSION = 9
 APPLICATION_ID = 0x534B4450  # "SKDP"
 PATIENCE = 120.0  # seconds
 _PAUSES = 0.0005, 0.02
@@ -63,10 +63,6 @@ _PUT = (
     "SET value = excluded.value, digest = excluded.digest"
 )
 _LAST = "SELECT * FROM entries ORDER BY id DESC LIMIT 2"
-_N_SUMS = (
-    "SELECT COUNT(*) FROM facts WHERE name <> 'terms' AND name <> 'moves' "
-    "AND name NOT LIKE 'stream %'"
-)
 
 # Held by the thread that has a ledger open. Reentrant for the thread that forks.
 _mutex = threading.RLock()
@@ -93,9 +89,9 @@ class Transaction:
         self, path: str, database: Any, ledger_id: str | None, damaged: bool = False
     ) -> None:
         self.path, self._database, self._process = path, database, os.getpid()
-        terms = self._fact("terms")
-        if terms is None:
-            raise self._damage("it lost its terms")
+        terms, sums = self._fact("terms"), self._fact("sums")
+        if terms is None or sums is None:
+            raise self._damage("it lost its terms or its sums")
         self.terms: dict[str, Any] = json.loads(terms)
         check_version(path, self.terms["version"])
         if ledger_id not in (None, self.terms["id"]):
@@ -103,7 +99,8 @@ class Transaction:
                 f"{path} now holds a different ledger from the one that this "
                 "accountant was created for"
             )
-        self.sums = Sums(self._fact)
+        self.sums = Sums.from_json(sums)
+        self._moves = int(self._fact("moves") or 0)  # of streams
         if not damaged:
             self._check_end()
 
@@ -130,21 +127,18 @@ class Transaction:
         )
 
     def _mark(self) -> tuple[int, str, int]:
-        return (*self.sums.head[:2], int(self.sums.text("moves") or 0))
+        return self.sums.number, self.sums.digest, self._moves
 
     def _check_end(self) -> None:
         """Refuse a ledger whose end is not as it was left, or an older copy."""
-        number, digest, _, _, n_sums = self.sums.head
+        mark, seen = self._mark(), _seen.get(self.terms["id"], (0, "", 0))
         last, before = (*self.execute(_LAST).fetchall(), None, None)[:2]
         end = (0, "") if last is None else (last[0], last[-1])
-        whole = end == (number, digest) and (self.execute(_N_SUMS).fetchone()[0]) == (
-            n_sums
-        )
+        whole = end == mark[:2]
         if last is not None:
-            whole &= digest == digest_of(before[-1] if before else "", last[:-1])
+            whole &= end[1] == digest_of(before[-1] if before else "", last[:-1])
         if not whole:
             raise self._damage("its last entries are not as they were left")
-        mark, seen = self._mark(), _seen.get(self.terms["id"], (0, "", 0))
         ask = "SELECT digest FROM entries WHERE id = ?"
         entry = self.execute(ask, seen[:1]).fetchone() if seen[0] else (seen[1],)
         if entry != seen[1:2] or mark[2] < seen[2]:
@@ -166,12 +160,6 @@ class Transaction:
             self.terms |= terms
             self._put("terms", json.dumps(self.terms))
 
-    def know_counts(self) -> None:
-        """Read the counts of all mechanisms that are not Gaussian."""
-        rows = self.execute("SELECT name FROM facts WHERE name LIKE 'curve %'")
-        for (name,) in rows.fetchall():
-            self.sums.text(name)
-
     def entries(self, most: int = 2**53) -> list[LedgerEntry]:
         """Return the entries, oldest first."""
         ask = "SELECT * FROM entries WHERE id <= ? ORDER BY id"
@@ -181,9 +169,7 @@ class Transaction:
         """Write an entry and the sums after it."""
         marks = ", ".join("?" * len(row))
         self.execute(f"INSERT INTO entries VALUES ({marks})", row)
-        for name, value in sums.known.items():
-            if value != self.sums.known.get(name, ""):
-                self._put(name, value)
+        self._put("sums", sums.to_json())
         self.sums = sums
 
     def check_pages(self) -> None:
@@ -198,8 +184,8 @@ class Transaction:
         if self.stream(name) != before:
             return False
         self._put(f"stream {name}", str(after))
-        self.sums.known["moves"] = str(self._mark()[2] + 1)
-        self._put("moves", self.sums.known["moves"])
+        self._moves += 1
+        self._put("moves", str(self._moves))
         return True
 
     def stream(self, name: str) -> int | None:
@@ -399,8 +385,10 @@ def _unlock(descriptor: int, process: int) -> None:
 
 def create(path: str, terms: dict[str, Any]) -> None:
     """Create a ledger with these terms, unless there is one."""
-    facts = json.dumps({"version": VERSION, "id": uuid.uuid4().hex, **terms})
-    tables = {"facts": [("terms", facts, digest_of("terms", [facts]))]}
+    whole = {"version": VERSION, "id": uuid.uuid4().hex, **terms}
+    facts = {"terms": json.dumps(whole), "sums": Sums().to_json()}
+    rows = [(name, text, digest_of(name, [text])) for name, text in facts.items()]
+    tables: dict[str, list[Any]] = {"facts": rows}
     with _locked(path, keep=True, new=True) as place:
         if isinstance(place, _Server):
             if not _exists(place):
