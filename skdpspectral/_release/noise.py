@@ -2,19 +2,22 @@
 
 Noise belongs to one object in one process and is used by one thread at a time: a forked
 or copied release raises. Released values are rounded to a grid, plus rounded normals:
-exact in float64. Pairwise masks of shared secrets, and public random numbers, are drawn
-here too.
+exact in float64. Choices among options, pairwise masks of shared secrets, and public
+random numbers are drawn here too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import decimal
 import functools
 import hashlib
 import math
 import os
+import random
 import secrets
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import NoReturn, TypeAlias
@@ -22,11 +25,12 @@ from typing import NoReturn, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import randomgen
+from numpy.random import mtrand
 
 from ..accounting import PrivacyAccountant
 from ..mechanisms import (
-    Alternatives,
     Exact,
+    ExponentialMechanism,
     Gaussian,
     Mechanism,
     PrivacyPlan,
@@ -148,6 +152,27 @@ def public_order(n_units: int) -> npt.NDArray[np.intp]:
 def public_start(seed: int, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
     """Return uniform numbers in [-1, 1) from a public seed."""
     return np.random.default_rng(seed).uniform(-1.0, 1.0, size=shape)
+
+
+@contextlib.contextmanager
+def own_generators(number: int) -> Iterator[None]:
+    """Seed the global generators of numpy and Python by a public number meanwhile.
+
+    Otherwise draws in one block would depend on their number in another. Warnings are
+    suppressed.
+    """
+    bits, state = mtrand.get_bit_generator(), mtrand.get_state(legacy=False)
+    others = random.getstate()
+    mtrand.set_bit_generator(np.random.MT19937(np.random.SeedSequence(number)))
+    random.seed(number.to_bytes(16, "big"))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        mtrand.set_bit_generator(bits)
+        mtrand.set_state(state)
+        random.setstate(others)
 
 
 # Of this process alone: a forked child gets another one, also under the same number.
@@ -284,13 +309,12 @@ class Release(NoiseOwner):
         super().__init__()
         self._pending = {mechanism.name: mechanism for mechanism in plan.releases()}
         # For each name, the names of the other branches, which it rules out.
-        self._excluded = dict(_excluded_names(plan))
+        self._excluded: dict[str, list[str]] = {}
+        for choice in plan.mechanisms:
+            for branch in getattr(choice, "branches", ()):
+                others = [m.name for b in choice.branches if b is not branch for m in b]
+                self._excluded |= {mechanism.name: others for mechanism in branch}
         self._generator = noise_generator(noise_seed)
-
-    def public_normals(self, shape: int | tuple[int, ...]) -> Array:
-        """Return normals that do not depend on the data, such as a random start."""
-        with self._drawing():
-            return self._generator.standard_normal(shape)
 
     def __getstate__(self) -> NoReturn:
         raise TypeError(
@@ -338,7 +362,11 @@ class Release(NoiseOwner):
         array per shape in `normals`, and chi variables of `chi_degrees` (at least 1).
         """
         mechanism = self._planned(name)
-        noise_std = _noise_std(mechanism)
+        noise_std = 0.0
+        if type(mechanism) is Gaussian:
+            noise_std = mechanism.noise_std
+        elif not isinstance(mechanism, Exact):
+            raise TypeError(f"there is no noise source for {type(mechanism).__name__}")
         degrees = np.asarray(chi_degrees, dtype=float)
         with self._drawing():
             self._close(name)
@@ -366,6 +394,36 @@ class Release(NoiseOwner):
         record_release(name, np.array(noisy))
         return kept
 
+    def choose(self, name: str, sums: npt.ArrayLike) -> int:
+        """Return the option that a planned exponential mechanism chooses.
+
+        `sums` must be exact, as their sensitivity requires: multiples of a power of
+        two.
+        """
+        mechanism = self._planned(name)
+        if type(mechanism) is not ExponentialMechanism:
+            raise TypeError(f"{name!r} is not a choice among options")
+        values = np.asarray(sums, dtype=np.float64)
+        if values.shape != (mechanism.n_options,) or not np.isfinite(values).all():
+            raise ValueError(f"{name!r} needs {mechanism.n_options} finite sums")
+        with self._drawing():
+            self._close(name)
+            chosen = draw_option(mechanism, values.tolist(), self._generator)
+        record_release(name, np.array([float(chosen)]))
+        return chosen
+
+    def draw_seed(self) -> int | None:
+        """Return a seed for other noise if the plan is seeded, else None."""
+        if not self.plan.seeded:
+            return None
+        with self._drawing():
+            return int(self._generator.integers(2**31))
+
+    def draw_key(self) -> bytes:
+        """Return a secret key that does not depend on the data."""
+        with self._drawing():
+            return self._generator.bytes(16)
+
     def _planned(self, name: str) -> Mechanism:
         self.check_process()
         mechanism = self._pending.get(name)
@@ -379,25 +437,6 @@ class Release(NoiseOwner):
             raise KeyError(f"{name!r} is not a pending release of this plan")
         for other in self._excluded.get(name, ()):
             self._pending.pop(other, None)
-
-
-def _noise_std(mechanism: Mechanism) -> float:
-    """Return the standard deviation of a mechanism's noise: 0 only for `Exact`."""
-    if isinstance(mechanism, Exact):
-        return 0.0
-    if type(mechanism) is not Gaussian:
-        raise TypeError(f"there is no noise source for {type(mechanism).__name__}")
-    return mechanism.noise_std
-
-
-def _excluded_names(plan: PrivacyPlan) -> Iterator[tuple[str, list[str]]]:
-    """Yield each name of a branch with the names of the other branches."""
-    for mechanism in plan.mechanisms:
-        if not isinstance(mechanism, Alternatives):
-            continue
-        for branch in mechanism.branches:
-            others = [m.name for b in mechanism.branches if b is not branch for m in b]
-            yield from ((m.name, others) for m in branch)
 
 
 def _add_noise(
@@ -434,6 +473,42 @@ def _above(
         kept = {values[i]: float(noisy[i]) for i in np.flatnonzero(noisy > threshold)}
         found.append(dict(sorted(kept.items())))
     return found
+
+
+# Digits of a choice, and random bits of a draw: its law is exact up to a probability of
+# 2**-128.
+_DIGITS, _BITS = 60, 128
+
+# All that a context has: the user's own may round, bound and trap as it likes.
+_BOUNDS = {
+    "Emin": decimal.MIN_EMIN,
+    "Emax": decimal.MAX_EMAX,
+    "capitals": 1,
+    "clamp": 0,
+}
+_EXACT = decimal.Context(
+    _DIGITS, decimal.ROUND_HALF_EVEN, **_BOUNDS, flags=[], traps=[]
+)
+
+
+def draw_option(
+    mechanism: ExponentialMechanism,
+    sums: Sequence[float],
+    generator: np.random.Generator,
+) -> int:
+    """Draw an option of an exponential mechanism by inversion, with sixty digits."""
+    bits = int.from_bytes(generator.bytes(_BITS // 8), "big")
+    with decimal.localcontext(_EXACT):
+        rate = decimal.Decimal(mechanism.epsilon) / 2
+        rate /= decimal.Decimal(mechanism.sensitivity)
+        largest = decimal.Decimal(max(sums))
+        weights = [(rate * (decimal.Decimal(s) - largest)).exp() for s in sums]
+        point = decimal.Decimal(bits) / (1 << _BITS) * sum(weights)
+        for option, weight in enumerate(weights):
+            point -= weight
+            if point < 0:
+                return option
+    return len(weights) - 1  # rounding has left nothing above
 
 
 # Of this context alone: other threads and tasks release meanwhile.

@@ -21,7 +21,6 @@ from .._base.sklearn_compat import (
     fit_progress,
 )
 from .._base.strategies import check_arguments
-from .._release.selection import VoteRelease
 from .._tables.columns import read_quietly
 from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
@@ -331,9 +330,7 @@ class PrivateSearchCV(
         steps = budgets.n_blocks + 1  # of the blocks, and of the last fit
         with fit_progress(self, steps) as progress:
             # It is charged here, and values are read from here on.
-            release, *read = self._start_release(
-                plan, *unread, n_public=ballot.n_rows, kind=VoteRelease
-            )
+            release, *read = self._start_release(plan, *unread, n_public=ballot.n_rows)
             progress.begin(X, y, plan)
             X = read_quietly(lambda: sliceable(X, *read), "X could not be read")
             y = read_quietly(lambda: sliceable_targets(y), "y could not be read")

@@ -30,8 +30,13 @@ from .._base.made_up import N_MADE_UP, check_form_of_others
 from .._base.personal import PersonalEstimator
 from .._base.sklearn_compat import FitProgress, take_rows
 from .._base.strategies import same_value
-from .._release.noise import Coins, public_order, without_recording
-from .._release.selection import VoteRelease, own_generators
+from .._release.noise import (
+    Coins,
+    Release,
+    own_generators,
+    public_order,
+    without_recording,
+)
 from .._tables.columns import column_names, dtypes_of, read_column, read_quietly
 from .._tables.ids import encode_ids
 from .._tables.table import shape_of, table_shape
@@ -230,7 +235,7 @@ def rehearse(search: Any, found: Planned, ballot: Ballot, X: Any, y: Any) -> Non
 
 
 def elected(
-    search: Any, budgets: VoteBudgets, ballot: Ballot, release: VoteRelease, X, y, told
+    search: Any, budgets: VoteBudgets, ballot: Ballot, release: Release, X, y, told
 ) -> Choice:
     """Deal the rows, ask the blocks, and release their choice."""
     if not budgets.n_blocks:

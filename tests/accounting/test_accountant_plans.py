@@ -26,7 +26,6 @@ from skdpspectral import (
 )
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.accounting._ledger.report import floored
-from skdpspectral.decomposition import SpikedPCA
 
 CLASSIFIER = LogisticRegression()
 EPSILONS = {"dppca__epsilon": [0.1, 0.4]}
@@ -96,17 +95,6 @@ def test_a_search_is_checked_to_the_last_fit():
     PrivacyAccountant(*budget, failures=0).check(searched(cv=3), X)
     with pytest.raises(PrivacyBudgetError, match="nothing was charged"):
         PrivacyAccountant(found.epsilon * 0.999, DELTA).check(searched(cv=3), X)
-
-
-def test_folds_are_planned_at_their_own_size():
-    """By the papers' calibration fewer rows cost more."""
-    pca = SpikedPCA(1, signal_variance=1e6, noise_variance=1, calibration="paper")
-    search = GridSearchCV(pca, {"n_components": [1]}, cv=2)
-    plans = [pca.privacy_plan(n, 4) for n in (30, 30, 60)]
-    assert plans[0].mu > 1.1 * plans[2].mu
-    ledger = PrivacyAccountant()
-    assert ledger.check(search, X) == ledger.check(plans)
-    assert ledger.check(search, X).epsilon > ledger.check(plans[2], n_fits=3).epsilon
 
 
 class Unread(np.ndarray):

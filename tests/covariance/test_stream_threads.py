@@ -219,7 +219,7 @@ def test_a_child_waits_for_no_lock_of_a_thread_that_is_not_there():
         for call in (
             lambda: release(np.zeros((10, 5))),
             lambda: single("second_moment", np.eye(2)),
-            lambda: single.public_normals(3),
+            lambda: single.draw_key(),
             lambda: single.sample("second_moment", lambda *_: np.zeros(1)),
             lambda: stream.partial_fit(rows(10)),
         ):

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skdpspectral._release.noise import noise_generator
-from skdpspectral._release.selection import VoteRelease, draw_option
+from skdpspectral._release.noise import Release, draw_option, noise_generator
 from skdpspectral.accounting import calibrate_exponential
 from skdpspectral.mechanisms import ExponentialMechanism, PrivacyPlan
 
@@ -121,7 +120,7 @@ def test_a_choice_of_large_sums_does_not_overflow():
 
 def test_a_release_chooses_once_among_what_was_planned():
     choice = calibrate_exponential("choice", 0.5, 3)
-    release = VoteRelease(PrivacyPlan(1.0, 1e-6, (choice,), "Search"))
+    release = Release(PrivacyPlan(1.0, 1e-6, (choice,), "Search"))
     for sums in ([1.0, 2.0], [1.0, 2.0, np.nan], [[1.0, 2.0, 3.0]]):
         with pytest.raises(ValueError, match="finite sums"):
             release.choose("choice", sums)

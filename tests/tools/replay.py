@@ -32,7 +32,7 @@ from sklearn.base import BaseEstimator
 
 from skdpspectral import PrivacyBudgetError
 from skdpspectral._base.estimator import PrivateEstimator
-from skdpspectral._release import noise, selection, streams
+from skdpspectral._release import noise, streams
 from skdpspectral._release.noise import mirror_lower, round_to_integers
 from skdpspectral.decomposition import _federated_pca
 from skdpspectral.federation import _groups as _group_client
@@ -257,7 +257,7 @@ class Tape:
             put(streams._ShapedNoise, "__init__", method(self.begin_stream))
             put(streams._ShapedNoise, "add_to", method(self.add_to))
             put(streams.StreamRelease, "sample", method(self.sample_units))
-            put(selection, "draw_option", self.option)
+            put(noise, "draw_option", self.option)
             put(Ballot, "__call__", method(self.block))
             for module in (noise, streams, _group_client):
                 put(module, "charge", self.charge)
@@ -276,7 +276,7 @@ class Tape:
 
 _noise_generator, _key = noise.noise_generator, streams._key
 _add_noise, _sample = noise._add_noise, noise.Release.sample
-_above, _draw_option = noise._above, selection.draw_option
+_above, _draw_option = noise._above, noise.draw_option
 _block = Ballot.__call__
 _begin_stream, _add_to = streams._ShapedNoise.__init__, streams._ShapedNoise.add_to
 _sample_units = streams.StreamRelease.sample

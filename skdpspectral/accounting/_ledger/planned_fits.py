@@ -6,8 +6,6 @@ makes. Compositions of scikit-learn are recognized here only.
 
 from __future__ import annotations
 
-import copy
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -18,7 +16,7 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin, clone, is_classifier
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV, KFold, ParameterGrid, check_cv
+from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -419,34 +417,10 @@ def _fits(estimator: Any, rows: Rows) -> Iterator[PlannedFit]:
 
 
 def _search_fits(search: Any, X: Any) -> Iterator[PlannedFit | Refit]:
-    """Yield every candidate's fits, one per fold, its scores, and a refit of one."""
-    rows = Rows(X)
-    sizes, n_rows = _sizes_of_folds(search, rows.shape), rows.shape[0]
-    candidates = list(ParameterGrid(search.param_grid))
-    refits: list[tuple[PlannedFit, ...]] = []
-    for candidate in candidates:
-        estimator = clone(search.estimator).set_params(**clone(candidate, safe=False))
-        for size, times in sizes.items():
-            # Rows of a frame; zeros where the form is a shape alone.
-            frame = X.iloc if hasattr(X, "iloc") else X
-            some = (
-                frame[:size] if hasattr(X, "columns") else zeros((size, rows.shape[1]))
-            )
-            fits = _fits(estimator, replace(rows, X=some))
-            yield from (replace(fit, times=times) for fit in fits)
-        refits.append(tuple(_fits(estimator, rows)))
-    scoring = search.scoring
-    for scorer in scoring.values() if isinstance(scoring, Mapping) else [scoring]:
-        for size, times in sizes.items() if hasattr(scorer, "privacy_plan") else ():
-            for scored in [n_rows - size] + [size] * bool(search.return_train_score):
-                plan = scorer.privacy_plan(scored)
-                yield PlannedFit(plan, scorer.accountant, times * len(candidates))
-    if search.refit:
-        yield Refit(tuple(refits))
+    """Yield every candidate's fits, one per fold, its scores, and a refit of one.
 
-
-def _sizes_of_folds(search: Any, shape: tuple[int, int]) -> Counter[int]:
-    """Return how many training sets of each size a search has: costs depend on it."""
+    Folds of equal sizes stand for those of the search.
+    """
     if isinstance(search.cv, Iterator):
         raise ValueError(
             "cv is an iterator, which can be read only once; make it a list"
@@ -456,13 +430,27 @@ def _sizes_of_folds(search: Any, shape: tuple[int, int]) -> Counter[int]:
             "the number of rows of each client in a fold is not known here; pass "
             "check() the plans of the folds, from privacy_plan"
         )
+    rows = Rows(X)
+    n_rows, n_columns = rows.shape
     splitter = check_cv(search.cv, classifier=is_classifier(search.estimator))
-    stand_in = zeros(shape)
-    try:
-        # A copy: a splitter may hold a generator.
-        splits = list(copy.deepcopy(splitter).split(stand_in))
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        # It goes by targets or columns: folds of equal sizes stand for its own.
-        n_splits = splitter.get_n_splits(stand_in)
-        splits = list(KFold(n_splits).split(stand_in))
-    return Counter(len(np.asarray(train)) for train, _ in splits)
+    n_splits = splitter.get_n_splits(zeros(rows.shape))
+    held_out = -(-n_rows // n_splits)
+    size = n_rows - held_out
+    some = zeros((size, n_columns))
+    if hasattr(X, "columns"):
+        some = (X.iloc if hasattr(X, "iloc") else X)[:size]
+    candidates = list(ParameterGrid(search.param_grid))
+    refits: list[tuple[PlannedFit, ...]] = []
+    for candidate in candidates:
+        estimator = clone(search.estimator).set_params(**clone(candidate, safe=False))
+        for fit in _fits(estimator, replace(rows, X=some)):
+            yield replace(fit, times=n_splits)
+        refits.append(tuple(_fits(estimator, rows)))
+    scoring, times = search.scoring, n_splits * len(candidates)
+    for scorer in scoring.values() if isinstance(scoring, Mapping) else [scoring]:
+        if hasattr(scorer, "privacy_plan"):
+            for scored in [held_out] + [size] * bool(search.return_train_score):
+                plan = scorer.privacy_plan(scored)
+                yield PlannedFit(plan, scorer.accountant, times)
+    if search.refit:
+        yield Refit(tuple(refits))
