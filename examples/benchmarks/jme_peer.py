@@ -20,10 +20,10 @@ def ours(steps, width):
     """Return a function that makes all noise, on the grid."""
     from skdpspectral._release.noise import noise_generator
     from skdpspectral._release.streams import _ShapedNoise
-    from skdpspectral.factorizations._factorizations import BufferedToeplitz, Buffers
+    from skdpspectral.factorizations._factorizations import BufferedToeplitz
     from skdpspectral.mechanisms import CorrelatedGaussian
 
-    matrix = BufferedToeplitz(Buffers(DECAY, WEIGHT), steps)
+    matrix = BufferedToeplitz(DECAY, WEIGHT, steps)
     mechanism = CorrelatedGaussian(
         "first", 2.0, 10.0, (width,), column_norm=matrix.column_norm, max_steps=steps
     )

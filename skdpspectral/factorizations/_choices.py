@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import Interval
 from .._base.strategies import is_strategy, register, snapshot
-from ._factorizations import Banded, BufferedToeplitz, Factorization, best_buffers
+from ._factorizations import Banded, Factorization, best_buffered
 from ._workloads import Average, Prefix, Workload, inverse_series
 
 # Columns of Toeplitz matrices, and rows of noise that "sqrt" keeps, are in memory.
@@ -95,7 +95,7 @@ def factorize(
     if name == "trivial":
         return Factorization()
     if name == "blt":
-        return BufferedToeplitz(best_buffers(workload, n_steps), n_steps)
+        return best_buffered(workload, n_steps)
     if n_steps > LARGEST_BANDED:
         raise ValueError(
             f'factorization="{name}" stores a number for each step: at most '

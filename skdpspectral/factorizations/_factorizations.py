@@ -151,85 +151,6 @@ _LOG_WEIGHTS = [
 _TABLE = np.hstack([_LOGITS, _LOG_WEIGHTS])
 
 
-class Buffers:
-    r"""Decays :math:`\theta` in (0, 1) and weights :math:`\omega` of buffers."""
-
-    def __init__(self, decay, weight):
-        self.decay = np.asarray(decay, dtype=np.float64)
-        self.weight = np.asarray(weight, dtype=np.float64)
-
-    def scaled(self, ratio: float) -> Buffers:
-        r"""Return the buffers of :math:`c(\beta z)`, for faded workloads."""
-        return Buffers(ratio * self.decay, ratio * self.weight)
-
-    def column(self, n: int) -> np.ndarray:
-        """Return the first n entries of the first column of C."""
-        powers = self.decay[None, :] ** np.arange(n - 1)[:, None]
-        return np.concatenate([[1.0], powers @ self.weight])
-
-    def column_norm(self, n: int | None) -> float:
-        r"""Return the 2-norm of the first column over n steps, or over all.
-
-        .. math:: |C|^2 = 1 + \sum_{ij} \omega_i \omega_j
-           \frac{1 - (\theta_i \theta_j)^{n-1}}{1 - \theta_i \theta_j} .
-        """
-        products = np.outer(self.decay, self.decay)
-        shares = 1.0 if n is None else -np.expm1((n - 1) * np.log(products))
-        return math.sqrt(1.0 + self.weight @ (shares / (1.0 - products)) @ self.weight)
-
-    def inverse_parts(self) -> tuple[np.ndarray, np.ndarray]:
-        r"""Return r, :math:`\phi` with :math:`(C^{-1})_j = -\sum r \phi^{j-1}`."""
-        ones = np.ones(len(self.decay))
-        matrix = np.diag(self.decay) - np.outer(ones, self.weight)
-        roots, vectors = np.linalg.eig(matrix)
-        shares = np.linalg.solve(vectors.astype(complex), ones.astype(complex))
-        return (self.weight @ vectors) * shares, roots
-
-
-def prefix_buffers(n: int) -> Buffers:
-    """Return four buffers for prefix sums over n steps, interpolated from the table."""
-    place = math.log10(max(n, 10**_FIRST_POWER)) - _FIRST_POWER
-    places = np.arange(len(_TABLE))
-    row = np.array([np.interp(place, places, column) for column in _TABLE.T])
-    return Buffers(expit(row[:4]), np.exp(row[4:]))
-
-
-def best_buffers(workload: Workload, n: int | None) -> Buffers:
-    """Return four buffers for a workload over n steps, the best of some scaled ones."""
-    if workload.growing:
-        return prefix_buffers(n)
-    if isinstance(workload, Window):
-        span = float(workload.length)
-        shares = np.geomspace(0.05, 3.0, 25)
-        ratios = [1.0 - share / span for share in shares if share < 0.95 * span]
-    else:
-        ratios = [float(workload.decay)]
-        span = 1.0 / (1.0 - ratios[0])
-    steps = int(min(n or math.inf, max(64, math.ceil(20.0 * span)), 200_000))
-    lengths = [10.0**power for power in (3, 3.5, 4, 5, 6) if power < 4 or span > 100]
-    candidates = [
-        prefix_buffers(int(length)).scaled(ratio)
-        for length in lengths
-        for ratio in ratios
-    ]
-    if not candidates:  # a window of one row
-        return Buffers([0.5], [0.0])
-    column = workload.column(steps)
-    return min(candidates, key=lambda c: _error(c, column, steps, n is None))
-
-
-def _error(buffers: Buffers, column: np.ndarray, n: int, endless: bool) -> float:
-    """Error of a Toeplitz workload, of one step far out where there is no end."""
-    r, roots = buffers.inverse_parts()
-    powers = roots[None, :] ** np.arange(n - 1)[:, None]
-    inverse = np.concatenate([[1.0], -np.real(powers @ r)])
-    response = multiply_series(column, inverse, n)
-    if endless:
-        return buffers.column_norm(None) * math.sqrt(np.sum(response**2))
-    falling = (n - np.arange(n)) / n
-    return buffers.column_norm(n) * math.sqrt(np.sum(falling * response**2))
-
-
 # Norms are evaluated in float64: rounded up by more than any of them is off.
 _ROUND_UP = 1.0 + 1e-9
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 32, 2048
@@ -279,9 +200,13 @@ class Factorization:
         """Return a filter of rows of a width: Z in, :math:`C^{-1} Z` out."""
         return NoiseFilter(width)
 
+    def column(self, n: int) -> np.ndarray:
+        """Return the first n entries of the first column of C."""
+        return np.eye(1, n)[0]
+
     def matrix(self, n: int) -> np.ndarray:
         """Return C as an array of shape (n, n)."""
-        return np.eye(n)
+        return toeplitz_matrix(self.column(n))
 
 
 class Banded(Factorization):
@@ -305,30 +230,91 @@ class Banded(Factorization):
         block = min(max(aim, _SMALLEST_BLOCK), _LARGEST_BLOCK)
         return Convolution(width, self._inverse, block)
 
-    def matrix(self, n):
-        return toeplitz_matrix(self._column[:n])
+    def column(self, n):
+        return self._column[:n]
 
 
 class BufferedToeplitz(Factorization):
-    """A buffered linear Toeplitz matrix over n steps; None for any number."""
+    r"""A buffered linear Toeplitz matrix over n steps; None for any number.
+
+    It has decays :math:`\theta` in (0, 1) and weights :math:`\omega` of buffers.
+    """
 
     name = "blt"
     amplification = 1.0
 
-    def __init__(self, buffers: Buffers, n: int | None):
-        self.buffers, self.max_steps = buffers, n
-        self.column_norm = _ROUND_UP * buffers.column_norm(n)
-        r, roots = buffers.inverse_parts()
+    def __init__(self, decay, weight, n: int | None):
+        self.decay = np.asarray(decay, dtype=np.float64)
+        self.weight = np.asarray(weight, dtype=np.float64)
+        self.max_steps = n
+        # |C|^2 = 1 + sum of w_i w_j (1 - (t_i t_j)^(n - 1)) / (1 - t_i t_j)
+        products = np.outer(self.decay, self.decay)
+        shares = 1.0 if n is None else -np.expm1((n - 1) * np.log(products))
+        square = 1.0 + self.weight @ (shares / (1.0 - products)) @ self.weight
+        self.column_norm = _ROUND_UP * math.sqrt(square)
+        r, roots = self.inverse_parts()
         # The 2-norm of the first column of the inverse, over all steps.
         total = 1.0 + np.real(r @ (1.0 / (1.0 - np.outer(roots, roots))) @ r)
         self.noise_gain = _ROUND_UP * math.sqrt(max(float(total), 1.0))
 
     def filter(self, width):
         """Return a filter in constant memory."""
-        return Buffered(width, self.buffers.decay, self.buffers.weight)
+        return Buffered(width, self.decay, self.weight)
 
-    def matrix(self, n):
-        return toeplitz_matrix(self.buffers.column(n))
+    def column(self, n):
+        powers = self.decay[None, :] ** np.arange(n - 1)[:, None]
+        return np.concatenate([[1.0], powers @ self.weight])
+
+    def inverse_parts(self) -> tuple[np.ndarray, np.ndarray]:
+        r"""Return r, :math:`\phi` with :math:`(C^{-1})_j = -\sum r \phi^{j-1}`."""
+        ones = np.ones(len(self.decay))
+        matrix = np.diag(self.decay) - np.outer(ones, self.weight)
+        roots, vectors = np.linalg.eig(matrix)
+        shares = np.linalg.solve(vectors.astype(complex), ones.astype(complex))
+        return (self.weight @ vectors) * shares, roots
+
+
+def prefix_buffers(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return decays and weights for prefix sums over n steps, from the table."""
+    place = math.log10(max(n, 10**_FIRST_POWER)) - _FIRST_POWER
+    places = np.arange(len(_TABLE))
+    row = np.array([np.interp(place, places, column) for column in _TABLE.T])
+    return expit(row[:4]), np.exp(row[4:])
+
+
+def best_buffered(workload: Workload, n: int | None) -> BufferedToeplitz:
+    """Return four buffers for a workload over n steps, the best of some scaled ones."""
+    if workload.growing:
+        return BufferedToeplitz(*prefix_buffers(n), n)
+    if isinstance(workload, Window):
+        span = float(workload.length)
+        shares = np.geomspace(0.05, 3.0, 25)
+        ratios = [1.0 - share / span for share in shares if share < 0.95 * span]
+    else:
+        ratios = [float(workload.decay)]
+        span = 1.0 / (1.0 - ratios[0])
+    if not ratios:  # a window of one row
+        return BufferedToeplitz([0.5], [0.0], n)
+    steps = int(min(n or math.inf, max(64, math.ceil(20.0 * span)), 200_000))
+    weights = workload.column(steps)
+    falling = 1.0 if n is None else (steps - np.arange(steps)) / steps
+
+    def error(found: BufferedToeplitz) -> float:
+        """Return the error, of one step far out where there is no end."""
+        r, roots = found.inverse_parts()
+        powers = roots[None, :] ** np.arange(steps - 1)[:, None]
+        inverse = np.concatenate([[1.0], -np.real(powers @ r)])
+        response = multiply_series(weights, inverse, steps)
+        return found.column_norm * math.sqrt(np.sum(falling * response**2))
+
+    lengths = [10.0**power for power in (3, 3.5, 4, 5, 6) if power < 4 or span > 100]
+    last = None if n is None else steps
+    candidates = []
+    for length in lengths:
+        decay, weight = prefix_buffers(int(length))
+        candidates += [BufferedToeplitz(q * decay, q * weight, last) for q in ratios]
+    best = min(candidates, key=error)
+    return BufferedToeplitz(best.decay, best.weight, n)
 
 
 class Pair(Factorization):
@@ -359,10 +345,6 @@ class Pair(Factorization):
             part.filter(size) for part, size in zip(self._parts, sizes, strict=True)
         ]
         return Paired(*parts, stretch=self.stretch)
-
-    def matrix(self, n):
-        """Raise a TypeError: there are two matrices."""
-        raise TypeError("a pair of matrices has no single matrix")
 
 
 class NoiseGain:

@@ -151,7 +151,7 @@ def test_endless_norms_bound_all_lengths(workload):
     assert endless.max_steps is None
     for n in (1, 10, 5000):
         assert endless.column_norm >= np.linalg.norm(endless.matrix(n)[:, 0])
-    long = np.linalg.norm(endless.buffers.column(20_000))
+    long = np.linalg.norm(endless.column(20_000))
     assert endless.column_norm == pytest.approx(long, rel=1e-8)
 
 
