@@ -70,7 +70,7 @@ def faults(accountant):
 def box_of(accountant):
     """Return what is used of the budget: squared mu, failure, pure epsilon."""
     with store.transaction(accountant.path, keep=False) as locked:
-        return tuple(locked.sums.costs.box)
+        return tuple(locked.sums.box)
 
 
 def budget_of_fits(count):

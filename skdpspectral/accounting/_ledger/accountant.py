@@ -26,7 +26,7 @@ from ...mechanisms import (
     shown,
 )
 from ...mechanisms._plan import ONE_ROW_OF_EACH
-from .._errors import LedgerError, PrivacyBudgetError
+from .._errors import LedgerError
 from .._gaussian import MIN_DELTA, check_delta, gaussian_epsilon, gaussian_mu
 from . import report, store
 from .context import close_block, note_charge, open_block
@@ -38,7 +38,7 @@ from .costs import (
     cost_of,
     relation_of,
 )
-from .entries import CostSums, LedgerEntry, Sums, new_row
+from .entries import LedgerEntry, Sums, new_row
 from .planned_fits import Refit, planned_fits
 from .report import Remaining, Spent, Standing
 
@@ -409,7 +409,8 @@ class PrivacyAccountant:
 
         Raises an error if they exceed the budget, or have no place in the ledger.
         """
-        self._refuse_unlimited(plan)
+        if self._budget is not None and not plan.private:
+            raise report.unlimited(plan, self._budget)
         terms, relation = dict(terms), relation_of(terms)
         if relation is None:  # the first entry fixes it
             relation = plan.unit, plan.neighbors
@@ -423,8 +424,8 @@ class PrivacyAccountant:
                 "no rows may share users; use a ledger of rows"
             )
         cost, share = cost_of(plan, relation), None
-        first = sums.costs == CostSums() and times == 1
-        before, budget = sums.costs.box, budget_of(terms)
+        first = sums.empty and times == 1
+        before, budget = sums.box, budget_of(terms)
         if budget is not None:
             budget = budget.fixed_by(cost)
             terms["pure"] = budget.pure
@@ -432,29 +433,13 @@ class PrivacyAccountant:
         of = (plan, cost, share, self._label, times)
         row = new_row(sums.number + 1, sums.digest, time.time(), *of)
         sums = sums.after([LedgerEntry.of(row)])
-        after = sums.costs.box
+        after = sums.box
         if budget is None or not plan.mechanisms or budget.admits(after):
             return row, terms, sums
         if first and budget.covers(cost):
             return row, terms, sums
         left = budget.epsilon if first else budget.remaining(before)
         raise report.refusal(plan, times, budget, before, after, left, relation)
-
-    def _refuse_unlimited(self, plan: PrivacyPlan) -> None:
-        """Raise if a plan has no finite cost, or its noise is not secret."""
-        if self._budget is None or (plan.noisy and not plan.seeded):
-            return
-        said = (
-            f"{plan.estimator} draws its noise from noise_seed, which gives no privacy "
-            "and costs an infinite epsilon; leave noise_seed=None. Seeds are for tests "
-            "and figures: charge them to a PrivacyAccountant without a budget"
-        )
-        if not plan.noisy:
-            said = (
-                f"{plan.estimator} with epsilon=None spends without limit, but this "
-                "accountant has a budget; set epsilon to a number"
-            )
-        raise PrivacyBudgetError(said, math.inf, self._budget.epsilon)
 
     # -- totals and tables -----------------------------------------------------
 

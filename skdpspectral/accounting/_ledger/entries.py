@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from ...mechanisms import Assumption, Neighbors, PrivacyPlan, Unit
 from .._composition import Total
 from .._errors import LedgerError
-from .costs import Cost, Share, as_float, curve_of, curve_text, exact
+from .costs import Cost, Exact, Share, as_float, curve_of, curve_text, exact
 
 
 class LedgerEntry(NamedTuple):
@@ -151,31 +151,19 @@ def numbers_of(text: str) -> list[Any]:
     return [math.inf if n == "inf" else Fraction(n) for n in text.split()]
 
 
-class CostSums(NamedTuple):
-    """Exact sums: squared mu of Gaussians, failures, and the three of the box."""
-
-    mu2: Any = Fraction(0)
-    failure: Any = Fraction(0)
-    box_mu2: Any = Fraction(0)
-    box_failure: Any = Fraction(0)
-    box_pure: Any = Fraction(0)
-
-    @property
-    def box(self) -> Share:
-        """The use of the box."""
-        return Share(*self[2:])
-
-
 @dataclass
 class Sums:
-    """What the entries of a ledger add up to.
+    """What the entries of a ledger add up to, exactly.
 
-    `curves` counts mechanisms that are not Gaussian, by their texts. `least_delta` is
+    `mu2` and `failure` are of Gaussian mechanisms and of models, `box` is the use of
+    the budget, and `curves` counts other mechanisms by their texts. `least_delta` is
     the smallest delta of an entry, `seeded` whether one has noise of a seed, and
     `number` and `digest` are those of the last one.
     """
 
-    costs: CostSums = field(default_factory=CostSums)
+    mu2: Exact = Fraction(0)
+    failure: Exact = Fraction(0)
+    box: Share = field(default_factory=Share)
     curves: Counter[str] = field(default_factory=Counter)
     least_delta: float | None = None
     seeded: bool = False
@@ -186,18 +174,27 @@ class Sums:
     def from_json(cls, text: str) -> Sums:
         """Read what :meth:`to_json` wrote."""
         values = json.loads(text)
-        costs, curves = numbers_of(values.pop("costs")), values.pop("curves")
-        return cls(CostSums(*costs), Counter(curves), **values)
+        mu2, failure, *box = numbers_of(values.pop("costs"))
+        curves = Counter(values.pop("curves"))
+        return cls(mu2, failure, Share(*box), curves, **values)
 
     def to_json(self) -> str:
         """Return the sums as text."""
-        return json.dumps({**vars(self), "costs": _text(self.costs)})
+        values = dict(vars(self))
+        costs = (values.pop("mu2"), values.pop("failure"), *values.pop("box"))
+        return json.dumps({"costs": _text(costs), **values})
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was spent."""
+        return not any((self.mu2, self.failure, *self.box))
 
     def add(self, entry: LedgerEntry) -> None:
         """Add an entry."""
-        own = CostSums(exact(entry.ledger_mu) ** 2, exact(entry.failure))
-        own = CostSums(*own[:2], *(numbers_of(entry.share) or Share()))
-        self.costs = CostSums(*map(operator.add, self.costs, own))
+        self.mu2 += exact(entry.ledger_mu) ** 2
+        self.failure += exact(entry.failure)
+        own = numbers_of(entry.share) or Share()
+        self.box = Share(*map(operator.add, self.box, own))
         for text, times in json.loads(entry.curves):
             self.curves[text] += times
         deltas = (self.least_delta, entry.delta)
@@ -215,5 +212,5 @@ class Sums:
     def total(self) -> Total:
         """Return the composed cost of all entries."""
         curves = tuple((curve_of(text), n) for text, n in sorted(self.curves.items()))
-        mu, failure = math.sqrt(as_float(self.costs.mu2)), as_float(self.costs.failure)
-        return Total(mu, failure, curves, self.costs.box)
+        mu, failure = math.sqrt(as_float(self.mu2)), as_float(self.failure)
+        return Total(mu, failure, curves, self.box)

@@ -22,7 +22,7 @@ from .costs import (
     relation_of,
     separate_ledger,
 )
-from .entries import CostSums, LedgerEntry, Sums, digest_of
+from .entries import LedgerEntry, Sums, digest_of
 
 if TYPE_CHECKING:
     from .store import Transaction
@@ -66,7 +66,7 @@ class Standing:
     def __init__(
         self, terms: dict[str, Any], sums: Sums, entries: Sequence[LedgerEntry] = ()
     ) -> None:
-        self.terms, self.entries, self._costs = terms, tuple(entries), sums.costs
+        self.terms, self.entries, self._sums = terms, tuple(entries), sums
         self.relation, self.budget = relation_of(terms), budget_of(terms)
         total, self.digest, delta = sums.total(), sums.digest, terms["delta"]
         if delta is None:  # several fits may fail more often than one allows for
@@ -82,14 +82,13 @@ class Standing:
 
     def remaining(self, n_fits: int = 1) -> Remaining:
         """Return what each of `n_fits` more Gaussian fits may ask for."""
-        left = math.inf
+        left, room, box = math.inf, Share(), self._sums.box
         if self.budget is not None:
-            whole = n_fits == 1 and self._costs == CostSums()  # it may be all of it
-            box = self._costs.box
+            whole = n_fits == 1 and self._sums.empty  # it may be all of it
             left = self.budget.epsilon if whole else self.budget.remaining(box, n_fits)
+            room = self.budget.room(box)
         found = Remaining(left, self.delta)
         found.n_fits, found.standing = n_fits, self
-        room = Share() if self.budget is None else self.budget.room(self._costs.box)
         found.failures, found.pure = as_float(room.failure), as_float(room.pure)
         return found
 
@@ -109,6 +108,21 @@ def left_in_words(budget: Budget, spent: float, left: float, n_fits: int = 1) ->
     total = f"{budget.epsilon:g} at delta={budget.delta:g} is spent"
     fits = fits if left else "nothing remains"
     return f"epsilon={spent:.6g} of {total}; costs do not add up linearly, so {fits}."
+
+
+def unlimited(plan: PrivacyPlan, budget: Budget) -> PrivacyBudgetError:
+    """Return the error for a plan without a finite cost, or without secret noise."""
+    said = (
+        f"{plan.estimator} draws its noise from noise_seed, which gives no privacy "
+        "and costs an infinite epsilon; leave noise_seed=None. Seeds are for tests "
+        "and figures: charge them to a PrivacyAccountant without a budget"
+    )
+    if not plan.noisy:
+        said = (
+            f"{plan.estimator} with epsilon=None spends without limit, but this "
+            "accountant has a budget; set epsilon to a number"
+        )
+    return PrivacyBudgetError(said, math.inf, budget.epsilon)
 
 
 def refusal(
