@@ -42,7 +42,7 @@ from ..accounting._ledger.context import (
 )
 from ..accounting._ledger.step_shares import StepShare
 from ..mechanisms import Concern, PrivacyPlan, Remark, Unit, check_count, check_real
-from ..mechanisms._plan import ONE_ROW_OF_EACH, has_budget
+from ..mechanisms._plan import has_budget
 from .documented import documented
 from .sklearn_compat import CALLBACK_ATTRIBUTES, Interval, parameter_names
 from .strategies import check_values, is_strategy, json_default, read_plain
@@ -309,9 +309,8 @@ class PrivateEstimator(BaseEstimator):
         remarks = [Remark(sentence, Concern.NOISE) for sentence in sentences]
         if math.isfinite(epsilon) and (leak := self._unprotected()) is not None:
             remarks += [Remark(f"Its guarantee is void: {leak}.", Concern.LEAK)]
-        if by_user:
-            remarks += [ONE_ROW_OF_EACH]
-        return replace(plan, remarks=(*plan.remarks, *remarks))
+        remarks = [*plan.remarks, *remarks]
+        return replace(plan, remarks=tuple(remarks), one_row_each=by_user)
 
     def _warn_of_unseen(self, become: str, remedy="pass public bounds") -> None:
         """Warn how many features noise hides, by the released mask."""

@@ -131,7 +131,7 @@ class LocalClient(AnsweringClient):
         """Return a client whose plan, for this epsilon, somebody has charged."""
         client = object.__new__(cls)
         client._prepare(name, X, task, epsilon, plan.delta, noise_seed)
-        changed = {"unit": plan.unit, "remarks": plan.remarks}
+        changed = {"unit": plan.unit, "one_row_each": plan.one_row_each}
         client.plan = replace(client.plan, **changed)
         if client.plan != plan:
             raise ValueError("the plan that was charged is not the client's")

@@ -33,7 +33,6 @@ from ..accounting import NoisyFitWarning, PrivacyAccountant
 from ..accounting._errors import warn
 from ..accounting._gaussian import check_delta
 from ..mechanisms import Concern, ParallelPlan, Remark, Unit, check_count, check_real
-from ..mechanisms._plan import ONE_ROW_OF_EACH
 from ._bounded_moments import CENTER_OF_CLIENTS
 from ._federated_client import LocalClient, run_in_process
 from ._federated_server import Outcome, Rounds
@@ -307,8 +306,7 @@ class FederatedEstimator(
         plans = {name: party.plan for name, party in rounds.parties.items()}
         if by_user:
             for name, own in plans.items():
-                remarks = (*own.remarks, ONE_ROW_OF_EACH)
-                plans[name] = replace(own, unit=Unit.USER, remarks=remarks)
+                plans[name] = replace(own, unit=Unit.USER, one_row_each=True)
         if self.noise_seed is not None:
             plans = {name: replace(own, seeded=True) for name, own in plans.items()}
         return ParallelPlan.of(plans)

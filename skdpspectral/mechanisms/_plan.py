@@ -34,15 +34,6 @@ def on_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-class Details(str):
-    """A text of several lines that consoles and notebooks show as it is."""
-
-    __repr__ = str.__str__
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self)}</pre>"
-
-
 def _escaped(cell: object) -> str:
     return html.escape(str(cell))
 
@@ -61,43 +52,16 @@ def html_table(
     return f"<table>{''.join(lines)}</table>"
 
 
-@dataclass(frozen=True)
-class Report:
-    """Two lines, and the sentences and the table that explain them.
-
-    The first of `rows` has the heads of the table. Columns without entries are left
-    out of the text. Without rows, the details have `nothing` in place of the table.
-    """
-
-    title: str
-    line: str = ""
-    sentences: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-    nothing: str = ""
-
-    def __str__(self) -> str:
-        return "\n".join(map(on_one_line, filter(None, (self.title, self.line))))
-
-    def table(self) -> Iterator[str]:
-        """Yield the lines of the table, with aligned columns."""
-        columns = [c for c in zip(*self.rows, strict=True) if any(c[1:])]
-        widths = [max(map(len, column)) for column in columns]
-        for row in zip(*columns, strict=True):
-            yield "  ".join(map(str.ljust, row, widths)).rstrip()
-
-    def details(self) -> Details:
-        """Return title, sentences and table as text, without the second line."""
-        said = map(on_one_line, (self.title, *self.sentences))
-        table = list(self.table()) or [self.nothing]
-        return Details("\n".join((*said, "", *table)).rstrip("\n"))
-
-    def _repr_html_(self) -> str:
-        listed = "".join(f"<li>{_escaped(said)}</li>" for said in self.sentences)
-        return (
-            f"<div><strong>{_escaped(self.title)}</strong><br>{_escaped(self.line)}"
-            f"<details><summary>Details</summary><ul>{listed}</ul>"
-            f"{html_table(self.rows)}</details></div>"
-        )
+def html_report(
+    title: str, line: str, sentences: Iterable[str], rows: Iterable[Sequence[object]]
+) -> str:
+    """Return two lines of HTML, and folded below them what explains them."""
+    listed = "".join(f"<li>{_escaped(said)}</li>" for said in sentences)
+    return (
+        f"<div><strong>{_escaped(title)}</strong><br>{_escaped(line)}"
+        f"<details><summary>Details</summary><ul>{listed}</ul>"
+        f"{html_table(rows)}</details></div>"
+    )
 
 
 class Concern(Word):
@@ -136,9 +100,6 @@ NODE_NOISE = Remark(
     "server and all other nodes.",
     Concern.TRUST,
 )
-
-# What a fit with users is made of. Statements know it by this.
-ONE_ROW_OF_EACH = Remark("Each user counts as one row, drawn at random.")
 
 
 def by_weight(remarks: Iterable[Remark]) -> list[Remark]:
@@ -251,6 +212,8 @@ class PrivacyPlan:
         more than the mechanisms' sensitivities, or that a value of a single row is
         named (:class:`ThresholdedGaussian`). The costs hold outside this event, and
         ledgers add it up.
+    one_row_each : bool, default=False
+        Whether each user counts as one row, which is drawn at random.
     """
 
     epsilon: float
@@ -263,6 +226,7 @@ class PrivacyPlan:
     seeded: bool = False
     remarks: tuple[Any, ...] = ()
     failure: float = 0.0
+    one_row_each: bool = False
     # What follows from the mechanisms, worked out once: every release asks for it.
     _releases: tuple[Mechanism, ...] = field(init=False, repr=False, compare=False)
     _by_name: dict[str, Mechanism] = field(init=False, repr=False, compare=False)
@@ -337,7 +301,7 @@ class PrivacyPlan:
         return self._by_name[name]
 
     def __str__(self) -> str:
-        return str(Report(self.guarantee(), self._second_line()))
+        return "\n".join(map(on_one_line, (self.guarantee(), self._second_line())))
 
     def guarantee(self) -> str:
         """Return the guarantee in one sentence, the first line of ``str(plan)``."""
@@ -390,7 +354,9 @@ class PrivacyPlan:
             said.append(f"Its cost is {mu}{but}.")
         elif self.noisy and but:
             said.append(f"The cost holds{but[1:]}.")
-        return list(map(on_one_line, (*said, *by_weight(self._all_remarks()))))
+        said += by_weight(self._all_remarks())
+        said += ["Each user counts as one row, drawn at random."] * self.one_row_each
+        return list(map(on_one_line, said))
 
     def details(self) -> str:
         """Return all sentences, and a table of the releases, as text.
@@ -404,7 +370,13 @@ class PrivacyPlan:
             says "choice", a fit makes the releases of one choice, depending on earlier
             releases, and is charged for the most expensive choice.
         """
-        return self._report().details()
+        columns = [c for c in zip(*self._table(), strict=True) if any(c[1:])]
+        widths = [max(map(len, column)) for column in columns]
+        table = [
+            "  ".join(map(str.ljust, row, widths)).rstrip()
+            for row in zip(*columns, strict=True)
+        ]
+        return "\n".join((*self.sentences(), "", *(table or [_NOTHING])))
 
     def rows(self) -> Iterator[tuple[Any, str, tuple[str, ...]]]:
         """Yield the first of identical releases, its condition, and their row."""
@@ -417,13 +389,14 @@ class PrivacyPlan:
             names = [release.name for release in releases]
             yield releases[0], condition, _cells(names, releases[0], condition)
 
-    def _report(self) -> Report:
-        first, *others = self.sentences()
-        rows = [HEADS, *(row for *_, row in self.rows())] if self.mechanisms else ()
-        return Report(first, self._second_line(), others, rows, _NOTHING)
+    def _table(self) -> list[tuple[str, ...]]:
+        """Return the heads of the table of releases and its rows; [] if it has none."""
+        rows = [row for *_, row in self.rows()]
+        return [HEADS, *rows] if rows else rows
 
     def _repr_html_(self) -> str:
-        return self._report()._repr_html_()
+        first, *others = self.sentences()
+        return html_report(first, self._second_line(), others, self._table())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain Python values."""
@@ -436,6 +409,7 @@ class PrivacyPlan:
             **{name: str(getattr(self, name)) for name in names},
             "seeded": self.seeded,
             "failure": self.failure,
+            "one_row_each": self.one_row_each,
             "remarks": list(map(str, self.remarks)),
             "concerns": [str(remark.concern) for remark in self.remarks],
             "mechanisms": [mechanism.to_dict() for mechanism in self.mechanisms],

@@ -321,6 +321,7 @@ class StepBudgets:
             assumption=Assumption.NO_LEAKS if leak else Assumption.NONE,
             remarks=tuple(self._remarks(leak)),
             failure=self._failure,
+            one_row_each=users is not None,
         )
         for path, share in self.step_shares.items():
             # What the form of a step's rows does not allow is said before the charge.

@@ -88,10 +88,9 @@ def test_choices_are_conditions():
     lines = plan.details().splitlines()
     assert sum("center: choice 1 of 3" in line for line in lines) > 1
     assert sum("center: choice 3 of 3; symmetric" in line for line in lines) == 1
-    assert repr(plan.details()) == plan.details()
 
 
-TAGS = {"div", "strong", "br", "details", "summary", "ul", "li", "pre", "p"}
+TAGS = {"div", "strong", "br", "details", "summary", "ul", "li", "p"}
 TAGS |= {"table", "tr", "th", "td"}
 
 
@@ -128,7 +127,6 @@ def test_notebooks_get_escaped_text_without_scripts():
     said = " ".join(NASTY.split())
     assert len(str(plan).splitlines()) == 2
     assert shown_in_notebooks(plan).count(said) == 3
-    assert said in shown_in_notebooks(plan.details())
     accountant = PrivacyAccountant(3.0)
     accountant.named(NASTY).charge(plan)
     assert NASTY in shown_in_notebooks(accountant)

@@ -25,7 +25,6 @@ from ...mechanisms import (
     check_real,
     shown,
 )
-from ...mechanisms._plan import ONE_ROW_OF_EACH
 from .._errors import LedgerError
 from .._gaussian import MIN_DELTA, check_delta, gaussian_epsilon, gaussian_mu
 from . import report, store
@@ -416,7 +415,7 @@ class PrivacyAccountant:
             relation = plan.unit, plan.neighbors
             terms |= {"unit": str(plan.unit), "neighbors": str(plan.neighbors)}
         shared = isinstance(plan, ParallelPlan) and not all(
-            ONE_ROW_OF_EACH in own.remarks for _, own in plan.blocks
+            own.one_row_each for _, own in plan.blocks
         )
         if relation[0] is Unit.USER and shared:
             raise LedgerError(

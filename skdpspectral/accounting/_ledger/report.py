@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...mechanisms import Assumption, PrivacyPlan, Report
+from ...mechanisms import Assumption, PrivacyPlan, html_report
 from .._errors import LedgerError, PrivacyBudgetError
 from .._gaussian import MIN_DELTA
 from .costs import (
@@ -203,7 +203,7 @@ def summary_html(standing: Standing) -> str:
         pair = f"{e.epsilon:.6g}", f"{e.delta:g}"
         rows.append((when, e.estimator, e.label or "", *pair, note))
     table = rows if len(rows) > 1 else ()
-    return Report("PrivacyAccountant", summary(standing), rows=table)._repr_html_()
+    return html_report("PrivacyAccountant", summary(standing), (), table)
 
 
 def sentence(entry: LedgerEntry) -> str:
