@@ -11,19 +11,11 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 from ._planned_releases import (
-    CURVE_TYPES,
     Assumption,
-    CorrelatedGaussian,
     Curve,
     Exact,
-    ExponentialMechanism,
-    Gaussian,
-    GaussianDP,
     Mechanism,
     Neighbors,
-    SampledGaussian,
-    SharedGaussian,
-    ThresholdedGaussian,
     Unit,
     Word,
 )
@@ -133,7 +125,8 @@ class Alternatives(Mechanism):
         self._keep("branches", tuple(map(tuple, self.branches)))
         if len(self.branches) < 2 or not all(self.branches):
             raise ValueError(f"{self.name!r} needs two branches or more, none empty")
-        if any(isinstance(m, CURVE_TYPES) for m in itertools.chain(*self.branches)):
+        releases = itertools.chain(*self.branches)
+        if any(m.curve(Neighbors.ZERO_OUT_ONE) is not None for m in releases):
             raise ValueError(f"branches of {self.name!r} must be Gaussian mechanisms")
 
     @property
@@ -161,7 +154,7 @@ def _cells(names: list[str], mechanism: Any, condition: str) -> tuple[str, ...]:
     noise = 0.0 if isinstance(mechanism, Exact) else None
     noise = getattr(mechanism, "noise_std", noise)
     moved = getattr(mechanism, "charged_sensitivity", None)
-    is_curve = isinstance(mechanism, (*CURVE_TYPES, SampledGaussian))
+    is_curve = mechanism.curve(Neighbors.ZERO_OUT_ONE) is not None
     cells = (
         names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}",
         str(len(names)),
@@ -172,13 +165,6 @@ def _cells(names: list[str], mechanism: Any, condition: str) -> tuple[str, ...]:
     )
     return tuple(map(on_one_line, cells))
 
-
-_KINDS = (
-    *(Gaussian, CorrelatedGaussian, SampledGaussian, SharedGaussian),
-    *(ThresholdedGaussian, Exact, ExponentialMechanism, Alternatives),
-    *(GaussianDP, *CURVE_TYPES),
-)
-_MECHANISMS: dict[str, Callable[..., Mechanism]] = {cls.kind: cls for cls in _KINDS}
 
 _NOTHING = "It releases nothing."
 
@@ -267,19 +253,13 @@ class PrivacyPlan:
     @property
     def curves(self) -> tuple[Curve, ...]:
         """Releases that are not Gaussian, each with its own privacy curve."""
-        found = (self._curve(mechanism) for mechanism in self.mechanisms)
+        found = (mechanism.curve(self.neighbors) for mechanism in self.mechanisms)
         return tuple(curve for curve in found if curve is not None)
-
-    def _curve(self, mechanism: Mechanism) -> Curve | None:
-        """Return what a mechanism costs if that is no ``mu``."""
-        if isinstance(mechanism, SampledGaussian):
-            return mechanism.curve(self.neighbors)
-        return mechanism if isinstance(mechanism, CURVE_TYPES) else None
 
     @property
     def mu_beside_curves(self) -> float:
         """Cost of all other releases, in Gaussian differential privacy."""
-        others = (m.mu for m in self.mechanisms if self._curve(m) is None)
+        others = (m.mu for m in self.mechanisms if m.curve(self.neighbors) is None)
         return math.sqrt(sum(mu**2 for mu in others))
 
     @property
@@ -442,7 +422,7 @@ def _plan_of(values: dict[str, Any]) -> PrivacyPlan:
 def _mechanism_of(values: dict[str, Any]) -> Mechanism:
     values = dict(values)
     kind = values.pop("kind")
-    if kind not in _MECHANISMS:
+    if kind not in Mechanism.kinds:
         raise ValueError(f"unknown kind of mechanism {kind!r}")
     if "branches" in values:
         values["branches"] = [
@@ -450,7 +430,7 @@ def _mechanism_of(values: dict[str, Any]) -> Mechanism:
         ]
     if "shape" in values:
         values["shape"] = tuple(values["shape"])
-    return _MECHANISMS[kind](**values)
+    return Mechanism.kinds[kind](**values)
 
 
 @dataclass(frozen=True)
@@ -465,16 +445,8 @@ class ParallelPlan(PrivacyPlan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        blocks = tuple((str(name), plan) for name, plan in self.blocks)
-        vars(self).update(blocks=blocks)
-        if not blocks or len(dict(blocks)) != len(blocks):
-            raise ValueError("blocks must have distinct names")
-        if any(plan.curves for _, plan in blocks):
+        if any(plan.curves for _, plan in self.blocks):
             raise ValueError("blocks must have only Gaussian mechanisms")
-        if max(plan.mu for _, plan in blocks) > self.mu:
-            raise ValueError(
-                "the plan of all blocks must be the plan of the most expensive one"
-            )
 
     @classmethod
     def of(cls, plans: dict[str, PrivacyPlan]) -> ParallelPlan:

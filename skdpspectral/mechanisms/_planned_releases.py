@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from numbers import Integral, Number, Real
 from statistics import NormalDist
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 
 class Word(str, Enum):
@@ -97,15 +97,24 @@ class Mechanism:
     kind: ClassVar[str]
     cost_lemma: ClassVar[str] = ""
     note: ClassVar[str] = ""
+    kinds: ClassVar[dict[str, Any]] = {}  # all classes, by their kind
 
     name: str
     shape: tuple[int, ...]
     lemma: str
     mu: float
 
+    def __init_subclass__(cls) -> None:
+        if "kind" in vars(cls):
+            Mechanism.kinds[cls.kind] = cls
+
     def notes(self) -> str:
         """Return notes for reports, in addition to the numbers."""
         return self.note.format(self)
+
+    def curve(self, neighbors: Neighbors | str) -> Curve | None:
+        """Return what it costs under a relation if that is no ``mu``, else None."""
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that the release is made of, without what follows from it."""
@@ -145,6 +154,10 @@ class _Curve(Mechanism):
     def neighbors(self) -> frozenset[Neighbors] | None:
         """Neighbor relations supported by the guarantee; None for any."""
         return None
+
+    def curve(self, neighbors: Neighbors | str) -> Any:
+        """Return the mechanism, which is its own cost."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -249,8 +262,7 @@ class GaussianDP(Mechanism):
         self._keep_reals("[0, inf)", "mu")
 
 
-CURVE_TYPES = (SubsampledGaussian, ApproximateDP)
-Curve = SubsampledGaussian | ApproximateDP
+Curve: TypeAlias = SubsampledGaussian | ApproximateDP
 
 
 # The grid is this much finer than the noise: fine enough to cost nothing, coarse
@@ -473,7 +485,7 @@ class SampledGaussian(CorrelatedGaussian):
         return self.noise_std / self.charged_sensitivity
 
     def curve(self, neighbors: Neighbors | str) -> SubsampledGaussian:
-        """Return its cost under a relation of neighbors."""
+        """Return the cost of its steps."""
         assert self.max_steps is not None
         return SubsampledGaussian(
             self.name,

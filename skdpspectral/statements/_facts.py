@@ -18,13 +18,11 @@ from ..mechanisms import (
     Neighbors,
     ParallelPlan,
     PrivacyPlan,
-    SampledGaussian,
     SharedGaussian,
     Unit,
     shown,
 )
 from ..mechanisms._plan import NODE_NOISE, SERVER_NOISE
-from ..mechanisms._planned_releases import CURVE_TYPES
 
 FORMAT = "skdpspectral-statement-5"
 # Groups of entries that a page shows.
@@ -35,7 +33,7 @@ UNCONFIRMED = ("stated", "versions")
 NUMBERS = ("n_units", "units_per_person")
 # Kinds of what is entered on the word of others.
 EXTERNAL = {"approximate-dp", "gaussian-dp"}
-_CURVES = {SampledGaussian.kind, *(curve.kind for curve in CURVE_TYPES)}
+_CURVES = {"sampled-gaussian", "subsampled-gaussian", "approximate-dp"}
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from ...mechanisms import (
     Unit,
     check_real,
 )
-from ...mechanisms._planned_releases import CURVE_TYPES, Curve
+from ...mechanisms._planned_releases import Curve, Mechanism
 from .._composition import is_within, least_mu, pure_mu
 from .._curves import Counted
 from .._errors import LedgerError
@@ -45,7 +45,6 @@ DEFAULT_DELTA = 1e-6
 FAILURES = 0.1
 _CLOSE, _MOST_STEPS, _FALL = 1.0 + 2.0**-24, 40, 2.0**-8  # of the search for d
 _MOST_DELTA = math.nextafter(1.0, 0.0)
-_KINDS: dict[str, Any] = {kind.kind: kind for kind in CURVE_TYPES}
 
 
 def exact(number: float) -> Exact:
@@ -191,9 +190,9 @@ def curve_of(text: str) -> Curve:
     """Read what :func:`curve_text` wrote."""
     fields = json.loads(text)
     kind = fields.pop("kind")
-    if kind not in _KINDS:
+    if kind not in Mechanism.kinds:
         raise LedgerError(f"this release of skdpspectral knows no mechanism {kind!r}")
-    curve: Curve = _KINDS[kind](name="", **fields)
+    curve: Curve = Mechanism.kinds[kind](name="", **fields)
     return curve
 
 
