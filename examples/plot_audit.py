@@ -65,7 +65,7 @@ tools = {
 }
 results = {}
 for name, (tool, claim) in tools.items():
-    for assume in ("nothing", "independent", "gaussian"):
+    for assume in ("nothing", "gaussian"):
         found = audit_in_few_fits(tool, canaries, 10, assume=assume, **claim)
         print(f"{name:17}{found}")
         results[name] = found
@@ -74,9 +74,8 @@ for name, (tool, claim) in tools.items():
 # What a bound assumes
 # --------------------
 # The first bound of each tool always holds. The second assumes that scores of different
-# coins are independent. The third also assumes that they are normal, which is right for
-# entries of a matrix with Gaussian noise. A bound above the claim refutes it, as far as
-# its assumption holds.
+# coins are independent and normal, which is right for entries of a matrix with Gaussian
+# noise. A bound above the claim refutes it, as far as its assumption holds.
 #
 # The histograms show the scores. The curve shows the error rates of guesses of a coin
 # where there is too little noise. They lie below what the claim allows.

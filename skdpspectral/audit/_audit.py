@@ -28,14 +28,12 @@ from ._bounds import (
     approximate_curve,
     bound_of_guesses,
     bound_of_normals,
-    bound_of_scores,
     gaussian_curve,
 )
 
 # What an audit may assume of scores, and how results say so.
 _ASSUMED = {
     "nothing": "nothing is assumed",
-    "independent": "if scores of coins are independent",
     "gaussian": "if scores are independent normals of one deviation",
 }
 # Chance that fits with noise of their own are called repeated.
@@ -141,7 +139,7 @@ class AuditResult:
         Where epsilons are stated.
     confidence : float
         Probability, over coins and noise, that the bounds hold.
-    assume : {"nothing", "independent", "gaussian"}
+    assume : {"nothing", "gaussian"}
         What the bounds assume.
     n_fits, n_coins : int
         Number of fits, and of coins in each.
@@ -220,18 +218,13 @@ def audit_in_few_fits(
         Made-up data and scores, by :func:`pairs_of_features` or of your own.
     n_fits : int, default=10
         Number of fits, each with coins of its own.
-    assume : {"nothing", "independent", "gaussian"}, default="nothing"
+    assume : {"nothing", "gaussian"}, default="nothing"
         What the bound assumes of the scores.
 
-        - "nothing": the bound always holds. Of scores with equal claims, it is lower
-          than the others.
-        - "independent": scores of different coins are independent. A single event that
-          helps all coins breaks this.
-        - "gaussian": they are independent normals of one standard deviation too. Of
-          releases that take few values, or have outliers, this is wrong.
-
-        With one coin per fit, "nothing" takes fits for independent: each call of a
-        function must draw its randomness anew.
+        - "nothing": the bound always holds.
+        - "gaussian": scores are independent normals of one standard deviation. The
+          bound is higher. Of releases that take few values, have outliers, or tell
+          many coins by a single event, this is wrong.
     mu, epsilon : float or None, default=None
         What a function claims: a `mu` of Gaussian differential privacy, or an `epsilon`
         at `delta`. Not for estimators, which have a plan.
@@ -377,30 +370,20 @@ def _scores_of_fit(estimator, canaries: Canaries, coins, seed) -> np.ndarray:
 
 def _bounds(scores, coins, assume, mu, epsilon, delta, confidence):
     """Return bounds on mu (None for other claims) and on epsilon."""
-    curve: Callable = gaussian_curve if mu is not None else approximate_curve(delta)
-    sides = scores[~coins], scores[coins]
     if assume == "gaussian":
-        found = bound_of_normals(*sides, confidence)
-        certified = gaussian_epsilon(found, delta) if delta > 0.0 else 0.0
-        return (None if mu is None else found), certified
-    if assume == "independent" or coins.shape[1] == 1:
-        found = bound_of_scores(*sides, curve, confidence)
-    else:
-        claims = epsilon, gaussian_mu(epsilon, max(delta, 1e-6))
-        claims = claims if mu is None else (mu, mu)
-        found = _bound_of_guesses(scores, coins, curve, claims, confidence)
-    if mu is None:
-        return None, found
-    return found, gaussian_epsilon(found, delta)
-
-
-def _bound_of_guesses(scores, coins, curve, claims, confidence) -> float:
-    """Guess the coins of the scores farthest from their fit's median."""
-    centered = scores - np.median(scores, axis=1, keepdims=True)
+        found = bound_of_normals(scores[~coins], scores[coins], confidence)
+        return (None if mu is None else found), gaussian_epsilon(found, delta)
+    # Guess the coins of the scores farthest from the median: of their fit, or of all.
+    by_fit = 1 if coins.shape[1] > 1 else None
+    centered = scores - np.median(scores, axis=by_fit, keepdims=True)
+    curve: Callable = gaussian_curve if mu is not None else approximate_curve(delta)
+    claims = epsilon, gaussian_mu(epsilon, max(delta, 1e-6))
+    claims = claims if mu is None else (mu, mu)
     guesses = _number_of_guesses(scores.size, curve, claims, confidence)
     order = np.argsort(-np.abs(centered), axis=None, kind="stable")[:guesses]
     right = (centered > 0.0).ravel()[order] == coins.ravel()[order]
-    return bound_of_guesses(int(right.sum()), guesses, scores.size, curve, confidence)
+    found = bound_of_guesses(int(right.sum()), guesses, scores.size, curve, confidence)
+    return (None, found) if mu is None else (found, gaussian_epsilon(found, delta))
 
 
 @functools.lru_cache(maxsize=64)

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import betaincinv, chdtri, gammaln, ndtr, ndtri
+from scipy.special import chdtri, gammaln, ndtr, ndtri
 
 Curve = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -57,37 +57,6 @@ def bound_of_guesses(
         return tail > 1.0
 
     return least_loss(refuted)
-
-
-def _upper_limit(successes: int, trials: int, alpha: float) -> float:
-    """Clopper-Pearson upper confidence limit of a probability."""
-    if successes >= trials:
-        return 1.0
-    return float(betaincinv(successes + 1, trials - successes, 1.0 - alpha))
-
-
-def bound_at(tails, heads, threshold: float, curve: Curve, confidence: float) -> float:
-    """Bound the loss by one test: heads are called above a threshold.
-
-    Scores are assumed to be independent.
-    """
-    alpha = (1.0 - confidence) / 2.0
-    level = _upper_limit(int(np.sum(tails > threshold)), len(tails), alpha)
-    missed = _upper_limit(int(np.sum(heads <= threshold)), len(heads), alpha)
-    return least_loss(lambda losses: curve(np.array(1.0 - missed), losses) > level)
-
-
-def bound_of_scores(tails, heads, curve: Curve, confidence: float) -> float:
-    """Bound the loss by independent scores; half of them choose the threshold."""
-    half = [scores[: len(scores) // 2] for scores in (tails, heads)]
-    rest = [scores[len(scores) // 2 :] for scores in (tails, heads)]
-    if min(len(half[0]), len(half[1])) == 0:
-        return 0.0
-    candidates = np.quantile(np.concatenate(half), np.linspace(0.0, 1.0, 101))
-    low, high = half
-    found = [bound_at(low, high, value, curve, confidence) for value in candidates]
-    threshold = candidates[int(np.argmax(found))]
-    return bound_at(rest[0], rest[1], threshold, curve, confidence)
 
 
 def bound_of_normals(tails, heads, confidence: float) -> float:

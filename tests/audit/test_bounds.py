@@ -14,10 +14,8 @@ from scipy.stats import binom, nct
 
 from skdpspectral.audit._bounds import (
     approximate_curve,
-    bound_at,
     bound_of_guesses,
     bound_of_normals,
-    bound_of_scores,
     gaussian_curve,
 )
 
@@ -82,19 +80,13 @@ def test_bound_of_normals_is_exact(n):
         assert nct.sf(found, freedom, 0.0) > 0.01
 
 
-BOUNDS = {
-    "middle": lambda tails, heads: bound_at(tails, heads, 0.5, gaussian_curve, 0.95),
-    "chosen": lambda tails, heads: bound_of_scores(tails, heads, gaussian_curve, 0.95),
-    "normal": lambda tails, heads: bound_of_normals(tails, heads, 0.95),
-}
-
-
-@pytest.mark.parametrize("name", BOUNDS)
-def test_bounds_of_scores_hold_and_are_sharp(name):
+def test_bounds_of_normals_hold_and_are_sharp():
     """Of 200 bounds at 95 %, 22 or more exceed mu with probability 2e-4 at most."""
     rng = np.random.default_rng(0)
     found = [
-        BOUNDS[name](rng.standard_normal(2000), 1.0 + rng.standard_normal(2000))
+        bound_of_normals(
+            rng.standard_normal(2000), 1.0 + rng.standard_normal(2000), 0.95
+        )
         for _ in range(200)
     ]
     assert sum(mu > 1.0 for mu in found) <= 22
@@ -103,17 +95,7 @@ def test_bounds_of_scores_hold_and_are_sharp(name):
 
 def test_nothing_is_found_in_nothing():
     same, other = np.random.default_rng(0).standard_normal((2, 1000))
-    assert max(bound(same, other) for bound in BOUNDS.values()) < 0.2
+    assert bound_of_normals(same, other, 0.95) < 0.2
     assert bound_of_guesses(500, 1000, 1000, gaussian_curve, 0.99) == 0.0
-    assert bound_at(same, same - 100.0, 0.0, gaussian_curve, 0.99) == 0.0
     assert bound_of_normals(same[:1], other, 0.99) == 0.0
     assert bound_of_normals(np.zeros(9), np.zeros(9), 0.99) == 0.0
-
-
-def test_separated_scores_give_what_their_number_allows():
-    zeros = np.zeros(1000)
-    assert bound_at(zeros, zeros + 1, 0.5, gaussian_curve, 0.99) > 5.0
-    pure = approximate_curve(0.0)
-    assert bound_at(zeros, zeros + 1, 0.5, pure, 0.99) == pytest.approx(
-        math.log(0.005 ** (-1 / 1000) / (0.005 ** (-1 / 1000) - 1) / 1.0053), abs=0.01
-    )
