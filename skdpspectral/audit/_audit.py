@@ -373,9 +373,10 @@ def _bounds(scores, coins, assume, mu, epsilon, delta, confidence):
     if assume == "gaussian":
         found = bound_of_normals(scores[~coins], scores[coins], confidence)
         return (None if mu is None else found), gaussian_epsilon(found, delta)
-    # Guess the coins of the scores farthest from the median: of their fit, or of all.
-    by_fit = 1 if coins.shape[1] > 1 else None
-    centered = scores - np.median(scores, axis=by_fit, keepdims=True)
+    # Guess the coins of the scores farthest from the middle of their fit, or of all.
+    several = coins.shape[1] > 1
+    middle = np.median(scores, axis=1, keepdims=True) if several else np.mean(scores)
+    centered = scores - middle
     curve: Callable = gaussian_curve if mu is not None else approximate_curve(delta)
     claims = epsilon, gaussian_mu(epsilon, max(delta, 1e-6))
     claims = claims if mu is None else (mu, mu)
@@ -405,7 +406,7 @@ def _number_of_guesses(coins: int, curve, claims: tuple, confidence: float) -> i
             bound_of_guesses(int(max(k, 0)), count, coins, curve, confidence)
             for k in (count, right)
         )
-        if (found := (all_right > claimed, usual)) > best:
+        if (found := (all_right > claimed, usual)) >= best:
             best, most = found, count
         elif usual < 0.7 * best[1]:
             break
