@@ -275,8 +275,7 @@ class PrivacyAccountant:
         (plan,) = check_plans(plan)
         with store.transaction(self._path, self._id) as locked:
             row, terms, sums = self._entered(plan, 1, locked.terms, locked.sums)
-            locked.set_terms(**terms)
-            locked.append(row, sums)
+            locked.append(row, terms, sums)
         note_charge(plan, row[0])
 
     def charge_external(
@@ -442,7 +441,7 @@ class PrivacyAccountant:
 
     # -- totals and tables -----------------------------------------------------
 
-    def _read(self) -> Standing:
+    def _totals(self) -> Standing:
         """Return the totals of the ledger as it is now, without its entries."""
         with store.transaction(self._path, self._id, keep=False) as locked:
             return Standing(locked.terms, locked.sums)
@@ -471,7 +470,7 @@ class PrivacyAccountant:
         (:ref:`filters`), so less may be left to spend than this suggests. The total is
         at most what these means count, and so never exceeds a budget.
         """
-        return self._read().spent(delta)
+        return self._totals().spent(delta)
 
     def remaining(self, k: int = 1) -> Remaining:
         """Return the budget available to each of `k` further equal Gaussian fits.
@@ -491,15 +490,8 @@ class PrivacyAccountant:
             ledger's unit and relation on all of its rows; infinite without a budget.
             ``str()`` explains the result. Its `failures` and `pure` are what is left
             for other mechanisms (:ref:`filters`).
-
-        Examples
-        --------
-        >>> from skdpspectral import PrivacyAccountant
-        >>> accountant = PrivacyAccountant(epsilon=2.0, delta=1e-6)
-        >>> round(accountant.remaining(10).epsilon, 3)
-        0.574
         """
-        return self._read().remaining(check_count("k", k))
+        return self._totals().remaining(check_count("k", k))
 
     @property
     def ledger(self) -> tuple[LedgerEntry, ...]:
@@ -540,16 +532,6 @@ class PrivacyAccountant:
             One JSON object per line: first the ledger with its totals, then its
             entries, oldest first, each with its mechanisms and an English sentence
             (``"statement"``). Infinite values are null.
-
-        Examples
-        --------
-        >>> import json
-        >>> from skdpspectral import DPPCA, PrivacyAccountant
-        >>> accountant = PrivacyAccountant()
-        >>> accountant.charge(DPPCA(2, epsilon=1.0).privacy_plan(1000, 5))
-        >>> whole, entry = map(json.loads, accountant.export().splitlines())
-        >>> whole["entries"], entry["estimator"], round(entry["epsilon"], 3)
-        (1, 'DPPCA', 1.0)
         """
         return report.exported(self._standing())
 

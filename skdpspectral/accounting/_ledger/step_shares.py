@@ -89,38 +89,36 @@ class StepShare:
 
     def check(self, plan: PrivacyPlan, n_public: int | None) -> None:
         """Raise if a plan differs from the charge."""
-        difference = self._difference(plan, n_public)
-        if difference:
+        difference = next(self._differences(plan, n_public), None)
+        if difference is not None:
             raise RuntimeError(
                 f"step {self.path!r} would release something other than what was "
                 f"charged: {difference}. None of it was released; do not change a "
                 "step during the fit of its pipeline"
             )
 
-    def _difference(self, plan: PrivacyPlan, n_public: int | None) -> str:
-        """Describe how a plan differs from the charge; "" if it does not."""
+    def _differences(self, plan: PrivacyPlan, n_public: int | None) -> Iterator[str]:
+        """Describe how a plan differs from the charge."""
         charged = self.charged
         assert charged is not None
         for name in ("unit", "neighbors", "assumption", "seeded", "failure"):
             found, planned = getattr(plan, name), getattr(charged, name)
             if found != planned:
-                return f"{name}={found} instead of {planned}"
+                yield f"{name}={found} instead of {planned}"
         if n_public is not None and self._n_samples not in (None, n_public):
-            return f"it has {n_public} rows, but the pipeline has {self._n_samples}"
+            yield f"it has {n_public} rows, but the pipeline has {self._n_samples}"
         mu, planned = plan.mu_beside_curves, charged.mu_beside_curves
         if not mu <= planned * (1.0 + _ROUNDING):
-            return f"mu={mu!r} instead of {planned!r}"
+            yield f"mu={mu!r} instead of {planned!r}"
         for curve, most in itertools.zip_longest(plan.curves, charged.curves):
             # Of the noise, as much as was planned but for rounding is enough.
             noise = getattr(curve, "noise_multiplier", 0.0)
             planned = getattr(most, "noise_multiplier", math.inf)
             if noise < planned * (1.0 - _ROUNDING):
-                return f"its noise multiplier is {noise!r} instead of {planned!r}"
-            if replace(curve, name="", noise_multiplier=planned) != replace(
-                most, name=""
-            ):
-                return "it has other samples or steps"
-        return ""
+                yield f"its noise multiplier is {noise!r} instead of {planned!r}"
+            of_steps = replace(curve, name="", noise_multiplier=planned)
+            if of_steps != replace(most, name=""):
+                yield "it has other samples or steps"
 
     def __copy__(self) -> StepShare:
         return self

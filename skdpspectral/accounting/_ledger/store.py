@@ -154,23 +154,19 @@ class Transaction:
         """Note what is on disk, after a commit."""
         _seen[self.terms["id"]] = self._mark()
 
-    def set_terms(self, **terms: Any) -> None:
-        """Write some of the terms."""
-        if any(self.terms[name] != value for name, value in terms.items()):
-            self.terms |= terms
-            self._put("terms", json.dumps(self.terms))
-
     def entries(self, most: int = 2**53) -> list[LedgerEntry]:
         """Return the entries, oldest first."""
         ask = "SELECT * FROM entries WHERE id <= ? ORDER BY id"
         return list(map(LedgerEntry.of, self.execute(ask, (most,)).fetchall()))
 
-    def append(self, row: tuple[Any, ...], sums: Sums) -> None:
-        """Write an entry and the sums after it."""
+    def append(self, row: tuple[Any, ...], terms: dict[str, Any], sums: Sums) -> None:
+        """Write an entry, and the terms and sums after it."""
         marks = ", ".join("?" * len(row))
         self.execute(f"INSERT INTO entries VALUES ({marks})", row)
+        if terms != self.terms:  # of the first entry
+            self._put("terms", json.dumps(terms))
         self._put("sums", sums.to_json())
-        self.sums = sums
+        self.terms, self.sums = terms, sums
 
     def check_pages(self) -> None:
         """Refuse a file with damaged pages."""
