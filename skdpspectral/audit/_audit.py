@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy.special import ndtr
+from scipy.special import chdtri, gammaln, ndtr, ndtri
 from sklearn.base import clone
 
 from .._release.noise import record_releases
@@ -24,18 +24,14 @@ from ..accounting import (
 from ..accounting._ledger.context import without_accountant
 from ..accounting._ledger.planned_fits import Composition, composition_of
 from ..mechanisms import PrivacyPlan
-from ._bounds import (
-    approximate_curve,
-    bound_of_guesses,
-    bound_of_normals,
-    gaussian_curve,
-)
 
 # What an audit may assume of scores, and how results say so.
 _ASSUMED = {
     "nothing": "nothing is assumed",
     "gaussian": "if scores are independent normals of one deviation",
 }
+# Least levels of tests of given powers, for each of some losses.
+Curve = Callable[[np.ndarray, np.ndarray], np.ndarray]
 # Chance that fits with noise of their own are called repeated.
 _BY_CHANCE = 1e-6
 
@@ -377,7 +373,7 @@ def _bounds(scores, coins, assume, mu, epsilon, delta, confidence):
     several = coins.shape[1] > 1
     middle = np.median(scores, axis=1, keepdims=True) if several else np.mean(scores)
     centered = scores - middle
-    curve: Callable = gaussian_curve if mu is not None else approximate_curve(delta)
+    curve: Curve = gaussian_curve if mu is not None else approximate_curve(delta)
     claims = epsilon, gaussian_mu(epsilon, max(delta, 1e-6))
     claims = claims if mu is None else (mu, mu)
     guesses = _number_of_guesses(scores.size, curve, claims, confidence)
@@ -429,3 +425,90 @@ def _repeated(scores, coins) -> bool | None:
     # The mean of pairs / 2 correlations, each of deviation 1 / sqrt(n_coins).
     deviations = total * math.sqrt(n_coins / (2 * pairs))
     return bool(total > 0.3 * pairs and ndtr(-deviations) < _BY_CHANCE)
+
+
+# -- bounds ----------------------------------------------------------------------------
+
+
+def gaussian_curve(powers, mus):
+    """Return the least level of a test of these powers under mu-GDP."""
+    return ndtr(ndtri(powers) - mus)
+
+
+@functools.lru_cache(maxsize=64)
+def approximate_curve(delta: float) -> Curve:
+    """Return the same curve of (epsilon, delta)-DP, as a function of epsilons."""
+    return lambda powers, epsilons: np.maximum(powers - delta, 0.0) * np.exp(-epsilons)
+
+
+def least_loss(refuted: Callable[[np.ndarray], np.ndarray], most: float = 50.0):
+    """Return the largest loss in [0, most] that is refuted; refutation is monotone."""
+    low, high = 0.0, most
+    for _ in range(5):
+        grid = np.linspace(low, high, 33)
+        last = int(np.sum(refuted(grid)))
+        if last == 0:
+            return 0.0
+        low, high = grid[last - 1], grid[min(last, 32)]
+    return float(low)
+
+
+def bound_of_guesses(
+    right: int, guesses: int, coins: int, curve: Curve, confidence: float
+) -> float:
+    """Bound the loss by guesses of coins that were tossed in the same fits.
+
+    Nothing is assumed: see the lemma on guesses of many coins. Which coins are guessed,
+    and how, depends on what was released alone; their number is public.
+    """
+    alpha = 1.0 - confidence
+
+    def refuted(losses):
+        # Of k right guesses or more, k from `right` down: the least probabilities that
+        # this loss allows, if `right` are made with probability alpha; and their sums.
+        tail, sums = np.full(len(losses), alpha), np.full(len(losses), alpha)
+        for k in range(right, 0, -1):
+            power = np.minimum((sums + (k - 1) * tail) / coins, 1.0)
+            needed = (coins * curve(power, losses) + sums) / (guesses - k + 1)
+            tail = np.maximum(tail, needed)
+            if np.all(tail > 1.0):
+                break
+            sums = sums + tail
+        return tail > 1.0
+
+    return least_loss(refuted)
+
+
+def bound_of_normals(tails, heads, confidence: float) -> float:
+    """Bound mu by scores that are normal, independent and of one deviation.
+
+    Student's statistic of two samples has a noncentral law whose parameter is mu times
+    a public factor.
+    """
+    n, m = len(tails), len(heads)
+    if min(n, m) < 2:
+        return 0.0
+    squares = np.sum((tails - tails.mean()) ** 2) + np.sum((heads - heads.mean()) ** 2)
+    if not squares > 0.0:
+        return 0.0
+    freedom, factor = n + m - 2, math.sqrt(n * m / (n + m))
+    found = factor * (heads.mean() - tails.mean()) / math.sqrt(squares / freedom)
+    deviations, weights = _chi(freedom)
+
+    def refuted(mus):
+        chances = ndtr(factor * mus[:, None] - found * deviations) @ weights
+        return chances < 1.0 - confidence
+
+    return least_loss(refuted)
+
+
+def _chi(freedom: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return nodes and weights of the law of sqrt(chi^2 / freedom)."""
+    ends = [math.sqrt(chdtri(freedom, p) / freedom) for p in (1.0 - 1e-15, 1e-15)]
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    x = 0.5 * (ends[1] - ends[0]) * (nodes + 1.0) + ends[0]
+    half = 0.5 * freedom
+    density = freedom * np.log(x) - np.log(x) - half * x * x
+    density += math.log(2.0) + half * math.log(half) - gammaln(half)
+    weights = weights * np.exp(density) * 0.5 * (ends[1] - ends[0])
+    return x, weights / weights.sum()

@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom, nct
 
-from skdpspectral.audit._bounds import (
+from skdpspectral.audit._audit import (
     approximate_curve,
     bound_of_guesses,
     bound_of_normals,
