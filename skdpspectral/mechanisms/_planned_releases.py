@@ -301,12 +301,10 @@ class Gaussian(Mechanism):
     scaled by ``sqrt(2)``, which is an isometry: `sensitivity` is in Frobenius norm, and
     `noise_std` applies to the diagonal, ``noise_std / sqrt(2)`` beside it.
 
-    **Formal guarantee.** For any two data sets whose exact statistics differ by at most
-    `sensitivity`, and whose computed statistics are within `summation_error` of the
-    exact ones, the release is `mu`-Gaussian differentially private (Dong, Roth and Su
-    2022, theorem 2.7). Rounding to the `grid` is part of the statistic. `mu` is
-    computed from the `charged_sensitivity`, which includes the lemma's sensitivity,
-    summation errors and the grid.
+    **Formal guarantee.** If exact statistics differ by at most `sensitivity`, and
+    computed ones are within `summation_error` of them, the release is `mu`-Gaussian
+    differentially private (Dong, Roth and Su 2022, theorem 2.7). The
+    `charged_sensitivity` includes summation errors and rounding to the `grid`.
     """
 
     kind: ClassVar[str] = "gaussian"
@@ -392,11 +390,10 @@ class CorrelatedGaussian(Gaussian):
     :math:`\sqrt k`. Rounding errors of the shaped noise are `amplification` times
     larger in Z: the grid is so coarse that they stay far below a step of it.
 
-    **Formal guarantee.** If one unit changes one row of the stream (or the k rows that
-    `column_norm` was made for), each by at most `sensitivity`, then the release of all
-    steps together is `mu`-Gaussian differentially private, also where rows are chosen
-    after seeing earlier releases (Denisov, McMahan, Rush, Smith and Thakurta 2022,
-    theorem 2.1). Rows are rounded to the grid before noise is added, which is charged.
+    **Formal guarantee.** If one unit changes one row (or the k rows that `column_norm`
+    was made for), each by at most `sensitivity`, all steps together are `mu`-Gaussian
+    differentially private, also where rows are chosen after seeing earlier releases
+    (Denisov, McMahan, Rush, Smith and Thakurta 2022, theorem 2.1).
     """
 
     kind: ClassVar[str] = "correlated-gaussian"
@@ -451,12 +448,10 @@ class SampledGaussian(CorrelatedGaussian):
 
     As :class:`CorrelatedGaussian` with a known number of steps and independent noise.
     The `sensitivity` is the largest norm of what one unit adds to the row of a step
-    that it is sampled in, with the probability `sampling_probability` in (0, 1], by
-    itself.
+    that it is sampled in, with the probability `sampling_probability` in (0, 1].
 
     **Formal guarantee.** That of the :class:`SubsampledGaussian` which :meth:`curve`
-    gives, also where a step's row is chosen after seeing earlier releases; samples are
-    secret. Rounding to the grid is part of the rows and is charged.
+    gives, also where rows are chosen after seeing earlier releases; samples are secret.
     """
 
     kind: ClassVar[str] = "sampled-gaussian"
@@ -510,10 +505,8 @@ class ThresholdedGaussian(Gaussian):
     that of the noisy counts.
 
     **Formal guarantee.** Values that occur in both of two neighboring tables are
-    `mu`-Gaussian differentially private. One that occurs in a single row is named with
-    a probability of at most :math:`q = 1 - \Phi((t - 1 - g) / \sigma)` for the
-    threshold t and the grid g. With c columns, the failure probability is
-    :math:`1 - (1 - q)^c` (:ref:`lemma-thresholding`), which a plan must include.
+    `mu`-Gaussian differentially private. One of a single row is named with a small
+    probability (:ref:`lemma-thresholding`), which a plan must include.
     """
 
     kind: ClassVar[str] = "thresholded-gaussian"
@@ -539,11 +532,9 @@ class ExponentialMechanism(Mechanism):
     `epsilon` is the range of the privacy loss, and `sensitivity` bounds how far one
     unit moves the sum of any one option.
 
-    **Formal guarantee.** Option k is chosen with a probability in proportion to
-    :math:`\exp(\epsilon s_k / (2 \Delta))` for the sums s and the sensitivity
-    :math:`\Delta`. That is `mu`-Gaussian differentially private, with
-    :math:`\mu = 2 \Phi^{-1}(1 / (1 + e^{-\epsilon / 2}))`
-    (:ref:`lemma-exponential-choice`), however many options there are.
+    **Formal guarantee.** The choice is `mu`-Gaussian differentially private, with
+    :math:`\mu = 2 \Phi^{-1}(1 / (1 + e^{-\epsilon / 2}))`, however many options there
+    are (:ref:`lemma-exponential-choice`).
     """
 
     kind: ClassVar[str] = "exponential"
@@ -602,13 +593,11 @@ class SharedGaussian(Gaussian):
     Every party rounds its own part of the sum, a vector, to the grid, and adds a
     rounded Gaussian of variance ``noise_std**2 / n_shares``, with `n_shares` at most
     1024; more shares may be added. Whole numbers of grid steps add up without any
-    rounding, in any order. A share that would be too small for its grid is a
-    ValueError.
+    rounding, in any order.
 
-    **Formal guarantee.** A unit is in the part of one party. If only the sum is seen,
-    and `h` shares of it are unknown to who sees it, that of the unit's party among
-    them, then the sum is :math:`\mu \sqrt{n/h}`-Gaussian differentially private for
-    `n` = `n_shares`, but for a total variation below :math:`10^{-1000}`
+    **Formal guarantee.** A unit is in the part of one party. To who knows all but `h`
+    shares of a sum, among them that of the unit's party, it is
+    :math:`\mu \sqrt{n/h}`-Gaussian differentially private for `n` = `n_shares`
     (:ref:`lemma-noise-shares`). A part that is seen alone is :math:`h = 1`.
     """
 
