@@ -311,8 +311,9 @@ class Release(NoiseOwner):
         # For each name, the names of the other branches, which it rules out.
         self._excluded: dict[str, list[str]] = {}
         for choice in plan.mechanisms:
-            for branch in getattr(choice, "branches", ()):
-                others = [m.name for b in choice.branches if b is not branch for m in b]
+            branches = getattr(choice, "branches", ())
+            for branch in branches:
+                others = [m.name for b in branches if b is not branch for m in b]
                 self._excluded |= {mechanism.name: others for mechanism in branch}
         self._generator = noise_generator(noise_seed)
 

@@ -430,7 +430,8 @@ def _mechanism_of(values: dict[str, Any]) -> Mechanism:
         ]
     if "shape" in values:
         values["shape"] = tuple(values["shape"])
-    return Mechanism.kinds[kind](**values)
+    mechanism: Mechanism = Mechanism.kinds[kind](**values)
+    return mechanism
 
 
 @dataclass(frozen=True)
