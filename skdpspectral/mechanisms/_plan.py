@@ -117,9 +117,7 @@ class Alternatives(Mechanism):
 
     kind: ClassVar[str] = "alternatives"
 
-    name: str
     branches: tuple[tuple[Mechanism, ...], ...]
-    shape = ()
 
     def __post_init__(self) -> None:
         self._keep("branches", tuple(map(tuple, self.branches)))

@@ -86,6 +86,7 @@ def check_count(name: str, value: object) -> int:
     return int(value)
 
 
+@dataclass(frozen=True)
 class Mechanism:
     """A planned release: its name, shape and cost, and the lemmas of both.
 
@@ -100,9 +101,9 @@ class Mechanism:
     kinds: ClassVar[dict[str, Any]] = {}  # all classes, by their kind
 
     name: str
-    shape: tuple[int, ...]
-    lemma: str
-    mu: float
+    lemma: str = field(default="", compare=False, repr=False, kw_only=True)
+    shape = cast("tuple[int, ...]", ())
+    mu = math.inf
 
     def __init_subclass__(cls) -> None:
         if "kind" in vars(cls):
@@ -118,7 +119,7 @@ class Mechanism:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that the release is made of, without what follows from it."""
-        made_of = [field.name for field in fields(cast(Any, self)) if field.init]
+        made_of = [field.name for field in fields(self) if field.init]
         given = {name: getattr(self, name) for name in made_of}
         if not given.get("lemma"):
             given.pop("lemma", None)
@@ -144,11 +145,6 @@ class Mechanism:
 @dataclass(frozen=True)
 class _Curve(Mechanism):
     """A release whose cost has no finite ``mu``, and that has no array."""
-
-    name: str
-    shape = ()
-    lemma: str = field(default="", compare=False, repr=False, kw_only=True)
-    mu = math.inf
 
     @property
     def neighbors(self) -> frozenset[Neighbors] | None:
@@ -253,10 +249,7 @@ class GaussianDP(Mechanism):
     kind: ClassVar[str] = "gaussian-dp"
     note: ClassVar[str] = "{0.mu:g}-Gaussian differentially private"
 
-    name: str
     mu: float
-    shape = ()
-    lemma: str = field(default="", compare=False, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         self._keep_reals("[0, inf)", "mu")
@@ -310,14 +303,12 @@ class Gaussian(Mechanism):
     kind: ClassVar[str] = "gaussian"
     cost_lemma: ClassVar[str] = "privacy-curve charge"
 
-    name: str
     sensitivity: float
     noise_std: float
     shape: tuple[int, ...]
     symmetric: bool = False
     summation_error: float = 0.0
     magnitude: float = 1.0
-    lemma: str = field(default="", compare=False, repr=False, kw_only=True)
     # What follows from these, worked out once: every release asks for it.
     grid: float = field(init=False, repr=False, compare=False)
     charged_sensitivity: float = field(init=False, repr=False, compare=False)
@@ -435,11 +426,8 @@ class Exact(Mechanism):
     kind: ClassVar[str] = "exact"
     note: ClassVar[str] = "without noise"
 
-    name: str
     shape: tuple[int, ...]
     symmetric: bool = False
-    lemma: str = field(default="", compare=False, repr=False, kw_only=True)
-    mu = math.inf
 
 
 @dataclass(frozen=True)
@@ -544,12 +532,9 @@ class ExponentialMechanism(Mechanism):
         "{0.epsilon:.6g}"
     )
 
-    name: str
     epsilon: float
     n_options: int
     sensitivity: float = 1.0
-    shape = ()
-    lemma: str = field(default="", compare=False, repr=False, kw_only=True)
     mu: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
