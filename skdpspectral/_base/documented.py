@@ -195,6 +195,31 @@ optimizer : "adam" or Adam, default="adam"
 {noise_seed}
 verbose : bool or int, default=0
     Whether to print one line per step, without any statistic of the data.
+[columns_of_ratings]
+user_feature : int or str, default="user_id"
+    Position or name of the column of users. With the default, arrays use the
+    first column. So do dataframes whose columns are only numbered, with a
+    warning.
+item_feature : int or str, default="item_id"
+    Position or name of the column of items. The default likewise uses the
+    second column.
+items : array-like of shape (n_items,) or None, default=None
+    Public catalog of item ids (``range(n)`` for ids 0 to n - 1), which must not
+    be read from the ratings. Ratings of other items are ignored. None uses the
+    columns of a matrix of users x items; a table needs a catalog.
+item_features : array-like of shape (n_items, n_item_features) or None, default=None
+    Public features of the items in the order of `items`, such as genres. They
+    are standardized, and are important for quality at small budgets.
+[offsets_of_items]
+level_ : float
+    Mean of the users' levels, in units of ratings.
+item_offsets_ : ndarray of shape (n_items,)
+    Expected rating of the item minus the level, in units of ratings.
+item_popularity_ : ndarray of shape (n_items,)
+    Logarithms of the released numbers of ratings per item. Each rating of a
+    user with many ratings has a smaller weight.
+items_ : ndarray of shape (n_items,)
+    The catalog.
 [scale_]
 scale_ : ndarray of shape (n_features,) or None
     Divisors of the features; None unless ``scale="bounds"``.
