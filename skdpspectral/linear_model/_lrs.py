@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -119,6 +119,7 @@ class PersonalModels(UserModels):
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class LRSRegressor(
     PersonalEstimator, CallbackSupportMixin, RegressorMixin, PrivateEstimator
 ):
@@ -263,42 +264,23 @@ class LRSRegressor(
         **_parameters.CONSTRAINTS,
     }
 
-    def __init__(
-        self,
-        n_components: int = 1,
-        sparsity: int | None = 3,
-        *,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-6,
-        user_feature: int | str | None = None,
-        fit_intercept="user",
-        shared_weights: str = "user",
-        ridge_shared: float = 10.0,
-        ridge_sparse: float = 100.0,
-        neighbors: str = "add-remove-one",
-        solver="auto",
-        scale=True,
-        accountant: PrivacyAccountant | None = None,
-        noise_seed: Seed = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.sparsity = sparsity
-        self.epsilon = epsilon
-        self.delta = delta
-        self.user_feature = user_feature
-        self.fit_intercept = fit_intercept
-        self.shared_weights = shared_weights
-        self.ridge_shared = ridge_shared
-        self.ridge_sparse = ridge_sparse
-        self.neighbors = neighbors
-        self.solver = solver
-        self.scale = scale
-        self.accountant = accountant
-        self.noise_seed = noise_seed
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    n_components: int = 1
+    sparsity: int | None = 3
+    _: KW_ONLY
+    epsilon: float | None = 1.0
+    delta: float = 1e-6
+    user_feature: int | str | None = None
+    fit_intercept: Any = "user"
+    shared_weights: str = "user"
+    ridge_shared: float = 10.0
+    ridge_sparse: float = 100.0
+    neighbors: str = "add-remove-one"
+    solver: Any = "auto"
+    scale: Any = True
+    accountant: PrivacyAccountant | None = None
+    noise_seed: Seed = None
+    n_jobs: int | None = None
+    verbose: int = 0
 
     def _statistic(self, n_features: int) -> Statistic:
         rank = min(int(self.n_components), n_features)

@@ -43,8 +43,8 @@ class UserRules:
     ones.
     `prior` (rank,): start of w, to which w is shrunk; with `fixed`, w itself.
     `sparsity`: number k of the user's own weights; `n_parameters` for all.
-    `ridge_shared`, `ridge_sparse`, `ridge_level`: penalties, in rows, of w and prompts,
-    of b, and of levels; None for no level.
+    `ridge_shared`, `ridge_sparse`: penalties, in rows, of w and prompts, and of b.
+    `has_level`: whether users have levels.
     `batch_size`: rows of a step; None for all.
     `n_own_steps`: steps of a user beside the final shared weights.
     """
@@ -57,7 +57,7 @@ class UserRules:
     prompt_size: int
     ridge_shared: float
     ridge_sparse: float
-    ridge_level: float | None
+    has_level: bool
     learning_rate: float
     batch_size: int | None
     n_own_steps: int
@@ -135,7 +135,7 @@ class UserFits:
         n_parameters), and w, both before the last step, and counts of rows.
         """
         for part, place in self.parts(block):
-            rows, _ = _kernels.rows_of(block, place, self.rules.ridge_level)
+            rows, _ = _kernels.rows_of(block, place, self.rules.has_level)
             for number in range(position, position + n_steps):
                 given = self._step(part, rows, U, number)
             yield *given, rows.counts
@@ -198,7 +198,7 @@ class UserFits:
                 codes = block.users[place]
                 for everybody, some in zip(users, own.users, strict=True):
                     everybody[codes, : some.shape[1]] = some
-                found = _kernels.rows_of(block, place, rules.ridge_level)
+                found = _kernels.rows_of(block, place, rules.has_level)
                 levels[codes] = found[1]
         return users, levels
 

@@ -41,7 +41,7 @@ def test_gradients_are_those_of_the_loss(sizes, q):
     (block,) = block_of(rng, [10, 9, 10], sizes[0] - q).blocks()
     users = some_networks(rng, 3, layout, prompt_size=q)
     U = rng.standard_normal((layout.n_parameters, 2))
-    rows, _ = networks.rows_of(block, slice(None), None)
+    rows, _ = networks.rows_of(block, slice(None), False)
     whole = networks.whole_weights(U, users)
     found = networks.user_gradients(layout, whole, users.prompts, rows)
     step = 1e-6
@@ -70,7 +70,7 @@ def test_curvatures_are_squares_of_derivatives(sizes, q):
     (block,) = block_of(rng, [3, 3], sizes[0] - q).blocks()
     users = some_networks(rng, 2, layout, prompt_size=q)
     U = rng.standard_normal((layout.n_parameters, 2))
-    rows, _ = networks.rows_of(block, slice(None), None)
+    rows, _ = networks.rows_of(block, slice(None), False)
     whole = networks.whole_weights(U, users)
     found = networks.curvatures(layout, whole, users.prompts, rows)
     step = 1e-6
@@ -99,7 +99,7 @@ def test_the_support_is_that_of_a_newton_step():
     truth = np.array([0, 3.0, 0, -2.0, 0.1, 0, 0, 1.0])
     rows = per_user.UserRows(X, X @ truth, np.zeros(20, int), 1)
     (block,) = rows.blocks()
-    rows, _ = networks.rows_of(block, slice(None), None)
+    rows, _ = networks.rows_of(block, slice(None), False)
     users = NetworkWeights(
         np.zeros((1, 0)), np.zeros((1, 0)), np.array([[0, 4]]), np.array([[0.5, 0.1]])
     )
@@ -117,7 +117,7 @@ def numbers_of(rows, code, U, users, layout, batch):
     (block,) = [b for b in rows.blocks() if code in b.users]
     place = int(np.flatnonzero(block.users == code)[0])
     part = slice(max(0, place - 2), place + 3)
-    some, levels = networks.rows_of(block, part, 1.5)
+    some, levels = networks.rows_of(block, part, True)
     own = users.take(block.users[part])
     whole = networks.whole_weights(U, own)
     seen = some if batch is None else some.some(batch)
@@ -177,7 +177,7 @@ def test_the_support_is_by_the_own_number_of_rows():
     (block,) = block_of(rng, counts, 5).blocks()
     users = some_networks(rng, 400, layout)
     U = rng.standard_normal((layout.n_parameters, 2))
-    rows, _ = networks.rows_of(block, slice(None), None)
+    rows, _ = networks.rows_of(block, slice(None), False)
     whole = networks.whole_weights(U, users)
     found = networks.chosen_support(layout, whole, users, rows, 6, 40.0)
     own = np.zeros_like(whole)
