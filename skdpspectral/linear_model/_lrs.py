@@ -32,8 +32,8 @@ from .._tables.table import DeferredRead, UserTable, deferred_targets, deferred_
 from ..accounting import PrivacyAccountant
 from ..accounting._errors import warn
 from ..mechanisms import PrivacyPlan, check_count
-from . import _kernels_shared, _parameters
-from ._kernels_users import LocalRules
+from . import _kernels_lrs, _parameters
+from ._kernels_lrs import LocalRules
 
 # Numbers of the rows that are predicted together.
 _PART_NUMBERS = 1 << 20
@@ -412,7 +412,7 @@ class LRSRegressor(
     def _models_beside(self, rows, index, U, rules, fit=None) -> PersonalModels:
         """Fit users, unless already fitted, from their own rows and U alone."""
         if fit is None:
-            fit = _kernels_shared.solve_users(rows, U, rules, self.n_jobs)
+            fit = _kernels_lrs.solve_users(rows, U, rules, self.n_jobs)
         return PersonalModels.fitted(rows, fit, index, self.scale_, self.components_)
 
     def _models(self) -> PersonalModels:

@@ -15,8 +15,8 @@ from .._base.strategies import register
 from .._tables.columns import as_numbers, place_of, refuse_masked
 from .._tables.table import Table, UserTable, read_users
 from ..mechanisms import Neighbors
-from . import _kernels_shared
-from ._kernels_users import LocalRules
+from . import _kernels_lrs
+from ._kernels_lrs import LocalRules
 from ._shared_directions import ExactDirections, SharedDirections
 
 _NORMS = Interval(Real, 1e-60, 1e60, closed="both")
@@ -291,7 +291,7 @@ def given_start(model, n_features: int) -> np.ndarray | None:
         )
     if is_fixed(model):  # a central model, of any length
         return start.T.copy()
-    return _kernels_shared.positive_qr(start.T)[0]
+    return _kernels_lrs.positive_qr(start.T)[0]
 
 
 def start_of(model, given, n_features: int):
