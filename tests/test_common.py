@@ -60,7 +60,7 @@ mend_checks()
 # A signal so strong that the model's bound holds for the few rows of the checks.
 SPIKED = SpikedModel(signal_variance=1e6, noise_variance=1.0)
 PAPER = SpikedModel(1e6, 1.0, calibration="paper")
-FEW_STEPS = AlternatingAdam(n_rounds=3, n_local_steps=2, n_own_steps=5, batch_size=8)
+FEW_STEPS = AlternatingAdam(n_rounds=3, n_local_steps=2, n_own_steps=5)
 FEW_STEPS_REPLACED = clone(FEW_STEPS).set_params(neighbors="replace-one")
 ESTIMATORS = [
     DPPCA(),

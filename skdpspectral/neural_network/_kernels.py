@@ -253,12 +253,6 @@ class NetworkRows(NamedTuple):
     shares: np.ndarray
     counts: np.ndarray
 
-    def some(self, chosen: np.ndarray) -> NetworkRows:
-        """Return rows at given places, weighted for the mean over all rows."""
-        whole = self.X.shape[1]
-        shares = self.shares[:, chosen] * (whole / len(chosen))
-        return NetworkRows(self.X[:, chosen], self.y[:, chosen], shares, self.counts)
-
 
 class NetworkWeights(NamedTuple):
     """Parameters of the networks of some users.

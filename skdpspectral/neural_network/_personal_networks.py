@@ -75,9 +75,6 @@ class AlternatingAdam(BaseEstimator):
         because a schedule that uses the loss would use a statistic of the data.
     user_learning_rate : float, default=0.1
         Length of the users' steps.
-    batch_size : int or None, default=None
-        Number of rows that each user uses in one step of a round. Batches take rows in
-        turn, in a public order. None uses all rows.
     neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
         What the guarantee hides: whether a user took part, or everything that a user
         contributed while the number of users is public. "replace-one" needs twice the
@@ -102,7 +99,6 @@ class AlternatingAdam(BaseEstimator):
         "n_own_steps": [_COUNT],
         "learning_rate": [_RATE],
         "user_learning_rate": [_RATE],
-        "batch_size": [Interval(Integral, 1, None, closed="left"), None],
         "neighbors": [StrOptions({"add-remove-one", "replace-one"})],
         "init_seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
     }
@@ -112,7 +108,6 @@ class AlternatingAdam(BaseEstimator):
     n_own_steps: int = 100
     learning_rate: float = 0.03
     user_learning_rate: float = 0.1
-    batch_size: int | None = None
     neighbors: str = "add-remove-one"
     init_seed: int = 0
 
@@ -469,7 +464,6 @@ class LRSMLPRegressor(
             ridge_sparse=float(own.ridge_sparse),
             has_level=bool(own.fit_intercept),
             learning_rate=float(solver.user_learning_rate),
-            batch_size=solver.batch_size,
             n_own_steps=int(solver.n_own_steps),
         )
 

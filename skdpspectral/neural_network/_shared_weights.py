@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from .._release.noise import public_order
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import planned_sum, released_sum
 from ..mechanisms import Concern, Exact, Gaussian, Mechanism, Neighbors, Remark
@@ -45,7 +44,6 @@ class UserRules:
     `sparsity`: number k of the user's own weights; `n_parameters` for all.
     `ridge_shared`, `ridge_sparse`: penalties, in rows, of w and prompts, and of b.
     `has_level`: whether users have levels.
-    `batch_size`: rows of a step; None for all.
     `n_own_steps`: steps of a user beside the final shared weights.
     """
 
@@ -59,7 +57,6 @@ class UserRules:
     ridge_sparse: float
     has_level: bool
     learning_rate: float
-    batch_size: int | None
     n_own_steps: int
 
     @property
@@ -86,14 +83,6 @@ class UserRules:
             np.tile(np.arange(k), (n_users, 1)),
             np.tile(first, (n_users, 1)),
         )
-
-    def batch(self, height: int, position: int) -> np.ndarray | None:
-        """Return the rows of a step, by public numbers; None for all."""
-        size = self.batch_size
-        if size is None or size >= height:
-            return None
-        start = size * (position % math.ceil(height / size))
-        return public_order(height)[start : start + size]
 
     def chooses(self, position: int, n_steps: int) -> bool:
         """Return whether users update their supports before a step."""
@@ -150,9 +139,7 @@ class UserFits:
             )
             part.adams[1] = new_adam(rules.learning_rate)  # places of b have changed
             whole = _kernels.whole_weights(U, users)
-        batch = rules.batch(rows.X.shape[1], position)
-        seen = rows if batch is None else rows.some(batch)
-        found = _kernels.user_gradients(rules.layout, whole, users.prompts, seen)
+        found = _kernels.user_gradients(rules.layout, whole, users.prompts, rows)
         rate = rate_of(position, self.n_steps)
         before = users.weights
         part.users = self._moved(part, users, found, rows.counts, U, rate)

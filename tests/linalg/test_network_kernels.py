@@ -112,7 +112,7 @@ def test_the_support_is_that_of_a_newton_step():
     assert again.sparse.tolist() == [[0.0, 0.0, 0.1, 0.0]]
 
 
-def numbers_of(rows, code, U, users, layout, batch):
+def numbers_of(rows, code, U, users, layout):
     """All that the kernels compute of one user."""
     (block,) = [b for b in rows.blocks() if code in b.users]
     place = int(np.flatnonzero(block.users == code)[0])
@@ -120,8 +120,7 @@ def numbers_of(rows, code, U, users, layout, batch):
     some, levels = networks.rows_of(block, part, True)
     own = users.take(block.users[part])
     whole = networks.whole_weights(U, own)
-    seen = some if batch is None else some.some(batch)
-    gradients = networks.user_gradients(layout, whole, own.prompts, seen)
+    gradients = networks.user_gradients(layout, whole, own.prompts, some)
     moved = networks.chosen_support(layout, whole, own, some, 5, 2.0)
     found = {
         "levels": levels,
@@ -148,11 +147,8 @@ def test_a_user_has_the_same_bits_in_any_company(seed):
     X, y = rng.standard_normal((m, d)), rng.standard_normal(m)
     U = rng.standard_normal((layout.n_parameters, rank))
     me = some_networks(rng, 1, layout, rank, 1, q)
-    batch = rng.permutation(m)[: max(1, m // 2)] if seed % 2 else None
-    if batch is not None:
-        batch = np.sort(batch)
     alone = per_user.UserRows(X, y, np.zeros(m, int), 1)
-    expected = numbers_of(alone, 0, U, me, layout, batch)
+    expected = numbers_of(alone, 0, U, me, layout)
     for t in (2, 5, 9):
         counts = [m if rng.random() < 0.7 else int(n) for n in rng.integers(1, 60, t)]
         code = int(rng.integers(t))
@@ -165,7 +161,7 @@ def test_a_user_has_the_same_bits_in_any_company(seed):
         for everybody, own in zip(users, me, strict=True):
             everybody[code] = own[0]
         rows = per_user.UserRows(all_X, all_y, codes, t)
-        found = numbers_of(rows, code, U, users, layout, batch)
+        found = numbers_of(rows, code, U, users, layout)
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value, err_msg=name)
 

@@ -187,21 +187,6 @@ def test_a_column_of_users_works_under_scikit_learn_s_tools():
     )
 
 
-@pytest.mark.parametrize("height", [1, 6, 7, 8, 30])
-def test_batches_take_all_rows_in_turn(height):
-    """As many rows as there are, each once in a turn, in an order that is public."""
-    model = LRSMLPRegressor(solver=AlternatingAdam(batch_size=7))
-    rules = model._statistic(D).rules
-    turns = -(-height // 7)
-    found = [rules.batch(height, step) for step in range(2 * turns)]
-    if turns == 1:
-        assert found == [None, None]
-        return
-    for turn in (found[:turns], found[turns:]):
-        assert sorted(np.concatenate(turn)) == list(range(height))
-        assert max(map(len, turn)) == 7
-
-
 def test_rounds_and_their_costs_are_planned():
     solver = AlternatingAdam(neighbors="replace-one")
     model = LRSMLPRegressor(2, hidden_layer_sizes=4, solver=solver)

@@ -26,7 +26,6 @@ SETTINGS = {
     "prompts": {"shared_weights": "fixed", "sparsity": 0, "prompt_size": 2},
     "two layers, threads": {"hidden_layer_sizes": (3, 2), "n_jobs": 2},
     "bounds": {"target_bounds": (-2, 2), "clip_norm": 0.1},
-    "batches": {"solver": {"batch_size": 3}},
     "nothing shared": {"n_components": 0, "sparsity": None},
 }
 
@@ -172,7 +171,7 @@ def test_unknown_users_and_those_of_a_published_model_have_the_shared_network():
     assert np.any(model.predict(X) != found)
 
 
-@pytest.mark.parametrize("name", ["usual", "rank 3, replaced", "prompts", "batches"])
+@pytest.mark.parametrize("name", ["usual", "rank 3, replaced", "prompts"])
 def test_who_is_handled_together_makes_no_difference(name, monkeypatch):
     """Users are trained a few at a time, as many as stay in the cache."""
     X, y = table({user: alike(1, 5, D, seed=user)[1] for user in range(9)})
