@@ -319,13 +319,12 @@ class LRSRegressor(
         with self._unchanged_on_error(), fit_progress(self, most) as progress:
             table, targets, offset, d = self._unread(X, y, users)
             scale = _parameters.public_scale(self, d)
-            given = _parameters.given_start(self, d)
+            start = _parameters.start_of(self, d)
             self._warn_of_one_user(table)
             shared = self._statistic(d)
             plan = self._plan(shared)
             # It is charged here; values, ids among them, are read from here on.
             release, read, targets = self._start_release(plan, table, targets)
-            start = _parameters.start_of(self, given, d)
             rows, index = self._grouped(read, targets, offset, scale)
             progress.begin(X, targets, plan)
             found = shared.run(release, rows, start, scale, progress)
@@ -465,10 +464,9 @@ class LRSRegressor(
             if applies:
                 raise ValueError(message)
         d = check_count("n_features", n_features)
-        start = _parameters.start_of(self, _parameters.given_start(self, d), d)
         own = _parameters.intercept_of(self)
         rows = ("user", own.prior, float(own.ridge)) if own else (False, None, 0.0)
-        given = start, _parameters.public_scale(self, d)
+        given = _parameters.start_of(self, d), _parameters.public_scale(self, d)
         return Billboard(self._statistic(d), given, rows)
 
     def _unread_group(self, board: Billboard, names, X, y, *, users=None) -> Callable:
