@@ -13,12 +13,14 @@ from .._base.estimator import PrivateEstimator, Seed
 from .._base.personal import UserModels
 from .._base.sklearn_compat import Interval
 from .._tables.ids import IdIndex, id_array
+from .._tables.table import table_shape
 from ..accounting import PrivacyAccountant
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
 from ._item_models import FoundItems
 from ._kernels import MOST_ITEMS, MOST_RATERS, UserRatings
 from ._ratings import (
     Ratings,
+    open_path,
     read_catalog,
     read_range,
     refuse_another_order,
@@ -101,6 +103,7 @@ class CatalogEstimator(PrivateEstimator):
             If a parameter or the catalog is invalid.
         """
         self._check_parameters()
+        table_shape(open_path(X))  # what has none is no table
         return self.privacy_plan(len(self._catalog(X)))
 
     def _plan(self, statistic) -> PrivacyPlan:
