@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from skdpspectral.neural_network import JMEAdam
+from skdpspectral.neural_network import Adam, JMEAdam
 
 try:
     import torch
@@ -42,9 +42,8 @@ def train(X, y, epsilon):
         return torch.nn.functional.cross_entropy(out, label[None])
 
     gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
-    adam = JMEAdam(
-        n_parameters, len(X), epsilon=epsilon, n_epochs=20, learning_rate=0.2
-    )
+    steps = Adam(learning_rate=0.2, moments="jme")
+    adam = JMEAdam(n_parameters, len(X), epsilon=epsilon, n_epochs=20, optimizer=steps)
     for batch in adam.batches():
         rows = np.zeros((0, n_parameters))
         if len(batch):

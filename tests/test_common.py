@@ -60,7 +60,7 @@ mend_checks()
 # A signal so strong that the model's bound holds for the few rows of the checks.
 SPIKED = SpikedModel(signal_variance=1e6, noise_variance=1.0)
 PAPER = SpikedModel(1e6, 1.0, calibration="paper")
-FEW_STEPS = AlternatingAdam(n_rounds=3, n_local_steps=2, n_own_steps=5, batch_size=8)
+FEW_STEPS = AlternatingAdam(n_rounds=3, n_local_steps=2, n_own_steps=5)
 FEW_STEPS_REPLACED = clone(FEW_STEPS).set_params(neighbors="replace-one")
 ESTIMATORS = [
     DPPCA(),
@@ -174,7 +174,7 @@ ESTIMATORS = [
     LRSRegressor(solver=PrivateRounds(curvature_clip_norm=1.0, gradient_clip_norm=1.0)),
     LRSRegressor(accountant=PrivacyAccountant()),
     DPItemEmbedding(items=range(8), rating_range=(1, 5)),
-    DPItemEmbedding(epsilon=None, rating_range=(1, 5)),
+    DPItemEmbedding(items=range(8), epsilon=None, rating_range=(1, 5)),
     DPItemEmbedding(
         2, items=[0, 1, 2], item_features=[[0.0], [1.0], [2.0]], rating_range=(1, 5)
     ),
@@ -184,7 +184,7 @@ ESTIMATORS = [
         items=range(8), accountant=PrivacyAccountant(), rating_range=(1, 5)
     ),
     DPMatrixFactorization(items=range(8), rating_range=(1, 5)),
-    DPMatrixFactorization(epsilon=None, rating_range=(1, 5)),
+    DPMatrixFactorization(items=range(8), epsilon=None, rating_range=(1, 5)),
     DPMatrixFactorization(
         2, items=[0, 1, 2], item_features=[[0.0], [1.0], [2.0]], rating_range=(1, 5)
     ),
@@ -263,7 +263,6 @@ COMPARE_FITS = {
 HONEST = (
     "skdpspectral.PrivacyLeakWarning",
     "skdpspectral.NoisyFitWarning",
-    "UserWarning:items=None",
     "UserWarning:X has no columns user_id",
     "UserWarning:columns of X besides users and items",
 )
@@ -371,8 +370,6 @@ def a_table(estimator):
     other[:, 1:-1] = np.nan
     if isinstance(estimator, DPItemEmbedding | DPMatrixFactorization):
         X[:, 1] = np.arange(80) % 5
-        # Without privacy and a catalog the items are those of the data.
-        other = other if estimator.epsilon is not None else X
     y = rng.standard_normal(80)
     return X, y > 0.0 if isinstance(estimator, ClassifierMixin) else y, other
 

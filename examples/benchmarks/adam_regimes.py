@@ -140,7 +140,8 @@ def read_as(state, regime, kind, floor):
 
 def trained(parameters, rows, gradients_of, where, size, epochs):
     """Train parameters in place by steps of JMEAdam; return the privacy cost."""
-    given = {"batch_size": size, "n_epochs": epochs, **optimizer_of(*where)}
+    given = {"batch_size": size, "n_epochs": epochs}
+    given["optimizer"] = Adam(**optimizer_of(*where))
     adam = JMEAdam(len(parameters), len(rows), **given)
     read_as(adam._run.state, *where)
     for batch in adam.batches():

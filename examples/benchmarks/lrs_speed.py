@@ -23,8 +23,7 @@ from skdpspectral import LRSRegressor, PrivacyLeakWarning
 from skdpspectral._linalg import per_user
 from skdpspectral.linear_model import (
     PrivateRounds,
-    _kernels_shared,
-    _kernels_users,
+    _kernels_lrs,
 )
 
 N_ROWS, N_FEATURES, SPARSITY = 20, 50, 2
@@ -50,8 +49,8 @@ def iteration_speed(n_users=100_000, n_iterations=12):
     for rank in (1, 5):
         X, y, _ = model_data(n_users, rank, rng)
         rows = per_user.UserRows(X, y, codes, n_users)
-        rules = _kernels_users.LocalRules(SPARSITY, 1.0, 1.0, np.zeros(rank))
-        fit = _kernels_shared.AlternatingSolver(rows, rules, shrink=True, n_jobs=2)
+        rules = _kernels_lrs.LocalRules(SPARSITY, 1.0, 1.0, np.zeros(rank))
+        fit = _kernels_lrs.AlternatingSolver(rows, rules, shrink=True, n_jobs=2)
         U = np.linalg.qr(rng.normal(size=(N_FEATURES, rank)))[0]
         times = []
         for _ in range(n_iterations):

@@ -121,13 +121,13 @@ def block_rows(seed):
     return shares_rows(user, item, value, (350, 350, 300), rng)
 
 
-# Rows, hidden layers, rows of a task in a step, ranks, shares of weights that are the
-# task's own, and whether tasks have levels.
+# Rows, hidden layers, ranks, shares of weights that are the task's own, and whether
+# tasks have levels.
 _SHARES = (0.01, 0.05, 0.1, 0.15, 0.2)
 DATA = {
-    "groups": (group_rows, (50, 50), 16, (1,), _SHARES, (False,)),
-    "jester": (jester_rows, 50, None, (1,), _SHARES, (False, "user")),
-    "block": (block_rows, 50, 16, (1, 2, 3, 4, 5), _SHARES, (False,)),
+    "groups": (group_rows, (50, 50), (1,), _SHARES, (False,)),
+    "jester": (jester_rows, 50, (1,), _SHARES, (False, "user")),
+    "block": (block_rows, 50, (1, 2, 3, 4, 5), _SHARES, (False,)),
 }
 
 
@@ -229,8 +229,8 @@ def say(*words):
 
 def main(name, n_seeds=3, n_rounds=150, rate=0.01, only=None):
     """Choose on the first seed, and report on all."""
-    make, layers, batch, ranks, shares, levels = DATA[name]
-    steps = {"n_rounds": n_rounds, "batch_size": batch}
+    make, layers, ranks, shares, levels = DATA[name]
+    steps = {"n_rounds": n_rounds}
     steps |= {"learning_rate": rate, "user_learning_rate": rate}
     chosen, lines = {}, []
     for seed in range(n_seeds):

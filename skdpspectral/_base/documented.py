@@ -151,42 +151,6 @@ n_epochs : int, default=10
     Expected number of times that each example is used.
 clip_norm : float, default=1.0
     Bound on the norm of each example's gradient, in [1e-30, 1e60].
-[adam_decays]
-beta_1 : float, default=0.9
-    Decay of the first moment, in [0, 1).
-beta_2 : float, default=0.999
-    Decay of the second moment, in [0, 1).
-stability : float, default=1e-8
-    Non-negative number that is added to the square root of the second moment. A
-    released second moment can be negative; it is raised to at least the
-    standard deviation of its noise, which is public.
-max_step_norm : float or None, default=None
-    Norm at which each increment, including the learning rate, is clipped. None
-    does not clip.
-[adam_noise]
-sampling : {"poisson", "in-turn"}, default="poisson"
-    "poisson": each example joins each batch independently, which lowers the
-    privacy cost. "in-turn": each example is in one batch per epoch, in a public
-    order.
-neighbors : {"replace-one", "zero-out-one"}, default="replace-one"
-    What the guarantee hides: the values of one example ("replace-one"), or
-    whether that example contributes at all ("zero-out-one").
-noise_multiplier : float or None, default=None
-    Standard deviation of the noise, in units of the largest norm that one
-    example can contribute to a step. None uses the smallest value that
-    `epsilon` and `delta` allow. Otherwise `epsilon` is ignored, and
-    ``privacy_.epsilon`` is the cost at `delta`. A number raises an error with
-    ``epsilon=None``, which asks for no noise.
-[adam_second_moment]
-How the second moment is computed. "pp" squares the released mean, as in the
-usual private Adam. "pp-debiased" also subtracts the variance of the noise.
-"jme" releases the squares of the clipped gradients of single examples.
-[adam_moment_weight]
-moment_weight : float or "auto", default="auto"
-    Weight :math:`\nu` of the squares relative to the gradients, for gradients
-    in the unit ball. "auto" uses 0.5 where the squares are free ("jme" under
-    "replace-one", unless samples are drawn), and 0.1 otherwise. "pp" and
-    "pp-debiased" release no squares and do not accept this parameter.
 [adam_network]
 optimizer : "adam" or Adam, default="adam"
     Settings of steps, sampling and noise. "adam" is
@@ -195,6 +159,31 @@ optimizer : "adam" or Adam, default="adam"
 {noise_seed}
 verbose : bool or int, default=0
     Whether to print one line per step, without any statistic of the data.
+[columns_of_ratings]
+user_feature : int or str, default="user_id"
+    Position or name of the column of users. With the default, arrays use the
+    first column. So do dataframes whose columns are only numbered, with a
+    warning.
+item_feature : int or str, default="item_id"
+    Position or name of the column of items. The default likewise uses the
+    second column.
+items : array-like of shape (n_items,) or None, default=None
+    Public catalog of item ids (``range(n)`` for ids 0 to n - 1), which must not
+    be read from the ratings. Ratings of other items are ignored. None uses the
+    columns of a matrix of users x items; a table needs a catalog.
+item_features : array-like of shape (n_items, n_item_features) or None, default=None
+    Public features of the items in the order of `items`, such as genres. They
+    are standardized, and are important for quality at small budgets.
+[offsets_of_items]
+level_ : float
+    Mean of the users' levels, in units of ratings.
+item_offsets_ : ndarray of shape (n_items,)
+    Expected rating of the item minus the level, in units of ratings.
+item_popularity_ : ndarray of shape (n_items,)
+    Logarithms of the released numbers of ratings per item. Each rating of a
+    user with many ratings has a smaller weight.
+items_ : ndarray of shape (n_items,)
+    The catalog.
 [scale_]
 scale_ : ndarray of shape (n_features,) or None
     Divisors of the features; None unless ``scale="bounds"``.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -32,8 +32,8 @@ from .._tables.table import DeferredRead, UserTable, deferred_targets, deferred_
 from ..accounting import PrivacyAccountant
 from ..accounting._errors import warn
 from ..mechanisms import PrivacyPlan, check_count
-from . import _kernels_shared, _parameters
-from ._kernels_users import LocalRules
+from . import _kernels_lrs, _parameters
+from ._kernels_lrs import LocalRules
 
 # Numbers of the rows that are predicted together.
 _PART_NUMBERS = 1 << 20
@@ -119,6 +119,7 @@ class PersonalModels(UserModels):
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class LRSRegressor(
     PersonalEstimator, CallbackSupportMixin, RegressorMixin, PrivateEstimator
 ):
@@ -263,42 +264,23 @@ class LRSRegressor(
         **_parameters.CONSTRAINTS,
     }
 
-    def __init__(
-        self,
-        n_components: int = 1,
-        sparsity: int | None = 3,
-        *,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-6,
-        user_feature: int | str | None = None,
-        fit_intercept="user",
-        shared_weights: str = "user",
-        ridge_shared: float = 10.0,
-        ridge_sparse: float = 100.0,
-        neighbors: str = "add-remove-one",
-        solver="auto",
-        scale=True,
-        accountant: PrivacyAccountant | None = None,
-        noise_seed: Seed = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.sparsity = sparsity
-        self.epsilon = epsilon
-        self.delta = delta
-        self.user_feature = user_feature
-        self.fit_intercept = fit_intercept
-        self.shared_weights = shared_weights
-        self.ridge_shared = ridge_shared
-        self.ridge_sparse = ridge_sparse
-        self.neighbors = neighbors
-        self.solver = solver
-        self.scale = scale
-        self.accountant = accountant
-        self.noise_seed = noise_seed
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    n_components: int = 1
+    sparsity: int | None = 3
+    _: KW_ONLY
+    epsilon: float | None = 1.0
+    delta: float = 1e-6
+    user_feature: int | str | None = None
+    fit_intercept: Any = "user"
+    shared_weights: str = "user"
+    ridge_shared: float = 10.0
+    ridge_sparse: float = 100.0
+    neighbors: str = "add-remove-one"
+    solver: Any = "auto"
+    scale: Any = True
+    accountant: PrivacyAccountant | None = None
+    noise_seed: Seed = None
+    n_jobs: int | None = None
+    verbose: int = 0
 
     def _statistic(self, n_features: int) -> Statistic:
         rank = min(int(self.n_components), n_features)
@@ -337,13 +319,12 @@ class LRSRegressor(
         with self._unchanged_on_error(), fit_progress(self, most) as progress:
             table, targets, offset, d = self._unread(X, y, users)
             scale = _parameters.public_scale(self, d)
-            given = _parameters.given_start(self, d)
+            start = _parameters.start_of(self, d)
             self._warn_of_one_user(table)
             shared = self._statistic(d)
             plan = self._plan(shared)
             # It is charged here; values, ids among them, are read from here on.
             release, read, targets = self._start_release(plan, table, targets)
-            start = _parameters.start_of(self, given, d)
             rows, index = self._grouped(read, targets, offset, scale)
             progress.begin(X, targets, plan)
             found = shared.run(release, rows, start, scale, progress)
@@ -430,7 +411,7 @@ class LRSRegressor(
     def _models_beside(self, rows, index, U, rules, fit=None) -> PersonalModels:
         """Fit users, unless already fitted, from their own rows and U alone."""
         if fit is None:
-            fit = _kernels_shared.solve_users(rows, U, rules, self.n_jobs)
+            fit = _kernels_lrs.solve_users(rows, U, rules, self.n_jobs)
         return PersonalModels.fitted(rows, fit, index, self.scale_, self.components_)
 
     def _models(self) -> PersonalModels:
@@ -483,10 +464,9 @@ class LRSRegressor(
             if applies:
                 raise ValueError(message)
         d = check_count("n_features", n_features)
-        start = _parameters.start_of(self, _parameters.given_start(self, d), d)
         own = _parameters.intercept_of(self)
         rows = ("user", own.prior, float(own.ridge)) if own else (False, None, 0.0)
-        given = start, _parameters.public_scale(self, d)
+        given = _parameters.start_of(self, d), _parameters.public_scale(self, d)
         return Billboard(self._statistic(d), given, rows)
 
     def _unread_group(self, board: Billboard, names, X, y, *, users=None) -> Callable:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -15,8 +14,8 @@ from .._base.strategies import register
 from .._tables.columns import as_numbers, place_of, refuse_masked
 from .._tables.table import Table, UserTable, read_users
 from ..mechanisms import Neighbors
-from . import _kernels_shared
-from ._kernels_users import LocalRules
+from . import _kernels_lrs
+from ._kernels_lrs import LocalRules
 from ._shared_directions import ExactDirections, SharedDirections
 
 _NORMS = Interval(Real, 1e-60, 1e60, closed="both")
@@ -163,59 +162,37 @@ CONSTRAINTS = {
     "n_jobs": [Integral, None],
     "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
 }
+_IN_A_GRID = 'leave solver="auto" (in a search, use a separate grid for epsilon=None)'
 
 
 def check_lrs_parameters(model) -> None:
     """Refuse combinations of individually valid parameters."""
-    for message in _refusals(model):
-        raise ValueError(message)
-
-
-_IN_A_GRID = 'leave solver="auto" (in a search, use a separate grid for epsilon=None)'
-
-
-def _refusals(model) -> Iterator[str]:
-    private, solver = model._is_private(), solver_of(model)
-    is_given = not isinstance(solver.init, str)
-    kept = isinstance(solver, PrivateRounds) and not solver.n_rounds
-    if isinstance(model.fit_intercept, (bool, np.bool_)) and model.fit_intercept:
-        yield (
-            'fit_intercept must be "user", UserIntercept(...) or False, got True: a '
-            "common intercept of all users would have to be released"
-        )
-    if model.sparsity is None and not model.ridge_sparse:
-        yield (
-            "sparsity=None requires ridge_sparse > 0: without a penalty a user with "
-            "few rows has no unique model of all features"
-        )
-    if private and isinstance(solver, Alternation):
-        yield (
-            f"solver={solver!r} needs epsilon=None: with a budget use "
-            f"PrivateRounds(n_rounds=...); {_IN_A_GRID}"
-        )
-    if not private and isinstance(solver, PrivateRounds):
-        yield (
-            f"solver={solver!r} needs a budget: with epsilon=None use "
-            f"Alternation(max_iter=...); {_IN_A_GRID}"
-        )
-    if kept and not is_given:
-        yield (
-            "solver: n_rounds=0 keeps the directions of init, which must then be an "
-            "array of public directions"
-        )
-    if not is_fixed(model):
-        return
-    if model.n_components != 1:
-        yield (
-            'shared_weights="fixed" needs n_components=1, got '
-            f"n_components={model.n_components}: one central model has one direction"
-        )
-    if (is_given or solver.init != "spectral") and not kept:
-        yield (
-            'init of solver is not used with shared_weights="fixed", which starts '
-            'from zero: leave init="spectral", or pass a central model that is not '
-            "changed with solver=PrivateRounds(0, init=...)"
-        )
+    private, solver, fixed = model._is_private(), solver_of(model), is_fixed(model)
+    rounds, given = isinstance(solver, PrivateRounds), not isinstance(solver.init, str)
+    kept, rank = rounds and not solver.n_rounds, model.n_components
+    is_switch = isinstance(model.fit_intercept, (bool, np.bool_))
+    refused = {
+        'fit_intercept must be "user", UserIntercept(...) or False, got True: a common '
+        "intercept of all users would have to be released": is_switch
+        and bool(model.fit_intercept),
+        "sparsity=None requires ridge_sparse > 0: without a penalty a user with few "
+        "rows has no unique model of all features": model.sparsity is None
+        and not model.ridge_sparse,
+        f"solver={solver!r} needs epsilon=None: with a budget use "
+        f"PrivateRounds(n_rounds=...); {_IN_A_GRID}": private and not rounds,
+        f"solver={solver!r} needs a budget: with epsilon=None use "
+        f"Alternation(max_iter=...); {_IN_A_GRID}": rounds and not private,
+        "solver: n_rounds=0 keeps the directions of init, which must then be an array "
+        "of public directions": kept and not given,
+        f'shared_weights="fixed" needs n_components=1, got n_components={rank}: one '
+        "central model has one direction": fixed and rank != 1,
+        'init of solver is not used with shared_weights="fixed", which starts from '
+        'zero: leave init="spectral", or pass a central model that is not changed with '
+        "solver=PrivateRounds(0, init=...)": fixed and given and not kept,
+    }
+    for message, applies in refused.items():
+        if applies:
+            raise ValueError(message)
 
 
 def is_fixed(model) -> bool:
@@ -277,13 +254,15 @@ def public_scale(model, n_features: int) -> np.ndarray | None:
     return scale
 
 
-def given_start(model, n_features: int) -> np.ndarray | None:
-    """Return the array of shape (d, r) that U starts from or equals, or None."""
-    given = solver_of(model).init
-    if isinstance(given, str):
-        return None
+def start_of(model, n_features: int):
+    """Return a public start of U, (d, r), or its name; None if it is released."""
+    solver = solver_of(model)
     shape = (min(int(model.n_components), n_features), n_features)
-    start = _numbers(given, "init")
+    if isinstance(solver.init, str):
+        if is_fixed(model):
+            return np.zeros(shape[::-1])
+        return None if isinstance(solver, PrivateRounds) else solver.init
+    start = _numbers(solver.init, "init")
     if start is None or start.shape != shape:
         raise ValueError(
             "init of solver must be a string, or finite numbers of shape "
@@ -291,17 +270,7 @@ def given_start(model, n_features: int) -> np.ndarray | None:
         )
     if is_fixed(model):  # a central model, of any length
         return start.T.copy()
-    return _kernels_shared.positive_qr(start.T)[0]
-
-
-def start_of(model, given, n_features: int):
-    """Return a public start of U, (d, r), or its name; None if it is released."""
-    solver = solver_of(model)
-    if given is not None:
-        return given
-    if is_fixed(model):
-        return np.zeros((n_features, 1))
-    return None if isinstance(solver, PrivateRounds) else solver.init
+    return _kernels_lrs.positive_qr(start.T)[0]
 
 
 def _numbers(values, name: str) -> np.ndarray | None:

@@ -21,7 +21,7 @@ from .._statistics.statistic import Statistic, Votes
 from .._statistics.user_sums import MOST_USERS, planned_sum, released_sum
 from ..accounting import calibrate_gaussian, split_mu
 from ..mechanisms import Concern, Exact, Gaussian, Mechanism, Neighbors, Remark
-from . import _kernels_shared, _kernels_users
+from . import _kernels_lrs
 
 # What a reader of the guarantee must know of models that rest on these directions.
 BILLBOARD = Remark(
@@ -55,7 +55,7 @@ class SharedModel:
     intercept: float = 0.0
     n_iter: int = 1
     converged: bool = True
-    users: _kernels_shared.UserParameters | None = None
+    users: _kernels_lrs.UserParameters | None = None
 
     @property
     def components(self) -> np.ndarray:
@@ -72,7 +72,7 @@ class SharedModel:
 class _Directions(Statistic):
     """Base of statistics of U; `rules` are public rules of every user's fit."""
 
-    rules: _kernels_users.LocalRules
+    rules: _kernels_lrs.LocalRules
     n_features: int
     neighbors: Neighbors
     n_jobs: int | None
@@ -125,7 +125,7 @@ class ExactDirections(_Directions):
         if scale is None:
             scale = per_user.column_scales(rows, self.n_jobs)
             rows.rescale(scale)
-        solver = _kernels_shared.AlternatingSolver(
+        solver = _kernels_lrs.AlternatingSolver(
             rows, self.rules, shrink=self.shrink, n_jobs=self.n_jobs
         )
         found = solver.fit(solver.start(start), self.max_iter, self.tol, progress.step)
@@ -187,7 +187,7 @@ class SharedDirections(_Directions):
             name,
             sensitivity.projector_sum_sensitivity(self.neighbors),
             mu,
-            (_kernels_shared.n_packed(d),),
+            (_kernels_lrs.n_packed(d),),
             summation_error=(d + 16) * 2.0**-52,
             magnitude=MOST_USERS,
             lemma="projector-sums",
@@ -211,7 +211,7 @@ class SharedDirections(_Directions):
 
     @property
     def _n_curvature(self) -> int:
-        return _kernels_shared.n_curvature(self.rank, self.n_features)
+        return _kernels_lrs.n_curvature(self.rank, self.n_features)
 
     def remarks(self) -> tuple[str, ...]:
         if self.rank and not self.n_releases:
@@ -241,7 +241,7 @@ class SharedDirections(_Directions):
         U, first = start, 1
         if self.release_start:
             total = self._sum(release, "start", rows, _start_contributions)
-            U = _kernels_shared.leading_directions(total, self.rank, self.n_features)
+            U = _kernels_lrs.leading_directions(total, self.rank, self.n_features)
             progress(1)
             first = 2
         # Without directions, the first contribution is that of one model.
@@ -263,12 +263,12 @@ class SharedDirections(_Directions):
 
     def _answers(self, block, rows, U, rules, units=(1.0, 1.0)) -> Iterator:
         """Yield the users' moments at U, in some units, a few users at a time."""
-        scores = _kernels_users.shared_scores(block, U)
+        scores = _kernels_lrs.shared_scores(block, U)
         squares = rows.column_squares(block)
-        fit = _kernels_users.thresholding_pursuit(
+        fit = _kernels_lrs.thresholding_pursuit(
             block, scores, squares, rules, _LOCAL_STEPS
         )
-        yield from _kernels_shared.user_moments(block, scores, fit, units)
+        yield from _kernels_lrs.user_moments(block, scores, fit, units)
 
     def _solved(self, total, noise_std: float, clips) -> np.ndarray:
         """Return the next U from a released sum."""
@@ -277,8 +277,8 @@ class SharedDirections(_Directions):
         # The noise of the curvature matrix, in spectral norm: its square has
         # expectation std^2 (r + 1)(d + 1) / 4 times the identity.
         floor = noise_std * clips[0] * math.sqrt((rank + 1) * (d + 1))
-        U = _kernels_shared.solve_moments(total, rank, d, floor)
-        return U if self.rules.fixed else _kernels_shared.positive_qr(U)[0]
+        U = _kernels_lrs.solve_moments(total, rank, d, floor)
+        return U if self.rules.fixed else _kernels_lrs.positive_qr(U)[0]
 
     def _released_clips(self, release, rows, U, rules) -> np.ndarray:
         """Return the units of curvature and gradient; release the votes for medians.
@@ -315,16 +315,16 @@ class SharedDirections(_Directions):
             parts = moments[:, :size], moments[:, size:]
             for count, vectors in zip(counts, parts, strict=True):
                 # What is not a number lies beyond all of them.
-                places = np.searchsorted(points, _kernels_shared.row_norms(vectors))
+                places = np.searchsorted(points, _kernels_lrs.row_norms(vectors))
                 count += np.bincount(places, minlength=len(count))
         return counts
 
 
 def _start_contributions(block, rows) -> Iterator:
     """Yield what users' correlations are, packed, a few users at a time."""
-    width = _kernels_shared.n_packed(block.X.shape[2])
-    for part in _kernels_shared.slices_of(block, width):
-        yield _kernels_shared.start_moments(block.take(part))
+    width = _kernels_lrs.n_packed(block.X.shape[2])
+    for part in _kernels_lrs.slices_of(block, width):
+        yield _kernels_lrs.start_moments(block.take(part))
 
 
 def _logarithm(place):

@@ -2,8 +2,7 @@
 
 from ._adam import Adam, JMEAdam
 from ._estimators import DPAdamClassifier, DPAdamRegressor
-from ._network_choices import AlternatingAdam, UserNetwork
-from ._personal_networks import LRSMLPRegressor
+from ._personal_networks import AlternatingAdam, LRSMLPRegressor, UserNetwork
 
 __all__ = [
     "Adam",

@@ -139,14 +139,42 @@ class Adam(BaseEstimator):
     ----------
     learning_rate : float, default=0.05
         Length of a step, positive.
-    {adam_decays}
+    beta_1 : float, default=0.9
+        Decay of the first moment, in [0, 1).
+    beta_2 : float, default=0.999
+        Decay of the second moment, in [0, 1).
+    stability : float, default=1e-8
+        Non-negative number that is added to the square root of the second moment. A
+        released second moment can be negative; it is raised to at least the
+        standard deviation of its noise, which is public.
+    max_step_norm : float or None, default=None
+        Norm at which each increment, including the learning rate, is clipped. None
+        does not clip.
     init_seed : int, default=0
         Public seed of the initial weights of hidden layers. All other parameters start
         at 0.
-    {adam_noise}
+    sampling : {"poisson", "in-turn"}, default="poisson"
+        "poisson": each example joins each batch independently, which lowers the
+        privacy cost. "in-turn": each example is in one batch per epoch, in a public
+        order.
+    neighbors : {"replace-one", "zero-out-one"}, default="replace-one"
+        What the guarantee hides: the values of one example ("replace-one"), or
+        whether that example contributes at all ("zero-out-one").
+    noise_multiplier : float or None, default=None
+        Standard deviation of the noise, in units of the largest norm that one
+        example can contribute to a step. None uses the smallest value that
+        `epsilon` and `delta` allow. Otherwise `epsilon` is ignored, and
+        ``privacy_.epsilon`` is the cost at `delta`. A number raises an error with
+        ``epsilon=None``, which asks for no noise.
     moments : {"jme", "pp", "pp-debiased"}, default="pp"
-        {adam_second_moment}
-    {adam_moment_weight}
+        How the second moment is computed. "pp" squares the released mean, as in the
+        usual private Adam. "pp-debiased" also subtracts the variance of the noise.
+        "jme" releases the squares of the clipped gradients of single examples.
+    moment_weight : float or "auto", default="auto"
+        Weight :math:`\nu` of the squares relative to the gradients, for gradients
+        in the unit ball. "auto" uses 0.5 where the squares are free ("jme" under
+        "replace-one", unless samples are drawn), and 0.1 otherwise. "pp" and
+        "pp-debiased" release no squares and do not accept this parameter.
 
     See Also
     --------
@@ -305,13 +333,10 @@ class Optimization:
         return self.state.push(released[:p], squares)
 
 
-# Parameters that JMEAdam and Adam share.
-_SHARED = {k: v for k, v in Adam._parameter_constraints.items() if k != "init_seed"}
-
 _CONSTRAINTS: dict[str, list] = {
-    **_SHARED,
     **BATCH_CONSTRAINTS,
     **PrivateEstimator._privacy_constraints,
+    "optimizer": [Adam, None],
 }
 
 _WRONG_BATCH = (
@@ -338,13 +363,10 @@ class JMEAdam:
         Privacy budget of all steps together, positive. None switches privacy off.
     {delta}
     {adam_batches}
-    {adam_noise}
-    moments : {"jme", "pp", "pp-debiased"}, default="jme"
-        {adam_second_moment}
-    {adam_moment_weight}
-    learning_rate : float, default=0.001
-        Length of a step.
-    {adam_decays}
+    optimizer : Adam or None, default=None
+        Settings of steps, sampling and noise. None is
+        :class:`~skdpspectral.neural_network.Adam` with a learning
+        rate of 0.001 and ``moments="jme"``. Its `init_seed` has no effect.
     accountant : PrivacyAccountant or None, default=None
         Ledger that the constructor charges for the whole plan. None uses the accountant
         of the enclosing ``with`` block, if any. The ledger records every step, so that
@@ -363,7 +385,7 @@ class JMEAdam:
     Notes
     -----
     **Formal guarantee.** All increments together are (`epsilon`,
-    `delta`)-differentially private for one example, under `neighbors`
+    `delta`)-differentially private for one example, under `neighbors` of `optimizer`
     (:ref:`lemma-gradient-moments`). Each batch must come from :meth:`batches`, and each
     step must receive the gradients of only these examples at the current parameters. A
     gradient must not depend on other examples of its batch, as it does with batch
@@ -381,11 +403,12 @@ class JMEAdam:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpspectral.neural_network import JMEAdam
+    >>> from skdpspectral.neural_network import Adam, JMEAdam
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(4000, 3))
     >>> y = X @ [1.0, -1.0, 0.5]
-    >>> adam = JMEAdam(3, 4000, batch_size=4000, n_epochs=60, learning_rate=0.1)
+    >>> steps = Adam(learning_rate=0.1, moments="jme")
+    >>> adam = JMEAdam(3, 4000, batch_size=4000, n_epochs=60, optimizer=steps)
     >>> w = np.zeros(3)
     >>> for batch in adam.batches():
     ...     errors = X[batch] @ w - y[batch]
@@ -401,19 +424,10 @@ class JMEAdam:
         *,
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
-        noise_multiplier: float | None = None,
         batch_size: int = 256,
         n_epochs: int = 10,
-        sampling: str = "poisson",
         clip_norm: float = 1.0,
-        moments: str = "jme",
-        moment_weight: str | float = "auto",
-        neighbors: str = "replace-one",
-        learning_rate: float = 1e-3,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        stability: float = 1e-8,
-        max_step_norm: float | None = None,
+        optimizer: Adam | None = None,
         accountant: PrivacyAccountant | None = None,
         noise_seed=None,
     ) -> None:
@@ -421,7 +435,7 @@ class JMEAdam:
         check_arguments("JMEAdam", _CONSTRAINTS, {k: given[k] for k in _CONSTRAINTS})
         check_delta(delta)
         # A copy, as strategies may be changed while steps are made.
-        adam = snapshot(Adam(**{name: given[name] for name in _SHARED}))
+        adam = snapshot(Adam(1e-3, moments="jme") if optimizer is None else optimizer)
         self._n_parameters = check_count("n_parameters", n_parameters)
         n_samples = check_count("n_samples", n_samples)
         optimization = Optimization(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -97,6 +98,7 @@ def first_parameters(seed: int, layout: _kernels.Layout) -> np.ndarray:
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
     """Base class of estimators that train dense networks with private Adam.
 
@@ -118,6 +120,19 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         **BATCH_CONSTRAINTS,
         "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
     }
+
+    hidden_layer_sizes: Any = ()
+    _: KW_ONLY
+    epsilon: float | None = 1.0
+    delta: float = 1e-6
+    activation: str = "tanh"
+    batch_size: int = 256
+    n_epochs: int = 10
+    clip_norm: float = 1.0
+    optimizer: Any = "adam"
+    accountant: PrivacyAccountant | None = None
+    noise_seed: Seed = None
+    verbose: int = 0
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -245,6 +260,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
     """Linear regression, or a network with up to two hidden layers, by private Adam.
 
@@ -257,13 +273,13 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         Widths of up to two hidden layers. An empty tuple gives linear regression.
     {epsilon}
     {delta}
-    target_bounds : tuple (low, high) or None, default=None
-        Public bounds of the targets, required: numbers, or one number per target.
-        Targets and predictions are clipped to these bounds.
     activation : {"tanh", "relu"}, default="tanh"
         Activation function of the hidden layers.
     {adam_batches}
     {adam_network}
+    target_bounds : tuple (low, high) or None, default=None
+        Public bounds of the targets, required: numbers, or one number per target.
+        Targets and predictions are clipped to these bounds.
 
     Attributes
     ----------
@@ -302,34 +318,8 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         "target_bounds": [tuple, list, np.ndarray, None],
     }
 
-    def __init__(
-        self,
-        hidden_layer_sizes=(),
-        *,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-6,
-        target_bounds=None,
-        activation: str = "tanh",
-        batch_size: int = 256,
-        n_epochs: int = 10,
-        clip_norm: float = 1.0,
-        optimizer="adam",
-        accountant: PrivacyAccountant | None = None,
-        noise_seed: Seed = None,
-        verbose: int = 0,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.epsilon = epsilon
-        self.delta = delta
-        self.target_bounds = target_bounds
-        self.activation = activation
-        self.batch_size = batch_size
-        self.n_epochs = n_epochs
-        self.clip_norm = clip_norm
-        self.optimizer = optimizer
-        self.accountant = accountant
-        self.noise_seed = noise_seed
-        self.verbose = verbose
+    _: KW_ONLY
+    target_bounds: Any = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -409,6 +399,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
     """Logistic regression, or a network with up to two hidden layers, by private Adam.
 
@@ -420,11 +411,11 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
         Widths of up to two hidden layers. An empty tuple gives logistic regression.
     {epsilon}
     {delta}
-    {classes}
     activation : {"tanh", "relu"}, default="tanh"
         Activation function of the hidden layers.
     {adam_batches}
     {adam_network}
+    {classes}
 
     Attributes
     ----------
@@ -456,34 +447,8 @@ class DPAdamClassifier(PrivateClassifier, DPAdamNetwork):
         **PrivateClassifier._class_constraints,
     }
 
-    def __init__(
-        self,
-        hidden_layer_sizes=(),
-        *,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-6,
-        classes=None,
-        activation: str = "tanh",
-        batch_size: int = 256,
-        n_epochs: int = 10,
-        clip_norm: float = 1.0,
-        optimizer="adam",
-        accountant: PrivacyAccountant | None = None,
-        noise_seed: Seed = None,
-        verbose: int = 0,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.epsilon = epsilon
-        self.delta = delta
-        self.classes = classes
-        self.activation = activation
-        self.batch_size = batch_size
-        self.n_epochs = n_epochs
-        self.clip_norm = clip_norm
-        self.optimizer = optimizer
-        self.accountant = accountant
-        self.noise_seed = noise_seed
-        self.verbose = verbose
+    _: KW_ONLY
+    classes: Any = None
 
     @property
     def _loss(self) -> str:

@@ -253,12 +253,6 @@ class NetworkRows(NamedTuple):
     shares: np.ndarray
     counts: np.ndarray
 
-    def some(self, chosen: np.ndarray) -> NetworkRows:
-        """Return rows at given places, weighted for the mean over all rows."""
-        whole = self.X.shape[1]
-        shares = self.shares[:, chosen] * (whole / len(chosen))
-        return NetworkRows(self.X[:, chosen], self.y[:, chosen], shares, self.counts)
-
 
 class NetworkWeights(NamedTuple):
     """Parameters of the networks of some users.
@@ -284,20 +278,17 @@ def in_parts(block, layout: Layout) -> list[slice]:
     return [slice(start, start + size) for start in range(0, len(block), size)]
 
 
-def rows_of(
-    block, part: slice, ridge_level: float | None
-) -> tuple[NetworkRows, np.ndarray]:
+def rows_of(block, part: slice, has_level: bool) -> tuple[NetworkRows, np.ndarray]:
     """Return the rows of some users of a block, and the users' levels.
 
-    Levels are subtracted from targets. `ridge_level` is their penalty, in rows; None
-    means no levels.
+    Levels are means of targets, which are subtracted from them.
     """
     counts = np.maximum(block.counts[part], 1)
     y = block.y[part]
     own = np.arange(y.shape[1]) < counts[:, None]
     levels = np.zeros(len(y))
-    if ridge_level is not None:
-        levels = per_user.totals(y) / (counts + ridge_level)
+    if has_level:
+        levels = per_user.totals(y) / counts
         y = y - levels[:, None]
     return NetworkRows(block.X[part], y, own / counts[:, None], counts), levels
 

@@ -2,24 +2,186 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+import math
+from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
+from numbers import Integral, Real
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
 from .._base.personal import PersonalEstimator, UserModels, rows_by_user
-from .._base.sklearn_compat import CallbackSupportMixin, fit_progress
+from .._base.sklearn_compat import (
+    CallbackSupportMixin,
+    Interval,
+    StrOptions,
+    fit_progress,
+)
+from .._base.strategies import register, snapshot
 from .._linalg import per_user
+from .._release.noise import public_start
 from .._tables.table import UserTable, deferred_targets, deferred_users, read_users
 from ..accounting import PrivacyAccountant
-from ..mechanisms import PrivacyPlan
-from . import _kernels, _network_choices
-from ._estimators import scaled_targets, target_box
+from ..mechanisms import Neighbors, PrivacyPlan
+from . import _kernels
+from ._estimators import (
+    hidden_widths,
+    scale_first_weights,
+    scaled_targets,
+    target_box,
+)
 from ._kernels import Layout, NetworkWeights
-from ._shared_weights import TOO_LARGE, GradientRounds, train_users
+from ._shared_weights import (
+    TOO_LARGE,
+    ExactWeights,
+    GradientRounds,
+    UserRules,
+    train_users,
+)
+
+_RATE = Interval(Real, 0, 1e60, closed="neither")
+_COUNT = Interval(Integral, 1, 100_000, closed="both")
+_PENALTIES = Interval(Real, 0, 1e60, closed="both")
+
+# With a budget each round is paid for; without one it is not.
+_ROUNDS = {True: 30, False: 300}
+_LOCAL_STEPS = {True: 5, False: 1}
+
+
+@register
+@dataclass(eq=False, repr=False)
+class AlternatingAdam(BaseEstimator):
+    r"""Alternating Adam steps on the users' networks and the shared weights.
+
+    A `solver` of :class:`~skdpspectral.LRSMLPRegressor`. All parameters are public and
+    fixed before the data are seen.
+
+    Parameters
+    ----------
+    n_rounds : int or "auto", default="auto"
+        Number of steps of the shared weights. With a budget, each step is a release.
+        "auto" uses 30 with a budget and 300 without.
+    n_local_steps : int or "auto", default="auto"
+        Number of steps of the users per round, at least 1. "auto": 5 with a budget, 1
+        without.
+    n_own_steps : int, default=100
+        Number of steps that train a user's network from its start, with the final
+        shared weights. They are made in fits with a budget and in ``personalize``.
+    learning_rate : float, default=0.03
+        Length of the steps of the shared weights. All lengths fall along half a cosine,
+        because a schedule that uses the loss would use a statistic of the data.
+    user_learning_rate : float, default=0.1
+        Length of the users' steps.
+    neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
+        What the guarantee hides: whether a user took part, or everything that a user
+        contributed while the number of users is public. "replace-one" needs twice the
+        noise.
+    init_seed : int, default=0
+        Public seed of the initial shared weights.
+
+    Examples
+    --------
+    >>> from skdpspectral import LRSMLPRegressor
+    >>> from skdpspectral.neural_network import AlternatingAdam
+    >>> model = LRSMLPRegressor(solver=AlternatingAdam(n_rounds=20))
+    >>> len(model.privacy_plan(n_features=5).mechanisms)
+    20
+    >>> model.set_params(solver__learning_rate=0.1).solver
+    AlternatingAdam(learning_rate=0.1, n_rounds=20)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_rounds": [_COUNT, StrOptions({"auto"})],
+        "n_local_steps": [_COUNT, StrOptions({"auto"})],
+        "n_own_steps": [_COUNT],
+        "learning_rate": [_RATE],
+        "user_learning_rate": [_RATE],
+        "neighbors": [StrOptions({"add-remove-one", "replace-one"})],
+        "init_seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
+    }
+
+    n_rounds: int | str = "auto"
+    n_local_steps: int | str = "auto"
+    n_own_steps: int = 100
+    learning_rate: float = 0.03
+    user_learning_rate: float = 0.1
+    neighbors: str = "add-remove-one"
+    init_seed: int = 0
+
+    def _counts(self, private: bool) -> tuple[int, int]:
+        """Return the number of rounds, and of the users' steps in each."""
+        rounds, steps = self.n_rounds, self.n_local_steps
+        return (
+            _ROUNDS[private] if rounds == "auto" else int(rounds),
+            _LOCAL_STEPS[private] if steps == "auto" else int(steps),
+        )
+
+
+@register
+@dataclass(eq=False, repr=False)
+class UserNetwork(BaseEstimator):
+    r"""Personal parts of each user's network, in addition to the shared weights.
+
+    A `user_network` of :class:`~skdpspectral.LRSMLPRegressor`, as in
+    ``LRSMLPRegressor(user_network=UserNetwork(prompt_size=2))``. All of it is public.
+
+    Parameters
+    ----------
+    shared_weights : {"user", "fixed"}, default="user"
+        "user": each user has weights w on the shared directions. "fixed": all w are 1,
+        and U is a central network that users tune sparsely, or one network for all
+        users with ``sparsity=0``. "fixed" requires ``n_components=1``.
+    prompt_size : int, default=0
+        Number of trained features per user, which are appended to each of the user's
+        rows.
+    fit_intercept : bool, default=True
+        Whether each user has an intercept, the mean of their targets, that is added to
+        the output of the network.
+    ridge_shared : float, default=1.0
+        Penalty, as a number of rows, on the squares of the user's trained features and
+        of the differences between w and its start, the first direction alone. Setting
+        it raises an error if neither is trained.
+    ridge_sparse : float, default=1.0
+        Penalty on :math:`|b_i|^2`, as a number of rows.
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "shared_weights": [StrOptions({"user", "fixed"})],
+        "prompt_size": [Interval(Integral, 0, None, closed="left")],
+        "fit_intercept": ["boolean"],
+        "ridge_shared": [_PENALTIES],
+        "ridge_sparse": [_PENALTIES],
+    }
+
+    _: KW_ONLY
+    shared_weights: str = "user"
+    prompt_size: int = 0
+    fit_intercept: bool = True
+    ridge_shared: float = 1.0
+    ridge_sparse: float = 1.0
+
+
+def n_sparse(sparsity: Any, n_parameters: int) -> int:
+    """Return how many weights of a network are the user's own.
+
+    `sparsity` is a number, a share to be rounded up, or None for all.
+    """
+    if sparsity is None:
+        return n_parameters
+    whole = isinstance(sparsity, Integral)
+    if whole and sparsity >= 0:
+        return min(int(sparsity), n_parameters)
+    share = isinstance(sparsity, Real) and not whole
+    if not share or not 0.0 <= sparsity <= 1.0:
+        raise ValueError(
+            "sparsity must be a number of weights, a share in [0, 1], or None, got "
+            f"{sparsity!r}"
+        )
+    # As it is written: a share of .07 in 100 weights is 7 of them.
+    return math.ceil(Fraction(repr(float(sparsity))) * n_parameters)
 
 
 @dataclass(frozen=True)
@@ -80,6 +242,7 @@ class NetworkModels(UserModels):
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class LRSMLPRegressor(
     PersonalEstimator, CallbackSupportMixin, RegressorMixin, PrivateEstimator
 ):
@@ -211,54 +374,123 @@ class LRSMLPRegressor(
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
-        **_network_choices.NETWORK_CONSTRAINTS,
+        "n_components": [Interval(Integral, 0, None, closed="left")],
+        "sparsity": [
+            Interval(Integral, 0, None, closed="left"),
+            Interval(Real, 0, 1, closed="both"),
+            None,
+        ],
+        "hidden_layer_sizes": [
+            "array-like",
+            Interval(Integral, 1, None, closed="left"),
+        ],
+        "user_feature": [Integral, str, None],
+        "target_bounds": [tuple, list, np.ndarray, None],
+        "clip_norm": [Interval(Real, 1e-60, 1e60, closed="both")],
+        "user_network": [StrOptions({"auto"}), UserNetwork],
+        "solver": [StrOptions({"auto"}), AlternatingAdam],
+        "n_jobs": [Integral, None],
+        "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
     }
 
-    def __init__(
-        self,
-        n_components: int = 1,
-        sparsity: float | None = 0.01,
-        *,
-        hidden_layer_sizes=50,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-6,
-        user_feature: int | str | None = None,
-        target_bounds=None,
-        clip_norm: float = _network_choices.CLIP_NORM,
-        user_network="auto",
-        solver="auto",
-        accountant: PrivacyAccountant | None = None,
-        noise_seed: Seed = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.sparsity = sparsity
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.epsilon = epsilon
-        self.delta = delta
-        self.user_feature = user_feature
-        self.target_bounds = target_bounds
-        self.clip_norm = clip_norm
-        self.user_network = user_network
-        self.solver = solver
-        self.accountant = accountant
-        self.noise_seed = noise_seed
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    n_components: int = 1
+    sparsity: float | None = 0.01
+    _: KW_ONLY
+    hidden_layer_sizes: Any = 50
+    epsilon: float | None = 1.0
+    delta: float = 1e-6
+    user_feature: int | str | None = None
+    target_bounds: Any = None
+    clip_norm: float = 1.0
+    user_network: Any = "auto"
+    solver: Any = "auto"
+    accountant: PrivacyAccountant | None = None
+    noise_seed: Seed = None
+    n_jobs: int | None = None
+    verbose: int = 0
 
-    def _statistic(self, n_features: int):
-        return _network_choices.statistic_of(self, n_features)
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        hidden_widths(self.hidden_layer_sizes)
+        target_box(self.target_bounds, 1)
+        own, rank, private = self._own(), self.n_components, self._is_private()
+        fixed = own.shared_weights == "fixed"
+        everything = self.sparsity is None or (
+            not isinstance(self.sparsity, Integral) and self.sparsity == 1.0
+        )
+        refused = {
+            'shared_weights="fixed" requires n_components=1, got '
+            f"n_components={rank}": fixed and rank != 1,
+            f"ridge_shared={own.ridge_shared!r} is not used with "
+            'shared_weights="fixed" and prompt_size=0: leave it at 1.0': (
+                fixed and not own.prompt_size and own.ridge_shared != 1.0
+            ),
+            "n_components=0 requires sparsity=None: without shared weights, all "
+            "weights are the user's own": rank == 0 and not everything,
+            f"clip_norm={self.clip_norm!r} requires a budget: with epsilon=None no "
+            "gradient is clipped. Leave clip_norm=1.0; in a search, use a separate "
+            "grid for epsilon=None": not private and self.clip_norm != 1.0,
+        }
+        for why, wrong in refused.items():
+            if wrong:
+                raise ValueError(why)
+
+    def _steps(self) -> AlternatingAdam:
+        """Return a copy of the solver, safe from changes during a fit."""
+        given = self.solver
+        return AlternatingAdam() if isinstance(given, str) else snapshot(given)
+
+    def _own(self) -> UserNetwork:
+        """Return a copy of the parameters of users' networks."""
+        given = self.user_network
+        return UserNetwork() if isinstance(given, str) else snapshot(given)
+
+    def _rules(self, layout: Layout, rank: int) -> UserRules:
+        """Return the public rules of users' training, for networks of a shape."""
+        own, solver = self._own(), self._steps()
+        prior = np.zeros(rank)
+        prior[:1] = 1.0  # all begin with the first network
+        start = public_start(int(solver.init_seed), (rank + 1, layout.n_parameters))
+        for column in start:
+            scale_first_weights(layout.layers(column))
+        return UserRules(
+            layout=layout,
+            start=np.ascontiguousarray(start.T),
+            prior=prior,
+            fixed=own.shared_weights == "fixed",
+            sparsity=n_sparse(self.sparsity, layout.n_parameters),
+            prompt_size=int(own.prompt_size),
+            ridge_shared=float(own.ridge_shared),
+            ridge_sparse=float(own.ridge_sparse),
+            has_level=bool(own.fit_intercept),
+            learning_rate=float(solver.user_learning_rate),
+            n_own_steps=int(solver.n_own_steps),
+        )
+
+    def _statistic(self, n_features: int) -> GradientRounds | ExactWeights:
+        """Return the statistic of the shared weights, private or exact."""
+        widths = hidden_widths(self.hidden_layer_sizes)
+        layout = Layout((n_features + int(self._own().prompt_size), *widths, 1))
+        rank = min(int(self.n_components), layout.n_parameters)
+        solver, private = self._steps(), self._is_private()
+        n_rounds, n_local_steps = solver._counts(private)
+        given: dict[str, Any] = {
+            "rules": self._rules(layout, rank),
+            "n_rounds": n_rounds,
+            "n_local_steps": n_local_steps,
+            "learning_rate": float(solver.learning_rate),
+            "neighbors": Neighbors(solver.neighbors),
+            "n_jobs": self.n_jobs,
+        }
+        if not private:
+            return ExactWeights(**given)
+        return GradientRounds(**given, clip_norm=float(self.clip_norm))
 
     def _n_beside(self) -> int:
         return self.user_feature is not None
 
     def _plan(self, statistic) -> PrivacyPlan:
         return self._plan_of_users(statistic, statistic.neighbors)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        _network_choices.check_network_parameters(self)
 
     @unweighted
     def fit(self, X, y, *, users=None) -> Self:
@@ -277,7 +509,7 @@ class LRSMLPRegressor(
         """
         self._check_parameters()
         private = self._is_private()
-        n_rounds = _network_choices.network_solver(self)._counts(private)[0]
+        n_rounds = self._steps()._counts(private)[0]
         with self._unchanged_on_error(), fit_progress(self, n_rounds) as progress:
             given = self._ids_of_fit(users), self.user_feature
             table = deferred_users(self, X, *given, reset=True)
@@ -425,8 +657,7 @@ class LRSMLPRegressor(
 
     def _fit_users(self, table: UserTable, y, index) -> NetworkModels:
         rows = self._user_rows(table, y, index, self._units_of_fit())
-        rank, layout = len(self.components_), self._fitted_layout()
-        rules = _network_choices.rules_of(self, layout, rank, len(self.prompt_))
+        rules = self._rules(self._fitted_layout(), len(self.components_))
         U = np.ascontiguousarray(self.components_.T)
         users, levels = train_users(rows, U, rules, self.n_jobs)
         return NetworkModels.cleaned(index, *users, levels)

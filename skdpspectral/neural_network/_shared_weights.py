@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from .._release.noise import public_order
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import planned_sum, released_sum
 from ..mechanisms import Concern, Exact, Gaussian, Mechanism, Neighbors, Remark
@@ -43,9 +42,8 @@ class UserRules:
     ones.
     `prior` (rank,): start of w, to which w is shrunk; with `fixed`, w itself.
     `sparsity`: number k of the user's own weights; `n_parameters` for all.
-    `ridge_shared`, `ridge_sparse`, `ridge_level`: penalties, in rows, of w and prompts,
-    of b, and of levels; None for no level.
-    `batch_size`: rows of a step; None for all.
+    `ridge_shared`, `ridge_sparse`: penalties, in rows, of w and prompts, and of b.
+    `has_level`: whether users have levels.
     `n_own_steps`: steps of a user beside the final shared weights.
     """
 
@@ -57,9 +55,8 @@ class UserRules:
     prompt_size: int
     ridge_shared: float
     ridge_sparse: float
-    ridge_level: float | None
+    has_level: bool
     learning_rate: float
-    batch_size: int | None
     n_own_steps: int
 
     @property
@@ -86,14 +83,6 @@ class UserRules:
             np.tile(np.arange(k), (n_users, 1)),
             np.tile(first, (n_users, 1)),
         )
-
-    def batch(self, height: int, position: int) -> np.ndarray | None:
-        """Return the rows of a step, by public numbers; None for all."""
-        size = self.batch_size
-        if size is None or size >= height:
-            return None
-        start = size * (position % math.ceil(height / size))
-        return public_order(height)[start : start + size]
 
     def chooses(self, position: int, n_steps: int) -> bool:
         """Return whether users update their supports before a step."""
@@ -135,7 +124,7 @@ class UserFits:
         n_parameters), and w, both before the last step, and counts of rows.
         """
         for part, place in self.parts(block):
-            rows, _ = _kernels.rows_of(block, place, self.rules.ridge_level)
+            rows, _ = _kernels.rows_of(block, place, self.rules.has_level)
             for number in range(position, position + n_steps):
                 given = self._step(part, rows, U, number)
             yield *given, rows.counts
@@ -150,9 +139,7 @@ class UserFits:
             )
             part.adams[1] = new_adam(rules.learning_rate)  # places of b have changed
             whole = _kernels.whole_weights(U, users)
-        batch = rules.batch(rows.X.shape[1], position)
-        seen = rows if batch is None else rows.some(batch)
-        found = _kernels.user_gradients(rules.layout, whole, users.prompts, seen)
+        found = _kernels.user_gradients(rules.layout, whole, users.prompts, rows)
         rate = rate_of(position, self.n_steps)
         before = users.weights
         part.users = self._moved(part, users, found, rows.counts, U, rate)
@@ -198,7 +185,7 @@ class UserFits:
                 codes = block.users[place]
                 for everybody, some in zip(users, own.users, strict=True):
                     everybody[codes, : some.shape[1]] = some
-                found = _kernels.rows_of(block, place, rules.ridge_level)
+                found = _kernels.rows_of(block, place, rules.has_level)
                 levels[codes] = found[1]
         return users, levels
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import KW_ONLY, dataclass
+from numbers import Integral
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import clone
 
-from .._base.estimator import PrivateEstimator
+from .._base.estimator import PrivateEstimator, Seed
 from .._base.personal import UserModels
-from .._tables.clusters import ClusterUsers
+from .._base.sklearn_compat import Interval
 from .._tables.ids import IdIndex, id_array
 from .._tables.table import table_shape
+from ..accounting import PrivacyAccountant
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
-from ._item_models import MOST_ITEMS, MOST_RATERS, FoundItems
-from ._kernels import UserRatings
-from ._kernels_models import ItemModel
+from ._item_models import FoundItems
+from ._kernels import MOST_ITEMS, MOST_RATERS, UserRatings
 from ._ratings import (
     Ratings,
     open_path,
@@ -28,18 +28,36 @@ from ._ratings import (
 )
 
 
-class FittedItems(NamedTuple):
-    """What a fit has released of the items, and the users' ratings and ids."""
-
-    catalog: IdIndex
-    plan: PrivacyPlan
-    found: FoundItems
-    rows: UserRatings | ClusterUsers
-    index: IdIndex | None
-
-
+@dataclass(eq=False, repr=False)
 class CatalogEstimator(PrivateEstimator):
     """Base class of estimators with `items`, `item_features` and `rating_range`."""
+
+    _array_parameters: ClassVar[tuple[str, ...]] = (
+        "items",
+        "item_features",
+        "rating_range",
+    )
+    _parameter_constraints: ClassVar[dict] = {
+        **PrivateEstimator._privacy_constraints,
+        "n_components": [Interval(Integral, 0, None, closed="left")],
+        "user_feature": [Integral, str],
+        "item_feature": [Integral, str],
+        "items": ["array-like", None],
+        "item_features": ["array-like", None],
+        "rating_range": [tuple, list, np.ndarray, None],
+    }
+
+    n_components: int | None = None
+    _: KW_ONLY
+    epsilon: float | None = 1.0
+    delta: float = 1e-6
+    user_feature: int | str = "user_id"
+    item_feature: int | str = "item_id"
+    items: Any = None
+    item_features: Any = None
+    rating_range: Any = None
+    accountant: PrivacyAccountant | None = None
+    noise_seed: Seed = None
 
     def _statistic(self, n_items: int) -> Any:
         """Return what a fit with so many items releases."""
@@ -72,8 +90,7 @@ class CatalogEstimator(PrivateEstimator):
         Parameters
         ----------
         X : array-like, dataframe or sparse matrix of shape (n_ratings, n_columns)
-            As for :meth:`fit`. Items are only read if there is neither privacy nor a
-            catalog.
+            As for :meth:`fit`. Its values are not read.
 
         Returns
         -------
@@ -86,11 +103,8 @@ class CatalogEstimator(PrivateEstimator):
             If a parameter or the catalog is invalid.
         """
         self._check_parameters()
-        n_rows, ratings = table_shape(open_path(X))[0], None
-        if self.items is None and (sparse.issparse(X) or not self._is_private()):
-            y = None if sparse.issparse(X) else np.zeros(n_rows)
-            ratings = Ratings(clone(self), X, y, reset=True)
-        return self.privacy_plan(len(self._catalog(ratings)))
+        table_shape(open_path(X))  # what has none is no table
+        return self.privacy_plan(len(self._catalog(X)))
 
     def _plan(self, statistic) -> PrivacyPlan:
         if len(statistic.features) > MOST_ITEMS:
@@ -117,40 +131,36 @@ class CatalogEstimator(PrivateEstimator):
             "rating_range=(1, 5); it must not be taken from the ratings"
         )
 
-    def _catalog(self, ratings: Ratings | None = None) -> IdIndex:
-        """Return an index of the items."""
+    def _catalog(self, X=None) -> IdIndex:
+        """Return an index of the items; of a matrix, its columns by default."""
         if self.items is not None:
             refuse_another_order(self.item_features, self.items)
             return read_catalog(self.items)
-        if ratings is not None and ratings.n_items is not None:
-            return read_catalog(range(ratings.n_items))
+        if sparse.issparse(X) and X.ndim == 2:
+            return read_catalog(range(X.shape[1]))
         if self.item_features is not None:
             raise ValueError("item_features requires items=..., whose order it follows")
-        if self._is_private() or ratings is None:
-            raise ValueError(
-                "items is required: pass the public catalog of item ids, such as "
-                "items=range(n); the ids in the ratings are private"
-            )
-        accountant = self._governing_accountant()
-        if accountant is not None:  # a budget refuses before items are read
-            accountant.check(self._plan(self._statistic(1)))
-        return ratings.read().distinct_items().without_codes()
+        raise ValueError(
+            "items is required: pass the public catalog of item ids, such as "
+            "items=range(n); the ids in the ratings are private"
+        )
 
-    def _released_items(self, X, y=None, begin=None) -> FittedItems:
+    def _released_items(self, X, y=None, begin=None):
         """Charge a fit, and release what its statistic tells of the items.
 
-        `begin` returns the progress of a fit, given its plan.
+        ``begin(plan)`` returns the progress of a fit. Returns the catalog, the plan,
+        the released items, and the users' ratings and ids.
         """
         unread = Ratings(self, X, y, reset=True)
         unread.warn_of_others()
-        catalog = self._catalog(unread)
+        catalog = self._catalog(X)
         statistic = self._statistic(len(catalog))
         plan = self._plan(statistic)
         # It is charged here, and values are read from here on.
         release, ratings = self._start_release(plan, unread)
         rows, index = self._grouped(ratings, catalog)
         found = statistic.run(release, rows, begin(plan) if begin else None)
-        return FittedItems(catalog, plan, found, rows, index)
+        return catalog, plan, found, rows, index
 
     def _grouped(self, ratings: Ratings, catalog: IdIndex):
         """Return the ratings of items of the catalog by user, and the users' ids."""
@@ -159,16 +169,23 @@ class CatalogEstimator(PrivateEstimator):
             raise ValueError("user_feature must contain at most 2**31 users")
         return rows, index
 
-    def _units(self) -> tuple[float, float]:
-        return units(self._limits())
-
     def _in_units(self, values):
-        middle, quarter = self._units()
+        middle, quarter = units(self._limits())
         return middle + quarter * values
 
-    def _set_offsets(self, model: ItemModel) -> None:
-        self.level_ = float(self._in_units(model.level))
-        self.item_offsets_ = self._units()[1] * model.offsets
+    def _set_items(self, catalog: IdIndex, found: FoundItems) -> None:
+        """Set what was released of the items, in units of ratings, and the catalog."""
+        self.items_ = catalog.ids.copy()
+        self.item_popularity_ = found.popularity
+        if not getattr(self, "implicit", False):
+            self.level_ = float(self._in_units(found.model.level))
+            self.item_offsets_ = units(self._limits())[1] * found.model.offsets
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.categorical = True  # ids of users and items
+        return tags
 
 
 @dataclass(frozen=True)

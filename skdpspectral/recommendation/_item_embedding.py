@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,19 +12,13 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
-from .._base.sklearn_compat import (
-    Interval,
-    StrOptions,
-    check_input_features,
-    output_container,
-)
+from .._base.estimator import Self, unweighted
+from .._base.sklearn_compat import StrOptions, check_input_features, output_container
 from .._tables.columns import column_names
-from ..accounting import PrivacyAccountant
-from . import _kernels_models
+from . import _kernels
 from ._estimator import CatalogEstimator
-from ._item_models import ItemComponents, ItemFeatures
-from ._kernels_models import FACTOR_RIDGE, OFFSET_RIDGE, TASTE_RIDGE
+from ._item_models import RatingsModel
+from ._kernels import FACTOR_RIDGE, OFFSET_RIDGE, TASTE_RIDGE
 from ._ratings import Ratings, beside_users, find_columns, public_features, read_catalog
 
 # What stands before the public features: a prediction for the average user, and the
@@ -36,6 +30,7 @@ PENALTY = 100.0
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     r"""Replace item ids in a ratings table with private item features.
 
@@ -48,6 +43,14 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     ----------
     n_components : int, default=3
         Number of private components, at least 0. `method` may cap it.
+    {epsilon}
+    {delta}
+    {columns_of_ratings}
+    rating_range : tuple (low, high) or None, default=None
+        Public range of ratings, which :meth:`fit` requires. Ratings outside this range
+        are clipped to it.
+    {accountant}
+    {noise_seed}
     method : {"offsets", "residuals"}, default="offsets"
         "offsets" makes the same releases as
         :class:`~skdpspectral.DPMatrixFactorization`, in two or three rounds: counts and
@@ -56,48 +59,18 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         releases counts, offsets, and the leading components of the second moment of the
         remaining residuals of users' ratings. Use it for at most a few hundred items
         that many users rate.
-    user_feature : int or str, default="user_id"
-        Position or name of the column of users. With the default, dataframes with
-        neither "user_id" nor "item_id" use the first column, with a warning.
-    item_feature : int or str, default="item_id"
-        Position or name of the column of items. The default likewise uses the second
-        column.
-    items : array-like of shape (n_items,) or None, default=None
-        Public catalog of item ids (``range(n)`` for ids 0 to n - 1), which must not be
-        read from the ratings. Ratings of other items are ignored, and these items embed
-        as the average one. None uses the columns of a sparse matrix, and with
-        ``epsilon=None`` the items of a table; with a budget, a table needs a catalog.
-    item_features : array-like of shape (n_items, n_item_features) or None, default=None
-        Public features of the items in the order of `items`, placed before the
-        components. Columns of a dataframe keep their names. Features are centered and
-        scaled.
-    {epsilon}
-    {delta}
-    rating_range : tuple (low, high) or None, default=None
-        Public range of ratings, which :meth:`fit` requires. Ratings outside this range
-        are clipped to it.
-    {accountant}
-    {noise_seed}
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_items)
         Private components, leading component first. Their variance over the ratings is
         at most one, and components that consist only of noise are zero.
-    level_ : float
-        Mean of the users' levels, in units of ratings.
-    item_offsets_ : ndarray of shape (n_items,)
-        Expected rating of the item minus the level, in units of ratings.
-    item_popularity_ : ndarray of shape (n_items,)
-        Logarithms of the released numbers of ratings per item. Each rating of a user
-        with many ratings has a smaller weight.
+    {offsets_of_items}
     item_embeddings_ : ndarray of shape (n_items, n_item_columns)
         Values that :meth:`transform` writes for each item: the mean (level plus offset,
         in units of ratings), offset, popularity, public features and components. All
         but the mean are scaled so that a single penalty of 100, the default of
         :class:`~skdpspectral.LRSRegressor`, suits all of a user's weights.
-    items_ : ndarray of shape (n_items,)
-        The catalog.
     item_feature_names_ : ndarray of shape (n_item_features,)
         Names of the public features, empty if they have none.
     {n_features_in_}
@@ -144,57 +117,23 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     ['user_id', 'item_id_mean', 'item_id_offset', 'item_id_popularity']
     """
 
-    _array_parameters: ClassVar[tuple[str, ...]] = (
-        "items",
-        "item_features",
-        "rating_range",
-    )
-
     _parameter_constraints: ClassVar[dict] = {
-        **PrivateEstimator._privacy_constraints,
-        "n_components": [Interval(Integral, 0, None, closed="left")],
+        **CatalogEstimator._parameter_constraints,
         "method": [StrOptions({"offsets", "residuals"})],
-        "user_feature": [Integral, str],
-        "item_feature": [Integral, str],
-        "items": ["array-like", None],
-        "item_features": ["array-like", None],
-        "rating_range": [tuple, list, np.ndarray, None],
     }
 
-    def __init__(
-        self,
-        n_components: int = 3,
-        *,
-        method: str = "offsets",
-        user_feature: int | str = "user_id",
-        item_feature: int | str = "item_id",
-        items=None,
-        item_features=None,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-6,
-        rating_range=None,
-        accountant: PrivacyAccountant | None = None,
-        noise_seed: Seed = None,
-    ) -> None:
-        self.n_components = n_components
-        self.method = method
-        self.user_feature = user_feature
-        self.item_feature = item_feature
-        self.items = items
-        self.item_features = item_features
-        self.epsilon = epsilon
-        self.delta = delta
-        self.rating_range = rating_range
-        self.accountant = accountant
-        self.noise_seed = noise_seed
+    n_components: int = 3
+    _: KW_ONLY
+    method: str = "offsets"
 
     # What audit.privacy_report knows of the columns that come out.
     _puts_users_first: ClassVar[bool] = True
 
     def _statistic(self, n_items: int):
         features = public_features(self.item_features, n_items)
-        kind = ItemComponents if self.method == "residuals" else ItemFeatures
-        return kind(features, self.n_components)
+        by_moment = self.method == "residuals"
+        how = {"by_moment": by_moment, "has_users": False}
+        return RatingsModel(features, self.n_components, **how)
 
     @unweighted
     def fit(self, X, y=None) -> Self:
@@ -215,19 +154,18 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         with self._unchanged_on_error():
             self._check_parameters()
             self._limits()
-            fitted = self._released_items(X, y)
-            model, counts = fitted.found.model, fitted.found.counts
-            self._set_offsets(model)
-            self.item_popularity_ = fitted.found.popularity
-            last = model.features.shape[1] - self._statistic(len(counts)).n_factors
+            catalog, self.privacy_, found, *_ = self._released_items(X, y)
+            self._set_items(catalog, found)
+            model, n_items = found.model, len(catalog)
+            last = model.features.shape[1] - self._statistic(n_items).n_factors
             factors = model.features[:, last:]
             self.components_ = factors.T.copy()
-            public = public_features(self.item_features, len(counts))
-            public = _kernels_models.public_columns(public)
+            public = public_features(self.item_features, n_items)
+            public = _kernels.public_columns(public)
             parts = (
                 (OFFSET_RIDGE, model.offsets),
                 (TASTE_RIDGE, model.features[:, last - 1]),
-                (TASTE_RIDGE, _kernels_models.measured_columns(public, counts)),
+                (TASTE_RIDGE, _kernels.measured_columns(public, found.counts)),
                 (FACTOR_RIDGE, factors),
             )
             # A weight costs as much as it does under its own penalty.
@@ -236,8 +174,6 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             self.item_embeddings_ = np.column_stack([means, *scaled])
             names = column_names(self.item_features) or ()
             self.item_feature_names_ = np.array([*map(str, names)], dtype=object)
-            self.items_ = fitted.catalog.ids.copy()
-            self.privacy_ = fitted.plan
         return self
 
     def transform(self, X):
@@ -257,14 +193,13 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             have dtype object.
         """
         check_is_fitted(self)
-        ratings = Ratings(self, X, reset=False, rated=False)
-        users, items = ratings.read().ids()
+        ratings = Ratings(self, X, reset=False, rated=False).read()
         unknown = np.zeros((1, self.item_embeddings_.shape[1]))
         unknown[0, :2] = self.item_embeddings_[:, :2].mean(axis=0)
-        codes = read_catalog(self.items_).find(items, "item_feature")
+        codes = read_catalog(self.items_).find(ratings.items, "item_feature")
         embedded = np.vstack([self.item_embeddings_, unknown])[codes]
         names, kind = self._names_out(*ratings.names_of_ids), output_container(self)
-        return beside_users(users, embedded, names, kind, ratings.index)
+        return beside_users(ratings.users, embedded, names, kind, ratings.index)
 
     def _n_columns_out(self, X) -> int | None:
         """Return the number of columns that :meth:`transform` makes of a table's."""
@@ -300,9 +235,3 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         known = names if hasattr(self, "feature_names_in_") else None
         user, item = find_columns(self, known, len(names))
         return np.asarray(self._names_out(names[user], names[item]), dtype=object)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.input_tags.categorical = True  # ids of users and items
-        return tags

@@ -12,75 +12,55 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import sensitivity
 from .._linalg import eigen
 from .._statistics.statistic import Combination, Statistic
+from .._statistics.user_sums import Released
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Concern, Mechanism, Neighbors, Remark
-from . import _kernels, _kernels_models
-from ._kernels import RatingsBlock, UserRatings
-from ._kernels_models import (
-    STEP,
-    ItemModel,
-    click_shares,
-    item_model,
-    user_weights,
-)
-
-# Users that sums are exact for.
-MOST_RATERS = 2.0**31
-# Items for which the norm bound of a contribution holds: terms of a sum.
-MOST_ITEMS = 2**26 - 1
-
-
-class ReleasedSum(NamedTuple):
-    """A released sum.
-
-    `noise_std`: standard deviation of the noise; 0 without privacy.
-    """
-
-    total: np.ndarray
-    noise_std: float
-
-    @classmethod
-    def of(cls, release, name: str, total: np.ndarray) -> ReleasedSum:
-        """Release an exact sum, which is overwritten."""
-        std = getattr(release.plan[name], "noise_std", 0.0)
-        return cls(release(name, total, overwrite=True), std)
+from . import _kernels
+from ._kernels import ItemModel, RatingsBlock, UserRatings
 
 
 @dataclass(frozen=True)
 class UserSum(Statistic):
     """The sum over users of one vector each, of norm at most `bound`, in whole steps.
 
-    An answer may be shorter than `shape`: zeros follow.
+    An answer may be shorter than `shape`: zeros follow. With `symmetric`, vectors are
+    matrices x x' for some x of norm at most 1.
     """
 
     name: str
     shape: tuple[int, ...]
     n_jobs: int | None = None
     bound: float = 1.0
-    lemma: str = "answers"
+    lemma: str = "user-sums answers"
+    symmetric: bool = False
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
-        """Plan the sum: a user moves it by a vector of norm at most `bound`."""
-        moved = sensitivity.sum_sensitivity(self.bound, Neighbors.ADD_REMOVE_ONE)
-        more = {"magnitude": MOST_RATERS, "lemma": f"user-sums {self.lemma}"}
+        """Plan the sum, which a user moves by their vector."""
+        neighbors = Neighbors.ADD_REMOVE_ONE
+        moved = sensitivity.sum_sensitivity(self.bound, neighbors)
+        if self.symmetric:
+            moved = sensitivity.projector_sum_sensitivity(neighbors)
+        more: dict[str, Any] = {"symmetric": True} if self.symmetric else {}
+        more |= {"magnitude": _kernels.MOST_RATERS, "lemma": self.lemma}
         return calibrate_alike([self.name], moved, mu, self.shape, **more)
 
     def run(
         self, release, rows: UserRatings, answer: Callable[[RatingsBlock], np.ndarray]
-    ) -> ReleasedSum:
+    ) -> Released:
         """Release the sum of what `answer` gives for each block, in whole steps."""
         total = np.zeros(self.shape)
         for steps in rows.map(answer, self.n_jobs):
             total[: len(steps)] += steps
-        total *= STEP
-        return ReleasedSum.of(release, self.name, total)
+        total *= _kernels.STEP
+        noise_std = getattr(release.plan[self.name], "noise_std", 0.0)
+        return Released(release(self.name, total, overwrite=True), noise_std)
 
 
 # Variance of offsets of items of equal popularity and features, in squares of a quarter
@@ -117,16 +97,12 @@ class ItemOffsets:
     design: np.ndarray
     growth: float = 1.0
 
-    def with_residuals(self, second: ReleasedSum) -> ItemOffsets:
+    def with_residuals(self, second: Released) -> ItemOffsets:
         """Add the sums of the second round."""
         total, noise_std = second
-        growth = (
-            _kernels_models.LARGEST_RATIO
-            * total[-1]
-            / _kernels_models.SIDE
-            / self.n_users
-        )
-        growth = float(np.clip(growth, 0.5, _kernels_models.LARGEST_RATIO))
+        most = _kernels.LARGEST_RATIO
+        growth = most * total[-1] / _kernels.SIDE / self.n_users
+        growth = float(np.clip(growth, 0.5, most))
         counts = growth * self.counts
         noise = noise_std**2 + self.residual * growth * self.weight * counts
         noise += _LEAST_NOISE
@@ -139,47 +115,42 @@ class ItemOffsets:
             growth=growth,
         )
 
-    def factors(self, third: ReleasedSum) -> np.ndarray:
+    def factors(self, third: Released) -> np.ndarray:
         """Return what tastes add to items, of at most unit variance."""
         total, noise_std = third
         k = total.shape[1]
         noise = (noise_std / self.growth) ** 2 + _LEAST_NOISE
         noise = noise + self.residual / k * self.weight * self.counts
-        return _kernels_models.factors_of(
-            self.counts, total / self.growth, self.design, noise
-        )
+        return _kernels.factors_of(self.counts, total / self.growth, self.design, noise)
 
 
-def first_offsets(first: ReleasedSum, columns: np.ndarray) -> ItemOffsets:
+def first_offsets(first: Released, columns: np.ndarray) -> ItemOffsets:
     """Estimate offsets from the first round."""
     total, noise_std = first
     n_items = len(columns)
-    sums, sides = (
-        total[n_items : 2 * n_items],
-        total[2 * n_items :] / _kernels_models.SIDE,
-    )
+    released, sums = total[:n_items], total[n_items : 2 * n_items]
+    sides = total[2 * n_items :] / _kernels.SIDE
     n_users = max(float(sides[0]), 1.0)
     spread = float(np.clip(sides[1] / n_users, 0.05, 0.9))
     level = float(np.clip(sides[2] / n_users, -1.0, 1.0))
-    released = total[:n_items]
-    counts = _kernels_models.positive_counts(released)
-    logged = _kernels_models.log_counts(released, noise_std)
+    counts = np.maximum(released, _kernels.SMALLEST_COUNT)
+    logged = _kernels.log_counts(released, noise_std)
     # Of a user with m ratings m s^2 is the share of the ones in the squared norm: the
     # mean of s, weighted by ratings, is the quotient of the sums over users.
-    share = _kernels_models.SHARE_BESIDE_THREE**2 * (1.0 - spread)
+    share = _kernels.SHARE_BESIDE_THREE**2 * (1.0 - spread)
     weight = min(share * n_users / max(float(released.sum()), 1.0), 1.0)
     within = spread / (1.0 - spread)
     noise = noise_std**2 + within * weight * counts + _LEAST_NOISE
     evidence = counts**2 / (counts**2 + noise / _TYPICAL_SPREAD)
-    bounded = _kernels_models.within_evidence(logged, evidence, 0.1)
-    popular = _kernels_models.standardized(bounded)
+    bounded = _kernels.within_evidence(logged, evidence, 0.1)
+    popular = _kernels.standardized(bounded)
     design = np.column_stack([np.ones(n_items), columns, popular, popular**2])
     residual, between = within, 0.0
     for _ in range(2):  # the second time with the variance between items known
         noise = (1.0 + between) * noise_std**2 + residual * weight * counts
         noise += _LEAST_NOISE
-        found = _kernels_models.shrink(counts, sums, design, noise, _OFFSET_SPREADS)
-        between = _kernels_models.weighted_variance(found.values, counts)
+        found = _kernels.shrink(counts, sums, design, noise, _OFFSET_SPREADS)
+        between = _kernels.weighted_variance(found.values, counts)
         residual = max(within - between, _LEAST_SHARE * within)
     return ItemOffsets(
         counts,
@@ -195,9 +166,6 @@ def first_offsets(first: ReleasedSum, columns: np.ndarray) -> ItemOffsets:
     )
 
 
-# Shares of mu^2.
-_TWO_ROUNDS = {"offsets": 0.5, "residuals": 0.5}
-_WITH_FACTORS = {"offsets": 0.45, "residuals": 0.45, "factors": 0.1}
 REMARKS = (
     Remark("The catalog of items is taken to be public.", Concern.PUBLIC),
     Remark(
@@ -206,13 +174,12 @@ REMARKS = (
         Concern.TRUST,
     ),
 )
-
-
-def capped(asked: int, kept: int, most: str) -> tuple[str, ...]:
-    """Return a remark if fewer components are released than requested."""
-    if kept >= asked:
-        return ()
-    return (f"n_components={asked} is capped at {kept}, {most}.",)
+# Shares of mu^2, by the third release.
+_SHARES = {
+    "": {"offsets": 0.5, "residuals": 0.5},
+    "factors": {"offsets": 0.45, "residuals": 0.45, "factors": 0.1},
+    "second_moment": {"offsets": 0.25, "residuals": 0.25, "second_moment": 0.5},
+}
 
 
 class FoundItems(NamedTuple):
@@ -229,181 +196,90 @@ class FoundItems(NamedTuple):
 
 @dataclass(frozen=True)
 class RatingsModel(Combination):
-    """Offsets of items in two rounds, and factors of tastes.
+    """Offsets of items in two rounds, and factors of what is left of ratings.
 
-    `features` (n_items, d): public features of the items.
-    `n_components`: tastes whose products with residuals are released.
+    `features` (n_items, d): public features of the items. `n_components`: factors to be
+    released. `by_moment`: whether they are leading components of the residuals' second
+    moment, in place of products of residuals and tastes. `has_users`: whether users'
+    models follow.
     """
-
-    _remarks: ClassVar[tuple[str, ...]] = REMARKS
 
     features: np.ndarray
     n_components: int
     n_jobs: int | None = None
+    by_moment: bool = False
+    has_users: bool = True
+
+    @property
+    def _third(self) -> str:
+        """Name of the third release, if there is one."""
+        if not self.n_factors:
+            return ""
+        return "second_moment" if self.by_moment else "factors"
 
     def parts(self) -> dict[str, UserSum]:
         p, k = len(self.features), self.n_factors
+        shapes = {"offsets": (2 * p + 3,), "residuals": (p + 1,), "factors": (p, k)}
         parts = {
-            "offsets": UserSum("offsets", (2 * p + 3,), self.n_jobs),
-            "residuals": UserSum("residuals", (p + 1,), self.n_jobs),
+            name: UserSum(name, shapes[name], self.n_jobs)
+            for name in self.shares()
+            if name in shapes
         }
-        if k:
-            parts["factors"] = UserSum("factors", (p, k), self.n_jobs)
+        if self._third == "second_moment":
+            how = {"lemma": "projector-sums", "symmetric": True}
+            parts[self._third] = UserSum(self._third, (p, p), self.n_jobs, **how)
         return parts
 
     def shares(self) -> dict[str, float]:
-        return _WITH_FACTORS if self.n_factors else _TWO_ROUNDS
+        return _SHARES[self._third]
 
     def remarks(self) -> tuple[str, ...]:
+        asked, kept = self.n_components, self.n_factors
         most = "the number of item features (at most 24) plus 2"
-        return (*self._remarks, *capped(self.n_components, self.n_factors, most))
+        most = "the number of items" if self.by_moment else most
+        capped = f"n_components={asked} is capped at {kept}, {most}."
+        said = REMARKS if self.has_users else REMARKS[:1]
+        return said if kept >= asked else (*said, capped)
 
     @property
     def n_factors(self) -> int:
-        """Number of private factors, at most that of features in users' models."""
-        n_columns = min(self.features.shape[1], _kernels_models.MOST_TASTES)
-        return min(self.n_components, n_columns + 2)
+        """Number of private factors: at most one for each item, or each taste."""
+        most = min(self.features.shape[1], _kernels.MOST_TASTES) + 2
+        return min(self.n_components, len(self.features) if self.by_moment else most)
 
     def run(self, release, rows: UserRatings, progress: Any = None) -> FoundItems:
         """Release all rounds; return the result for the items."""
         step = progress.step if progress else (lambda _: None)
-        model, found = self._offsets(release, rows, step)
-        if self.n_factors:
-            model = self._with_factors(release, rows, model, found)
-            step(3)
-        return FoundItems(model, found.logged, found.counts)
-
-    def _offsets(self, release, rows, step) -> tuple[ItemModel, ItemOffsets]:
-        """Release both rounds of offsets."""
         parts = self.parts()
-        columns = _kernels_models.leading_columns(
-            _kernels_models.public_columns(self.features), _kernels_models.MOST_TASTES
+        columns = _kernels.leading_columns(
+            _kernels.public_columns(self.features), _kernels.MOST_TASTES
         )
-        first = parts["offsets"].run(
-            release, rows, _kernels_models.centered_contributions
-        )
+        first = parts["offsets"].run(release, rows, _kernels.centered_contributions)
         step(1)
         found = first_offsets(first, columns)
-        tastes = _kernels_models.tastes(columns, found.counts, found.bounded)
-        model = item_model(found.level, found.offsets, tastes)
+        tastes = _kernels.tastes(columns, found.counts, found.bounded)
+        model = _kernels.item_model(found.level, found.offsets, tastes)
 
         residuals = partial(_residuals, model=model)
         found = found.with_residuals(parts["residuals"].run(release, rows, residuals))
         step(2)
-        return model.with_offsets(found.offsets), found
-
-    def _with_factors(self, release, rows, model: ItemModel, found: ItemOffsets):
-        """Release products of residuals and tastes, and add factors from them."""
-        # Public components first, then popularity, then the factor of offsets.
-        order = [*range(2, model.features.shape[1]), 1][: self.n_factors]
-
-        products = partial(_products, model=model, order=order)
-        third = self.parts()["factors"].run(release, rows, products)
-        return model.with_factors(found.factors(third))
-
-
-@dataclass(frozen=True)
-class ItemFeatures(RatingsModel):
-    """The same releases without users' models: features of items only."""
-
-    _remarks: ClassVar[tuple[str, ...]] = REMARKS[:1]
-
-
-def _residuals(block: RatingsBlock, model: ItemModel) -> np.ndarray:
-    """Sum the residuals of a block's users."""
-    return _kernels_models.residual_contributions(block, residuals_of(block, model)[0])
-
-
-def _products(block: RatingsBlock, model: ItemModel, order: list) -> np.ndarray:
-    """Sum products of residuals and tastes."""
-    left, weights = residuals_of(block, model)
-    return _kernels_models.taste_contributions(block, left, weights[:, order])
-
-
-def residuals_of(
-    block: RatingsBlock, model: ItemModel
-) -> tuple[np.ndarray, np.ndarray]:
-    """Fit a block's users; return residuals and weights."""
-    weights = user_weights(block, model)
-    return _kernels_models.clip_residuals(model.residuals(block, weights)), weights
-
-
-@dataclass(frozen=True)
-class ItemMoment(Statistic):
-    """The sum over users of x x' for their residuals x, of unit norm."""
-
-    n_items: int
-
-    def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
-        """Plan the sum: a user moves it by a matrix x x' of Frobenius norm 1."""
-        return calibrate_alike(
-            ["second_moment"],
-            sensitivity.projector_sum_sensitivity(Neighbors.ADD_REMOVE_ONE),
-            mu,
-            (self.n_items, self.n_items),
-            symmetric=True,
-            magnitude=MOST_RATERS,
-            lemma="projector-sums",
-        )
-
-    def run(self, release, rows: UserRatings, model: ItemModel) -> ReleasedSum:
-        """Release the sum, given users' models."""
-        projectors = partial(_projectors, model=model, n_items=self.n_items)
-        total = np.zeros((self.n_items, self.n_items), order="F")
-        for moment in rows.map(projectors):
-            total += moment
-        return ReleasedSum.of(release, "second_moment", total)
-
-
-# Shares of mu^2.
-_WITHOUT = {"offsets": 0.5, "residuals": 0.5}
-_WITH_MOMENT = {"offsets": 0.25, "residuals": 0.25, "second_moment": 0.5}
-
-
-def _projectors(block: RatingsBlock, model: ItemModel, n_items: int) -> np.ndarray:
-    """Sum outer products of what models of a block's users leave, of unit norm."""
-    left = residuals_of(block, model)[0]
-    steps = _kernels.unit_steps(block.of_user, block.items, left, n_items)
-    return _kernels.second_moment_of_steps(steps)
-
-
-@dataclass(frozen=True)
-class ItemComponents(RatingsModel):
-    """Offsets in two rounds, and leading components of the residuals.
-
-    Parameters are those of :class:`RatingsModel`; `n_components` counts components, of
-    which there are no more than items.
-    """
-
-    _remarks: ClassVar[tuple[str, ...]] = REMARKS[:1]
-
-    @property
-    def n_factors(self) -> int:
-        """Number of private components after a fit."""
-        return min(self.n_components, len(self.features))
-
-    def remarks(self) -> tuple[str, ...]:
-        most = "the number of items"
-        return (*self._remarks, *capped(self.n_components, self.n_factors, most))
-
-    def parts(self) -> dict[str, Statistic]:  # type: ignore[override]
-        named = super().parts()
-        parts: dict[str, Statistic] = {name: named[name] for name in _WITHOUT}
-        if self.n_factors:
-            parts["second_moment"] = ItemMoment(len(self.features))
-        return parts
-
-    def shares(self) -> dict[str, float]:
-        return _WITH_MOMENT if self.n_factors else _WITHOUT
-
-    def run(self, release, rows: UserRatings, progress: Any = None) -> FoundItems:
-        model, found = self._offsets(release, rows, lambda _: None)
-        if self.n_factors:
-            moment = self.parts()["second_moment"].run(release, rows, model)
-            model = model.with_factors(self._components(moment, found.counts))
+        model = model.with_offsets(found.offsets)
+        if self._third:
+            third = parts[self._third].run(release, rows, self._answer(model))
+            factors = self._components if self.by_moment else ItemOffsets.factors
+            model = model.with_factors(factors(found, third))
+            step(3)
         return FoundItems(model, found.logged, found.counts)
 
-    def _components(self, moment: ReleasedSum, counts: np.ndarray) -> np.ndarray:
+    def _answer(self, model: ItemModel) -> Callable[[RatingsBlock], np.ndarray]:
+        """Return what users contribute to the third release."""
+        if self.by_moment:
+            return partial(_projectors, model=model)
+        # Public components first, then popularity, then the factor of offsets.
+        order = [*range(2, model.features.shape[1]), 1][: self.n_factors]
+        return partial(_products, model=model, order=order)
+
+    def _components(self, found: ItemOffsets, moment: Released) -> np.ndarray:
         """Return components over roots of counts, shrunk by the noise."""
         total, noise_std = moment.total.copy(), moment.noise_std
         # A user's square of one item tells nothing of another one.
@@ -411,7 +287,31 @@ class ItemComponents(RatingsModel):
         spread = noise_std / np.sqrt(2.0)
         values, components = eigen.top_eigh(total, self.n_factors, spread)
         noise = noise_std * np.sqrt(2.0 * len(total))
-        return _kernels_models.component_columns(values, components, noise, counts)
+        return _kernels.component_columns(values, components, noise, found.counts)
+
+
+def _residuals(block: RatingsBlock, model: ItemModel) -> np.ndarray:
+    """Sum the residuals of a block's users."""
+    return _kernels.residual_contributions(block, residuals_of(block, model)[0])
+
+
+def _products(block: RatingsBlock, model: ItemModel, order: list) -> np.ndarray:
+    """Sum products of residuals and tastes."""
+    left, weights = residuals_of(block, model)
+    return _kernels.taste_contributions(block, left, weights[:, order])
+
+
+def _projectors(block: RatingsBlock, model: ItemModel) -> np.ndarray:
+    """Sum outer products of residuals of unit norm."""
+    return _kernels.moment_contributions(block, residuals_of(block, model)[0])
+
+
+def residuals_of(
+    block: RatingsBlock, model: ItemModel
+) -> tuple[np.ndarray, np.ndarray]:
+    """Fit a block's users; return residuals and weights."""
+    weights = _kernels.user_weights(block, model)
+    return _kernels.clip_residuals(model.residuals(block, weights)), weights
 
 
 # Shares of mu^2.
@@ -446,7 +346,7 @@ class ClicksModel(Combination):
         parts = {"clicks": UserSum("clicks", (p + 1,), jobs)}
         if self.has_pairs:
             size = max(self.most_head * (self.most_head + 1) // 2, p + 1)
-            how = (size,), jobs, _PAIR_BOUND, "click-pairs"
+            how = (size,), jobs, _PAIR_BOUND, "user-sums click-pairs"
             parts["pairs"] = UserSum("pairs", *how)
         return parts
 
@@ -468,17 +368,17 @@ class ClicksModel(Combination):
 
     def run(self, release, rows: UserRatings, progress: Any) -> FoundItems:
         parts, p = self.parts(), len(self.features)
-        first = parts["clicks"].run(release, rows, _kernels_models.click_contributions)
+        first = parts["clicks"].run(release, rows, _kernels.click_contributions)
         progress.step(1)
         found, factors = _Popularity(*first), np.zeros((p, 0))
         if self.has_pairs:
             # The size of the answer is public: what it is asked for is released.
             n_head = found.head_size(self.most_head)
-            ask = partial(_kernels_models.click_contributions, scale=_PAIR_BOUND)
+            ask = partial(_kernels.click_contributions, scale=_PAIR_BOUND)
             if n_head:
                 head = np.argsort(-found.total[:-1], kind="stable")[:n_head]
                 how = {"head": head, "popularity": found.direction(head)}
-                ask = partial(_kernels_models.pair_contributions, **how)
+                ask = partial(_kernels.pair_contributions, **how)
             total, noise_std = parts["pairs"].run(release, rows, ask)
             if n_head:
                 pairs = eigen.unpack_lower(total, n_head)
@@ -492,18 +392,18 @@ class ClicksModel(Combination):
 
     def _columns(self, found: _Popularity) -> np.ndarray:
         """Return columns of which tastes are known beforehand, standardized."""
-        popular = _kernels_models.standardized_by(found.logged, found.shares)
-        square = _kernels_models.standardized_by(popular**2, found.shares)
-        public = _kernels_models.public_columns(self.features)
-        most = _kernels_models.MOST_TASTES
-        public = _kernels_models.leading_columns(public, most)
+        popular = _kernels.standardized_by(found.logged, found.shares)
+        square = _kernels.standardized_by(popular**2, found.shares)
+        public = _kernels.public_columns(self.features)
+        most = _kernels.MOST_TASTES
+        public = _kernels.leading_columns(public, most)
         return np.column_stack([popular, square, public])
 
     def _factors(self, found: _Popularity, head, pairs, noise_std) -> np.ndarray:
         """Return what explains pairs of clicks beyond popularity and public tastes."""
         columns, n_head = self._columns(found), len(head)
         columns = columns - found.shares @ columns
-        told = pairs[0, 0] * n_head / _kernels_models.PAIR_SIDE
+        told = pairs[0, 0] * n_head / _kernels.PAIR_SIDE
         size = math.sqrt(max(told, found.n_users))
         shares = found.shares[head] / found.shares[head].sum()
         along = found.direction(head)
@@ -512,7 +412,7 @@ class ClicksModel(Combination):
             return values - np.outer(along, along @ values)
 
         known = beyond(columns[head] * shares[:, None] * (size / _PUBLIC_RIDGE**0.5))
-        pairs = pairs / _kernels_models.PAIR_SQUARE
+        pairs = pairs / _kernels.PAIR_SQUARE
         # Spectral norms of noise and of the sampling of users.
         edge = 2.0 * math.sqrt(n_head * noise_std**2 + found.n_users / n_head)
         squares = inner = np.sum(known * known, axis=1)
@@ -541,17 +441,17 @@ class _Popularity(NamedTuple):
     @property
     def n_users(self) -> float:
         """The number of users, at least 1."""
-        return max(float(self.total[-1]) / _kernels_models.SIDE, 1.0)
+        return max(float(self.total[-1]) / _kernels.SIDE, 1.0)
 
     @property
     def logged(self) -> np.ndarray:
         """Logarithms of the weights by item."""
-        return _kernels_models.log_counts(self.total[:-1], self.noise_std)
+        return _kernels.log_counts(self.total[:-1], self.noise_std)
 
     @property
     def shares(self) -> np.ndarray:
         """Shares of items in all clicks."""
-        return click_shares(self.logged)
+        return _kernels.click_shares(self.logged)
 
     def head_size(self, most: int) -> int:
         """Return how many items' pairs stand out of noise; 0 for none."""
@@ -569,7 +469,7 @@ class _Popularity(NamedTuple):
         """Return the model of users' tastes for columns and for factors."""
         ridge = np.repeat([_PUBLIC_RIDGE, 1.0], [columns.shape[1], factors.shape[1]])
         columns = np.column_stack([columns, factors])
-        features = _kernels_models.uncorrelated(columns, self.shares, ridge)
+        features = _kernels.uncorrelated(columns, self.shares, ridge)
         penalties = np.full(len(ridge), _CLICK_RIDGE)
         model = ItemModel(0.0, self.logged, features, penalties)
         return FoundItems(model, self.logged, self.total[:-1])

@@ -1,182 +1,22 @@
-"""Ratings sorted by user, processed in blocks, and their exact second moments.
+"""Ratings by user, users' contributions, and models of items and users.
 
-Ratings come in parts, in any order, so that a table need not be in memory. They are
-sorted by counting, in linear time.
+A contribution is a vector of norm at most 1 in whole steps, made from one user's
+ratings and public numbers alone. Functions return the sum over the users of a block:
+whole numbers, which add up without rounding, in any order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from .._linalg.eigen import pack_lower
+from .._linalg.per_user import eliminate_upper
 from .._linalg.walks import map_in_threads, quietly
-
-# Values are held in steps of 2**-11: products of two are multiples of 2**-22, and sums
-# of them over at most 2**31 users of unit norm are exact in float64.
-EMBEDDING_STEP = 2.0**-11
-# Columns of a product that are made together.
-_PANEL = 256
-
-
-def unit_steps(users, items, values, n_items: int) -> sparse.csr_array:
-    """Return one row of unit norm per user, truncated to whole steps.
-
-    `users`, `items` (n_entries,): codes, users ascending, every pair once. Rows have
-    integer entries and norms of at most 2**11, and depend on their user's entries
-    alone.
-    """
-    firsts = np.unique(users, return_index=True)[1]
-    shape = (len(firsts), n_items)
-    if not len(firsts):
-        return sparse.csr_array(shape)
-    pointer = np.append(firsts, len(users))
-    counts = np.diff(pointer)
-    # By a power of two that brings the largest to 1/2 or more: squares that matter
-    # neither overflow nor underflow.
-    exponents = np.frexp(np.maximum.reduceat(np.abs(values), firsts))[1]
-    values = np.ldexp(values, -np.repeat(exponents, counts))
-    # Entry after entry of each user: the order is that user's own.
-    of_user = np.repeat(np.arange(len(firsts)), counts)
-    lengths = np.sqrt(np.bincount(of_user, values * values, len(firsts)))
-    # Longer by more than the error of a sum of so many squares: never above 1.
-    lengths *= 1.0 + (counts + 8) * 2.0**-52
-    lengths[lengths == 0.0] = 1.0
-    steps = np.trunc(values / np.repeat(lengths, counts) / EMBEDDING_STEP)
-    return sparse.csr_array((steps, items, pointer), shape=shape)
-
-
-def second_moment_of_steps(steps: sparse.csr_array) -> np.ndarray:
-    """Return the exact sum of x x' over rows in whole steps, (n_items, n_items)."""
-    n_items = steps.shape[1]
-    out = np.empty((n_items, n_items), order="F")
-    columns, rows = steps.tocsc(), steps.T.tocsr()
-    for start in range(0, n_items, _PANEL):
-        panel = slice(start, min(start + _PANEL, n_items))
-        out[:, panel] = (rows @ columns[:, panel]).toarray()
-    out *= EMBEDDING_STEP * EMBEDDING_STEP
-    return out
-
-
-# Ratings that are sorted together: what is made of them stays in the cache.
-_SORTED_RATINGS = 1 << 19
-# Types that hold ratings, the narrowest first.
-_FLOATS = (np.float16, np.float32, np.float64)
-
-
-class RatingsChunk(NamedTuple):
-    """Some rows of a ratings table.
-
-    `users`, `items` (n_rows,): codes; items outside the catalog are -1.
-    `values` (n_rows,): finite ratings, float64.
-    """
-
-    users: np.ndarray
-    items: np.ndarray
-    values: np.ndarray
-
-
-def gathered(parts: Iterable[RatingsChunk], counts: np.ndarray, n_items: int):
-    """Gather the last rating of every user and item of the catalog.
-
-    `parts`: the table, in its order. `counts` (n_users,): rows of each user. `n_items`:
-    items of the catalog. Returns `pointer` (n_users + 1,): where each user's ratings
-    begin and end; `items` (n_ratings,): codes, ascending for each user, in the
-    narrowest type; `values` (n_ratings,): ratings, in the narrowest type that holds all
-    of them exactly.
-    """
-    pointer = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
-    # Items outside the catalog come last, by a code of their own, until they go.
-    kind = np.uint16 if n_items < 2**16 else np.int32
-    items = np.empty(pointer[-1], dtype=kind)
-    values = np.empty(pointer[-1], dtype=_FLOATS[0])
-    filled = pointer[:-1].copy()
-    for part in parts:
-        if np.any(part.users < 0):
-            _refuse_changes()
-        found = np.where(part.items < 0, n_items, part.items)
-        rows = _by_row(part.users, found, part.values, (len(counts), n_items + 1))
-        values = values.astype(_float_for(rows.data, values.dtype), copy=False)
-        within = np.diff(rows.indptr)
-        if np.any(filled + within > pointer[1:]):
-            _refuse_changes()  # a user's rows would lie upon another's
-        places = np.repeat(filled - rows.indptr[:-1], within)
-        places += np.arange(len(places))
-        items[places], values[places] = rows.indices, rows.data
-        filled += within
-    if np.any(filled != pointer[1:]):
-        _refuse_changes()
-    return _last_of_each(pointer, items, values, n_items)
-
-
-def _refuse_changes():
-    raise ValueError(
-        "X changed while it was being read: pass a table that does not change"
-    )
-
-
-def _last_of_each(pointer, items, values, n_items: int):
-    """Sort each user's ratings by item in place, and keep the last one of each."""
-    kept, kept_pointer = 0, np.zeros_like(pointer)
-    for start, stop in user_blocks(pointer, _SORTED_RATINGS, _SORTED_RATINGS):
-        rows = slice(pointer[start], pointer[stop])
-        by_user = sparse.csr_array(
-            (
-                values[rows].astype(np.float64),
-                items[rows].astype(np.int32),
-                pointer[start : stop + 1] - pointer[start],
-            ),
-            shape=(stop - start, n_items + 1),
-        )
-        # Twice transposed, entries are in the order of items; equal ones stay in order.
-        by_user = by_user.tocsc().tocsr()
-        found, ends = by_user.indices, by_user.indptr
-        last = np.ones(len(found), dtype=bool)
-        last[:-1] = found[1:] != found[:-1]
-        last[ends[1:][ends[1:] > 0] - 1] = True  # of a user, whoever comes next
-        last &= found < n_items
-        before = np.concatenate(([0], np.cumsum(last)))
-        n_kept = before[-1]
-        items[kept : kept + n_kept] = found[last]
-        values[kept : kept + n_kept] = by_user.data[last]
-        kept_pointer[start + 1 : stop + 1] = kept + before[ends[1:]]
-        kept += n_kept
-    return kept_pointer, items[:kept], values[:kept]
-
-
-def user_blocks(pointer: np.ndarray, most: int, most_users: int):
-    """Yield the start and end of blocks of at most `most` ratings and `most_users`.
-
-    A user's ratings are never split.
-    """
-    start, n_users = 0, len(pointer) - 1
-    while start < n_users:
-        limit = pointer[start] + most
-        stop = int(np.searchsorted(pointer, limit, side="right")) - 1
-        stop = min(max(stop, start + 1), start + most_users, n_users)
-        yield start, stop
-        start = stop
-
-
-def _by_row(rows, columns, values, shape) -> sparse.csr_array:
-    """Group entries by row, in the given order, without merging duplicates."""
-    entries = sparse.coo_array((values, (rows, columns)), shape=shape)
-    entries.has_canonical_format = True  # else entries of one place would be added
-    return entries.tocsr()
-
-
-def _float_for(values: np.ndarray, least) -> np.dtype:
-    """Return the narrowest type, at least `least`, that holds numbers exactly."""
-    with np.errstate(all="ignore"):
-        for kind in map(np.dtype, _FLOATS):
-            wide = kind.itemsize >= np.dtype(least).itemsize
-            if wide and np.array_equal(values.astype(kind), values):
-                return kind
-    return np.dtype(np.float64)
-
 
 # Ratings and users of a block: what is made of them fits in memory many times.
 _BLOCK_RATINGS = 1 << 19
@@ -236,48 +76,557 @@ class RatingsBlock:
         shape = (len(self), self.n_items)
         return sparse.csr_array((values, self.items, self.pointer), shape=shape)
 
-    def pair_products(self, features: np.ndarray) -> np.ndarray:
-        """Sum products of all pairs of items' features over each user's ratings.
-
-        Returns (n_users, q * (q + 1) / 2): sums for features i <= j at place i + j * (j
-        + 1) / 2.
-        """
-        j, i = np.tril_indices(features.shape[1])
-        return self.products(features[:, i] * features[:, j])
+    def lengths(self, values: np.ndarray) -> np.ndarray:
+        """Norms of each user's values, at least a tiny number."""
+        return np.maximum(np.sqrt(self.totals(values * values)), _SHORTEST)
 
 
 class UserRatings:
     """The last rating of every user and item, by user and then by item.
 
-    `parts`: chunks of the table, in its order.
-    `counts` (n_users,): rows of each user.
-    `middle`, `unit`: subtracted from ratings, which are then divided by the other.
-    `pointer` (n_users + 1,): where each user's ratings begin and end.
-    `items` (n_ratings,): codes, ascending for each user, in the narrowest type.
+    `users`, `items` (n_rows,): codes, in the order of a table; items outside the
+    catalog are -1. `values` (n_rows,): finite ratings. `shape`: numbers of users and of
+    items. `middle`, `unit`: subtracted from ratings, which are then divided by the
+    other.
     """
 
-    def __init__(self, parts, counts, n_items: int, middle=0.0, unit=1.0):
-        self.pointer, self.items, self._values = gathered(parts, counts, n_items)
-        self.n_users, self.n_items = len(counts), n_items
+    def __init__(self, users, items, values, shape, middle=0.0, unit=1.0):
+        self.n_users, self.n_items = shape
         self._units = middle, unit
+        # Items outside the catalog come last, by a code of their own, until they go.
+        places = users, np.where(items < 0, self.n_items, items)
+        values = np.asarray(values, dtype=np.float64)
+        rows = sparse.coo_array((values, places), (self.n_users, self.n_items + 1))
+        rows.has_canonical_format = True  # else entries of one place would be added
+        # Twice sorted by counting: entries of one place stay in order.
+        rows = rows.tocsc().tocsr()
+        found, ends = rows.indices, rows.indptr
+        last = np.ones(len(found), dtype=bool)
+        last[:-1] = found[1:] != found[:-1]
+        last[ends[1:][ends[1:] > 0] - 1] = True  # of a user, whoever comes next
+        last &= found < self.n_items
+        self.items, self._values = found[last], rows.data[last]
+        # Where each user's ratings begin and end.
+        self.pointer = np.concatenate(([0], np.cumsum(last, dtype=np.int64)))[ends]
 
     def blocks(self) -> Iterator[RatingsBlock]:
-        """Yield all users, a few at a time."""
-        for start, stop in user_blocks(self.pointer, _BLOCK_RATINGS, _BLOCK_USERS):
-            first, last = self.pointer[start], self.pointer[stop]
+        """Yield all users, a few at a time; a user's ratings are never split."""
+        start, pointer = 0, self.pointer
+        while start < self.n_users:
+            limit = pointer[start] + _BLOCK_RATINGS
+            stop = int(np.searchsorted(pointer, limit, side="right")) - 1
+            stop = min(max(stop, start + 1), start + _BLOCK_USERS, self.n_users)
+            rows = slice(pointer[start], pointer[stop])
             yield RatingsBlock(
                 slice(start, stop),
-                (self.pointer[start : stop + 1] - first).astype(np.int32),
-                self.items[first:last].astype(np.int32),
-                self._in_units(slice(first, last)),
+                (pointer[start : stop + 1] - rows.start).astype(np.int32),
+                self.items[rows].astype(np.int32),
+                self._in_units(rows),
                 self.n_items,
             )
+            start = stop
 
     @quietly
     def _in_units(self, rows: slice) -> np.ndarray:
         middle, unit = self._units
-        return (self._values[rows].astype(np.float64) - middle) / unit
+        return (self._values[rows] - middle) / unit
 
     def map(self, function: Callable, n_jobs: int | None = None):
         """Apply a function to every block, in threads; yield what it returns."""
         return map_in_threads(function, self.blocks(), n_jobs)
+
+
+# Users that sums are exact for, and items for which the norm bound of a contribution
+# holds: terms of a sum.
+MOST_RATERS, MOST_ITEMS = 2.0**31, 2**26 - 1
+# Entries are held in steps of 2**-21, rounded towards zero: sums over at most 2**31
+# users, of entries of modulus at most 1, are exact in float64.
+STEP = 2.0**-21
+# Residuals count up to this many units, of which the range of ratings has four.
+LARGEST_VALUE = 3.0
+# A user's mean is drawn to the middle of the range as by so many ratings there.
+_PRIOR_RATINGS = 3.0
+# Each number about a user as a whole has this scale, exact in steps.
+SIDE = 0.125
+# What is left to the ratings, beside three such numbers, one, and none: the squares
+# add up to less than 1 by more than rounding can put on top.
+SHARE_BESIDE_THREE = 0.976
+SHARE_BESIDE_ONE = 0.992
+SHARE_ALONE = 1.0 - 2.0**-20
+# Lengths below this are taken for it. Residuals so small as to have a square that
+# underflows then come to nothing, whatever stands beside them.
+_SHORTEST = 2.0**-100
+# Largest ratio of a user's weights in two rounds that is told.
+LARGEST_RATIO = 4.0
+
+
+def _steps(values: np.ndarray) -> np.ndarray:
+    return np.trunc(values / STEP)
+
+
+def clip_residuals(values: np.ndarray) -> np.ndarray:
+    """Clip residuals."""
+    return np.clip(values, -LARGEST_VALUE, LARGEST_VALUE)
+
+
+def from_own_mean(block: RatingsBlock) -> tuple[np.ndarray, np.ndarray]:
+    """Return users' shrunk means, and clipped ratings minus them."""
+    means = block.totals(block.values) / (block.counts + _PRIOR_RATINGS)
+    return means, clip_residuals(block.values - means[block.of_user])
+
+
+def first_weights(block: RatingsBlock, centered: np.ndarray) -> np.ndarray:
+    """Weight of a user such that one and residual, over their items, have norm 1."""
+    squares = block.counts + block.totals(centered * centered)
+    return SHARE_BESIDE_THREE / np.sqrt(np.maximum(squares, 1.0))
+
+
+def centered_contributions(block: RatingsBlock) -> np.ndarray:
+    """Sum users' weights, weighted residuals, and three numbers about each user.
+
+    The vector of a user with weight s and residuals e is (s, s e) over the items that
+    they rated, and 1, the mean square of the residuals over one plus itself, and the
+    shrunk mean clipped to +-1, times ``SIDE``; zero for a user without ratings.
+
+    Returns (2 * n_items + 3,): whole numbers of steps.
+    """
+    means, centered = from_own_mean(block)
+    weights = first_weights(block, centered)
+    some = block.counts > 0
+    squares = block.totals(centered * centered)
+    spread = squares / np.maximum(block.counts + squares, 1.0)
+    level = np.clip(means, -1.0, 1.0)
+    sides = [_steps(SIDE * side[some]).sum() for side in (some, spread, level)]
+    own = weights[block.of_user]
+    return np.concatenate(
+        [
+            block.item_totals(_steps(own)),
+            block.item_totals(_steps(own * centered)),
+            sides,
+        ]
+    )
+
+
+def click_contributions(block: RatingsBlock, scale: float = 1.0) -> np.ndarray:
+    """Sum users' vectors of equal entries over their items, and a number of users.
+
+    The norm of a user's vector is at most `scale`. Returns (n_items + 1,): whole
+    numbers of steps. The last entry is the number of users with any item, times
+    ``SIDE`` and `scale`.
+    """
+    weights = scale * SHARE_BESIDE_ONE / np.sqrt(np.maximum(block.counts, 1.0))
+    n_users = np.count_nonzero(block.counts)
+    answers = block.item_totals(_steps(weights[block.of_user]))
+    return np.append(answers, _steps(np.float64(scale * SIDE)) * n_users)
+
+
+# Squared norm of a user's clicks beyond popularity, and the number beside their pairs:
+# half of the square of the first and the square of the other are below 1/2.
+PAIR_SQUARE, PAIR_SIDE = 0.992, 0.0875
+# Users have taste if as much is left of their clicks: far more than rounding.
+_LEAST_TASTE_SQUARE = 2.0**-10
+# Clicks beyond popularity are in steps of 2**-11, their products in half of a `STEP`.
+_PAIR_STEPS = 2.0**11
+# Users whose clicks of the head are in memory together.
+_HEAD_USERS = 1 << 10
+
+
+def pair_contributions(
+    block: RatingsBlock, head: np.ndarray, popularity: np.ndarray
+) -> np.ndarray:
+    """Sum products of all pairs of what users' clicks are beyond popularity.
+
+    A user's clicks of the head lose their part along popularity, and what is left is
+    scaled to a common norm; users without any answer with zeros.
+
+    `head` (n_head,): items. `popularity` (n_head,): shares of the head, of unit norm.
+    Returns the lower triangle, row by row, in whole halves of a step. Squares are left
+    out. In place of the first is the sum of m**2 / (square * n_head), clipped to 1,
+    times ``PAIR_SIDE``, for users with m clicks of the head and such a square left.
+    """
+    n_head = len(head)
+    columns = np.zeros((block.n_items, 2))
+    columns[head] = np.column_stack([popularity, np.ones(n_head)])
+    along, counts = block.products(columns).T
+    squares = counts - along * along
+    some = squares > _LEAST_TASTE_SQUARE
+    squares = np.where(some, squares, 1.0)
+    scales = _PAIR_STEPS * np.sqrt(PAIR_SQUARE / squares)
+    clicks, total = block.clicks()[:, head], np.zeros((n_head, n_head))
+    for start in range(0, len(block), _HEAD_USERS):
+        part = slice(start, start + _HEAD_USERS)
+        left = clicks[part].toarray()
+        left -= along[part, None] * popularity
+        left *= np.where(some, scales, 0.0)[part, None]
+        np.trunc(left, out=left)
+        total += left.T @ left  # whole numbers, exact in any order
+    np.fill_diagonal(total, 0.0)
+    ratios = np.minimum(counts * counts / (squares * n_head), 1.0)[some]
+    total[0, 0] = 2.0 * _steps(PAIR_SIDE * ratios).sum()
+    return 0.5 * pack_lower(total)
+
+
+def residual_contributions(block: RatingsBlock, residuals: np.ndarray) -> np.ndarray:
+    """Sum users' residuals, scaled to a common norm, and what one of theirs weighs.
+
+    `residuals` (n_ratings,): what is left of each rating, clipped. Returns (n_items +
+    1,): whole numbers of steps. The last entry is the sum of the quotients of a user's
+    weight here and in :func:`centered_contributions`, over ``LARGEST_RATIO``, clipped
+    to 1, times ``SIDE``.
+    """
+    weights = SHARE_BESIDE_ONE / block.lengths(residuals)
+    before = first_weights(block, from_own_mean(block)[1])
+    some = block.counts > 0
+    ratios = np.minimum(weights / before / LARGEST_RATIO, 1.0)[some]
+    answers = block.item_totals(_steps(weights[block.of_user] * residuals))
+    return np.append(answers, _steps(SIDE * ratios).sum())
+
+
+def taste_contributions(
+    block: RatingsBlock, residuals, tastes: np.ndarray
+) -> np.ndarray:
+    """Sum products of users' unit residuals and unit tastes.
+
+    `residuals` (n_ratings,): what is left of each rating, clipped. `tastes`
+    (n_users, k): weights of each user, finite, of modulus below 1e100. Returns
+    (n_items, k): whole numbers of steps.
+    """
+    square = np.zeros(len(block))
+    for taste in tastes.T:
+        square += taste * taste
+    lengths = np.maximum(np.sqrt(square), _SHORTEST)
+    unit = residuals * (SHARE_ALONE / block.lengths(residuals))[block.of_user]
+    return np.column_stack(
+        [
+            block.item_totals(_steps(unit * (taste / lengths)[block.of_user]))
+            for taste in tastes.T
+        ]
+    )
+
+
+# Counts of items are taken for this where noise has left less.
+SMALLEST_COUNT = 1e-3
+# Logarithms of counts begin here, or at their noise.
+_SMALLEST_LOGGED = 0.5
+# Rounds of prior and variance in turn.
+_ROUNDS = 5
+# Public features are reduced to so many components.
+MOST_TASTES = 24
+
+
+class Shrunk(NamedTuple):
+    """Means and variances of items' values given what was released, and their prior.
+
+    `spread`: variance of the items about the prior.
+    """
+
+    values: np.ndarray
+    prior: np.ndarray
+    variance: np.ndarray
+    spread: float
+
+
+def log_counts(counts: np.ndarray, shift: float) -> np.ndarray:
+    """Return logarithms of noisy counts, at least half a rating or `shift`."""
+    return np.log(np.maximum(counts, 0.0) + max(_SMALLEST_LOGGED, shift))
+
+
+def standardized(values: np.ndarray) -> np.ndarray:
+    """Standardize values over the catalog; constant ones become zero."""
+    return standardized_by(values, np.full(len(values), 1.0 / len(values)))
+
+
+def standardized_by(values: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Standardize values with weights; constant ones become zero."""
+    centered = values - shares @ values
+    deviation = np.sqrt(shares @ (centered * centered))
+    return centered / deviation if deviation > 1e-9 else np.zeros_like(values)
+
+
+def within_evidence(logged: np.ndarray, evidence, share: float) -> np.ndarray:
+    """Raise log-popularity to where items have ratings: slopes are unknown below.
+
+    `evidence` (n_items,): shares of each item's value that its own ratings determine,
+    positive. `share`: of the sum of evidence is below, or as much as that of 5 items.
+    """
+    order = np.argsort(logged, kind="stable")
+    total = np.cumsum(evidence[order])
+    least = min(max(share * total[-1], 5.0), 0.5 * total[-1])
+    return np.maximum(logged, logged[order[np.searchsorted(total, least)]])
+
+
+def shrink(counts, sums, design, noise, spreads: tuple[float, float]) -> Shrunk:
+    """Estimate values of items from noisy sums: empirical Bayes.
+
+    The sum of an item with count N is N times its value plus noise of a known variance.
+    Values have a mean that is linear in public columns, and a variance by moments.
+
+    `counts`, `sums` (n_items,): positive counts, and sums. `design` (n_items, d):
+    columns of the prior mean. `noise` (n_items,): variances of the sums, positive.
+    `spreads`: where the variance of values is looked for.
+    """
+    spread = min(max(0.2, spreads[0]), spreads[1])
+    for _ in range(_ROUNDS):
+        weights = 1.0 / (counts * counts * spread + noise)
+        weighted = design * (counts * weights)[:, None]
+        gram = weighted.T @ (design * counts[:, None]) + np.eye(design.shape[1])
+        prior = design @ np.linalg.solve(gram, weighted.T @ sums)
+        rest = sums - counts * prior
+        squares = counts * counts * weights * weights
+        found = (squares @ (rest * rest - noise)) / (squares @ (counts * counts))
+        spread = float(np.clip(found, *spreads))
+    gain = counts * spread / (counts * counts * spread + noise)
+    variance = 1.0 / (1.0 / spread + counts * counts / noise)
+    return Shrunk(prior + gain * rest, prior, variance, spread)
+
+
+def weighted_variance(values: np.ndarray, counts: np.ndarray) -> float:
+    """Return the variance of items' values over ratings, weighted by counts."""
+    shares = counts / counts.sum()
+    centered = values - shares @ values
+    return float(shares @ (centered * centered))
+
+
+def public_columns(features: np.ndarray) -> np.ndarray:
+    """Standardize public features over the catalog; constant ones become zero."""
+    scale = np.abs(features).max(axis=0, initial=0.0)
+    features = features / np.where(scale > 0.0, scale, 1.0)
+    columns = [standardized(column) for column in features.T]
+    return np.column_stack([np.empty((len(features), 0)), *columns])
+
+
+def leading_columns(columns: np.ndarray, most: int) -> np.ndarray:
+    """Return leading principal components of public columns, unless there are few."""
+    if columns.shape[1] <= most:
+        return columns
+    return principal_columns(columns, np.ones(len(columns)), 0.0)[:, :most]
+
+
+def principal_columns(columns: np.ndarray, counts, least: float) -> np.ndarray:
+    """Scores of items on principal components of columns, by the items' counts."""
+    shares = counts / counts.sum()
+    centered = columns - shares @ columns
+    values, vectors = np.linalg.eigh(centered.T @ (centered * shares[:, None]))
+    largest = max(values[-1], least) if len(values) else 0.0
+    if largest <= 0.0:
+        return np.zeros_like(columns)
+    return centered @ vectors[:, ::-1] / np.sqrt(largest)
+
+
+# Variance of factors between items, in squares of a quarter of the range or of a unit
+# taste; and the least variance of tastes that factors are scaled by.
+_FACTOR_SPREADS, _LEAST_TASTE = (1e-5, 1.0), 1e-3
+
+
+def factors_of(counts, sums: np.ndarray, design: np.ndarray, noise) -> np.ndarray:
+    """Return what tastes add to items, of at most unit variance: (n_items, k)."""
+    found = [
+        shrink(counts, column, design, noise, _FACTOR_SPREADS) for column in sums.T
+    ]
+    # Users have the part that the prior explains as features already.
+    own = np.column_stack([column.values - column.prior for column in found])
+    # Contributions by what is left of tastes: little, where noise has swallowed them.
+    least = max(_LEAST_TASTE, *(column.spread for column in found))
+    return principal_columns(own, counts, least)
+
+
+def measured_columns(columns: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Measure columns as :func:`principal_columns` does, but do not turn them."""
+    shares = counts / counts.sum()
+    centered = columns - shares @ columns
+    values = np.linalg.eigvalsh(centered.T @ (centered * shares[:, None]))
+    largest = values[-1] if len(values) else 0.0
+    return centered / np.sqrt(largest) if largest > 0.0 else np.zeros_like(columns)
+
+
+# Rows of unit norm are held in steps of 2**-11: products of two are multiples of
+# 2**-22, and sums of them over at most 2**31 users are exact in float64.
+_ROW_STEP = 2.0**-11
+
+
+def moment_contributions(block: RatingsBlock, values: np.ndarray) -> np.ndarray:
+    """Sum x x' over users, for their values x scaled to unit norm.
+
+    `values` (n_ratings,): of each rating. Returns (n_items, n_items): whole halves of a
+    step.
+    """
+    steps = unit_steps(block, values)
+    return steps.T @ steps * (_ROW_STEP * _ROW_STEP / STEP)
+
+
+def unit_steps(block: RatingsBlock, values: np.ndarray) -> np.ndarray:
+    """Scale users' values to rows of unit norm, (n_users, n_items), in whole steps.
+
+    Rows have norms of at most 2**11, and depend on their user's values alone.
+    """
+    largest = np.zeros(len(block))
+    np.maximum.at(largest, block.of_user, np.abs(values))
+    # By a power of two that brings the largest to 1/2 or more: squares that matter
+    # neither overflow nor underflow.
+    values = np.ldexp(values, -np.frexp(largest)[1][block.of_user])
+    lengths = np.sqrt(block.totals(values * values))
+    # Longer by more than the error of a sum of so many squares: never above 1.
+    lengths *= 1.0 + (block.counts + 8) * 2.0**-52
+    lengths[lengths == 0.0] = 1.0
+    steps = np.zeros((len(block), block.n_items))
+    own = np.trunc(values / lengths[block.of_user] / _ROW_STEP)
+    steps[block.of_user, block.items] = own
+    return steps
+
+
+# Added to variances of components, so that quotients are finite.
+_SMALLEST_SPREAD = 1e-12
+
+
+def component_columns(values, components, noise: float, counts) -> np.ndarray:
+    """Columns of items from components of a sum over users of products of residuals."""
+    # What is no larger than noise is taken for it, and so is what is not positive.
+    seen = values > noise
+    noise_share = np.divide(noise, values, out=np.ones(len(values)), where=seen)
+    sizes = np.sqrt(np.where(seen, values, 0.0) * (1.0 - noise_share**2))
+    # An item that few rate has a small product with all others, and much noise.
+    inverse = 1.0 / np.maximum(counts, 1.0)[:, None]
+    columns = components.T * sizes * np.sqrt(inverse)
+    shares = counts / counts.sum()
+    spreads = shares @ (columns * columns) + _SMALLEST_SPREAD
+    errors = inverse * (0.5 * noise_share * sizes) ** 2 / len(columns)
+    columns *= spreads / (spreads + np.maximum(errors - shares @ errors, 0.0))
+    largest = (shares @ (columns * columns)).max(initial=0.0)
+    return columns / np.sqrt(largest) if largest > 0.0 else columns
+
+
+def tastes(columns: np.ndarray, counts, logged: np.ndarray) -> np.ndarray:
+    """What tastes differ in: components of public columns, and popularity."""
+    popular = standardized_by(logged, counts / counts.sum())
+    return np.column_stack([principal_columns(columns, counts, 0.0), popular])
+
+
+def uncorrelated(columns: np.ndarray, shares, ridge) -> np.ndarray:
+    """Turn columns such that they are uncorrelated over clicks, and of one penalty."""
+    scaled = (columns - shares @ columns) / np.sqrt(ridge)
+    return scaled @ np.linalg.eigh(scaled.T @ (scaled * shares[:, None]))[1]
+
+
+# Tastes below this count as much: logarithms are taken of them.
+_LEAST_LIKING = 1e-3
+
+
+def log_likings(tastes: np.ndarray) -> np.ndarray:
+    """Return logarithms of how much more often users pick items than others do."""
+    return np.log(np.maximum(1.0 + tastes, _LEAST_LIKING))
+
+
+# Users whose normal equations are in the cache together.
+_PART_USERS = 512
+# Ratings that are predicted together, for the same reason.
+_PART_RATINGS = 1 << 14
+# Largest modulus of a weight, which no ratings come near.
+_LARGEST = 1e6
+# Penalties of what a user adds, in squares of residuals: of a level, of a factor of
+# the items' offsets, of tastes on public features, and of those on private factors.
+LEVEL_RIDGE, OFFSET_RIDGE, TASTE_RIDGE, FACTOR_RIDGE = 5.0, 3.0, 60.0, 30.0
+
+
+@dataclass(frozen=True)
+class ItemModel:
+    """What is released or public of the items.
+
+    `offsets` (n_items,): what an item is rated above the level.
+    `features` (n_items, q): ones, the offsets, and what tastes differ in.
+    `ridge` (q,): penalties of a user's weights on the features.
+    """
+
+    level: float
+    offsets: np.ndarray
+    features: np.ndarray
+    ridge: np.ndarray
+
+    def with_offsets(self, offsets: np.ndarray) -> ItemModel:
+        """Return the model with other offsets: the average user stays in the range."""
+        offsets = np.clip(offsets, -2.0 - self.level, 2.0 - self.level)
+        features = self.features.copy()
+        features[:, 1] = offsets
+        return replace(self, offsets=offsets, features=features)
+
+    def with_factors(self, factors: np.ndarray) -> ItemModel:
+        """Return the model with private factors after the other features."""
+        ridge = np.append(self.ridge, [FACTOR_RIDGE] * factors.shape[1])
+        features = np.column_stack([self.features, factors])
+        return replace(self, features=features, ridge=ridge)
+
+    def predict(self, items, own, weights: np.ndarray) -> np.ndarray:
+        """Predict ratings, each with the bits that it has alone.
+
+        `items`, `own` (n_ratings,): item of each rating, and the row of `weights` of
+        its user. `weights` (n_users, q): weights of users; zeros for who has none.
+        Returns (n_ratings,): predictions, not clipped.
+        """
+        out = np.empty(len(items))
+        # Column by column of copies that lie together: faster than rows far apart.
+        features, weights = self.features.T.copy(), weights.T.copy()
+        for start in range(0, len(items), _PART_RATINGS):
+            part = slice(start, start + _PART_RATINGS)
+            rated, rating = items[part].astype(np.intp), own[part]
+            total = self.level + self.offsets[rated]
+            for feature, weight in zip(features, weights, strict=True):
+                total += feature[rated] * weight[rating]
+            out[part] = total
+        return out
+
+    def residuals(self, block: RatingsBlock, weights: np.ndarray) -> np.ndarray:
+        """Return ratings minus the predictions of users' models."""
+        return block.values - self.predict(block.items, block.of_user, weights)
+
+
+def item_model(level: float, offsets: np.ndarray, tastes: np.ndarray) -> ItemModel:
+    """Return a model of offsets, and features that tastes differ in."""
+    ridge = [LEVEL_RIDGE, OFFSET_RIDGE, *[TASTE_RIDGE] * tastes.shape[1]]
+    features = np.column_stack([np.ones((len(offsets), 2)), tastes])
+    return ItemModel(level, offsets, features, np.array(ridge)).with_offsets(offsets)
+
+
+def user_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
+    """Fit each user of a block: a ridge regression of what the model leaves.
+
+    Returns (n_users, q): weights, of finite numbers; with the same bits alone and among
+    others.
+    """
+    features = model.features
+    q = features.shape[1]
+    j, i = np.tril_indices(q)
+    pairs = block.products(features[:, i] * features[:, j])
+    rest = block.values - model.level - model.offsets[block.items]
+    right = block.products(features, rest)
+    weights = np.empty_like(right)
+    for start in range(0, len(block), _PART_USERS):
+        part = slice(start, start + _PART_USERS)
+        gram = np.empty((q, q, len(right[part])))
+        gram[i, j] = pairs[part].T
+        gram[range(q), range(q)] += model.ridge[:, None]
+        solved = right[part].T.copy()
+        eliminate_upper(gram, solved)
+        weights[part] = solved.T
+    return np.clip(np.where(np.isfinite(weights), weights, 0.0), -_LARGEST, _LARGEST)
+
+
+def click_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
+    """Fit each user of a block to what they clicked: tastes beside popularity.
+
+    A user clicks items with probabilities in proportion to their popularity, of which
+    offsets are the logarithms, times one plus features times weights. Features are
+    uncorrelated over clicks by popularity alone: no system of equations is solved.
+
+    `model`: model of the items; features have mean zero over clicks by popularity.
+    Returns (n_users, q): weights; with the same bits alone and among others.
+    """
+    shares = click_shares(model.offsets)
+    spreads = shares @ (model.features * model.features)
+    sums = block.products(model.features)
+    weights = sums / (block.counts[:, None] * spreads + model.ridge)
+    return np.clip(np.where(np.isfinite(weights), weights, 0.0), -_LARGEST, _LARGEST)
+
+
+def click_shares(popularity: np.ndarray) -> np.ndarray:
+    """Return shares of items in all clicks, from log-popularity."""
+    shares = np.exp(popularity - popularity.max())
+    return shares / shares.sum()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
 from typing import ClassVar
 
@@ -12,18 +13,17 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, Seed, Self, unweighted
+from .._base.estimator import Self, unweighted
 from .._base.personal import KeepsUsers, pooled_score
 from .._base.sklearn_compat import CallbackSupportMixin, Interval, fit_progress
+from .._base.strategies import check_arguments
 from .._statistics.user_sums import Billboard
 from .._tables.columns import read_entries
 from .._tables.ids import IdIndex
-from ..accounting import PrivacyAccountant
 from ._estimator import CatalogEstimator, RaterModels
-from ._item_models import ClicksModel, RatingsModel
-from ._kernels import UserRatings
-from ._kernels_models import ItemModel, click_weights, log_likings, user_weights
-from ._ratings import Ratings, public_features, read_catalog
+from ._item_models import ClicksModel, FoundItems, RatingsModel
+from ._kernels import ItemModel, UserRatings, click_weights, log_likings, user_weights
+from ._ratings import Ratings, public_features, read_catalog, units
 
 # Private factors of ratings by default.
 _N_FACTORS = 3
@@ -36,19 +36,13 @@ def is_implicit(estimator) -> bool:
     return isinstance(estimator.implicit, (bool, np.bool_)) and bool(estimator.implicit)
 
 
-def _check_lists(n, exclude_seen, popularity, as_frame) -> tuple[int, float]:
-    if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
-        raise ValueError(f"n must be an integer of at least 1, got {n!r}")
-    if not isinstance(exclude_seen, (bool, np.bool_)):
-        raise TypeError(f"exclude_seen must be True or False, got {exclude_seen!r}")
-    if not isinstance(as_frame, (bool, np.bool_)):
-        raise TypeError(f"as_frame must be True or False, got {as_frame!r}")
-    is_number = isinstance(popularity, Real) and not isinstance(popularity, bool)
-    if not is_number or not 0.0 <= popularity < np.inf:
-        raise ValueError(
-            f"popularity must be a finite number of at least 0, got {popularity!r}"
-        )
-    return int(n), float(popularity)
+# Arguments of `recommend`.
+_LISTS: dict[str, list] = {
+    "n": [Interval(Integral, 1, None, closed="left")],
+    "exclude_seen": ["boolean"],
+    "popularity": [Interval(Real, 0, None, closed="left")],
+    "as_frame": ["boolean"],
+}
 
 
 def _largest(scores: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -63,6 +57,7 @@ def _largest(scores: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class DPMatrixFactorization(
     KeepsUsers, CallbackSupportMixin, RegressorMixin, CatalogEstimator
 ):
@@ -88,29 +83,17 @@ class DPMatrixFactorization(
     {epsilon}
         This covers all releases of a fit together.
     {delta}
-    user_feature : int or str, default="user_id"
-        Position or name of the column of users. With the default, arrays use the first
-        column. So do dataframes whose columns are only numbered, with a warning.
-    item_feature : int or str, default="item_id"
-        Position or name of the column of items. The default likewise uses the second
-        column.
-    rating_feature : str, default="rating"
-        Name of the column of ratings, for dataframes and files fitted without y.
-    items : array-like of shape (n_items,) or None, default=None
-        Public catalog of item ids, which must not be read from the ratings. Ratings of
-        other items are ignored. None uses the columns of a sparse matrix, and with
-        ``epsilon=None`` the items of a table; with a budget, a table needs a catalog.
-    item_features : array-like of shape (n_items, n_item_features) or None, default=None
-        Public features of the items in the order of `items`, such as genres. They are
-        standardized, and are important for quality at small budgets.
+    {columns_of_ratings}
     rating_range : tuple (low, high) or None, default=None
         Public range of ratings, which :meth:`fit` requires unless `implicit` is True.
         Ratings outside this range are clipped to it.
+    {accountant}
+    {noise_seed}
+    rating_feature : str, default="rating"
+        Name of the column of ratings, for dataframes and files fitted without y.
     implicit : bool, default=False
         Whether rows are clicks, purchases or views without ratings. Only the pairs of
         users and items are then used, and y and a column of ratings are ignored.
-    {accountant}
-    {noise_seed}
     {n_jobs}
         Threads share the users.
     verbose : bool or int, default=0
@@ -118,22 +101,14 @@ class DPMatrixFactorization(
 
     Attributes
     ----------
-    level_ : float
-        Mean of the users' levels, in units of ratings. Not set with `implicit`.
-    item_offsets_ : ndarray of shape (n_items,)
-        Expected rating of the item minus the level, in units of ratings. Not set with
-        `implicit`.
-    item_popularity_ : ndarray of shape (n_items,)
-        Logarithms of the released numbers of ratings per item. Each rating of a user
-        with many ratings has a smaller weight.
+    {offsets_of_items}
     item_factors_ : ndarray of shape (n_items, n_factors)
         Features that users have weights on: ones, offsets in quarters of the rating
         range, components of the public features, popularity, and the private factors.
-        With `implicit`, uncorrelated combinations of all but the first two.
+        With `implicit`, uncorrelated combinations of all but the first two; there are
+        no levels and offsets then.
     ridge_ : ndarray of shape (n_factors,)
         Penalties on the squared weights of a user.
-    items_ : ndarray of shape (n_items,)
-        The catalog.
     {n_features_in_}
     {feature_names_in_}
     {privacy_}
@@ -190,58 +165,20 @@ class DPMatrixFactorization(
 
     _models_class: ClassVar[type] = RaterModels
     _pooled_values: ClassVar[str] = "ratings"
-    _array_parameters: ClassVar[tuple[str, ...]] = (
-        "items",
-        "item_features",
-        "rating_range",
-    )
-
     _parameter_constraints: ClassVar[dict] = {
-        **PrivateEstimator._privacy_constraints,
+        **CatalogEstimator._parameter_constraints,
         "n_components": [Interval(Integral, 0, None, closed="left"), None],
-        "user_feature": [Integral, str],
-        "item_feature": [Integral, str],
         "rating_feature": [str],
-        "items": ["array-like", None],
-        "item_features": ["array-like", None],
-        "rating_range": [tuple, list, np.ndarray, None],
         "implicit": ["boolean"],
         "n_jobs": [Integral, None],
         "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
     }
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        epsilon: float | None = 1.0,
-        delta: float = 1e-6,
-        user_feature: int | str = "user_id",
-        item_feature: int | str = "item_id",
-        rating_feature: str = "rating",
-        items=None,
-        item_features=None,
-        rating_range=None,
-        implicit: bool = False,
-        accountant: PrivacyAccountant | None = None,
-        noise_seed: Seed = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.user_feature = user_feature
-        self.item_feature = item_feature
-        self.rating_feature = rating_feature
-        self.items = items
-        self.item_features = item_features
-        self.rating_range = rating_range
-        self.implicit = implicit
-        self.accountant = accountant
-        self.noise_seed = noise_seed
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    _: KW_ONLY
+    rating_feature: str = "rating"
+    implicit: bool = False
+    n_jobs: int | None = None
+    verbose: int = 0
 
     def _statistic(self, n_items: int) -> RatingsModel | ClicksModel:
         features = public_features(self.item_features, n_items)
@@ -262,7 +199,7 @@ class DPMatrixFactorization(
             warning. Alternatively, a sparse matrix of users x items whose stored
             entries are the ratings, or a parquet file as a path,
             ``pyarrow.parquet.ParquetFile`` or ``pyarrow.dataset.Dataset``. Files,
-            memory maps and arrays of other libraries are read twice, in blocks of rows.
+            memory maps and arrays of other libraries are read in blocks of rows.
             Dask collections are summed on their cluster, and their users get no models
             here (:ref:`clusters`).
         y : array-like of shape (n_ratings,) or None, default=None
@@ -281,25 +218,20 @@ class DPMatrixFactorization(
                 progress.begin(X, y, plan)
                 return progress
 
-            fitted = self._released_items(X, y, begin)
-            self._set_items(fitted.catalog, fitted.found)
+            found = self._released_items(X, y, begin)
+            catalog, self.privacy_, items, rows, index = found
+            self._set_items(catalog, items)
             # What belongs to users, apart from all public attributes; of users on a
             # cluster nothing comes here.
-            self._personal = self._fitted_users(fitted.rows, fitted.index)
-            self.privacy_ = fitted.plan
+            self._personal = self._fitted_users(rows, index)
         return self
 
-    def _set_items(self, catalog, found) -> None:
+    def _set_items(self, catalog: IdIndex, found: FoundItems) -> None:
         """Set what was released of the items, and what is public."""
-        model = found.model
-        if self.implicit:
-            for name in ("level_", "item_offsets_"):  # of an earlier fit of ratings
-                vars(self).pop(name, None)
-        else:
-            self._set_offsets(model)
-        self.item_popularity_ = found.popularity
-        self.item_factors_, self.ridge_ = model.features, model.ridge
-        self.items_ = catalog.ids.copy()
+        for name in ("level_", "item_offsets_"):  # of an earlier fit of ratings
+            vars(self).pop(name, None)
+        super()._set_items(catalog, found)
+        self.item_factors_, self.ridge_ = found.model.features, found.model.ridge
 
     # -- several groups of users ------------------------------------------------------
 
@@ -330,7 +262,7 @@ class DPMatrixFactorization(
                 "user_feature and item_feature must be column names if X has column "
                 "names: other nodes may have their columns in another order"
             )
-        return lambda: self._grouped(unread.read(), self._catalog())
+        return lambda: self._grouped(unread.read(), self._catalog(X))
 
     def _finish(self, board: Billboard, found, plan, rows=None, index=None) -> None:
         """Make public attributes of what was released, and models of users at hand."""
@@ -342,44 +274,24 @@ class DPMatrixFactorization(
             self._personal = self._fitted_users(rows, index)
         self.privacy_ = plan
 
-    def _item_model(self) -> ItemModel:
-        """Return the model, with a last row for items outside the catalog."""
-        offsets = np.zeros(len(self.items_)) if self._of_clicks() else self._offsets()
-        return ItemModel(
-            self._level(),
-            np.append(offsets, offsets.mean()),
-            np.vstack([self.item_factors_, self._outside()]),
-            self.ridge_,
-        )
-
     def _of_clicks(self) -> bool:
         """Return whether the last fit was one of clicks without ratings."""
         return not hasattr(self, "item_offsets_")
 
-    def _level(self) -> float:
+    def _item_model(self) -> ItemModel:
+        """Return the model of the items, of public attributes alone."""
+        level, features = 0.0, self.item_factors_
         if self._of_clicks():
-            return 0.0
-        middle, quarter = self._units()
-        return (self.level_ - middle) / quarter
-
-    def _offsets(self) -> np.ndarray:
-        clicks = self._of_clicks()
-        return self.item_popularity_ if clicks else self.item_factors_[:, 1]
-
-    def _outside(self) -> np.ndarray:
-        """Features of an item outside the catalog: a level, and the mean offset."""
-        row = np.zeros(self.item_factors_.shape[1])
-        if not self._of_clicks():
-            row[:2] = 1.0, self._offsets().mean()
-        return row
+            return ItemModel(level, self.item_popularity_, features, self.ridge_)
+        middle, quarter = units(self._limits())
+        level = (self.level_ - middle) / quarter
+        return ItemModel(level, features[:, 1], features, self.ridge_)
 
     def _fitted_users(self, rows: UserRatings, index: IdIndex) -> RaterModels:
         """Fit every user beside the items' model, each from their rows alone."""
         if index is None:  # of users on a cluster
             return RaterModels.empty(len(self.ridge_))
-        model = ItemModel(
-            self._level(), self._offsets(), self.item_factors_, self.ridge_
-        )
+        model = self._item_model()
         fit = click_weights if self._of_clicks() else user_weights
         weights = list(rows.map(lambda block: fit(block, model), self.n_jobs))
         weights = np.vstack([np.zeros((0, len(model.ridge))), *weights])
@@ -415,10 +327,10 @@ class DPMatrixFactorization(
             has no models and issues this warning for every user.
         """
         check_is_fitted(self)
-        users, items = Ratings(self, X, reset=False, rated=False).read().ids()
-        own = self._models().find(users, "user_feature")
+        ratings = Ratings(self, X, reset=False, rated=False).read()
+        own = self._models().find(ratings.users, "user_feature")
         self._warn_of_unknown(own)
-        return self._predicted(own, items)
+        return self._predicted(own, ratings.items)
 
     def _shared_prediction(self) -> str:
         if self._of_clicks():
@@ -426,12 +338,19 @@ class DPMatrixFactorization(
         return "level_ and item_offsets_, for the average user"
 
     def _predicted(self, own: np.ndarray, items) -> np.ndarray:
+        """Predict ratings of users by their codes; unknown items are average ones."""
         items = read_catalog(self.items_).find(items, "item_feature")
-        model = self._item_model()
-        found = model.predict(items, own, self._models().weights_or_prior())
-        if self._of_clicks():
-            popularity = np.append(self._offsets(), self._offsets().mean())
-            return popularity[items] + log_likings(found)
+        model, weights = self._item_model(), self._models().weights_or_prior()
+        offsets = np.append(model.offsets, model.offsets.mean())
+        outside = np.zeros((1, model.features.shape[1]))
+        clicks = self._of_clicks()
+        if not clicks:
+            outside[0, :2] = 1.0, offsets[-1]
+        features = np.vstack([model.features, outside])
+        model = replace(model, offsets=offsets * (not clicks), features=features)
+        found = model.predict(items, own, weights)
+        if clicks:
+            return offsets[items] + log_likings(found)
         return np.clip(self._in_units(found), *self._limits())
 
     # Wrong values are spoken of by a check of parameters.
@@ -461,15 +380,11 @@ class DPMatrixFactorization(
         """
         check_is_fitted(self)
         self._check_parameters()
-        parts = list(Ratings(self, X, y, reset=False).read().parts())
-        find = self._models().find
-        own = [find(part.users, "user_feature") for part in parts]
-        self._warn_of_unknown(np.concatenate(own))
-        found = map(self._predicted, own, (part.items for part in parts))
-        predictions = np.concatenate(list(found))
-        ratings = np.concatenate([part.values for part in parts])
-        private = self._was_private()
-        return pooled_score(self, ratings, predictions, sample_weight, private=private)
+        rows = Ratings(self, X, y, reset=False).read()
+        own = self._models().find(rows.users, "user_feature")
+        self._warn_of_unknown(own)
+        found, private = self._predicted(own, rows.items), self._was_private()
+        return pooled_score(self, rows.values, found, sample_weight, private=private)
 
     def recommend(
         self, users, n=10, *, exclude_seen=True, popularity=None, as_frame=False
@@ -535,7 +450,9 @@ class DPMatrixFactorization(
         check_is_fitted(self)
         if popularity is None:
             popularity = 1.0 if self._of_clicks() else 2.0
-        n, popularity = _check_lists(n, exclude_seen, popularity, as_frame)
+        given = {"n": n, "exclude_seen": exclude_seen, "popularity": popularity}
+        given["as_frame"] = as_frame
+        check_arguments("recommend", _LISTS, given)
         models = self._models()
         own = models.find(users, "users")
         self._warn_of_unknown(own, "users")
@@ -584,12 +501,12 @@ class DPMatrixFactorization(
 
     def _scores(self, weights: np.ndarray, popularity: float) -> np.ndarray:
         """Scores of all items for users of such weights: (n_users, n_items)."""
-        clicks = self._of_clicks()
-        base = np.zeros(len(self.items_)) if clicks else self._level() + self._offsets()
+        model, clicks = self._item_model(), self._of_clicks()
+        base = (model.level + model.offsets) * (not clicks)
         out = np.repeat(base[None], len(weights), axis=0)
         term = np.empty_like(out)
         # Entry by entry, as predictions are: a list is the same whoever else has one.
-        for weight, feature in zip(weights.T, self.item_factors_.T, strict=True):
+        for weight, feature in zip(weights.T, model.features.T, strict=True):
             np.multiply(weight[:, None], feature, out=term)
             out += term
         out = log_likings(out) if clicks else self._in_units(out)
@@ -633,5 +550,4 @@ class DPMatrixFactorization(
         tags.regressor_tags.poor_score = True
         tags.target_tags.required = not is_implicit(self)
         tags.target_tags.single_output = True
-        tags.input_tags.categorical = True  # ids of users and items
         return tags

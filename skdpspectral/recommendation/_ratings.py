@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from functools import partial
 from itertools import pairwise
 from numbers import Integral, Real
@@ -29,7 +29,7 @@ from .._tables.files import opened
 from .._tables.ids import IdIndex, check_id_type, id_array, joined_ids
 from .._tables.table import DeferredRead, Table, deferred_targets, refuse_malformed
 from ..accounting._errors import warn
-from ._kernels import RatingsChunk, UserRatings
+from ._kernels import UserRatings
 
 # -- what is public: catalogs, features, ranges ----------------------------------------
 
@@ -184,7 +184,7 @@ def _compared_columns(estimator, table, reset: bool) -> list[int]:
     return found
 
 
-def _check_sizes(n_rows: int, n_columns: int) -> None:
+def _check_sizes(n_rows: int, n_columns: int = 2) -> None:
     if n_columns < 2:
         raise ValueError(
             f"X must have a column of users and one of items, but has n_features = "
@@ -208,7 +208,7 @@ def _refuse_wide(estimator, n_columns: int) -> None:
 class _Matrix:
     """A sparse matrix of users x items, as the table of its stored entries."""
 
-    names, is_read = None, True
+    names = None
 
     def __init__(self, estimator, X, reset: bool) -> None:
         if X.ndim != 2 or X.dtype.kind not in "biuf":
@@ -216,7 +216,7 @@ class _Matrix:
                 "X must contain real numbers in rows and columns if it is sparse"
             )
         refuse_malformed(X)
-        _check_sizes(X.shape[0], 2)
+        _check_sizes(X.shape[0])
         if not X.shape[1]:
             raise ValueError("X must have a column for each item, and has 0 feature(s)")
         if X.format == "bsr":
@@ -255,7 +255,7 @@ class _Matrix:
         entries = self._X.tocsr(copy=True)
         entries.sum_duplicates()
         entries = entries.tocoo()
-        _check_sizes(len(entries.data), 2)
+        _check_sizes(len(entries.data))
         yield [(entries.row, entries.col, entries.data)[place] for place in places]
 
 
@@ -265,11 +265,9 @@ class _Matrix:
 class Ratings:
     """A table of ratings whose form was checked; values are read after the charge.
 
-    `n_items`: columns of a sparse matrix; None for tables. `rated` is whether ratings
-    are wanted beside users and items.
+    `rated` is whether ratings are wanted beside users and items. ``read()`` sets ids
+    and ratings of all rows: `users`, `items`, `values` (n_rows,).
     """
-
-    n_items: int | None = None
 
     def __init__(self, estimator, X, y=None, *, reset: bool, rated: bool = True):
         if not reset:  # what is made of them has a number a row, here
@@ -278,7 +276,6 @@ class Ratings:
         self._clicks = not rated or getattr(estimator, "implicit", False)
         self._name = getattr(estimator, "rating_feature", None)
         self._beside: DeferredRead | None = None
-        self._found: list[RatingsChunk] | None = None
         if sparse.issparse(X):
             if y is not None:
                 raise ValueError(
@@ -286,7 +283,7 @@ class Ratings:
                     "entries are the ratings; for a pipeline, make a table from "
                     "X.tocoo()"
                 )
-            self._table, self.n_items = _Matrix(estimator, X, reset), X.shape[1]
+            self._table = _Matrix(estimator, X, reset)
             self.places, self.names, self._name = [0, 1, 2], ["x0", "x1"], None
             return
         self._table = Table.form(open_path(X))
@@ -322,47 +319,31 @@ class Ratings:
         return self.names[self.places[0]], self.names[self.places[1]]
 
     def read(self) -> Ratings:
-        """Read the table, unless it is read part by part, and ratings beside it."""
+        """Read `users`, `items` and `values` of all rows, unless they are elsewhere."""
         self._y = None
         if self._beside is not None and not self._clicks:
             self._y = self._beside.read()
-        if not isinstance(self._table, ClusterTable) and self._table.is_read:
-            self._found = list(self._parts())
-        return self
-
-    def parts(self) -> Iterable[RatingsChunk]:
-        """Return ids of users and items, and ratings, from the first row on."""
-        return self._parts() if self._found is None else self._found
-
-    def _parts(self) -> Iterator[RatingsChunk]:
-        start = 0
-        for users, items, *rated in self._table.blocks(self.places):
-            rows = slice(start, start + len(users))
-            start += len(users)
-            found = np.zeros(len(users)) if self._y is None else self._y[rows]
-            if rated:
-                found = _numbers(rated[0], self._name)
-            ids = id_array(users, "user_feature"), id_array(items, "item_feature")
-            yield RatingsChunk(*ids, found)
-
-    def ids(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return users and items of all rows."""
-        users, items, _ = zip(*self.parts(), strict=True)
-        return joined_ids(users, "user_feature"), joined_ids(items, "item_feature")
-
-    def distinct_items(self) -> IdIndex:
-        """Return the items that occur, which is private."""
         if isinstance(self._table, ClusterTable):
-            raise ValueError("items is required for X on a cluster")
-        return _counted((part.items for part in self.parts()), "item_feature")[0]
+            return self
+        users, items, *rated = zip(*self._table.blocks(self.places), strict=True)
+        users = [id_array(part, "user_feature") for part in users]
+        items = [id_array(part, "item_feature") for part in items]
+        self.users = joined_ids(users, "user_feature")
+        self.items = joined_ids(items, "item_feature")
+        self.values = np.zeros(len(self.users)) if self._y is None else self._y
+        if rated:
+            numbers = [_numbers(part, self._name) for part in rated[0]]
+            self.values = np.concatenate(numbers)
+        return self
 
     def grouped(self, catalog: IdIndex, limits) -> tuple:
         """Return the last rating of each user and item of a catalog, and the users.
 
         Users on a cluster stay there, and their ids too.
         """
+        how = {"catalog": catalog, "limits": limits}
         if not isinstance(self._table, ClusterTable):
-            return _grouped(self.parts, catalog, limits, self._found is not None)
+            return _grouped(self.users, self.items, self.values, **how)
         user, item, *given = map(self._table.column, self.places)
         if given:
             numbers = task(_numbers, public=True, name=self._name)
@@ -371,7 +352,7 @@ class Ratings:
             given = [self._table.apply(_zeros)]
         else:
             given = [self._y]
-        make = partial(_group, catalog=catalog, limits=limits)
+        make = partial(_group, **how)
         return ClusterUsers([user, item, *given], make, *_DEFAULTS), None
 
 
@@ -389,44 +370,19 @@ def _zeros(part) -> np.ndarray:
     return np.zeros(len(part))
 
 
-def _group(users, items, ratings, *, catalog: IdIndex, limits) -> UserRatings | None:
-    if not len(users):
-        return None
-    parts = [RatingsChunk(users, items, ratings)]
-    return _grouped(lambda: parts, catalog, limits, True)[0]
+def _group(users, items, ratings, **how) -> UserRatings | None:
+    return _grouped(users, items, ratings, **how)[0] if len(users) else None
 
 
 def _grouped(
-    parts: Callable, catalog: IdIndex, limits, is_read: bool
+    users, items, ratings, *, catalog: IdIndex, limits
 ) -> tuple[UserRatings, IdIndex]:
     """Group ratings of known items by user, in quarters of the range."""
-    index, counts = _counted((part.users for part in parts()), "user_feature")
-    # Of what is read again, codes of the first reading may be another user's.
-    codes_of_rows = index.codes if is_read else None
-
-    def chunks() -> Iterator[RatingsChunk]:
-        for users, items, ratings in parts():
-            codes = codes_of_rows
-            if codes is None:
-                codes = index.find(users, "user_feature")
-            items = catalog.find(items, "item_feature")
-            yield RatingsChunk(codes, items, np.clip(ratings, *limits))
-
-    return UserRatings(chunks(), counts, len(catalog), *units(limits)), index
-
-
-def _counted(columns: Iterable, name: str) -> tuple[IdIndex, np.ndarray]:
-    """Index the ids of several columns, one below another, and count them."""
-    found = []
-    for column in columns:
-        index = IdIndex(column, name)
-        found.append((index.ids, np.bincount(index.codes, minlength=len(index))))
-    if len(found) == 1:
-        return index, found[0][1]
-    index = IdIndex(joined_ids([ids for ids, _ in found], name), name)
-    counts = np.zeros(len(index), dtype=np.int64)
-    np.add.at(counts, index.codes, np.concatenate([counts for _, counts in found]))
-    return index.without_codes(), counts
+    index = IdIndex(users, "user_feature")
+    items, ratings = catalog.find(items, "item_feature"), np.clip(ratings, *limits)
+    shape = len(index), len(catalog)
+    rows = UserRatings(index.codes, items, ratings, shape, *units(limits))
+    return rows, index.without_codes()
 
 
 # Integers up to here are exact in float64.

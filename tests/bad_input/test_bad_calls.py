@@ -252,10 +252,6 @@ FITS += [stream("workload|not a strategy", workload=OwnWindow(3))]
 FITS += [pca("X.shape", X=ClosedTable(ROWS)), pca("X.dtype", X=NamelessTable(ROWS))]
 FIXED = UserNetwork(shared_weights="fixed")
 FITS += [
-    users(
-        "ridge_intercept",
-        user_network=UserNetwork(fit_intercept=False, ridge_intercept=1.0),
-    ),
     users("n_components=1", user_network=FIXED, n_components=2),
     users(
         "ridge_shared",

@@ -7,11 +7,11 @@ import pytest
 
 from skdpspectral._linalg import per_user
 from skdpspectral._linalg import per_user as _user_rows
-from skdpspectral.linear_model import _kernels_shared
-from skdpspectral.linear_model import _kernels_shared as moments
-from skdpspectral.linear_model import _kernels_shared as shared
-from skdpspectral.linear_model import _kernels_users as local
-from skdpspectral.linear_model import _kernels_users as pursuits
+from skdpspectral.linear_model import _kernels_lrs
+from skdpspectral.linear_model import _kernels_lrs as local
+from skdpspectral.linear_model import _kernels_lrs as moments
+from skdpspectral.linear_model import _kernels_lrs as pursuits
+from skdpspectral.linear_model import _kernels_lrs as shared
 
 COUNTS = np.tile(np.arange(1, 41), 2)
 N_FEATURES, RANK, SPARSITY = 12, 2, 3
@@ -314,7 +314,7 @@ def test_solve_moments_floors_the_curvature():
 
 def alternation(tasks, **options):
     options = {"shrink": False, **options}
-    return _kernels_shared.AlternatingSolver(tasks.rows(), tasks.rules, **options)
+    return _kernels_lrs.AlternatingSolver(tasks.rows(), tasks.rules, **options)
 
 
 def test_the_total_loss_falls_from_step_to_step():

@@ -41,7 +41,7 @@ def test_gradients_are_those_of_the_loss(sizes, q):
     (block,) = block_of(rng, [10, 9, 10], sizes[0] - q).blocks()
     users = some_networks(rng, 3, layout, prompt_size=q)
     U = rng.standard_normal((layout.n_parameters, 2))
-    rows, _ = networks.rows_of(block, slice(None), None)
+    rows, _ = networks.rows_of(block, slice(None), False)
     whole = networks.whole_weights(U, users)
     found = networks.user_gradients(layout, whole, users.prompts, rows)
     step = 1e-6
@@ -70,7 +70,7 @@ def test_curvatures_are_squares_of_derivatives(sizes, q):
     (block,) = block_of(rng, [3, 3], sizes[0] - q).blocks()
     users = some_networks(rng, 2, layout, prompt_size=q)
     U = rng.standard_normal((layout.n_parameters, 2))
-    rows, _ = networks.rows_of(block, slice(None), None)
+    rows, _ = networks.rows_of(block, slice(None), False)
     whole = networks.whole_weights(U, users)
     found = networks.curvatures(layout, whole, users.prompts, rows)
     step = 1e-6
@@ -99,7 +99,7 @@ def test_the_support_is_that_of_a_newton_step():
     truth = np.array([0, 3.0, 0, -2.0, 0.1, 0, 0, 1.0])
     rows = per_user.UserRows(X, X @ truth, np.zeros(20, int), 1)
     (block,) = rows.blocks()
-    rows, _ = networks.rows_of(block, slice(None), None)
+    rows, _ = networks.rows_of(block, slice(None), False)
     users = NetworkWeights(
         np.zeros((1, 0)), np.zeros((1, 0)), np.array([[0, 4]]), np.array([[0.5, 0.1]])
     )
@@ -112,16 +112,15 @@ def test_the_support_is_that_of_a_newton_step():
     assert again.sparse.tolist() == [[0.0, 0.0, 0.1, 0.0]]
 
 
-def numbers_of(rows, code, U, users, layout, batch):
+def numbers_of(rows, code, U, users, layout):
     """All that the kernels compute of one user."""
     (block,) = [b for b in rows.blocks() if code in b.users]
     place = int(np.flatnonzero(block.users == code)[0])
     part = slice(max(0, place - 2), place + 3)
-    some, levels = networks.rows_of(block, part, 1.5)
+    some, levels = networks.rows_of(block, part, True)
     own = users.take(block.users[part])
     whole = networks.whole_weights(U, own)
-    seen = some if batch is None else some.some(batch)
-    gradients = networks.user_gradients(layout, whole, own.prompts, seen)
+    gradients = networks.user_gradients(layout, whole, own.prompts, some)
     moved = networks.chosen_support(layout, whole, own, some, 5, 2.0)
     found = {
         "levels": levels,
@@ -148,11 +147,8 @@ def test_a_user_has_the_same_bits_in_any_company(seed):
     X, y = rng.standard_normal((m, d)), rng.standard_normal(m)
     U = rng.standard_normal((layout.n_parameters, rank))
     me = some_networks(rng, 1, layout, rank, 1, q)
-    batch = rng.permutation(m)[: max(1, m // 2)] if seed % 2 else None
-    if batch is not None:
-        batch = np.sort(batch)
     alone = per_user.UserRows(X, y, np.zeros(m, int), 1)
-    expected = numbers_of(alone, 0, U, me, layout, batch)
+    expected = numbers_of(alone, 0, U, me, layout)
     for t in (2, 5, 9):
         counts = [m if rng.random() < 0.7 else int(n) for n in rng.integers(1, 60, t)]
         code = int(rng.integers(t))
@@ -165,7 +161,7 @@ def test_a_user_has_the_same_bits_in_any_company(seed):
         for everybody, own in zip(users, me, strict=True):
             everybody[code] = own[0]
         rows = per_user.UserRows(all_X, all_y, codes, t)
-        found = numbers_of(rows, code, U, users, layout, batch)
+        found = numbers_of(rows, code, U, users, layout)
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value, err_msg=name)
 
@@ -177,7 +173,7 @@ def test_the_support_is_by_the_own_number_of_rows():
     (block,) = block_of(rng, counts, 5).blocks()
     users = some_networks(rng, 400, layout)
     U = rng.standard_normal((layout.n_parameters, 2))
-    rows, _ = networks.rows_of(block, slice(None), None)
+    rows, _ = networks.rows_of(block, slice(None), False)
     whole = networks.whole_weights(U, users)
     found = networks.chosen_support(layout, whole, users, rows, 6, 40.0)
     own = np.zeros_like(whole)

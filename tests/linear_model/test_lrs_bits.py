@@ -19,8 +19,8 @@ from skdpspectral._linalg import per_user
 from skdpspectral._linalg import per_user as _user_rows
 from skdpspectral._linalg.per_user import combined_columns
 from skdpspectral._statistics.user_sums import clip_contributions
-from skdpspectral.linear_model import PrivateRounds, _kernels_shared, _kernels_users
-from skdpspectral.linear_model import _kernels_shared as _lrs_moments
+from skdpspectral.linear_model import PrivateRounds, _kernels_lrs
+from skdpspectral.linear_model import _kernels_lrs as _lrs_moments
 
 LAYOUTS = ("rows", "columns", "ids first", "ids last", "ids between", "float32 copy")
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 32, 33, 50, 64)
@@ -71,22 +71,22 @@ def numbers_of(rows, code, rules, U):
     """All that the kernels compute of one user."""
     (block,) = [block for block in rows.blocks() if code in block.users]
     i = int(np.flatnonzero(block.users == code)[0])
-    scores, squares = _kernels_users.shared_scores(block, U), rows.column_squares(block)
-    start = _kernels_shared.start_moments(block)
-    fit = _kernels_users.thresholding_pursuit(block, scores, squares, rules, 10)
-    cold = _kernels_users.cold_fit(block, scores, squares, rules, 15, 3)
-    parts = list(_kernels_shared.user_moments(block, scores, fit))
-    size = _kernels_shared.n_curvature(len(U.T), len(U))
-    joined = list(_kernels_shared.user_moments(block, scores, fit, (3.0, 7.0)))
+    scores, squares = _kernels_lrs.shared_scores(block, U), rows.column_squares(block)
+    start = _kernels_lrs.start_moments(block)
+    fit = _kernels_lrs.thresholding_pursuit(block, scores, squares, rules, 10)
+    cold = _kernels_lrs.cold_fit(block, scores, squares, rules, 15, 3)
+    parts = list(_kernels_lrs.user_moments(block, scores, fit))
+    size = _kernels_lrs.n_curvature(len(U.T), len(U))
+    joined = list(_kernels_lrs.user_moments(block, scores, fit, (3.0, 7.0)))
     arrays = {
         "start": start,
         "clipped start": clip_contributions(start.copy()),
         "moments": np.concatenate(parts),
         "norm of curvature": np.concatenate(
-            [_kernels_shared.row_norms(part[:, :size]) for part in parts]
+            [_kernels_lrs.row_norms(part[:, :size]) for part in parts]
         ),
         "norm of gradient": np.concatenate(
-            [_kernels_shared.row_norms(part[:, size:]) for part in parts]
+            [_kernels_lrs.row_norms(part[:, size:]) for part in parts]
         ),
         "clipped moments": np.concatenate(
             [clip_contributions(part) for part in joined]
@@ -104,9 +104,9 @@ def compare(rng, d, m, rank, sparsity):
     U = np.linalg.qr(rng.standard_normal((d, rank)))[0]
     prior = np.full(rank, float(fixed))
     ridges = rng.choice([0.0, 10.0], 2)
-    rules = _kernels_users.LocalRules(sparsity, *map(float, ridges), prior, fixed)
+    rules = _kernels_lrs.LocalRules(sparsity, *map(float, ridges), prior, fixed)
     if rng.random() < 0.25:  # all features of every user
-        rules = _kernels_users.LocalRules(
+        rules = _kernels_lrs.LocalRules(
             d, float(ridges[0]), 3.0, prior, fixed, free=True
         )
     scale = rng.uniform(0.5, 2.0, d) if rng.random() < 0.5 else None
@@ -146,7 +146,7 @@ def test_a_user_has_the_same_bits_in_any_company(seed, parts, monkeypatch):
 
 @pytest.mark.parametrize(("d", "m", "rank"), [(100, 12, 2), (150, 7, 1), (150, 60, 1)])
 def test_a_user_has_the_same_bits_in_vectors_beyond_a_buffer(d, m, rank):
-    assert _kernels_shared.n_curvature(rank, d) > 8192
+    assert _kernels_lrs.n_curvature(rank, d) > 8192
     compare(np.random.default_rng(d + m), d, m, rank, 5)
 
 

@@ -8,7 +8,7 @@ from skdpspectral import (
     LRSRegressor,
     PrivacyAccountant,
 )
-from skdpspectral.linear_model import Alternation, PrivateRounds, _kernels_shared
+from skdpspectral.linear_model import Alternation, PrivateRounds, _kernels_lrs
 
 X, Y = table(alike(5, 4, 4))
 needs_callbacks = pytest.mark.skipif(
@@ -68,7 +68,7 @@ def test_callbacks_of_a_private_fit_learn_that_a_step_was_made(fails, monkeypatc
     )
     model.set_callbacks(spy)
     if fails:
-        monkeypatch.setattr(_kernels_shared, "solve_moments", None)
+        monkeypatch.setattr(_kernels_lrs, "solve_moments", None)
         with pytest.raises(TypeError):
             model.fit(X, Y)
     else:

@@ -12,7 +12,7 @@ from skdpspectral import (
     PrivacyAccountant,
 )
 from skdpspectral.accounting import gaussian_delta, gaussian_mu
-from skdpspectral.linear_model import PrivateRounds, _kernels_shared
+from skdpspectral.linear_model import PrivateRounds, _kernels_lrs
 
 X, Y = table(alike(5, 4, 4))
 ROOT2 = math.sqrt(2.0)
@@ -147,7 +147,7 @@ def test_a_fit_that_is_cut_off_stays_charged_and_leaves_no_trace(error, monkeypa
             raise error
         return np.ones((4, 1))
 
-    monkeypatch.setattr(_kernels_shared, "solve_moments", stop)
+    monkeypatch.setattr(_kernels_lrs, "solve_moments", stop)
     with pytest.raises(error):
         model.fit(X, Y)
     assert len(accountant.ledger) == 1

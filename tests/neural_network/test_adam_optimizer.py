@@ -21,6 +21,7 @@ from skdpspectral.neural_network._gradient_moments import MOMENTS
 
 N, P = 40, 3
 GRADIENTS = np.random.default_rng(0).standard_normal((N, P))
+STEPS = set(Adam().get_params())
 # A temporary ledger goes with the last that holds it; a pickle does not.
 LEDGERS = []
 
@@ -28,7 +29,9 @@ LEDGERS = []
 def optimizer(accountant=None, **parameters):
     given = {"batch_size": 8, "n_epochs": 2, "epsilon": 8.0, **parameters}
     LEDGERS.append(accountant)
-    return JMEAdam(P, N, accountant=accountant, **given)
+    steps = {name: given.pop(name) for name in STEPS & set(given)}
+    steps = {"learning_rate": 1e-3, "moments": "jme", **steps}
+    return JMEAdam(P, N, accountant=accountant, optimizer=Adam(**steps), **given)
 
 
 def step(adam):
@@ -320,7 +323,7 @@ def test_what_is_not_private_is_said_in_the_users_line():
         ({"noise_seed": 0}, "noise_seed"),
         ({"epsilon": None}, "no budget"),
         ({"delta": 0.5}, "1 / n_samples"),
-        ({"noise_multiplier": 0.5}, "noise_multiplier costs"),
+        ({"optimizer": Adam(noise_multiplier=0.5)}, "noise_multiplier costs"),
     ):
         with pytest.warns(PrivacyLeakWarning, match=what) as caught:
             JMEAdam(P, N, **parameters)

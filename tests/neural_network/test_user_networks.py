@@ -14,7 +14,6 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skdpspectral import LRSMLPRegressor, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral.neural_network import AlternatingAdam
-from skdpspectral.neural_network import _network_choices as choices
 
 pytestmark = pytest.mark.filterwarnings("ignore:epsilon=None")
 T, M, D, WIDTH = 200, 12, 3, 5
@@ -186,21 +185,6 @@ def test_a_column_of_users_works_under_scikit_learn_s_tools():
     np.testing.assert_array_equal(
         model.fit(frame, Y).predict(frame), routed.predict(X, users=USERS)
     )
-
-
-@pytest.mark.parametrize("height", [1, 6, 7, 8, 30])
-def test_batches_take_all_rows_in_turn(height):
-    """As many rows as there are, each once in a turn, in an order that is public."""
-    model = LRSMLPRegressor(solver=AlternatingAdam(batch_size=7))
-    rules = choices.statistic_of(model, D).rules
-    turns = -(-height // 7)
-    found = [rules.batch(height, step) for step in range(2 * turns)]
-    if turns == 1:
-        assert found == [None, None]
-        return
-    for turn in (found[:turns], found[turns:]):
-        assert sorted(np.concatenate(turn)) == list(range(height))
-        assert max(map(len, turn)) == 7
 
 
 def test_rounds_and_their_costs_are_planned():

@@ -18,7 +18,6 @@ from user_privacy import PLACES, STRANGERS, USERS, D, data, observed
 from skdpspectral import LRSMLPRegressor
 from skdpspectral.neural_network import AlternatingAdam
 from skdpspectral.neural_network import _kernels as networks
-from skdpspectral.neural_network import _network_choices as choices
 
 SETTINGS = {
     "usual": {},
@@ -26,8 +25,7 @@ SETTINGS = {
     "central": {"shared_weights": "fixed", "sparsity": None, "fit_intercept": False},
     "prompts": {"shared_weights": "fixed", "sparsity": 0, "prompt_size": 2},
     "two layers, threads": {"hidden_layer_sizes": (3, 2), "n_jobs": 2},
-    "bounds": {"target_bounds": (-2, 2), "ridge_intercept": 2.0, "clip_norm": 0.1},
-    "batches": {"solver": {"batch_size": 3}},
+    "bounds": {"target_bounds": (-2, 2), "clip_norm": 0.1},
     "nothing shared": {"n_components": 0, "sparsity": None},
 }
 
@@ -70,7 +68,7 @@ def test_shared_weights_are_steps_of_adam_by_releases_and_their_noise_alone():
     with record_releases() as released:
         model.fit(*data())
     std = model.privacy_.mechanisms[0].noise_std
-    U = choices.statistic_of(model, D).rules.first_U.T
+    U = model._statistic(D).rules.first_U.T
     means, weights, variance = np.zeros((2, *U.shape)), np.zeros(2), 0.0
     for number, release in enumerate(released.values()):
         rate = 0.1 * (1.0 + np.cos(np.pi * number / 3))
@@ -111,7 +109,7 @@ def test_the_first_sum_is_of_gradients_of_mean_losses():
     X, y = table(USERS)
     steps = {"n_rounds": 1, "n_local_steps": 1}
     model = regressor("usual", hidden_layer_sizes=[], solver=steps, clip_norm=1e3)
-    U = choices.statistic_of(model, D).rules.first_U[:, 0]
+    U = model._statistic(D).rules.first_U[:, 0]
     expected = np.zeros(D + 1)
     for user in USERS:
         own = X[:, 0] == user
@@ -173,7 +171,7 @@ def test_unknown_users_and_those_of_a_published_model_have_the_shared_network():
     assert np.any(model.predict(X) != found)
 
 
-@pytest.mark.parametrize("name", ["usual", "rank 3, replaced", "prompts", "batches"])
+@pytest.mark.parametrize("name", ["usual", "rank 3, replaced", "prompts"])
 def test_who_is_handled_together_makes_no_difference(name, monkeypatch):
     """Users are trained a few at a time, as many as stay in the cache."""
     X, y = table({user: alike(1, 5, D, seed=user)[1] for user in range(9)})

@@ -255,7 +255,7 @@ MISTAKES = {
 def samples_of_users():
     from skdpspectral import LRSMLPRegressor
 
-    solver = AlternatingAdam(n_rounds=3, n_local_steps=2, n_own_steps=5, batch_size=8)
+    solver = AlternatingAdam(n_rounds=3, n_local_steps=2, n_own_steps=5)
     return LRSMLPRegressor(solver=solver, noise_seed=0, user_feature=0)
 
 

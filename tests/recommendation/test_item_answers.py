@@ -6,11 +6,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from skdpspectral.recommendation import _kernels_models as answers
-from skdpspectral.recommendation._kernels import RatingsChunk, UserRatings
-from skdpspectral.recommendation._kernels_models import (
+from skdpspectral.recommendation import _kernels as answers
+from skdpspectral.recommendation._kernels import (
     STEP,
     ItemModel,
+    UserRatings,
     centered_contributions,
     click_contributions,
     click_shares,
@@ -45,10 +45,8 @@ def block_of(*users):
     codes = [code for code, rated in enumerate(users) for _ in rated]
     items = [item for rated in users for item in rated]
     values = [value for rated in users for value in rated.values()]
-    part = RatingsChunk(
-        np.array(codes, int), np.array(items, int), np.array(values, float)
-    )
-    rows = UserRatings([part], [len(rated) for rated in users], N_ITEMS)
+    codes, items = np.array(codes, int), np.array(items, int)
+    rows = UserRatings(codes, items, np.array(values, float), (len(users), N_ITEMS))
     (block,) = rows.blocks()
     return block
 

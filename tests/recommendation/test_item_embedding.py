@@ -10,7 +10,7 @@ import pytest
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization, PrivacyAccountant
 from skdpspectral.recommendation import _estimator
 from skdpspectral.recommendation import _kernels as user_item
-from skdpspectral.recommendation._item_models import MOST_RATERS
+from skdpspectral.recommendation._kernels import MOST_RATERS, STEP, RatingsBlock
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 WHOLE = 2**11  # steps of a unit vector
@@ -55,24 +55,28 @@ def hostile_users(seed=0):
     return [v for n in sizes for v in hostile_values(rng, n).values()]
 
 
-def steps_of(users, n_items=2500):
-    codes = np.repeat(np.arange(len(users)), [len(v) for v in users])
+def block_of(users, n_items=2500):
+    pointer = np.cumsum([0, *(len(v) for v in users)])
     items = np.concatenate([np.arange(len(v)) for v in users])
-    return user_item.unit_steps(codes, items, np.concatenate(users), n_items)
+    users_of = slice(0, len(users))
+    return RatingsBlock(users_of, pointer, items, np.concatenate(users), n_items)
+
+
+def steps_of(users, n_items=2500):
+    block = block_of(users, n_items)
+    return user_item.unit_steps(block, block.values)
 
 
 def test_no_user_is_longer_than_one():
     users = hostile_users()
     steps = steps_of(users)
-    assert np.array_equal(steps.data, np.rint(steps.data))
     whole = steps.astype(np.int64)
+    assert np.array_equal(steps, whole)
     squares = (whole * whole).sum(axis=1)
     assert squares.max() <= WHOLE**2
-    assert np.array_equal(
-        np.sign(steps.data) * np.sign(np.concatenate(users)) < 0, 0 * steps.data > 0
-    )
     # Nor much shorter: a step an entry, at most.
-    for user, found in zip(users, squares, strict=True):
+    for user, row, found in zip(users, steps, squares, strict=True):
+        assert not np.any(np.sign(row[: len(user)]) * np.sign(user) < 0)
         if np.any(user):
             assert math.sqrt(found) >= WHOLE - 1.01 * math.sqrt(len(user)) - 1e-6
 
@@ -82,19 +86,15 @@ def test_steps_of_a_user_are_the_same_bits_in_any_company(seed):
     users = hostile_users(seed)
     whole = steps_of(users)
     rng = np.random.default_rng(seed)
-    chosen = rng.choice(len(users), 40, replace=False)
+    chosen = np.sort(rng.choice(len(users), 40, replace=False))
     for i in chosen:
-        alone = steps_of([users[i]])
-        assert np.array_equal(
-            alone.data, whole.data[whole.indptr[i] : whole.indptr[i + 1]]
-        )
-    some = steps_of([users[i] for i in np.sort(chosen)])
-    assert np.array_equal(some.toarray(), whole.toarray()[np.sort(chosen)])
+        assert np.array_equal(steps_of([users[i]])[0], whole[i])
+    assert np.array_equal(steps_of([users[i] for i in chosen]), whole[chosen])
 
 
 def test_sums_of_squares_do_not_depend_on_where_a_user_begins(monkeypatch):
     """Steps hide most of their last bits: smaller ones show every bit."""
-    monkeypatch.setattr(user_item, "EMBEDDING_STEP", 2.0**-52)
+    monkeypatch.setattr(user_item, "_ROW_STEP", 2.0**-52)
     rng = np.random.default_rng(0)
     for n in [*range(1, 40), 127, 128, 129, 500, 8191, 8192, 8193, 20_000]:
         piece = rng.uniform(0, 1, n)
@@ -102,23 +102,22 @@ def test_sums_of_squares_do_not_depend_on_where_a_user_begins(monkeypatch):
         for before, after in [(0, 0), (1, 0), (3, 5), (8, 1), (8190, 8195)]:
             users = [rng.uniform(size=before), piece, rng.uniform(size=after)]
             steps = steps_of([user for user in users if len(user)], 20_000)
-            start = before if before else 0
-            found.append(steps.data[start : start + n])
+            found.append(steps[int(before > 0)])
         for other in found[1:]:
             np.testing.assert_array_equal(other, found[0])
 
 
 def test_the_second_moment_is_a_sum_of_whole_numbers():
     users = [v for v in hostile_users(5) if len(v) <= 200]
-    steps = steps_of(users, n_items=200)
-    moment = user_item.second_moment_of_steps(steps)
-    whole = steps.toarray().astype(np.int64)
+    block = block_of(users, n_items=200)
+    moment = user_item.moment_contributions(block, block.values) * STEP
+    whole = steps_of(users, n_items=200).astype(np.int64)
     assert np.array_equal(moment * WHOLE**2, whole.T @ whole)
     assert np.array_equal(moment, moment.T)
 
 
 def test_as_many_users_as_sums_are_exact_for(monkeypatch):
-    assert MOST_RATERS / user_item.EMBEDDING_STEP**2 <= 2.0**53
+    assert MOST_RATERS / user_item._ROW_STEP**2 <= 2.0**53
     model = DPItemEmbedding(method="residuals", epsilon=1e3, rating_range=(1, 5))
     mechanism = model.privacy_plan(2)["second_moment"]
     assert MOST_RATERS / mechanism.grid <= 2.0**51  # nothing is clamped
@@ -171,17 +170,12 @@ def test_large_ids_are_not_rounded_together():
 # -- catalogs ------------------------------------------------------------------------
 
 
-@without_privacy
-def test_without_privacy_the_catalog_comes_from_the_data():
-    X, y = ratings()
-    model = DPItemEmbedding(2, epsilon=None, rating_range=(1, 5)).fit(X, y)
-    assert sorted(model.items_) == sorted(set(X[:, 1]))
-
-
 @pytest.mark.parametrize("cls", [DPItemEmbedding, DPMatrixFactorization])
-def test_with_a_budget_a_table_needs_a_catalog(cls):
+@pytest.mark.parametrize("epsilon", [1.0, None])
+def test_a_table_needs_a_catalog(cls, epsilon):
     accountant = PrivacyAccountant()
-    model = cls(2, rating_range=(1, 5), accountant=accountant)
+    how = {"epsilon": epsilon, "rating_range": (1, 5), "accountant": accountant}
+    model = cls(2, **how)
     with pytest.raises(ValueError, match="items is required: pass the public catalog"):
         model.fit(*ratings())
     with pytest.raises(ValueError, match="items is required"):

@@ -64,14 +64,9 @@ def in_pyarrow(X):
 
 CONTAINERS = {
     "integers": lambda X: X,
-    "small integers": lambda X: X.astype(np.int8),
-    "unsigned integers": lambda X: X.astype(np.uint16),
     "floats": lambda X: X.astype(float),
-    "float32": lambda X: X.astype(np.float32),
-    "big-endian": lambda X: X.astype(">i4"),
     "objects": lambda X: X.astype(object),
     "lists": lambda X: X.tolist(),
-    "tuples": lambda X: tuple(map(tuple, X.tolist())),
     "Fortran order": np.asfortranarray,
     "read-only": lambda X: read_only(X.copy()),
     "pandas": lambda X: pd.DataFrame(X, columns=["user_id", "item_id"]),
@@ -112,7 +107,6 @@ def matrix():
 
 MATRICES = {
     "csr_array": lambda R: R,
-    "csr_matrix": sparse.csr_matrix,
     "csc_array": lambda R: R.tocsc(),
     "coo_array": lambda R: R.tocoo(),
     "lil_array": lambda R: R.tolil(),
@@ -161,34 +155,14 @@ def test_stored_zeros_of_a_sparse_matrix_are_ratings():
     )
 
 
-TARGETS = {
-    "list": RATINGS,
-    "floats": np.array(RATINGS),
-    "float32": np.array(RATINGS, dtype=np.float32),
-    "objects": np.array(RATINGS, dtype=object),
-    "pandas": pd.Series(RATINGS, index=list("abcde")),
-    "polars": pl.Series(RATINGS),
-}
-
-
-@pytest.mark.parametrize("container", TARGETS)
-def test_the_container_of_ratings_makes_no_difference(container):
-    found = model().fit(IDS, TARGETS[container])
-    expected = model().fit(IDS, RATINGS)
-    assert np.array_equal(found.item_embeddings_, expected.item_embeddings_)
-
-
 def in_words(X):
     return np.array([[f"user {u}", f"item {i}"] for u, i in X.tolist()])
 
 
 WORDS = {
     "numpy strings": lambda X: X,
-    "objects": lambda X: X.astype(object),
-    "numpy strings in objects": lambda X: np.array([[*row] for row in X], dtype=object),
     "lists": lambda X: X.tolist(),
     "pandas": lambda X: pd.DataFrame(X, columns=["x0", "x1"]),
-    "pandas objects": lambda X: pd.DataFrame(X, columns=["x0", "x1"], dtype=object),
     "pandas category": lambda X: pd.DataFrame(X, columns=["x0", "x1"]).astype(
         "category"
     ),
@@ -271,14 +245,6 @@ def test_one_text_among_the_ratings_changes_no_other():
     fitted = model().fit(IDS, [*ratings, "3"])
     expected = model().fit(IDS, [*map(float, ratings), 3.0])
     np.testing.assert_array_equal(fitted.item_embeddings_, expected.item_embeddings_)
-
-
-def test_positions_of_numpy_are_positions():
-    fitted = model(user_feature=np.int64(1), item_feature=np.int8(0))
-    fitted.fit(IDS[:, ::-1], RATINGS)
-    assert np.array_equal(
-        fitted.item_embeddings_, model().fit(IDS, RATINGS).item_embeddings_
-    )
 
 
 NAMES = {

@@ -23,7 +23,7 @@ from skdpspectral import (
 )
 from skdpspectral.datasets import make_ratings
 from skdpspectral.linear_model import UserIntercept
-from skdpspectral.recommendation._kernels_models import component_columns
+from skdpspectral.recommendation._kernels import component_columns
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 RATINGS = make_ratings(300, 30, n_ratings_per_user=15, random_state=0)

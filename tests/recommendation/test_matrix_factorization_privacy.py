@@ -20,10 +20,9 @@ from ratings_privacy import (
 )
 
 from skdpspectral import DPMatrixFactorization
-from skdpspectral.recommendation._kernels_models import STEP
+from skdpspectral.recommendation._kernels import STEP
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:items=None:UserWarning"),
     pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning"),
 ]
 FEATURES = np.array([[1.0, 0], [0, 1], [1, 1], [0, 0], [0.5, 0]])
@@ -221,7 +220,6 @@ def test_the_plan_needs_no_data_and_holds_for_any_number_of_users():
 
 MODULES = (
     "recommendation._kernels",
-    "recommendation._kernels_models",
     "recommendation._item_models",
     "recommendation._ratings",
     "recommendation._estimator",
@@ -229,16 +227,15 @@ MODULES = (
 )
 
 
-GATHERING = "recommendation._kernels"
-ANSWERS = "recommendation._kernels_models"
+ANSWERS = "recommendation._kernels"
 MODEL = "recommendation._item_models"
 MUTANTS = {
     "each rating clipped, and no user": (
         check_sums,
         ANSWERS,
         (
-            "np.maximum(np.sqrt(block.totals(values * values)), _SHORTEST)",
-            "np.ones(len(block))",
+            "np.maximum(np.sqrt(self.totals(values * values)), _SHORTEST)",
+            "np.ones(len(self))",
         ),
     ),
     "counts and sums of norm one each, charged once": (
@@ -266,12 +263,12 @@ MUTANTS = {
     ),
     "a second rating of an item counted": (
         check_last_rating,
-        GATHERING,
+        ANSWERS,
         ("        last[:-1] = found[1:] != found[:-1]\n", ""),
     ),
     "the last rating of a user dropped for the next user's first": (
         check_sums,
-        GATHERING,
+        ANSWERS,
         ("        last[ends[1:][ends[1:] > 0] - 1] = True", "        pass"),
     ),
     "a click of norm one each": (
@@ -314,10 +311,10 @@ MUTANTS = {
         check_sums,
         MODEL,
         (
-            "                ask = partial(_kernels_models.pair",
+            "                ask = partial(_kernels.pair",
             "                exact = np.bincount(rows.items, minlength=p)[head] + 1.0\n"
             "                how['popularity'] = exact / np.linalg.norm(exact)\n"
-            "                ask = partial(_kernels_models.pair",
+            "                ask = partial(_kernels.pair",
         ),
     ),
     "shares of clicks by the exact counts": (
@@ -331,7 +328,7 @@ MUTANTS = {
     ),
     "users of clicks measured from each other": (
         check_own_bits,
-        "recommendation._kernels_models",
+        ANSWERS,
         (
             "    weights = sums / (block.counts",
             "    sums -= 1e-9 * sums.mean(axis=0)\n    weights = sums / (block.counts",
@@ -341,20 +338,18 @@ MUTANTS = {
         check_features,
         MODEL,
         (
-            "tastes = _kernels_models.tastes(columns, found.counts, found.bounded)",
+            "tastes = _kernels.tastes(columns, found.counts, found.bounded)",
             "rated = np.bincount(rows.items, minlength=len(columns)) + 1.0\n"
-            "        tastes = _kernels_models.tastes(columns, rated, found.bounded)",
+            "        tastes = _kernels.tastes(columns, rated, found.bounded)",
         ),
     ),
     "residuals of the second round from others' ratings": (
         check_sums,
         MODEL,
         (
-            "    return _kernels_models.clip_residuals(model.residuals(block, weights))"
-            ", weights",
-            "    left = model.residuals(block, weights)\n"
-            "    left -= left.mean()\n"
-            "    return _kernels_models.clip_residuals(left), weights",
+            "clip_residuals(model.residuals(block, weights)), weights",
+            "clip_residuals(\n"
+            "        (left := model.residuals(block, weights)) - left.mean()), weights",
         ),
     ),
     "users' means drawn to that of all": (
@@ -367,20 +362,20 @@ MUTANTS = {
     ),
     "penalties from the number of users": (
         check_sums,
-        "recommendation._kernels_models",
+        ANSWERS,
         ("+= model.ridge[:, None]", "+= model.ridge[:, None] + len(block)"),
     ),
     "exact sums in place of the released": (
         check_public,
-        "recommendation._item_models",
+        MODEL,
         (
-            "return cls(release(name, total, overwrite=True), std)",
-            "release(name, total)\n        return cls(total, std)",
+            "return Released(release(self.name, total, overwrite=True), noise_std)",
+            "release(self.name, total)\n        return Released(total, noise_std)",
         ),
     ),
     "the exact number of users": (
         check_public,
-        "recommendation._item_models",
+        MODEL,
         (
             "        step(1)\n        found = first_offsets(first, columns)",
             "        step(1)\n        first.total[-3] = rows.n_users / 8\n"
@@ -389,7 +384,7 @@ MUTANTS = {
     ),
     "products over all users": (
         check_own_bits,
-        "recommendation._kernels_models",
+        ANSWERS,
         (
             "weights[part] = solved.T",
             "weights[part] = solved.T * (1.0 + 1e-15 * len(block))",
@@ -399,8 +394,9 @@ MUTANTS = {
         check_public,
         "recommendation._matrix_factorization",
         (
-            "self.privacy_ = fitted.plan",
-            "self.privacy_, self.models_ = fitted.plan, self._personal",
+            "    self._personal = self._fitted_users(rows, index)\n        return",
+            "    self.models_ = self._personal = self._fitted_users(rows, index)\n"
+            "        return",
         ),
     ),
 }

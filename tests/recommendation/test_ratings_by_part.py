@@ -16,8 +16,7 @@ from skdpspectral import DPItemEmbedding, DPMatrixFactorization, PrivacyAccounta
 from skdpspectral._tables import files
 from skdpspectral._tables import table as tables
 from skdpspectral.datasets import make_ratings
-from skdpspectral.recommendation import _kernels as gathering
-from skdpspectral.recommendation._kernels import RatingsChunk, gathered
+from skdpspectral.recommendation._kernels import UserRatings
 from skdpspectral.recommendation._ratings import _by_place
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
@@ -167,29 +166,6 @@ def test_files_and_memory_maps_give_the_bits_of_arrays(stored, monkeypatch, rows
         assert model.plan_for(arguments[0]) == model.privacy_, name
 
 
-def test_items_of_a_file_are_a_catalog_without_privacy(stored):
-    model = DPMatrixFactorization(epsilon=None, rating_range=(1, 5)).fit(
-        stored / "one.parquet"
-    )
-    assert set(model.items_) == set(X[:, 1])
-
-
-def test_a_file_is_read_a_part_at_a_time(stored, monkeypatch):
-    """No part is longer than it may be, and all of them are read twice."""
-    monkeypatch.setattr(files, "_BATCH_NUMBERS", 3 * 64)
-    sizes, read = [], files.Parquet.blocks
-
-    def blocks(self, places):
-        for part in read(self, places):
-            sizes.append(len(part[0]))
-            yield part
-
-    monkeypatch.setattr(files.Parquet, "blocks", blocks)
-    clone(MODEL).fit(stored / "one.parquet")
-    assert max(sizes) <= 64
-    assert sum(sizes) == 2 * len(X)
-
-
 def test_strings_and_categories_in_files(tmp_path):
     frame = FRAME.assign(user_id="u" + FRAME.user_id.astype(str))
     frame["item_id"] = frame.item_id.astype(str).astype("category")
@@ -225,51 +201,25 @@ def test_values_of_files_are_read_after_the_charge(tmp_path):
         assert len(accountant.ledger) == 1
 
 
-# -- gathering -------------------------------------------------------------------------
-
-
-def loop(rows, n_users, n_items):
-    """The last rating of every user and item, by a dictionary."""
-    last = {}
-    for user, item, value in rows:
-        if item >= 0:
-            last[user, item] = value
-    keys = sorted(last)
-    pointer = np.cumsum([0, *(sum(u == k[0] for k in keys) for u in range(n_users))])
-    return pointer, [k[1] for k in keys], [last[k] for k in keys]
+# -- the last rating of each user and item ---------------------------------------------
 
 
 @pytest.mark.parametrize("n_items", [6, 2**16, 2**26 - 1])
-@pytest.mark.parametrize("unit", [1.0, 0.1, 1e-300, 2.0**-20])
-def test_ratings_are_gathered_as_by_a_loop(monkeypatch, n_items, unit):
+def test_ratings_are_gathered_as_by_a_loop(n_items):
     rng = np.random.default_rng(0)
-    monkeypatch.setattr(gathering, "_SORTED_RATINGS", 7)
-    if n_items > 2**20:
-        monkeypatch.setattr(gathering, "_SORTED_RATINGS", 1 << 19)  # a table of items
     users = np.r_[rng.integers(5, size=60), [6, 6]]
     items = np.r_[rng.integers(-1, 5, 60), [-1, -1]]
-    values = unit * rng.integers(-3, 4, 62)
-    counts = np.bincount(users, minlength=8)
-    cuts = [slice(0, 20), slice(20, 20), slice(20, 62)]
-    parts = [RatingsChunk(users[c], items[c], values[c]) for c in cuts]
-    pointer, found, kept = gathered(parts, counts, n_items)
-    expected = loop(zip(users, items, values, strict=True), 8, n_items)
-    assert np.array_equal(pointer, expected[0])
-    assert found.tolist() == expected[1]
-    assert kept.astype(float).tolist() == expected[2]
-    assert found.itemsize == (2 if n_items < 2**16 else 4)
-    assert kept.itemsize == {1.0: 2, 2.0**-20: 2}.get(unit, 8)
-
-
-@pytest.mark.parametrize(
-    "users", [[0, 0, 1], [0, 1, 1, 1], [0, 0, -1, 1], [0, 0, 0, 1], []]
-)
-def test_a_table_that_changes_while_it_is_read_is_refused(users):
-    """Else rows of one user would be taken for another's."""
-    users = np.array(users, dtype=int)
-    part = RatingsChunk(users, np.zeros(len(users), int), np.zeros(len(users)))
-    with pytest.raises(ValueError, match="X changed while it was being read"):
-        gathered([part], np.array([2, 2]), 3)
+    values = 0.1 * rng.integers(-3, 4, 62)
+    last = {
+        (user, item): value
+        for user, item, value in zip(users, items, values, strict=True)
+        if item >= 0
+    }
+    keys = sorted(last)
+    (block,) = UserRatings(users, items, values, (8, n_items)).blocks()
+    assert list(zip(block.of_user, block.items, strict=True)) == keys
+    assert block.values.tolist() == [last[key] for key in keys]
+    assert block.counts.tolist() == [sum(u == k[0] for k in keys) for u in range(8)]
 
 
 def test_more_items_than_the_proof_allows_are_refused():
@@ -301,30 +251,6 @@ def test_ratings_beside_clicks_are_not_read():
     assert np.array_equal(clicks.fit(X, np.full(len(X), np.nan)).predict(X), expected)
     with pytest.raises(ValueError, match="X and y"):
         clicks.fit(X, Y[:3])
-
-
-class TurnedAround:
-    """A table of numbers whose second reading finds the rows of other users."""
-
-    def __init__(self, users, again):
-        self.tables = [np.column_stack([u, np.zeros(len(u))]) for u in (users, again)]
-        self.shape, self.dtype = self.tables[0].shape, self.tables[0].dtype
-
-    def __getitem__(self, rows):
-        return self.tables.pop(0)[rows] if len(self.tables) > 1 else self.tables[0]
-
-
-def test_rows_that_are_read_again_are_those_of_who_they_say():
-    """Codes of a first reading would give a user the rows of another one."""
-    users, ratings = np.array([1, 1, 2, 2]), np.array([5.0, 5.0, 1.0, 1.0])
-    turned = TurnedAround(users, users[::-1])
-    expected = clone(MODEL).fit(np.column_stack([users[::-1], np.zeros(4)]), ratings)
-    found = clone(MODEL).fit(turned, ratings)
-    rows = np.array([[1, 0], [2, 0]])
-    assert np.array_equal(found.predict(rows), expected.predict(rows))
-    for again in (users + 1, users[[0, 0, 0, 3]]):
-        with pytest.raises(ValueError, match="X changed while it was being read"):
-            clone(MODEL).fit(TurnedAround(users, again), ratings)
 
 
 class Telling:

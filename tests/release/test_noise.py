@@ -135,7 +135,7 @@ def test_a_generator_of_another_key_is_as_a_new_one(monkeypatch, hardware):
 
 
 def test_samples_can_not_be_made_anew_from_what_is_left_of_a_release():
-    adam = JMEAdam(3, 20, epsilon=8.0, batch_size=5, n_epochs=1, sampling="poisson")
+    adam = JMEAdam(3, 20, epsilon=8.0, batch_size=5, n_epochs=1)
     release = None
     for _ in range(adam.n_steps):
         batch = next(adam.batches())

@@ -14,7 +14,6 @@ from sliced_rows import SlicedTable
 
 from skdpspectral import (
     DPPCA,
-    DPItemEmbedding,
     FederatedDPPCA,
     JMECovariance,
     LRSRegressor,
@@ -95,18 +94,6 @@ def test_ids_of_clients_are_read_without_the_other_columns():
         FederatedDPPCA(1, client_feature=0, accountant=spent).fit(
             Columns(np.column_stack([IDS, X]))
         )
-
-
-@pytest.mark.filterwarnings("ignore:items=None:UserWarning")
-@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
-def test_without_privacy_a_budget_refuses_before_items_are_read():
-    table = RATINGS.astype(object)
-    table[:, 1] = None
-    model = DPItemEmbedding(
-        2, epsilon=None, accountant=PrivacyAccountant(1.0), rating_range=(1, 5)
-    )
-    with pytest.raises(PrivacyBudgetError, match="epsilon"):
-        model.fit(table, Y)
 
 
 def test_ids_of_clients_are_public_and_read_before_the_charge():

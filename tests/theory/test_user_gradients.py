@@ -7,7 +7,6 @@ from network_tools import of_users
 
 from skdpspectral import LRSMLPRegressor
 from skdpspectral.neural_network import AlternatingAdam
-from skdpspectral.neural_network import _network_choices as choices
 from skdpspectral.sensitivity import sum_sensitivity
 
 D = 3
@@ -90,7 +89,7 @@ def test_contributions_are_gradients_by_the_shared_weights_before_the_last_step(
     }
     given |= {"hidden_layer_sizes": 2, "solver": solver, "clip_norm": 10.0}
     model, users = regressor(**given), alike(3, 5, D)
-    U = choices.statistic_of(model, D).rules.first_U
+    U = model._statistic(D).rules.first_U
 
     def gradient(whole, X, y):
         def loss(whole):

@@ -16,7 +16,7 @@ from skdpspectral.accounting import (
     gaussian_mu,
     split_mu,
 )
-from skdpspectral.linear_model import _kernels_shared
+from skdpspectral.linear_model import _kernels_lrs
 from skdpspectral.mechanisms import Gaussian, Neighbors, PrivacyPlan
 from skdpspectral.sensitivity import (
     joint_moment_ratio,
@@ -523,7 +523,7 @@ def test_sums_of_projectors_move_by_one_or_sqrt_two(d):
     X[:2, 0] = np.eye(d)[:2]  # orthogonal users attain the bound
     X[2] = 0.0
     block = per_user.Block(X, y, np.ones(60, dtype=int), np.arange(60))
-    vectors = clip_rows(_kernels_shared.start_moments(block), 1.0)
+    vectors = clip_rows(_kernels_lrs.start_moments(block), 1.0)
     slack = 2.0 * (d + 16) * 2.0**-52
     moved = {
         "add-remove-one": np.linalg.norm(vectors, axis=1).max(),
@@ -541,7 +541,7 @@ def test_the_slack_of_projectors_covers_exact_arithmetic():
     X = np.zeros((2, 1, d))
     X[0, 0, :4], X[1, 0, 4:] = rng.standard_normal(4), rng.standard_normal(3)
     block = per_user.Block(X, np.ones((2, 1)), np.ones(2, dtype=int), np.arange(2))
-    vectors = clip_rows(_kernels_shared.start_moments(block), 1.0)
+    vectors = clip_rows(_kernels_lrs.start_moments(block), 1.0)
     squared = sum(
         (Fraction(a) - Fraction(b)) ** 2 for a, b in zip(*vectors, strict=True)
     )

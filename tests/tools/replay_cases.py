@@ -519,7 +519,9 @@ OPTIMIZERS = [
 
 def optimize(how, form, table):
     """Make all steps of an optimizer whose gradients are the rows."""
-    how = {"batch_size": 6, "n_epochs": 1, **how}
+    how = {"batch_size": 6, "n_epochs": 1, "learning_rate": 1e-3, **how}
+    steps = {name: how.pop(name) for name in Adam().get_params() if name in how}
+    how["optimizer"] = Adam(**{"moments": "jme", **steps})
     adam, gradients, steps = JMEAdam(P, N, **how), FORMS[form](table.rows), []
     for batch in adam.batches():
         steps.append(adam.step(gradients[batch], batch))
