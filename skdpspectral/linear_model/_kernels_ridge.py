@@ -14,9 +14,9 @@ from .._linalg.eigen import edge_of_noise, shrink_eigenvalues
 class Moment(NamedTuple):
     """Released second moments of P regressors and k targets.
 
-    `regressors`, (P, P), ends with the constant if there is an intercept; `cross` has
-    shape (P, k), and `squares`, of the targets, (k,). `spread` and `cross_spread` are
-    standard deviations of the off-diagonal noise, from `n_samples` rows.
+    `regressors`, (P, P), ends with the constant; `cross` has shape (P, k), and
+    `squares`, of the targets, (k,). `spread` and `cross_spread` are standard deviations
+    of the off-diagonal noise, from `n_samples` rows.
     """
 
     regressors: np.ndarray
@@ -27,13 +27,10 @@ class Moment(NamedTuple):
     n_samples: int
 
 
-def moment_of(
-    matrix, n_features: int, intercept: bool, spread, cross_spread, n_samples
-) -> Moment:
-    """Split the moment of features, targets and possibly a constant."""
-    stop = len(matrix) - intercept
-    inputs = np.r_[:n_features, stop : len(matrix)]
-    targets = np.arange(n_features, stop)
+def moment_of(matrix, n_features: int, spread, cross_spread, n_samples) -> Moment:
+    """Split the moment of features, targets and a constant."""
+    last = len(matrix) - 1
+    inputs, targets = np.r_[:n_features, last], np.arange(n_features, last)
     return Moment(
         matrix[np.ix_(inputs, inputs)],
         matrix[np.ix_(inputs, targets)],
@@ -74,28 +71,19 @@ def _least_floor(moment: Moment, values: np.ndarray) -> float:
     return max(noise, _LEAST * float(np.max(np.abs(values), initial=0.0)), 1e-300)
 
 
-def penalized(moment: Moment, alphas: np.ndarray, intercept: bool) -> np.ndarray:
-    """Return coefficients of shape (P, k) for one penalty per target.
+def penalized(moment: Moment, alpha: float) -> np.ndarray:
+    """Return coefficients of shape (P, k) for a penalty.
 
     A penalty is on the squared coefficients, without the constant. Eigenvalues are
     corrected for noise, and at least half of its deviation times the root of the order.
     """
     free = np.ones(len(moment.regressors))
-    if intercept:
-        free[-1] = 0.0
-    found = np.empty(moment.cross.shape)
-    if not len(found):
-        return found
-    for alpha in np.unique(alphas):
-        added = np.diag(free * (alpha / moment.n_samples))
-        values, vectors = np.linalg.eigh(moment.regressors + added)
-        kept = np.maximum(
-            shrink_eigenvalues(values, moment.spread), _least_floor(moment, values)
-        )
-        which = alphas == alpha
-        turned = vectors.T @ moment.cross[:, which]
-        found[:, which] = vectors @ (turned / kept[:, None])
-    return found
+    free[-1] = 0.0
+    added = np.diag(free * (alpha / moment.n_samples))
+    values, vectors = np.linalg.eigh(moment.regressors + added)
+    kept = shrink_eigenvalues(values, moment.spread)
+    kept = np.maximum(kept, _least_floor(moment, values))
+    return vectors @ (vectors.T @ moment.cross / kept[:, None])
 
 
 def _divided_differences(values, function, slopes) -> np.ndarray:
@@ -109,7 +97,7 @@ def _divided_differences(values, function, slopes) -> np.ndarray:
 
 
 def chosen(
-    moment: Moment, intercept: bool, kinds: np.ndarray, alike: bool = False
+    moment: Moment, kinds: np.ndarray, alike: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return coefficients (P, k), and the best floors of eigenvalues (k,).
 
@@ -121,14 +109,12 @@ def chosen(
     priors are common, and the best floor is used alone if none is better than zeros.
     `kinds` of regressors have a prior variance each.
     """
-    found, constant = _constants(moment, intercept)
+    found, constant = _constants(moment)
     pooled = (lambda v: np.broadcast_to(v.sum(), v.shape)) if alike else np.asarray
     constant = pooled(constant)
     best = np.full(len(constant), np.inf) if alike else constant.copy()
     at = np.full(len(best), np.inf)
-    if not len(found):
-        return found, at
-    if intercept and not alike:  # scales may be far too small
+    if not alike:  # scales may be far too small
         surely = moment.regressors[-1, -1] + 2.0 * math.sqrt(2.0) * moment.spread
         if surely < _LEAST_CONSTANT:
             return np.zeros_like(found), at
@@ -210,17 +196,14 @@ def _noise_left(values, kept, spread: float) -> float:
     return float(np.clip(_LEFT_FACTOR * error / noise, _LEAST_LEFT, 1.0))
 
 
-def _constants(moment: Moment, intercept: bool) -> tuple[np.ndarray, np.ndarray]:
+def _constants(moment: Moment) -> tuple[np.ndarray, np.ndarray]:
     """Return the shrunk constants of models without features, and their risks."""
-    found, risk = np.zeros(moment.cross.shape), np.zeros(moment.cross.shape[1])
-    if intercept:
-        cross, noise = moment.cross[-1], moment.cross_spread
-        with np.errstate(all="ignore"):
-            share = noise / np.abs(cross)
-            kept = np.nan_to_num(np.maximum(1.0 - share**2 - _CAUTION * share, 0.0))
-        found[-1] = kept * cross
-        risk = -(found[-1] ** 2)
-    return found, risk
+    found, cross = np.zeros(moment.cross.shape), moment.cross[-1]
+    with np.errstate(all="ignore"):
+        share = moment.cross_spread / np.abs(cross)
+        kept = np.nan_to_num(np.maximum(1.0 - share**2 - _CAUTION * share, 0.0))
+    found[-1] = kept * cross
+    return found, -(found[-1] ** 2)
 
 
 def _risk(moment, values, inverse, solution, terms, pooled):
@@ -273,6 +256,12 @@ class Scores(NamedTuple):
     squares: np.ndarray
     noise: np.ndarray
 
+    def times(self, units: np.ndarray) -> Scores:
+        """Return them in the units (k,) of the targets."""
+        by = units[:, None]
+        squares = self.squares * by[:, :, None] ** 2
+        return Scores(self.means * by, squares, self.noise * units)
+
 
 class Weighted(NamedTuple):
     """Estimates (k, P) for weighted rows, with covariances (k, P, P) and p-values (k,).
@@ -293,18 +282,23 @@ def inverse_within(moment: Moment, blocks: np.ndarray) -> Inverse:
     """Invert the moment of regressors with a constant, where it exceeds its noise.
 
     Within each block of one-hot columns, effects weighted by released shares of the
-    columns add up to 0; -1 is no block.
+    columns add up to 0; -1 is no block. Columns whose released share may be noise are
+    left out first, as this noise would turn the directions of others.
     """
-    names = np.unique(blocks[blocks >= 0])
-    shares = np.maximum(moment.regressors[-1], 1e-9)
-    sums = np.where(names[:, None] == blocks, shares, 0.0)
-    free = np.linalg.qr(sums.T, mode="complete")[0][:, len(names) :]
+    released = 0.5 * (moment.regressors[-1] + np.diag(moment.regressors))
+    rare = (blocks >= 0) & (released <= edge_of_noise(moment.spread, len(blocks)))
+    names = np.unique(blocks[(blocks >= 0) & ~rare])
+    within = (names[:, None] == blocks) & ~rare
+    sums = np.where(within, np.maximum(moment.regressors[-1], 1e-9), 0.0)
+    left_out = np.eye(len(blocks))[rare]
+    fixed = np.concatenate([sums, left_out])
+    free = np.linalg.qr(fixed.T, mode="complete")[0][:, len(fixed) :]
     values, vectors = np.linalg.eigh(free.T @ moment.regressors @ free)
     edge = edge_of_noise(moment.spread, len(values))
     least = max(edge, _LEAST * float(values[-1]))
     seen, vectors = values > least, free @ vectors
     matrix = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
-    return Inverse(matrix, vectors[:, ~seen])
+    return Inverse(matrix, np.column_stack([left_out.T, vectors[:, ~seen]]))
 
 
 def first_estimates(moment: Moment, inverse: Inverse) -> tuple[np.ndarray, np.ndarray]:

@@ -55,7 +55,6 @@ class MomentModel(TableEstimator):
     _parameter_constraints: ClassVar[dict] = {
         **TableEstimator._privacy_constraints,
         "alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
-        "fit_intercept": ["boolean"],
         "basis": [StrOptions({"linear", "additive", "pairs", "auto"})],
         "bounds": [tuple, list, np.ndarray, None],
     }
@@ -75,12 +74,6 @@ class MomentModel(TableEstimator):
     def _statistic(self, n_samples: int, n_features: int, n_targets: int = 1):
         """Return the statistic of a fit of that shape, from public numbers."""
         refuse_too_few(n_samples)
-        self._alphas(self.alpha, n_targets)
-        if not self.fit_intercept and (self.intervals or self.basis != "linear"):
-            raise ValueError(
-                f"intervals={self.intervals} and basis={self.basis!r} require "
-                "fit_intercept=True"
-            )
         if self.intervals and self.basis != "linear":
             raise ValueError('intervals=True requires basis="linear"')
         box = square = blocks = None
@@ -95,7 +88,6 @@ class MomentModel(TableEstimator):
         return RegressionMoments(
             *(n_samples, n_features, n_targets, gaussian_mu(*self._budget_of_fit())),
             boxes=(box, target_box),
-            intercept=bool(self.fit_intercept),
             target_units=target_units,
             square=square,
             intervals=self.intervals,
@@ -106,18 +98,6 @@ class MomentModel(TableEstimator):
     def _given_of_targets(self, n_targets: int) -> tuple:
         """Return the public box of targets and their public units, each or None."""
         raise NotImplementedError
-
-    def _alphas(self, alpha, n_targets: int) -> np.ndarray | None:
-        """Return one penalty per target; None for "auto"."""
-        if isinstance(alpha, str):
-            return None
-        alphas = _numbers("alpha", alpha)
-        if alphas.shape not in ((), (n_targets,)):
-            raise ValueError(
-                f"alpha has shape {alphas.shape}: pass one penalty, or one for each of "
-                f"{n_targets} targets; path(alphas) tries several"
-            )
-        return np.broadcast_to(alphas, n_targets)
 
     def _fit(self, X, y, users, targets_of=None):
         """Release the moment and solve; ``targets_of(y, n_rows)`` reads labels."""
@@ -162,7 +142,6 @@ class MomentModel(TableEstimator):
         return _kernels.moment_of(
             self.moment_,
             int(np.sum(self._seen_columns())),
-            self._has_constant(),
             self.moment_noise_std_,
             self.cross_noise_std_,
             self.n_samples_,
@@ -184,28 +163,21 @@ class MomentModel(TableEstimator):
         basis = self._basis()
         kinds = np.where(self.blocks_ >= 0, LEVEL, SLOPE)
         kinds = (kinds if basis is None else basis.kinds())[self._seen_columns()]
-        return np.append(kinds, [CONSTANT] * self._has_constant())
-
-    def _has_constant(self) -> bool:
-        """Whether the fit had an intercept, whatever the parameter is now."""
-        columns = np.sum(self._seen_columns()) + np.sum(~self.unseen_targets_)
-        return bool(len(self.moment_) > columns)
+        return np.append(kinds, CONSTANT)
 
     def _set_coefficients(self) -> None:
         """Compute the coefficients, with one row or entry per target."""
-        moment, constant = self._moment(), self._has_constant()
-        alphas = self._alphas(self.alpha, len(self.target_mean_))
-        seen = ~self.unseen_targets_
+        moment, seen = self._moment(), ~self.unseen_targets_
+        self.alpha_ = np.full(len(seen), np.inf)
         with blas_threads(len(moment.regressors)):
-            if alphas is None:
+            if isinstance(self.alpha, str):
                 alike = self._shrinks_alike
-                found, floors = _kernels.chosen(moment, constant, self._kinds(), alike)
-                alphas = np.full(len(seen), np.inf)
-                alphas[seen] = self.n_samples_ * floors
+                found, floors = _kernels.chosen(moment, self._kinds(), alike)
+                self.alpha_[seen] = self.n_samples_ * floors
             else:
-                found = _kernels.penalized(moment, alphas[seen], constant)
+                found = _kernels.penalized(moment, float(self.alpha))
+                self.alpha_[:] = self.alpha
             self.coef_, self.intercept_ = self._in_units(found)
-        self.alpha_ = alphas.copy()
 
     def _in_units(self, found) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients and intercepts of seen targets, in units of the data."""
@@ -215,8 +187,6 @@ class MomentModel(TableEstimator):
         units, center = (self.scale_, self.mean_) if linear else np.ones((2, len(kept)))
         coef = np.zeros((len(seen), len(kept)))
         coef[np.ix_(seen, kept)] = found[:width].T * scale[:, None] / units[kept]
-        if not self._has_constant():
-            return coef, np.zeros(len(seen))
         intercept = self.target_mean_ - coef @ (center * linear)
         intercept[seen] += found[-1] * scale
         return coef, intercept
@@ -283,7 +253,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
 
     Parameters
     ----------
-    alpha : "auto", float or array-like of shape (n_targets,), default="auto"
+    alpha : "auto" or float, default="auto"
         Penalty on the squared coefficients of the standardized features, non-negative,
         as in :class:`~sklearn.linear_model.Ridge` after a
         :class:`~sklearn.preprocessing.StandardScaler`. "auto" uses the mean of two
@@ -291,8 +261,6 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         and shrinks the coefficients by a factor; the floor is chosen by an error
         estimate that is computed from the release. The second is a posterior mean under
         normal priors. Coefficients are 0 if no other choice promises to be better.
-    fit_intercept : bool, default=True
-        Whether to fit an intercept. If False, features and targets are not centered.
     {epsilon}
     {delta}
     {basis_of_ridge}
@@ -311,7 +279,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
         Coefficients in the units of the data, 0 for unseen features.
     intercept_ : float or ndarray of shape (n_targets,)
-        Intercepts, 0 with ``fit_intercept=False``.
+        Intercepts.
     coef_std_ : ndarray of the shape of `coef_`
         Standard errors of the unpenalized coefficients, including noise and sampling
         error; NaN where the noise hides them. Only with ``intervals=True``, like the
@@ -372,7 +340,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     released deviations, more where noise is low (:ref:`lemma-residual-moments`): 27 %
     for those of all rows, 8 % for those of rows far from the center, which test
     linearity. If no target exceeds the noise, the locations of the targets are released
-    instead: means within `target_bounds`, or medians and means of nearby values.
+    instead: means within `target_bounds`, or medians.
 
     **Few rows.** If `n_samples`, the number of features and the budget show that
     coefficients cannot be estimated, the whole budget is spent on these locations. The
@@ -380,8 +348,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     about the extent of `target_bounds` divided by :math:`\mu n`. Without
     `target_bounds`, a single target needs about :math:`17 / \mu` rows (75 at epsilon 1,
     140 at 0.5, 270 at 0.25). With fewer rows nothing is learned, and the prediction is
-    0. With fewer than about three times as many rows, the constant is a noisy median,
-    which explains less than a mean.
+    0.
 
     References
     ----------
@@ -401,11 +368,10 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     True
     """
 
-    _array_parameters: ClassVar[tuple[str, ...]] = ("alpha", "bounds", "target_bounds")
+    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds", "target_bounds")
 
     _parameter_constraints: ClassVar[dict] = {
         **MomentModel._parameter_constraints,
-        "alpha": [*MomentModel._parameter_constraints["alpha"], "array-like"],
         "target_bounds": [tuple, list, np.ndarray, None],
         "intervals": ["boolean"],
     }
@@ -414,7 +380,6 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         self,
         alpha="auto",
         *,
-        fit_intercept: bool = True,
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
         basis: str = "linear",
@@ -425,7 +390,6 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         noise_seed: Seed = None,
     ) -> None:
         self.alpha = alpha
-        self.fit_intercept = fit_intercept
         self.epsilon = epsilon
         self.delta = delta
         self.basis = basis
@@ -541,7 +505,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         hidden = np.sum(self.hidden_directions_**2, axis=1)
         for block in np.unique(self.blocks_[(self.blocks_ >= 0) & seen]):
             columns = np.flatnonzero(self.blocks_ == block)
-            own = shares[columns]
+            own = np.where(hidden[columns] < 1.0 - 1e-9, shares[columns], 0.0)
             base = own * (hidden[columns] <= _MOST_HIDDEN)
             if levels == "base":
                 base = (np.arange(len(own)) == np.argmax(own)).astype(float)
@@ -584,18 +548,17 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             If a penalty is negative or not finite.
         """
         check_is_fitted(self)
-        checked = _numbers("alphas", alphas)
-        if checked.ndim != 1:
+        checked = as_numbers(alphas, "biufO")
+        if checked is None or checked.ndim != 1 or not checked.size:
             raise ValueError("alphas must be a one-dimensional list of penalties")
+        if not (np.isfinite(checked) & (checked >= 0.0)).all():
+            raise ValueError("alphas must be finite, and at least 0")
         moment = self._moment()
-        coefs, intercepts = [], []
-        for alpha in checked:
-            repeated = np.full(moment.cross.shape[1], alpha)
-            found = _kernels.penalized(moment, repeated, self._has_constant())
-            coef, intercept = self._in_units(found)
-            coefs.append(coef.reshape(self.coef_.shape))
-            intercepts.append(intercept.reshape(np.shape(self.intercept_)))
-        return np.array(coefs), np.array(intercepts)
+        found = [self._in_units(_kernels.penalized(moment, each)) for each in checked]
+        coefs, intercepts = map(np.array, zip(*found, strict=True))
+        if np.ndim(self.intercept_) == 0:
+            return coefs[:, 0], intercepts[:, 0]
+        return coefs, intercepts
 
     def conf_int(self, level=0.95, *, target="weighted", levels="mean"):
         """Return confidence intervals of the coefficients; needs ``intervals=True``.
@@ -775,16 +738,6 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         return self._linear(X)
 
 
-def _numbers(name: str, values) -> np.ndarray:
-    """Return penalties as numbers; errors name their parameter."""
-    found = as_numbers(values, "biufO")
-    if found is None:
-        raise ValueError(f"{name} must contain numbers")
-    if not np.all((found >= 0.0) & np.isfinite(found)):
-        raise ValueError(f"{name} must be finite, and at least 0")
-    return found
-
-
 @documented
 class DPRidgeClassifier(PrivateClassifier, MomentModel):
     r"""Ridge classification with differential privacy, from a single release.
@@ -803,8 +756,6 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
     {epsilon}
     {delta}
     {classes}
-    fit_intercept : bool, default=True
-        Whether to fit intercepts. If False, features are not centered.
     {basis_of_ridge}
     {bounds}
         Bounds help if there are too few rows for private scales (:ref:`ridge`).
@@ -871,7 +822,6 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
         classes=None,
-        fit_intercept: bool = True,
         basis: str = "linear",
         bounds=None,
         accountant: PrivacyAccountant | None = None,
@@ -881,7 +831,6 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         self.epsilon = epsilon
         self.delta = delta
         self.classes = classes
-        self.fit_intercept = fit_intercept
         self.basis = basis
         self.bounds = bounds
         self.accountant = accountant
