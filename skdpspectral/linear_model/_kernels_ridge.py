@@ -54,8 +54,9 @@ _EXACT_FLOORS = np.logspace(-12.0, 0.0, 25)
 # on six tables and made data.
 _CAUTION = 0.35
 
-# Steps by which prior variances, and the length of coefficients, are found.
-_STEPS = 25
+# Steps by which prior variances, and the length of coefficients, are found; and targets
+# times cubed regressors above which they are common to all targets.
+_STEPS, _MOST_WORK = 25, 2e8
 
 # Factor on the estimated share of the noise that is left in the corrected moment, which
 # is too small for few or noisy eigenvalues; and its least value.
@@ -149,7 +150,7 @@ def _posterior_means(moment: Moment, values, vectors, kept, kinds, alike) -> np.
     Given beta and the corrected moment A with eigenvalues `kept`, released products
     with targets are A beta plus their noise, the remaining noise of A times beta, and
     sampling errors. Each kind of regressors has a prior variance, which maximizes the
-    likelihood; with `alike` it is common to all targets.
+    likelihood. With `alike`, or for much work, it is common to all targets.
     """
     kept = np.maximum(kept, 0.0)
     left = moment.spread**2 * _noise_left(values, kept, moment.spread)
@@ -157,7 +158,9 @@ def _posterior_means(moment: Moment, values, vectors, kept, kinds, alike) -> np.
     counts = np.bincount(kinds)
     turned, n_targets = vectors.T @ moment.cross, moment.cross.shape[1]
     found = np.zeros_like(moment.cross)
-    groups = [slice(None)] if alike else [slice(j, j + 1) for j in range(n_targets)]
+    groups = [slice(j, j + 1) for j in range(n_targets)]
+    if alike or n_targets * len(kept) ** 3 > _MOST_WORK:
+        groups = [slice(None)]
     for group in groups:
         square = np.maximum(moment.squares[group], 0.0).mean()
         sampling = square / moment.n_samples * kept
