@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import softmax
 
 from .. import sensitivity
 from .._linalg.eigen import pack_lower, packed_diagonal, unpack_lower
@@ -23,7 +22,13 @@ from .._linalg.walks import (
     sum_of_outer_products,
 )
 from .._statistics.feature_scales import FARTHEST, FeatureScales
-from .._statistics.statistic import Choice, Combination, Statistic, mean_summation_error
+from .._statistics.statistic import (
+    Choice,
+    Combination,
+    Statistic,
+    Votes,
+    mean_summation_error,
+)
 from .._tables.clipping import Box, clip_rows
 from .._tables.clusters import ClusterRows, cluster_table, is_on_cluster
 from .._tables.files import rows_beside
@@ -31,7 +36,6 @@ from .._tables.table import DeferredRead, deferred_rows, deferred_targets, rows_
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Neighbors
 from . import _kernels_ridge as kernels
-from ._ridge_basis import Basis, chosen_basis
 
 # -- rows with their targets -----------------------------------------------------------
 
@@ -108,7 +112,7 @@ class StandardRows(NamedTuple):
     limits: Any
     center: np.ndarray
     scale: np.ndarray
-    basis: Basis | None = None
+    basis: kernels.Basis | None = None
 
     @property
     def inputs(self) -> np.ndarray:
@@ -191,69 +195,22 @@ def residual_rows(block, standard, radius, coefficients, reach, far) -> tuple:
 
 # -- single releases -------------------------------------------------------------------
 
-# Votes of a search through all floats, and its rows for each deviation of their noise.
-_VOTES, _ROWS_PER_NOISE = 24, 3.5
-
-# Share of all rows that a vote is taken to win or lose by: rows on both sides of a
-# limit near the median win by less. And the largest change of log-odds by one vote.
-_MAJORITY, _SUREST = 0.5, 30.0
+# Halvings of all floats in their order, and how many deviations of one vote's noise all
+# rows must outweigh: a wrong one is never corrected.
+_HALVINGS, _ROWS_PER_NOISE = Votes("median", 24), 7.0
 
 
-def _key_of_float(values: np.ndarray) -> np.ndarray:
-    """Map floats to integers in the same order, with evenly spaced octaves."""
-    return np.copysign(np.abs(values).view(np.int64), values).astype(np.int64)
-
-
-def _float_of_key(keys: np.ndarray) -> np.ndarray:
-    """Invert :func:`_key_of_float`."""
+def _float_at(places: np.ndarray) -> np.ndarray:
+    """Return floats at the places of halvings, which are as many in each octave."""
+    half = 2 ** (_HALVINGS.n_steps - 1)
+    largest = int(np.array(np.finfo(float).max).view(np.int64))
+    keys = (places - half) * (largest // half)
     return np.copysign(np.abs(keys).view(np.float64), keys)
-
-
-# Limits of parts of the positive floats, and how likely a magnitude is in each.
-_PARTS = _key_of_float(np.array([0.0, 2.0**-30, 2.0**30, np.finfo(float).max]))
-_LIKELY = np.log([0.1, 0.8, 0.1])
-
-
-class _Search:
-    """What votes tell of a median: probabilities of intervals between keys."""
-
-    def __init__(self):
-        self.edges = np.concatenate([-_PARTS[:0:-1], _PARTS])
-        self.logs = np.concatenate([_LIKELY[::-1], _LIKELY])
-
-    def halve(self) -> np.int64:
-        """Return a key below which half of the probability is; split its interval."""
-        shares = softmax(self.logs)
-        below = np.cumsum(shares)
-        at = int(np.argmax(below >= 0.5 * below[-1]))
-        part = np.clip((0.5 - below[at] + shares[at]) / shares[at], 0.01, 0.99)
-        low, high = self.edges[at : at + 2]
-        # Of parts of each: their difference may overflow.
-        cut = np.int64(low * (1.0 - part) + high * part)
-        self.edges = np.insert(self.edges, at + 1, cut)
-        self.logs = np.insert(self.logs, at, self.logs[at])
-        self.logs[at : at + 2] += np.log(part), np.log1p(-part)
-        return cut
-
-    def update(self, cut: np.int64, odds: float) -> None:
-        """Raise the log-odds of all keys above one."""
-        self.logs += np.where(self.edges[:-1] >= cut, 0.5, -0.5) * odds
-
-    def median(self) -> np.int64:
-        """Return the key of a vote that is closest to half of the probability."""
-        edges = self.edges[1:-1]
-        below = np.cumsum(softmax(self.logs))[:-1]
-        below[np.isin(np.abs(edges), _PARTS[1:])] = np.inf
-        return edges[np.argmin(np.abs(below - 0.5))]
 
 
 @dataclass(frozen=True)
 class Medians(Statistic):
-    """Medians of targets of any magnitude, by votes above limits.
-
-    Each limit halves the posterior probability of the median's location, so that later
-    votes correct wrong ones. This needs far fewer rows than scales.
-    """
+    """Medians of targets of any magnitude, which need far fewer rows than scales."""
 
     n_samples: int
     n_targets: int
@@ -262,29 +219,22 @@ class Medians(Statistic):
         """Plan all votes at a total cost of mu; infinite mu means no noise."""
         moved = sensitivity.vote_sensitivity(self.n_targets, Neighbors.REPLACE_ONE)
         more = {"magnitude": float(self.n_samples), "lemma": "votes"}
-        names = [f"median_{step}" for step in range(_VOTES)]
-        return calibrate_alike(names, moved, mu, (self.n_targets,), **more)
+        return _HALVINGS.planned(mu, moved, self.n_targets, **more)
 
     def are_sure(self, mu: float) -> bool:
         """Return whether all rows together outvote the noise at a total cost of mu."""
-        noise = math.sqrt(self.n_targets * _VOTES) / mu
+        noise = math.sqrt(self.n_targets * _HALVINGS.n_steps) / mu
         return _ROWS_PER_NOISE * noise < self.n_samples
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release medians of the columns of rows."""
-        searches = [_Search() for _ in range(self.n_targets)]
-        for step in range(_VOTES):
-            cuts = np.array([search.halve() for search in searches])
-            kernel = partial(_votes_above, limits=_float_of_key(cuts))
-            name = f"median_{step}"
-            votes = release(name, reduce_rows(rows, RowWalk(), kernel))
-            noise = getattr(release.plan[name], "noise_std", 0.0)
-            with np.errstate(all="ignore"):
-                odds = _MAJORITY * self.n_samples * votes / noise**2
-            odds = np.clip(np.nan_to_num(odds), -_SUREST, _SUREST)
-            for each in zip(searches, cuts, odds, strict=True):
-                _Search.update(*each)
-        return _float_of_key(np.array([search.median() for search in searches]))
+
+        def votes(places):
+            kernel = partial(_votes_above, limits=_float_at(places))
+            return reduce_rows(rows, RowWalk(), kernel)
+
+        found = _HALVINGS.run(release, votes, self.n_targets, rising=False)
+        return _float_at(found[0])
 
 
 def _votes_above(blocks, limits: np.ndarray) -> np.ndarray:
@@ -645,7 +595,7 @@ class RegressionMoments(Combination):
             # A step before hands on infinite limits of its numbers, cut to equal ones.
             expanded = (box.high > 1.0) & (box.low < -1.0)
             self.others = self.square - float(expanded.sum())
-        self.basis_name, self.basis = chosen_basis(
+        self.basis_name, self.basis = kernels.chosen_basis(
             wanted, expanded, self.others, self.widths["y"], reach
         )
 

@@ -24,9 +24,8 @@ from .._tables.table import check_rows, map_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant, gaussian_mu
 from ..accounting._errors import warn
 from ..mechanisms import check_count
-from . import _kernels_ridge as _kernels
+from . import _kernels_ridge as kernels
 from ._joint_moment import RegressionMoments, deferred_joint_rows
-from ._ridge_basis import CONSTANT, LEVEL, SLOPE, Basis
 
 # Deviations at which values that a step before has standardized are cut: with 30, R2
 # behind a vectorizer falls from .78 to .73 and from .57 to .44 on two of nine tables.
@@ -40,7 +39,8 @@ _MOST_HIDDEN = 0.02
 # linearity, for coefficients of the population.
 _LEAST_KEPT, _KEPT_NOISE, _LEAST_P_VALUE = 0.95, 8.0, 0.05
 
-# Attributes of fits with intervals.
+# Attributes without an axis of targets if y has one dimension, and of intervals.
+_OF_TARGETS = ("coef_", "intercept_", "alpha_", "coef_std_", "linearity_pvalue_")
 _OF_INTERVALS = (
     *("coef_std_", "weighted_coef_", "coef_cov_", "linearity_pvalue_", "kept_"),
     *("hidden_directions_", "row_radius_"),
@@ -111,20 +111,31 @@ class MomentModel(TableEstimator):
             # It is charged here, and values are read from here on.
             release, rows = self._start_release(plan, unread, n_public=n_samples)
             self.blocks_, self.basis_ = statistic.blocks, statistic.basis_name
-            basis = statistic.basis or Basis(np.zeros(self.n_features_in_, bool), 0, 0)
-            self.expanded_features_ = basis.expanded
-            self.basis_orders_ = np.array(basis[1:])
-            self._set_released(statistic.run(release, rows))
+            linear = kernels.Basis(np.zeros(self.n_features_in_, dtype=bool), 0, 0)
+            self.expanded_features_, *orders = statistic.basis or linear
+            self.basis_orders_ = np.array(orders)
             self.n_samples_, self.privacy_ = n_samples, plan
+            self._set_released(statistic.run(release, rows))
             self._set_coefficients()
-            self._complete(several=len(unread.shape) > 1)
+            for name in _OF_TARGETS if len(unread.shape) == 1 else ():
+                if hasattr(self, name):
+                    (value,) = getattr(self, name)
+                    setattr(self, name, value if np.ndim(value) else float(value))
+            self._warn_of_targets()
             if statistic.location is None:  # or the plan has said it
                 self._warn_of_unseen("their coefficients are 0")
         return self
 
-    def _complete(self, several: bool) -> None:
-        """Set further attributes; `several` is whether y has two dimensions."""
-        raise NotImplementedError
+    def _warn_of_targets(self) -> None:
+        count = int(self.unseen_targets_.sum())
+        if count and not self._shrinks_alike:
+            warn(
+                f"{count} of {len(self.unseen_targets_)} targets cannot be "
+                "distinguished from a constant at this budget, and their coefficients "
+                "are 0: use more rows or a larger epsilon, or pass bounds and "
+                "target_bounds",
+                NoisyFitWarning,
+            )
 
     def _set_released(self, found) -> None:
         """Set attributes from what was released."""
@@ -137,9 +148,9 @@ class MomentModel(TableEstimator):
         self.moment_noise_std_ = float(found.spread)
         self.cross_noise_std_ = float(found.cross_spread)
 
-    def _moment(self) -> _kernels.Moment:
+    def _moment(self) -> kernels.Moment:
         """Return the released moment, of the regressors and the targets in use."""
-        return _kernels.moment_of(
+        return kernels.moment_of(
             self.moment_,
             int(np.sum(self._seen_columns())),
             self.moment_noise_std_,
@@ -147,11 +158,11 @@ class MomentModel(TableEstimator):
             self.n_samples_,
         )
 
-    def _basis(self) -> Basis | None:
+    def _basis(self) -> kernels.Basis | None:
         """Return the basis of the fit; None for linear functions."""
         if self.basis_ == "linear":
             return None
-        return Basis(self.expanded_features_, *map(int, self.basis_orders_))
+        return kernels.Basis(self.expanded_features_, *map(int, self.basis_orders_))
 
     def _seen_columns(self) -> np.ndarray:
         """Return a mask of the columns, of features or of the basis, that are seen."""
@@ -161,9 +172,9 @@ class MomentModel(TableEstimator):
     def _kinds(self) -> np.ndarray:
         """Return the kinds of regressors, which have a prior variance each."""
         basis = self._basis()
-        kinds = np.where(self.blocks_ >= 0, LEVEL, SLOPE)
+        kinds = np.where(self.blocks_ >= 0, kernels.LEVEL, kernels.SLOPE)
         kinds = (kinds if basis is None else basis.kinds())[self._seen_columns()]
-        return np.append(kinds, CONSTANT)
+        return np.append(kinds, kernels.CONSTANT)
 
     def _set_coefficients(self) -> None:
         """Compute the coefficients, with one row or entry per target."""
@@ -172,12 +183,14 @@ class MomentModel(TableEstimator):
         with blas_threads(len(moment.regressors)):
             if isinstance(self.alpha, str):
                 alike = self._shrinks_alike
-                found, floors = _kernels.chosen(moment, self._kinds(), alike)
+                found, floors = kernels.chosen(moment, self._kinds(), alike)
                 self.alpha_[seen] = self.n_samples_ * floors
             else:
-                found = _kernels.penalized(moment, float(self.alpha))
+                found = kernels.penalized(moment, float(self.alpha))
                 self.alpha_[:] = self.alpha
             self.coef_, self.intercept_ = self._in_units(found)
+        if self._shrinks_alike:
+            self.alpha_ = float(self.alpha_[0])
 
     def _in_units(self, found) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients and intercepts of seen targets, in units of the data."""
@@ -327,28 +340,26 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     that row (`n_samples` is public), for any data. All fitted attributes, :meth:`path`
     and :meth:`conf_int` are covered.
 
-    Means and scales, computed as in :class:`~skdpspectral.DPStandardScaler`, take 25 to
-    50 % of the budget's :math:`\mu^2` for the features, and 6 % for the targets. If
-    features need no private scales, those of the targets take 6 to 40 %, more with few
-    rows. Features need none with `bounds`, or directly behind a
-    :class:`~skdpspectral.DPTableVectorizer` in a private pipeline. Each joint row of
-    standardized features, targets and a constant is clipped to norm c. The
-    second moment of these rows has Frobenius sensitivity :math:`\sqrt2 c^2 / n`
-    (:ref:`lemma-joint-rows`). With `intervals`, this moment is of rows that are
-    weighted by their features (:ref:`lemma-weighted-rows`); it takes 65 % of its part
-    of the budget. Moments of the residuals follow, clipped at four to eight of their
-    released deviations, more where noise is low (:ref:`lemma-residual-moments`): 27 %
-    for those of all rows, 8 % for those of rows far from the center, which test
-    linearity. If no target exceeds the noise, the locations of the targets are released
-    instead: means within `target_bounds`, or medians.
+    Means and scales are those of :class:`~skdpspectral.DPStandardScaler`. They take 25
+    to 55 % of the budget's :math:`\mu^2` for the features, and 6 % for the targets, or
+    up to 40 % if features need none: with `bounds`, or directly behind a
+    :class:`~skdpspectral.DPTableVectorizer`. Each joint row of standardized features,
+    targets and a constant is clipped to norm c. The second moment of these rows has
+    Frobenius sensitivity :math:`\sqrt2 c^2 / n` (:ref:`lemma-joint-rows`). If no target
+    exceeds the noise, the locations of the targets are released instead: means within
+    `target_bounds`, or medians.
+
+    With `intervals`, rows of this moment are weighted by their features, and it takes
+    65 % of its part of the budget (:ref:`lemma-weighted-rows`). Moments of clipped
+    residuals follow (:ref:`lemma-residual-moments`): 27 % for those of all rows, 8 %
+    for those of rows far from the center, which test linearity.
 
     **Few rows.** If `n_samples`, the number of features and the budget show that
     coefficients cannot be estimated, the whole budget is spent on these locations. The
     model is then a constant, and a warning is issued. The error of the constant is
     about the extent of `target_bounds` divided by :math:`\mu n`. Without
-    `target_bounds`, a single target needs about :math:`17 / \mu` rows (75 at epsilon 1,
-    140 at 0.5, 270 at 0.25). With fewer rows nothing is learned, and the prediction is
-    0.
+    `target_bounds`, a single target needs about :math:`34 / \mu` rows (150 at epsilon
+    1, 280 at 0.5, 540 at 0.25). With fewer, the prediction is 0.
 
     References
     ----------
@@ -416,12 +427,11 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     def _given_of_targets(self, n_targets: int) -> tuple:
         if self.target_bounds is None:
             return None, None
-        message = None
         try:
             return make_box(self.target_bounds, n_targets, per_feature=True), None
         except ValueError as error:
             message = str(error).replace("feature", "target")
-        raise ValueError(f"target_{message}")
+            raise ValueError(f"target_{message}") from None
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -447,54 +457,35 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         """
         return self._fit(X, y, users)
 
-    def _complete(self, several: bool) -> None:
-        names = ["coef_", "intercept_", "alpha_"]
-        if self.intervals:
-            names += ["coef_std_", "linearity_pvalue_"]
-        for name in names if not several else ():
-            (value,) = getattr(self, name)
-            setattr(self, name, value if np.ndim(value) else float(value))
-        count = int(self.unseen_targets_.sum())
-        if count:
-            warn(
-                f"{count} of {len(self.unseen_targets_)} targets cannot be "
-                "distinguished from a constant at this budget, and their coefficients "
-                "are 0: use more rows or a larger epsilon, or pass bounds and "
-                "target_bounds",
-                NoisyFitWarning,
-            )
-
     def _set_released(self, found) -> None:
         super()._set_released(found)
         for name in _OF_INTERVALS:
             self.__dict__.pop(name, None)
         if not self.intervals:
             return
-        weighted = found.weighted
-        inputs = np.flatnonzero(~self.unseen_features_)
-        seen, order = ~self.unseen_targets_, self.n_features_in_ + 1
-        self.weighted_coef_ = np.zeros((len(seen), order))
-        self.coef_cov_ = np.zeros((len(seen), order, order))
+        weighted, p, seen = found.weighted, self.n_features_in_, ~self.unseen_targets_
+        self.weighted_coef_ = np.zeros((len(seen), p + 1))
+        self.coef_cov_ = np.zeros((len(seen), p + 1, p + 1))
         self.linearity_pvalue_ = np.full(len(seen), np.nan)
-        self.kept_ = np.full(order - 1, np.nan)
-        self.hidden_directions_ = np.eye(order - 1)
-        self.row_radius_ = math.inf
+        self.kept_, self.row_radius_ = np.full(p, np.nan), math.inf
+        self.hidden_directions_ = np.eye(p)
         if weighted is not None:
-            self.hidden_directions_ = np.zeros((order - 1, weighted.hidden.shape[1]))
+            inputs = np.flatnonzero(~self.unseen_features_)
+            self.hidden_directions_ = np.zeros((p, weighted.hidden.shape[1]))
             self.hidden_directions_[inputs] = weighted.hidden[:-1]
-            self.row_radius_ = float(weighted.radius)
             self.kept_[inputs] = weighted.kept[:-1]
-            scale, at = self.scale_[inputs], np.append(inputs, order - 1)
-            to_data = np.diag(np.append(1.0 / scale, 1.0))
-            to_data[-1, :-1] = -self.mean_[inputs] / scale
+            self.row_radius_ = float(weighted.radius)
+            self.linearity_pvalue_[seen] = weighted.p_values
+            # From standardized columns to those of the data.
+            scale, at = self.scale_[inputs], np.append(inputs, p)
+            turn = np.diag(np.append(1.0 / scale, 1.0))
+            turn[-1, :-1] = -self.mean_[inputs] / scale
             units = self.target_scale_[seen][:, None]
-            estimates = weighted.estimates @ to_data.T * units
+            estimates = weighted.estimates @ turn.T * units
             estimates[:, -1] += self.target_mean_[seen]
             self.weighted_coef_[np.ix_(seen, at)] = estimates
-            self.coef_cov_[np.ix_(seen, at, at)] = (
-                to_data @ weighted.covariances @ to_data.T * units[:, :, None] ** 2
-            )
-            self.linearity_pvalue_[seen] = weighted.p_values
+            covariances = turn @ weighted.covariances @ turn.T * units[:, :, None] ** 2
+            self.coef_cov_[np.ix_(seen, at, at)] = covariances
         self.coef_std_ = self._contrasts("mean")[1]
 
     def _contrasts(self, levels: str) -> tuple[np.ndarray, np.ndarray]:
@@ -554,7 +545,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         if not (np.isfinite(checked) & (checked >= 0.0)).all():
             raise ValueError("alphas must be finite, and at least 0")
         moment = self._moment()
-        found = [self._in_units(_kernels.penalized(moment, each)) for each in checked]
+        found = [self._in_units(kernels.penalized(moment, each)) for each in checked]
         coefs, intercepts = map(np.array, zip(*found, strict=True))
         if np.ndim(self.intercept_) == 0:
             return coefs[:, 0], intercepts[:, 0]
@@ -707,10 +698,9 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             )
         columns = {"coef": np.ravel(self.coef_)}
         if hasattr(self, "coef_cov_"):
-            ends = self.conf_int(level, levels=levels).reshape(-1, 2).T
-            found = dict(zip(("coef", "std err"), self._contrasts(levels), strict=True))
-            columns = {name: value.ravel() for name, value in found.items()}
-            columns |= {"lower": ends[0], "upper": ends[1]}
+            low, high = self.conf_int(level, levels=levels).reshape(-1, 2).T
+            coef, errors = map(np.ravel, self._contrasts(levels))
+            columns = {"coef": coef, "std err": errors, "lower": low, "upper": high}
         n_targets = len(self.target_mean_)
         if n_targets > 1:
             names = [f"y{k}: {name}" for k in range(n_targets) for name in names]
@@ -878,9 +868,6 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         {outcome_of_fit}
         """
         return self._fit(X, y, users, self._deferred_indicators)
-
-    def _complete(self, several: bool) -> None:
-        self.alpha_ = float(self.alpha_[0])
 
     def _deferred_indicators(self, y, n_rows: int):
         """Check the form of labels; ``read()`` returns indicators of their classes."""
