@@ -601,11 +601,10 @@ class RegressionMoments(Combination):
 
     def _constant_model(self, mu: float) -> Medians | BoxMeans | None:
         """Return what locates targets; None if noise outvotes all rows."""
-        if self.boxes["y"] is not None:
-            return BoxMeans(
-                self.n_samples, self.boxes["y"], "target_means", _LIKELY_MEAN
-            )
-        medians = Medians(self.n_samples, self.widths["y"])
+        n, box = self.n_samples, self.boxes["y"]
+        if box is not None:
+            return BoxMeans(n, box, "target_means", _LIKELY_MEAN)
+        medians = Medians(n, self.widths["y"])
         return medians if medians.are_sure(mu) else None
 
     def _is_hopeless(self, parts: dict, shares: dict) -> bool:
@@ -662,14 +661,9 @@ class RegressionMoments(Combination):
         noise = getattr(release.plan[self.moment.name], "noise_std", 0.0)
         noise /= math.sqrt(2.0)  # off the diagonal
         limits = self._limits(units, noise)
-        standard = StandardRows(
-            columns,
-            n_targets,
-            [side[columns] for side in limits],
-            units.center[columns],
-            units.scale[columns],
-            self.basis,
-        )
+        ends = [side[columns] for side in limits]
+        place = units.center[columns], units.scale[columns]
+        standard = StandardRows(columns, n_targets, ends, *place, self.basis)
         radius, reach, weight = self._lengths(noise, squares, n_targets)
         row_map, length = bounded_joint_rows, radius
         more = {"standard": standard, "radius": radius, "weight": weight}
@@ -720,14 +714,11 @@ class RegressionMoments(Combination):
 
     def _edges(self) -> list[np.ndarray]:
         """Return public bounds of all columns, infinite if there are none."""
-        sides = []
-        for side, none in (("low", -math.inf), ("high", math.inf)):
-            edges = [
-                np.full(self.widths[name], none) if box is None else getattr(box, side)
-                for name, box in self.boxes.items()
-            ]
-            sides.append(np.concatenate(edges))
-        return sides
+        ends = []
+        for width, box in zip(self.widths.values(), self.boxes.values(), strict=True):
+            endless = np.full(width, np.inf)
+            ends.append((-endless, endless) if box is None else (box.low, box.high))
+        return [np.concatenate(side) for side in zip(*ends, strict=True)]
 
     def _limits(self, units: Units, noise: float) -> tuple[np.ndarray, np.ndarray]:
         """Return clipping limits: bounds, and many deviations from the mean."""
