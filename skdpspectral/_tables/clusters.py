@@ -366,15 +366,13 @@ class ClusterRows(SlicedRows):
         other._row_map = row_map if first is None else partial(_then, first, row_map)
         return other
 
-    def beside(self, others: list[ClusterRows], step: int = 1) -> ClusterRows:
-        """Return every `step`-th row of this table and others, side by side."""
+    def beside(self, others: list[ClusterRows]) -> ClusterRows:
+        """Return the rows of this table and others, side by side."""
         tables, join = [self, *others], task(_parts_beside)
-        first = [-start % step for start in [0, *self._ends[:-1]]]
         several = zip(*(table._parts for table in tables), strict=True)
-        parts = [join(*each, step) for each in zip(several, first, strict=True)]
-        pairs = zip(self._sizes, first, strict=True)
-        sizes = [max(-(-(size - at) // step), 0) for size, at in pairs]
-        return ClusterRows(parts, sizes, sum(table.shape[1] for table in tables))
+        parts = [join(each) for each in several]
+        width = sum(table.shape[1] for table in tables)
+        return ClusterRows(parts, self._sizes, width)
 
     def reduce(self, walk: Any, kernel: Kernel) -> Any:
         """Return the result of a kernel on all blocks of a walk."""
@@ -462,9 +460,8 @@ def _then(first: Callable, second: Callable, block):
     return second(first(block))
 
 
-def _parts_beside(parts: tuple, first: int, step: int) -> np.ndarray:
-    columns = [np.asarray(part, dtype=np.float64) for part in parts]
-    return np.column_stack(columns)[first::step]
+def _parts_beside(parts: tuple) -> np.ndarray:
+    return np.column_stack([np.asarray(part, dtype=np.float64) for part in parts])
 
 
 def _joined(pieces: list) -> np.ndarray:

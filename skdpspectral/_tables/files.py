@@ -132,28 +132,23 @@ class MappedRows(SlicedRows):
 
 
 class Beside(SlicedRows):
-    """Every `step`-th row of several tables, side by side."""
+    """The rows of several tables, side by side."""
 
-    def __init__(self, tables: list, step: int = 1) -> None:
-        n_rows = -(-tables[0].shape[0] // step)
-        width = sum(table.shape[1] for table in tables)
-        super().__init__(None, (n_rows, width), np.dtype(np.float64))
-        self._tables, self._step = tables, step
+    def __init__(self, tables: list) -> None:
+        shape = tables[0].shape[0], sum(table.shape[1] for table in tables)
+        super().__init__(None, shape, np.dtype(np.float64))
+        self._tables = tables
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         """Read a slice of rows, of each table in turn."""
-        start, stop, _ = rows.indices(self.shape[0])
-        step, n_rows = self._step, self._tables[0].shape[0]
-        source = slice(start * step, min(stop * step, n_rows))
-        blocks = [table[source][::step] for table in self._tables]
+        blocks = [table[rows] for table in self._tables]
         return np.column_stack(blocks).astype(np.float64, copy=False)
 
 
-def rows_beside(tables: list, step: int = 1) -> SlicedRows:
-    """Return every `step`-th row of tables side by side, all or none on a cluster."""
+def rows_beside(tables: list) -> SlicedRows:
+    """Return the rows of tables side by side, all or none on a cluster."""
     first, *others = tables
-    distant = hasattr(first, "beside")
-    return first.beside(others, step) if distant else Beside(tables, step)
+    return first.beside(others) if hasattr(first, "beside") else Beside(tables)
 
 
 def map_table(source, row_map: Callable) -> SlicedRows:

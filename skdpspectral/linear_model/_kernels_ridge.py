@@ -1,4 +1,4 @@
-"""Linear models of a released second moment of features and targets."""
+"""Linear models of a released second moment of features, or functions of these."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc
+from scipy.special import chdtrc, ndtr
 
 from .._linalg.eigen import edge_of_noise, shrink_eigenvalues
 
@@ -14,9 +14,9 @@ from .._linalg.eigen import edge_of_noise, shrink_eigenvalues
 class Moment(NamedTuple):
     """Released second moments of P regressors and k targets.
 
-    `regressors`, (P, P), ends with the constant if there is an intercept; `cross` has
-    shape (P, k), and `squares`, of the targets, (k,). `spread` and `cross_spread` are
-    standard deviations of the off-diagonal noise, from `n_samples` rows.
+    `regressors`, (P, P), ends with the constant; `cross` has shape (P, k), and
+    `squares`, of the targets, (k,). `spread` and `cross_spread` are standard deviations
+    of the off-diagonal noise, from `n_samples` rows.
     """
 
     regressors: np.ndarray
@@ -27,13 +27,10 @@ class Moment(NamedTuple):
     n_samples: int
 
 
-def moment_of(
-    matrix, n_features: int, intercept: bool, spread, cross_spread, n_samples
-) -> Moment:
-    """Split the moment of features, targets and possibly a constant."""
-    stop = len(matrix) - intercept
-    inputs = np.r_[:n_features, stop : len(matrix)]
-    targets = np.arange(n_features, stop)
+def moment_of(matrix, n_features: int, spread, cross_spread, n_samples) -> Moment:
+    """Split the moment of features, targets and a constant."""
+    last = len(matrix) - 1
+    inputs, targets = np.r_[:n_features, last], np.arange(n_features, last)
     return Moment(
         matrix[np.ix_(inputs, inputs)],
         matrix[np.ix_(inputs, targets)],
@@ -57,12 +54,13 @@ _EXACT_FLOORS = np.logspace(-12.0, 0.0, 25)
 # on six tables and made data.
 _CAUTION = 0.35
 
-# Steps by which prior variances, and the length of coefficients, are found.
-_STEPS = 25
+# Steps by which prior variances, and the length of coefficients, are found; and targets
+# times cubed regressors above which they are common to all targets.
+_STEPS, _MOST_WORK = 25, 2e8
 
-# Factor on the estimated share of the noise that is left in the corrected moment, which
-# is too small for few or noisy eigenvalues; and its least value.
-_LEFT_FACTOR, _LEAST_LEFT = 2.0, 0.2
+# Share of the noise's variance that is taken to be left in the corrected moment: by R2
+# of ten tables at three budgets, as good as an estimate from the release.
+_NOISE_LEFT = 0.5
 
 # Mean square of the constant below which rows are not what was released of them.
 _LEAST_CONSTANT = 0.5
@@ -74,28 +72,19 @@ def _least_floor(moment: Moment, values: np.ndarray) -> float:
     return max(noise, _LEAST * float(np.max(np.abs(values), initial=0.0)), 1e-300)
 
 
-def penalized(moment: Moment, alphas: np.ndarray, intercept: bool) -> np.ndarray:
-    """Return coefficients of shape (P, k) for one penalty per target.
+def penalized(moment: Moment, alpha: float) -> np.ndarray:
+    """Return coefficients of shape (P, k) for a penalty.
 
     A penalty is on the squared coefficients, without the constant. Eigenvalues are
     corrected for noise, and at least half of its deviation times the root of the order.
     """
     free = np.ones(len(moment.regressors))
-    if intercept:
-        free[-1] = 0.0
-    found = np.empty(moment.cross.shape)
-    if not len(found):
-        return found
-    for alpha in np.unique(alphas):
-        added = np.diag(free * (alpha / moment.n_samples))
-        values, vectors = np.linalg.eigh(moment.regressors + added)
-        kept = np.maximum(
-            shrink_eigenvalues(values, moment.spread), _least_floor(moment, values)
-        )
-        which = alphas == alpha
-        turned = vectors.T @ moment.cross[:, which]
-        found[:, which] = vectors @ (turned / kept[:, None])
-    return found
+    free[-1] = 0.0
+    added = np.diag(free * (alpha / moment.n_samples))
+    values, vectors = np.linalg.eigh(moment.regressors + added)
+    kept = shrink_eigenvalues(values, moment.spread)
+    kept = np.maximum(kept, _least_floor(moment, values))
+    return vectors @ (vectors.T @ moment.cross / kept[:, None])
 
 
 def _divided_differences(values, function, slopes) -> np.ndarray:
@@ -109,7 +98,7 @@ def _divided_differences(values, function, slopes) -> np.ndarray:
 
 
 def chosen(
-    moment: Moment, intercept: bool, kinds: np.ndarray, alike: bool = False
+    moment: Moment, kinds: np.ndarray, alike: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return coefficients (P, k), and the best floors of eigenvalues (k,).
 
@@ -121,14 +110,12 @@ def chosen(
     priors are common, and the best floor is used alone if none is better than zeros.
     `kinds` of regressors have a prior variance each.
     """
-    found, constant = _constants(moment, intercept)
+    found, constant = _constants(moment)
     pooled = (lambda v: np.broadcast_to(v.sum(), v.shape)) if alike else np.asarray
     constant = pooled(constant)
     best = np.full(len(constant), np.inf) if alike else constant.copy()
     at = np.full(len(best), np.inf)
-    if not len(found):
-        return found, at
-    if intercept and not alike:  # scales may be far too small
+    if not alike:  # scales may be far too small
         surely = moment.regressors[-1, -1] + 2.0 * math.sqrt(2.0) * moment.spread
         if surely < _LEAST_CONSTANT:
             return np.zeros_like(found), at
@@ -152,26 +139,28 @@ def chosen(
         found[:, better] = (factor * solution)[:, better]
     if spread > 0.0:
         some = best < constant
-        other = _posterior_means(moment, values, vectors, kept, kinds, alike)
+        other = _posterior_means(moment, vectors, kept, kinds, alike)
         found[:, some] = 0.5 * (found + vectors.T @ other)[:, some]
     return vectors @ found, at
 
 
-def _posterior_means(moment: Moment, values, vectors, kept, kinds, alike) -> np.ndarray:
+def _posterior_means(moment: Moment, vectors, kept, kinds, alike) -> np.ndarray:
     """Return posterior means of coefficients (P, k), for normal priors.
 
     Given beta and the corrected moment A with eigenvalues `kept`, released products
     with targets are A beta plus their noise, the remaining noise of A times beta, and
     sampling errors. Each kind of regressors has a prior variance, which maximizes the
-    likelihood; with `alike` it is common to all targets.
+    likelihood. With `alike`, or for much work, it is common to all targets.
     """
     kept = np.maximum(kept, 0.0)
-    left = moment.spread**2 * _noise_left(values, kept, moment.spread)
+    left = _NOISE_LEFT * moment.spread**2
     names, kinds = np.unique(kinds, return_inverse=True)
     counts = np.bincount(kinds)
     turned, n_targets = vectors.T @ moment.cross, moment.cross.shape[1]
     found = np.zeros_like(moment.cross)
-    groups = [slice(None)] if alike else [slice(j, j + 1) for j in range(n_targets)]
+    groups = [slice(j, j + 1) for j in range(n_targets)]
+    if alike or n_targets * len(kept) ** 3 > _MOST_WORK:
+        groups = [slice(None)]
     for group in groups:
         square = np.maximum(moment.squares[group], 0.0).mean()
         sampling = square / moment.n_samples * kept
@@ -193,34 +182,14 @@ def _posterior_means(moment: Moment, values, vectors, kept, kinds, alike) -> np.
     return found
 
 
-def _noise_left(values, kept, spread: float) -> float:
-    """Return about the share of the noise's squared norm left after corrections.
-
-    It is Stein's unbiased estimate of their error, with a margin.
-    """
-    order = len(values)
-    slopes = np.ones(order)
-    if order > 1:
-        apart = values + 1e-12 * spread * np.arange(order)
-        slopes = np.clip(np.gradient(kept, apart), 0.0, 1.0)
-    differences = _divided_differences(values, kept, slopes)
-    divergence = 0.5 * (np.trace(differences) + differences.sum())
-    noise = order * (order + 1) * spread**2
-    error = np.sum((values - kept) ** 2) + 4.0 * spread**2 * divergence - noise
-    return float(np.clip(_LEFT_FACTOR * error / noise, _LEAST_LEFT, 1.0))
-
-
-def _constants(moment: Moment, intercept: bool) -> tuple[np.ndarray, np.ndarray]:
+def _constants(moment: Moment) -> tuple[np.ndarray, np.ndarray]:
     """Return the shrunk constants of models without features, and their risks."""
-    found, risk = np.zeros(moment.cross.shape), np.zeros(moment.cross.shape[1])
-    if intercept:
-        cross, noise = moment.cross[-1], moment.cross_spread
-        with np.errstate(all="ignore"):
-            share = noise / np.abs(cross)
-            kept = np.nan_to_num(np.maximum(1.0 - share**2 - _CAUTION * share, 0.0))
-        found[-1] = kept * cross
-        risk = -(found[-1] ** 2)
-    return found, risk
+    found, cross = np.zeros(moment.cross.shape), moment.cross[-1]
+    with np.errstate(all="ignore"):
+        share = moment.cross_spread / np.abs(cross)
+        kept = np.nan_to_num(np.maximum(1.0 - share**2 - _CAUTION * share, 0.0))
+    found[-1] = kept * cross
+    return found, -(found[-1] ** 2)
 
 
 def _risk(moment, values, inverse, solution, terms, pooled):
@@ -273,6 +242,12 @@ class Scores(NamedTuple):
     squares: np.ndarray
     noise: np.ndarray
 
+    def times(self, units: np.ndarray) -> Scores:
+        """Return them in the units (k,) of the targets."""
+        by = units[:, None]
+        squares = self.squares * by[:, :, None] ** 2
+        return Scores(self.means * by, squares, self.noise * units)
+
 
 class Weighted(NamedTuple):
     """Estimates (k, P) for weighted rows, with covariances (k, P, P) and p-values (k,).
@@ -293,18 +268,23 @@ def inverse_within(moment: Moment, blocks: np.ndarray) -> Inverse:
     """Invert the moment of regressors with a constant, where it exceeds its noise.
 
     Within each block of one-hot columns, effects weighted by released shares of the
-    columns add up to 0; -1 is no block.
+    columns add up to 0; -1 is no block. Columns whose released share may be noise are
+    left out first, as this noise would turn the directions of others.
     """
-    names = np.unique(blocks[blocks >= 0])
-    shares = np.maximum(moment.regressors[-1], 1e-9)
-    sums = np.where(names[:, None] == blocks, shares, 0.0)
-    free = np.linalg.qr(sums.T, mode="complete")[0][:, len(names) :]
+    released = 0.5 * (moment.regressors[-1] + np.diag(moment.regressors))
+    rare = (blocks >= 0) & (released <= edge_of_noise(moment.spread, len(blocks)))
+    names = np.unique(blocks[(blocks >= 0) & ~rare])
+    within = (names[:, None] == blocks) & ~rare
+    sums = np.where(within, np.maximum(moment.regressors[-1], 1e-9), 0.0)
+    left_out = np.eye(len(blocks))[rare]
+    fixed = np.concatenate([sums, left_out])
+    free = np.linalg.qr(fixed.T, mode="complete")[0][:, len(fixed) :]
     values, vectors = np.linalg.eigh(free.T @ moment.regressors @ free)
     edge = edge_of_noise(moment.spread, len(values))
     least = max(edge, _LEAST * float(values[-1]))
     seen, vectors = values > least, free @ vectors
     matrix = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
-    return Inverse(matrix, vectors[:, ~seen])
+    return Inverse(matrix, np.column_stack([left_out.T, vectors[:, ~seen]]))
 
 
 def first_estimates(moment: Moment, inverse: Inverse) -> tuple[np.ndarray, np.ndarray]:
@@ -355,3 +335,98 @@ def _positive(matrix: np.ndarray) -> np.ndarray:
     """Return the positive part of a symmetric matrix."""
     values, vectors = np.linalg.eigh(matrix)
     return (vectors * np.maximum(values, 0.0)) @ vectors.T
+
+
+# -- functions of features -------------------------------------------------------------
+
+# Kinds of columns, whose coefficients have a prior variance each; the constant is one.
+CONSTANT, LEVEL, SLOPE, WAVE, PAIR = range(5)
+
+# Weights of slopes and of all products of a number, and where slopes end.
+_SLOPE, _PAIRS, _END = 0.8, 0.7, 3.0
+
+# Waves per number, waves per part of a pair, and the largest relative noise at which
+# they are used; and how many pairs there may be.
+_CHOICES = (("pairs", 4, 2, 0.15), ("pairs", 3, 1, 0.15), ("additive", 3, 0, 0.3))
+_MOST_PAIRS = 400
+
+
+class Basis(NamedTuple):
+    """Columns made of standardized features: others, slopes, waves and products.
+
+    `expanded`, (n_features,), are the features that are numbers; others stay as they
+    are. `waves` and `pairs` are the numbers of waves in a feature, and in each part of
+    a product.
+    """
+
+    expanded: np.ndarray
+    waves: int
+    pairs: int
+
+    @property
+    def _pairs(self) -> np.ndarray:
+        numbers = np.flatnonzero(self.expanded)
+        i, j = np.triu_indices(len(numbers), 1)
+        return np.column_stack([numbers[i], numbers[j]])[: None if self.pairs else 0]
+
+    def sources(self) -> np.ndarray:
+        """Return the features that each column is made of, (width, 2)."""
+        others, numbers = (np.flatnonzero(e) for e in (~self.expanded, self.expanded))
+        alone = np.concatenate([others, numbers, np.repeat(numbers, self.waves)])
+        pairs = np.repeat(self._pairs, self.pairs**2, axis=0)
+        return np.concatenate([np.column_stack([alone, alone]), pairs]).astype(int)
+
+    def kinds(self) -> np.ndarray:
+        """Return the kind of each column."""
+        d, n_pairs = int(self.expanded.sum()), len(self._pairs)
+        counts = [len(self.expanded) - d, d, d * self.waves, n_pairs * self.pairs**2]
+        return np.repeat([LEVEL, SLOPE, WAVE, PAIR], counts)
+
+    def square(self, others: float) -> float:
+        """Return the mean squared length of rows, given that of other columns."""
+        waves = sum(1.0 / k**2 for k in range(1, self.waves + 1))
+        pairs = _PAIRS**2 * (len(self._pairs) > 0)
+        return others + float(self.expanded.sum()) * (waves + _SLOPE**2 + pairs)
+
+    def expand(self, rows: np.ndarray) -> np.ndarray:
+        """Return the columns for standardized rows."""
+        numbers = rows[:, self.expanded]
+        parts = [rows[:, ~self.expanded], _SLOPE * np.clip(numbers, -_END, _END)]
+        angles = math.pi * ndtr(numbers)
+        orders = np.arange(1, max(self.waves, self.pairs) + 1)
+        cosines = math.sqrt(2.0) * np.cos(angles[:, :, None] * orders)
+        waves = cosines[:, :, : self.waves] / orders[: self.waves]
+        parts.append(waves.reshape(len(rows), -1))
+        if len(self._pairs):
+            place = np.cumsum(self.expanded) - 1
+            i, j = place[self._pairs].T
+            weight = _PAIRS * math.sqrt(len(place[self.expanded]) / len(i))
+            part = cosines[:, :, : self.pairs]
+            products = weight * part[:, i, :, None] * part[:, j, None, :]
+            parts.append(products.reshape(len(rows), -1))
+        return np.concatenate(parts, axis=1)
+
+
+def chosen_basis(
+    wanted: str, expanded: np.ndarray, others: float, n_targets: int, reach: float
+) -> tuple[str, Basis | None]:
+    """Return the name of a basis, and the basis; None for linear functions.
+
+    `others` is the mean squared length of other columns, and `reach` the number of rows
+    times mu of the moment. "auto" uses the richest basis whose noise is low.
+    """
+    d = int(expanded.sum())
+    for name, waves, pairs, most in _CHOICES:
+        if wanted not in (name, "auto") or (
+            pairs and not 0 < d * (d - 1) // 2 <= _MOST_PAIRS
+        ):
+            continue
+        basis = Basis(expanded, waves, pairs)
+        width = len(basis.kinds()) + n_targets + 1
+        noise = (basis.square(others) + n_targets + 1) * math.sqrt(width) / reach
+        last = wanted == "additive" or (wanted == "pairs" and pairs == 1)
+        if d and (noise <= most or last):
+            return name, basis
+    if wanted == "pairs" and d:  # of a single number, or of too many
+        return "additive", Basis(expanded, 3, 0)
+    return "linear", None

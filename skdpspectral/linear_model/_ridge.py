@@ -24,9 +24,8 @@ from .._tables.table import check_rows, map_rows
 from ..accounting import NoisyFitWarning, PrivacyAccountant, gaussian_mu
 from ..accounting._errors import warn
 from ..mechanisms import check_count
-from . import _kernels_ridge as _kernels
+from . import _kernels_ridge as kernels
 from ._joint_moment import RegressionMoments, deferred_joint_rows
-from ._ridge_basis import CONSTANT, LEVEL, SLOPE, Basis
 
 # Deviations at which values that a step before has standardized are cut: with 30, R2
 # behind a vectorizer falls from .78 to .73 and from .57 to .44 on two of nine tables.
@@ -40,7 +39,8 @@ _MOST_HIDDEN = 0.02
 # linearity, for coefficients of the population.
 _LEAST_KEPT, _KEPT_NOISE, _LEAST_P_VALUE = 0.95, 8.0, 0.05
 
-# Attributes of fits with intervals.
+# Attributes without an axis of targets if y has one dimension, and of intervals.
+_OF_TARGETS = ("coef_", "intercept_", "alpha_", "coef_std_", "linearity_pvalue_")
 _OF_INTERVALS = (
     *("coef_std_", "weighted_coef_", "coef_cov_", "linearity_pvalue_", "kept_"),
     *("hidden_directions_", "row_radius_"),
@@ -55,7 +55,6 @@ class MomentModel(TableEstimator):
     _parameter_constraints: ClassVar[dict] = {
         **TableEstimator._privacy_constraints,
         "alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
-        "fit_intercept": ["boolean"],
         "basis": [StrOptions({"linear", "additive", "pairs", "auto"})],
         "bounds": [tuple, list, np.ndarray, None],
     }
@@ -75,12 +74,6 @@ class MomentModel(TableEstimator):
     def _statistic(self, n_samples: int, n_features: int, n_targets: int = 1):
         """Return the statistic of a fit of that shape, from public numbers."""
         refuse_too_few(n_samples)
-        self._alphas(self.alpha, n_targets)
-        if not self.fit_intercept and (self.intervals or self.basis != "linear"):
-            raise ValueError(
-                f"intervals={self.intervals} and basis={self.basis!r} require "
-                "fit_intercept=True"
-            )
         if self.intervals and self.basis != "linear":
             raise ValueError('intervals=True requires basis="linear"')
         box = square = blocks = None
@@ -95,7 +88,6 @@ class MomentModel(TableEstimator):
         return RegressionMoments(
             *(n_samples, n_features, n_targets, gaussian_mu(*self._budget_of_fit())),
             boxes=(box, target_box),
-            intercept=bool(self.fit_intercept),
             target_units=target_units,
             square=square,
             intervals=self.intervals,
@@ -106,18 +98,6 @@ class MomentModel(TableEstimator):
     def _given_of_targets(self, n_targets: int) -> tuple:
         """Return the public box of targets and their public units, each or None."""
         raise NotImplementedError
-
-    def _alphas(self, alpha, n_targets: int) -> np.ndarray | None:
-        """Return one penalty per target; None for "auto"."""
-        if isinstance(alpha, str):
-            return None
-        alphas = _numbers("alpha", alpha)
-        if alphas.shape not in ((), (n_targets,)):
-            raise ValueError(
-                f"alpha has shape {alphas.shape}: pass one penalty, or one for each of "
-                f"{n_targets} targets; path(alphas) tries several"
-            )
-        return np.broadcast_to(alphas, n_targets)
 
     def _fit(self, X, y, users, targets_of=None):
         """Release the moment and solve; ``targets_of(y, n_rows)`` reads labels."""
@@ -131,20 +111,31 @@ class MomentModel(TableEstimator):
             # It is charged here, and values are read from here on.
             release, rows = self._start_release(plan, unread, n_public=n_samples)
             self.blocks_, self.basis_ = statistic.blocks, statistic.basis_name
-            basis = statistic.basis or Basis(np.zeros(self.n_features_in_, bool), 0, 0)
-            self.expanded_features_ = basis.expanded
-            self.basis_orders_ = np.array(basis[1:])
-            self._set_released(statistic.run(release, rows))
+            linear = kernels.Basis(np.zeros(self.n_features_in_, dtype=bool), 0, 0)
+            self.expanded_features_, *orders = statistic.basis or linear
+            self.basis_orders_ = np.array(orders)
             self.n_samples_, self.privacy_ = n_samples, plan
+            self._set_released(statistic.run(release, rows))
             self._set_coefficients()
-            self._complete(several=len(unread.shape) > 1)
+            for name in _OF_TARGETS if len(unread.shape) == 1 else ():
+                if hasattr(self, name):
+                    (value,) = getattr(self, name)
+                    setattr(self, name, value if np.ndim(value) else float(value))
+            self._warn_of_targets()
             if statistic.location is None:  # or the plan has said it
                 self._warn_of_unseen("their coefficients are 0")
         return self
 
-    def _complete(self, several: bool) -> None:
-        """Set further attributes; `several` is whether y has two dimensions."""
-        raise NotImplementedError
+    def _warn_of_targets(self) -> None:
+        count = int(self.unseen_targets_.sum())
+        if count and not self._shrinks_alike:
+            warn(
+                f"{count} of {len(self.unseen_targets_)} targets cannot be "
+                "distinguished from a constant at this budget, and their coefficients "
+                "are 0: use more rows or a larger epsilon, or pass bounds and "
+                "target_bounds",
+                NoisyFitWarning,
+            )
 
     def _set_released(self, found) -> None:
         """Set attributes from what was released."""
@@ -157,22 +148,21 @@ class MomentModel(TableEstimator):
         self.moment_noise_std_ = float(found.spread)
         self.cross_noise_std_ = float(found.cross_spread)
 
-    def _moment(self) -> _kernels.Moment:
+    def _moment(self) -> kernels.Moment:
         """Return the released moment, of the regressors and the targets in use."""
-        return _kernels.moment_of(
+        return kernels.moment_of(
             self.moment_,
             int(np.sum(self._seen_columns())),
-            self._has_constant(),
             self.moment_noise_std_,
             self.cross_noise_std_,
             self.n_samples_,
         )
 
-    def _basis(self) -> Basis | None:
+    def _basis(self) -> kernels.Basis | None:
         """Return the basis of the fit; None for linear functions."""
         if self.basis_ == "linear":
             return None
-        return Basis(self.expanded_features_, *map(int, self.basis_orders_))
+        return kernels.Basis(self.expanded_features_, *map(int, self.basis_orders_))
 
     def _seen_columns(self) -> np.ndarray:
         """Return a mask of the columns, of features or of the basis, that are seen."""
@@ -182,30 +172,25 @@ class MomentModel(TableEstimator):
     def _kinds(self) -> np.ndarray:
         """Return the kinds of regressors, which have a prior variance each."""
         basis = self._basis()
-        kinds = np.where(self.blocks_ >= 0, LEVEL, SLOPE)
+        kinds = np.where(self.blocks_ >= 0, kernels.LEVEL, kernels.SLOPE)
         kinds = (kinds if basis is None else basis.kinds())[self._seen_columns()]
-        return np.append(kinds, [CONSTANT] * self._has_constant())
-
-    def _has_constant(self) -> bool:
-        """Whether the fit had an intercept, whatever the parameter is now."""
-        columns = np.sum(self._seen_columns()) + np.sum(~self.unseen_targets_)
-        return bool(len(self.moment_) > columns)
+        return np.append(kinds, kernels.CONSTANT)
 
     def _set_coefficients(self) -> None:
         """Compute the coefficients, with one row or entry per target."""
-        moment, constant = self._moment(), self._has_constant()
-        alphas = self._alphas(self.alpha, len(self.target_mean_))
-        seen = ~self.unseen_targets_
+        moment, seen = self._moment(), ~self.unseen_targets_
+        self.alpha_ = np.full(len(seen), np.inf)
         with blas_threads(len(moment.regressors)):
-            if alphas is None:
+            if isinstance(self.alpha, str):
                 alike = self._shrinks_alike
-                found, floors = _kernels.chosen(moment, constant, self._kinds(), alike)
-                alphas = np.full(len(seen), np.inf)
-                alphas[seen] = self.n_samples_ * floors
+                found, floors = kernels.chosen(moment, self._kinds(), alike)
+                self.alpha_[seen] = self.n_samples_ * floors
             else:
-                found = _kernels.penalized(moment, alphas[seen], constant)
+                found = kernels.penalized(moment, float(self.alpha))
+                self.alpha_[:] = self.alpha
             self.coef_, self.intercept_ = self._in_units(found)
-        self.alpha_ = alphas.copy()
+        if self._shrinks_alike:
+            self.alpha_ = float(self.alpha_[0])
 
     def _in_units(self, found) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients and intercepts of seen targets, in units of the data."""
@@ -215,8 +200,6 @@ class MomentModel(TableEstimator):
         units, center = (self.scale_, self.mean_) if linear else np.ones((2, len(kept)))
         coef = np.zeros((len(seen), len(kept)))
         coef[np.ix_(seen, kept)] = found[:width].T * scale[:, None] / units[kept]
-        if not self._has_constant():
-            return coef, np.zeros(len(seen))
         intercept = self.target_mean_ - coef @ (center * linear)
         intercept[seen] += found[-1] * scale
         return coef, intercept
@@ -283,7 +266,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
 
     Parameters
     ----------
-    alpha : "auto", float or array-like of shape (n_targets,), default="auto"
+    alpha : "auto" or float, default="auto"
         Penalty on the squared coefficients of the standardized features, non-negative,
         as in :class:`~sklearn.linear_model.Ridge` after a
         :class:`~sklearn.preprocessing.StandardScaler`. "auto" uses the mean of two
@@ -291,8 +274,6 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         and shrinks the coefficients by a factor; the floor is chosen by an error
         estimate that is computed from the release. The second is a posterior mean under
         normal priors. Coefficients are 0 if no other choice promises to be better.
-    fit_intercept : bool, default=True
-        Whether to fit an intercept. If False, features and targets are not centered.
     {epsilon}
     {delta}
     {basis_of_ridge}
@@ -311,7 +292,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
         Coefficients in the units of the data, 0 for unseen features.
     intercept_ : float or ndarray of shape (n_targets,)
-        Intercepts, 0 with ``fit_intercept=False``.
+        Intercepts.
     coef_std_ : ndarray of the shape of `coef_`
         Standard errors of the unpenalized coefficients, including noise and sampling
         error; NaN where the noise hides them. Only with ``intervals=True``, like the
@@ -359,29 +340,26 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     that row (`n_samples` is public), for any data. All fitted attributes, :meth:`path`
     and :meth:`conf_int` are covered.
 
-    Means and scales, computed as in :class:`~skdpspectral.DPStandardScaler`, take 25 to
-    50 % of the budget's :math:`\mu^2` for the features, and 6 % for the targets. If
-    features need no private scales, those of the targets take 6 to 40 %, more with few
-    rows. Features need none with `bounds`, or directly behind a
-    :class:`~skdpspectral.DPTableVectorizer` in a private pipeline. Each joint row of
-    standardized features, targets and a constant is clipped to norm c. The
-    second moment of these rows has Frobenius sensitivity :math:`\sqrt2 c^2 / n`
-    (:ref:`lemma-joint-rows`). With `intervals`, this moment is of rows that are
-    weighted by their features (:ref:`lemma-weighted-rows`); it takes 65 % of its part
-    of the budget. Moments of the residuals follow, clipped at four to eight of their
-    released deviations, more where noise is low (:ref:`lemma-residual-moments`): 27 %
-    for those of all rows, 8 % for those of rows far from the center, which test
-    linearity. If no target exceeds the noise, the locations of the targets are released
-    instead: means within `target_bounds`, or medians and means of nearby values.
+    Means and scales are those of :class:`~skdpspectral.DPStandardScaler`. They take 25
+    to 55 % of the budget's :math:`\mu^2` for the features, and 6 % for the targets, or
+    up to 40 % if features need none: with `bounds`, or directly behind a
+    :class:`~skdpspectral.DPTableVectorizer`. Each joint row of standardized features,
+    targets and a constant is clipped to norm c. The second moment of these rows has
+    Frobenius sensitivity :math:`\sqrt2 c^2 / n` (:ref:`lemma-joint-rows`). If no target
+    exceeds the noise, the locations of the targets are released instead: means within
+    `target_bounds`, or medians.
+
+    With `intervals`, rows of this moment are weighted by their features, and it takes
+    65 % of its part of the budget (:ref:`lemma-weighted-rows`). Moments of clipped
+    residuals follow (:ref:`lemma-residual-moments`): 27 % for those of all rows, 8 %
+    for those of rows far from the center, which test linearity.
 
     **Few rows.** If `n_samples`, the number of features and the budget show that
     coefficients cannot be estimated, the whole budget is spent on these locations. The
     model is then a constant, and a warning is issued. The error of the constant is
     about the extent of `target_bounds` divided by :math:`\mu n`. Without
-    `target_bounds`, a single target needs about :math:`17 / \mu` rows (75 at epsilon 1,
-    140 at 0.5, 270 at 0.25). With fewer rows nothing is learned, and the prediction is
-    0. With fewer than about three times as many rows, the constant is a noisy median,
-    which explains less than a mean.
+    `target_bounds`, a single target needs about :math:`34 / \mu` rows (150 at epsilon
+    1, 280 at 0.5, 540 at 0.25). With fewer, the prediction is 0.
 
     References
     ----------
@@ -401,11 +379,10 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     True
     """
 
-    _array_parameters: ClassVar[tuple[str, ...]] = ("alpha", "bounds", "target_bounds")
+    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds", "target_bounds")
 
     _parameter_constraints: ClassVar[dict] = {
         **MomentModel._parameter_constraints,
-        "alpha": [*MomentModel._parameter_constraints["alpha"], "array-like"],
         "target_bounds": [tuple, list, np.ndarray, None],
         "intervals": ["boolean"],
     }
@@ -414,7 +391,6 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         self,
         alpha="auto",
         *,
-        fit_intercept: bool = True,
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
         basis: str = "linear",
@@ -425,7 +401,6 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         noise_seed: Seed = None,
     ) -> None:
         self.alpha = alpha
-        self.fit_intercept = fit_intercept
         self.epsilon = epsilon
         self.delta = delta
         self.basis = basis
@@ -452,12 +427,11 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
     def _given_of_targets(self, n_targets: int) -> tuple:
         if self.target_bounds is None:
             return None, None
-        message = None
         try:
             return make_box(self.target_bounds, n_targets, per_feature=True), None
         except ValueError as error:
             message = str(error).replace("feature", "target")
-        raise ValueError(f"target_{message}")
+            raise ValueError(f"target_{message}") from None
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -483,54 +457,35 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         """
         return self._fit(X, y, users)
 
-    def _complete(self, several: bool) -> None:
-        names = ["coef_", "intercept_", "alpha_"]
-        if self.intervals:
-            names += ["coef_std_", "linearity_pvalue_"]
-        for name in names if not several else ():
-            (value,) = getattr(self, name)
-            setattr(self, name, value if np.ndim(value) else float(value))
-        count = int(self.unseen_targets_.sum())
-        if count:
-            warn(
-                f"{count} of {len(self.unseen_targets_)} targets cannot be "
-                "distinguished from a constant at this budget, and their coefficients "
-                "are 0: use more rows or a larger epsilon, or pass bounds and "
-                "target_bounds",
-                NoisyFitWarning,
-            )
-
     def _set_released(self, found) -> None:
         super()._set_released(found)
         for name in _OF_INTERVALS:
             self.__dict__.pop(name, None)
         if not self.intervals:
             return
-        weighted = found.weighted
-        inputs = np.flatnonzero(~self.unseen_features_)
-        seen, order = ~self.unseen_targets_, self.n_features_in_ + 1
-        self.weighted_coef_ = np.zeros((len(seen), order))
-        self.coef_cov_ = np.zeros((len(seen), order, order))
+        weighted, p, seen = found.weighted, self.n_features_in_, ~self.unseen_targets_
+        self.weighted_coef_ = np.zeros((len(seen), p + 1))
+        self.coef_cov_ = np.zeros((len(seen), p + 1, p + 1))
         self.linearity_pvalue_ = np.full(len(seen), np.nan)
-        self.kept_ = np.full(order - 1, np.nan)
-        self.hidden_directions_ = np.eye(order - 1)
-        self.row_radius_ = math.inf
+        self.kept_, self.row_radius_ = np.full(p, np.nan), math.inf
+        self.hidden_directions_ = np.eye(p)
         if weighted is not None:
-            self.hidden_directions_ = np.zeros((order - 1, weighted.hidden.shape[1]))
+            inputs = np.flatnonzero(~self.unseen_features_)
+            self.hidden_directions_ = np.zeros((p, weighted.hidden.shape[1]))
             self.hidden_directions_[inputs] = weighted.hidden[:-1]
-            self.row_radius_ = float(weighted.radius)
             self.kept_[inputs] = weighted.kept[:-1]
-            scale, at = self.scale_[inputs], np.append(inputs, order - 1)
-            to_data = np.diag(np.append(1.0 / scale, 1.0))
-            to_data[-1, :-1] = -self.mean_[inputs] / scale
+            self.row_radius_ = float(weighted.radius)
+            self.linearity_pvalue_[seen] = weighted.p_values
+            # From standardized columns to those of the data.
+            scale, at = self.scale_[inputs], np.append(inputs, p)
+            turn = np.diag(np.append(1.0 / scale, 1.0))
+            turn[-1, :-1] = -self.mean_[inputs] / scale
             units = self.target_scale_[seen][:, None]
-            estimates = weighted.estimates @ to_data.T * units
+            estimates = weighted.estimates @ turn.T * units
             estimates[:, -1] += self.target_mean_[seen]
             self.weighted_coef_[np.ix_(seen, at)] = estimates
-            self.coef_cov_[np.ix_(seen, at, at)] = (
-                to_data @ weighted.covariances @ to_data.T * units[:, :, None] ** 2
-            )
-            self.linearity_pvalue_[seen] = weighted.p_values
+            covariances = turn @ weighted.covariances @ turn.T * units[:, :, None] ** 2
+            self.coef_cov_[np.ix_(seen, at, at)] = covariances
         self.coef_std_ = self._contrasts("mean")[1]
 
     def _contrasts(self, levels: str) -> tuple[np.ndarray, np.ndarray]:
@@ -541,7 +496,7 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         hidden = np.sum(self.hidden_directions_**2, axis=1)
         for block in np.unique(self.blocks_[(self.blocks_ >= 0) & seen]):
             columns = np.flatnonzero(self.blocks_ == block)
-            own = shares[columns]
+            own = np.where(hidden[columns] < 1.0 - 1e-9, shares[columns], 0.0)
             base = own * (hidden[columns] <= _MOST_HIDDEN)
             if levels == "base":
                 base = (np.arange(len(own)) == np.argmax(own)).astype(float)
@@ -584,18 +539,17 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             If a penalty is negative or not finite.
         """
         check_is_fitted(self)
-        checked = _numbers("alphas", alphas)
-        if checked.ndim != 1:
+        checked = as_numbers(alphas, "biufO")
+        if checked is None or checked.ndim != 1 or not checked.size:
             raise ValueError("alphas must be a one-dimensional list of penalties")
+        if not (np.isfinite(checked) & (checked >= 0.0)).all():
+            raise ValueError("alphas must be finite, and at least 0")
         moment = self._moment()
-        coefs, intercepts = [], []
-        for alpha in checked:
-            repeated = np.full(moment.cross.shape[1], alpha)
-            found = _kernels.penalized(moment, repeated, self._has_constant())
-            coef, intercept = self._in_units(found)
-            coefs.append(coef.reshape(self.coef_.shape))
-            intercepts.append(intercept.reshape(np.shape(self.intercept_)))
-        return np.array(coefs), np.array(intercepts)
+        found = [self._in_units(kernels.penalized(moment, each)) for each in checked]
+        coefs, intercepts = map(np.array, zip(*found, strict=True))
+        if np.ndim(self.intercept_) == 0:
+            return coefs[:, 0], intercepts[:, 0]
+        return coefs, intercepts
 
     def conf_int(self, level=0.95, *, target="weighted", levels="mean"):
         """Return confidence intervals of the coefficients; needs ``intervals=True``.
@@ -744,10 +698,9 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
             )
         columns = {"coef": np.ravel(self.coef_)}
         if hasattr(self, "coef_cov_"):
-            ends = self.conf_int(level, levels=levels).reshape(-1, 2).T
-            found = dict(zip(("coef", "std err"), self._contrasts(levels), strict=True))
-            columns = {name: value.ravel() for name, value in found.items()}
-            columns |= {"lower": ends[0], "upper": ends[1]}
+            low, high = self.conf_int(level, levels=levels).reshape(-1, 2).T
+            coef, errors = map(np.ravel, self._contrasts(levels))
+            columns = {"coef": coef, "std err": errors, "lower": low, "upper": high}
         n_targets = len(self.target_mean_)
         if n_targets > 1:
             names = [f"y{k}: {name}" for k in range(n_targets) for name in names]
@@ -775,16 +728,6 @@ class DPRidge(MultiOutputMixin, RegressorMixin, MomentModel):
         return self._linear(X)
 
 
-def _numbers(name: str, values) -> np.ndarray:
-    """Return penalties as numbers; errors name their parameter."""
-    found = as_numbers(values, "biufO")
-    if found is None:
-        raise ValueError(f"{name} must contain numbers")
-    if not np.all((found >= 0.0) & np.isfinite(found)):
-        raise ValueError(f"{name} must be finite, and at least 0")
-    return found
-
-
 @documented
 class DPRidgeClassifier(PrivateClassifier, MomentModel):
     r"""Ridge classification with differential privacy, from a single release.
@@ -803,8 +746,6 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
     {epsilon}
     {delta}
     {classes}
-    fit_intercept : bool, default=True
-        Whether to fit intercepts. If False, features are not centered.
     {basis_of_ridge}
     {bounds}
         Bounds help if there are too few rows for private scales (:ref:`ridge`).
@@ -871,7 +812,6 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         epsilon: float | None = 1.0,
         delta: float = 1e-6,
         classes=None,
-        fit_intercept: bool = True,
         basis: str = "linear",
         bounds=None,
         accountant: PrivacyAccountant | None = None,
@@ -881,7 +821,6 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         self.epsilon = epsilon
         self.delta = delta
         self.classes = classes
-        self.fit_intercept = fit_intercept
         self.basis = basis
         self.bounds = bounds
         self.accountant = accountant
@@ -929,9 +868,6 @@ class DPRidgeClassifier(PrivateClassifier, MomentModel):
         {outcome_of_fit}
         """
         return self._fit(X, y, users, self._deferred_indicators)
-
-    def _complete(self, several: bool) -> None:
-        self.alpha_ = float(self.alpha_[0])
 
     def _deferred_indicators(self, y, n_rows: int):
         """Check the form of labels; ``read()`` returns indicators of their classes."""

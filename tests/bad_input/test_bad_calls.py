@@ -176,7 +176,7 @@ FITS += [
     scaler("X|bounds", X=sparse.csr_array(ROWS), with_mean=False, bounds=(-1, 1)),
     scaler("X|infinity", X=late(INF), missing="mean", charges=1),
     scaler("n_samples", X=ROWS[:1]),
-    ridge("alpha|path", alpha=[1.0, 2.0]),
+    ridge("alpha", alpha=[1.0, 2.0]),
     ridge("alpha", alpha=["a"]),
     ridge("n_samples", X=ROWS[:1], y=TARGETS[:1]),
     ridge("X", X=sparse.csr_array(ROWS)),

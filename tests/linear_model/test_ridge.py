@@ -12,7 +12,6 @@ from sklearn.preprocessing import StandardScaler
 from skdpspectral import DPRidge, DPTableVectorizer, PrivacyAccountant
 from skdpspectral._release.noise import record_releases
 from skdpspectral.accounting import gaussian_mu
-from skdpspectral.linear_model import _joint_moment
 from skdpspectral.pipeline import make_private_pipeline
 
 pytestmark = [
@@ -108,30 +107,16 @@ def test_few_rows_are_predicted_by_about_their_median(place):
     assert ((low <= found) & (found <= high)).all()
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "parameters", "most"),
-    [
-        (1.0, {}, 0.08),
-        (0.5, {"bounds": (-1, 1), "target_bounds": (-10, 60)}, 0.05),
-    ],
-)
-def test_rows_too_few_for_coefficients_are_predicted_by_about_their_mean(
-    epsilon, parameters, most
-):
-    """Targets are skewed: their median, .36 deviations from their mean, loses .13.
-
-    `most` is above the mean of 20 losses by 7 of its deviations.
-    """
+def test_rows_too_few_for_coefficients_are_predicted_by_about_their_mean():
+    """Within bounds, as a median loses .13; 7 deviations of the mean of 20 losses."""
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (800, 30)), 10.0 * rng.exponential(size=800) ** 1.5
-    fits = DPRidge(epsilon=epsilon, **parameters)
-    if parameters:
-        X, y = X[:200], y[:200]
+    X, y = rng.uniform(-1, 1, (200, 30)), 10.0 * rng.exponential(size=200) ** 1.5
+    fits = DPRidge(epsilon=0.5, bounds=(-1, 1), target_bounds=(-10, 60))
     lost = [
         -fits.set_params(noise_seed=seed).fit(X, y).score(X, y) for seed in range(20)
     ]
-    assert [m.name for m in fits.privacy_.releases()][-1] == "target_means"
-    assert np.mean(lost) < most
+    assert [m.name for m in fits.privacy_.releases()] == ["target_means"]
+    assert np.mean(lost) < 0.05
     assert not fits.coef_.any()
 
 
@@ -170,9 +155,9 @@ def test_constant_targets_are_named():
 
 @pytest.mark.parametrize("alpha", ["auto", 1.0])
 @pytest.mark.parametrize("n_targets", [1, 2])
-def test_nothing_seen_and_no_intercept_is_zero(alpha, n_targets):
+def test_nothing_seen_is_zero(alpha, n_targets):
     X, y = table(40, 3, n_targets)
-    model = DPRidge(alpha, epsilon=1.0, fit_intercept=False).fit(X, y)
+    model = DPRidge(alpha, epsilon=1.0).fit(X, y)
     assert not model.predict(X).any()
     assert not model.path([0.0, 3.0])[0].any()
 
@@ -321,16 +306,8 @@ def test_hidden_directions_cost_only_the_coefficients_in_them():
     assert hidden.tolist() == [True, False, False, False, True]
 
 
-@pytest.mark.parametrize("intervals", [False, True])
-def test_a_fit_without_a_second_release_names_the_parameter(intervals):
+def test_a_fit_without_a_second_release_names_the_parameter():
     X, y, _ = draw(0)
-    if intervals:
-        model = DPRidge(intervals=True, fit_intercept=False)
-        accountant = PrivacyAccountant()
-        with pytest.raises(ValueError, match="require fit_intercept=True"):
-            model.set_params(accountant=accountant).fit(X, y)
-        assert not accountant.ledger
-        return
     model = DPRidge(epsilon=4.0, noise_seed=0).fit(X, y)
     for method in (model.conf_int, lambda: model.row_weights(X)):
         with pytest.raises(ValueError, match="fit with intervals=True"):
@@ -364,6 +341,21 @@ def test_effects_of_categories_are_about_the_mean_or_the_most_frequent_level():
     assert table.index.tolist() == names.tolist()
     assert table.columns.tolist() == ["coef", "std err", "lower", "upper"]
     np.testing.assert_array_equal(table["std err"], model.coef_std_)
+
+
+def test_levels_of_five_per_cent_are_not_hidden_by_rarer_ones():
+    """In 73 % of fits they were, as the noise of rare levels turned them."""
+    pd = pytest.importorskip("pandas")
+    levels, shares = np.array(list("abcdefg")), [0.4, 0.25, 0.15, 0.1, 0.05, 0.03, 0.02]
+    first = DPTableVectorizer(categories={"c": levels, "g": levels[:3]})
+    pipe = make_private_pipeline(first, DPRidge(intervals=True), epsilon=1.0)
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        codes, Z = rng.choice(7, 20_000, p=shares), rng.standard_normal((20_000, 3))
+        columns = {"c": levels[codes], "g": levels[rng.choice(3, 20_000)]}
+        rows = pd.DataFrame({**columns, "x": Z[:, 0], "z": Z[:, 1]})
+        model = pipe.fit(rows, np.sin(codes) + Z[:, 0] + Z[:, 2])[-1]
+        assert not np.isnan(model.conf_int()[:5]).any()
 
 
 @pytest.mark.parametrize(
@@ -485,12 +477,10 @@ def test_one_hot_columns_stay_as_they_are():
     assert 1.5 < model.coef_[0] - model.coef_[1] < 2.5
 
 
-@pytest.mark.parametrize("parameter", ["intervals", "fit_intercept"])
-def test_a_basis_is_refused_before_the_charge(parameter):
+def test_a_basis_is_refused_before_the_charge():
     X, y = curved(300)
     accountant = PrivacyAccountant()
-    model = DPRidge(basis="auto", accountant=accountant)
-    model.set_params(**{parameter: parameter == "intervals"})
+    model = DPRidge(basis="auto", intervals=True, accountant=accountant)
     with pytest.raises(ValueError, match="basis"):
         model.fit(X, y)
     assert not accountant.ledger
@@ -506,7 +496,6 @@ def test_a_basis_is_refused_before_the_charge(parameter):
         {"bounds": (-1, 1)},
         {"target_bounds": (0, 1)},
         {"bounds": (-1, 1), "target_bounds": (0, 1)},
-        {"fit_intercept": False},
         {"intervals": True},
     ],
 )
@@ -537,7 +526,7 @@ def test_what_was_fitted_does_not_follow_parameters():
     X, y = table(3000, 4)
     model = DPRidge(1.0, epsilon=4.0, intervals=True, noise_seed=0).fit(X, y)
     before = model.path([1.0]), model.conf_int(), model.predict(X)
-    model.set_params(fit_intercept=False, alpha=7.0, epsilon=None)
+    model.set_params(intervals=False, alpha=7.0, epsilon=None)
     after = model.path([1.0]), model.conf_int(), model.predict(X)
     for one, other in zip(before, after, strict=True):
         for a, b in zip(one, other, strict=True):
@@ -568,13 +557,10 @@ def test_maps_files_and_lists_give_the_same_bits(tmp_path):
 
 @pytest.mark.parametrize("rows", ["array", "frame"])
 @pytest.mark.parametrize("near", [True, False])
-def test_rows_of_a_cluster_are_reduced_there(rows, near, monkeypatch):
+def test_rows_of_a_cluster_are_reduced_there(rows, near):
     array = pytest.importorskip("dask.array")
     frames = pytest.importorskip("dask.dataframe")
     pd = pytest.importorskip("pandas")
-    # Every third row, from parts that begin anywhere.
-    monkeypatch.setattr(_joint_moment, "_SCALED_ROWS", 1000)
-    monkeypatch.setattr(_joint_moment, "_RARELY", 0.5)
     X, y = table(3001, 3)
     expected = DPRidge(epsilon=8.0, noise_seed=0).fit(X, y)
     if rows == "array":
@@ -606,16 +592,6 @@ def test_targets_of_a_cluster_are_checked(value, message):
         DPRidge(epsilon=8.0).fit(rows, target)
 
 
-def test_scales_of_long_tables_are_those_of_some_rows(monkeypatch):
-    X, y = table(3001, 3)
-    monkeypatch.setattr(_joint_moment, "_SCALED_ROWS", 1000)
-    monkeypatch.setattr(_joint_moment, "_RARELY", 0.5)
-    model = DPRidge(0.0, epsilon=None).fit(X, y)
-    other = make_pipeline(StandardScaler(), LinearRegression()).fit(X, y)
-    np.testing.assert_allclose(model.predict(X), other.predict(X), rtol=1e-6)
-    assert model.mean_ == pytest.approx(X[::3].mean(axis=0), rel=1e-3)
-
-
 # -- values that nobody expects --------------------------------------------------------
 
 
@@ -640,7 +616,7 @@ def test_values_that_nobody_looked_for_make_no_release_infinite(value):
     X, y = table(400, 3)
     X[5, 1] = value
     box = {"bounds": (-1e6, 1e6), "target_bounds": (-1e3, 1e3)}
-    for parameters in ({}, {"fit_intercept": False}, {"intervals": True}, box):
+    for parameters in ({}, {"intervals": True}, box):
         model = DPRidge(epsilon=20.0, **parameters)
         trusted = sklearn.config_context(assume_finite=True)
         with trusted, record_releases() as released:

@@ -29,24 +29,21 @@ SIZES = np.array([0.0, 1.0, -1.0, 0.3, 37.0, -1e6, 1e300, 1.7e308, 5e-324])
 NO_LIMITS = (np.full(3, -np.inf), np.full(3, np.inf))
 
 
-def images(rows, limits=NO_LIMITS, intercept=True, weight=1.0, radius=2.0):
+def images(rows, limits=NO_LIMITS, weight=1.0, radius=2.0):
     columns = np.array([0, 2, 3])
     scale, center = np.array([1.0, 1e3, 1.0]), np.array([0.0, 5.0, -2.0])
-    standard = StandardRows(columns, 1, limits, center, scale, intercept)
+    standard = StandardRows(columns, 1, limits, center, scale)
     return bounded_joint_rows(rows, standard, radius, weight)
 
 
-@pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("limits", [NO_LIMITS, (np.full(3, -4.0), np.full(3, 6.0))])
 @pytest.mark.parametrize("weight", [1.0, 3.0])
-def test_no_replaced_row_moves_a_moment_further_than_the_lemma(
-    intercept, limits, weight
-):
+def test_no_replaced_row_moves_a_moment_further_than_the_lemma(limits, weight):
     rng = np.random.default_rng(0)
     rows = rng.choice(SIZES, (300, 4)) * rng.choice([1.0, 0.1], (300, 4))
     rows[0], rows[1] = [1e12, 0, 0, 0], [0, 0, 1e15, 0]
-    made = images(rows, limits, intercept, weight)
-    assert made.shape == (300, 3 + intercept)
+    made = images(rows, limits, weight)
+    assert made.shape == (300, 4)
     outer = np.einsum("ni,nj->nij", made, made).reshape(len(made), -1)
     moved = np.linalg.norm(outer[:, None] - outer, axis=-1).max()
     bound = 7 * second_moment_sensitivity(1.0, 7)
@@ -58,7 +55,7 @@ def test_no_replaced_row_moves_a_moment_further_than_the_lemma(
 def standard_map():
     """Of two features and two targets."""
     columns, limits = np.array([0, 2, 3, 4]), (np.full(4, -40.0), np.full(4, 40.0))
-    return StandardRows(columns, 2, limits, np.zeros(4), np.ones(4), True)
+    return StandardRows(columns, 2, limits, np.zeros(4), np.ones(4))
 
 
 def adversarial_rows(n_rows):

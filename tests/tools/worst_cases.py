@@ -568,7 +568,7 @@ CASES |= {
         (0.0, 0.0, 0.0, -_LARGEST),
         (0.0, 0.0, 0.0, _LARGEST),
         "median",
-        12,
+        24,
     ),
     "ridge-mean": _ridge(_in_box(), (0, 0, 0, -1e3), (0, 0, 0, 1e3), "target_means"),
     "ridge-box": _ridge(_in_box(), _ALIKE, _CROSSED, "", 12, 0.97),
