@@ -26,7 +26,8 @@ from .._linalg.walks import (
 from .._statistics.feature_scales import FARTHEST, FeatureScales
 from .._statistics.statistic import Choice, Combination, Statistic, mean_summation_error
 from .._tables.clipping import Box, clip_rows
-from .._tables.clusters import ClusterRows, cluster_table, is_on_cluster
+from .._tables.clusters import ClusterRows, cluster_table
+from .._tables.columns import is_on_cluster
 from .._tables.files import rows_beside
 from .._tables.table import DeferredRead, deferred_rows, deferred_targets, rows_at
 from ..accounting._gaussian import calibrate_alike

@@ -26,8 +26,12 @@ from .._base.sklearn_compat import (
     StrOptions,
     fit_progress,
 )
-from .._tables.clusters import is_on_cluster
-from .._tables.columns import column_apart, column_names, refuse_same_names
+from .._tables.columns import (
+    column_apart,
+    column_names,
+    is_on_cluster,
+    refuse_same_names,
+)
 from .._tables.ids import UserRows
 from .._tables.table import compare_features, table_shape, users_of_rows
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning

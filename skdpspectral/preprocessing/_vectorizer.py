@@ -16,7 +16,6 @@ from .._base.estimator import OutputUnits, Seed, Self, TableEstimator, unweighte
 from .._base.sklearn_compat import Interval, check_input_features
 from .._linalg.walks import quietly, row_blocks, rows_per_block
 from .._statistics.feature_scales import FARTHEST, FeatureLaw, refuse_too_few
-from .._tables.clusters import refuse_on_cluster
 from .._tables.columns import (
     check_feature,
     column_names,
@@ -26,6 +25,7 @@ from .._tables.columns import (
     is_arrow,
     is_sparse,
     position_of,
+    refuse_on_cluster,
     refuse_same_names,
 )
 from .._tables.table import compare_features, table_shape

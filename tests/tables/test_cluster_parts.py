@@ -1,5 +1,7 @@
 """Parts of dask collections that are not what their collection says."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from cluster_tools import check_same, outcome, quiet
@@ -176,9 +178,11 @@ def test_parts_beside_each_other_have_as_many_rows():
 
 def test_maps_of_pools_are_quiet():
     """A warning of a worker would tell of somebody's values."""
-    job = rows_on_clusters._Job(_Blocks(), _sum, _overflow, 2)
+    summed = partial(rows_on_clusters._sums_of_pool, _Blocks(), _sum, _overflow)
     with np.errstate(all="raise"):
-        found = rows_on_clusters._sums_of_pool(job, np.ones((3, 2)))
+        found = rows_on_clusters._applied(
+            rows_on_clusters.Sent(summed), np.ones((3, 2))
+        )
     assert np.isinf(found).all()
 
 
