@@ -16,45 +16,27 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from operator import getitem
 from typing import Any
 
 import numpy as np
-from sklearn.utils import murmurhash3_32
 
-from .._linalg.walks import Kernel, add_sums, quietly, scrambled_keys, sum_blocks
+from .._linalg.walks import Kernel, add_sums, quietly, sum_blocks
 from .columns import as_array, column_at, is_on_cluster
 from .files import SlicedRows, common_type, map_table
-from .ids import check_one_kind, codes_and_rows, id_array, joined_ids, kinds_of
 from .pairs import PairOrder, PairWalk, PoolWalk, scrambled
 
 # Sums that one task adds up.
 _TOGETHER = 8
 
-# Groups of users, at most: every part of a table is divided into so many pieces.
-_MOST_GROUPS = 64
-
 
 # -- tasks -----------------------------------------------------------------------------
 
 
-def task(function: Callable, *, public: bool = False, **named: Any) -> Callable:
-    """Return a function that makes tasks of a pure function.
-
-    `public` is whether its error messages contain no values, and are passed on.
-    """
+def task(function: Callable) -> Callable:
+    """Return a function that makes tasks of a pure function."""
     from dask import delayed
 
-    function = partial(function, **named) if named else function
-    return delayed(partial(_public, function) if public else function, pure=True)
-
-
-def _public(function: Callable, *arguments: Any, **named: Any) -> Any:
-    try:
-        return function(*arguments, **named)
-    except (ValueError, TypeError) as error:
-        said = str(error)
-    raise PartError(said)
+    return delayed(function, pure=True)
 
 
 class PartError(ValueError):
@@ -76,8 +58,8 @@ class Sent:
 
 # A warning of a worker would reveal something about values.
 @quietly
-def _applied(sent: Sent, part: Any, *more: Any) -> Any:
-    return None if part is None else sent.function(part, *more)
+def _applied(sent: Sent, *arguments: Any) -> Any:
+    return sent.function(*arguments)
 
 
 def run_on_cluster(run: Callable) -> Any:
@@ -96,28 +78,13 @@ def run_on_cluster(run: Callable) -> Any:
     raise ValueError(said)
 
 
-def added_on_cluster(sums: list) -> Any:
-    """Return the sum of the results of tasks, added in a tree, in order.
-
-    Some may be None, for groups of no user.
-    """
-    together = task(_add_some)
+def _added_on_cluster(sums: list) -> Any:
+    """Return the sum of the results of tasks, added in a tree, in order."""
+    together = task(add_sums)
     while len(sums) > 1:
         starts = range(0, len(sums), _TOGETHER)
         sums = [together(sums[start : start + _TOGETHER]) for start in starts]
     return run_on_cluster(sums[0].compute)
-
-
-def _add_some(parts: list) -> Any:
-    some = [part for part in parts if part is not None]
-    return add_sums(some) if some else None
-
-
-def kept_on_cluster(tasks: list) -> list:
-    """Return tasks whose results stay with the workers."""
-    from dask import persist
-
-    return list(run_on_cluster(lambda: persist(*tasks)))
 
 
 def _lengths(parts: list) -> list[int]:
@@ -134,18 +101,13 @@ def brought_here(X):
     return run_on_cluster(X.compute) if is_on_cluster(X) else X
 
 
-def column_parts(column, name: str) -> Iterator[np.ndarray]:
-    """Read the parts of a column of dask, one after another."""
-    for part in _parts_of_column(column, name):
-        yield run_on_cluster(part.compute)
-
-
-def _parts_of_column(column, name: str) -> list:
-    """Return tasks for the parts of a column of dask."""
+def check_column(column, n_rows: int, name: str) -> None:
+    """Refuse a dask collection that is not one column of as many rows as X."""
     if column.ndim != 1:
         raise ValueError(f"{name} must be one column, got {column.ndim} dimensions")
-    read = task(as_array, public=True, name=name)
-    return list(map(read, np.ravel(column.to_delayed())))
+    known = hasattr(column, "chunks")
+    if sum(column.chunks[0] if known else _lengths(column.to_delayed())) != n_rows:
+        raise ValueError(f"X and {name} have inconsistent numbers of samples")
 
 
 def cluster_table(X) -> ClusterTable | None:
@@ -176,9 +138,8 @@ def _table_of_array(X) -> ClusterTable:
 
 
 def _table_of_frame(X) -> ClusterTable:
-    names = list(X.columns)
-    check = task(_check_names, public=True, names=names)
-    parts = list(map(check, X.to_delayed()))
+    names, check = list(X.columns), task(_check_names)
+    parts = [check(part, names) for part in X.to_delayed()]
     # Asked for of the very parts: files that are read anew might be cut otherwise.
     return ClusterTable(parts, _lengths(parts), list(X.dtypes), names, X._meta)
 
@@ -186,7 +147,7 @@ def _table_of_frame(X) -> ClusterTable:
 def _check_names(part, names: list):
     """Return a part; raise if its columns are in another order."""
     if not hasattr(part, "columns") or list(part.columns) != names:
-        raise ValueError(
+        raise PartError(
             "X: a part has different columns from its collection, or has them in "
             "another order"
         )
@@ -201,6 +162,8 @@ class ClusterTable:
     `dtypes` and `names` are those of the columns. `like` is a table without values
     that has these columns.
     """
+
+    is_read = True
 
     parts: list
     sizes: list[int]
@@ -217,55 +180,16 @@ class ClusterTable:
         chosen = range(len(self.dtypes)) if columns is None else columns
         names = self.names and [self.names[j] for j in chosen]
         dtype = common_type([self.dtypes[j] for j in chosen], names)
-        parts = self.apply(_numbers_of, columns, dtype)
+        read = task(_numbers_of)
+        parts = [read(part, columns, dtype) for part in self.parts]
         named = None if self.names is None else self.like
         return ClusterRows(parts, self.sizes, len(chosen), dtype, named)
 
-    def apply(self, function: Callable, *arguments: Any) -> list:
-        """Return tasks that apply a pure function to every part."""
-        apply = task(function)
-        return [apply(part, *arguments) for part in self.parts]
-
-    def column(self, place: int) -> list:
-        """Return tasks for the parts of a column, in their own type."""
-        return self.apply(_column_of, place)
-
-    def beside(self, column, name: str) -> Callable[[], list]:
-        """Return a function that reads a column given beside the table.
-
-        It returns tasks for the parts of the column, and is called after the fit is
-        charged. A column in memory is sent to the workers; the caller checks its form.
-        It must have one entry per row; rows correspond by their places.
-        """
-        if not is_on_cluster(column):
-            return lambda: self.cut(as_array(column, name).ravel(), name)
-        parts = _parts_of_column(column, name)
-        of_array = hasattr(column, "chunks")
-        sizes = list(column.chunks[0]) if of_array else _lengths(parts)
-        if sum(sizes) != self.shape[0]:
-            raise ValueError(f"X and {name} have inconsistent numbers of samples")
-        if sizes == self.sizes:
-            return lambda: parts
-
-        def cut_anew() -> list:
-            """Return other parts: dask joins small files, for a column."""
-            from dask import array
-
-            pairs = zip(parts, sizes, strict=True)
-            whole = [array.from_delayed(part, (size,), float) for part, size in pairs]
-            cut = array.concatenate(whole).rechunk((tuple(self.sizes),))
-            return cut.to_delayed().tolist()
-
-        return cut_anew
-
-    def cut(self, values: np.ndarray, name: str = "y") -> list:
-        """Return tasks for the parts of an array that is sent to the cluster."""
-        from dask import delayed
-
-        if len(values) != self.shape[0]:
-            raise ValueError(f"X and {name} have inconsistent numbers of samples")
-        pieces = np.split(values, np.cumsum(self.sizes)[:-1])
-        return [delayed(piece, traverse=False) for piece in pieces]
+    def blocks(self, places: list[int]) -> Iterator[list[np.ndarray]]:
+        """Yield some columns, a part of the rows at a time."""
+        read = task(_columns_of)
+        for part in self.parts:
+            yield run_on_cluster(read(part, places).compute)
 
 
 def _numbers_of(part, columns, dtype) -> np.ndarray:
@@ -284,10 +208,8 @@ def _numbers_of(part, columns, dtype) -> np.ndarray:
     return part.to_numpy(dtype)
 
 
-def _column_of(part, place: int) -> np.ndarray:
-    if isinstance(part, np.ndarray):
-        return part[:, place]
-    return as_array(column_at(part, place))
+def _columns_of(part, places: list[int]) -> list[np.ndarray]:
+    return [as_array(column_at(part, place)) for place in places]
 
 
 # -- rows ------------------------------------------------------------------------------
@@ -310,7 +232,6 @@ class ClusterRows(SlicedRows):
     ) -> None:
         super().__init__(None, (sum(sizes), n_features), dtype, named)
         # Of parts without rows nothing is asked.
-        self.parts = parts
         self._parts = [p for p, size in zip(parts, sizes, strict=True) if size]
         self._sizes = [size for size in sizes if size]
         self._ends = list(accumulate(self._sizes))
@@ -343,6 +264,14 @@ class ClusterRows(SlicedRows):
         other._row_map = row_map if first is None else partial(_then, first, row_map)
         return other
 
+    def cut(self, values: np.ndarray) -> ClusterRows:
+        """Return other columns of the same rows, which are sent to the cluster."""
+        from dask import delayed
+
+        pieces = np.split(values, self._ends[:-1])
+        parts = [delayed(piece, traverse=False) for piece in pieces]
+        return ClusterRows(parts, self._sizes, values.shape[1])
+
     def beside(self, others: list[ClusterRows], step: int = 1) -> ClusterRows:
         """Return every `step`-th row of this table and others, side by side."""
         tables, join = [self, *others], task(_parts_beside)
@@ -359,14 +288,16 @@ class ClusterRows(SlicedRows):
         if isinstance(walk, (PairWalk, PoolWalk)):
             job = Sent(partial(_sums_of_pool, walk, kernel, self._row_map)).task()
             pools = self._pools(walk.order, walk.n_pools)
-            return added_on_cluster([apply(job, pool) for pool in pools])
+            return _added_on_cluster([apply(job, pool) for pool in pools])
         width = self.shape[1]
         job = Sent(partial(_sums_of_part, walk, kernel, self._row_map, width)).task()
         parts = zip(self._parts, self._sizes, strict=True)
-        return added_on_cluster([apply(job, part, size) for part, size in parts])
+        return _added_on_cluster([apply(job, part, size) for part, size in parts])
 
     def _pools(self, order: PairOrder, n_pools: int | None) -> list:
         """Return tasks that gather the rows of the first pools on workers."""
+        from dask import persist
+
         key, gather = (order, n_pools), task(_joined)
         if n_pools is not None and key in self._samples:
             return self._samples[key]
@@ -375,7 +306,8 @@ class ClusterRows(SlicedRows):
             for reads in order.reads_of_pools(n_pools)
         ]
         if n_pools is not None:  # of a sample, which is requested several times
-            pools = self._samples[key] = kept_on_cluster(pools)
+            pools = list(run_on_cluster(lambda: persist(*pools)))
+            self._samples[key] = pools
         return pools
 
     def _cuts(self, rows: slice) -> list:
@@ -423,112 +355,3 @@ def _parts_beside(parts: tuple, first: int, step: int) -> np.ndarray:
 
 def _joined(pieces: list) -> np.ndarray:
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-
-
-# -- users -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ClusterUserTable:
-    """Rows of features on a cluster; ``ids()`` has tasks for the ids of each part."""
-
-    rows: ClusterRows
-    ids: Callable[[], list] | None
-
-    def by_user(self, targets: list, make: Callable, name: str) -> ClusterUsers:
-        """Return groups of users with their rows and targets."""
-        return ClusterUsers([self.ids(), self.rows.parts, targets], make, name)
-
-
-class ClusterUsers:
-    """Groups of users on a cluster, each with all rows of its users.
-
-    Workers keep the groups for several rounds; rows of a user are in the order of the
-    table. `columns` has tasks for the parts of ids, and of further columns. Kernels
-    receive ``make(ids, *columns)`` of a group, which must be pure, public and
-    picklable, and None for no user. `names` are those of the leading id columns, each
-    of which must be of one kind.
-    """
-
-    def __init__(self, columns: list, make: Callable, *names: str) -> None:
-        n_groups = min(len(columns[0]), _MOST_GROUPS)
-        divide = task(_divided_by_user, public=True, n_groups=n_groups, names=names)
-        gather = task(_gathered, public=True, names=names)
-        take, made = task(getitem), Sent(make).task()
-        divided = [divide(part) for part in zip(*columns, strict=True)]
-        kinds = [take(pieces, n_groups) for pieces in divided]
-        groups = range(n_groups)
-        self._groups = kept_on_cluster(
-            [gather(made, [take(p, k) for p in divided], kinds) for k in groups]
-        )
-
-    @property
-    def n_users(self) -> int:
-        """Number of users, which is counted on the cluster."""
-        return int(self._total(_count_users) or 0)
-
-    def map(self, function: Callable, n_jobs: int | None = None) -> Iterator:
-        """Yield the sum of a picklable function over all blocks of users."""
-        return self._sum("map", function)
-
-    def sums(self, function: Callable, n_jobs: int | None = None) -> Iterator:
-        """Yield the sum of a picklable ``function(block, rows)`` over all blocks."""
-        return self._sum("sums", function)
-
-    def _sum(self, method: str, function: Callable) -> Iterator:
-        total = self._total(partial(_sum_of_blocks, method, function))
-        return iter(() if total is None else (total,))
-
-    def _total(self, kernel: Callable) -> Any:
-        """Return the sum of a kernel over all groups with users: exact in any order."""
-        sent, apply = Sent(kernel).task(), task(_applied)
-        return added_on_cluster([apply(sent, group) for group in self._groups])
-
-
-def _count_users(rows) -> np.ndarray:
-    return np.array(rows.n_users)
-
-
-def _sum_of_blocks(method: str, function: Callable, rows):
-    total = None
-    # Blocks are kept by the copy alone: a task may be run again.
-    for found in getattr(copy.copy(rows), method)(function):
-        total = found if total is None else total + found
-    return total
-
-
-def _divided_by_user(columns, n_groups: int, names: tuple[str, ...]) -> list:
-    """Divide rows among groups of users by a hash of the user's id.
-
-    The last entry has the kinds of the ids in each id column.
-    """
-    named, others = zip(columns, names, strict=False), columns[len(names) :]
-    ids = [id_array(column, name) for column, name in named]
-    if any(len(column) != len(ids[0]) for column in (*ids, *others)):
-        raise ValueError(
-            f"X, {names[0]} and y must have the same number of rows in each part"
-        )
-    group = _hashes(ids[0]) % np.uint64(n_groups)
-    order = np.argsort(group, kind="stable")
-    ends = np.cumsum(np.bincount(group.astype(np.intp), minlength=n_groups))[:-1]
-    pieces = [np.split(column[order], ends) for column in (*ids, *others)]
-    return [*zip(*pieces, strict=True), list(map(kinds_of, ids))]
-
-
-def _hashes(ids: np.ndarray) -> np.ndarray:
-    """Return hashes of ids that are the same in every process."""
-    if ids.dtype != object:
-        return scrambled_keys(ids.view(np.uint64))
-    codes, first = codes_and_rows(ids)
-    texts = (key.encode("utf-8", "surrogatepass") for key in ids[first].tolist())
-    found = [murmurhash3_32(text, positive=True) for text in texts]
-    return np.array(found, dtype=np.uint64)[codes]
-
-
-def _gathered(make: Sent, pieces: list, kinds: list, names: tuple[str, ...]):
-    """Return a group of users; refuse ids of several kinds in any part."""
-    for name, *of_parts in zip(names, *kinds, strict=True):
-        check_one_kind(set().union(*of_parts), name)
-    columns = list(zip(*pieces, strict=True))
-    ids = [joined_ids(found, name) for found, name in zip(columns, names, strict=False)]
-    return make.function(*ids, *map(np.concatenate, columns[len(names) :]))

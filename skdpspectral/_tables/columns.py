@@ -7,7 +7,6 @@ libraries of frames where a value is missing. Here each entry keeps its type.
 
 from __future__ import annotations
 
-import itertools
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -130,11 +129,15 @@ def refusal_of(dtype, name=None) -> str | None:
     return said and "X " + said.format(f"{dtype}{column}")
 
 
-def refuse_kinds(X, skip: int | None = None) -> None:
-    """Refuse dtypes that are not converted to numbers; a frame's column may be left."""
+def refuse_kinds(X, skip: int | None = None, text: bool = False) -> None:
+    """Refuse dtypes that are not converted to numbers, but for a frame's column.
+
+    `text` is whether text is allowed.
+    """
     dtypes, labels = dtypes_of(X), column_names(X)
     for place, dtype in enumerate(dtypes):
-        if place != skip or labels is None:
+        left = (labels is not None and place == skip) or (text and is_text(dtype))
+        if not left:
             said = refusal_of(dtype, labels and labels[place])
             if said is not None:
                 raise ValueError(said)
@@ -241,7 +244,7 @@ def place_of(X, feature, name: str) -> int:
             'pass a dataframe (in a pipeline, use set_output(transform="pandas"))'
         )
     if names is None:
-        shape = shape_of_lists(X) if isinstance(X, _LISTS) else np.shape(X)
+        shape = objects_of_lists(X).shape if isinstance(X, _LISTS) else np.shape(X)
         if len(shape) != 2:
             raise ValueError(f"X must have rows and columns, got an array of {shape}")
         names = range(shape[1])
@@ -371,59 +374,22 @@ def _entries(values) -> np.ndarray:
 
 
 def objects_of_lists(X) -> np.ndarray:
-    """Return a list of entries, or of rows, as an object array."""
-    shape = shape_of_lists(X)
-    if len(shape) == 1:
-        return objects(X)
-    if len(shape) == 2:
-        return objects(list(itertools.chain.from_iterable(map(_own, X)))).reshape(shape)
-    return np.stack([objects_of_lists(row) for row in X])
+    """Return a list of entries, or of rows, as an object array; none is converted."""
+    rows = list(map(_listed, X))
+    found = np.array(rows, dtype=object)
+    if found.ndim == 1 and rows and all(isinstance(row, _LISTS) for row in rows):
+        raise ValueError("ragged")
+    return found
+
+
+def _listed(row):
+    # Of times in an array numpy would make integers.
+    return list(row) if isinstance(row, np.ndarray) and row.ndim else row
 
 
 def objects(entries) -> np.ndarray:
     """Return entries as an object array; none is unpacked or converted."""
-    entries = _own(entries)
-    if any(issubclass(kind, np.ndarray) for kind in set(map(type, entries))):
-        entries = [e[()] if isinstance(e, np.ndarray) else e for e in entries]
     return np.fromiter(entries, dtype=object, count=len(entries))
-
-
-def _own(entries):
-    """Return the entries of an array as Python objects; lists unchanged."""
-    if isinstance(entries, np.ndarray) and entries.dtype.kind not in "mM":
-        return entries.tolist()  # of times it would make integers
-    return entries
-
-
-def shape_of_lists(X) -> tuple[int, ...]:
-    """Return the shape of nested lists, looking only at the types of entries."""
-    if len(X) and all(isinstance(row, np.ndarray) for row in X):
-        shapes = {row.shape for row in X}
-        if len(shapes) > 1:
-            raise ValueError("ragged")
-        return (len(X), *shapes.pop())
-    try:
-        shape = np.asarray(X, dtype=object).shape
-    except Exception:
-        # Rows of several lengths; or numpy asked an entry if it is a sequence.
-        shape = np.asarray(_without_entries(X), dtype=object).shape
-    # Of rows and other entries together each is a value, which is read later.
-    if len(shape) == 1 and len(X) and all(map(_is_row, X)):
-        raise ValueError("ragged")
-    return shape
-
-
-def _is_row(entry) -> bool:
-    return isinstance(entry, _LISTS) or (
-        isinstance(entry, np.ndarray) and entry.ndim > 0
-    )
-
-
-def _without_entries(X):
-    """Return nested lists with zeros in place of all scalars."""
-    if type(X) not in _LISTS:
-        return X if isinstance(X, np.ndarray) else 0
-    return [_without_entries(entry) for entry in X]
 
 
 # -- declared names of features --------------------------------------------------------

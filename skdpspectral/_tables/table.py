@@ -13,7 +13,6 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -24,14 +23,7 @@ from sklearn import get_config
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from .._linalg.walks import RowWalk, reduce_rows, row_blocks, rows_per_block
-from .clusters import (
-    ClusterTable,
-    ClusterUserTable,
-    brought_here,
-    cluster_table,
-    column_parts,
-    task,
-)
+from .clusters import ClusterTable, brought_here, check_column, cluster_table
 from .columns import (
     COMPLEX,
     CONVERT_TEXT,
@@ -47,6 +39,7 @@ from .columns import (
     is_on_cluster,
     is_sparse,
     kind_of,
+    objects_of_lists,
     place_of,
     read_entries,
     read_quietly,
@@ -54,7 +47,6 @@ from .columns import (
     refuse_masked,
     refuse_on_cluster,
     refuse_same_names,
-    shape_of_lists,
 )
 from .files import Parquet, SlicedRows, parquet, sliced_rows
 from .ids import UserRows, check_id_type, id_array
@@ -87,14 +79,13 @@ class DeferredRead:
     `shape` is public, and `sparse` is whether the table will be sparse. ``read()``,
     called after the charge, returns the table, or raises an error that depends on
     values. Tables of users have ``ids()``, which reads one id per row; it is None, and
-    `shape` excludes their column. `distant` is the table on a cluster, if it is one.
+    `shape` excludes their column.
     """
 
     shape: tuple[int, ...]
     read: Callable[[], Any]
     sparse: bool = False
     ids: Callable[[], Any] | None = None
-    distant: ClusterTable | None = None
 
     def of_users(self, n_users: int) -> DeferredRead:
         """Return the form of one row of each user; all rows will be read."""
@@ -147,15 +138,15 @@ def table_elsewhere(X) -> ClusterTable | Parquet | None:
 # -- the form, without values ----------------------------------------------------------
 
 
-def form_of(X, accept_sparse: bool = False, skip: int | None = None) -> tuple[int, int]:
+def form_of(X, accept_sparse: bool = False, **allowed) -> tuple[int, int]:
     """Return the shape of rows of numbers, after all checks that need no values.
 
-    `skip` is the place of a column that need not contain numbers.
+    `allowed` are arguments of :func:`refuse_kinds`.
     """
     refuse_same_names(column_names(X), "X")
     if isinstance(X, np.matrix):
         raise TypeError(f"{_NOT_ROWS}, not an np.matrix: pass np.asarray(X)")
-    refuse_kinds(X, skip=skip)
+    refuse_kinds(X, **allowed)
     if is_sparse(X):
         if not accept_sparse:
             raise TypeError(
@@ -208,7 +199,7 @@ def shape_of(X, name: str = "X") -> tuple[int, ...]:
         shape = getattr(X, "shape", None)
         if isinstance(shape, tuple) and all(isinstance(s, Integral) for s in shape):
             return tuple(int(size) for size in shape)
-        return shape_of_lists(X) if lists else np.asarray(X).shape
+        return objects_of_lists(X).shape if lists else np.asarray(X).shape
     except (MemoryError, Warning):
         raise
     except Exception as error:
@@ -369,7 +360,7 @@ class Table:
     def __init__(self, X) -> None:
         self._X, self.names = X, column_names(X)
         refuse_same_names(self.names, "X")
-        self.shape = form_of(X) if self.names is None else shape_of(X)
+        self.shape = form_of(X, text=True) if self.names is None else shape_of(X)
         self.like = X if self.names is not None else np.broadcast_to(0.0, self.shape)
         self.dtypes = dtypes_of(X)
 
@@ -474,7 +465,11 @@ def deferred_users(
         refuse_same_names(column_names(like), "X")
         place = place_of(like, user_feature, names.feature)
         check_id_type(like, place, names.feature)
-    shape = form_of(X, skip=place) if distant is None else distant.shape
+    if distant is None:
+        shape = form_of(X, skip=place)
+    else:
+        shape = _check_shape(distant.shape)
+        refuse_kinds(like, skip=place)
     compare_features(estimator, like, reset)
     kept = [j for j in range(shape[1]) if j != place]
     if not kept:
@@ -483,72 +478,53 @@ def deferred_users(
             f"{shape[1]}: Found array with 0 feature(s) apart from the ids, while a "
             "minimum of 1 is required"
         )
-    _check_shape(shape)
-    if not is_on_cluster(users):
-        _check_length(users, shape[0], names.ids)
-    shape = shape[0], len(kept)
-    if distant is not None:
-        return _distant_users(distant, place, kept, users, names.ids)
-    ids: Callable | None = None
-    if place is not None:
-        ids = partial(_ids_in, X, place, names.feature)
-    elif users is not None:
-        ids = partial(id_array, users, names.ids)
+    _check_length(users, shape[0], names.ids)
+
+    def whole():
+        return _with_columns(brought_here(X))
+
+    def ids(rows=None) -> np.ndarray:
+        if place is None:
+            return _read_ids(users, shape[0], names.ids)
+        rows = whole() if rows is None else rows
+        column = read_quietly(lambda: column_at(rows, place))
+        return id_array(column, names.feature)
 
     def read() -> UserTable:
-        rows = X
+        rows = features = whole()
         if place is not None:
-            rows, _ = column_apart(_with_columns(X), place, names.feature)
-        return UserTable(_numbers(rows, shape), ids and ids())
+            features, _ = column_apart(rows, place, names.feature)
+        numbers = _numbers(features, (shape[0], len(kept)))
+        return UserTable(numbers, ids(rows) if known else None)
 
-    return DeferredRead(shape, read, ids=ids)
-
-
-def _ids_in(X, place: int, name: str) -> np.ndarray:
-    return id_array(read_quietly(lambda: column_at(_with_columns(X), place)), name)
-
-
-def _distant_users(
-    table: ClusterTable, place: int | None, kept: list[int], users, name: str
-) -> DeferredRead:
-    ids: Callable[[], list] | None = None
-    if place is not None:
-        ids = partial(table.column, place)
-    elif users is not None:
-        ids = table.beside(users, name)
-    rows = table.rows(kept)  # whose columns must contain numbers
-    return DeferredRead(
-        rows.shape,
-        lambda: ClusterUserTable(finite(rows), ids),
-        ids=ids,
-        distant=table,
-    )
+    known = place is not None or users is not None
+    return DeferredRead((shape[0], len(kept)), read, ids=ids if known else None)
 
 
 def read_users(estimator, X, users, user_feature, **how) -> UserTable:
-    """Read a table with users, without a charge, into this process.
-
-    Arguments are those of :func:`deferred_users`.
-    """
-    X, users = brought_here(X), brought_here(users)
+    """Read a table with users without a charge; see :func:`deferred_users`."""
+    how = {"on_cluster": True, **how}
     return deferred_users(estimator, X, users, user_feature, **how).read()
 
 
 def users_of_rows(users, n_rows: int) -> UserRows:
     """Check the form of ids beside rows, and read the users: their number is public."""
-    if is_on_cluster(users):
-        found = UserRows(lambda: column_parts(users, "users"), "users")
-    else:
-        _check_length(users, n_rows, "users")
-        found = UserRows(lambda: [users], "users")
-    if found.n_rows != n_rows:
-        raise ValueError("users must have one id per row of X")
-    return found
+    _check_length(users, n_rows, "users")
+    return UserRows(_read_ids(users, n_rows, "users"))
+
+
+def _read_ids(users, n_rows: int, name: str) -> np.ndarray:
+    ids = id_array(brought_here(users), name)
+    if len(ids) != n_rows:  # parts may differ from what their collection says
+        raise ValueError(f"{name} must have one id per row of X")
+    return ids
 
 
 def _check_length(users, n_rows: int, name: str) -> None:
     if users is None:
         return
+    if is_on_cluster(users):
+        return check_column(users, n_rows, name)
     said = f"{name} must be a list or 1D array of one id per row of X"
     if isinstance(users, (str, bytes)) or not hasattr(users, "__len__"):
         raise ValueError(said)
@@ -569,33 +545,23 @@ _TIMES = (np.datetime64, np.timedelta64)
 
 
 def deferred_targets(
-    estimator,
-    y,
-    n_rows: int,
-    *,
-    labels: bool = False,
-    several: bool = False,
-    beside: ClusterTable | None = None,
+    estimator, y, n_rows: int, *, labels: bool = False, several: bool = False
 ) -> DeferredRead:
     """Check the form of one target per row, without reading values.
 
     A single column is treated as a vector, with a warning. `several` allows further
     columns. ``read()`` returns an ndarray of shape (n_rows,) or (n_rows, n_targets) in
-    float64; `labels` keep any dtype but complex. `beside` a table on a cluster, where y
-    may be as well, it returns tasks for the table's parts. No error quotes a value.
+    float64; `labels` keep any dtype but complex. No error quotes a value.
     """
-    if beside is not None and is_on_cluster(y):
-        check_kinds_of_targets(y)
-        column, checked = beside.beside(y, "y"), task(read_targets, public=True)
-        return DeferredRead((n_rows,), lambda: list(map(checked, column())))
-    shape = _shape_of_targets(estimator, y, n_rows, several)
+    if is_on_cluster(y):
+        check_column(y, n_rows, "y")
+        shape: tuple = (n_rows,)
+    else:
+        shape = _shape_of_targets(estimator, y, n_rows, several)
     check_kinds_of_targets(y, labels)
-
-    def read():
-        values = read_targets(y, *shape, labels=labels)
-        return values if beside is None else beside.cut(values)
-
-    return DeferredRead(shape, read)
+    return DeferredRead(
+        shape, lambda: read_targets(brought_here(y), *shape, labels=labels)
+    )
 
 
 def check_kinds_of_targets(y, labels: bool = False) -> None:

@@ -209,7 +209,7 @@ class PrivatePipeline(ModelInside, Pipeline, PrivateEstimator):
         """
         n_samples = check_count("n_samples", n_samples)
         n_features = check_count("n_features", n_features)
-        users = UserRows(lambda: [np.arange(n_samples)], "users")
+        users = UserRows(np.arange(n_samples))
         by_user = self.user_feature is not None
         rows = np.broadcast_to(0.0, (n_samples, n_features))
         return self._plan_of(rows, users if by_user else None)

@@ -11,7 +11,6 @@ from sklearn.base import clone
 
 from .._base.estimator import PrivateEstimator
 from .._base.personal import UserModels
-from .._tables.clusters import ClusterUsers
 from .._tables.ids import IdIndex, id_array
 from .._tables.table import table_shape
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_count
@@ -34,7 +33,7 @@ class FittedItems(NamedTuple):
     catalog: IdIndex
     plan: PrivacyPlan
     found: FoundItems
-    rows: UserRatings | ClusterUsers
+    rows: UserRatings
     index: IdIndex | None
 
 

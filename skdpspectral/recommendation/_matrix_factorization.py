@@ -263,8 +263,7 @@ class DPMatrixFactorization(
             entries are the ratings, or a parquet file as a path,
             ``pyarrow.parquet.ParquetFile`` or ``pyarrow.dataset.Dataset``. Files,
             memory maps and arrays of other libraries are read twice, in blocks of rows.
-            Dask collections are summed on their cluster, and their users get no models
-            here (:ref:`clusters`).
+            Of dask collections the columns that are used are read into memory.
         y : array-like of shape (n_ratings,) or None, default=None
             Ratings, unless X contains them in the column `rating_feature` or as the
             entries of a sparse matrix. Ignored with `implicit`.
@@ -283,8 +282,7 @@ class DPMatrixFactorization(
 
             fitted = self._released_items(X, y, begin)
             self._set_items(fitted.catalog, fitted.found)
-            # What belongs to users, apart from all public attributes; of users on a
-            # cluster nothing comes here.
+            # What belongs to users, apart from all public attributes.
             self._personal = self._fitted_users(fitted.rows, fitted.index)
             self.privacy_ = fitted.plan
         return self
@@ -375,8 +373,6 @@ class DPMatrixFactorization(
 
     def _fitted_users(self, rows: UserRatings, index: IdIndex) -> RaterModels:
         """Fit every user beside the items' model, each from their rows alone."""
-        if index is None:  # of users on a cluster
-            return RaterModels.empty(len(self.ridge_))
         model = ItemModel(
             self._level(), self._offsets(), self.item_factors_, self.ridge_
         )

@@ -7,7 +7,6 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from functools import partial
 from itertools import pairwise
 from numbers import Integral, Real
 
@@ -15,7 +14,6 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import validate_data
 
-from .._tables.clusters import ClusterTable, ClusterUsers, brought_here, task
 from .._tables.columns import (
     as_numbers,
     check_feature,
@@ -272,8 +270,6 @@ class Ratings:
     n_items: int | None = None
 
     def __init__(self, estimator, X, y=None, *, reset: bool, rated: bool = True):
-        if not reset:  # what is made of them has a number a row, here
-            X, y = brought_here(X), brought_here(y)
         self.index = X.index if hasattr(X, "iloc") else None
         self._clicks = not rated or getattr(estimator, "implicit", False)
         self._name = getattr(estimator, "rating_feature", None)
@@ -303,8 +299,7 @@ class Ratings:
                 "pass a matrix of users x items as scipy.sparse.csr_array(X)"
             )
         elif rated and not (self._clicks and y is None):
-            table = self._table if isinstance(self._table, ClusterTable) else None
-            self._beside = deferred_targets(estimator, y, n_rows, beside=table)
+            self._beside = deferred_targets(estimator, y, n_rows)
 
     def warn_of_others(self) -> None:
         """Warn of columns that are not used, which may hold ratings."""
@@ -326,7 +321,7 @@ class Ratings:
         self._y = None
         if self._beside is not None and not self._clicks:
             self._y = self._beside.read()
-        if not isinstance(self._table, ClusterTable) and self._table.is_read:
+        if self._table.is_read:
             self._found = list(self._parts())
         return self
 
@@ -352,27 +347,11 @@ class Ratings:
 
     def distinct_items(self) -> IdIndex:
         """Return the items that occur, which is private."""
-        if isinstance(self._table, ClusterTable):
-            raise ValueError("items is required for X on a cluster")
         return _counted((part.items for part in self.parts()), "item_feature")[0]
 
     def grouped(self, catalog: IdIndex, limits) -> tuple:
-        """Return the last rating of each user and item of a catalog, and the users.
-
-        Users on a cluster stay there, and their ids too.
-        """
-        if not isinstance(self._table, ClusterTable):
-            return _grouped(self.parts, catalog, limits, self._found is not None)
-        user, item, *given = map(self._table.column, self.places)
-        if given:
-            numbers = task(_numbers, public=True, name=self._name)
-            given = [list(map(numbers, given[0]))]
-        elif self._y is None:
-            given = [self._table.apply(_zeros)]
-        else:
-            given = [self._y]
-        make = partial(_group, catalog=catalog, limits=limits)
-        return ClusterUsers([user, item, *given], make, *_DEFAULTS), None
+        """Return the last rating of each user and item of a catalog, and the users."""
+        return _grouped(self.parts, catalog, limits, self._found is not None)
 
 
 def _numbers(column, name: str | None) -> np.ndarray:
@@ -383,17 +362,6 @@ def _numbers(column, name: str | None) -> np.ndarray:
     said = f"rating_feature={name!r} must name a column of finite numbers"
     said = "Input X contains NaN or infinity" if name is None else said
     raise ValueError(f"{said}: drop or fill rows without a rating")
-
-
-def _zeros(part) -> np.ndarray:
-    return np.zeros(len(part))
-
-
-def _group(users, items, ratings, *, catalog: IdIndex, limits) -> UserRatings | None:
-    if not len(users):
-        return None
-    parts = [RatingsChunk(users, items, ratings)]
-    return _grouped(lambda: parts, catalog, limits, True)[0]
 
 
 def _grouped(
