@@ -129,15 +129,11 @@ def refusal_of(dtype, name=None) -> str | None:
     return said and "X " + said.format(f"{dtype}{column}")
 
 
-def refuse_kinds(X, skip: int | None = None, text: bool = False) -> None:
-    """Refuse dtypes that are not converted to numbers, but for a frame's column.
-
-    `text` is whether text is allowed.
-    """
+def refuse_kinds(X, skip: int | None = None) -> None:
+    """Refuse dtypes that are not converted to numbers; a frame's column may be left."""
     dtypes, labels = dtypes_of(X), column_names(X)
     for place, dtype in enumerate(dtypes):
-        left = (labels is not None and place == skip) or (text and is_text(dtype))
-        if not left:
+        if place != skip or labels is None:
             said = refusal_of(dtype, labels and labels[place])
             if said is not None:
                 raise ValueError(said)

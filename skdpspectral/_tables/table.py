@@ -138,15 +138,15 @@ def table_elsewhere(X) -> ClusterTable | Parquet | None:
 # -- the form, without values ----------------------------------------------------------
 
 
-def form_of(X, accept_sparse: bool = False, **allowed) -> tuple[int, int]:
+def form_of(X, accept_sparse: bool = False, skip: int | None = None) -> tuple[int, int]:
     """Return the shape of rows of numbers, after all checks that need no values.
 
-    `allowed` are arguments of :func:`refuse_kinds`.
+    `skip` is the place of a column that need not contain numbers.
     """
     refuse_same_names(column_names(X), "X")
     if isinstance(X, np.matrix):
         raise TypeError(f"{_NOT_ROWS}, not an np.matrix: pass np.asarray(X)")
-    refuse_kinds(X, **allowed)
+    refuse_kinds(X, skip)
     if is_sparse(X):
         if not accept_sparse:
             raise TypeError(
@@ -358,11 +358,13 @@ class Table:
     is_read = True
 
     def __init__(self, X) -> None:
+        if isinstance(X, np.matrix):
+            raise TypeError(f"{_NOT_ROWS}, not an np.matrix: pass np.asarray(X)")
         self._X, self.names = X, column_names(X)
         refuse_same_names(self.names, "X")
-        self.shape = form_of(X, text=True) if self.names is None else shape_of(X)
+        self.shape, self.dtypes = _check_shape(shape_of(X)), dtypes_of(X)
         self.like = X if self.names is not None else np.broadcast_to(0.0, self.shape)
-        self.dtypes = dtypes_of(X)
+        self._read: dict[int, Any] = {}
 
     @staticmethod
     def form(X) -> Table | ClusterTable | Parquet:
@@ -374,9 +376,22 @@ class Table:
         slices = sliced_rows(X)
         return Table(X) if slices is None else SliceTable(slices)
 
+    def part(self, place: int, rows: slice):
+        """Return some rows of a column in the table's own type."""
+        if place not in self._read:
+            self._read[place] = column_at(_with_columns(self._X), place)
+        column = self._read[place]
+        return column.iloc[rows] if hasattr(column, "iloc") else column[rows]
+
     def column(self, place: int) -> np.ndarray:
         """Return a column as an array, whose entries are read one by one."""
-        return as_array(read_quietly(lambda: column_at(_with_columns(self._X), place)))
+        return as_array(read_quietly(lambda: self.part(place, slice(None))))
+
+    def at(self, places: np.ndarray) -> Table:
+        """Return the rows at some places."""
+        X = self._X.iloc if hasattr(self._X, "iloc") else self._X
+        lists = isinstance(X, (list, tuple))
+        return Table([X[at] for at in places] if lists else X[places])
 
     def blocks(self, places: list[int]) -> Iterator[list[np.ndarray]]:
         """Yield some columns, some rows at a time."""
@@ -469,7 +484,7 @@ def deferred_users(
         shape = form_of(X, skip=place)
     else:
         shape = _check_shape(distant.shape)
-        refuse_kinds(like, skip=place)
+        refuse_kinds(like, place)
     compare_features(estimator, like, reset)
     kept = [j for j in range(shape[1]) if j != place]
     if not kept:
