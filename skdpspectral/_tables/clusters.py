@@ -96,11 +96,6 @@ def _lengths(parts: list) -> list[int]:
 # -- collections of dask ---------------------------------------------------------------
 
 
-def brought_here(X):
-    """Return a dask collection as a table or column in memory; others unchanged."""
-    return run_on_cluster(X.compute) if is_on_cluster(X) else X
-
-
 def check_column(column, n_rows: int, name: str) -> None:
     """Refuse a dask collection that is not one column of as many rows as X."""
     if column.ndim != 1:

@@ -129,9 +129,8 @@ def refusal_of(dtype, name=None) -> str | None:
     return said and "X " + said.format(f"{dtype}{column}")
 
 
-def refuse_kinds(X, skip: int | None = None) -> None:
+def refuse_kinds(dtypes: list, labels: list | None, skip: int | None = None) -> None:
     """Refuse dtypes that are not converted to numbers; a frame's column may be left."""
-    dtypes, labels = dtypes_of(X), column_names(X)
     for place, dtype in enumerate(dtypes):
         if place != skip or labels is None:
             said = refusal_of(dtype, labels and labels[place])
@@ -275,7 +274,11 @@ def select_columns(X, labels: list, positions: list[int]):
 
 def column_apart(X, feature, name: str) -> tuple[Any, Any]:
     """Return a table without the column that a parameter names, and that column."""
-    place = place_of(X, feature, name)
+    return apart_at(X, place_of(X, feature, name))
+
+
+def apart_at(X, place: int) -> tuple[Any, Any]:
+    """Return a table without the column at a place, and that column."""
     if isinstance(X, _LISTS):
         return [[*row[:place], *row[place + 1 :]] for row in X], column_at(X, place)
     names, n_columns = column_names(X), np.shape(X)[1]

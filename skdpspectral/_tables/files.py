@@ -160,7 +160,7 @@ def sliced_rows(X) -> SlicedRows | None:
         return None
     if len(shape) != 2:
         raise ValueError(f"Expected 2D array, got X of {len(shape)} dimensions instead")
-    if not all(isinstance(size, Integral) and size >= 0 for size in shape):
+    if not all(isinstance(size, Integral) and int(size) >= 0 for size in shape):
         raise ValueError("X.shape must be two integers that are known in advance")
     common_type([dtype])
     return SlicedRows(X, (int(shape[0]), int(shape[1])), dtype)
@@ -217,7 +217,8 @@ class Parquet:
 
     def groups(self) -> list[tuple[int, Callable[..., Iterator]]]:
         """Return row groups, in order: numbers of rows, and what yields batches."""
-        source, found = self._source, []
+        source = self._source
+        found: list[tuple[int, Callable[..., Iterator]]] = []
         if self._is_file:
             for number in range(source.num_row_groups):
                 read = partial(source.iter_batches, row_groups=[number])

@@ -23,15 +23,15 @@ from sklearn import get_config
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from .._linalg.walks import RowWalk, reduce_rows, row_blocks, rows_per_block
-from .clusters import ClusterTable, brought_here, check_column, cluster_table
+from .clusters import ClusterTable, check_column, cluster_table, run_on_cluster
 from .columns import (
     COMPLEX,
     CONVERT_TEXT,
     NEVER,
     NUMBER,
     OBJECTS,
+    apart_at,
     as_array,
-    column_apart,
     column_at,
     column_names,
     dtypes_of,
@@ -143,17 +143,18 @@ def form_of(X, accept_sparse: bool = False, skip: int | None = None) -> tuple[in
 
     `skip` is the place of a column that need not contain numbers.
     """
-    refuse_same_names(column_names(X), "X")
+    labels, dtypes = column_names(X), dtypes_of(X)
+    refuse_same_names(labels, "X")
     if isinstance(X, np.matrix):
         raise TypeError(f"{_NOT_ROWS}, not an np.matrix: pass np.asarray(X)")
-    refuse_kinds(X, skip)
+    refuse_kinds(dtypes, labels, skip)
     if is_sparse(X):
         if not accept_sparse:
             raise TypeError(
                 "Sparse data was passed for X, but dense data is required: pass "
                 "X.toarray()"
             )
-        if any(getattr(dtype, "fill_value", 0) != 0 for dtype in dtypes_of(X)):
+        if any(getattr(dtype, "fill_value", 0) != 0 for dtype in dtypes):
             raise ValueError(
                 "X has sparse columns whose fill value is not 0: make them dense with "
                 "X.sparse.to_dense()"
@@ -257,7 +258,8 @@ def compare_features(estimator, X, reset: bool) -> None:
 
 def _numbers(X, shape, dtypes=_DTYPES, accept_sparse=False, allow_nan=False):
     """Return rows as finite numbers; errors quote no value and no message of others."""
-    refuse_masked(X, "X")
+    if isinstance(X, (list, tuple)):
+        refuse_masked(X, "X")
     try:
         # Sums of extreme values overflow: a warning would tell of them.
         with np.errstate(all="ignore"):
@@ -467,24 +469,24 @@ def deferred_users(
     names of these parameters. `on_cluster` allows tables of dask. Errors of ``ids()``
     and ``read()`` quote no value.
     """
-    if not on_cluster:
+    distant = is_on_cluster(X)
+    if distant and not on_cluster:
         refuse_on_cluster(X, type(estimator).__name__)
     if users is not None and user_feature is not None:
         raise ValueError(
             f"{names.ids} must be None if {names.feature} names a column of X: ids are "
             "given twice"
         )
-    distant, place = cluster_table(X), None
-    like = X if distant is None else distant.like
+    table = cluster_table(X) if distant else None
+    like, place = X if table is None else table.like, None
     if user_feature is not None:
-        refuse_same_names(column_names(like), "X")
         place = place_of(like, user_feature, names.feature)
         check_id_type(like, place, names.feature)
-    if distant is None:
+    if table is None:
         shape = form_of(X, skip=place)
     else:
-        shape = _check_shape(distant.shape)
-        refuse_kinds(like, place)
+        shape = _check_shape(table.shape)
+        refuse_kinds(table.dtypes, table.names, place)
     compare_features(estimator, like, reset)
     kept = [j for j in range(shape[1]) if j != place]
     if not kept:
@@ -495,23 +497,25 @@ def deferred_users(
         )
     _check_length(users, shape[0], names.ids)
 
-    def whole():
-        return _with_columns(brought_here(X))
+    def apart() -> tuple:
+        """Return the features and the ids of all rows, unconverted."""
+        rows = _with_columns(_brought_here(X))
+        return (
+            (rows, users)
+            if place is None
+            else read_quietly(lambda: apart_at(rows, place))
+        )
 
-    def ids(rows=None) -> np.ndarray:
-        if place is None:
-            return _read_ids(users, shape[0], names.ids)
-        rows = whole() if rows is None else rows
-        column = read_quietly(lambda: column_at(rows, place))
-        return id_array(column, names.feature)
+    def ids() -> np.ndarray:
+        return _read_ids(apart()[1], shape[0], owner)
 
     def read() -> UserTable:
-        rows = features = whole()
-        if place is not None:
-            features, _ = column_apart(rows, place, names.feature)
+        features, own = apart()
         numbers = _numbers(features, (shape[0], len(kept)))
-        return UserTable(numbers, ids(rows) if known else None)
+        own = None if own is None else _read_ids(own, shape[0], owner)
+        return UserTable(numbers, own)
 
+    owner = names.ids if place is None else names.feature
     known = place is not None or users is not None
     return DeferredRead((shape[0], len(kept)), read, ids=ids if known else None)
 
@@ -528,8 +532,13 @@ def users_of_rows(users, n_rows: int) -> UserRows:
     return UserRows(_read_ids(users, n_rows, "users"))
 
 
+def _brought_here(X):
+    """Return a dask collection as a table or column in memory; others unchanged."""
+    return run_on_cluster(X.compute) if is_on_cluster(X) else X
+
+
 def _read_ids(users, n_rows: int, name: str) -> np.ndarray:
-    ids = id_array(brought_here(users), name)
+    ids = id_array(_brought_here(users), name)
     if len(ids) != n_rows:  # parts may differ from what their collection says
         raise ValueError(f"{name} must have one id per row of X")
     return ids
@@ -575,7 +584,7 @@ def deferred_targets(
         shape = _shape_of_targets(estimator, y, n_rows, several)
     check_kinds_of_targets(y, labels)
     return DeferredRead(
-        shape, lambda: read_targets(brought_here(y), *shape, labels=labels)
+        shape, lambda: read_targets(_brought_here(y), *shape, labels=labels)
     )
 
 

@@ -144,6 +144,13 @@ def test_public_categories_are_kept_as_they_are_given():
     assert [m.name for m in plan.mechanisms] == ["differences", "places", "moments"]
 
 
+def test_positions_count_from_the_end_too():
+    X = np.column_stack([np.arange(N) % 7, np.arange(N) % 2])
+    model = fitted(X, categories={-1: [0, 1]})
+    assert model.kinds_ == {"x0": "number", "x1": "categories"}
+    assert model.categories_ == {"x1": ["0", "1"]}
+
+
 def test_categories_of_a_dtype_are_not_public():
     X = table()[["kind"]]
     assert [m.name for m in DPTableVectorizer().plan_for(X).mechanisms] == [
